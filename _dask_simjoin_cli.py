@@ -16,7 +16,7 @@ def main() -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup leaves it
             signal.signal(number, _leave)
-    from dask_simjoin.api.cli.main import main as run
+    from dask_simjoin.cli.main import main as run
 
     run()
 

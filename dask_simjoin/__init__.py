@@ -6,22 +6,23 @@ Importing this package gives Dask, pandas and cuDF DataFrames the accessor ``.si
 from dask_simjoin import methods
 from dask_simjoin.api.accessor import SimJoinAccessor, register
 from dask_simjoin.api.compile_kernels import compile_kernels
-from dask_simjoin.api.counts import count_pairs, neighbor_counts
-from dask_simjoin.api.join import join
+from dask_simjoin.api.counts import count_pairs, neighbor_counts, neighbor_graph
+from dask_simjoin.api.introspect import plan, profile, report
+from dask_simjoin.api.joins import join, self_join
 from dask_simjoin.api.knn import k_distances, knn_join
-from dask_simjoin.api.near_duplicates import drop_near_duplicates, near_duplicated
-from dask_simjoin.api.neighbor_graph import neighbor_graph
-from dask_simjoin.api.plan import plan
-from dask_simjoin.api.profile import profile
-from dask_simjoin.api.report import report
-from dask_simjoin.api.row_id import with_row_id
-from dask_simjoin.api.self_join import self_join
-from dask_simjoin.cluster.hierarchy_verbs import hdbscan, spanning_tree
+from dask_simjoin.api.near_duplicates import drop_near_duplicates, near_duplicated, with_row_id
+from dask_simjoin.cluster.hierarchy import hdbscan, spanning_tree
 from dask_simjoin.cluster.verbs import connected_components, dbscan, optics
-from dask_simjoin.incremental.making import index, open_index
-from dask_simjoin.sets.duplicates import drop_set_near_duplicates, set_near_duplicated
-from dask_simjoin.sets.reports import set_plan, set_profile
-from dask_simjoin.sets.verbs import count_set_pairs, set_join, set_neighbor_counts, set_self_join
+from dask_simjoin.disk_index.making import index, open_index
+from dask_simjoin.sets.introspect import set_plan, set_profile
+from dask_simjoin.sets.verbs import (
+    count_set_pairs,
+    drop_set_near_duplicates,
+    set_join,
+    set_near_duplicated,
+    set_neighbor_counts,
+    set_self_join,
+)
 
 __version__ = "0.1.0"
 

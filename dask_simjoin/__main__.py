@@ -1,6 +1,6 @@
 """The program ``dask-simjoin`` as ``python -m dask_simjoin``."""
 
-from dask_simjoin.api.cli.main import main
+from dask_simjoin.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 
 import dask_simjoin
-from dask_simjoin.incremental.index import Changes, Index
+from dask_simjoin.disk_index.index import Changes, Index
 
 DATA = Path(__file__).resolve().parent / "data" / "places.parquet"
 HOW = {"on": ["latitude", "longitude"], "id": "geonameid", "metric": "haversine"}

@@ -21,8 +21,7 @@ import dask_simjoin
 from benchmarks.harness.ours import VERSION
 from benchmarks.harness.report import environment, write
 from benchmarks.harness.worker import run_apart
-from dask_simjoin.api.compile_kernels import OPTIONS
-from dask_simjoin.api.compile_sets import SET_VERBS
+from dask_simjoin.api.compile_kernels import OPTIONS, SET_VERBS
 
 PACKAGE = Path(dask_simjoin.__file__).parent
 PATIENCE = 300

@@ -55,7 +55,7 @@ def main() -> None:
     imported = since(begin)
     assert str(found.__path__[0]) == package, "another copy of the package was loaded"
     points = importlib.import_module("dask_simjoin.api.compile_kernels")
-    sets = importlib.import_module("dask_simjoin.api.compile_sets")
+    sets = importlib.import_module("dask_simjoin.api.compile_kernels")
     if backend == "cudf":
         importlib.import_module("cudf")
         cupy = importlib.import_module("cupy")

@@ -31,7 +31,7 @@ from benchmarks.harness.ours import VERSION
 from benchmarks.harness.points import SEED, Maker, _clusters, _exponential, _uniform
 from benchmarks.harness.report import environment, write
 from dask_simjoin.engine.cpu.nearest import build, fresh, nearest
-from dask_simjoin.engine.index.cpu_nearest import SAMPLE, make_nearest_layout
+from dask_simjoin.engine.index.cpu_tiles import SAMPLE, make_nearest_layout
 
 Search = Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]
 """Points (n, d) and k -> squared distances, and positions, (n, k) each, or (n, k + 1) with the row itself."""

@@ -41,14 +41,12 @@ import pandas as pd
 
 from benchmarks.harness.ours import VERSION
 from benchmarks.harness.report import environment, write
-from dask_simjoin.sets.algorithms.cpu.joiner import JOINER
-from dask_simjoin.sets.algorithms.cpu.search import Search
 from dask_simjoin.sets.chunks import SetChunk
+from dask_simjoin.sets.cpu.joiner import JOINER, Search
 from dask_simjoin.sets.methods import METHODS
-from dask_simjoin.sets.pairs import count_block_pairs
+from dask_simjoin.sets.pairs import count_block_pairs, whole_meeting, whole_sets
 from dask_simjoin.sets.requests import CountSetPairs
 from dask_simjoin.sets.tokens import QGrams
-from dask_simjoin.sets.whole import whole_meeting, whole_sets
 
 TEXTS, CHARACTERS = 20_000, 270
 THRESHOLDS = (0.9, 0.8, 0.7, 0.5)

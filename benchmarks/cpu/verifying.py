@@ -75,7 +75,7 @@ def reading(mode: str) -> Iterator[None]:
         if mode == "unverified":
             stack.enter_context(mock.patch.object(host_kernels("checksum"), "are_whole", _whole))
         if mode == "plain":
-            stack.enter_context(mock.patch("dask_simjoin.incremental.files.is_checked", _without))
+            stack.enter_context(mock.patch("dask_simjoin.disk_index.files.is_checked", _without))
         yield
 
 

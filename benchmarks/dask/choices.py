@@ -21,7 +21,7 @@ import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from benchmarks.dask.overhead import scheduler
 from benchmarks.dask.road import DATA, Data
 from benchmarks.harness.lazy import known, progress, quiet, save, table
-from dask_simjoin.expressions.known import KNOWN
+from dask_simjoin.graph.planner import KNOWN
 
 WAYS = ("auto", "entity", "spatial", "replicated")
 

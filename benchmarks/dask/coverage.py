@@ -22,11 +22,11 @@ import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from benchmarks.harness.judged import judged
 from benchmarks.harness.lazy import known, progress, quiet, save, table
 from benchmarks.harness.points import PLACES, ROWS, SEED
-from dask_simjoin.options.requests import Join, SelfJoin
-from dask_simjoin.planning.goal import COUNTS
+from dask_simjoin.planning.outputs import COUNTS
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import RIGHT, summarise
 from dask_simjoin.planning.tables import tables_of
+from dask_simjoin.request.requests import Join, SelfJoin
 
 PARTITIONS = 1, 5, 40, 400
 

@@ -37,7 +37,7 @@ from benchmarks.harness.lazy import (
     write_uniform,
 )
 from dask_simjoin.tasks.chunks import gather_chunk, read_points
-from dask_simjoin.tasks.meeting import Meeting
+from dask_simjoin.tasks.matches import Meeting
 from dask_simjoin.tasks.pairs import join_block
 
 ROW_BYTES = 24

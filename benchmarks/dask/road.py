@@ -30,7 +30,7 @@ import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from benchmarks.dask.overhead import scheduler
 from benchmarks.harness.lazy import known, progress, quiet, save, table
 from benchmarks.harness.points import SEED
-from dask_simjoin.expressions.known import KNOWN
+from dask_simjoin.graph.planner import KNOWN
 
 CORES_SHARE = 1.25
 """What T cores may take of the T-th part of one core's time."""

@@ -24,16 +24,14 @@ import pandas as pd
 from distributed import Client, LocalCluster, wait
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
-from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.costs import Costs
-from dask_simjoin.planning.goal import COUNTS
+from dask_simjoin.planning.outputs import COUNTS, making_tasks
 from dask_simjoin.planning.plan import Plan, make_plan
-from dask_simjoin.planning.statistics.moments import Moments
 from dask_simjoin.planning.statistics.partition import PartitionSummary
-from dask_simjoin.planning.statistics.sample import Sample
+from dask_simjoin.planning.statistics.sample import Moments, Sample
 from dask_simjoin.planning.tables import Tables, tables_of
-from dask_simjoin.planning.task_counts import making_tasks
+from dask_simjoin.request.spec import JoinSpec
 
 SAMPLED = 1 << 16
 """Points of all samples together."""

@@ -54,11 +54,10 @@ def _clock() -> float:
 def stages(frame: Any) -> dict[str, Any]:
     """Seconds of each step of ours (distances and labels are made on the host), and the tree's weight."""
     from dask_simjoin.cluster.algorithms.condense import condense, told_of_all
-    from dask_simjoin.cluster.algorithms.core_distances import known_of_whole, sought
-    from dask_simjoin.cluster.algorithms.spanning import distances_of, tree_of_chunk
-    from dask_simjoin.options.cluster_requests import Hdbscan
-    from dask_simjoin.planning.goal import tree_goal
-    from dask_simjoin.tasks.whole import whole_chunk
+    from dask_simjoin.cluster.algorithms.spanning import distances_of, known_of_whole, sought, tree_of_chunk
+    from dask_simjoin.planning.outputs import tree_goal
+    from dask_simjoin.request.clusters import Hdbscan
+    from dask_simjoin.tasks.chunks import whole_chunk
 
     asked = Hdbscan(MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES)
     spec, seconds, began = asked.spec(frame.iloc[:0]), {}, _clock()

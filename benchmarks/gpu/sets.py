@@ -27,12 +27,12 @@ import numpy as np
 from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.gpu_timing import timed
 from benchmarks.harness.sets import SHAPES, make_sets
-from dask_simjoin.sets.algorithms.gpu.chunks import CANDIDATE_BYTES, HostFilter, chunks
-from dask_simjoin.sets.algorithms.gpu.joiner import JOINER
-from dask_simjoin.sets.algorithms.gpu.operands import Operands
-from dask_simjoin.sets.algorithms.gpu.prefixes import prefixes
-from dask_simjoin.sets.algorithms.gpu.sinks import Count, Select
-from dask_simjoin.sets.algorithms.gpu.verify import verify_grouped
+from dask_simjoin.sets.gpu.batches import Count, Select
+from dask_simjoin.sets.gpu.chunks import CANDIDATE_BYTES, HostFilter, chunks
+from dask_simjoin.sets.gpu.index import prefixes
+from dask_simjoin.sets.gpu.joiner import JOINER
+from dask_simjoin.sets.gpu.operands import Operands
+from dask_simjoin.sets.gpu.verify import verify_grouped
 from dask_simjoin.sets.methods import AllPairs, Bitmap, GroupJoin, PPJoin, SetMethod
 from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.types import SetBlock
@@ -177,7 +177,7 @@ CPU = """
 import json, sys, time
 from fractions import Fraction
 import numpy as np
-from dask_simjoin.sets.algorithms.cpu.joiner import JOINER
+from dask_simjoin.sets.cpu.joiner import JOINER
 from dask_simjoin.sets.predicate import Rule
 def block_of(path):
     block = dict(np.load(path))

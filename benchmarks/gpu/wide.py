@@ -20,8 +20,8 @@ import numpy as np
 
 from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.gpu_timing import timed
-from dask_simjoin.engine.gpu.methods import tiles as gpu_tiles
-from dask_simjoin.engine.gpu.methods.tiles import build
+from dask_simjoin.engine.gpu import tiles as gpu_tiles
+from dask_simjoin.engine.gpu.tiles import build
 from dask_simjoin.engine.index.gpu import make_device_layout
 from dask_simjoin.metrics import make_metric
 

@@ -14,10 +14,10 @@ import cupy
 import numpy as np
 
 from benchmarks.papers.data import points
-from dask_simjoin.engine.gpu.methods import grid
-from dask_simjoin.engine.gpu.methods.flow import estimate, flow, found_by
 from dask_simjoin.methods import Grid
-from dask_simjoin.planning.statistics.moments import moments
+from dask_simjoin.papers.gpu import grid
+from dask_simjoin.papers.gpu.flow import estimate, flow, found_by
+from dask_simjoin.planning.statistics.sample import moments
 
 
 class Table:

@@ -12,13 +12,12 @@ from benchmarks.harness.repeats import summaries
 from benchmarks.papers.data import distance_of, points
 from benchmarks.papers.rows import GPU_JOIN, Row
 from dask_simjoin.engine.base import joiner_of_library, profiler_of_library
-from dask_simjoin.engine.cpu.methods import grid as on_cpu
-from dask_simjoin.engine.grid import Grid
-from dask_simjoin.engine.index import grid as index
-from dask_simjoin.engine.index.grid import GridLayout
-from dask_simjoin.engine.index.grid_choice import Cost, costs, fitted
-from dask_simjoin.engine.index.grid_model import facts
-from dask_simjoin.planning.statistics.moments import Moments, moments
+from dask_simjoin.papers import grid_index as index
+from dask_simjoin.papers.cpu import grid as on_cpu
+from dask_simjoin.papers.grid import Grid
+from dask_simjoin.papers.grid_batches import facts
+from dask_simjoin.papers.grid_index import Cost, GridLayout, costs, fitted
+from dask_simjoin.planning.statistics.sample import Moments, moments
 
 SAMPLE = 20_000
 """Points of which the number of indexed dimensions is chosen."""

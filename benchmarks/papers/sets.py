@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.harness.repeats import rounded
 from benchmarks.harness.sets import sets_like
 from benchmarks.papers.sets_told import METHODS, PAPER, SHAPES, TABLE5, THRESHOLDS
-from dask_simjoin.sets.algorithms.cpu.joiner import JOINER
+from dask_simjoin.sets.cpu.joiner import JOINER
 from dask_simjoin.sets.methods import AUTO, CHOICES
 from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.types import SetBlock, sizes_of

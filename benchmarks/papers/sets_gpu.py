@@ -12,15 +12,14 @@ import cupy
 from benchmarks.harness.gpu_timing import timed
 from benchmarks.papers.sets import best_of, cpu_seconds, made, rule_of, told_of
 from benchmarks.papers.sets_told import METHODS, MOST, PAPER, SHAPES, TABLE4, winner_of_fig10
-from dask_simjoin.sets.algorithms.gpu.chunks import CANDIDATE_BYTES, Chunk, HostFilter, chunks
-from dask_simjoin.sets.algorithms.gpu.joiner import JOINER
-from dask_simjoin.sets.algorithms.gpu.operands import Operands
-from dask_simjoin.sets.algorithms.gpu.prefixes import prefixes
-from dask_simjoin.sets.algorithms.gpu.sinks import Count
-from dask_simjoin.sets.algorithms.gpu.verify import verify_grouped
-from dask_simjoin.sets.methods import AllPairs, GroupJoin, PPJoin, SetMethod
+from dask_simjoin.sets.gpu.batches import Count
+from dask_simjoin.sets.gpu.chunks import CANDIDATE_BYTES, Chunk, HostFilter, chunks
+from dask_simjoin.sets.gpu.index import prefixes
+from dask_simjoin.sets.gpu.joiner import JOINER
+from dask_simjoin.sets.gpu.operands import Operands
+from dask_simjoin.sets.gpu.verify import verify_grouped
+from dask_simjoin.sets.methods import AllPairs, Filtered, GroupJoin, PPJoin, SetMethod
 from dask_simjoin.sets.types import SetBlock
-from dask_simjoin.sets.verification import Filtered
 
 Runs = tuple[list[float], int]
 """Seconds of each run of something, and what it found."""

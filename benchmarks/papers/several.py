@@ -10,8 +10,8 @@ import numpy as np
 
 from benchmarks.papers.rows import Row
 from benchmarks.papers.runs import layout_for, prepared
-from dask_simjoin.engine.cpu.methods import grid as on_cpu
 from dask_simjoin.methods import Grid
+from dask_simjoin.papers.cpu import grid as on_cpu
 
 SETS = 32
 """Query sets: 460.58 s in all, of 13.88 to 14.95 s each, are about as many."""
@@ -66,8 +66,8 @@ def sets_on_gpu(rows: int) -> list[dict[str, Any]]:
     """Time the sets one after the other on one GPU, each a join of its queries with all points."""
     import cupy  # only where there is one
 
-    from dask_simjoin.engine.gpu.methods import grid
-    from dask_simjoin.engine.gpu.methods.flow import estimate, flow, found_by
+    from dask_simjoin.papers.gpu import grid
+    from dask_simjoin.papers.gpu.flow import estimate, flow, found_by
 
     layout = layout_for(ROW, rows, ROW.method, "cudf")
     built = grid.build(cupy.asarray(prepared(ROW.data, rows)[0]), layout)

@@ -60,9 +60,9 @@ def ours(given: Given, threshold: float) -> Iterator[tuple[str, Job, Callable[[A
     import pyarrow as pa
 
     import dask_simjoin  # noqa: F401 (registers the accessor)
+    from dask_simjoin.sets.pairs import whole_sets
     from dask_simjoin.sets.requests import CountSetPairs
     from dask_simjoin.sets.tokens import QGrams
-    from dask_simjoin.sets.whole import whole_sets
 
     lists = pa.array(given["tokens"], pa.list_(pa.int32()))
     columns = {

@@ -10,26 +10,24 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import frames_for, searcher_for
-from dask_simjoin.expressions import k_distances as lazy
-from dask_simjoin.expressions.dask_private import new_collection
-from dask_simjoin.expressions.examples import nearest_example, series_example
-from dask_simjoin.expressions.nearest_join import NearestJoin
-from dask_simjoin.expressions.source import freeze
-from dask_simjoin.expressions.two_tables import check_other, one_or_two
-from dask_simjoin.metrics.types import Frame, Series
-from dask_simjoin.options.frames import example_of
-from dask_simjoin.options.messages import shown
-from dask_simjoin.options.requests import KDistances, KnnJoin
-from dask_simjoin.options.resolve import check_flag
-from dask_simjoin.options.typed import frame_verb, series_verb
+from dask_simjoin.graph import nearest as lazy
+from dask_simjoin.graph.base import nearest_example, series_example
+from dask_simjoin.graph.dask_private import new_collection
+from dask_simjoin.graph.nearest import NearestJoin
+from dask_simjoin.graph.source import freeze
+from dask_simjoin.graph.steps import check_other, one_or_two
+from dask_simjoin.metrics.norms import Frame, Series
+from dask_simjoin.planning.budget import check_room
 from dask_simjoin.planning.checks import RANK_BYTES
-from dask_simjoin.planning.free_memory import check_room
-from dask_simjoin.planning.goal import nearest_goal
-from dask_simjoin.planning.outputs import rows_found
+from dask_simjoin.planning.outputs import nearest_goal, rows_found
+from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.messages import shown
+from dask_simjoin.request.requests import KDistances, KnnJoin
+from dask_simjoin.request.resolve import check_flag
+from dask_simjoin.request.verb import frame_verb, series_verb
+from dask_simjoin.tasks.chunks import whole_chunk, whole_chunks
 from dask_simjoin.tasks.mutual import mutual_state
-from dask_simjoin.tasks.nearest import kth_distance, search_chunk
-from dask_simjoin.tasks.nearest_rows import find_rows, nearest_rows, whole_rows
-from dask_simjoin.tasks.whole import whole_chunk, whole_chunks
+from dask_simjoin.tasks.nearest import find_rows, kth_distance, nearest_rows, search_chunk, whole_rows
 
 DISTANCES = "k_distance"
 """Name of the Series of distances to k-th neighbours."""

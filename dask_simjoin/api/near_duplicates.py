@@ -1,30 +1,38 @@
-"""Find rows that are near others which stay, and leave them out."""
+"""Mark and drop near duplicates; number the rows of a frame."""
 
 from __future__ import annotations
 
+import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.greedy import stays_of_chunk
-from dask_simjoin.cluster.algorithms.group_best import best_of_chunk, stays_in_chunk
-from dask_simjoin.cluster.algorithms.places import all_cores, components_by_place
-from dask_simjoin.cluster.algorithms.preference import FIRST, order_of, preferences
+from dask_simjoin.cluster.algorithms.duplicates import (
+    FIRST,
+    best_of_chunk,
+    order_of_preference,
+    preferences,
+    stays_in_chunk,
+    stays_of_chunk,
+)
+from dask_simjoin.cluster.algorithms.edges import all_cores, components_by_place
 from dask_simjoin.cluster.expressions.duplicates import CONNECTED
 from dask_simjoin.cluster.expressions.duplicates import NearDuplicated as LazyMarks
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.expressions.dask_private import new_collection
-from dask_simjoin.expressions.examples import series_example
-from dask_simjoin.expressions.source import freeze
-from dask_simjoin.metrics.types import Array, Frame, Series
-from dask_simjoin.options.frames import example_of
-from dask_simjoin.options.near_duplicates import NearDuplicated
-from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.options.typed import frame_verb, series_verb
-from dask_simjoin.planning.goal import LISTED_CLUSTERS
-from dask_simjoin.tasks.components import no_edges
-from dask_simjoin.tasks.counts import count_block
-from dask_simjoin.tasks.fingerprints import kept_rows
-from dask_simjoin.tasks.meeting import Meeting, whole_meeting
-from dask_simjoin.tasks.whole import whole_chunk
+from dask_simjoin.errors import ColumnError, OptionTypeError
+from dask_simjoin.graph.base import series_example
+from dask_simjoin.graph.dask_private import new_collection
+from dask_simjoin.graph.source import freeze
+from dask_simjoin.metrics.norms import Array, Frame, Series
+from dask_simjoin.planning.outputs import LISTED_CLUSTERS
+from dask_simjoin.request.clusters import NearDuplicated
+from dask_simjoin.request.columns import ROW_ID, check_columns
+from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.messages import shown
+from dask_simjoin.request.requests import RowId
+from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.request.verb import frame_verb, series_verb
+from dask_simjoin.tasks.chunks import whole_chunk
+from dask_simjoin.tasks.counts import count_block, kept_rows, no_edges
+from dask_simjoin.tasks.matches import Meeting, whole_meeting
 
 
 @series_verb(NearDuplicated)
@@ -135,7 +143,7 @@ def _marks(meeting: Meeting, asked: NearDuplicated) -> Array:
         within = components_by_place(meeting, all_cores(chunk))
         found = best_of_chunk(chunk, 0, asked.keep, 0, within, no_edges(meeting.xp))
         return ~stays_in_chunk(chunk, found, found.candidates)
-    order = None if asked.keep == FIRST else order_of(preferences(chunk, asked.keep, 0))
+    order = None if asked.keep == FIRST else order_of_preference(preferences(chunk, asked.keep, 0))
     return ~stays_of_chunk(chunk, layout, order)
 
 
@@ -143,3 +151,51 @@ def _staying(frame: Frame, marked: Series, spec: JoinSpec) -> Frame:
     """Take the rows of a partition that stay, of which some have no mark."""
     kept = kept_rows(frame, spec)
     return (frame if kept is None else frame[kept])[(~marked).to_numpy()]
+
+
+@frame_verb(RowId)
+def with_row_id(frame: Frame, asked: RowId) -> Frame:
+    """The frame with one more column: each row's number in the frame, from 0.
+
+    Use it as ``id=`` where index labels repeat, as they do in a frame read from several
+    parquet files, each of which counts its rows from 0.
+
+    Parameters
+    ----------
+    name : str
+        Of the new column (int64).  "row_id" is never taken for a coordinate by default.
+
+    Returns
+    -------
+    DataFrame
+        Lazy if the frame is: numbering the rows reads one column to count them.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> pd.DataFrame({"x": [5.0, 5.0]}, index=[7, 7]).simjoin.with_row_id()
+         x  row_id
+    7  5.0       0
+    7  5.0       1
+    """
+    meta, name = example_of(frame), asked.name
+    check_columns(meta)
+    if not isinstance(name, str):
+        raise OptionTypeError(f"name={shown(name)} is not a string; name the new column, such as {ROW_ID!r}.")
+    if name in meta.columns:
+        raise ColumnError(
+            f"name={name!r} is a column already; use it with id={name!r}, or choose another name."
+        )
+    if not is_dask_collection(frame):
+        return frame.assign(**{name: np.arange(len(frame), dtype=np.int64)})
+    if not len(meta.columns):
+        raise ColumnError("The frame has no column, so its rows cannot be numbered.")
+    # one column stands for the rows, so that counting them reads no other; as a frame, since Dask takes the
+    # name of a column alone, if it is a tuple, for several
+    ones = frame[[meta.columns[0]]].map_partitions(_ones, meta=_ones(meta))
+    return frame.assign(**{name: ones.cumsum() - 1})
+
+
+def _ones(rows: Series) -> Series:
+    return frames_for(rows).series(np.ones(len(rows), np.int64), rows.index, ROW_ID)

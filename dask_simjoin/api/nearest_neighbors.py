@@ -7,29 +7,21 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.api.join import join
+from dask_simjoin.api.joins import join, self_join
 from dask_simjoin.api.knn import knn_join
-from dask_simjoin.api.self_join import self_join
-from dask_simjoin.cluster.estimator_base import (
-    NotFittedError,
-    Points,
-    PointsEstimator,
-    frame_like,
-    points_frame,
-)
+from dask_simjoin.cluster.estimators import NotFittedError, Points, PointsEstimator, frame_like, points_frame
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
-from dask_simjoin.metrics.types import Columns, Frame, SparseMatrix
-from dask_simjoin.options.columns import has_column
-from dask_simjoin.options.frames import example_of
-from dask_simjoin.options.groups import Method, MetricName
-from dask_simjoin.options.messages import listed
-from dask_simjoin.options.requests import GraphMode, KnnJoin, NeighborGraph
-from dask_simjoin.options.units import without_unit
-from dask_simjoin.options.validate import check_choice, check_eps, check_metric, check_whole
-from dask_simjoin.planning.goal import LISTS
+from dask_simjoin.metrics.norms import Columns, Frame, SparseMatrix
+from dask_simjoin.planning.outputs import LISTS
+from dask_simjoin.request.columns import has_column
+from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.messages import listed
+from dask_simjoin.request.options import Method, MetricName
+from dask_simjoin.request.requests import GraphMode, KnnJoin, NeighborGraph
+from dask_simjoin.request.units import check_choice, check_eps, check_metric, check_whole, without_unit
+from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.csr import CONNECTIVITY, MODES, sparse
-from dask_simjoin.tasks.whole import whole_chunk
 
 Found = np.ndarray | tuple[np.ndarray, np.ndarray]
 """Numbers of rows; or distances, and these."""

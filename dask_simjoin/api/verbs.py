@@ -6,27 +6,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dask_simjoin.api.counts import count_pairs, neighbor_counts
-from dask_simjoin.api.join import join
+from dask_simjoin.api.counts import count_pairs, neighbor_counts, neighbor_graph
+from dask_simjoin.api.introspect import plan, profile
+from dask_simjoin.api.joins import join, self_join
 from dask_simjoin.api.knn import k_distances, knn_join
-from dask_simjoin.api.near_duplicates import drop_near_duplicates, near_duplicated
-from dask_simjoin.api.neighbor_graph import neighbor_graph
-from dask_simjoin.api.plan import plan
-from dask_simjoin.api.profile import profile
-from dask_simjoin.api.row_id import with_row_id
-from dask_simjoin.api.self_join import self_join
-from dask_simjoin.cluster.hierarchy_verbs import hdbscan, spanning_tree
+from dask_simjoin.api.near_duplicates import drop_near_duplicates, near_duplicated, with_row_id
+from dask_simjoin.cluster.hierarchy import hdbscan, spanning_tree
 from dask_simjoin.cluster.verbs import dbscan, optics
-from dask_simjoin.incremental.making import index
-from dask_simjoin.incremental.requests import MakeIndex
-from dask_simjoin.options import cluster_requests, requests
-from dask_simjoin.options.groups import Coordinates
-from dask_simjoin.options.near_duplicates import NearDuplicated
-from dask_simjoin.options.planned import Plan, Profile
+from dask_simjoin.disk_index.making import index
+from dask_simjoin.disk_index.requests import MakeIndex
+from dask_simjoin.request import clusters, requests
+from dask_simjoin.request.clusters import NearDuplicated
+from dask_simjoin.request.options import Coordinates
+from dask_simjoin.request.requests import Plan, Profile
 from dask_simjoin.sets import requests as sets
-from dask_simjoin.sets.duplicates import drop_set_near_duplicates, set_near_duplicated
-from dask_simjoin.sets.reports import set_plan, set_profile
-from dask_simjoin.sets.verbs import count_set_pairs, set_join, set_neighbor_counts, set_self_join
+from dask_simjoin.sets.introspect import set_plan, set_profile
+from dask_simjoin.sets.verbs import (
+    count_set_pairs,
+    drop_set_near_duplicates,
+    set_join,
+    set_near_duplicated,
+    set_neighbor_counts,
+    set_self_join,
+)
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,8 @@ VERBS = {
         Verb(NearDuplicated, drop_near_duplicates),
         Verb(requests.Dbscan, dbscan),
         Verb(requests.Optics, optics),
-        Verb(cluster_requests.Hdbscan, hdbscan),
-        Verb(cluster_requests.SpanningTree, spanning_tree),
+        Verb(clusters.Hdbscan, hdbscan),
+        Verb(clusters.SpanningTree, spanning_tree),
         Verb(requests.KDistances, k_distances),
         Verb(requests.NeighborGraph, neighbor_graph),
         Verb(sets.SetSelfJoin, set_self_join),

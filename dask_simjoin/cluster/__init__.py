@@ -3,12 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 from dask_simjoin.cluster.condensed_tree import choose_clusters, condensed_tree
-from dask_simjoin.cluster.optics_labels import cluster_optics_dbscan, cluster_optics_xi
-from dask_simjoin.options.optional import load
+from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan, cluster_optics_xi
+from dask_simjoin.request.inputs import load
 
 if TYPE_CHECKING:
-    from dask_simjoin.cluster.estimators import DBSCAN, OPTICS
-    from dask_simjoin.cluster.hdbscan_estimator import HDBSCAN
+    from dask_simjoin.cluster.estimators import DBSCAN, HDBSCAN, OPTICS
 
 __all__ = [
     "DBSCAN",

@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.columns import numbers_of
-from dask_simjoin.cluster.algorithms.condense import Condensed, condense, told_of_all
-from dask_simjoin.cluster.hierarchy_verbs import CLUSTERS, EDGES
+from dask_simjoin.cluster.algorithms.condense import Condensed, condense, numbers_of, told_of_all
+from dask_simjoin.cluster.hierarchy import CLUSTERS, EDGES
 from dask_simjoin.engine.base import frames_for, host_kernels
 from dask_simjoin.errors import ColumnError
-from dask_simjoin.metrics.types import Frame
-from dask_simjoin.options.cluster_requests import Choice, Hdbscan, Selection
-from dask_simjoin.options.frames import example_of
-from dask_simjoin.options.validate import check_whole
+from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.request.clusters import Choice, Hdbscan, Selection
+from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.units import check_whole
 
 COLUMNS: dict[str, Any] = {
     "parent": np.int64,

@@ -1,15 +1,136 @@
-"""Plot what helps to choose the distances of clusterings; this needs matplotlib."""
+"""Plot condensed trees, and what helps to choose distances; this needs matplotlib."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.condensed_plot import plot_condensed_tree
-from dask_simjoin.cluster.optics_labels import cluster_optics_dbscan, example_of_order
+from dask_simjoin.cluster.algorithms.condense import Condensed, chosen_clusters
+from dask_simjoin.cluster.condensed_tree import condensed_of
+from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan, example_of_order
 from dask_simjoin.engine.compat import to_host
-from dask_simjoin.metrics.types import Frame, Series
-from dask_simjoin.options.optional import Axes, new_axes
+from dask_simjoin.metrics.norms import Frame, Series
+from dask_simjoin.request.clusters import Hdbscan
+from dask_simjoin.request.inputs import Axes, new_axes, optional
+
+STEPS = 30
+"""Bars that a cluster is drawn with at most."""
+
+BEYOND = 1.1
+"""How many times the largest 1 / distance that is a number one that is infinite is drawn at."""
+
+
+def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: bool = True,
+                        log_size: bool = False, **choice: Any) -> Axes:  # fmt: skip
+    """Clusters from the sparsest to the densest: where they split, how large they are, which are chosen.
+
+    Parameters
+    ----------
+    condensed : DataFrame
+        As `condensed_tree` gives it; a lazy one is computed.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; default: a new figure.
+    select_clusters : bool
+        Whether the chosen clusters are marked, each with an ellipse.
+    log_size : bool
+        Whether widths are logarithms of numbers of rows.
+    **choice
+        Which ones are chosen: the options of `choose_clusters`.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        Bars from the top down, lambda being 1 / distance, as wide and as bright as the cluster has rows.
+
+    Notes
+    -----
+    As ``condensed_tree_.plot()`` of the package hdbscan draws it; icicle plots are of Kruskal & Landwehr
+    (1983), "Icicle plots: better displays for hierarchical clustering", The American Statistician 37.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> from dask_simjoin.cluster import condensed_tree
+    >>> from dask_simjoin.cluster.plots import plot_condensed_tree
+    >>> df = pd.DataFrame({"x": [0.0, 1.0, 10.0, 12.0]})
+    >>> plot_condensed_tree(condensed_tree(df.simjoin.spanning_tree(), 2)).get_ylabel()  # doctest: +SKIP
+    'lambda (1 / distance)'
+    """
+    asked = Hdbscan(min_cluster_size=2, **choice).choice()
+    if is_dask_collection(condensed):
+        condensed = condensed.compute()
+    tree = condensed_of(condensed)
+    finite = tree.row_lambda[np.isfinite(tree.row_lambda)]
+    most = BEYOND * float(max(finite.max(initial=0.0), tree.birth.max(initial=0.0))) or 1.0
+    tree = tree._replace(row_lambda=np.minimum(tree.row_lambda, most), birth=np.minimum(tree.birth, most))
+    centre, leaves = _centres(tree)
+    ax = new_axes(ax)
+    bars = list(_bars(tree))
+    cluster, bottom, top, rows = (np.array(column) for column in zip(*bars, strict=True))
+    width, most_wide = (np.log(1 + some) if log_size else some for some in (rows, tree.rows))
+    colours = optional("matplotlib", "matplotlib", "Plots").colormaps["viridis"](width / most_wide[0])
+    at = centre * float((most_wide / leaves).max())  # so far apart that no bar lies on another
+    ax.bar(at[cluster], top - bottom, width, bottom, color=colours, align="center", linewidth=0)
+    for c, p in enumerate(tree.parent.tolist()):
+        if p >= 0:
+            ax.plot([at[p], at[c]], [tree.birth[c]] * 2, color="black", linewidth=1)
+    if select_clusters:
+        chosen, death, _ = chosen_clusters(tree, asked)
+        ellipse = optional("matplotlib.patches", "matplotlib", "Plots").Ellipse
+        for c in np.flatnonzero(chosen).tolist():
+            own = width[cluster == c].max(initial=0.0)
+            height = death[c] - tree.birth[c]
+            centre_of = (at[c], (death[c] + tree.birth[c]) / 2)
+            ax.add_patch(
+                ellipse(centre_of, 1.2 * own, 1.2 * height, fill=False, edgecolor="red", linewidth=1.5)
+            )
+    ax.set(xticks=[], ylabel="lambda (1 / distance)", title="Condensed tree", ylim=(most, 0))
+    return ax
+
+
+def _centres(tree: Condensed) -> tuple[np.ndarray, np.ndarray]:
+    """Put clusters that do not split side by side, and others amid their own; and count those."""
+    number = len(tree.parent)
+    children: list[list[int]] = [[] for _ in range(number)]
+    for c in range(1, number):
+        children[tree.parent[c]].append(c)
+    centre, below, leaves, todo = np.zeros(number), np.ones(number), 0, [0]
+    while todo:
+        c = todo.pop()
+        todo += children[c][::-1]
+        if not children[c]:
+            centre[c] = leaves
+            leaves += 1
+    for c in range(number - 1, -1, -1):
+        if children[c]:
+            below[c] = sum(below[child] for child in children[c])
+            centre[c] = sum(below[child] * centre[child] for child in children[c]) / below[c]
+    return centre, below
+
+
+def _bars(tree: Condensed) -> Iterator[tuple[int, float, float, int]]:
+    """Go through bars: cluster, from and to which 1 / distance, and how many rows it has there."""
+    order = np.lexsort((tree.row_lambda, tree.row_parent))
+    ends = np.searchsorted(tree.row_parent[order], np.arange(len(tree.parent) + 1))
+    splits = np.full(len(tree.parent), np.nan)
+    splits[tree.parent[1:]] = tree.birth[1:]
+    for c, (begin, end) in enumerate(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)):
+        fallen = tree.row_lambda[order[begin:end]]
+        last = fallen[-1] if np.isnan(splits[c]) else splits[c]
+        height, rows = float(tree.birth[c]), int(tree.rows[c])
+        cuts = np.unique(np.linspace(0, len(fallen), STEPS + 1).astype(int))[:-1].tolist()
+        for cut in cuts:
+            to = float(fallen[cut])
+            if to > height:
+                yield c, height, to, rows - cut
+                height = to
+        if last > height:
+            yield c, height, float(last), rows - len(fallen) if not np.isnan(splits[c]) else 1
+
 
 __all__ = ["plot_condensed_tree", "plot_k_distances", "plot_reachability"]
 

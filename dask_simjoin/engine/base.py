@@ -1,23 +1,96 @@
-"""The choice of what serves a frame: modules are loaded by name here, once they are chosen."""
+"""Choose the modules that serve a frame by its library; numbers and seconds of a profiled run."""
 
 from __future__ import annotations
 
 import functools
 import importlib
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from dask_simjoin.engine.collecting import not_collecting
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.methods import METHODS
-from dask_simjoin.engine.profile import Profiler
-from dask_simjoin.engine.protocols import Frames, Joiner
-from dask_simjoin.engine.searcher import Searcher
-from dask_simjoin.engine.spanner import Spanner
+from dask_simjoin.engine.protocols import Frames, Joiner, Layout, Searcher, Spanner
+from dask_simjoin.engine.threads import not_collecting
 from dask_simjoin.errors import UnsupportedFrameError
-from dask_simjoin.metrics.types import Array, Frame
+from dask_simjoin.metrics.norms import Array, Frame
+
+ABOUT = {
+    "cells": "cells that are not empty",
+    "grid_cells": "cells of the grid in all",
+    "largest_cell": "points of the fullest cell",
+    "lookups": "cells, or rows of cells, that were looked for",
+    "found": "cells, or rows of cells, that were there",
+    "tile_pairs": "pairs of tiles whose boxes are near",
+    "near_queries": "queries near a tile's box",
+    "candidates": "pairs of points that cells, windows or boxes left",
+    "comparisons": "pairs of points of which a distance was begun",
+    "compared_ratio": "of all pairs of points, those that were compared, or left to be",
+    "terms": "coordinates whose differences were summed",
+    "decided": "pairs that only float64 could tell",
+    "refused": "of those, pairs that were none",
+    "pairs": "pairs that were found, each once",
+    "neighbours": "nearest rows that were found, of all rows together",
+    "recall": "of the true pairs or neighbours, those that were found",
+    "recall_low": "the least that it is with a chance of 95 %",
+    "recall_high": "the most that it is so",
+    "recall_pairs": "true ones by which it was measured, too few below 1,000 unless all are known",
+    "selectivity": "neighbours of a point, on average, itself left out",
+    "clusters": "clusters that are not empty",
+    "largest_cluster": "rows of the largest cluster",
+    "copies": "rows of other clusters that the rows of each meet",
+    "lists": "lists in Z-order",
+    "walked_lists": "of them, those in which a row has its interval",
+    "half_walk": "1, where intervals begin behind the row itself, all in one list; else 0",
+    "interval_mean": "rows of an interval",
+    "interval_median": "the same, of half of the rows at most",
+    "interval_p99": "the same, of 99 of 100 rows at most",
+    "interval_max": "the same, of any row at most",
+    "search_ops": "reads to find cells: queries x 3^indexed x log2(cells)",
+    "compare_ops": "coordinates read to compare: dimensions x comparisons",
+    "batches": "batches of queries",
+    "repeated_batches": "batches that were done again, as their pairs were too many",
+    "largest_batch": "pairs of the largest batch",
+    "estimated_pairs": "pairs, as they were estimated from a sample",
+    "warp_efficiency": "share of a warp's lanes at work while candidates are compared",
+    "warp_efficiency_model": "the same, told from workloads alone, if a warp waits for its slowest query",
+}
+"""The numbers, in the order in which they are told, and what they count."""
+
+Numbers = dict[str, float]
+"""Some of those of `ABOUT`, by name."""
+
+
+def compared_ratio(numbers: Numbers, rows: int) -> Numbers:
+    """Return the share of all pairs of points that was compared, where a method tells it."""
+    compared = numbers.get("comparisons", numbers.get("candidates"))
+    return {} if compared is None or rows < 2 else {"compared_ratio": compared / (rows * (rows - 1) / 2)}
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What one run did.
+
+    Attributes
+    ----------
+    numbers : dict
+        By name, see `ABOUT`; what a method does not tell is not there.
+    seconds : dict
+        Of each step, in the order of the steps.
+    """
+
+    numbers: Numbers
+    seconds: dict[str, float]
+
+
+class Profiler(Protocol):
+    """Runs methods on arrays of one library, and counts what they do."""
+
+    def profile(self, x: Array, layout: Layout) -> Counters:
+        """Join points (n, d) with themselves, keep no pair, and tell what was done."""
+
 
 HOME = "pandas"
 """The library whose frames and arrays lie on the host."""
@@ -28,15 +101,15 @@ MODULES = {
     (HOME, "search"): "dask_simjoin.engine.cpu.nearest",
     (HOME, "span"): "dask_simjoin.engine.cpu.spanning",
     (HOME, "profile"): "dask_simjoin.engine.cpu.profile",
-    (HOME, "sets"): "dask_simjoin.sets.algorithms.cpu.joiner",
-    (HOME, "encoding"): "dask_simjoin.sets.algorithms.cpu.kernels.encoding",
-    (HOME, "splitting"): "dask_simjoin.sets.algorithms.cpu.kernels.splitting",
+    (HOME, "sets"): "dask_simjoin.sets.cpu.joiner",
+    (HOME, "encoding"): "dask_simjoin.sets.cpu.kernels.encoding",
+    (HOME, "splitting"): "dask_simjoin.sets.cpu.kernels.encoding",
     ("cudf", "frames"): "dask_simjoin.engine.gpu.frames",
     ("cudf", "join"): "dask_simjoin.engine.gpu.joiner",
     ("cudf", "search"): "dask_simjoin.engine.gpu.nearest",
     ("cudf", "span"): "dask_simjoin.engine.gpu.spanning",
-    ("cudf", "profile"): "dask_simjoin.engine.gpu.profile",
-    ("cudf", "sets"): "dask_simjoin.sets.algorithms.gpu.joiner",
+    ("cudf", "profile"): "dask_simjoin.engine.gpu.joiner",
+    ("cudf", "sets"): "dask_simjoin.sets.gpu.joiner",
 }
 """What does a job for a data frame library: its module's FRAMES, JOINER, ..., or kernels."""
 

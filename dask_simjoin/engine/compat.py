@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.metrics.types import Array, ArrayModule, Frame, Ids, Series
+from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids, Series
 
 BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 """What values of so many bytes are moved as."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import on_gpu, values_of
 from dask_simjoin.errors import ColumnError, DuplicateIdError
-from dask_simjoin.metrics.types import Array, DType, Frame, Ids, Values
+from dask_simjoin.metrics.norms import Array, DType, Frame, Ids, Values
 
 
 def row_ids(frame: Frame, id: Hashable | None, dtype: DType = None) -> Ids:

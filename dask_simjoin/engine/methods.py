@@ -11,10 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from dask_simjoin.engine.grid import Grid
-from dask_simjoin.engine.kmeans import KMeans
-from dask_simjoin.engine.nested import NestedLoop
-from dask_simjoin.engine.zorder import ZOrder
+from dask_simjoin.papers.grid import Grid
+from dask_simjoin.papers.lists import KMeans, NestedLoop, ZOrder
 
 AUTO = "auto"
 """The name that leaves the choice to `choose`."""
@@ -41,7 +39,7 @@ class Sweep:
     gridded dimension.
     """
 
-    modules: ClassVar[Mapping[str, str]] = {"pandas": "dask_simjoin.engine.cpu.methods.sweep"}
+    modules: ClassVar[Mapping[str, str]] = {"pandas": "dask_simjoin.engine.cpu.sweep"}
     max_dims: ClassVar[int | None] = 4
 
     def is_best(self, dims: int) -> bool:
@@ -56,8 +54,8 @@ class Tiles:
     """
 
     modules: ClassVar[Mapping[str, str]] = {
-        "pandas": "dask_simjoin.engine.cpu.methods.tiles",
-        "cudf": "dask_simjoin.engine.gpu.methods.tiles",
+        "pandas": "dask_simjoin.engine.cpu.tiles",
+        "cudf": "dask_simjoin.engine.gpu.tiles",
     }
     max_dims: ClassVar[int | None] = None
 

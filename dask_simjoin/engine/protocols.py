@@ -1,17 +1,16 @@
-"""What a library of arrays and data frames must offer: `Frames`, `Joiner`; and a `Searcher`, a `Spanner`."""
+"""Interfaces of a frame library's engine: `Frames`, `Joiner`, `Searcher`, `Spanner`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NotRequired, Protocol, TypedDict
 
 import numpy as np
 
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.methods import Method
-from dask_simjoin.metrics.norms import Norm
-from dask_simjoin.metrics.types import (
+from dask_simjoin.metrics.norms import (
     Array,
     ArrayModule,
     ArrowTable,
@@ -19,6 +18,7 @@ from dask_simjoin.metrics.types import (
     Frame,
     Ids,
     Index,
+    Norm,
     Series,
     Values,
 )
@@ -278,4 +278,133 @@ class Joiner(Protocol):
 
         Those are regions of lower numbers than the point's; `everywhere`: all that are within reach of it,
         its own included.
+        """
+
+
+class Searcher(Protocol):
+    """Searches chunks for the nearest neighbours of others' rows."""
+
+    grain: int
+    """Places at whose multiples the queries of a search can be cut."""
+
+    def layout(self, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
+               sample: np.ndarray, norm: Norm = 2, method: str | Method = ...,
+               approximate: bool = ...) -> SearchLayout:  # fmt: skip
+        """How to index chunks, from moments (d,) of all points and some of them; for `Joiner.build`.
+
+        `method`: one of `NEAREST` that serves the library; `approximate`: whether it may miss neighbours.
+        """
+
+    def prepare(self) -> None:
+        """Begin to compile what makes rows of neighbours, where that can be done beside searches."""
+
+    def renamed(self, index: Index, names: Array | int) -> Index:
+        """The index, its rows named by numbers (n,) int64, or by their places and a number more."""
+
+    def fresh(self, rows: int, k: int) -> tuple[Array, Array]:
+        """What is known of rows that met nothing: totals of the norm and names, (rows, k)."""
+
+    def nearest(self, q: Index, d: Index, layout: SearchLayout, best_d2: Array, best_name: Array, *,
+                same: bool, bound2: float = ...) -> None:  # fmt: skip
+        """Improve what is known of the rows of `q` by those of `d`; see the CPU's."""
+
+    def part(self, index: Index, start: int, stop: int) -> Index:
+        """The places start ... stop-1 of an index, as queries: a start that is a multiple of `at_once`."""
+
+    def at_once(self, k: int) -> int:
+        """Queries of which so many neighbours are sought at a time where little memory is to be taken."""
+
+
+Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Weights (n,) of edges, and the names of both ends, the smaller first: on the host, wherever chunks lie."""
+
+Clusters = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Of rows (n,) the cluster that each falls out of (int32), and at which 1 / distance (float64); and of
+clusters, of which the first is that of all rows and others are numbered by their last merges, the last one
+first, that which each splits from (int32), at which 1 / distance (float64), and their rows (int32): on the
+host."""
+
+
+ALONE = 64
+"""A round is not shared if fewer rows ask, times the parts that there would be, than all rows by this: each
+does less alone then than a hundredth of a part of a round in which all ask, and waits for nobody."""
+
+Part = tuple[int, int]
+"""The number of a part of the work, and of how many."""
+
+Found = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Weights (n,) of the edges that a part of a round's searches found, one of a component at most, and both
+nodes: on the host, since they go to all who share the rounds."""
+
+
+class Progress(TypedDict):
+    """Hold what is known of a tree after some rounds, of each node of an index: a dict, so that it spills.
+
+    Each worker that shares the rounds makes its own, which is the same.  See
+    `dask_simjoin.engine.cpu.kernels.boruvka` for `least` and `to`.
+    """
+
+    component: Array
+    sizes: Array
+    """Rows of each component; there may be more than there are components."""
+    least: Array
+    to: Array
+    beyond: Array
+    """The last of `Nearest`."""
+    found: list[tuple[Array, ...]]
+    """The tree's edges, of each round: weights, and both nodes."""
+    offered: NotRequired[tuple[Array, ...]]
+    """Of components the best edges that nodes know before they search, where these are kept."""
+    order: NotRequired[Array]
+    """Nodes in the order in which GPUs search them, where that is not the index's."""
+
+
+class Spanner(Protocol):
+    """Finds minimum spanning trees of mutual reachability; chunks are indexed as by a `Searcher`.
+
+    What it is given of rows lies where they do.
+    """
+
+    def prepare(self, layout: SearchLayout, *more: Callable[[], object]) -> None:
+        """Begin to compile what trees and clusters take, where that can be done beside searches.
+
+        `more`: what else is done with next to nothing so that it is compiled; the same function each time.
+        """
+
+    def tree_of(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
+                progress: Progress | None = None) -> Edges:  # fmt: skip
+        """The tree of the points of an index, by their names; see the CPU's.
+
+        `progress`: of rounds that were shared by others before; None: there were none.
+        """
+
+    def begin(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
+              parts: int) -> Progress:  # fmt: skip
+        """Do all rounds before the first one that is worth being shared by so many."""
+
+    def share(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
+              progress: Progress, part: Part) -> Found:  # fmt: skip
+        """Do one part of the searches of the next round: others do the other parts at the same time.
+
+        The edges that it found are the same, whoever does it.  There is more than one component.
+        """
+
+    def join(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
+             progress: Progress, parts: Sequence[Found]) -> Progress:  # fmt: skip
+        """Finish that round by what was found in all parts, and do others that are not worth being shared.
+
+        What was known before is left as it is.
+        """
+
+    def edges_between(self, sides: Sequence[Index], layout: SearchLayout, cores: Sequence[Array],
+                      trees: Sequence[Edges]) -> Edges:  # fmt: skip
+        """The edges between two indexes that are in the tree of both; `trees`: of each of them."""
+
+    def merge(self, rows: int, *parts: Edges) -> Edges:
+        """The forest of the edges of several forests, which are in order; `rows`: more than any name."""
+
+    def condense(self, start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int) -> Clusters:
+        """The clusters of at least `least` rows of a tree of two rows or more.
+
+        `start`, `end`: rows that edges join, those of the smallest distance, `away`, first.
         """

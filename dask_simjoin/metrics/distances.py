@@ -1,4 +1,4 @@
-"""Define the metrics: what a distance is, and when two rows are a pair.
+"""The metrics: what a distance is, and when two rows are a pair.
 
 Every metric is a norm of differences (see `dask_simjoin.metrics.norms`) of its columns or of what they are
 embedded as.  Two rows are a pair if their total is at most a threshold that follows from `eps`; a distance
@@ -14,9 +14,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from dask_simjoin.metrics.norms import Norm, power
+from dask_simjoin.metrics.norms import Array, ArrayModule, Norm, power, reach
 from dask_simjoin.metrics.sphere import LIMITS, metres, squared_chord, unit_vectors
-from dask_simjoin.metrics.types import Array, ArrayModule
 
 BLOCK_BYTES = 1 << 20
 """Bytes of coordinates that are normalised at a time on the host, so that they lie in a cache."""
@@ -262,3 +261,73 @@ def make_metric(name: str, p: Norm = 2) -> Metric:
     if name == Minkowski.name and p not in SAME:
         return Minkowski(p)
     return METRICS[SAME[p] if name == Minkowski.name else name]()
+
+
+class Grouped(Metric):
+    """Distance of another metric, of rows whose last column says which group they are of.
+
+    That column becomes the last coordinate.  Between rows of one group it differs by 0, and a total to which
+    0 is added (or of which the maximum with 0 is taken) last is that total, to the last bit.  Between groups
+    it differs by `separation` at least, which makes the total larger than the threshold.
+    """
+
+    def __init__(self, inner: Metric) -> None:
+        super().__init__(inner.norm)
+        self.inner = inner
+        self.__dict__.update(
+            name=inner.name, embeds=inner.embeds, columns=inner.columns, limits=inner.limits,
+            axes=(*inner.axes, "group") if inner.axes else (), unit=inner.unit, directed=inner.directed,
+        )  # fmt: skip
+
+    def dims(self, columns: int) -> int:
+        return self.inner.dims(columns - 1) + 1
+
+    def embed(self, x: Array, xp: ArrayModule) -> Array:
+        if not self.embeds:
+            return x
+        points = self.inner.embed(x[:, :-1], xp)
+        out = xp.empty((len(x), points.shape[1] + 1), order="F")
+        out[:, :-1], out[:, -1] = points, x[:, -1]
+        return out
+
+    def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
+        return self.inner.threshold(eps, xp)
+
+    def distance(self, total: Array, xp: ArrayModule) -> Array:
+        return self.inner.distance(total, xp)
+
+
+def separation(metric: Metric, eps: float) -> float:
+    """Choose how far groups lie apart: a power of two that exceeds each difference of a pair.
+
+    Whole numbers times a power of two are float64 numbers, and so are their differences: no rounding brings
+    groups nearer.  Infinity: there is no such number.
+    """
+    with np.errstate(over="ignore"):
+        threshold = float(metric.threshold(eps))
+    if not math.isfinite(threshold):
+        return math.inf
+    most = reach(metric.norm, threshold)
+    # the power must not vanish: 2**-400 squared is a number, and 1 is to all powers
+    return 1.0 if most < 0.5 else 2.0 ** (math.frexp(most)[1] + 1)
+
+
+class Totals(Metric):
+    """Another metric, whose distances are its totals."""
+
+    def __init__(self, inner: Metric) -> None:
+        super().__init__(inner.norm)
+        self.inner = inner
+        self.__dict__.update(
+            name=inner.name, embeds=inner.embeds, columns=inner.columns, limits=inner.limits,
+            axes=inner.axes, unit=inner.unit, directed=inner.directed,
+        )  # fmt: skip
+
+    def dims(self, columns: int) -> int:
+        return self.inner.dims(columns)
+
+    def embed(self, x: Array, xp: ArrayModule) -> Array:
+        return self.inner.embed(x, xp)
+
+    def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
+        return self.inner.threshold(eps, xp)

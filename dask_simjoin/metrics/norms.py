@@ -1,4 +1,7 @@
-"""Sum powers of differences: what every metric's decision compares, and lower bounds of it for boxes.
+"""Sum powers of differences: what every metric compares; names of shared types.
+
+The libraries share no class that could be named, so to a type checker these are `Any`; to a reader they say
+what is meant.
 
 For a norm p (1, 2, 3, ... or infinity) the total of two points is ``(|t0|**p + |t1|**p) + ...`` of their
 differences t, in the order of the dimensions, or the largest ``|t|`` where p is infinite: every operation
@@ -8,10 +11,47 @@ rounded to float64, no fused multiply-add.  Powers are products, see `power`.
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Iterable
+from typing import Any
 
 import numpy as np
 
-from dask_simjoin.metrics.types import Array
+Array = Any
+"""An array of NumPy or CuPy; its shape and type are in the docstring."""
+
+ArrayModule = Any
+"""The module of an array: `numpy` or `cupy`."""
+
+Frame = Any
+"""A data frame: of pandas or cuDF; where a docstring says lazy, of Dask."""
+
+Series = Any
+"""A Series of pandas or cuDF; where a docstring says lazy, of Dask."""
+
+Ids = Any
+"""Names of rows: an Index of pandas or cuDF."""
+
+Values = Any
+"""A column's values as a data frame takes them: an array, or an extension array or Series of its library."""
+
+DType = Any
+"""A dtype of NumPy, or an extension dtype of a data frame's library."""
+
+Index = dict[str, Any]
+"""The index of a chunk: arrays by name, as `Joiner.build` makes them, and some numbers."""
+
+Spread = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Smallest and largest values, means and sums of squared deviations (d,) of columns, on the host."""
+
+Columns = Hashable | Iterable[Hashable] | None
+"""What `on` takes: a column's name, or several, or None for those that the frame suggests."""
+
+ArrowTable = Any
+"""A table of pyarrow."""
+
+SparseMatrix = Any
+"""A sparse matrix in CSR form: of SciPy or CuPy."""
+
 
 Norm = int | float
 """1, 2, 3, ... or `math.inf`."""

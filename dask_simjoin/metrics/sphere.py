@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dask_simjoin.metrics.types import Array, ArrayModule
+from dask_simjoin.metrics.norms import Array, ArrayModule
 
 RADIUS = 6_371_008.8
 """Metres: the Earth's mean radius R1 (Moritz 2000, "Geodetic Reference System 1980")."""

@@ -9,14 +9,22 @@ from dataclasses import replace
 import numpy as np
 from dask.utils import format_bytes
 
-from dask_simjoin.engine.lists import A_NUMBER
+from dask_simjoin.engine.columns import A_NUMBER
 from dask_simjoin.errors import BudgetError, CoordinateError, OptionError, PartitionSizeError, Remedy
-from dask_simjoin.options.messages import shown
-from dask_simjoin.options.spec import JoinSpec, check_dims
-from dask_simjoin.planning.budget import FREE, SHARE, Budget, Resources
-from dask_simjoin.planning.free_memory import MARGIN, enough_result, fewer_pairs, verbs_without_pairs
-from dask_simjoin.planning.statistics.moments import moments
+from dask_simjoin.planning.budget import (
+    FREE,
+    MARGIN,
+    SHARE,
+    Budget,
+    Resources,
+    enough_result,
+    fewer_pairs,
+    verbs_without_pairs,
+)
 from dask_simjoin.planning.statistics.partition import PartitionSummary
+from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.request.messages import shown
+from dask_simjoin.request.spec import JoinSpec, check_dims
 
 WHERE_EDGES_GO = (
     "Set Dask's configuration temporary-directory to a folder that has the room and can be written to, use a "

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.chunking.base import BY_WORKER, JoinChunks
-from dask_simjoin.planning.goal import Goal
+from dask_simjoin.planning.entity_chunks import BY_WORKER, JoinChunks
+from dask_simjoin.planning.outputs import Goal
 
 NANO = 1e-9
 

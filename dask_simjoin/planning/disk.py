@@ -1,17 +1,21 @@
-"""What a join sends through the disk: chunks and rows without room in memory, and pairs that are written."""
+"""Disk space: what a join writes, and whether the workers' disks have room for it."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from dask.utils import format_bytes
 
+from dask_simjoin.errors import LARGER_DISK, BudgetError, Remedy, ScratchError
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import NEED
-from dask_simjoin.planning.chunking.base import JoinChunks
-from dask_simjoin.planning.goal import Goal
-from dask_simjoin.planning.moving import MOVE_BYTES
+from dask_simjoin.planning.entity_chunks import JoinChunks
+from dask_simjoin.planning.outputs import Goal
+from dask_simjoin.planning.resources import MOVE_BYTES
 
 NANO = 1e-9
 
@@ -143,3 +147,65 @@ def held_at_once(blocks: np.ndarray, sizes: np.ndarray) -> float:
     np.add.at(change, first[used], sizes[used])
     np.add.at(change, last[used] + 1, -sizes[used])
     return float(np.cumsum(change).max(initial=0.0))
+
+
+IN_MEMORY = Remedy(config={"dataframe.shuffle.method": "tasks"})
+"""What shuffles rows without a folder."""
+
+
+@dataclass(frozen=True)
+class WorkerDisk:
+    """A disk that workers spill to.
+
+    Attributes
+    ----------
+    host, directory : str
+        A machine, and where the first of the workers writes there.
+    workers : int
+        That write to this disk.
+    free : int
+        Bytes that they may write there.
+    """
+
+    host: str
+    directory: str
+    workers: int
+    free: int
+
+
+def check_disks(needed: float, disks: Sequence[WorkerDisk]) -> None:
+    """Refuse what needs so many bytes on all disks together, if a disk has no room for its workers' share."""
+    workers = sum(disk.workers for disk in disks)
+    for disk in disks:
+        share = needed * disk.workers / workers
+        if share > disk.free:
+            many = f"{disk.workers} workers" if disk.workers > 1 else "a worker"
+            raise BudgetError(
+                f"At least {format_bytes(int(needed))} do not fit the memory of {workers} workers at a time "
+                f"and go to their disks, which is {format_bytes(int(needed / workers))} for each. At "
+                f"{disk.directory!r} on {disk.host} {format_bytes(disk.free)} are free for {many}. "
+                f"{LARGER_DISK}"
+            )
+
+
+def check_folder(needed: float, directory: str) -> None:
+    """Refuse to shuffle so many bytes of rows through a folder that cannot hold them."""
+    remedy = (
+        "Set Dask's configuration temporary-directory to a folder that has the room and can be written to, "
+        f"or shuffle in memory: dask.config.set({IN_MEMORY.config})."
+    )
+    try:
+        with tempfile.TemporaryFile(dir=directory):
+            free = shutil.disk_usage(directory).free
+    except OSError as error:
+        raise ScratchError(
+            f"Rows would be shuffled through files in {directory!r}, which cannot be written: {error}. "
+            f"{remedy}",
+            remedies=[IN_MEMORY],
+        ) from error
+    if needed > free:
+        raise ScratchError(
+            f"Rows would be shuffled through files in {directory!r}, which take at least "
+            f"{format_bytes(int(needed))}, and {format_bytes(free)} are free there. {remedy}",
+            remedies=[IN_MEMORY],
+        )

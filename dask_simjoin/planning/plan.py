@@ -1,7 +1,13 @@
-"""The plan of a join: which chunks meet, how all of them are indexed, and what comes out."""
+"""The plan of a join: its chunks, its block pairs, and its output.
+
+How chunks are cut, what steps cost and how work is spread is nothing that it asks for: where there are few
+pairs that took longer than the join.
+"""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -10,8 +16,9 @@ import numpy as np
 from dask.tokenize import normalize_token
 from dask.utils import format_bytes
 
+from dask_simjoin.engine.base import joiner_of_library
 from dask_simjoin.engine.index.sweep import SweepLayout
-from dask_simjoin.planning.block_pairs import BlockPairs
+from dask_simjoin.metrics.norms import box_gap
 from dask_simjoin.planning.budget import Budget, Resources, budget_of, make_budget
 from dask_simjoin.planning.checks import (
     MAX_ROWS,
@@ -20,23 +27,69 @@ from dask_simjoin.planning.checks import (
     check_outputs,
     check_result,
 )
-from dask_simjoin.planning.chunk_limits import ChunkLimits
-from dask_simjoin.planning.chunking.base import Chunking, JoinChunks, Sources
-from dask_simjoin.planning.chunking.entity import serpentine
+from dask_simjoin.planning.chunk_limits import ChunkLimits, bytes_alone, check_one
 from dask_simjoin.planning.costs import Costs
+from dask_simjoin.planning.data_warnings import Doubt
 from dask_simjoin.planning.disk import Disk, expect_disk, needed_of_chunks
-from dask_simjoin.planning.doubts import Doubt
-from dask_simjoin.planning.goal import PAIRS, Goal
-from dask_simjoin.planning.moving import check_moving, sent_rows
-from dask_simjoin.planning.one_chunk import bytes_alone, check_one
-from dask_simjoin.planning.outputs import directions, most_rows, query_slices, rows_found, whole_slices
-from dask_simjoin.planning.recalls import estimate_lossy
-from dask_simjoin.planning.searches import find_searches, sought
-from dask_simjoin.planning.spanning import ALONE, Sharing, find_joined, find_sharing
+from dask_simjoin.planning.entity_chunks import Chunking, JoinChunks, Sources, serpentine
+from dask_simjoin.planning.outputs import (
+    PAIRS,
+    Goal,
+    directions,
+    making_tasks,
+    most_rows,
+    query_slices,
+    rows_found,
+    whole_slices,
+)
+from dask_simjoin.planning.resources import check_moving, sent_rows
+from dask_simjoin.planning.searches import ALONE, Sharing, find_joined, find_searches, find_sharing, sought
 from dask_simjoin.planning.statistics.estimate import Estimate, no_estimate
 from dask_simjoin.planning.statistics.recall import ALL, UNKNOWN, Recall
-from dask_simjoin.planning.tables import Tables
-from dask_simjoin.planning.task_counts import making_tasks
+from dask_simjoin.planning.tables import Tables, estimate_lossy
+
+
+class BlockPairs:
+    """What every plan has: chunks that meet, and the partitions of the result that they give.
+
+    Attributes
+    ----------
+    blocks : array (block pairs, 2), int32
+        Chunks that meet.
+    slices : array (block pairs,), int64
+        Partitions of the result that each block pair gives.
+    parts : array (block pairs,), int64
+        Pieces into which the work of block pairs is cut where it gives no rows.
+    """
+
+    blocks: np.ndarray
+    slices: np.ndarray
+    parts: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    @functools.cached_property
+    def outputs(self) -> int:
+        """Partitions of the result."""
+        return int(self.slices.sum())
+
+    def output(self, number: int) -> tuple[int, int, int]:
+        """Return the block pair of a partition of the result, the slice of that, and how many there are."""
+        block = int(np.searchsorted(self._ends, number, side="right"))
+        parts = int(self.slices[block])
+        return block, number - int(self._ends[block]) + parts, parts
+
+    def pieces(self) -> Iterator[tuple[int, int, int, tuple[int, int]]]:
+        """Go through the pieces of the work: a block pair, its chunks, and which part of how many."""
+        for b, ((i, j), parts) in enumerate(zip(self.blocks.tolist(), self.parts.tolist(), strict=True)):
+            for number in range(parts):
+                yield b, i, j, (number, parts)
+
+    @functools.cached_property
+    def _ends(self) -> np.ndarray:
+        return np.cumsum(self.slices)
+
 
 AnyLayout = Any
 """A `Layout`; of nearest neighbours, a `SearchLayout`: the verb that asked for the plan knows which."""
@@ -313,3 +366,80 @@ def _searched(plan: Plan, tables: Tables, goal: Goal, costs: Costs, made: float)
         parts=parts, seconds=seconds, copies=copies, sharing=sharing, disk=disk,
         expected=costs.expected(made, seconds) + plan.disk.seconds,
     )  # fmt: skip
+
+
+NO_BLOCKS = np.zeros((0, 2), np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class WholePlan:
+    """What was decided before the chunks are made.
+
+    Attributes
+    ----------
+    layout : Layout or SearchLayout
+        How chunks are indexed.
+    dims : int
+        Dimensions of the space in which points are joined.
+    table_rows : tuple of int
+        Points of each table that take part.
+    estimate : Estimate
+        The pairs, each counted once; of nearest neighbours none.
+    pair_bytes : float
+        Memory of one row of the result.
+    meets : bool
+        Whether the chunks meet: both have points, and their boxes are within the distance.
+    doubts : tuple of Doubt
+        What is likely to be a mistake.
+    """
+
+    layout: AnyLayout
+    dims: int
+    table_rows: tuple[int, ...]
+    estimate: Estimate
+    pair_bytes: float
+    meets: bool
+    doubts: tuple[Doubt, ...] = field(default=())
+
+    @property
+    def rows(self) -> int:
+        """Points that take part."""
+        return sum(self.table_rows)
+
+    def rows_found(self, k: int) -> int:
+        """Return the most rows of a join with k neighbours: as many, where no distance is too large."""
+        return rows_found(self.table_rows, k)
+
+
+def make_whole_plan(tables: Tables, goal: Goal) -> WholePlan:
+    """Plan a join of tables, each of which is one chunk; refuse a result beyond the configured limit."""
+    shared = tables.dims, tables.rows
+    if goal.k is not None:
+        # searches give as many pairs as are asked for: how many are near is of no use
+        layout, none = tables.search_layout(), no_estimate(NO_BLOCKS)
+        return WholePlan(layout, *shared, none, tables.pair_bytes, all(tables.rows), tables.doubts(None))
+    meets = all(tables.rows) and _boxes_near(tables)
+    found = no_estimate(NO_BLOCKS)
+    layout = tables.layout()
+    if meets:
+        spec, counted = tables.spec, not goal.materialise and not goal.listed
+        shown = goal.listed or bool(spec.several) or spec.radius is not None
+        joiner = joiner_of_library(spec.library)
+        joiner.foresee(layout, shown=shown, counted=counted, connected=goal.connected)
+        found = tables.estimate_whole(layout, not goal.materialise, goal.listed)
+    # tiles tell of many pairs at once within one distance, and find each within several
+    if not tables.spec.several and goal.dense < 2 * found.total / max(1, tables.left.rows):
+        layout = tables.layout(dense=True)
+    if goal.materialise:
+        spec = tables.spec
+        own = sum(tables.rows) if spec.include_self else 0
+        budget = make_budget(spec.blocksize, spec.settings, Resources())
+        check_result(found.total_low * directions(spec) + own, tables.pair_bytes, budget, spec.asked)
+    return WholePlan(layout, *shared, found, tables.pair_bytes, meets, tables.doubts(found))
+
+
+def _boxes_near(tables: Tables) -> bool:
+    """Whether the boxes of both sides are within the distance."""
+    (a, b), spec = (tables.left.every, tables.right.every), tables.spec
+    gap = box_gap(spec.norm, a.lower, a.upper, b.lower, b.upper)
+    return bool(gap <= spec.threshold)

@@ -1,4 +1,4 @@
-"""The tables of a join, and all that planning asks of them.
+"""The tables of a join: what planning reads of their statistics.
 
 `make_plan` asks tables for ways to cut them into chunks, for a sample of their pairs, and for what that tells
 of all pairs.  One table is joined with itself: it is its own right table.  Another kind of join, such as one
@@ -11,33 +11,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from dask_simjoin.engine.base import joiner_of_library, searcher_of_library
-from dask_simjoin.engine.grid import Grid
-from dask_simjoin.engine.index.clusters import without_copies
-from dask_simjoin.engine.index.grid_choice import fitted
 from dask_simjoin.engine.index.regions import Regions, make_regions
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.methods import AUTO, DENSE
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.metrics.norms import reach
-from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.papers.cluster_index import KMeansLayout, without_copies
+from dask_simjoin.papers.grid import Grid
+from dask_simjoin.papers.grid_index import fitted
 from dask_simjoin.planning.chunk_limits import ChunkLimits
-from dask_simjoin.planning.chunking.base import JoinChunks
-from dask_simjoin.planning.chunking.entity import EntityChunks
-from dask_simjoin.planning.chunking.regions import reach_chunks, region_chunks
-from dask_simjoin.planning.chunking.spatial import spatial_chunks
-from dask_simjoin.planning.chunking.two_tables import EntityPairs, RegionPairs
-from dask_simjoin.planning.doubts import Doubt, doubts_of_data, doubts_of_eps
-from dask_simjoin.planning.goal import Goal
+from dask_simjoin.planning.data_warnings import Doubt, doubts_of_data, doubts_of_eps
+from dask_simjoin.planning.entity_chunks import EntityChunks, JoinChunks
+from dask_simjoin.planning.outputs import Goal
+from dask_simjoin.planning.spatial_chunks import reach_chunks, region_chunks, spatial_chunks
 from dask_simjoin.planning.statistics.estimate import Estimate, block_of, estimate, estimate_one
-from dask_simjoin.planning.statistics.moments import merge_moments
-from dask_simjoin.planning.statistics.near_share import near_share
 from dask_simjoin.planning.statistics.partition import PartitionSummary
+from dask_simjoin.planning.statistics.recall import Recall, expected_recall
+from dask_simjoin.planning.statistics.sample import merge_moments, near_share
 from dask_simjoin.planning.statistics.sample_pairs import sample_degrees, sample_pairs
 from dask_simjoin.planning.table import TableSummary, summarise_table, summarise_two
+from dask_simjoin.planning.two_table_chunks import EntityPairs, RegionPairs
+from dask_simjoin.request.spec import JoinSpec
 
 MAX_REGIONS = 1 << 14
 
@@ -286,3 +285,29 @@ def tables_of(summaries: Sequence[list[PartitionSummary]], spec: JoinSpec) -> Ta
         table = summarise_table(summaries[0], spec)
         return OneTable(table, table)
     return TwoTables(*summarise_two(summaries[0], summaries[1], spec))
+
+
+def estimate_lossy(tables: Tables, layout: Any,
+                   estimated: Callable[[Any], Estimate]) -> tuple[Estimate, Recall]:  # fmt: skip
+    """Return the pairs that a join by clusters is expected to find, and which share of the true ones.
+
+    `estimated`: the pairs of a join by an exact layout.
+    """
+    assert isinstance(layout, KMeansLayout)
+    found, recall = estimated(replace(layout, copies=True)), recall_of(tables, layout)
+    share, low, high = (1.0, 0.0, 1.0) if math.isnan(recall.share) else recall[:3]
+    expected = replace(
+        found, pairs=found.pairs * share, low=found.low * low, high=found.high * high,
+        total=found.total * share, total_low=found.total_low * low, total_high=found.total_high * high,
+    )  # fmt: skip
+    return expected, recall
+
+
+def recall_of(tables: Tables, layout: KMeansLayout) -> Recall:
+    """Expect the recall of a join by clusters, from pairs of rows that they were not made of.
+
+    Clusters of another draw would tell another share: which rows they part is luck.
+    """
+    joiner, exact = joiner_of_library(tables.spec.library), replace(layout, copies=True)
+    points = [table.hidden for table in tables.each]
+    return expected_recall(sample_pairs(points[0], points[-1], exact, joiner), exact, joiner)

@@ -12,15 +12,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dask_simjoin.engine.columns import a_value, arrow_type
 from dask_simjoin.engine.compat import on_gpu
-from dask_simjoin.engine.lists import a_value, arrow_type
 from dask_simjoin.errors import ColumnError, ListError, TokenError
-from dask_simjoin.metrics.types import DType, Series
-from dask_simjoin.options.inputs import cast_arrow
-from dask_simjoin.options.messages import NO_UNICODE, is_unicode, shown
-from dask_simjoin.options.wrong_columns import of_dask
-from dask_simjoin.sets.coded import Occurrences, of_integers, of_strings
+from dask_simjoin.metrics.norms import DType, Series
+from dask_simjoin.request.columns import of_dask
+from dask_simjoin.request.inputs import cast_arrow
+from dask_simjoin.request.messages import NO_UNICODE, is_unicode, shown
 from dask_simjoin.sets.tokens import ALLOWED, Tokenizer, of_values
+from dask_simjoin.sets.types import Occurrences, of_integers, of_strings
 
 LISTS, TEXTS, OBJECTS = "lists", "texts", "objects"
 """What a column may hold, as far as its dtype tells."""

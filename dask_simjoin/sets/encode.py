@@ -13,8 +13,7 @@ import numpy as np
 
 from dask_simjoin.engine.base import encoding_kernels
 from dask_simjoin.errors import TokenError
-from dask_simjoin.sets.coded import Occurrences, Vocabulary, kind_of, numbered
-from dask_simjoin.sets.types import SetBlock
+from dask_simjoin.sets.types import Occurrences, SetBlock, Vocabulary, kind_of, numbered
 
 INDEX_BITS = 32
 """Tokens are numbered in int32."""

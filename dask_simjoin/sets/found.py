@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_simjoin.metrics.types import Array, ArrayModule
-from dask_simjoin.sets.chunks import SetChunk
-from dask_simjoin.sets.meeting import SetMeeting
-from dask_simjoin.sets.spec import SetSpec, equal_match
+from dask_simjoin.metrics.norms import Array, ArrayModule
+from dask_simjoin.sets.chunks import SetChunk, SetMeeting
+from dask_simjoin.sets.requests import SetSpec, equal_match
 from dask_simjoin.sets.types import kinds_of, sizes_of
 
 ROWS, DEVICE_ROWS = 1 << 18, 1 << 24

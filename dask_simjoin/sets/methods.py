@@ -1,10 +1,84 @@
-"""The methods by which pairs of sets are found: an entry each, whose fields are its options."""
+"""Methods of set joins, and their options."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
-from dask_simjoin.sets.verification import FILTERS, Filtered, OnGpu
+from dask_simjoin.errors import OptionError
+from dask_simjoin.metrics.norms import Array
+from dask_simjoin.sets.predicate import Rule
+from dask_simjoin.sets.types import Counters, SetBlock, SetPairs
+
+WAYS = ("auto", "thread", "warp", "A", "B", "C")
+FILTERS = ("gpu", "cpu")
+BLOCKS = (32, 64, 96, 128, 160, 192, 224, 256)
+WORDS = (1, 2, 4, 8, 16, 32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnGpu:
+    """What all methods can be told of GPUs; it changes no pair.
+
+    Parameters
+    ----------
+    verify : {"auto", "thread", "warp", "A", "B", "C"}
+        Who compares the tokens of a candidate: a thread, or a warp whose threads share the path on which
+        the two sets are merged.  Or as in Bellas & Gounaris: "A", a thread all candidates of a probe; "B", a
+        block those of a probe, a thread each, the probe in shared memory; "C", a block each candidate, by
+        such a path.  "auto": a thread, or for long sets a warp.
+    block : int
+        Threads of a block that compares bitmaps, or that verifies by "A", "B" or "C": 32 to 256.
+    words : int or None
+        Words of 32 bits of the bitmap of a set: 1, 2, 4, 8, 16 or 32.  None: by the sizes of the sets.  On
+        CPUs words have 64 bits, so that it has half as many; None: as a sample of the sets says.
+    chunk_bytes : int or None
+        Bytes of the candidates that are on the GPU at a time, and of what is written where they match: the
+        paper's M_c.  None: a part of the memory that is free, or 64 MB where the CPU filters.
+    """
+
+    verify: str = "auto"
+    block: int = 128
+    words: int | None = None
+    chunk_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        self._check("verify", WAYS)
+        self._check("block", BLOCKS)
+        self._check("words", (None, *WORDS))
+        if self.chunk_bytes is not None and (type(self.chunk_bytes) is not int or self.chunk_bytes < 1):
+            raise OptionError(
+                f"{type(self).__name__}(chunk_bytes={self.chunk_bytes!r}) is not allowed; use a whole number "
+                "above 0, or None."
+            )
+
+    def _check(self, name: str, allowed: tuple[object, ...]) -> None:
+        value = getattr(self, name)
+        if not any(type(value) is type(one) and value == one for one in allowed):
+            raise OptionError(
+                f"{type(self).__name__}({name}={value!r}) is not allowed; use one of "
+                f"{', '.join(map(repr, allowed))}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filtered(OnGpu):
+    """What methods can be told that filter by an index.
+
+    Parameters
+    ----------
+    filter : {"gpu", "cpu"}
+        Who filters for a GPU: itself, or the CPU, as in the paper, while the GPU verifies the candidates that
+        the CPU found before.
+    """
+
+    filter: str = "gpu"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("filter", FILTERS)
+
 
 AUTO = "auto"
 """The name that leaves the choice to the joiner, which knows the sets."""
@@ -63,3 +137,33 @@ def options_of(asked: str | SetMethod) -> SetMethod | None:
     if not isinstance(asked, str):
         return asked
     return None if asked == AUTO else METHODS[asked]
+
+
+class SetJoiner(Protocol):
+    """Finds the matching pairs of two blocks, or of one with itself (`right` is None): each once.
+
+    Of one block these are pairs of distinct sets, as positions i < j.  A method is its name or its options.
+    """
+
+    def pairs(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod, *,
+              limit: int | None = None, start: int = 0) -> SetPairs:  # fmt: skip
+        """Return pairs of sets.
+
+        `limit`: how many of them are enough; the search ends at the first set, of those that it goes through,
+        with which they are so many or more, and `SetPairs.next` is what to give as `start` to go on.
+        """
+
+    def batches(self, left: SetBlock, right: SetBlock | None, rule: Rule,
+                method: str | SetMethod) -> Iterator[SetPairs]:  # fmt: skip
+        """Go through the same pairs, some at a time, in arrays that nobody may keep."""
+
+    def count(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> int:
+        """Return how many pairs of rows the pairs of sets stand for: the sum of products of their weights."""
+
+    def counts(self, left: SetBlock, right: SetBlock | None, rule: Rule,
+               method: str | SetMethod) -> tuple[Array, Array]:  # fmt: skip
+        """Return the weights of all partners of each set (n,), int64, by side; of one block twice one."""
+
+    def counters(self, left: SetBlock, right: SetBlock | None, rule: Rule,
+                 method: str | SetMethod) -> Counters:  # fmt: skip
+        """Return what `count` does, counted."""

@@ -16,10 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dask_simjoin.errors import OptionError, OptionTypeError, TokenError
-from dask_simjoin.options.messages import NO_UNICODE, did_you_mean, is_unicode, shown
-from dask_simjoin.sets.coded import Occurrences, of_integers, of_strings
-from dask_simjoin.sets.splitting import NO_WORDS, SPACES, byte_kinds, bytes_of, split_at_bytes
-from dask_simjoin.sets.texts import code_points, grams_of
+from dask_simjoin.request.messages import NO_UNICODE, did_you_mean, is_unicode, shown
+from dask_simjoin.sets.texts import (
+    NO_WORDS,
+    SPACES,
+    byte_kinds,
+    bytes_of,
+    code_points,
+    grams_of,
+    split_at_bytes,
+)
+from dask_simjoin.sets.types import Occurrences, of_integers, of_strings
 
 MAX_Q = 32
 """Characters of a q-gram, at most."""

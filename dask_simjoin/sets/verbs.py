@@ -1,26 +1,54 @@
-"""Join rows by the similarity of their sets: lazily if a frame is Dask's, at once if they are plain."""
+"""Set-join verbs: lazily for Dask DataFrames, at once for plain ones."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
+import numpy as np
 from dask.base import is_dask_collection
 
+from dask_simjoin.cluster.algorithms.dbscan import merge_edges
+from dask_simjoin.cluster.expressions.duplicates import CONNECTED
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.expressions.dask_private import new_collection
-from dask_simjoin.expressions.examples import NEIGHBORS, pairs_example, series_example
-from dask_simjoin.expressions.source import freeze
-from dask_simjoin.expressions.two_tables import check_other, same_library
-from dask_simjoin.metrics.types import Frame, Series
-from dask_simjoin.options.calls import verb
-from dask_simjoin.options.frames import example_of
-from dask_simjoin.options.requests import ANTI, LEFT, SEMI
-from dask_simjoin.options.typed import frame_verb, series_verb
-from dask_simjoin.planning.free_memory import within_memory
-from dask_simjoin.sets.expressions import joins
-from dask_simjoin.sets.pairs import count_block, count_block_pairs, join_block
-from dask_simjoin.sets.requests import CountSetPairs, SetJoin, SetNeighborCounts, SetSelfJoin
-from dask_simjoin.sets.whole import room_check, whole_meeting, whole_sets
+from dask_simjoin.graph.base import NEIGHBORS, pairs_example, series_example
+from dask_simjoin.graph.dask_private import new_collection
+from dask_simjoin.graph.source import freeze
+from dask_simjoin.graph.steps import check_other, same_library
+from dask_simjoin.metrics.norms import Array, Frame, Series
+from dask_simjoin.planning.budget import free_memory, within_memory
+from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.requests import ANTI, LEFT, SEMI
+from dask_simjoin.request.verb import frame_verb, series_verb, verb
+from dask_simjoin.sets import graph
+from dask_simjoin.sets.chunks import SetMeeting
+from dask_simjoin.sets.near_duplicates import SetNearDuplicated as LazyMarks
+from dask_simjoin.sets.near_duplicates import (
+    best_of_chunk,
+    check_pairs,
+    forest_of_block,
+    marks_but,
+    marks_of_groups,
+    on_host,
+    pairs_of_block,
+    standing_rows,
+    stays_of_chunks,
+)
+from dask_simjoin.sets.pairs import (
+    count_block,
+    count_block_pairs,
+    join_block,
+    room_check,
+    whole_meeting,
+    whole_sets,
+)
+from dask_simjoin.sets.requests import (
+    CountSetPairs,
+    SetJoin,
+    SetNearDuplicated,
+    SetNeighborCounts,
+    SetSelfJoin,
+)
 from dask_simjoin.tasks.pairs import unmatched_rows
 
 Number = Any
@@ -97,7 +125,7 @@ def set_self_join(frame: Frame, asked: SetSelfJoin) -> Frame:
     spec = asked.spec(meta)
     example = pairs_example(meta, meta, spec)
     if is_dask_collection(frame):
-        return new_collection(joins.SetSelfJoin(freeze(frame, spec.columns), spec, example))
+        return new_collection(graph.SetSelfJoin(freeze(frame, spec.columns), spec, example))
     chunks = whole_sets([frame], spec, True)
     with within_memory(spec.asked):
         return join_block(whole_meeting(chunks, spec), list(example.columns), told=room_check(chunks, spec))
@@ -151,9 +179,9 @@ def set_join(frame: Frame, asked: SetJoin) -> Frame:
     if is_dask_collection(frame):
         source, data = freeze(frame, spec.columns), freeze(other, spec.right.columns)
         if named:
-            return new_collection(joins.SetJoin(source, data, spec, asked.how, example))
+            return new_collection(graph.SetJoin(source, data, spec, asked.how, example))
         counted = new_collection(
-            joins.SetMatchCounts(source.inner, source, data, spec, series_example(left, NEIGHBORS))
+            graph.SetMatchCounts(source.inner, source, data, spec, series_example(left, NEIGHBORS))
         )
         return frame[(counted > 0) if asked.how == SEMI else (counted == 0)]
     chunks = whole_sets([frame, other], spec, named)
@@ -193,7 +221,7 @@ def set_neighbor_counts(frame: Frame, asked: SetNeighborCounts) -> Series:
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         return new_collection(
-            joins.SetNeighborCounts(source.inner, source, spec, series_example(meta, NEIGHBORS))
+            graph.SetNeighborCounts(source.inner, source, spec, series_example(meta, NEIGHBORS))
         )
     chunks = whole_sets([frame], spec, False)
     counts, _ = count_block(whole_meeting(chunks, spec))
@@ -220,5 +248,108 @@ def count_set_pairs(frame: Frame, asked: CountSetPairs) -> Number:
     """
     spec = asked.spec(example_of(frame))
     if is_dask_collection(frame):
-        return new_collection(joins.CountSetPairs(freeze(frame, spec.columns), spec, 0))
+        return new_collection(graph.CountSetPairs(freeze(frame, spec.columns), spec, 0))
     return count_block_pairs(whole_meeting(whole_sets([frame], spec, False), spec))
+
+
+@series_verb(SetNearDuplicated)
+def set_near_duplicated(frame: Frame, asked: SetNearDuplicated) -> Series:
+    """Whether each row's set matches that of a row that stays: as `near_duplicated`, for texts, tags, items.
+
+    Parameters
+    ----------
+    on, threshold, similarity, comparison, tokenizer
+        When two rows are near: their sets match, as in `set_self_join`.
+    keep : {"first", "last", False} or column
+        Which row of near ones stays, and is False: the first in the frame, or the last; or the row with the
+        largest value in a column of numbers, the first of those with the same (rows without a value come
+        last).  False: none, every row that matches another is True.
+    grouping : {"greedy", "connected"}
+        "greedy": rows are gone through in order, and one is a duplicate if it matches a row that stays.  So
+        no two rows that stay match, and each duplicate matches one that stays.  "connected": rows are in one
+        group if matches connect them, and one row of each group stays, however unlike it is to others.
+    allow_empty, allow_missing : bool
+        Whether rows of empty sets are near each other, and rows without a set; otherwise these all stay.
+    method, blocksize
+        As in `set_self_join`.
+
+    Returns
+    -------
+    Series
+        bool, with the frame's index and partitions; lazy if the frame is.
+
+    Raises
+    ------
+    BudgetError
+        "greedy" chooses in one task that is told the pairs of distinct sets, which are too many.
+
+    Notes
+    -----
+    The same for every partitioning.  Equal sets are joined once, and are one row to both groupings.
+    "connected" lists no pairs.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"text": ["a b c d", "a b c d e", "b c d e", "x y"], "votes": [1, 2, 3, 4]})
+    >>> how = {"on": "text", "threshold": 0.8, "tokenizer": "whitespace"}
+    >>> df.simjoin.set_near_duplicated(**how).tolist()
+    [False, True, False, False]
+    >>> df.simjoin.set_near_duplicated(**how, grouping="connected").tolist()
+    [False, True, True, False]
+    >>> df.simjoin.set_near_duplicated(**how, keep="votes").tolist()
+    [False, True, False, False]
+    """
+    meta = example_of(frame)
+    spec = asked.spec(meta)
+    example = series_example(meta, None)
+    if is_dask_collection(frame):
+        source = freeze(frame, spec.columns)
+        common = source.inner, source, spec
+        if asked.counted:
+            return new_collection(graph.SetNeighborCounts(*common, example)) != 0
+        return new_collection(LazyMarks(*common, asked.keep, asked.grouping, example)) != 0
+    (chunk,) = whole_sets([frame], spec, False)
+    gone = _marks(whole_meeting([chunk], spec), asked)
+    return frames_for(meta).series(gone, frame.index, None)
+
+
+@frame_verb(SetNearDuplicated)
+def drop_set_near_duplicates(frame: Frame, asked: SetNearDuplicated) -> Frame:
+    """The rows of a frame whose sets match none that stays: as `drop_near_duplicates`, for texts.
+
+    Parameters are those of `set_near_duplicated`, which tells the rows.
+
+    Returns
+    -------
+    DataFrame
+        With all columns, and the frame's index and partitions; lazy if the frame is.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"text": ["a b c d", "a b c d e", "x y", "b c d a"]})
+    >>> df.simjoin.drop_set_near_duplicates("text", 0.8, tokenizer="whitespace")
+          text
+    0  a b c d
+    2      x y
+    """
+    return frame[~set_near_duplicated(frame, **vars(asked))]
+
+
+def _marks(meeting: SetMeeting, asked: SetNearDuplicated) -> Array:
+    """Mark the rows (n,) bool of the only chunk that there is."""
+    chunk, spec = meeting.q, meeting.spec
+    if asked.counted:
+        return count_block(meeting)[0] > 0
+    rows = standing_rows(chunk, spec, asked.keep)
+    if asked.grouping == CONNECTED:
+        forest = merge_edges(spec.library, forest_of_block(meeting, [rows]))
+        best = best_of_chunk(rows, forest, spec.library)
+        return marks_of_groups(chunk, rows, best, best.candidates) != 0
+    check = functools.partial(check_pairs, room=free_memory(), asked=spec.asked)
+    pairs = pairs_of_block(meeting, [rows], check)
+    (stay,) = stays_of_chunks(spec.library, [on_host(rows)], pairs)
+    return marks_but(chunk, rows, stay) != np.int64(0)

@@ -1,18 +1,25 @@
-"""Count the pairs of a block: by row, as updates that are shuffled back, in all."""
+"""Count the pairs of a block pair, per row or in total; number rows across chunks."""
 
 from __future__ import annotations
 
+import contextlib
+import numbers
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.compat import count_up, to_host
-from dask_simjoin.engine.protocols import Frames, Rows
-from dask_simjoin.metrics.types import Array, Frame
-from dask_simjoin.tasks.meeting import Meeting
-from dask_simjoin.tasks.moving import CELL, COUNT, POSITION
-from dask_simjoin.tasks.radii import visit_radii
+from dask_simjoin.engine.base import frames_for, host_joiner, joiner_for
+from dask_simjoin.engine.compat import all_of, count_up, module_of, on_gpu, to_host
+from dask_simjoin.engine.ids import decoded, joined, listed_values, rounded_together
+from dask_simjoin.engine.protocols import Frames, Joiner, Rows
+from dask_simjoin.errors import ColumnError, SourceChangedError
+from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids, Series
+from dask_simjoin.planning.statistics.partition import points
+from dask_simjoin.request.spec import JoinSpec, RowSpec
+from dask_simjoin.tasks.matches import Meeting, visit_radii
+from dask_simjoin.tasks.shuffle import CELL, COUNT, POSITION
 
 Number = Any
 """An int, or an array of int64."""
@@ -108,3 +115,287 @@ def count_block_pairs(meeting: Meeting) -> Number:
         found = int(meeting.joiner.weights(*each.operands, same=each.same, rows=rows).sum())
         pairs += found * (2 if spec.pairs == "both" else 1)
     return pairs + (len(q["ids"]) if spec.include_self and same and meeting.first else 0)
+
+
+PREDECESSOR = "predecessor"
+"""The column of a result that holds numbers of rows."""
+
+Groups = tuple[tuple[Hashable, ...], ...] | Callable[[Frame], Array]
+"""Columns of numbers that are read together (one of lists is alone), or what hashes rows (rows,), uint64."""
+
+STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+"""The numbers of splitmix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators")."""
+
+REMEDY = "persist() the frame, or write it to parquet, before you ask for values of its rows."
+"""What helps where rows came out otherwise, in messages."""
+
+
+def fingerprints(frame: Frame, groups: Groups, spec: RowSpec | None) -> Array:
+    """Hash the rows of a partition that have values.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    groups : tuple of tuple, or callable
+        The columns that values depend on, or what hashes rows by them.
+    spec : RowSpec or None
+        Whose `dropna` tells which rows have values; None: all.
+
+    Returns
+    -------
+    array (rows,), uint64
+    """
+    return _kept_fingerprints(frame, groups, kept_rows(frame, spec))
+
+
+def kept_rows(frame: Frame, spec: RowSpec | None) -> Array | None:
+    """Tell which rows have values (n,), bool; None: all."""
+    return points(frame, spec)[1] if isinstance(spec, JoinSpec) and spec.dropna else None
+
+
+def _kept_fingerprints(frame: Frame, groups: Groups, kept: Array | None) -> Array:
+    found = groups(frame) if callable(groups) else hash_columns(frame, groups)
+    return found if kept is None else found[kept]
+
+
+def hash_columns(frame: Frame, groups: tuple[tuple[Hashable, ...], ...]) -> Array:
+    """Hash rows by columns of numbers (rows,), uint64."""
+    frames = frames_for(frame)
+    found = frames.xp.zeros(len(frame), np.uint64)
+    for columns in groups:
+        x = frames.coordinates(frame, columns)
+        for k in range(x.shape[1]):
+            found = _mixed(found, x[:, k])
+    return found
+
+
+def _mixed(state: Array, numbers: Array) -> Array:
+    """Hash what was hashed before with numbers (n,): equal where those are."""
+    xp = module_of(numbers)
+    numbers = xp.where(xp.isnan(numbers), np.nan, numbers + 0.0)  # makes 0.0 of -0.0
+    return mixed_bits(state, xp.ascontiguousarray(numbers).view(np.uint64))
+
+
+def mixed_bits(state: Array, bits: Array) -> Array:
+    """Hash what was hashed before with numbers (n,), uint64."""
+    state = (state ^ bits) + np.uint64(STEP)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(FIRST)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(SECOND)
+    return state ^ (state >> np.uint64(31))
+
+
+def places_of(now: Array, then: Array) -> Array | None:
+    """Find for each row of a partition the place that the row had in another run; None: all have kept theirs.
+
+    Rows of equal fingerprints keep their order.
+
+    Parameters
+    ----------
+    now, then : array (rows,), uint64
+        Fingerprints in both runs.
+
+    Raises
+    ------
+    SourceChangedError
+        They are not those of the same rows.
+    """
+    xp = module_of(now)
+    if len(now) == len(then):
+        if all_of(now == then):
+            return None
+        new, old = xp.argsort(now, kind="stable"), xp.argsort(then, kind="stable")
+        if all_of(now[new] == then[old]):
+            places = xp.empty(len(now), np.int64)
+            places[new] = old
+            return places
+    raise _other_rows(len(now), len(then))
+
+
+def _other_rows(now: int, then: int) -> SourceChangedError:
+    return SourceChangedError(
+        f"A partition of {now} rows holds others than the {then} that its values were found for: "
+        "Dask ran what the frame is made of twice, as it may where that shuffles rows, and got other rows "
+        f"the second time. {REMEDY}"
+    )
+
+
+def values_beside(frame: Frame, values: Frame | Series, then: Array, groups: Groups,
+                  spec: RowSpec | None) -> Frame | Series:  # fmt: skip
+    """Put values of the rows of a partition in the order, and with the labels, that the rows have there.
+
+    `then`: fingerprints of the rows in the order of the values.
+    """
+    kept = kept_rows(frame, spec)
+    places = places_of(_kept_fingerprints(frame, groups, kept), then)
+    if places is not None and PREDECESSOR in getattr(values, "columns", ()):
+        raise SourceChangedError(
+            f"The column {PREDECESSOR!r} tells numbers of rows of all partitions; Dask ran what the frame "
+            "is made of twice and got its rows in another order. Take the other columns of the result "
+            f"without this one, or {REMEDY}"
+        )
+    return _labelled(values.copy(deep=False) if places is None else values.take(places), frame, kept)
+
+
+def relabelled(frame: Frame, values: Frame | Series, spec: RowSpec | None) -> Frame | Series:
+    """Give values of the rows of a partition, in their order, the labels that the rows have there."""
+    return _labelled(values.copy(deep=False), frame, kept_rows(frame, spec))
+
+
+def _labelled(values: Frame | Series, frame: Frame, kept: Array | None) -> Frame | Series:
+    labels = frame.index if kept is None else frame.index[kept]
+    if len(labels) != len(values):
+        raise _other_rows(len(labels), len(values))
+    values.index = labels
+    return values
+
+
+CHUNK_BITS = 32
+
+CHUNK = 1 << CHUNK_BITS
+"""Numbers of rows that each chunk has."""
+
+
+RowNumbers = int | Array
+"""A chunk's number, or the positions of its rows in the whole frame, ascending."""
+
+
+def row_numbers(rows: Array, own: RowNumbers) -> Array:
+    """Number some rows of a chunk; `own`: the numbers of all of its rows, or the chunk's."""
+    return rows.astype(np.int64) + own * CHUNK if isinstance(own, int) else own[rows]
+
+
+ID, COMPONENT = "id", "component"
+
+
+def new_nodes(number: int, xp: ArrayModule = np) -> Array:
+    """Make the nodes 0 ... number-1, each its own parent: int32 while that suffices."""
+    return xp.arange(number, dtype=np.int32 if number <= np.iinfo(np.int32).max else np.int64)
+
+
+def component_roots(nodes: int, left: Array, right: Array, joiner: Joiner | None = None) -> Array:
+    """Find for each of the nodes 0 ... nodes-1 the smallest node that edges connect it with.
+
+    `joiner`: of the edges' arrays; the host's unless another is given.
+    """
+    joiner = joiner or host_joiner()
+    parent = new_nodes(nodes, joiner.xp)
+    joiner.link(parent, left, right)
+    joiner.roots(parent)
+    return parent
+
+
+NODES_OF_EDGE = 8
+"""Numbers for each edge, of which few enough have none for a node for each of them to be worth it."""
+
+Edges = tuple[Array, Array]
+"""The numbers (k,), int64, of both ends of edges, where their backend has arrays."""
+
+
+def no_edges(xp: ArrayModule = np) -> Edges:
+    """Make edges that connect nothing."""
+    return xp.zeros(0, np.int64), xp.zeros(0, np.int64)
+
+
+def spanning_forest(parts: Sequence[Edges], joiner: Joiner) -> Edges:
+    """Connect by as few edges as do what all parts connect.
+
+    `joiner`: of their arrays.  Each edge goes from a number, which no other edge is from, to the smallest of
+    its component; the edges are in the order of the numbers that they are from.
+    """
+    xp = joiner.xp
+    left, right = (xp.concatenate([xp.asarray(side) for side in sides]) for sides in zip(*parts, strict=True))
+    if xp is np and len(left):
+        found = _forest_of_ranges(left, right, joiner)
+        if found is not None:
+            return found
+    names, places = xp.unique(xp.concatenate([left, right]), return_inverse=True)
+    places = places.reshape(-1)
+    root = component_roots(len(names), places[: len(left)], places[len(left) :], joiner)
+    other = xp.flatnonzero(root != xp.arange(len(names)))
+    return names[other], names[root[other]]
+
+
+def _forest_of_ranges(left: np.ndarray, right: np.ndarray, joiner: Joiner) -> Edges | None:
+    """Do as `spanning_forest` does with a node for each number up to the last one, chunk by chunk.
+
+    Where few numbers have no edge, that takes a fifth of the time of sorting them; None: many have none.
+    """
+    if min(int(left.min()), int(right.min())) < 0:
+        return None
+    sides = [(side >> CHUNK_BITS, side & (CHUNK - 1)) for side in (left, right)]
+    ends = np.zeros(1 + max(int(chunks.max()) for chunks, _ in sides), np.int64)
+    for chunks, places in sides:
+        np.maximum.at(ends, chunks, places + 1)
+    starts = np.concatenate([[0], np.cumsum(ends)])
+    nodes = int(starts[-1])
+    if nodes > NODES_OF_EDGE * len(left):
+        return None
+    one, other = (starts[chunks] + places for chunks, places in sides)
+    root = component_roots(nodes, one, other, joiner)
+    tied = np.flatnonzero(root != np.arange(nodes, dtype=root.dtype))
+
+    def numbered(some: np.ndarray) -> np.ndarray:
+        chunks = np.searchsorted(starts, some, side="right") - 1
+        return some + (np.arange(len(starts)) * CHUNK - starts)[chunks]
+
+    return numbered(tied), numbered(root[tied])
+
+
+def forest_of_ids(pairs: Frame) -> Frame:
+    """Reduce a frame of pairs to each id once, with an id that stands for its component."""
+    if not len(pairs):
+        return pairs
+    frames, joiner = frames_for(pairs), joiner_for(pairs)
+    ids, left, right = _coded(pairs, frames)
+    root = component_roots(len(ids), left, right, joiner)
+    return frames.result({"left": ids, "right": ids.take(root)}, len(ids))
+
+
+def components_of_ids(pairs: Frame) -> Frame:
+    """Number the components of the ids of a frame of pairs, in the order of their smallest ids."""
+    frames, joiner = frames_for(pairs), joiner_for(pairs)
+    ids, left, right = _coded(pairs, frames)
+    xp = frames.xp
+    order = xp.asarray(_order(ids))
+    rank = xp.empty(len(ids), np.int64)
+    rank[order] = xp.arange(len(ids))
+    root = component_roots(len(ids), rank[left], rank[right], joiner)
+    return frames.result({ID: ids.take(order), COMPONENT: joiner.numbers(root)}, len(ids))
+
+
+def _order(ids: Ids) -> Array:
+    """Order ids, in all partitionings alike: first by their kinds where kinds do not compare."""
+    with contextlib.suppress(TypeError):
+        return ids.argsort()
+    kinds = ["" if isinstance(value, numbers.Number) else type(value).__name__ for value in ids]
+    with contextlib.suppress(TypeError):
+        return np.array(sorted(range(len(ids)), key=lambda k: (kinds[k], ids[k])))
+    return np.array(sorted(range(len(ids)), key=lambda k: (kinds[k], repr(ids[k]))))
+
+
+def _coded(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
+    """List the ids, each once, and the places among them of both ends of pairs.
+
+    Where one end is missing, as in a left join, the other one is an id, but there is no pair.
+    """
+    left, right = frames.index(pairs["left"]), frames.index(pairs["right"])
+    if left.dtype != right.dtype or not isinstance(left.dtype, (np.dtype, pd.CategoricalDtype)):
+        left, right = decoded(left), decoded(right)
+    if rounded_together(left, right):
+        if on_gpu(left):
+            raise ColumnError(
+                f"Columns 'left' and 'right' are of dtypes {left.dtype} and {right.dtype}, and none has the "
+                "numbers of both; convert one of them."
+            )
+        left, right = (pd.Index(listed_values(side), dtype=object) for side in (left, right))
+    codes, ids = joined([left, right]).factorize()
+    codes, n = frames.xp.asarray(codes), len(pairs)
+    if not left.hasnans and not right.hasnans:
+        return ids, codes[:n], codes[n:]
+    both = (codes[:n] >= 0) & (codes[n:] >= 0)
+    return ids, codes[:n][both], codes[n:][both]
+
+
+def no_components(pairs: Frame) -> Frame:
+    """Make an empty example of what `components_of_ids` gives."""
+    return components_of_ids(pairs.iloc[:0])

@@ -1,4 +1,6 @@
-"""Make sparse matrices of neighbours in CSR form, from chunks in two passes, count and fill; few in one.
+"""Build sparse neighbor matrices in CSR form from chunks.
+
+Each is done by the host's kernels, or, where arrays lie on a GPU, by arrays as a whole.
 
 Rows of chunks have numbers, those of rows and columns of the matrix: their positions in the frame.
 """
@@ -11,17 +13,93 @@ from typing import TypedDict
 
 import numpy as np
 
-from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.compat import count_up, module_of, values_of
+from dask_simjoin.engine.base import frames_for, host_kernels
+from dask_simjoin.engine.compat import count_up, module_of, put_entries, values_of
 from dask_simjoin.engine.protocols import Layout
-from dask_simjoin.metrics.types import Array, ArrayModule, DType, Frame, SparseMatrix
-from dask_simjoin.options.optional import optional
-from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.planning.matrix_budget import Fitting
+from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Frame, SparseMatrix
+from dask_simjoin.planning.budget import Fitting
+from dask_simjoin.request.inputs import optional
+from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import count_block
-from dask_simjoin.tasks.csr_entries import move, narrow, put, sort_rows, starts_of
-from dask_simjoin.tasks.meeting import Meeting, whole_meeting
+from dask_simjoin.tasks.matches import Meeting, whole_meeting
+
+SORTED = 1 << 24
+"""Entries that are sorted at a time where no kernel sorts them row by row."""
+
+
+def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
+    """Put entries into their rows; `at` (n,): where each row's next entry goes."""
+    if module_of(at) is np:
+        host_kernels("components").put(rows, columns, values, at, out, out_values)
+    elif len(rows):  # in whichever order: rows are sorted once they are whole
+        put_entries(rows, columns, values, at, out, out_values)
+
+
+def move(counts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
+    """Put whole rows, of so many entries each, behind what those rows have."""
+    starts = starts_of(counts)
+    if module_of(at) is np:
+        host_kernels("components").move(starts, columns, values, at, out, out_values)
+    else:
+        move_together(starts, columns, values, at, out, out_values)
+
+
+def move_together(
+    starts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array
+) -> None:
+    """Put whole rows behind what those rows have, by arrays as a whole."""
+    xp = module_of(at)
+    for first in range(0, len(columns), SORTED):
+        some = slice(first, min(first + SORTED, len(columns)))
+        entry = xp.arange(some.start, some.stop)
+        row = xp.searchsorted(starts, entry, side="right") - 1
+        place = at[row] + entry - starts[row]
+        out[place], out_values[place] = columns[some], values[some]
+    at += starts[1:] - starts[:-1]
+
+
+def sort_rows(starts: Array, columns: Array, values: Array) -> None:
+    """Sort the entries of each row by value and then by column, in place."""
+    if module_of(starts) is np:
+        host_kernels("components").sort(starts, columns, values)
+    else:
+        sort_together(starts, columns, values)
+
+
+def sort_together(starts: Array, columns: Array, values: Array) -> None:
+    """Sort the entries of each row by value and then by column, in place, by arrays as a whole."""
+    xp = module_of(starts)
+    row, rows, entries = 0, len(starts) - 1, len(columns)
+    while row < rows:
+        # as many rows as make a slice, and one at least
+        first = int(starts[row])
+        stop = rows
+        if entries - first > SORTED:
+            stop = int(xp.searchsorted(starts, xp.asarray([first + SORTED]), side="right")[0]) - 1
+            stop = max(stop, row + 1)
+        some = slice(first, int(starts[stop]))
+        if some.stop > first:
+            own = xp.searchsorted(starts[row : stop + 1], xp.arange(first, some.stop), side="right")
+            # columns are below 2**53, so float64 holds them
+            keys = xp.stack([columns[some].astype(np.float64), values[some], own.astype(np.float64)])
+            order = xp.lexsort(keys)
+            columns[some], values[some] = columns[some][order], values[some][order]
+        row = stop
+
+
+def starts_of(counts: Array) -> Array:
+    """Find where rows of so many entries begin, and the last one ends (n + 1,)."""
+    xp = module_of(counts)
+    starts = xp.zeros(len(counts) + 1, np.int64)
+    starts[1:] = xp.cumsum(counts, dtype=np.int64)
+    return starts
+
+
+def narrow(counts: Array) -> Array:
+    """Store counts in the smallest type that holds them: there are some for each row and block pair."""
+    return counts.astype(np.min_scalar_type(int(counts.max()) if len(counts) else 0))
+
 
 MODES = DISTANCE, CONNECTIVITY = ("distance", "connectivity")
 

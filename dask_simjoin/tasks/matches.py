@@ -1,4 +1,8 @@
-"""Find the pairs of two chunks, as places in their indexes, and what rows of chunks are called and have.
+"""Find the pairs of two chunks, as positions in their indexes.
+
+Where all radii are alike chunks are joined by the largest one, and each pair is met once and decided in both
+directions.  Where a few are much larger than the others, that would cost as if all were: then left rows are
+joined in classes, each by its own largest radius, with all rows of the other chunk.
 
 Where each row has a radius of its own, pairs are decided by the left row's: which row is left is settled
 here, and never by which side was searched.
@@ -7,17 +11,219 @@ here, and never by which side was searched.
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Hashable, Iterator
+from typing import NamedTuple, cast
 
-from dask_simjoin.engine.base import frames_for
+import numpy as np
+
+from dask_simjoin.engine.base import frames_for, joiner_for
+from dask_simjoin.engine.compat import tally, to_host
 from dask_simjoin.engine.ids import from_id_keys, joined
-from dask_simjoin.engine.protocols import Measured, Rows
-from dask_simjoin.metrics.types import Array, ArrayModule, Values
-from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.engine.protocols import Joiner, Layout, Measured, Rows
+from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, Values, box_gap
+from dask_simjoin.planning.statistics.sample import merge_moments, moments
+from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
-from dask_simjoin.tasks.meeting import Meeting
-from dask_simjoin.tasks.radii import by_position, visit_radii
+
+
+class Meeting(NamedTuple):
+    """Say which two chunks are compared, and by what.
+
+    Attributes
+    ----------
+    q, d : Chunk
+        The first and the second chunk, or twice the same; `d` may have a halo.
+    same : bool
+        Whether they are one chunk, in which each pair is found once.
+    spec : JoinSpec
+        What was asked for.
+    layout : Layout
+        How both are indexed.
+    part : tuple of int
+        Which part of the work this is, and of how many.
+    """
+
+    q: Chunk
+    d: Chunk
+    same: bool
+    spec: JoinSpec
+    layout: Layout
+    part: tuple[int, int] = (0, 1)
+
+    @property
+    def rows(self) -> Rows | None:
+        """Tell which places of the first chunk's index are this part of the work; None: all of them."""
+        number, parts = self.part
+        if parts == 1:
+            return None
+        work = self.joiner.work(*self.operands, same=self.same)
+        cuts = equal_work(work, len(self.q["ids"]), self.layout.grain, parts)
+        return cuts[number], cuts[number + 1]
+
+    @property
+    def first(self) -> bool:
+        """Tell whether this is the first part of the work: what is done once is done with it."""
+        return not self.part[0]
+
+    @property
+    def joiner(self) -> Joiner:
+        """Choose what joins chunks of this library."""
+        return joiner_for(self.q["example"])
+
+    @property
+    def xp(self) -> ArrayModule:
+        """Tell the module of the chunks' arrays."""
+        return self.joiner.xp
+
+    @property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """List each of the chunks once."""
+        return (self.q,) if self.same else (self.q, self.d)
+
+    @property
+    def operands(self) -> tuple[Index, Index, Layout]:
+        """List what a joiner compares: both indexes, and their layout."""
+        return cast(Index, self.q), cast(Index, self.d), self.layout
+
+    @property
+    def order_unknown(self) -> bool:
+        """Tell whether either row of a pair may come first in the frame."""
+        return not self.same and "position" in self.q and self.spec.other is None
+
+    def comparisons(self) -> Iterator[Meeting]:
+        """Go through what is compared: both chunks, and the first one with the halo of the second."""
+        yield self
+        if "halo" in self.d and len(self.d["halo"]["ids"]):
+            yield self._replace(d=self.d["halo"], same=False)
+
+
+def equal_work(work: np.ndarray, places: int, grain: int, parts: int) -> list[int]:
+    """Cut places into parts of about equal work, of which equal ranges of them do so much each.
+
+    Parts begin at multiples of `grain`; some may be empty.
+    """
+    done = np.concatenate([[0.0], np.cumsum(work)])
+    at = np.interp(np.linspace(0, done[-1], parts + 1), done, np.linspace(0, places, len(done)))
+    cuts = [min(round(cut / grain) * grain, places) for cut in at.tolist()]
+    return [0, *cuts[1:-1], places]
+
+
+def whole_meeting(chunk: Chunk, spec: JoinSpec, layout: Layout) -> Meeting:
+    """Bring a chunk together with itself."""
+    return Meeting(chunk, chunk, True, spec, layout)
+
+
+RATIO = 4.0
+"""How much larger radii of one class may be than each other."""
+
+CLASSES = 8
+"""Most classes: the last holds all that are small, 0 among them."""
+
+GAIN = 4.0
+"""How many times fewer candidates classes must give, as they meet pairs in both directions and index anew."""
+
+Show = Callable[[int, Array, Array, Array], None]
+"""Takes pairs that the left rows' radii make: which of both chunks those are of, positions there and in the
+other one, and totals."""
+
+
+def visit_radii(meeting: Meeting, show: Show, rows: Rows | None = None) -> None:
+    """Show all pairs within the left row's radius; of one table in both directions."""
+    both = meeting.spec.other is None
+    sides = (0, 1) if both and not meeting.same else (0,)
+    chunks = meeting.q, meeting.d
+    classes = [_classes(chunks[side], meeting.layout.norm, meeting.xp) for side in sides]
+    if all(some is None for some in classes):
+        _at_once(meeting, show, rows, both)
+        return
+    for side, some in zip(sides, classes, strict=True):
+        _in_classes(meeting, show, rows, side, some)
+
+
+def _at_once(meeting: Meeting, show: Show, rows: Rows | None, both: bool) -> None:
+    xp = meeting.xp
+    limits = [by_position(chunk, chunk["own_limit"], xp) for chunk in (meeting.q, meeting.d)[: 1 + both]]
+
+    def visitor(left: Array, right: Array, totals: Array) -> None:
+        found = totals <= limits[0][left]
+        show(0, left[found], right[found], totals[found])
+        if both:
+            found = totals <= limits[1][right]
+            show(0 if meeting.same else 1, right[found], left[found], totals[found])
+
+    meeting.joiner.visit(*meeting.operands, visitor, same=meeting.same, rows=rows)
+
+
+def _classes(chunk: Chunk, norm: Norm, xp: ArrayModule) -> Array | None:
+    """Number the class of each place's radius, 0 that of the largest; None: they are not worth it."""
+    limit = chunk["own_limit"]
+    largest = float(limit.max()) if len(limit) else 0.0
+    if not 0 < largest < math.inf:
+        return None
+    radius = (limit / largest) ** (1.0 if norm in (1, math.inf) else 1 / norm)
+    steps = -xp.log(xp.maximum(radius, RATIO**-CLASSES)) / math.log(RATIO)
+    number = xp.minimum(steps.astype(xp.int64), CLASSES - 1)
+    rows = to_host(tally(number, CLASSES))
+    # as in a plane: in more dimensions classes save more
+    candidates = float(rows @ RATIO ** (-2.0 * np.arange(CLASSES)))
+    return number if candidates * GAIN < len(limit) else None
+
+
+def _in_classes(meeting: Meeting, show: Show, rows: Rows | None, side: int, classes: Array | None) -> None:
+    joiner, xp, layout = meeting.joiner, meeting.xp, meeting.layout
+    own, other = (meeting.q, meeting.d) if side == 0 else (meeting.d, meeting.q)
+    limits = own["own_limit"]
+    positions = [chunk["order"][: len(chunk["ids"])] for chunk in (own, other)]
+    x, y = (joiner.points(cast(Index, chunk), layout) for chunk in (own, other))
+    lefts = xp.arange(len(limits))
+    if rows is not None and side == 0:
+        lefts = lefts[rows[0] : rows[1]]
+    elif rows is not None:
+        y, positions[1] = y[rows[0] : rows[1]], positions[1][rows[0] : rows[1]]
+    if not len(y):
+        return
+    lower, upper = y.min(axis=0), y.max(axis=0)
+    for number in range(CLASSES) if classes is not None else (None,):
+        some = lefts if classes is None or number is None else lefts[classes[lefts] == number]
+        if not len(some):
+            continue
+        threshold = float(limits[some].max())
+        # what is computed as a gap is at most what is computed as a total
+        some = some[box_gap(layout.norm, x[some], x[some], lower, upper) <= threshold]
+        if not len(some):
+            continue
+        _join(meeting, show, side, threshold, x[some], y, (positions[0][some], positions[1], limits[some]))
+
+
+def _join(meeting: Meeting, show: Show, side: int, threshold: float, x: Array, y: Array,
+          told: tuple[Array, Array, Array]) -> None:  # fmt: skip
+    """Join some left points with points; `told`: positions of both, and the left ones' limits."""
+    joiner, same = meeting.joiner, meeting.same
+    layout = _layout(meeting, threshold, x, y)
+    lefts, rights, limits = told
+
+    def visitor(left: Array, right: Array, totals: Array) -> None:
+        found = totals <= limits[left]
+        if same:  # no row is its own neighbour
+            found &= lefts[left] != rights[right]
+        show(side, lefts[left][found], rights[right][found], totals[found])
+
+    joiner.visit(joiner.build(x, layout), joiner.build(y, layout), layout, visitor, same=False)
+
+
+def _layout(meeting: Meeting, threshold: float, x: Array, y: Array) -> Layout:
+    every, given = merge_moments([moments(x), moments(y)]), meeting.layout
+    return meeting.joiner.layout(
+        given.method, every.lower, every.upper, every.mean, every.variance, threshold, given.norm
+    )
+
+
+def by_position(chunk: Chunk, values: Array, xp: ArrayModule) -> Array:
+    """Put values that are in the order of the index into the order of the rows."""
+    out = xp.empty_like(values)
+    out[chunk["order"][: len(values)]] = values
+    return out
 
 
 class Matches(NamedTuple):

@@ -7,11 +7,11 @@ import dask_simjoin
 from dask_simjoin import cluster, errors, methods, neighbors, sets
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cluster import plots
-from dask_simjoin.incremental.index import Changes, Index
-from dask_simjoin.planning.report import PlanReport
-from dask_simjoin.planning.report_profile import ProfileReport
-from dask_simjoin.planning.report_run import RunReport
-from dask_simjoin.sets.planning.report import SetPlanReport
+from dask_simjoin.disk_index.index import Changes, Index
+from dask_simjoin.reports.plan import PlanReport
+from dask_simjoin.reports.profile import ProfileReport
+from dask_simjoin.reports.run import RunReport
+from dask_simjoin.sets.plan_report import SetPlanReport
 
 GIVEN = (PlanReport, ProfileReport, RunReport, SetPlanReport, Index, Changes)
 """Classes of objects that verbs give, and that nobody makes by name."""

@@ -13,7 +13,7 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.tasks import csr
-from dask_simjoin.tasks import csr_entries as entries
+from dask_simjoin.tasks import csr as entries
 from tests.support.gpu_programs import join_programs
 from tests.support.points import frame_of
 

@@ -180,7 +180,7 @@ def test_not_a_number_stays_one(how):
 
 def test_kept_columns_of_several_batches(monkeypatch):
     """More pairs than a buffer holds."""
-    from dask_simjoin.engine.gpu.methods import tiles as gpu_tiles
+    from dask_simjoin.engine.gpu import tiles as gpu_tiles
 
     monkeypatch.setattr(gpu_tiles, "FIRST_BATCH", 0)
     monkeypatch.setattr(gpu_tiles, "BATCH", 1 << 16)

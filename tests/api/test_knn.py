@@ -20,10 +20,10 @@ from dask_simjoin.errors import (
     UnsupportedFrameError,
 )
 from dask_simjoin.metrics import make_metric
-from dask_simjoin.options.requests import SelfJoin
-from dask_simjoin.planning.goal import nearest_goal
+from dask_simjoin.planning.outputs import nearest_goal
+from dask_simjoin.request.requests import SelfJoin
+from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.nearest import search_chunk
-from dask_simjoin.tasks.whole import whole_chunk
 from tests.support.frames import split
 from tests.support.metrics import ENGINE, make_rows, metric_cases
 from tests.support.oracle import distances, totals

@@ -57,11 +57,11 @@ def test_without_rows():
 
 def test_memory_is_charged_as_that_of_one_direction(monkeypatch):
     frame = points(1000, 1).fillna(0.0)
-    monkeypatch.setattr("dask_simjoin.planning.free_memory.SURE", 0)
+    monkeypatch.setattr("dask_simjoin.planning.budget.SURE", 0)
     for mutual in (False, True):
-        monkeypatch.setattr("dask_simjoin.planning.free_memory.free_memory", lambda: 500_000)
+        monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", lambda: 500_000)
         frame.simjoin.knn_join(k=10, on=["x", "y"], mutual=mutual)  # 10,000 rows of 32 bytes
-        monkeypatch.setattr("dask_simjoin.planning.free_memory.free_memory", lambda: 400_000)
+        monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", lambda: 400_000)
         with pytest.raises(BudgetError, match="k=10 gives"):
             frame.simjoin.knn_join(k=10, on=["x", "y"], mutual=mutual)
     with pytest.raises(BudgetError, match="k=10 gives"):  # the other direction has more neighbors

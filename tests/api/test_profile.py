@@ -9,11 +9,11 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin import methods
-from dask_simjoin.engine.index import clusters
-from dask_simjoin.engine.index.grid_model import warp_efficiency
+from dask_simjoin.engine.base import ABOUT
 from dask_simjoin.engine.methods import METHODS
-from dask_simjoin.engine.profile import ABOUT
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError, UnitsWarning
+from dask_simjoin.papers import cluster_index
+from dask_simjoin.papers.grid_batches import warp_efficiency
 from tests.support.frames import lay
 from tests.support.oracle import brute_force
 from tests.support.points import frame_of
@@ -50,7 +50,7 @@ def test_every_method_tells_what_it_finds(method, metric, how):
 
 def test_seconds_have_what_a_method_does_before_it_builds(monkeypatch):
     """Clusters are made while a join is planned: their seconds are the method's."""
-    lloyd, slept = clusters.lloyd, 0.2
+    lloyd, slept = cluster_index.lloyd, 0.2
 
     def slow(*given):
         time.sleep(slept)
@@ -58,7 +58,7 @@ def test_seconds_have_what_a_method_does_before_it_builds(monkeypatch):
 
     frame = frame_of(X)
     frame.simjoin.profile(0.3, method="kmeans")
-    monkeypatch.setattr(clusters, "lloyd", slow)
+    monkeypatch.setattr(cluster_index, "lloyd", slow)
     assert frame.simjoin.profile(0.3, method=methods.KMeans(clusters=5)).seconds["layout"] >= slept
     assert frame.simjoin.profile(0.3).seconds["layout"] < slept
     near = frame.simjoin.profile(k=3, method="zorder").seconds

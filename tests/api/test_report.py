@@ -10,10 +10,9 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin.errors import PlanningError, UnsupportedFrameError
-from dask_simjoin.expressions import planner
-from dask_simjoin.expressions.lazy_join import LazyJoin
-from dask_simjoin.expressions.lazy_repr import UNPLANNED, guard
-from dask_simjoin.expressions.records import MOST_RUNS, Runs
+from dask_simjoin.graph import planner
+from dask_simjoin.graph.lazy_join import UNPLANNED, LazyJoin, guard
+from dask_simjoin.graph.records import MOST_RUNS, Runs
 
 EPS = 0.1
 

@@ -5,11 +5,9 @@ from pathlib import Path
 
 import click
 
-from dask_simjoin.api.cli.commands import VerbCommand
-from dask_simjoin.api.cli.indexes import MakeCommand
-from dask_simjoin.api.cli.main import cli
-from dask_simjoin.api.cli.options import flag
-from dask_simjoin.api.cli.shared import SHARED, WRITTEN
+from dask_simjoin.cli.commands import MakeCommand, VerbCommand
+from dask_simjoin.cli.main import cli
+from dask_simjoin.cli.options import SHARED, WRITTEN, flag
 from tests.checks.option_table import written
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "command-line.md"

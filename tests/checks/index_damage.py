@@ -23,8 +23,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dask_simjoin
+from dask_simjoin.disk_index import files, pair_files, publishing
+from dask_simjoin.disk_index import rows as deletions
 from dask_simjoin.errors import IndexFormatError, VersionGoneError
-from dask_simjoin.incremental import batches, deletions, files, pair_tables
 from tests.support.oracle import as_set
 
 NEW = {200: 5.05, 3: 7.0}
@@ -62,8 +63,8 @@ class Template:
     """An index of some versions with files of every kind, and the rows of each version."""
 
     def __init__(self, path):
-        self.path, most = path, batches.MOST
-        batches.MOST = 2
+        self.path, most = path, publishing.MOST
+        publishing.MOST = 2
         try:
             rows = {n: n / 4 for n in range(24)} | {99: 1.1}
             index = frame(rows).simjoin.index(
@@ -76,7 +77,7 @@ class Template:
             self.update(index, {1: 0.25}, [2, 30], "c")
             index.components()
         finally:
-            batches.MOST = most
+            publishing.MOST = most
         self.last = index.version
         self.quality = index.quality().numbers
         self.files = sorted(str(one.relative_to(path)) for one in path.rglob("*") if one.is_file())
@@ -176,7 +177,7 @@ class Damage:
 
 def forget():
     """Let this process forget what it read."""
-    for kept in (files._kept, pair_tables.rows_gone, deletions.read_deleted):
+    for kept in (files._kept, pair_files.rows_gone, deletions.read_deleted):
         kept.cache_clear()
 
 

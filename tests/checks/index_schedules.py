@@ -22,15 +22,14 @@ from pathlib import Path
 
 import numpy as np
 
+from dask_simjoin.disk_index.checking import chain, vacuumed
+from dask_simjoin.disk_index.commits import Change, attempted, commit
+from dask_simjoin.disk_index.files import FOLDERS
+from dask_simjoin.disk_index.manifests import latest, manifest_path
+from dask_simjoin.disk_index.publishing import transaction
+from dask_simjoin.disk_index.snapshots import last_version
+from dask_simjoin.disk_index.types import Manifest, Options
 from dask_simjoin.errors import IndexConflictError
-from dask_simjoin.incremental.attempts import attempted
-from dask_simjoin.incremental.commits import Change, commit
-from dask_simjoin.incremental.files import FOLDERS
-from dask_simjoin.incremental.history import chain, vacuumed
-from dask_simjoin.incremental.manifests import latest, manifest_path
-from dask_simjoin.incremental.snapshots import last_version
-from dask_simjoin.incremental.transactions import transaction
-from dask_simjoin.incremental.types import Manifest, Options
 
 LISTINGS = {
     "least": lambda before, after: before & after,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.metrics import METRICS
-from dask_simjoin.options.calls import options_of
-from dask_simjoin.options.groups import MetricRequest, Partitioning
+from dask_simjoin.request.options import MetricRequest, Partitioning
+from dask_simjoin.request.verb import options_of
 from dask_simjoin.sets.requests import SetOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "options.md"

@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SOME = ["tests/whole/test_layers.py", "tests/options/test_keep.py", "tests/cluster/test_plots.py"]
+SOME = ["tests/whole/test_layers.py", "tests/request/test_resolve.py", "tests/cluster/test_plots.py"]
 
 
 def run(*command, **options):

@@ -1,7 +1,7 @@
 """Write the options of verbs of sets into options.md: `python -m tests.checks.set_option_table`."""
 
 from dask_simjoin.api.verbs import VERBS
-from dask_simjoin.options.calls import options_of
+from dask_simjoin.request.verb import options_of
 from dask_simjoin.sets.requests import OneTable, SetOptions
 from tests.checks.option_table import PAGE, names_of, written
 

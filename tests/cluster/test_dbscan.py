@@ -12,19 +12,14 @@ from hypothesis import strategies as st
 
 import dask_simjoin
 from dask_simjoin.cluster import DBSCAN
-from dask_simjoin.cluster.algorithms.borders import border_labels, labels_of_rows
-from dask_simjoin.cluster.algorithms.dbscan_alone import labels_by_place
-from dask_simjoin.cluster.algorithms.places import (
-    components_by_place,
-    cores_by_place,
-    counts_by_place,
-)
+from dask_simjoin.cluster.algorithms.dbscan import border_labels, labels_by_place, labels_of_rows
+from dask_simjoin.cluster.algorithms.edges import components_by_place, cores_by_place, counts_by_place
 from dask_simjoin.engine import threads
-from dask_simjoin.engine.cpu.methods import tiles
+from dask_simjoin.engine.cpu import tiles
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.planning import budget, costs, resources
 from dask_simjoin.tasks.chunks import make_chunk
-from dask_simjoin.tasks.meeting import Meeting
+from dask_simjoin.tasks.matches import Meeting
 from tests.support.density import SETS, labels_of_neighbours
 from tests.support.frames import planned, split
 from tests.support.oracle import brute_force, squared_distances

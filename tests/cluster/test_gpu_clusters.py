@@ -16,7 +16,7 @@ import dask_simjoin
 from dask_simjoin.cluster import cluster_optics_dbscan
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.index.gpu import ENGINES, make_device_layout
-from dask_simjoin.tasks.components import new_nodes
+from dask_simjoin.tasks.counts import new_nodes
 from tests.support.density import SETS
 from tests.support.gpu_frames import computed, lay
 from tests.support.gpu_kernels import layout_for

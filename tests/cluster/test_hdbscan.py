@@ -16,21 +16,20 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.cluster import HDBSCAN, choose_clusters, condensed_tree
-from dask_simjoin.cluster.algorithms import core_distances as algorithms
+from dask_simjoin.cluster.algorithms import spanning as algorithms
 from dask_simjoin.cluster.algorithms.condense import condense, tell_some, told_of_all
-from dask_simjoin.cluster.algorithms.core_distances import SPREAD, _rows_of
-from dask_simjoin.cluster.algorithms.spanning import in_order, merge_trees
+from dask_simjoin.cluster.algorithms.spanning import SPREAD, _rows_of, in_order, merge_trees
 from dask_simjoin.cluster.expressions import spanning as expressions
-from dask_simjoin.cluster.expressions import tree_tasks
+from dask_simjoin.cluster.expressions import spanning as tree_tasks
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.cpu.spanning import CpuSpanner
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError
-from dask_simjoin.expressions.shared_work import worker_of
-from dask_simjoin.options.cluster_requests import Choice
-from dask_simjoin.planning import spanning
+from dask_simjoin.graph.workers import worker_of
+from dask_simjoin.planning import searches
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import TREE_SHARE
 from dask_simjoin.planning.costs import Costs
+from dask_simjoin.request.clusters import Choice
 from tests.support.density import SETS
 from tests.support.frames import computed, split
 from tests.support.hierarchy import (
@@ -232,7 +231,7 @@ def test_rounds_that_threads_share(name, monkeypatch):
 def share_all(monkeypatch):
     """Let rounds of trees be shared, however few rows and columns there are."""
     for limit in ("SHARED_DIMS", "SHARED_ROWS", "SHARED_SECONDS", "PART_ROWS"):
-        monkeypatch.setattr(spanning, limit, 0 if limit == "SHARED_SECONDS" else 1)
+        monkeypatch.setattr(searches, limit, 0 if limit == "SHARED_SECONDS" else 1)
 
 
 @pytest.mark.parametrize("copies", [1, 2])

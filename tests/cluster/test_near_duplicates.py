@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_simjoin.cluster.algorithms import greedy
-from dask_simjoin.cluster.algorithms.preference import numbers_of
+from dask_simjoin.cluster.algorithms import duplicates
+from dask_simjoin.cluster.algorithms.duplicates import numbers_of
 from dask_simjoin.engine.base import host_joiner
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError, OptionTypeError
 from tests.support.duplicates import marked, order_of
@@ -69,7 +69,7 @@ def test_halves_of_rows_give_what_all_pairs_give(kind):
     layout = host_joiner().layout("auto", *moments, 0.05**2)
     want = ~np.array(wanted(x, 0.05, "first", "greedy"))
     for few, most in ((2048, 0), (8, -4 * 700), (100, -4 * 350), (8, 10)):
-        assert greedy.stays(x, layout, host_joiner(), few, most).tolist() == want.tolist()
+        assert duplicates.stays(x, layout, host_joiner(), few, most).tolist() == want.tolist()
 
 
 def test_like_pandas_where_rows_are_equal():

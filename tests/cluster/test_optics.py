@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from dask_simjoin.cluster import OPTICS, cluster_optics_dbscan, cluster_optics_xi, verbs
 from dask_simjoin.cluster.algorithms.edges import SpillLimits
 from dask_simjoin.cluster.algorithms.forest import least_eps
-from dask_simjoin.cluster.algorithms.scratch import ArrayWriter, StoredArray
+from dask_simjoin.cluster.algorithms.scratch import ArrayWriter, StoredArray, scratch_directory
 from dask_simjoin.cluster.expressions import optics as graph_optics
-from dask_simjoin.cluster.expressions.scratch_space import scratch_directory
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError, ScratchError
 from dask_simjoin.metrics.distances import make_metric
 from dask_simjoin.planning.budget import Resources
@@ -428,7 +427,7 @@ def test_files_go_with_the_process(tmp_path):
     code = (
         "import dask, os\n"
         f"dask.config.set({{'temporary-directory': {str(tmp_path)!r}}})\n"
-        "from dask_simjoin.cluster.expressions.scratch_space import scratch_directory\n"
+        "from dask_simjoin.cluster.algorithms.scratch import scratch_directory\n"
         "os.makedirs(scratch_directory())\n"
         "open(scratch_directory() + '/left', 'w').close()\n"
         "print(scratch_directory())"

@@ -9,10 +9,10 @@ import pytest
 
 from dask_simjoin.engine.base import LIBRARIES, MODULES, method_module
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.cpu.methods.method import CpuMethod
+from dask_simjoin.engine.cpu.sinks import CpuMethod
 from dask_simjoin.engine.methods import CHOICES, METHODS, Tiles, choices_for, choices_of, choose
 from dask_simjoin.errors import OptionError
-from dask_simjoin.planning.statistics.moments import moments
+from dask_simjoin.planning.statistics.sample import moments
 from tests.support.points import frame_of
 
 PROTOCOLS = {"pandas": "engine/cpu/methods/method.py", "cudf": "engine/gpu/methods/method.py"}

@@ -10,10 +10,8 @@ import pytest
 from dask_simjoin.engine import threads
 from dask_simjoin.engine.cpu import nearest
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.index.cpu_nearest import make_nearest_layout
-from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT
+from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT, TILE, make_nearest_layout
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
-from dask_simjoin.engine.index.tiles import TILE
 from tests.support.oracle import as_set, brute_force
 from tests.support.points import frame_of
 from tests.support.profiles import in_turns

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from dask_simjoin.engine.cpu import joiner as cpu
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
+from dask_simjoin.engine.cpu import sinks as cpu_buffers
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.cpu.methods import sinks as cpu_buffers
 from dask_simjoin.engine.index.regions import make_regions
 from dask_simjoin.engine.methods import METHODS
 from dask_simjoin.metrics import Metric, norms
-from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning import searches
-from dask_simjoin.planning.statistics.moments import moments
+from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.request.spec import JoinSpec
 from tests.support.frames import split
 from tests.support.oracle import as_set, squared_distances
 from tests.support.oracle import totals as totals_of

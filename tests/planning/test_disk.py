@@ -13,13 +13,14 @@ from dask_simjoin.planning.disk import (
     PARQUET_BYTE,
     PAUSE_FROM,
     SPILL_BYTE,
+    WorkerDisk,
     bytes_needed,
+    check_disks,
     expect_disk,
     held_at_once,
     needed_of_chunks,
 )
-from dask_simjoin.planning.free_disk import WorkerDisk, check_disks
-from dask_simjoin.planning.goal import COUNTS, Goal
+from dask_simjoin.planning.outputs import COUNTS, Goal
 
 GB = 2**30
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_simjoin.planning.statistics import moments as module
-from dask_simjoin.planning.statistics.moments import bounds, box, merge_moments, moments
+from dask_simjoin.planning.statistics import sample as module
+from dask_simjoin.planning.statistics.sample import bounds, box, merge_moments, moments
 from tests.support.profiles import examples
 
 VALUES = [0.0, -0.0, 1.0, -3.5, 1e-310, 1e6 + 1e-3, -1e17, 1e17]

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT
+from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT, TILE
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
-from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.norms import box_gap
-from dask_simjoin.planning.statistics import near_share as module
-from dask_simjoin.planning.statistics.near_share import near_share
+from dask_simjoin.planning.statistics import sample as module
+from dask_simjoin.planning.statistics.sample import near_share
 from tests.support.profiles import in_turns
 
 POINTS = {

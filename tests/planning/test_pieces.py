@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from dask_simjoin.planning import costs
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.costs import Costs
-from dask_simjoin.planning.goal import COUNTS, ROW_COUNTS, Goal
+from dask_simjoin.planning.outputs import COUNTS, ROW_COUNTS, Goal
 from dask_simjoin.tasks.chunks import make_chunk
-from dask_simjoin.tasks.meeting import Meeting, equal_work
+from dask_simjoin.tasks.matches import Meeting, equal_work
 from dask_simjoin.tasks.pairs import cut_block, cut_weighed, weigh_block
 from tests.support.density import labels_of_neighbours
 from tests.support.frames import planned, split

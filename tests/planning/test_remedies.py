@@ -12,11 +12,11 @@ import pytest
 from dask_simjoin.cluster.expressions import duplicates, optics
 from dask_simjoin.cluster.expressions import spanning as trees
 from dask_simjoin.errors import BudgetError, PlanningError, Remedy, ScratchError
-from dask_simjoin.expressions import neighbor_graph, planner
-from dask_simjoin.planning import checks, free_memory, one_chunk
+from dask_simjoin.graph import pairs, planner
+from dask_simjoin.planning import budget, checks, chunk_limits
 from dask_simjoin.planning.budget import Resources
-from dask_simjoin.sets.expressions import duplicates as set_duplicates
-from dask_simjoin.sets.expressions import planner as set_planner
+from dask_simjoin.sets import near_duplicates as set_duplicates
+from dask_simjoin.sets import plan as set_planner
 
 MOST_STEPS = 6
 
@@ -70,7 +70,7 @@ class Case:
 
 
 FEW_TASKS = {(checks, "MAX_TASKS"): 100}
-TINY_TREES = {(one_chunk, "WORKING"): 0}
+TINY_TREES = {(chunk_limits, "WORKING"): 0}
 
 CASES = {
     "chunks too large": Case(
@@ -169,11 +169,11 @@ CASES = {
     ),
     "pairs of a plain frame": Case(
         "self_join", {"eps": 2.0, **ON}, plain=True,
-        constants={(free_memory, "free_memory"): lambda: 10**6, (free_memory, "SURE"): 0},
+        constants={(budget, "free_memory"): lambda: 10**6, (budget, "SURE"): 0},
     ),
     "neighbors of a plain frame": Case(
         "knn_join", {"k": 900, **ON}, plain=True,
-        constants={(free_memory, "free_memory"): lambda: 10**6, (free_memory, "SURE"): 0},
+        constants={(budget, "free_memory"): lambda: 10**6, (budget, "SURE"): 0},
     ),
 }  # fmt: skip
 
@@ -239,11 +239,11 @@ def follow(case, verb, options, config, npartitions, before):
 @pytest.mark.parametrize("name", CASES)
 def test_remedies_are_tried(monkeypatch, name, record_property):
     case = CASES[name]
-    for module in (planner, set_planner, trees, optics, duplicates, set_duplicates, neighbor_graph):
+    for module in (planner, set_planner, trees, optics, duplicates, set_duplicates, pairs):
         monkeypatch.setattr(module, "resources", lambda library: case.have)
     # planned for a cluster, and computed without one
     monkeypatch.setattr(planner, "shuffle_method", lambda *_: "p2p" if case.have.cluster else "tasks")
-    monkeypatch.setattr("dask_simjoin.expressions.lazy_join.check_shuffle", lambda *_: None)
+    monkeypatch.setattr("dask_simjoin.graph.lazy_join.check_shuffle", lambda *_: None)
     for (module, constant), value in case.constants.items():
         monkeypatch.setattr(module, constant, value)
     with dask.config.set({**case.config, "scheduler": "sync"}):

@@ -19,8 +19,8 @@ from dask_simjoin.errors import (
     TokenError,
     UnsupportedFrameError,
 )
+from dask_simjoin.sets import plan
 from dask_simjoin.sets.methods import METHODS
-from dask_simjoin.sets.planning import plan
 
 FRAME = pd.DataFrame({"tags": [["a"], ["a", "b"]], "text": ["a", "a b"], "n": [1, 2], "twice": [7, 7]})
 VERBS = ("set_self_join", "set_neighbor_counts", "count_set_pairs", "set_profile", "set_plan")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_simjoin.sets.blocks import MISSING, SizeBlocks, count_meetings, meeting_blocks, size_blocks
 from dask_simjoin.sets.columns import occurrences
 from dask_simjoin.sets.encode import collapse, each_once, hashes, merge, ranked, ranks, ranks_of, some_sets
-from dask_simjoin.sets.planning.blocks import MISSING, SizeBlocks, count_meetings, meeting_blocks, size_blocks
 from dask_simjoin.sets.predicate import Rule
 from tests.support.sets import COMPARISONS, SIMILARITIES, THRESHOLDS
 from tests.support.sets_oracle import block_of

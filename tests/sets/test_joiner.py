@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_simjoin.sets.algorithms.cpu import joiner, search
-from dask_simjoin.sets.algorithms.cpu.choice import Choice
-from dask_simjoin.sets.algorithms.cpu.joiner import JOINER
-from dask_simjoin.sets.algorithms.cpu.search import Search
+from dask_simjoin.sets.cpu import joiner
+from dask_simjoin.sets.cpu import joiner as search
+from dask_simjoin.sets.cpu.joiner import JOINER, Choice, Search
 from dask_simjoin.sets.methods import CHOICES, Bitmap, PPJoin
 from dask_simjoin.sets.predicate import COMPARISONS, SIMILARITIES, Rule
 from tests.support.profiles import examples, in_turns, pairwise

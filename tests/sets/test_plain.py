@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_simjoin.errors import BudgetError
-from dask_simjoin.sets.pairs import cut_block, join_block
+from dask_simjoin.sets.pairs import cut_block, join_block, whole_meeting, whole_sets
 from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.requests import SetSelfJoin
-from dask_simjoin.sets.whole import whole_meeting, whole_sets
 from tests.support.sets import (
     COMPARISONS,
     KINDS,
@@ -96,7 +95,7 @@ def test_equal_sets_are_found_whatever_their_order():
 
 
 def test_a_result_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
-    monkeypatch.setattr("dask_simjoin.planning.free_memory.free_memory", lambda: 1 << 20)
+    monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", lambda: 1 << 20)
     frame = pd.DataFrame({"sets": [[1]] * 5000})
     with pytest.raises(BudgetError, match=r"threshold=0.5 gives at least 12,497,500 rows, .*count_set_pairs"):
         frame.simjoin.set_self_join("sets", 0.5)

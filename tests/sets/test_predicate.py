@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from dask_simjoin.engine.cpu.kernels.jit import kernel
 from dask_simjoin.errors import OptionError
-from dask_simjoin.sets.algorithms.cpu.kernels import needs
+from dask_simjoin.sets.cpu.kernels import candidates
 from dask_simjoin.sets.kinds import NEVER
 from dask_simjoin.sets.predicate import COMPARISONS, SIMILARITIES, Rule, next_fraction
 from tests.support.profiles import examples
 from tests.support.sets_oracle import similar
 
-need, beyond = kernel(needs.need.py_func), kernel(needs.beyond.py_func)
+need, beyond = kernel(candidates.need.py_func), kernel(candidates.beyond.py_func)
 """As Python can call them."""
 
 THRESHOLDS = [Fraction(t) for t in ("0.55", "0.65", "0.8", "0.9", "0.95", "1/3", "1", "0.3333333333333333")]

@@ -204,4 +204,4 @@ def _held(value):
 
 def fibers_like_cupy(folder, memory=1 << 34):
     """Give a module `cupy` made of NumPy, whose kernels run so: see `host_gpu.as_cupy`."""
-    return as_cupy(folder, compiled, ("dask_simjoin.engine.gpu", "dask_simjoin.sets.algorithms.gpu"), memory)
+    return as_cupy(folder, compiled, ("dask_simjoin.engine.gpu", "dask_simjoin.sets.gpu"), memory)

@@ -235,6 +235,6 @@ def as_cupy(folder, compiled, rooms, memory=1 << 34):
 def like_cupy(folder, memory=1 << 34):
     """Give such a module, and what joins grids with it; kernels run thread by thread."""
     with as_cupy(folder, compiled, ("dask_simjoin.engine.gpu",), memory) as fake:
-        from dask_simjoin.engine.gpu.methods import grid
+        from dask_simjoin.papers.gpu import grid
 
         yield fake, grid

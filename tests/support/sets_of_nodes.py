@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dask_simjoin.tasks.components import component_roots
+from dask_simjoin.tasks.counts import component_roots
 
 
 def some_sets(n: int, edges: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -6,12 +6,11 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from dask_simjoin.incremental.deletions import write_deleted
-from dask_simjoin.incremental.files import FOLDERS
-from dask_simjoin.incremental.rows import write_example, write_rows
-from dask_simjoin.incremental.schema import schema_of
-from dask_simjoin.incremental.transactions import Transaction
-from dask_simjoin.incremental.types import SEQ, VERSION, Delta, Groups, Options, Snapshot
+from dask_simjoin.disk_index.files import FOLDERS
+from dask_simjoin.disk_index.publishing import Transaction
+from dask_simjoin.disk_index.rows import write_deleted, write_example, write_rows
+from dask_simjoin.disk_index.schema import schema_of
+from dask_simjoin.disk_index.types import SEQ, VERSION, Delta, Groups, Options, Snapshot
 
 KEPT = "kept"
 

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from dask_simjoin.errors import SourceChangedError
-from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.tasks.fingerprints import fingerprints, places_of, values_beside
+from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.tasks.counts import fingerprints, places_of, values_beside
 
 ROWS = 200
 

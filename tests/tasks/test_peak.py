@@ -11,7 +11,7 @@ import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 ROWS = 2500
 
 MOST = 1.3
-"""Times the bytes of the result: see `dask_simjoin.planning.free_memory.PEAK`."""
+"""Times the bytes of the result: see `dask_simjoin.planning.budget.PEAK`."""
 
 
 @pytest.fixture(scope="module")
@@ -69,10 +69,10 @@ VERBS = {
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_join_takes_little_more_than_its_result(points, verb, monkeypatch):
-    monkeypatch.setattr("dask_simjoin.engine.growing.AT_ONCE", 1 << 14)
+    monkeypatch.setattr("dask_simjoin.engine.columns.AT_ONCE", 1 << 14)
     monkeypatch.setattr("dask_simjoin.sets.found.ROWS", 1 << 14)
     # samples take up to a hundred megabytes, whatever the result
-    monkeypatch.setattr("dask_simjoin.tasks.whole.PROBE", 64)
+    monkeypatch.setattr("dask_simjoin.tasks.chunks.PROBE", 64)
     call = VERBS[verb]
     call(points)  # what is compiled and imported stays
     tracemalloc.start()

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dask_simjoin  # noqa: F401  registers the accessor
-from dask_simjoin.engine.cpu.methods import tiles_tally
-from dask_simjoin.engine.cpu.methods.tiles_tally import tally
+from dask_simjoin.engine.cpu import profile
+from dask_simjoin.engine.cpu.profile import tally
 from dask_simjoin.engine.methods import METHODS
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics import make_metric
@@ -57,7 +57,7 @@ def test_any_points_and_method(case: Case, method: str, seed: int) -> None:
 @given(cases(max_dims=20, max_points=150), st.integers(0, 99))
 def test_a_pass_of_tiles_for_each_distance(case: Case, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiles_tally, "MANY", -1)
+        patch.setattr(profile, "MANY", -1)
         check(case.x, several(case, np.random.default_rng(seed)), method="tiles")
 
 
@@ -70,7 +70,7 @@ def test_tiles_take_passes_where_rows_have_many_neighbours(metric: str) -> None:
     eps = [0.0, 1e-15, 0.2, far, far]  # no filter serves the first two
     tried = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiles_tally, "tally", lambda *given: tried.append(given) or tally(*given))
+        patch.setattr(profile, "tally", lambda *given: tried.append(given) or tally(*given))
         found = frame.simjoin.count_pairs(eps, metric=metric)
         assert len(tried) == 1
         assert frame.simjoin.count_pairs([0.0, 0.1], metric=metric).tolist()[0] == 15

@@ -16,13 +16,13 @@ from dask.dataframe.utils import assert_eq
 from hypothesis import given, settings
 
 from dask_simjoin import errors
-from dask_simjoin.expressions import planner
-from dask_simjoin.options.requests import SelfJoin
-from dask_simjoin.options.settings import current_settings
+from dask_simjoin.graph import planner
 from dask_simjoin.planning.checks import MAX_ROWS, check_rows
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import summarise
 from dask_simjoin.planning.tables import tables_of
+from dask_simjoin.request.options import current_settings
+from dask_simjoin.request.requests import SelfJoin
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.points import cases, frame_of
 from tests.support.profiles import examples

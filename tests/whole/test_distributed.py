@@ -17,10 +17,10 @@ from distributed import Client, LocalCluster
 from distributed.scheduler import NoWorkerError
 
 from dask_simjoin.errors import PlanningError
-from dask_simjoin.expressions import worker_memory
-from dask_simjoin.expressions.worker_memory import SHUFFLE_BUFFER
-from dask_simjoin.planning import moving
+from dask_simjoin.graph import workers as worker_memory
+from dask_simjoin.graph.workers import SHUFFLE_BUFFER
 from dask_simjoin.planning import resources as cluster
+from dask_simjoin.planning import resources as moving
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.resources import resources
 from tests.support.gates import PATIENCE, until
@@ -234,14 +234,14 @@ def test_planned_on_a_cluster_and_computed_by_another_scheduler(client, x, monke
 
 
 NO_PLANNING = """
-from dask_simjoin.expressions import planner
+from dask_simjoin.graph import planner
 
 def refuse(*args):
     raise RuntimeError("the scheduler planned a join")
 
 planner._compute_plan = refuse
 planner.plan_for = refuse
-from dask_simjoin.expressions import lazy_join
+from dask_simjoin.graph import lazy_join
 lazy_join.plan_for = refuse
 print("this scheduler refuses to plan", flush=True)
 """

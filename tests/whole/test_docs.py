@@ -13,8 +13,8 @@ import pytest
 
 from benchmarks import tables
 from dask_simjoin import errors
-from dask_simjoin.api.cli.main import CODES
 from dask_simjoin.api.verbs import VERBS
+from dask_simjoin.cli.main import CODES
 from tests.checks import command_table, error_table, option_table, set_option_table
 from tests.support.paths import ROOT
 

@@ -18,7 +18,7 @@ import dask.dataframe as dd
 from distributed import Client, wait
 
 from dask_simjoin.engine.gpu.joiner import JOINER
-from dask_simjoin.planning import spanning
+from dask_simjoin.planning import searches
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.paths import EXAMPLES
 from tests.support.points import frame_of
@@ -88,7 +88,7 @@ def test_every_verb(client, x, partitioning):
 
 
 def test_spanning_trees_that_gpus_share(client, monkeypatch):
-    monkeypatch.setattr(spanning, "SHARED_ROWS", 1)
+    monkeypatch.setattr(searches, "SHARED_ROWS", 1)
     gpus = len(client.scheduler_info(n_workers=-1)["workers"])
     rng = np.random.default_rng(5)
     points = rng.normal(size=(3 * N, 8)) + 4 * rng.integers(0, 4, (3 * N, 1))

@@ -1,4 +1,4 @@
-"""Clusters of a minimum spanning tree of mutual reachability: the condensed tree, and what is chosen of it.
+"""Condense a minimum spanning tree to its clusters, and select some of them.
 
 Campello, Moulavi, Zimek & Sander (2015), "Hierarchical density estimates for data clustering, visualization,
 and outlier detection", ACM Transactions on Knowledge Discovery from Data 10: edges of one weight are removed
@@ -8,13 +8,15 @@ merged as Malzer & Baum (2020), "A hybrid approach to hierarchical density-based
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dask_simjoin.engine.base import host_kernels, spanner_for
-from dask_simjoin.metrics.types import Frame
-from dask_simjoin.options.cluster_requests import Choice
+from dask_simjoin.engine.compat import to_host
+from dask_simjoin.errors import ColumnError
+from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.request.clusters import Choice
 
 
 class Condensed(NamedTuple):
@@ -128,3 +130,23 @@ def tell_some() -> None:
     """Tell of two rows: so what that takes is compiled while a GPU searches; see `Spanner.prepare`."""
     rows = np.zeros(2, np.int32), np.zeros(2)
     told_of_all(Condensed(*rows, np.full(1, -1, np.int32), np.zeros(1), np.full(1, 2, np.int32)), Choice())
+
+
+def numbers_of(frame: Frame, name: str, kind: Any, verb: str) -> np.ndarray:
+    """Read a column as numbers of a kind, on the host; refuses others, and missing ones.
+
+    `verb`: what gives such columns.
+    """
+    try:
+        values = to_host(frame[name].values)
+        with np.errstate(invalid="ignore"):  # NaN as a whole number
+            found: np.ndarray = np.asarray(values).astype(kind)
+        same = bool((found == np.asarray(values, np.float64)).all())
+    except (TypeError, ValueError):
+        same = False
+    if not same:
+        raise ColumnError(
+            f"Column {name!r} of dtype {frame[name].dtype} holds missing values or others than "
+            f"{np.dtype(kind).name}; give a whole result of {verb}."
+        )
+    return found

@@ -1,5 +1,4 @@
-"""Cluster chunks by DBSCAN, step by step (Ester, Kriegel, Sander & Xu 1996, "A density-based algorithm for
-discovering clusters in large spatial databases with noise").
+"""Cluster chunks by DBSCAN, step by step.
 
 No list of neighbours is made.  Counts of neighbours give the core rows; the core rows of each chunk
 are connected within it, and then only its components, of which there are few, across chunks.  The edges
@@ -11,6 +10,8 @@ neighbours: so labels are those of scikit-learn, whatever the chunks.
 Rows of all chunks are numbered by their chunk and their place in it (see `places`).  What these numbers say
 of the order of the frame is which chunk comes first, where chunks are rows that follow each other; which of
 its rows does a chunk looks up once, as it counts the clusters that begin in it.
+
+The steps are those of `dbscan`; tasks may share out each of the three that meet neighbours, by places.
 """
 
 from __future__ import annotations
@@ -21,14 +22,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.places import by_place, order_of
-from dask_simjoin.engine.base import joiner_for, joiner_of_library
+from dask_simjoin.cluster.algorithms.edges import (
+    by_place,
+    components_by_place,
+    cores_by_place,
+    counts_by_place,
+    joined,
+    order_of,
+    rows_of_places,
+)
+from dask_simjoin.engine.base import host_kernels, joiner_for, joiner_of_library
 from dask_simjoin.engine.compat import module_of
-from dask_simjoin.metrics.types import Array
+from dask_simjoin.engine.threads import shared_out
+from dask_simjoin.metrics.norms import Array
 from dask_simjoin.tasks.chunks import Chunk
-from dask_simjoin.tasks.components import Edges, new_nodes, no_edges, spanning_forest
-from dask_simjoin.tasks.meeting import Meeting
-from dask_simjoin.tasks.row_numbers import CHUNK, RowNumbers
+from dask_simjoin.tasks.counts import CHUNK, Edges, RowNumbers, new_nodes, no_edges, spanning_forest
+from dask_simjoin.tasks.matches import Meeting
 
 
 class Standing(NamedTuple):
@@ -190,3 +199,83 @@ def label_cores(number: int, core: Array, within: Array, standing: Standing, num
     label[standing.own] = ranks + starts[number] if starts else xp.searchsorted(firsts, ranks)
     label[standing.tied] = numbers[xp.searchsorted(names, standing.names)]
     return xp.where(core, label[within], -1)
+
+
+NOWHERE = np.iinfo(np.int64).max
+
+Border = tuple[Array, Array]
+"""Some places of a chunk, ascending, and the lowest labels that they are near."""
+
+
+def border_labels(meeting: Meeting, labels: Sequence[Array]) -> tuple[Border, ...]:
+    """Find the lowest label among the core neighbours that places of chunks have in each other.
+
+    `labels`: of the places of each chunk, -1 where there is no core row; what is found, too, is of each.
+    """
+    xp, low = meeting.xp, lowered(meeting, labels)
+    # few rows have any, and many block pairs give them
+    return tuple((rows, some[rows]) for some in low for rows in (xp.flatnonzero(some < NOWHERE),))
+
+
+def lowered(meeting: Meeting, labels: Sequence[Array]) -> list[Array]:
+    """Do the same for all places (n,) of each chunk: `NOWHERE` where there is none."""
+    joiner, same, placed = meeting.joiner, meeting.same, by_place(meeting)
+    low = [joiner.xp.full(len(some), NOWHERE) for some in labels]
+    # for `any` of booleans CuPy compiles kernels of CUB, for seconds; their least number has one
+    if any(len(some) and int(some.min()) < 0 for some in labels):
+        lists = (labels[0], labels[-1]), (low[0], low[-1])
+        joiner.lowest(*placed.operands, *lists, same=same, rows=meeting.rows)
+    return low
+
+
+def labels_of_rows(chunk: Chunk, threads: int, labels: Array, *borders: Border) -> Array:
+    """Label the chunk's rows (n,), in their own order: core rows by their own, border rows by the lowest.
+
+    `labels`: of its places; `threads`: that share the work on the host.
+    """
+    order = order_of(chunk)
+    if module_of(labels) is not np:
+        return rows_of_places(_final(labels, *borders), order)
+    out, scatter = np.empty_like(labels), host_kernels("totals").scatter
+
+    def some(start: int, stop: int) -> None:
+        here = [np.searchsorted(rows, [start, stop]) for rows, _ in borders]
+        near = [(rows[a:b] - start, low[a:b]) for (rows, low), (a, b) in zip(borders, here, strict=True)]
+        scatter(order[start:stop], _final(labels[start:stop], *near), out)
+
+    shared_out(some, len(labels), threads)
+    return out
+
+
+def _final(labels: Array, *borders: Border) -> Array:
+    xp, final = module_of(labels), labels.copy()
+    for rows, low in borders:  # only rows that have none of their own
+        so_far = final[rows]
+        final[rows] = xp.where(so_far < 0, low, xp.minimum(so_far, low))
+    return final
+
+
+def labels_by_place(chunk: Chunk, threads: int, core: Array, *parts: Array) -> Array:
+    """Label the places of core rows (n,), int64, others -1; `parts`: the components that the parts found.
+
+    `threads`: that share the work on the host.
+    """
+    joiner = joiner_for(chunk["example"])
+    return joiner.numbers(joined(parts, joiner), (core, order_of(chunk)), threads)
+
+
+def dbscan_alone(meeting: Meeting, core: Array, threads: int = 1) -> Array:
+    """Label the rows of the chunk; `core`: at which places there are core rows."""
+    within, xp = components_by_place(meeting, core), meeting.xp
+    labels = labels_by_place(meeting.q, threads, core, within)
+    if xp is np:
+        del within  # as large as what is found at borders
+        return labels_of_rows(meeting.q, threads, labels, *border_labels(meeting, [labels]))
+    (low,) = lowered(meeting, [labels])
+    return rows_of_places(xp.where(low < NOWHERE, low, labels), order_of(meeting.q))
+
+
+def label_alone(meeting: Meeting, min_samples: int, threads: int) -> Array:
+    """Label the rows of the chunk in one task: several, each of which waits for another, take longer."""
+    core = cores_by_place(min_samples, *counts_by_place(meeting, min_samples))
+    return dbscan_alone(meeting, core, threads)

@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.borders import NOWHERE
+from dask_simjoin.cluster.algorithms.dbscan import NOWHERE
 from dask_simjoin.cluster.algorithms.optics import table_of, visit_in_order
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.metrics.distances import Metric
-from dask_simjoin.metrics.types import Array
+from dask_simjoin.metrics.norms import Array
 from dask_simjoin.tasks.chunks import Chunk
-from dask_simjoin.tasks.meeting import Meeting
-from dask_simjoin.tasks.row_numbers import RowNumbers, row_numbers
+from dask_simjoin.tasks.counts import RowNumbers, row_numbers
+from dask_simjoin.tasks.matches import Meeting
 
 BUFFER = 1 << 21
 """Edges that are collected until only a forest of them is kept, at least."""

@@ -6,36 +6,37 @@ import functools
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from dask_simjoin.cluster.algorithms.borders import border_labels, labels_of_rows
 from dask_simjoin.cluster.algorithms.dbscan import (
     Begun,
     Numbering,
     Standing,
     begun_clusters,
+    border_labels,
     edges_across,
+    label_alone,
     label_cores,
+    labels_by_place,
+    labels_of_rows,
     merge_edges,
     number_clusters,
 )
-from dask_simjoin.cluster.algorithms.dbscan_alone import label_alone, labels_by_place
-from dask_simjoin.cluster.algorithms.places import (
+from dask_simjoin.cluster.algorithms.edges import (
     PlaceCounts,
     components_by_place,
     cores_by_place,
     counts_by_place,
     joined_places,
 )
-from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import Chunks
-from dask_simjoin.expressions.dask_private import Expr, List, Task, TaskRef
-from dask_simjoin.expressions.row_values import FoundByChunk
-from dask_simjoin.expressions.source import pick, picked
-from dask_simjoin.expressions.steps import Steps
-from dask_simjoin.expressions.travelling import travel
-from dask_simjoin.expressions.work import chunk_ref, meeting_of
-from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.planning.goal import CLUSTERS
+from dask_simjoin.graph.base import LabelledExpr
+from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
+from dask_simjoin.graph.lazy_join import Chunks, chunk_ref, meeting_of
+from dask_simjoin.graph.row_values import FoundByChunk
+from dask_simjoin.graph.shuffle import travel
+from dask_simjoin.graph.source import pick, picked
+from dask_simjoin.graph.steps import Steps
+from dask_simjoin.planning.outputs import CLUSTERS
 from dask_simjoin.planning.plan import Plan
+from dask_simjoin.request.spec import JoinSpec
 
 travel(PlaceCounts, Standing, Begun, Numbering)
 

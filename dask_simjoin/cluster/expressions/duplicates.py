@@ -8,44 +8,44 @@ from typing import Any
 import numpy as np
 from dask.utils import format_bytes
 
-from dask_simjoin.cluster.algorithms.forest import numbers_of_rows
-from dask_simjoin.cluster.algorithms.greedy import (
+from dask_simjoin.cluster.algorithms.duplicates import (
+    FIRST,
+    LAST,
     PAIR_BYTES,
-    near_standing,
-    pairs_of_block,
-    standing_rows,
-    stays_of_all,
-    stays_of_chunk,
-)
-from dask_simjoin.cluster.algorithms.group_best import (
     Candidates,
     GroupRows,
     best_of_chunk,
     merge_candidates,
+    near_standing,
+    order_of_preference,
+    pairs_of_block,
+    preferences,
+    standing_rows,
     stays_in_chunk,
+    stays_of_all,
+    stays_of_chunk,
 )
-from dask_simjoin.cluster.algorithms.places import all_cores
-from dask_simjoin.cluster.algorithms.preference import FIRST, LAST, order_of, preferences
+from dask_simjoin.cluster.algorithms.edges import all_cores
+from dask_simjoin.cluster.algorithms.forest import numbers_of_rows
 from dask_simjoin.cluster.expressions.dbscan import add_components, pieces_of
 from dask_simjoin.engine.base import joiner_for
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.errors import BudgetError, Remedy
-from dask_simjoin.expressions.aligned import add_counts
-from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import Chunks
-from dask_simjoin.expressions.dask_private import Expr, List, Task, TaskRef
-from dask_simjoin.expressions.row_values import FoundByChunk
-from dask_simjoin.expressions.source import pick
-from dask_simjoin.expressions.steps import Steps, blocks_of_chunks
-from dask_simjoin.expressions.travelling import travel
-from dask_simjoin.expressions.work import chunk_ref, meeting_of
-from dask_simjoin.metrics.types import Array
+from dask_simjoin.graph.aligned import add_counts
+from dask_simjoin.graph.base import LabelledExpr
+from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
+from dask_simjoin.graph.lazy_join import Chunks, chunk_ref, meeting_of
+from dask_simjoin.graph.row_values import FoundByChunk
+from dask_simjoin.graph.shuffle import travel
+from dask_simjoin.graph.source import pick
+from dask_simjoin.graph.steps import Steps, blocks_of_chunks
+from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.goal import CLUSTERS
+from dask_simjoin.planning.outputs import CLUSTERS
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import resources
 from dask_simjoin.tasks.chunks import Chunk
-from dask_simjoin.tasks.fingerprints import Groups
+from dask_simjoin.tasks.counts import Groups
 
 travel(Candidates, GroupRows)
 
@@ -209,7 +209,7 @@ def marks(stay: Array) -> Array:
 
 
 def _order(chunk: Chunk, keep: object) -> Array:
-    return order_of(preferences(chunk, keep, 0))
+    return order_of_preference(preferences(chunk, keep, 0))
 
 
 def _host_keys(chunk: Chunk, keep: object, own: Any) -> np.ndarray:

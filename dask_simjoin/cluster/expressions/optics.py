@@ -1,4 +1,4 @@
-"""Make the expressions of lazy results of OPTICS."""
+"""Expressions of lazy OPTICS results, and of the clusters extracted from them."""
 
 from __future__ import annotations
 
@@ -8,27 +8,144 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.edges import Reachable, SpillLimits, edges_of_block, gather_edges
-from dask_simjoin.cluster.algorithms.optics import discard, order_rows
-from dask_simjoin.cluster.algorithms.scratch import Folder, new_folder
-from dask_simjoin.cluster.expressions.forest import ForestRows
-from dask_simjoin.cluster.expressions.scratch_space import Scratch, free_space, make_scratch
-from dask_simjoin.cluster.expressions.scratch_sweeper import LABEL
-from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import Chunks
-from dask_simjoin.expressions.dask_private import Expr, List, Task
-from dask_simjoin.expressions.row_values import FoundByChunk
-from dask_simjoin.expressions.source import pick, picked
-from dask_simjoin.expressions.steps import Steps, blocks_of_chunks
-from dask_simjoin.expressions.work import chunk_ref, meeting_of
-from dask_simjoin.expressions.worker_memory import is_worker
-from dask_simjoin.metrics.types import Array
+from dask_simjoin.cluster.algorithms.forest import (
+    core_distances,
+    forest_of_block,
+    merge_attached,
+    merge_forests,
+    numbers_of_rows,
+    order_forest,
+    smallest_of_block,
+)
+from dask_simjoin.cluster.algorithms.optics import discard, labels_of, order_rows
+from dask_simjoin.cluster.algorithms.scratch import (
+    LABEL,
+    Folder,
+    Scratch,
+    free_space,
+    make_scratch,
+    new_folder,
+)
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.graph.aligned import Aligned
+from dask_simjoin.graph.base import LabelledExpr
+from dask_simjoin.graph.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.graph.lazy_join import Chunks, chunk_ref, meeting_of
+from dask_simjoin.graph.row_values import FoundByChunk
+from dask_simjoin.graph.source import FrozenSource, optimise_in_place, pick, picked
+from dask_simjoin.graph.steps import Steps, blocks_of_chunks
+from dask_simjoin.graph.workers import is_worker
+from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import SHARE, Resources
 from dask_simjoin.planning.checks import check_edges, check_order
-from dask_simjoin.planning.goal import Goal
+from dask_simjoin.planning.outputs import Goal
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import resources
 from dask_simjoin.planning.tables import Tables
 from dask_simjoin.tasks.chunks import Chunk
+from dask_simjoin.tasks.counts import PREDECESSOR, Groups
+
+
+class Extracted(Aligned):
+    """Stand for labels of all rows of a result before it is known what they are combined with."""
+
+    _label = "simjoin_labels"
+    _parameters = ["frame", "source", "eps", "options", "meta", "chosen"]
+
+    @property
+    def _groups(self) -> Groups:
+        # numbers of rows are others in another order of them
+        return (tuple(name for name in self.frame.columns if name != PREDECESSOR),)
+
+    def _values(self) -> Expr:
+        source = self._source.inner
+        how = self.operand("eps"), self.operand("options"), self._meta
+        return ExtractedParts(
+            FrozenSource(optimise_in_place(source)), *how, source.divisions, self.operand("chosen")
+        )
+
+
+class ExtractedParts(PartitionsFiltered, LabelledExpr):
+    """Find the labels of all rows by one task, and make their partitions."""
+
+    _label = "simjoin_labels_rows"
+    _parameters = ["result", "eps", "options", "meta", "source_divisions", "_partitions"]
+    _defaults = {"_partitions": None}
+
+    def _divisions(self) -> Any:
+        return self.operand("source_divisions")
+
+    def _layer(self) -> dict[Any, Any]:
+        result = self.operand("result").inner
+        layer = dict(result.__dask_graph__())
+        parts = [TaskRef(key) for key in result.__dask_keys__()]
+        whole = (f"simjoin_labels_found-{self.deterministic_token}", 0)
+        layer[whole] = Task(whole, _labels, self.operand("eps"), self.operand("options"), *parts)
+        for place, n in enumerate(self._partitions):
+            found, key = (f"simjoin_labels_of-{self.deterministic_token}", n), (self._name, place)
+            layer[found] = Task(found, pick, TaskRef(whole), n)
+            layer[key] = Task(key, _rows, TaskRef(found), parts[n], self._meta.name)
+        return layer
+
+
+def _labels(eps: float | None, options: dict[str, Any], *parts: Frame) -> list[np.ndarray]:
+    ends = np.cumsum([len(part) for part in parts])[:-1]
+    return np.split(labels_of(parts, eps, options), ends)
+
+
+def _rows(labels: np.ndarray, part: Frame, name: str) -> Series:
+    frames = frames_for(part)
+    return frames.series(frames.xp.asarray(labels), part.index, name)
+
+
+FORESTS = 4
+"""Forests that one task merges: each may be of all rows."""
+
+
+class ForestRows(LabelledExpr):
+    """Make the result for the rows of each chunk, from a forest.
+
+    Core distances come first, then the forest of each block pair, merged in a tree.  `neighbors`: how many
+    a core row has.
+    """
+
+    _label = "simjoin_optics_order"
+    _makes_result = True
+    _parameters = ["chunks", "plan", "spec", "neighbors"]
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (len(self.operand("plan").chunks) + 1)
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: Plan = self.operand("plan")
+        steps = Steps("simjoin_optics", self.deterministic_token)
+        add, number = steps.add, self.operand("neighbors")
+        every, blocks = range(len(plan.chunks)), plan.blocks.tolist()
+        refs = [chunk_ref(self.chunks, c) for c in every]
+        meetings = [meeting_of(self.chunks, i, j, self.operand("spec"), plan.layout) for i, j in blocks]
+        met = blocks_of_chunks(plan)
+
+        def of_chunk(found: list[TaskRef], c: int) -> list[Task]:
+            return [picked(found[b], side) for b, side, _ in met[c]]
+
+        smallest = [add("smallest", b, smallest_of_block, found, number) for b, found in enumerate(meetings)]
+        cores = [add("core", c, core_distances, refs[c], number, *of_chunk(smallest, c)) for c in every]
+        numbers = steps.row_numbers(plan, refs)
+        numbers = [add("rows", c, numbers_of_rows, refs[c], own) for c, own in enumerate(numbers)]
+        forests = [
+            add("forest", b, forest_of_block, meetings[b], *(List(x[i], x[j]) for x in (cores, numbers)))
+            for b, (i, j) in enumerate(blocks)
+        ]
+        trees = [add("trees", b, pick, forest, 0) for b, forest in enumerate(forests)]
+        reached = [add("reached", b, pick, forest, 1) for b, forest in enumerate(forests)]
+        forest = steps.merged("merge", merge_forests, trees, fan_in=FORESTS)
+        attached = [add("attached", c, merge_attached, cores[c], *of_chunk(reached, c)) for c in every]
+        every_row = List(*numbers), List(*cores), List(*attached)
+        order = add("visit", 0, order_forest, *every_row, forest, self.operand("spec").measure)
+        for c in every:
+            steps.layer[(self._name, c)] = Task((self._name, c), pick, order, c)
+        return steps.layer
+
 
 IN_MEMORY = 2**30
 """Bytes of edges that are kept in memory where no limit is known."""

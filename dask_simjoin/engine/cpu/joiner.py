@@ -1,32 +1,62 @@
-"""Joins chunks of NumPy arrays: Numba kernels, one core per call."""
+"""Join chunks of NumPy arrays with Numba kernels, one core per call."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 
 from dask_simjoin.engine.base import HOME, method_module
-from dask_simjoin.engine.cpu import connecting, zorder_nearest
+from dask_simjoin.engine.columns import appended
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
-from dask_simjoin.engine.cpu.connecting import rows_of_places
-from dask_simjoin.engine.cpu.kernels import components, finish
-from dask_simjoin.engine.cpu.kernels.regions import find_regions, scratch
+from dask_simjoin.engine.cpu import spanning
+from dask_simjoin.engine.cpu.kernels import components
+from dask_simjoin.engine.cpu.kernels import totals as finish
+from dask_simjoin.engine.cpu.kernels.pack import find_regions, scratch
+from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
-from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
-from dask_simjoin.engine.cpu.methods.method import CpuMethod, OneSided, Tallying
-from dask_simjoin.engine.cpu.methods.sinks import MAX_ROOM, Labels, Named, Shown
-from dask_simjoin.engine.cpu.parts import comparisons
-from dask_simjoin.engine.cpu.remembered import Remembered
-from dask_simjoin.engine.growing import appended
-from dask_simjoin.engine.index import tiles
-from dask_simjoin.engine.index.cpu_nearest import NearestLayout
+from dask_simjoin.engine.cpu.sinks import (
+    MAX_ROOM,
+    Choosing,
+    CpuMethod,
+    Labels,
+    Named,
+    OneSided,
+    Shown,
+    Tallying,
+)
+from dask_simjoin.engine.cpu.spanning import Remembered, rows_of_places
+from dask_simjoin.engine.index import cpu_tiles
+from dask_simjoin.engine.index.cpu_tiles import NearestLayout
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.index.sweep import make_screened_layout
-from dask_simjoin.engine.index.zorder_nearest import ZOrderSearch
 from dask_simjoin.engine.methods import AUTO, DENSE, Method, choose, name_of, options_of
 from dask_simjoin.engine.protocols import Kept, Layout, Measured, Pairs, Rows, Visitor
-from dask_simjoin.metrics.norms import Norm
-from dask_simjoin.metrics.types import Index
+from dask_simjoin.metrics.norms import Index, Norm
+from dask_simjoin.papers.cpu import zorder
+from dask_simjoin.papers.list_index import ZOrderSearch
+
+
+def comparisons(module: CpuMethod, q: Index, d: Index, layout: Layout, same: bool, rows: Rows | None,
+                chosen: bool = False) -> Iterator[tuple[Index, Index, bool]]:  # fmt: skip
+    """Go through the joins that give what the first side's places `rows` give; None: all of them do.
+
+    Of one index with itself (`same`) a pair belongs to its earlier place: a part meets itself, and what
+    comes after it and may be near.  `chosen`: for what connects rows, or finds the lowest labels.
+    """
+    if rows is None:
+        yield q, d, same
+        return
+    start, stop = rows
+    part = module.loose_part if chosen and isinstance(module, Choosing) else module.part
+    some = part(q, start, stop)
+    if not same:
+        yield some, d, False
+        return
+    yield some, some, True
+    yield some, part(q, stop, module.end(q, stop, layout)), False
+
 
 NOWHERE = np.empty((0, 0), order="F")
 """Points where none are looked at."""
@@ -59,7 +89,7 @@ class CpuJoiner:
 
     def build(self, x: np.ndarray, layout: Layout | NearestLayout | ZOrderSearch, threads: int = 1) -> Index:
         if isinstance(layout, ZOrderSearch):
-            return zorder_nearest.build(x)
+            return zorder.build_nearest(x)
         if isinstance(layout, NearestLayout):
             return cpu_nearest.build(x, None, layout, threads)
         return _module(layout.method).build(x, layout, threads)
@@ -116,7 +146,7 @@ class CpuJoiner:
         how = _module(layout.method), q, d, layout, same, rows, parent.dtype == np.int32
         for one, other, within in comparisons(*how):
             if len(one["order"]) > SWEEP_LANES and len(other["order"]) > SWEEP_LANES:
-                connecting.connect(_module(layout.method), one, other, layout, parent, taking, offset, within)
+                spanning.connect(_module(layout.method), one, other, layout, parent, taking, offset, within)
 
     def link(self, parent: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
         components.link_nodes(parent, left, right)
@@ -127,13 +157,13 @@ class CpuJoiner:
     def numbers(self, parent: np.ndarray, rows: tuple[np.ndarray, np.ndarray] | None = None,
                 threads: int = 1) -> np.ndarray:  # fmt: skip
         if rows is not None:
-            return connecting.numbers(parent, *rows, threads)
+            return spanning.numbers(parent, *rows, threads)
         first = parent == np.arange(len(parent), dtype=parent.dtype)
         found: np.ndarray = np.cumsum(first, dtype=np.int64)[parent] - 1
         return found
 
     def least_rows(self, parent: np.ndarray, order: np.ndarray, threads: int = 1) -> np.ndarray:
-        return connecting.least_rows(parent, order, threads)
+        return spanning.least_rows(parent, order, threads)
 
     def foresee(self, layout: Layout, *, shown: bool = False, counted: bool = False,
                 connected: bool = False) -> None:  # fmt: skip
@@ -144,7 +174,7 @@ class CpuJoiner:
                rows: Rows | None = None) -> None:  # fmt: skip
         for one, other, within in comparisons(_module(layout.method), q, d, layout, same, rows, True):
             if len(one["order"]) > SWEEP_LANES and len(other["order"]) > SWEEP_LANES:
-                connecting.lowest(_module(layout.method), one, other, layout, labels, low, within)
+                spanning.lowest(_module(layout.method), one, other, layout, labels, low, within)
 
     def counts(self, q: Index, d: Index, layout: Layout, *, same: bool, enough: int | None = None,
                rows: Rows | None = None) -> list[np.ndarray]:  # fmt: skip
@@ -258,7 +288,7 @@ def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, dist
     module = _module(layout.method)
     sides, room = (q, d), 0
     if all(len(s["order"]) > SWEEP_LANES for s in sides):
-        room = min(ROOM_PER_POINT * max(len(s["order"]) for s in sides), MAX_ROOM) + tiles.TILE**2
+        room = min(ROOM_PER_POINT * max(len(s["order"]) for s in sides), MAX_ROOM) + cpu_tiles.TILE**2
     sink: Named | Labels
     named = list(labels or [s["order"] for s in sides])
     kind = named[0].dtype if {side.dtype for side in named} < WRITTEN else None

@@ -7,27 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.cpu import zorder_nearest
 from dask_simjoin.engine.cpu.kernels import nearest as kernels
 from dask_simjoin.engine.cpu.kernels import pack
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
-from dask_simjoin.engine.index import kdorder, tiles
-from dask_simjoin.engine.index.cpu_nearest import (
+from dask_simjoin.engine.index import cpu_tiles, kdorder
+from dask_simjoin.engine.index.cpu_tiles import (
     CUTS,
     NO_NAME,
     NearestLayout,
     make_nearest_layout,
     smallest_names,
 )
-from dask_simjoin.engine.index.zorder_nearest import ZOrderSearch, make_zorder_search
 from dask_simjoin.engine.methods import AUTO, Method, name_of, options_of
 from dask_simjoin.engine.threads import numbers_apart, shared_out
-from dask_simjoin.engine.zorder import ZOrder
 from dask_simjoin.metrics.norms import Norm
+from dask_simjoin.papers.cpu import zorder
+from dask_simjoin.papers.list_index import ZOrderSearch, make_zorder_search
+from dask_simjoin.papers.lists import ZOrder
 
 Index = dict[str, Any]
 
-PACKED = 64 * tiles.TILE
+PACKED = 64 * cpu_tiles.TILE
 """Rows that are put in order at a time before they become tiles."""
 
 SEARCHED = 1 << 12
@@ -48,13 +48,13 @@ def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, thread
         That share the work.
     """
     n, d = x.shape
-    cut = layout.cut.first(n, tiles.TILE, CUTS)
-    order = kdorder.kd_order(x, cut, tiles.TILE, layout.fan_out(cut), threads=threads)
+    cut = layout.cut.first(n, cpu_tiles.TILE, CUTS)
+    order = kdorder.kd_order(x, cut, cpu_tiles.TILE, layout.fan_out(cut), threads=threads)
     x = np.ascontiguousarray(x)  # points are gathered row by row
-    number = -(-n // tiles.TILE)
+    number = -(-n // cpu_tiles.TILE)
     f, dims = layout.filter, np.arange(d)
     kind = np.float64 if f is None else np.float32
-    z = tiles.aligned_empty((number, d, tiles.TILE), kind)
+    z = cpu_tiles.aligned_empty((number, d, cpu_tiles.TILE), kind)
     low, high = np.empty((number, d), kind), np.empty((number, d), kind)
     own = order if names is None else np.asarray(names, np.int64)[order]
     index: Index = {"z": z, "low": low, "high": high, "names": own, "order": order}
@@ -64,29 +64,29 @@ def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, thread
             y, as_is = np.empty((min(PACKED, b - a), d)), np.zeros(d)  # only the tiles are kept
             for start in range(a, b, PACKED):
                 stop = min(start + PACKED, b)
-                some = slice(start // tiles.TILE, -(-stop // tiles.TILE))
+                some = slice(start // cpu_tiles.TILE, -(-stop // cpu_tiles.TILE))
                 pack.pack_exact(x, order[start:stop], dims, as_is, 1.0, y, z[some], low[some], high[some])
             return 0.0
 
-        shared_out(pack_some, n, threads, tiles.TILE, numbers_apart(d))
+        shared_out(pack_some, n, threads, cpu_tiles.TILE, numbers_apart(d))
     else:
         y = index["y"] = np.empty((n, d))
-        index["start"] = tiles.aligned_empty((number, tiles.TILE), kind)
+        index["start"] = cpu_tiles.aligned_empty((number, cpu_tiles.TILE), kind)
         index["half_norm"] = np.empty(n, kind)
         unused = np.empty(n, kind), np.empty(number, kind)
 
         def pack_some(a: int, b: int) -> float:
-            some, own = slice(a // tiles.TILE, -(-b // tiles.TILE)), slice(a, b)
+            some, own = slice(a // cpu_tiles.TILE, -(-b // cpu_tiles.TILE)), slice(a, b)
             largest: float = pack.pack_filter(
                 x, order[own], dims, np.array(f.centre), f.scale, f.kappa, 0.0, 0.0, y[own], z[some],
                 index["start"][some], index["half_norm"][own], unused[0][own], unused[1][some], low[some],
-                high[some], np.empty(tiles.TILE),
+                high[some], np.empty(cpu_tiles.TILE),
             )  # fmt: skip
             return largest
 
-        index["norm"] = max(shared_out(pack_some, n, threads, tiles.TILE, numbers_apart(d)))
+        index["norm"] = max(shared_out(pack_some, n, threads, cpu_tiles.TILE, numbers_apart(d)))
     if n:
-        index["lower"], index["upper"], index["levels"] = tiles.box_tree(low, high)
+        index["lower"], index["upper"], index["levels"] = cpu_tiles.box_tree(low, high)
         index["least"] = smallest_names(index["names"], index["levels"])
     return index
 
@@ -138,8 +138,8 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
     if not (len(q["names"]) and len(d["names"]) and best_d2.shape[1]):
         return
     own = q is d
-    d = tiles.aligned_index(d)
-    q_z = d["z"] if own else tiles.aligned(q["z"])
+    d = cpu_tiles.aligned_index(d)
+    q_z = d["z"] if own else cpu_tiles.aligned(q["z"])
     f = layout.filter
     if f is None:
         q_terms, d_terms, terms = (q_z,), (d["z"],), (0.0,) * 5
@@ -159,7 +159,7 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
 
 def part(index: Index, start: int, stop: int) -> Index:
     """The places start ... stop-1 of an index, as queries: nothing is copied."""
-    places, boxes = slice(start, stop), slice(start // tiles.TILE, -(-stop // tiles.TILE))
+    places, boxes = slice(start, stop), slice(start // cpu_tiles.TILE, -(-stop // cpu_tiles.TILE))
     cut = {"z": boxes, "low": boxes, "high": boxes, "start": boxes}
     cut |= dict.fromkeys(("names", "order", "y", "half_norm"), places)
     found = {name: index[name][some] for name, some in cut.items() if name in index}
@@ -180,7 +180,7 @@ def improved(q: Index, d: Index, layout: NearestLayout | ZOrderSearch, best_d2: 
              best_name: np.ndarray, *, same: bool, bound2: float = math.inf) -> None:  # fmt: skip
     """Improve the nearest neighbours of a chunk's points by another chunk's, by the layout's method."""
     if isinstance(layout, ZOrderSearch):
-        zorder_nearest.nearest(q, d, layout, best_d2, best_name, same=same, bound2=bound2)
+        zorder.nearest(q, d, layout, best_d2, best_name, same=same, bound2=bound2)
     else:
         nearest(q, d, layout, best_d2, best_name, same=same, bound2=bound2)
 
@@ -188,7 +188,7 @@ def improved(q: Index, d: Index, layout: NearestLayout | ZOrderSearch, best_d2: 
 class CpuSearcher:
     """See `Searcher`."""
 
-    grain = tiles.TILE
+    grain = cpu_tiles.TILE
 
     layout = staticmethod(layout)
     renamed = staticmethod(renamed)

@@ -1,17 +1,25 @@
-"""Counts what methods do on the CPU."""
+"""Count the work of a method on the CPU, and pairs within several limits over one index.
+
+Where rows have many neighbours, tiles tell of 64 points at once that all are near, and a pass for each limit
+takes less time than to find each pair once and see within which limits it is.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from dask_simjoin.engine.base import HOME, method_module
-from dask_simjoin.engine.cpu.methods.method import CpuMethod
-from dask_simjoin.engine.cpu.methods.sinks import Shown
-from dask_simjoin.engine.profile import Counters, Numbers, compared_ratio
+from dask_simjoin.engine.base import HOME, Counters, Numbers, compared_ratio, method_module
+from dask_simjoin.engine.cpu.kernels import totals as finish
+from dask_simjoin.engine.cpu.kernels.totals import kind_of
+from dask_simjoin.engine.cpu.sinks import CpuMethod, Shown, Sink
+from dask_simjoin.engine.index.cpu_tiles import TILE, TilesLayout
 from dask_simjoin.engine.protocols import Layout
-from dask_simjoin.metrics.types import Index
+from dask_simjoin.metrics.norms import Index
 
 WARM = 100
 """Points whose join compiles the kernels, or finds them compiled, before anything is timed."""
@@ -49,3 +57,111 @@ class CpuProfiler:
 
 
 PROFILER = CpuProfiler()
+
+
+SAMPLED = 8
+"""Tiles whose points' neighbours are counted to tell how many rows have."""
+
+MANY = 24
+"""Neighbours of a row, for each limit, from which on passes take less time, in 4 to 16 dimensions."""
+
+QUANTIZED = ("queries", "tiles", "take", "first", "marked")
+"""What an index has of the 8-bit filter, whose vectors are of one threshold."""
+
+
+class Count(Protocol):
+    """`CpuMethod.counts` of tiles."""
+
+    def __call__(self, q: Index, d: Index, layout: TilesLayout, same: bool, q_counts: np.ndarray,
+                 d_counts: np.ndarray) -> None: ...  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What tiles do, as far as it is needed here."""
+
+    part: Callable[[Index, int, int], Index]
+    counts: Count
+    pairs: Callable[[Index, Index, TilesLayout, bool, list[np.ndarray], Sink, bool], object]
+
+
+def worthwhile(engine: Engine, q: Index, d: Index, layout: TilesLayout, limits: np.ndarray) -> bool:
+    """Tell whether a pass for each limit takes less time than to find each pair."""
+    if not len(q["z"]) or not len(d["z"]):
+        return False
+    rows = pairs = 0
+    for tile in np.unique(np.linspace(0, len(q["z"]) - 1, SAMPLED).astype(np.int64)).tolist():
+        some = engine.part(q, tile * TILE, min((tile + 1) * TILE, len(q["y"])))
+        found = np.zeros(len(some["y"]), np.int64)
+        engine.counts(some, d, layout, False, found, np.zeros(len(d["y"]), np.int64))
+        rows, pairs = rows + len(found), pairs + int(found.sum())
+    return pairs > MANY * len(limits) * rows
+
+
+def tally(engine: Engine, q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, same: bool,
+          by_row: bool, q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
+    """Do what `Tallying.tally` says."""
+    passes = [layout.narrowed(limit) for limit in limits.tolist()]
+    norms = _norms(q) if layout.filter is not None else np.empty(0)
+    few = sum(each is None for each in passes)  # the smallest ones
+    for k, each in enumerate(passes):
+        if each is None:
+            continue
+        one = _narrowed(q, each, norms)
+        other = one if same else d
+        if k == few and few:
+            _tally_few(engine, one, other, each, limits[: few + 1], same, by_row, q_found, d_found)
+        counts = np.zeros(len(q["y"]), np.int64)
+        others = counts if same and by_row else np.zeros(len(d["y"]), np.int64)
+        engine.counts(one, other, each, same, counts, others)
+        if by_row:
+            q_found[:, k] += counts
+            if not same:
+                d_found[:, k] += others
+        else:
+            q_found[0, k] += counts.sum()
+
+
+def _tally_few(engine: Engine, q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, same: bool,
+               by_row: bool, q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
+    """Count within limits that no filter serves, before the layout's own, by finding each pair."""
+    few = len(limits) - 1
+    some = [np.zeros((len(found), len(limits)), np.int64) for found in (q_found, d_found)[: 2 - same]]
+
+    def add(left: np.ndarray, right: np.ndarray) -> None:
+        totals = np.empty(len(left))
+        finish.measure(q["y"], d["y"], left, right, kind_of(layout.norm), totals)
+        finish.tally(left, right, totals, limits, by_row, some[0], some[-1])
+
+    places = [np.arange(len(side["order"]), dtype=np.int32) for side in (q, d)]
+    engine.pairs(q, d, layout, same, places, Shown(add), False)
+    for found, numbers in zip((q_found, d_found), some, strict=False):
+        found[:, :few] += np.cumsum(numbers, axis=1)[:, :few]
+
+
+def _norms(index: Index) -> np.ndarray:
+    """Squares of the filtered points' lengths, by place."""
+    z = index["z"]
+    norms = np.zeros((len(z), TILE))
+    for k in range(z.shape[1]):
+        own = z[:, k].astype(np.float64)
+        norms += own * own
+    return norms.ravel()[: len(index["y"])]
+
+
+def _narrowed(index: Index, layout: TilesLayout, norms: np.ndarray) -> Index:
+    """Give an index the limits of a narrowed layout, as `kernels.pack.pack_filter` has them.
+
+    Sums from which on a pair is sure stay what they are: those of a larger threshold are larger.
+    """
+    if layout.filter is None:
+        return index
+    f = layout.filter
+    found = {name: values for name, values in index.items() if name not in QUANTIZED}
+    found["limit"] = -_above(-0.5 * (norms * (1 - f.kappa) - f.eps2))
+    return found
+
+
+def _above(values: np.ndarray) -> np.ndarray:
+    """Float32 numbers that are not smaller, by less than 2**-22 of them and 2**-147."""
+    return (values + np.abs(values) * 2.0**-23 + 2.0**-148).astype(np.float32)

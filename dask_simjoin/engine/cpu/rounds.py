@@ -8,10 +8,10 @@ import numpy as np
 
 from dask_simjoin.engine.cpu.kernels import boruvka, spanning
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
-from dask_simjoin.engine.index import tiles
-from dask_simjoin.engine.index.cpu_nearest import NearestLayout
-from dask_simjoin.engine.spanner import ALONE, Found, Part, Progress
-from dask_simjoin.metrics.types import Index
+from dask_simjoin.engine.index import cpu_tiles
+from dask_simjoin.engine.index.cpu_tiles import NearestLayout
+from dask_simjoin.engine.protocols import ALONE, Found, Part, Progress
+from dask_simjoin.metrics.norms import Index
 
 FEW = 2
 """Times the median component's rows that one has which still searches."""
@@ -43,9 +43,9 @@ class _Side:
     """One index, as what is searched from and in."""
 
     def __init__(self, index: Index, first: int) -> None:
-        self.index = tiles.aligned_index({name: index[name] for name in SEARCHED if name in index})
+        self.index = cpu_tiles.aligned_index({name: index[name] for name in SEARCHED if name in index})
         self.rows = len(index["names"])
-        self.first, self.last = first, first + -(-self.rows // tiles.TILE) * tiles.TILE
+        self.first, self.last = first, first + -(-self.rows // cpu_tiles.TILE) * cpu_tiles.TILE
         if self.rows:
             self.tags = np.empty(index["least"].shape, np.int32)
             self.cores = np.empty(index["least"].shape)
@@ -146,7 +146,7 @@ class Rounds:
 
     def _wanted(self, asked: np.ndarray, best: Best) -> np.ndarray:
         """Tell which nodes may have an edge lighter than their component's best, a mask for each tile."""
-        wanted = np.empty(self.sides[-1].last // tiles.TILE, np.uint64)
+        wanted = np.empty(self.sides[-1].last // cpu_tiles.TILE, np.uint64)
         known = self.component, self.core, self.least, self.to, self.beyond
         boruvka.who_searches(*known, asked, best[0], wanted)
         return wanted
@@ -209,7 +209,7 @@ class Rounds:
         spanning.search_others(
             q.terms(True), q.index["low"], q.index["high"], d.terms(False), own["low"], own["high"],
             (own["lower"], own["upper"], own["levels"]), (own["least"], d.tags, d.cores), terms, q is d,
-            kind_of(self.layout.norm), wanted[q.first // tiles.TILE : q.last // tiles.TILE], rows, best,
+            kind_of(self.layout.norm), wanted[q.first // cpu_tiles.TILE : q.last // cpu_tiles.TILE], rows, best,
             spanning.room(len(own["low"]), len(own["lower"]), dims, own["lower"].dtype),
         )  # fmt: skip
 

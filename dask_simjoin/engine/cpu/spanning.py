@@ -1,4 +1,4 @@
-"""Minimum spanning trees on the CPU: of the points of one index, or those edges of two that join both.
+"""Minimum spanning trees on the CPU: within one index, or across two.
 
 The weight of an edge is the largest of the total of its rows and their core distances; edges are ordered by
 (weight, smaller name, larger name), so that there is one tree.  It is found by Boruvka's rounds (1926, "O
@@ -9,17 +9,103 @@ until there are few others, and so rows mostly search while their component is s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from dask_simjoin.engine.cpu import between
-from dask_simjoin.engine.cpu.kernels import hierarchy, optics
-from dask_simjoin.engine.cpu.kernels import trees as forests
+from dask_simjoin.engine.cpu import sinks
+from dask_simjoin.engine.cpu.kernels import boruvka, components, hierarchy, optics
+from dask_simjoin.engine.cpu.kernels import hierarchy as forests
+from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.rounds import Nearest, Rounds
-from dask_simjoin.engine.index.cpu_nearest import NearestLayout
-from dask_simjoin.engine.spanner import Clusters, Edges, Found, Part, Progress
-from dask_simjoin.metrics.types import Index
+from dask_simjoin.engine.cpu.sinks import CpuMethod, ManyAtOnce
+from dask_simjoin.engine.index import cpu_tiles
+from dask_simjoin.engine.index.cpu_tiles import NearestLayout
+from dask_simjoin.engine.protocols import Clusters, Edges, Found, Layout, Part, Progress
+from dask_simjoin.engine.threads import shared_out
+from dask_simjoin.metrics.norms import Index, Norm, box_gap
+
+COARSE = 16
+"""Boxes of an index, at most, which say how far another one's tiles are."""
+
+AT_ONCE = 256
+"""Tiles whose gaps are computed at a time: workers give larger arrays back, and to take them anew costs."""
+
+
+def _nodes_of(index: Index, first: int, ends: np.ndarray) -> np.ndarray:
+    """Find the nodes of ends of edges, which are called by their names; `first`: the index's first node."""
+    names = index["names"].astype(np.int32)
+    found, table = np.empty(len(ends), np.int32), np.full(1 << (2 * len(names)).bit_length(), -1, np.int32)
+    boruvka.nodes_of(names, first, ends, table, found)
+    return found
+
+
+def _boxes(index: Index) -> tuple[np.ndarray, np.ndarray]:
+    """Tell the smallest and largest coordinates of each tile (tiles, d)."""
+    if "y" not in index:
+        return index["low"], index["high"]
+    y = index["y"]  # boxes are there, but as the filter sees them
+    starts = np.arange(0, len(y), cpu_tiles.TILE)
+    return np.minimum.reduceat(y, starts), np.maximum.reduceat(y, starts)
+
+
+def _least_across(index: Index, core: np.ndarray, other: Index, other_core: np.ndarray,
+                 norm: Norm) -> np.ndarray:  # fmt: skip
+    """Bound the weights of edges of each place (n,) to another index from below.
+
+    An edge is no lighter than the gap between its place's tile and the nearest boxes of the other index, nor
+    than core distances.  Neither index is empty.
+    """
+    (low, high), (far_low, far_high) = _boxes(index), _boxes(other)
+    some = np.arange(0, len(far_low), -(-len(far_low) // COARSE))
+    far_low, far_high = np.minimum.reduceat(far_low, some), np.maximum.reduceat(far_high, some)
+    far_core, least = np.minimum.reduceat(other_core, some * cpu_tiles.TILE), np.empty(len(low))
+    for start in range(0, len(low), AT_ONCE):
+        own = slice(start, start + AT_ONCE)
+        gap = box_gap(norm, low[own, None], high[own, None], far_low[None], far_high[None])
+        least[own] = np.maximum(gap, far_core).min(axis=1)
+    return np.maximum(np.repeat(least, cpu_tiles.TILE)[: len(core)], core)
+
+
+def contracted(sides: Sequence[tuple[Index, int]], component: np.ndarray, core: np.ndarray,
+               trees: Sequence[Edges],
+               norm: Norm) -> tuple[np.ndarray, np.ndarray, int, tuple[np.ndarray, ...]]:  # fmt: skip
+    """Join the nodes of two indexes that are joined in the tree of both for sure.
+
+    Parameters
+    ----------
+    sides
+        Each index, and its first node.
+    component : array (nodes,), int32
+        -1 where there is no node; else overwritten by the number of the component that the node is in.
+    core : array (nodes,)
+        Core distances, as totals.
+    trees
+        Of each side, by names.
+    norm
+        Of totals.
+
+    Returns
+    -------
+    tuple
+        What edges of each node to the other side are at least; the nodes of each component; how many
+        components; and those edges of trees that are not sure to be in the tree of both, by nodes.
+    """
+    least = np.full(len(component), -1.0)
+    own, far = (slice(first, first + len(index["names"])) for index, first in sides)
+    if min(len(index["names"]) for index, _ in sides):
+        (a, _), (b, _) = sides
+        least[own] = _least_across(a, core[own], b, core[far], norm)
+        least[far] = _least_across(b, core[far], a, core[own], norm)
+    weight = np.concatenate([tree[0] for tree in trees])
+    nodes = [_nodes_of(*side, np.concatenate(tree[1:])) for side, tree in zip(sides, trees, strict=True)]
+    ends = [np.concatenate(column) for column in zip(*(np.split(both, 2) for both in nodes), strict=True)]
+    parent, joined, sizes = (np.empty(len(component), np.int32) for _ in range(3))
+    number, kept = boruvka.contract(component, least.copy(), weight, *ends, parent, joined, sizes)
+    return least, sizes, number, tuple(column[:kept] for column in (weight, *ends))
 
 
 def in_order(names: np.ndarray, found: list[tuple[np.ndarray, ...]], core: np.ndarray) -> Edges:
@@ -99,7 +185,7 @@ class CpuSpanner:
         rounds = Rounds(sides, layout, cores)
         across = rounds.sides[1].first
         first = [(index, side.first) for index, side in zip(sides, rounds.sides, strict=True)]
-        least, sizes, rounds.components, known = between.contracted(
+        least, sizes, rounds.components, known = contracted(
             first, rounds.component, rounds.core, trees, layout.norm
         )
         rounds.least, rounds.to = least, np.full(len(least), -1, np.int32)
@@ -139,3 +225,132 @@ class CpuSpanner:
 
 
 SPANNER = CpuSpanner()
+
+
+def rows_of_places(side: Index) -> np.ndarray | slice:
+    """Tell the row at each place of an index; a slice where they follow each other: nothing is copied."""
+    order = side["order"][: len(side["order"]) - SWEEP_LANES]
+    if not len(order):
+        return slice(0, 0)
+    start, n = int(order[0]), len(order)
+    if int(order[-1]) - start == n - 1 and bool((order[1:] > order[:-1]).all()):
+        return slice(start, start + n)
+    return order
+
+
+def _nodes(side: Index, taking: np.ndarray, offset: int) -> np.ndarray:
+    """Tell the node of each place, or -1 where its row takes no part."""
+    rows = rows_of_places(side)
+    nodes = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows.astype(np.int64)
+    if offset:
+        nodes += offset
+    nodes |= taking[rows].view(np.int8) - np.int8(1)  # a fifth of the time of choosing where
+    return nodes
+
+
+def connect(module: CpuMethod, q: Index, d: Index, layout: Layout, parent: np.ndarray,
+            taking: tuple[np.ndarray, np.ndarray], offset: int, same: bool) -> None:  # fmt: skip
+    """Join the sets of all pairs of rows that take part: see `Joiner.connect`."""
+    first = _nodes(q, taking[0], 0)
+    sides = first, first if same else _nodes(d, taking[1], offset)
+    if isinstance(module, ManyAtOnce) and parent.dtype == np.int32:
+        module.connect(q, d, layout, same, sides, parent)
+    else:
+        sinks.connect(module, q, d, layout, same, sides, parent)
+
+
+def lowest(module: CpuMethod, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
+           low: tuple[np.ndarray, np.ndarray], same: bool) -> None:  # fmt: skip
+    """Lower what rows without a label have to the labels of their neighbours: see `Joiner.lowest`."""
+    orders = rows_of_places(q), rows_of_places(d)
+    by_place = [
+        [np.require(some[rows], requirements="W") for some, rows in zip(each, orders, strict=True)]
+        for each in (labels, low)
+    ]
+    if same:
+        by_place = [[each[0], each[0]] for each in by_place]
+    names, found = ((each[0], each[1]) for each in by_place)
+    if isinstance(module, ManyAtOnce):
+        module.lowest(q, d, layout, same, names, found)
+    else:
+        sinks.lowest(module, q, d, layout, same, names, found)
+    for some, rows, own in zip(low, orders, found, strict=True):
+        if not np.may_share_memory(some, own):
+            some[rows] = own
+
+
+def least_rows(parent: np.ndarray, order: np.ndarray, threads: int) -> np.ndarray:
+    """Find at the root of each set of nodes its least row: see `Joiner.least_rows`."""
+    n = len(parent)
+    first = np.full(n, n, np.int32)
+
+    def lower(start: int, stop: int) -> np.ndarray:
+        components.first_rows(parent, order, start, stop, first)
+        return np.flatnonzero(parent[start:stop] < start) + start
+
+    for tied in shared_out(lower, n, threads):  # to what another thread was at
+        np.minimum.at(first, parent[tied], order[tied])
+    return first
+
+
+def numbers(parent: np.ndarray, taking: np.ndarray, order: np.ndarray, threads: int) -> np.ndarray:
+    """Number sets of nodes by their least rows: see `Joiner.numbers`."""
+    n, first = len(parent), least_rows(parent, order, threads)
+
+    def rooted(start: int, stop: int) -> np.ndarray:
+        some = parent[start:stop]
+        return np.flatnonzero(taking[start:stop] & (some == np.arange(start, stop, dtype=some.dtype))) + start
+
+    roots = np.concatenate(shared_out(rooted, n, threads))
+    number, labels = np.empty(n, np.int32), np.empty(n, np.int64)  # of what is no root it says nothing
+    number[roots[np.argsort(first[roots])]] = np.arange(len(roots), dtype=np.int32)
+
+    def tell(start: int, stop: int) -> None:
+        components.labels_of_roots(parent, taking, number, start, stop, labels)
+
+    shared_out(tell, n, threads)
+    return labels
+
+
+T = TypeVar("T")
+
+
+class _Told(Generic[T]):
+    """What is told of two indexes, once it is, and the arrays that tell whether they are those."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.arrays: tuple[weakref.ref[object], ...] = ()
+        self.value: T | None = None
+
+
+class Remembered(Generic[T]):
+    """Give the same to all tasks of a process that ask for the same of the same two indexes.
+
+    Parts of the work of two chunks are tasks of their own, each of which asks how that is cut.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._told: dict[Hashable, _Told[T]] = {}
+
+    def find(self, q: Index, d: Index, asked: Hashable, compute: Callable[[], T]) -> T:
+        """Return what `compute` gives, or has given; while it does, only who asks for the same waits."""
+        arrays = q["order"], d["order"]
+        key = *map(id, arrays), asked
+
+        def forget(_: object) -> None:
+            self._told.pop(key, None)
+
+        with self._lock:
+            told = self._told.setdefault(key, _Told())
+        with told.lock:
+            same = len(told.arrays) == 2 and all(
+                ref() is array for ref, array in zip(told.arrays, arrays, strict=True)
+            )
+            if not same or told.value is None:
+                told.value = compute()
+                told.arrays = tuple(
+                    weakref.ref(array, lambda _: self._told.pop(key, None)) for array in arrays
+                )
+            return told.value

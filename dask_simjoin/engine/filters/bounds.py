@@ -1,8 +1,8 @@
-"""Bounds of the filters that work on rounded differences and on rounded vectors.
+r"""Error bounds of the filters on rounded differences and rounded vectors.
 
 Coordinates are centred and scaled by a power of two, a = s*(x - c), and rounded to float32: z.  The
 subtraction errs by 2**-53 of its result, scaling by nothing unless it underflows, rounding by 2**-24 or
-by 2**-150.  With m_k the largest \\|a_k\\|, two points' differences are off by a vector no longer than
+by 2**-150.  With m_k the largest \|a_k\|, two points' differences are off by a vector no longer than
 
     rho = 2 |(2**-24 (1 + 2**-20) m_k + 2**-149)_k|.
 
@@ -25,14 +25,43 @@ squares rounds the same way: `reach` serves boxes too.
 
 **float64.**  The kernel computes d2 itself, and gaps with the operations of d2 in their order: rounding is
 monotone, so `reach` is eps2.
+
+Coordinates are centred and scaled by a power of two, a = s*(x - c), and rounded to float32: z.  The
+subtraction errs by 2**-53 of its result, scaling by nothing unless it underflows, rounding by u = 2**-24 of
+it or by 2**-150.  With m_k the largest \|a_k\|, a difference in dimension k is off by at most
+
+    delta_k = 2 (u (1 + 2**-20) m_k + 2**-149),
+
+and so a norm of differences, of which the triangle inequality holds, by rho: the sum of all delta_k, or the
+largest of them.
+
+**Threshold.**  A pair's total is at most eps as float64 computes it: of d differences, each rounded by
+2**-53, and d - 1 sums, too (of p infinite there are none).  Differences and sums of floating-point numbers
+do not err where they underflow.  So its true distance, scaled, is at most outer = s eps (1 + (d + 4) 2**-52),
+and what is at most inner = s eps (1 - (d + 4) 2**-52) is a pair; a total that overflows is of neither.
+
+**float32.**  The total of differences of z, in any order, errs likewise by a factor between (1 - u)**d and
+(1 + u)**d.  With d <= 4096 these are at least 1 / (1 + (d + 2) u) and at most 1 + (d + 1) u.  So a pair's is
+at most
+
+    reach = (outer + rho) (1 + (d + 6) u),
+
+and what is at most sure = (inner - rho) (1 - (d + 6) u) is a pair: the distance of z is at most inner - rho
+then.  What these products are rounded by themselves is below u of them.
+
+**Boxes.**  A gap between boxes of z, or between a point and a box, is no larger than a difference it bounds,
+and a span no smaller; both are added in the order of the total's terms.  Rounding is monotone: `reach` and
+`sure` serve boxes too.  In float64, as a box's own span is added, `sure` leaves more room than is needed.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+
+from dask_simjoin.metrics.norms import Norm
 
 U = 2.0**-24
 
@@ -108,3 +137,70 @@ def make_bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, eps2: fl
     off = U * (1 + 2.0**-20) * scale * most + 2.0**-149
     rho = 2 * math.sqrt(float(np.einsum("i,i->", off, off))) * (1 + 2.0**-40)
     return Bounds(tuple(float(c) for c in mean), scale, outer, inner, rho)
+
+
+OPEN = 1 / 16
+"""What d times rho may be of eps: of the pairs within reach about twice this share is left to float64."""
+
+NORMS = (1, math.inf)
+"""What it serves: in others, powers of differences are rounded."""
+
+
+@dataclass(frozen=True)
+class RoundedFilter:
+    """Constants of the filter: see the module's text.
+
+    Attributes
+    ----------
+    centre : tuple of float
+        c, one number a dimension.
+    scale : float
+        s, a power of two.
+    rho, eps : float
+        rho and s eps.
+    """
+
+    centre: tuple[float, ...]
+    scale: float
+    rho: float
+    eps: float
+
+    @property
+    def reach(self) -> np.float32:
+        """Largest total, as float32 computes it, that a pair can have."""
+        d = len(self.centre)
+        outer = self.eps * (1 + (d + 4) * 2.0**-52)
+        return np.nextafter(np.float32((outer + self.rho) * (1 + (d + 6) * U)), np.float32(np.inf))
+
+    @property
+    def sure(self) -> np.float32:
+        """What has at most this is a pair whatever was rounded; -1: nothing is."""
+        d = len(self.centre)
+        value = (self.eps * (1 - (d + 4) * 2.0**-52) - self.rho) * (1 - (d + 6) * U)
+        return np.nextafter(np.float32(value), np.float32(0)) if value > 2.0**-100 else np.float32(-1)
+
+    def within(self, eps: float) -> RoundedFilter | None:
+        """Return the filter of the same points for another threshold; None: one that is too small."""
+        scaled = min(eps, 2.0**40 / self.scale) * self.scale
+        return replace(self, eps=scaled) if scaled > 2.0**-90 else None
+
+
+def make_rounded_filter(lower: np.ndarray, upper: np.ndarray, centre: np.ndarray, eps: float,
+                        norm: Norm) -> RoundedFilter | None:  # fmt: skip
+    """Filter for points within the box [lower, upper], or None where float64 serves better.
+
+    That is so where numbers leave the ranges assumed, and where rounding leaves too many pairs open.
+    """
+    dims = len(lower)
+    if norm not in NORMS or dims > MAX_DIMS:
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        most = np.maximum(upper - centre, centre - lower) * (1 + 2.0**-50)
+    largest = float(most.max())
+    if not (2.0**-900 < largest < 2.0**900 and 2.0**-900 < eps < 2.0**900):
+        return None
+    scale = 2.0 ** -math.frexp(largest)[1]
+    off = 2 * (U * (1 + 2.0**-19) * scale * most + 2.0**-149)
+    rho = float(off.sum() if norm == 1 else off.max()) * (1 + 2.0**-38)
+    made = RoundedFilter(tuple(centre.tolist()), scale, rho, 0.0).within(eps)
+    return None if made is None or not dims * rho <= OPEN * made.eps else made

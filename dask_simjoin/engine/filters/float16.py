@@ -47,7 +47,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.filters.bounds import Bounds
-from dask_simjoin.metrics.types import Index
+from dask_simjoin.metrics.norms import Index
 
 TILE = 128
 """Points of a tile; queries come in blocks of two tiles."""

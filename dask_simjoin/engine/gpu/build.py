@@ -1,12 +1,138 @@
-"""What a GPU builds indexes with: the kernels that do what `dask_simjoin.engine.index.gpu.HOST` does."""
+"""Build the index of a GPU chunk: kd order, boxes and float16 vectors."""
 
 from __future__ import annotations
 
-import cupy
+from typing import Any
 
-from dask_simjoin.engine.gpu.boxes import boxed
-from dask_simjoin.engine.gpu.kdorder import kd_order, rows_at
-from dask_simjoin.engine.gpu.vectors import make_nearest_vectors, make_vectors
+import cupy
+import numpy as np
+
+from dask_simjoin.engine.filters import float16
+from dask_simjoin.engine.filters.bounds import Bounds
+from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.engine.gpu.kernels.sources import FANOUT
 from dask_simjoin.engine.index.gpu import Builder
+from dask_simjoin.engine.index.kdorder import BLOCK, MIDDLE, SAMPLE, VALUE_BITS, Cuts, block_sizes
+from dask_simjoin.metrics.norms import Array, Index
+
+
+def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
+    """The tree of the boxes of the points (n, d), float64, in kd order; see the host's."""
+    n, dims = y.shape
+    kind = cupy.float64 if bounds is None else cupy.float32
+    groups = [-(-n // (tile * FANOUT))]
+    while groups[-1] > 1:
+        groups.append(-(-groups[-1] // FANOUT))
+    levels = np.concatenate([[0], np.cumsum(groups)])
+    lower, upper = (cupy.empty((int(levels[-1]), dims, FANOUT), kind) for _ in range(2))
+    z = cupy.empty((-(-n // tile), dims, tile), kind) if tiled else None
+
+    def run(name: str, boxes: int, *arguments: Any) -> None:
+        function = load.kernel("boxes", name, DIMS=1, EXACT=bounds is None)
+        warps = boxes * FANOUT * dims
+        function(*load.shape_of(warps * 32), arguments)
+
+    centre = y if bounds is None else cupy.asarray(bounds.centre, cupy.float64)
+    scale = np.float64(1 if bounds is None else bounds.scale)
+    sizes = (np.int32(n), np.int32(dims))
+    points = np.uint64(0) if z is None else z
+    shape = np.int32(tile), np.int32(groups[0])
+    run("tile_boxes", groups[0], y, *sizes, centre, scale, *shape, points, lower, upper)
+    for level, above in enumerate(groups[1:]):
+        numbers = (levels[level], groups[level], levels[level + 1], above)
+        run("group_boxes", above, np.int32(dims), *(np.int32(some) for some in numbers), lower, upper)
+    index = {"lower": lower, "upper": upper, "levels": cupy.asarray(levels)}
+    return index if z is None else index | {"z": z}
+
+
+THREADS = 256
+assert SAMPLE == 32  # lanes of a warp
+
+
+def _run(name: str, blocks: int, *arguments: Any) -> None:
+    constants = {"VALUE_BITS": VALUE_BITS, "SAMPLES": MIDDLE, "BLOCK": BLOCK}
+    load.kernel("order", name, DIMS=1, EXACT=True, **constants)((blocks,), (THREADS,), arguments)
+
+
+def _steps(x: Array) -> list[Any]:
+    """From number to number, row by row and column by column."""
+    return [np.int64(step // x.itemsize) for step in x.strides]
+
+
+def rows_at(x: Array, places: Array) -> Array:
+    """Rows of `x` (n, d), float64, at some places, int32, C-contiguous."""
+    n, dims = len(places), x.shape[1]
+    y = cupy.empty((n, dims))
+    if y.size:
+        blocks = min(-(-y.size // THREADS), 1 << 16)
+        _run("take_rows", blocks, x, *_steps(x), places, np.int64(n), np.int32(dims), y)
+    return y
+
+
+def kd_order(x: Array, cuts: Cuts, tile: int, fan_out: int, many: int) -> Array:
+    """Positions (n,), int32, of the points of `x` (n, d), float64, in kd order; see the host's."""
+    n = len(x)
+    if n <= tile:
+        return cupy.arange(n, dtype=cupy.int32)
+    blocks = min(-(-n // THREADS), 1 << 16)
+
+    def run(name: str, *arguments: Any, grid: int = blocks) -> None:
+        _run(name, grid, *arguments)
+
+    count, number = np.int32(n), np.int32(len(cuts.dims))
+    values = cupy.empty((len(cuts.dims), n), cupy.int32)
+    order, keys = cupy.empty(n, cupy.int32), cupy.empty(n, cupy.uint64)
+    steps = _steps(x)
+    columns, centre = cupy.asarray(np.array(cuts.dims, np.int32)), cupy.empty(len(cuts.dims))
+    run("middle", x, *steps, columns, count, number, centre, grid=1)
+    run("numbers", x, *steps, columns, centre, np.float64(cuts.scale), count, number, values, order)
+    place_bits = (n - 1).bit_length()
+    for size in block_sizes(n, tile, fan_out, cuts, many):
+        parts = -(-n // size)
+        shape = (np.int32(size), np.int32(parts))
+        last, order = order, cupy.empty_like(order)
+        if size <= BLOCK:
+            ends = (np.int32(tile), np.int32(fan_out))
+            run("order_blocks", values, last, count, number, shape[0], *ends, order, grid=parts)
+            break
+        widest = cupy.empty(parts, cupy.int32)
+        grid = -(-parts * SAMPLE // THREADS)
+        run("widest_columns", values, last, count, number, *shape, widest, grid=grid)
+        shift = max(0, place_bits + (parts - 1).bit_length() + VALUE_BITS - 64)
+        bits = [np.int32(some) for some in (size.bit_length() - 1, shift, place_bits)]
+        run("sort_keys", values, last, widest, count, *bits, keys)
+        keys.sort()
+        run("reorder", keys, last, count, bits[-1], order)
+    return order
+
+
+def _vectors(y: Array, bounds: Bounds, results: dict[str, Array], *, nearest: bool) -> Index:
+    """Launch the kernel: it writes ``vectors``, and those of its results that it is given."""
+    n, dims = y.shape
+    width = float16.width(dims)
+    vectors = cupy.empty((float16.rows(n), width), cupy.float16)
+    sizes = (np.int32(size) for size in (n, dims, width))
+    centre = cupy.asarray(bounds.centre, cupy.float64)
+    numbers = (np.float64(some) for some in (bounds.scale, bounds.outer, bounds.inner))
+    names = ("vectors_sure", "norm", "error", "most_error")
+    told = (results.get(name, np.uint64(0)) for name in names)
+    function = load.kernel("vectors", "make_vectors", DIMS=1, EXACT=True, NEAREST=nearest)
+    blocks = (len(vectors) // float16.TILE,)
+    function(blocks, (THREADS,), (y, *sizes, centre, *numbers, vectors, *told))
+    return {"vectors": vectors} | results
+
+
+def make_vectors(y: Array, bounds: Bounds) -> Index:
+    """Return what joins compare of the points (n, d), float64; see the host's."""
+    results = {"vectors_sure": cupy.empty(float16.rows(len(y)), cupy.float32)}
+    return _vectors(y, bounds, results, nearest=False)
+
+
+def make_nearest_vectors(y: Array, bounds: Bounds) -> Index:
+    """Return what searches compare of the points (n, d), float64; see the host's."""
+    results = {name: cupy.empty(len(y)) for name in ("norm", "error")}
+    results["most_error"] = cupy.zeros(1)
+    return _vectors(y, bounds, results, nearest=True)
+
 
 BUILDER = Builder(cupy, kd_order, rows_at, boxed, make_vectors, make_nearest_vectors)

@@ -10,10 +10,10 @@ import cupy
 import numpy as np
 import pyarrow as pa
 
+from dask_simjoin.engine.columns import lists_of, vectors
 from dask_simjoin.engine.compat import columns_like
-from dask_simjoin.engine.lists import lists_of, vectors
 from dask_simjoin.errors import PartitionSizeError
-from dask_simjoin.metrics.types import Array, ArrowTable, DType, Frame, Ids, Series, Values
+from dask_simjoin.metrics.norms import Array, ArrowTable, DType, Frame, Ids, Series, Values
 
 MAX_ROWS = 2**31 - 1
 """Rows of a cuDF frame."""

@@ -1,30 +1,35 @@
-"""Joins chunks of CuPy arrays: CUDA kernels; needs no cuDF."""
+"""Join chunks of CuPy arrays with CUDA kernels, and count their work; needs no cuDF."""
 
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import cupy
 import numpy as np
 
+from dask_simjoin.engine.base import Counters, Numbers, compared_ratio
 from dask_simjoin.engine.compat import count_up
-from dask_simjoin.engine.gpu import nearest, zorder_nearest
+from dask_simjoin.engine.gpu import nearest, tiles
 from dask_simjoin.engine.gpu import pairs as gpu_pairs
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
-from dask_simjoin.engine.gpu.methods import tiles
-from dask_simjoin.engine.gpu.methods.method import GpuLayout, Sink
-from dask_simjoin.engine.gpu.pairs import LIBRARY, finish, finishing, method_of
-from dask_simjoin.engine.index.gpu import MAX_DIMS, DeviceLayout
-from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout
+from dask_simjoin.engine.gpu.pairs import LIBRARY, GpuLayout, Sink, finish, finishing, method_of
+from dask_simjoin.engine.index.gpu import MAX_DIMS, DeviceLayout, NearestDeviceLayout
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.engine.index.zorder_nearest import ZOrderSearch
 from dask_simjoin.engine.methods import Method, choose, options_of
 from dask_simjoin.engine.protocols import Kept, Measured, Pairs, Rows, Visitor
-from dask_simjoin.metrics.norms import Norm
-from dask_simjoin.metrics.types import Array, Index
+from dask_simjoin.metrics.norms import Array, Index, Norm
+from dask_simjoin.papers.cluster_index import KMeansLayout
+from dask_simjoin.papers.gpu import kmeans, zorder
+from dask_simjoin.papers.gpu.flow import TOLD, estimate, flow, found_by
+from dask_simjoin.papers.gpu.grid import Launch
+from dask_simjoin.papers.grid_batches import Batch, facts
+from dask_simjoin.papers.grid_index import GridLayout
+from dask_simjoin.papers.list_index import NestedLayout, ZOrderSearch, compared
 
 LEVELS = 8
 """Room for so many more levels of regions' tree is compiled at a time: few programs serve all trees."""
@@ -73,7 +78,7 @@ class GpuJoiner:
         with self._lock:
             self.built += 1
         if isinstance(layout, ZOrderSearch):
-            return zorder_nearest.build(x)
+            return zorder.build_nearest(x)
         if isinstance(layout, NearestDeviceLayout):
             return nearest.build(x, layout)
         load.begin(finishing(layout, "name_pairs", labels=True))  # while the index is built
@@ -220,3 +225,96 @@ class GpuJoiner:
 
 
 JOINER = GpuJoiner()
+
+
+WARM = 1000
+"""Points whose join compiles the kernels before anything is timed."""
+
+
+class _Steps:
+    """Times steps to their end on the GPU."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def time(self, name: str, step: Callable[[], Any]) -> Any:
+        cupy.cuda.get_current_stream().synchronize()
+        begin = time.perf_counter()
+        done = step()
+        cupy.cuda.get_current_stream().synchronize()
+        self.seconds[name] = time.perf_counter() - begin
+        return done
+
+
+class GpuProfiler:
+    """See `Profiler`."""
+
+    def profile(self, x: Array, layout: GpuLayout) -> Counters:
+        if not len(x):
+            return Counters({"pairs": 0.0}, {})
+        self._run(x[:WARM], layout)  # all kernels are compiled
+        return self._run(x, layout)
+
+    def _run(self, x: Array, layout: GpuLayout) -> Counters:
+        steps = _Steps()
+        index = steps.time("index", lambda: method_of(layout.method).build(x, layout))
+        if isinstance(layout, GridLayout):
+            numbers = _grid(index, layout, steps)
+        else:
+            numbers = _any(index, layout, steps)
+        if isinstance(layout, NestedLayout):
+            numbers |= compared(len(x), layout.dims)
+        if isinstance(layout, KMeansLayout):
+            numbers |= kmeans.tell(index, layout)
+        numbers["selectivity"] = 2 * numbers["pairs"] / len(x)
+        return Counters(numbers | compared_ratio(numbers, len(x)), steps.seconds)
+
+
+def _any(index: Index, layout: GpuLayout, steps: _Steps) -> Numbers:
+    """Count the batches of a join of whose kernel no more is known."""
+    numbers: Numbers = {"pairs": 0, "batches": 0, "largest_batch": 0, "decided": 0, "refused": 0}
+
+    def join() -> None:
+        for found in method_of(layout.method).batches(index, index, layout, same=True):
+            _add(numbers, len(found.places), found.decided, found.refused)
+
+    steps.time("join", join)
+    return numbers
+
+
+def _add(numbers: Numbers, pairs: int, decided: int, refused: int) -> None:
+    numbers["pairs"] += pairs
+    numbers["batches"] += 1
+    numbers["largest_batch"] = max(numbers["largest_batch"], pairs)
+    numbers |= {"decided": decided, "refused": refused}
+
+
+def _grid(index: Index, layout: GridLayout, steps: _Steps) -> Numbers:
+    """Count what the grid join's kernel does, in a run of a build that tells it, which is not timed."""
+    numbers: Numbers = {"pairs": 0, "batches": 0, "largest_batch": 0, "decided": 0, "refused": 0}
+    join = steps.time("order", lambda: Launch.of(index, index, layout, True))
+    estimated = steps.time("estimate", lambda: estimate(join))
+    running, made = flow(join, estimated)
+
+    def work() -> None:
+        for found in found_by(running, made, join.queries):
+            _add(numbers, len(found.places), found.decided, found.refused)
+
+    steps.time("join", work)
+    telling = Launch.of(index, index, layout, True, TELLING=1)
+    state = cupy.zeros(TOLD, cupy.uint64)
+    telling.run(Batch(0, 1, len(join.places)), 0, np.uint64(0), (np.uint64(0), np.uint64(0)), state)
+    _, _, _, _, lookups, found, candidates, comparisons, terms, active, lanes = state.get().tolist()
+    host = {"keys": index["keys"].get(), "starts": index["starts"].get()}
+    places, workload = join.places.get(), join.workload().get()
+    numbers |= facts(host, layout, places, workload, estimated, comparisons) | {
+        "lookups": lookups, "found": found, "candidates": candidates, "comparisons": comparisons,
+        "terms": terms, "estimated_pairs": estimated, "batches": len(made),
+        "repeated_batches": running.repeated, "largest_batch": running.largest,
+    }  # fmt: skip
+    if lanes:
+        numbers["warp_efficiency"] = active / lanes
+    return numbers
+
+
+PROFILER = GpuProfiler()

@@ -9,18 +9,18 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.filters import float16 as half
-from dask_simjoin.engine.gpu import arrays, zorder_nearest
+from dask_simjoin.engine.gpu import arrays
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import FANOUT, norm_constant
-from dask_simjoin.engine.index import gpu_nearest as device_nearest
-from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout, make_nearest_device_layout
-from dask_simjoin.engine.index.tiles import TILE
-from dask_simjoin.engine.index.zorder_nearest import ZOrderSearch, make_zorder_search
+from dask_simjoin.engine.index import gpu as device_nearest
+from dask_simjoin.engine.index.cpu_tiles import TILE
+from dask_simjoin.engine.index.gpu import NearestDeviceLayout, make_nearest_device_layout
 from dask_simjoin.engine.methods import AUTO, Method, name_of, options_of
-from dask_simjoin.engine.zorder import ZOrder
-from dask_simjoin.metrics.norms import Norm
-from dask_simjoin.metrics.types import Array, Index
+from dask_simjoin.metrics.norms import Array, Index, Norm
+from dask_simjoin.papers.gpu import zorder
+from dask_simjoin.papers.list_index import ZOrderSearch, make_zorder_search
+from dask_simjoin.papers.lists import ZOrder
 
 QUEUE = 16
 """Candidates of each query that wait in shared memory, in the search without tensor cores."""
@@ -57,7 +57,7 @@ def build(x: Array, layout: NearestDeviceLayout) -> Index:
     """Index of one chunk (n, d), float64."""
     # while the index is built; it searches for few neighbours
     load.begin(_program(layout, lists=True), arrays.program("fill_8"))
-    return device_nearest.build(x, layout, BUILDER)
+    return device_nearest.build_nearest(x, layout, BUILDER)
 
 
 def _program(layout: NearestDeviceLayout, lists: bool) -> load.Program:
@@ -132,7 +132,7 @@ class GpuSearcher:
         `best_d2`, `best_name`: C-contiguous.
         """
         if isinstance(layout, ZOrderSearch):
-            zorder_nearest.nearest(q, d, layout, best_d2, best_name, same=same, bound2=bound2)
+            zorder.nearest(q, d, layout, best_d2, best_name, same=same, bound2=bound2)
             return
         k = best_d2.shape[1]
         if not (len(q["names"]) and len(d["names"]) and k):

@@ -1,19 +1,138 @@
-"""What a join on a GPU says of the pairs that the kernels found: their rows, distances and kept columns."""
+"""Turn the pairs found by GPU kernels into result columns that grow batch by batch."""
 
 from __future__ import annotations
 
-from typing import Any
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import cupy
 import numpy as np
 
 from dask_simjoin.engine.base import method_module
-from dask_simjoin.engine.gpu.growing import GrowingColumns
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
-from dask_simjoin.engine.gpu.methods.method import GpuLayout, GpuMethod
-from dask_simjoin.engine.protocols import Kept, Measured, Pairs, Rows
-from dask_simjoin.metrics.types import Array, Index
+from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.protocols import Kept, Layout, Measured, Pairs, Rows
+from dask_simjoin.metrics.norms import Array, DType, Index, Norm
+
+MOST_GROWTH = 4
+"""Times as many values as there are, at most, for which room is made: what is left is only estimated."""
+
+WASTE = 8
+"""Part of the room that may be left over: more is given back, which takes a copy."""
+
+
+class GrowingColumns:
+    """Columns of equal length, to which batches are added."""
+
+    def __init__(self, dtypes: list[DType]) -> None:
+        self._length = 0
+        self._columns = [cupy.empty(0, dtype) for dtype in dtypes]
+
+    @property
+    def _room(self) -> int:
+        return min(len(column) for column in self._columns)
+
+    def add(self, more: int, left: int) -> list[Array]:
+        """Return the places of so many values more, to be written; `left`: about how many come later."""
+        begin, self._length = self._length, self._length + more
+        if self._length > self._room:
+            try:
+                self._grow(begin, min(self._length + left, MOST_GROWTH * self._length))
+            except MemoryError:
+                self._grow(begin, self._length)
+        return [column[begin : self._length] for column in self._columns]
+
+    def _grow(self, length: int, room: int) -> None:
+        for number, column in enumerate(self._columns):
+            if len(column) < room:  # another may have been made longer before memory was short
+                longer = cupy.empty(room, column.dtype)
+                longer[:length] = column[:length]
+                self._columns[number] = longer
+
+    def columns(self) -> list[Array]:
+        """Return the columns, without the room that is left over."""
+        if self._room - self._length > self._room // WASTE:
+            for number in range(len(self._columns)):
+                self._columns[number] = self._columns[number][: self._length].copy()
+        return [column[: self._length] for column in self._columns]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Pairs of places in two indexes.
+
+    Attributes
+    ----------
+    places : array (pairs, 2), int32
+        Valid until the next batch is asked for.
+    decided, refused : int
+        So far: how many pairs only float64 could tell, and how many of them it refused.
+    left : int
+        About how many pairs the batches after this one have; 0 if it is the last.
+    """
+
+    places: Array
+    decided: int
+    refused: int
+    left: int = 0
+
+
+class Sink(enum.IntEnum):
+    """What kernels do with pairs besides writing or counting them: see `components.cuh`."""
+
+    LINK = 1
+    LOWEST = 2
+
+
+class GpuLayout(Layout, Protocol):
+    """How all chunks of one join are indexed on GPUs."""
+
+    @property
+    def dims(self) -> int:
+        """Dimensions of points."""
+
+
+class GpuMethod(Protocol):
+    """The functions of such a module.
+
+    An index has "order" (n, int32): the positions of its points, in the order of its places; and "y" (n, d,
+    float64): the points, in that order.
+    """
+
+    def layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
+               variance: np.ndarray, threshold: float, norm: Norm,
+               drawn: Drawn | None = None) -> GpuLayout:  # fmt: skip
+        """Choose how to index all chunks, from moments (d,) of all points and the decision.
+
+        `options`: the method as an object, of the class that `METHODS` has; `drawn`: some points, on the
+        host.
+        """
+
+    def build(self, x: Array, layout: GpuLayout) -> Index:
+        """Index the points (n, d) of a chunk."""
+
+    def batches(self, q: Index, d: Index, layout: GpuLayout, *, same: bool, rows: Rows | None = None,
+                most: int | None = None) -> Iterator[Found]:  # fmt: skip
+        """Find all pairs of two indexes, or of one with itself (`same`: each once), as places in them.
+
+        `rows`: only the pairs that the queries at these places meet: a start that is a multiple of the
+        layout's grain, and a stop that is one or the end.  `most`: pairs of a batch.
+        """
+
+    def count(self, q: Index, d: Index, layout: GpuLayout, *, same: bool, both: bool = True,
+              rows: Rows | None = None) -> list[Array]:  # fmt: skip
+        """Count pairs of each place of the queries, and (`both`) of each place of the other side.
+
+        `rows`: only the pairs that `batches` gives for them.
+        """
+
+    def pass_to(self, sink: Sink, q: Index, d: Index, layout: GpuLayout, arguments: Sequence[Array | int], *,
+                same: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
+        """Show all pairs, or those of `rows`, to a sink, with the arguments that it says."""
+
 
 LIBRARY = "cudf"
 

@@ -1,4 +1,13 @@
-"""Minimum spanning trees on the GPU: of the points of one index, or those edges of two that join both.
+"""Minimum spanning trees on a GPU, and their dendrograms; needs CuPy but no cuDF.
+
+Sao, Prokopenko & Lebrun-Grandie (2024), "PANDORA: a parallel dendrogram construction algorithm for single
+linkage clustering on GPU": an edge that is the first (the lightest) at either of its ends merges a single
+vertex.  So those by which vertices are contracted to one follow each other in the dendrogram: a chain.  What
+other edges are left make a smaller tree, of at most half as many.  An edge is in the chain of the vertex that
+it was contracted into; or, if the first edge of that vertex comes before it, of the one that this was
+contracted into, and so on; and a chain ends below the first edge of its vertex.
+
+Edges are numbered in their order, and so are merges.
 
 The same trees as the CPU's, edge by edge: see there for the order of edges, and for which components search
 in a round.
@@ -11,18 +20,151 @@ Euclidean minimum spanning tree on GPUs", which is the same on a tree of single 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import cupy
 import numpy as np
 
 from dask_simjoin.engine.compat import to_host
-from dask_simjoin.engine.gpu import boruvka, dendrogram
-from dask_simjoin.engine.gpu.arrays import full, take
+from dask_simjoin.engine.gpu import boruvka
+from dask_simjoin.engine.gpu.arrays import copied, fill, full, numbers, places_of, take, upto
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.rounds import Nearest, Rounds, program, search_some
-from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout
-from dask_simjoin.engine.spanner import Edges, Found, Part, Progress
-from dask_simjoin.metrics.types import Array, Index
+from dask_simjoin.engine.index.gpu import NearestDeviceLayout
+from dask_simjoin.engine.protocols import Clusters, Edges, Found, Part, Progress
+from dask_simjoin.metrics.norms import Array, Index
+
+
+def _run(name: str, items: int, *arguments: Any) -> None:
+    if items:
+        function = load.kernel("dendrogram", name, DIMS=1, EXACT=True)
+        function(*load.shape_of(items), (np.int32(items), *arguments))
+
+
+def followed(to: Array) -> Array:
+    """Follow from each place where it leads, and on, to where that leads to itself."""
+    while True:
+        further, moved = cupy.empty_like(to), cupy.zeros(1, cupy.int32)
+        _run("follow", len(to), to, further, moved)
+        if not int(moved[0]):
+            return to
+        to = further
+
+
+def contract(a: Array, b: Array, first: Array) -> tuple[Array, int]:
+    """Contract each vertex with the other end of its first edge: what it is then, and how many are left."""
+    vertices = len(first)
+    to, up, kept, found = (cupy.empty(vertices, cupy.int32) for _ in range(4))
+    _run("other_ends", vertices, a, b, first, to)
+    _run("open_pairs", vertices, to, up)
+    root = followed(up)
+    _run("mark_roots", vertices, root, kept)
+    number = cupy.cumsum(kept, dtype=cupy.int32)
+    _run("number_of", vertices, root, number, found)
+    return found, int(number[-1])
+
+
+def _either(name: str, items: int, *arguments: Array) -> tuple[Array, Array]:
+    """Find the places for which a kernel says yes, and those for which it says no."""
+    yes, no = (cupy.empty(items, cupy.bool_) for _ in range(2))
+    _run(name, items, *arguments, yes, no)
+    return places_of(yes), places_of(no)
+
+
+class Dendrogram:
+    """Hold what rows are merged.
+
+    Parameters
+    ----------
+    a, b : array (n - 1,), int32
+        Rows that edges join, those of the smallest distance first.
+
+    Attributes
+    ----------
+    first : array (n,), int32
+        The first merge of each row.
+    parent, size : array (n - 1,), int32
+        The merge that each is merged by, the last one by itself, and how many rows it has.
+    """
+
+    def __init__(self, a: Array, b: Array) -> None:
+        edges = len(a)
+        self._joined = cupy.zeros(edges + 1, cupy.int32)
+        self.parent, self.size = cupy.empty(edges, cupy.int32), cupy.empty(edges, cupy.int32)
+        place, vertices = numbers(0, edges), edges + 1
+        # edges that were contracted and are in no chain yet, and the vertices that they are in
+        own, inside = (cupy.empty(0, cupy.int32) for _ in range(2))
+        while len(place):
+            first = full(vertices, len(place), cupy.int32)
+            _run("first_edges", len(place), a, b, first)
+            if len(place) == edges:
+                self.first = first
+                _run("count_at", vertices, first, self._joined)
+            ends = take(place, first)
+            before, after = _either("ended_edges", len(own), own, inside, ends)
+            self._add_chains(take(own, before), take(inside, before), ends)
+            up, vertices = contract(a, b, first)
+            inner, outer = _either("inner_edges", len(place), a, b, first)
+            own = copied([take(own, after), take(place, inner)])
+            inside = take(up, copied([take(inside, after), take(a, inner)]))
+            a, b, place = take(up, take(a, outer)), take(up, take(b, outer)), take(place, outer)
+        self._add_chains(own, inside, full(1, edges, cupy.int32))
+        fill(self.parent[-1:], edges - 1)
+        del self._joined
+
+    def _add_chains(self, own: Array, inside: Array, ends: Array) -> None:
+        """Put edges in the chains of their vertices, which end below the edges `ends`.
+
+        What is merged by them besides is known: chains of vertices that came before.
+        """
+        n = len(own)
+        if not n:
+            return
+        key, rows, last = cupy.empty(n, cupy.int64), cupy.empty(n, cupy.int64), cupy.empty(n, cupy.bool_)
+        _run("chain_keys", n, own, inside, key)
+        key.sort()
+        _run("link_chains", n, key, ends, self._joined, self.parent, last, rows)
+        rows = cupy.cumsum(rows, dtype=cupy.int64)
+        chain = upto(last)
+        tops = places_of(last, chain)
+        _run("size_chains", n, key, last, chain, rows, tops, self.size)
+        _run("join_chains", len(tops), key, rows, tops, ends, self._joined)
+
+
+def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int) -> Clusters:
+    """Find the clusters of at least `least` rows of a tree; see `Spanner`.
+
+    A row falls out at the distance from which on enough rows are merged with it.  Merges of one distance that
+    are of each other are one; where that has two parts or more that are large enough, these are clusters.
+    """
+    rows = len(start) + 1
+    tree = Dendrogram(cupy.asarray(start, cupy.int32), cupy.asarray(end, cupy.int32))
+    far, parent, size, merges, fewest = cupy.asarray(away), tree.parent, tree.size, rows - 1, np.int32(least)
+    enough, whole, to = (cupy.empty(merges, cupy.int32) for _ in range(3))
+    part, top = (cupy.empty(merges, cupy.bool_) for _ in range(2))
+    parts, number = cupy.zeros(merges, cupy.int32), cupy.empty(merges, cupy.int32)
+    _run("large_ones", merges, size, fewest, parent, enough)
+    for _ in range(int(least).bit_length()):  # fewer than `least` merges are not large, one above the other
+        enough = take(enough, enough)
+    falls = take(enough, tree.first)
+    _run("same_distance", merges, far, parent, whole)
+    of = take(followed(whole), parent)  # the last merge of its distance
+    _run("count_parts", merges, far, parent, of, size, fewest, part, parts)
+    _run("find_tops", merges, part, parts, of, parent, top, to)
+    cluster, tops = followed(to), places_of(top)
+    found = len(tops)
+    _run("number_tops", found, tops, number)
+    from_, density, sizes = cupy.empty(found, cupy.int32), cupy.empty(found), cupy.empty(found, cupy.int32)
+    _run("tell_tops", found, tops, of, cluster, number, far, size, from_, density, sizes)
+    own, apart = cupy.empty(rows, cupy.int32), cupy.empty(rows)
+    _run("tell_rows", rows, falls, cluster, number, far, own, apart)
+    return to_host(own), to_host(apart), to_host(from_), to_host(density), to_host(sizes)
+
+
+def condense_some() -> None:
+    """Find the clusters of a few rows, which takes all that those of many take."""
+    ends = np.arange(64, dtype=np.int32)
+    condense(ends // 3, ends + 1, np.sort(ends * 7 % 16).astype(np.float64), 3)
 
 
 def in_order(names: Array, weight: Array, start: Array, end: Array) -> Edges:
@@ -51,7 +193,7 @@ class GpuSpanner:
     def prepare(layout: NearestDeviceLayout, *more: Callable[[], object]) -> None:
         """Begin to compile what follows searches: see `Spanner`."""
         load.begin(program("search_others", layout))
-        load.rehearse(*more, dendrogram.condense_some, search_some, join_some)
+        load.rehearse(*more, condense_some, search_some, join_some)
 
     @staticmethod
     def tree_of(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
@@ -116,7 +258,7 @@ class GpuSpanner:
             taken, component, sizes = boruvka.join_components(component, asked, starts, ends, sizes)
             found.append((bounds.view(cupy.float64)[taken], starts[taken], ends[taken]))
 
-    condense = staticmethod(dendrogram.condense)
+    condense = staticmethod(condense)
 
 
 SPANNER = GpuSpanner()

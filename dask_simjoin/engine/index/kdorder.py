@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_simjoin.engine.threads import shared_out
-from dask_simjoin.metrics.types import Array
+from dask_simjoin.metrics.norms import Array
 
 SAMPLE = 32
 """Points of each block from which its widest dimension is told."""

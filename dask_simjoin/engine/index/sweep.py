@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dask_simjoin.engine.index.screen import Drawn, dims_to_sweep
-from dask_simjoin.metrics.norms import Norm, reach
-from dask_simjoin.metrics.types import Array, ArrayModule, Index
+from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, reach
 
 KEY_BITS = 62
 """Bits that the numbers of cells of all gridded dimensions share in one int64 row key."""

@@ -10,16 +10,15 @@ import numpy as np
 import pandas as pd
 
 from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.columns import extremes, lists_of
 from dask_simjoin.engine.compat import all_of, all_of_rows, count_of, module_of, to_host
 from dask_simjoin.engine.ids import id_bytes, row_ids, value_bytes
-from dask_simjoin.engine.lists import extremes, lists_of
 from dask_simjoin.errors import ListError
-from dask_simjoin.metrics.types import Array, Frame
-from dask_simjoin.options.messages import shown
-from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.planning.statistics.moments import Moments, bounds, box_digest, moments
-from dask_simjoin.planning.statistics.sample import Sample, draw
+from dask_simjoin.metrics.norms import Array, Frame
+from dask_simjoin.planning.statistics.sample import Moments, Sample, bounds, box_digest, draw, moments
 from dask_simjoin.planning.statistics.unique_ids import IdSummary, summarise_ids
+from dask_simjoin.request.messages import shown
+from dask_simjoin.request.spec import JoinSpec
 
 EXACT_INTEGER = 2**53
 """Largest integer up to which every integer is a float64 number."""

@@ -21,7 +21,7 @@ from dask_simjoin.engine.ids import (
     joined,
 )
 from dask_simjoin.errors import DuplicateIdError
-from dask_simjoin.metrics.types import Array, Ids
+from dask_simjoin.metrics.norms import Array, Ids
 
 MIXER = np.uint64(0x9E3779B97F4A7C15)
 """An odd number near 2**64 divided by the golden ratio: its multiples spread (Knuth 1973, section 6.4)."""

@@ -6,8 +6,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from dask_simjoin.engine.cpu.kernels.compress import WAYS, store_compressed
-from dask_simjoin.engine.cpu.kernels.vectors import F64, I32, I64, load
+from dask_simjoin.engine.cpu.kernels.simd import F64, I32, I64, WAYS, load, store_compressed
 
 KINDS = {"int32": I32, "int64": I64, "float64": F64}
 

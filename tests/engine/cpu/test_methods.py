@@ -10,19 +10,19 @@ import pytest
 from hypothesis import example, given, settings
 
 from dask_simjoin.engine.cpu import joiner as cpu
+from dask_simjoin.engine.cpu import sinks as cpu_buffers
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.kernels.totals import SQUARES, terms
-from dask_simjoin.engine.cpu.methods import sinks as cpu_buffers
 from dask_simjoin.engine.methods import METHODS
-from dask_simjoin.options.requests import SelfJoin
-from dask_simjoin.planning.chunking.entity import entity_chunks
+from dask_simjoin.planning.entity_chunks import entity_chunks
 from dask_simjoin.planning.plan import make_plan
-from dask_simjoin.planning.statistics.moments import moments
 from dask_simjoin.planning.statistics.partition import summarise
+from dask_simjoin.planning.statistics.sample import moments
 from dask_simjoin.planning.tables import tables_of
+from dask_simjoin.request.requests import SelfJoin
 from dask_simjoin.tasks.chunks import gather_chunk, read_points
 from dask_simjoin.tasks.counts import count_block
-from dask_simjoin.tasks.meeting import Meeting
+from dask_simjoin.tasks.matches import Meeting
 from dask_simjoin.tasks.pairs import join_block
 from tests.support.oracle import as_set, assert_same_pairs, brute_force, squared_distances
 from tests.support.points import KINDS, Case, cases, frame_of, make_points

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from dask_simjoin.engine.cpu.nearest import build, fresh, nearest
-from dask_simjoin.engine.index.cpu_nearest import make_nearest_layout, smallest_names, wide_dims
-from dask_simjoin.engine.index.tiles import TILE, box_tree
+from dask_simjoin.engine.index.cpu_tiles import TILE, box_tree, make_nearest_layout, smallest_names, wide_dims
 from tests.support.nearest import oracle, searches
 from tests.support.oracle import squared_distances
 from tests.support.points import KINDS, make_points

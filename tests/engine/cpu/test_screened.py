@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dask_simjoin.engine.cpu import sinks
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.cpu.methods import deciding
 from dask_simjoin.engine.index import sweep
 from dask_simjoin.engine.index.screen import Drawn, dims_to_sweep
 from dask_simjoin.metrics import make_metric
-from dask_simjoin.planning.statistics.moments import moments
+from dask_simjoin.planning.statistics.sample import moments
 from tests.support.frames import computed
 from tests.support.oracle import as_set, assert_same_pairs, brute_force, distances
 from tests.support.points import cases, frame_of
@@ -121,7 +121,7 @@ def unlike(n=3000):
 @pytest.mark.parametrize("lazy", [False, True])
 @pytest.mark.parametrize("metric", NORMS)
 def test_verbs_say_what_the_definition_says(metric, lazy, monkeypatch):
-    monkeypatch.setattr(deciding, "SCRATCH", 500)
+    monkeypatch.setattr(sinks, "SCRATCH", 500)
     x, options = unlike(), {"metric": metric}
     if metric == "minkowski":
         options["p"] = 3

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from dask_simjoin.engine import threads as shared
+from dask_simjoin.engine.cpu import sweep as sweep_build
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
-from dask_simjoin.engine.cpu.methods import sweep_build
+from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.index import sweep
-from dask_simjoin.planning.statistics.moments import moments
+from dask_simjoin.planning.statistics.sample import moments
 from tests.support.oracle import assert_same_pairs, brute_force
 
 

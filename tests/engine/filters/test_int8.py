@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
+from dask_simjoin.engine.cpu import tiles as cpu_tiles
+from dask_simjoin.engine.cpu import tiles as tiles_terms
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.cpu.kernels.quantized_simd import FILTERS, WAYS
-from dask_simjoin.engine.cpu.methods import tiles as cpu_tiles
-from dask_simjoin.engine.cpu.methods import tiles_terms
+from dask_simjoin.engine.cpu.kernels.product_simd import FILTERS, WAYS
 from dask_simjoin.engine.filters.int8 import LEAST_DIMS, make_int8_filter
-from dask_simjoin.engine.index.tiles import TILE
-from dask_simjoin.planning.statistics.moments import moments
+from dask_simjoin.engine.index.cpu_tiles import TILE
+from dask_simjoin.planning.statistics.sample import moments
 from tests.support.oracle import assert_same_pairs, brute_force, squared_distances
 from tests.support.profiles import in_turns
 

@@ -14,20 +14,22 @@ import numpy as np
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from dask_simjoin.engine.cpu.spanning import SPANNER
+from dask_simjoin.engine.gpu import tiles as gpu_tiles
 from dask_simjoin.engine.gpu.joiner import JOINER
-from dask_simjoin.engine.gpu.methods import tiles as gpu_tiles
 from dask_simjoin.engine.gpu.nearest import SEARCHER
 from dask_simjoin.engine.gpu.spanning import SPANNER as GPU_SPANNER
-from dask_simjoin.engine.grid import Grid
-from dask_simjoin.engine.index.gpu import ENGINES, make_device_layout
-from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout, make_nearest_device_layout
+from dask_simjoin.engine.index.gpu import (
+    ENGINES,
+    NearestDeviceLayout,
+    make_device_layout,
+    make_nearest_device_layout,
+)
 from dask_simjoin.engine.index.regions import make_regions
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.engine.index.zorder_nearest import ZOrderSearch
-from dask_simjoin.engine.kmeans import KMeans
-from dask_simjoin.engine.nested import NestedLoop
-from dask_simjoin.engine.zorder import ZOrder
-from dask_simjoin.tasks.components import component_roots, new_nodes
+from dask_simjoin.papers.grid import Grid
+from dask_simjoin.papers.list_index import ZOrderSearch
+from dask_simjoin.papers.lists import KMeans, NestedLoop, ZOrder
+from dask_simjoin.tasks.counts import component_roots, new_nodes
 from tests.support.oracle import brute_force, squared_distances
 from tests.support.points import a_distance, frame_of, make_points
 

@@ -16,7 +16,7 @@ def dendrogram(tmp_path_factory):
     if not host_gpu.available():
         pytest.skip("there is no g++")
     with fibers_like_cupy(tmp_path_factory.mktemp("kernels")):
-        yield importlib.import_module("dask_simjoin.engine.gpu.dendrogram")
+        yield importlib.import_module("dask_simjoin.engine.gpu.spanning")
 
 
 def random_tree(rng, n):

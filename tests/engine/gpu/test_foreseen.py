@@ -5,11 +5,12 @@ import pytest
 
 cupy = pytest.importorskip("cupy")
 
-from dask_simjoin.engine.gpu import dendrogram, nearest, rounds, spanning, spread
+from dask_simjoin.engine.gpu import arrays, nearest, rounds, spanning
+from dask_simjoin.engine.gpu import spanning as dendrogram
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.index.gpu import make_device_layout
-from dask_simjoin.tasks.components import new_nodes
+from dask_simjoin.tasks.counts import new_nodes
 
 pytestmark = pytest.mark.gpu
 
@@ -32,7 +33,7 @@ def test_nothing_else_is_compiled():
 
 
 def test_rehearsals():
-    spread._read_some()
+    arrays._read_some()
     nearest._tell_some()
     dendrogram.condense_some()
     rounds.search_some()

@@ -6,12 +6,10 @@ import pytest
 cupy = pytest.importorskip("cupy")
 
 from dask_simjoin.engine.filters.float16 import make_nearest_vectors, make_vectors
+from dask_simjoin.engine.gpu.arrays import bounds, spread
 from dask_simjoin.engine.gpu.build import BUILDER
-from dask_simjoin.engine.gpu.growing import GrowingColumns
-from dask_simjoin.engine.gpu.spread import bounds, spread
-from dask_simjoin.engine.index.gpu import ENGINES, boxed, build
-from dask_simjoin.engine.index.gpu_nearest import build as build_nearest
-from dask_simjoin.engine.index.gpu_nearest import make_nearest_device_layout
+from dask_simjoin.engine.gpu.pairs import GrowingColumns
+from dask_simjoin.engine.index.gpu import ENGINES, boxed, build, build_nearest, make_nearest_device_layout
 from tests.support.gpu_kernels import layout_for
 from tests.support.points import KINDS, make_points
 

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 
 cupy = pytest.importorskip("cupy")
 
-from dask_simjoin.engine.gpu.kdorder import kd_order
+from dask_simjoin.engine.gpu.build import kd_order
 from dask_simjoin.engine.gpu.nearest import SEARCHER, build
-from dask_simjoin.engine.index.gpu import ENGINES
-from dask_simjoin.engine.index.gpu_nearest import make_nearest_device_layout
+from dask_simjoin.engine.index.gpu import ENGINES, make_nearest_device_layout
 from dask_simjoin.engine.index.kdorder import Cuts
 from dask_simjoin.engine.index.kdorder import kd_order as host_order
 from dask_simjoin.metrics.norms import add

@@ -5,8 +5,8 @@ import pytest
 
 cupy = pytest.importorskip("cupy")
 
+from dask_simjoin.engine.gpu.build import rows_at
 from dask_simjoin.engine.gpu.joiner import JOINER
-from dask_simjoin.engine.gpu.kdorder import rows_at
 from tests.support.sets_of_nodes import numbers_of, some_sets
 
 pytestmark = pytest.mark.gpu

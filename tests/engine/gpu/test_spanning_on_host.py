@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dask_simjoin.engine.cpu.spanning import SPANNER
-from dask_simjoin.engine.index.gpu import HOST
-from dask_simjoin.engine.index.gpu_nearest import build, make_nearest_device_layout, part, relabelled
+from dask_simjoin.engine.index.gpu import HOST, build_nearest, make_nearest_device_layout, part, relabelled
 from dask_simjoin.metrics.norms import add
 from tests.support import host_gpu
 from tests.support.hierarchy import tree_by_definition
@@ -69,7 +68,7 @@ def test_trees_are_those_of_the_definition(spanning, dims, engine):
         rng = np.random.default_rng(n)
         x = make_points(kind, SIZES[n % 5], dims, rng)
         layout = layout_of(x, engine)
-        index = build(x, layout, HOST)
+        index = build_nearest(x, layout, HOST)
         samples = (1, 2, 5)[n % 3]
         with np.errstate(over="ignore"):
             want = tree_by_definition(x, samples, shown=False)[0]
@@ -106,7 +105,7 @@ def test_edges_between_two_chunks(spanning, kind):
         want = tree_by_definition(x, 3, shown=False)[0]
         sides, cores, trees = [], [], []
         for own in (np.sort(rows[:cut]), np.sort(rows[cut:])):
-            index = relabelled(build(x[own], layout, HOST), own)
+            index = relabelled(build_nearest(x[own], layout, HOST), own)
             core, nearest = known_of(x, index, own, 3, 4)
             sides.append(index)
             cores.append(core)
@@ -139,7 +138,7 @@ def test_merged_forests(spanning):
 def test_other_norms(spanning, norm):
     x = np.random.default_rng(3).integers(0, 9, (130, 2)) / 7
     layout = layout_of(x, norm=norm)
-    index = relabelled(build(x, layout, HOST), 0)
+    index = relabelled(build_nearest(x, layout, HOST), 0)
     away = np.zeros((130, 130))
     for column in x.T:
         away = add(away, np.abs(column[:, None] - column[None]), norm)
@@ -168,7 +167,7 @@ def test_many_tiles(spanning, kind):
         x = np.repeat([[0.0, 1.0], [2.0, 0.5]], 2100, axis=0)
     want = frame_of(x).simjoin.spanning_tree()
     layout = layout_of(x)
-    index = relabelled(build(x, layout, HOST), 0)
+    index = relabelled(build_nearest(x, layout, HOST), 0)
     assert len(index["levels"]) == 3
     rounds = importlib.import_module("dask_simjoin.engine.gpu.rounds")
     rounds.AT_ONCE, rounds.MANY = 2 * 640, 1000
@@ -184,7 +183,7 @@ def test_parts_of_an_index(engine, tile):
     """Queries are what the whole has at their places."""
     x = np.random.default_rng(0).normal(size=(8192 + 300, 9))
     layout = layout_of(x, engine)
-    index = relabelled(build(x, layout, HOST), 5)
+    index = relabelled(build_nearest(x, layout, HOST), 5)
     some = part(index, 8192, len(x))
     assert some.keys() >= ({"z"} if engine == "float64" else {"vectors", "norm", "error"})
     for name in some.keys() & {"order", "names", "y", "norm", "error", "vectors"}:

@@ -8,9 +8,8 @@ import pytest
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters import tensor_cores as wide
 from dask_simjoin.engine.filters.bounds import make_bounds
-from dask_simjoin.engine.index import gpu_nearest as device_nearest
-from dask_simjoin.engine.index.gpu import ENGINES, build, make_device_layout
-from dask_simjoin.engine.index.gpu_nearest import make_nearest_device_layout
+from dask_simjoin.engine.index import gpu as device_nearest
+from dask_simjoin.engine.index.gpu import ENGINES, build, make_device_layout, make_nearest_device_layout
 from tests.support.oracle import squared_distances
 from tests.support.points import KINDS, a_distance, make_points
 from tests.support.profiles import chosen, in_turns
@@ -202,7 +201,7 @@ def nearest_indexes(engine, dims):
         x = make_points(kind, 200, dims, np.random.default_rng(len(kind)))
         layout = nearest_layout(x, engine)
         if layout.engine == engine:
-            index = device_nearest.build(x, layout)
+            index = device_nearest.build_nearest(x, layout)
             d2 = squared_distances(index["y"], index["y"])
             yield layout, index, d2, np.sort(d2, axis=1)
 
@@ -276,7 +275,7 @@ def test_the_engine_of_a_search_follows_from_dimensions_and_the_sample():
 def test_names_follow_the_index(engine, n):
     rng = np.random.default_rng(n)
     x = rng.uniform(size=(n, 3))
-    index = device_nearest.build(x, nearest_layout(rng.uniform(size=(9, 3)), engine))
+    index = device_nearest.build_nearest(x, nearest_layout(rng.uniform(size=(9, 3)), engine))
     assert (index["y"] == x[index["order"]]).all()
     names = rng.permutation(n)
     for given, want in ((names, names), (1000, np.arange(n) + 1000)):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
-from dask_simjoin.engine.cpu.kernels.memory import long_at, mask_at, word_at
+from dask_simjoin.engine.cpu.kernels.simd import long_at, mask_at, word_at
 
 KEY = np.uint64(0x9E3779B97F4A7C15)
 """The golden ratio, as a fraction of 2**64."""

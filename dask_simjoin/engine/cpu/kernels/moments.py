@@ -10,7 +10,10 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from dask_simjoin.engine.cpu.kernels.annotations import (
+from dask_simjoin.engine.cpu.kernels.jit import kernel
+from dask_simjoin.engine.cpu.kernels.simd import (
+    F64,
+    I32,
     Builder,
     Intrinsic,
     NumbaType,
@@ -19,11 +22,13 @@ from dask_simjoin.engine.cpu.kernels.annotations import (
     TypingContext,
     Value,
     Values,
+    const,
+    load,
+    splat,
+    store,
 )
-from dask_simjoin.engine.cpu.kernels.jit import kernel
 from dask_simjoin.engine.cpu.kernels.totals import larger
-from dask_simjoin.engine.cpu.kernels.vectors import F64, I32, const, load, splat, store
-from dask_simjoin.metrics.types import Array
+from dask_simjoin.metrics.norms import Array
 
 CACHED = 2048
 """Numbers of a column that are gone through twice: their sum first, then the squares about their mean."""
@@ -105,7 +110,7 @@ def summed_squares(typingctx: TypingContext, address: NumbaType, rows: NumbaType
 
 
 @kernel
-def spread(columns: Array, bounds: Array, mean: Array, squares: Array) -> None:
+def column_moments(columns: Array, bounds: Array, mean: Array, squares: Array) -> None:
     """Fill the arrays (d,), and `bounds` (d, 2), with what the `columns` (d, n) have, n > 0.
 
     What is not finite shows in `mean`, and so may a sum that overflows; the others then say nothing.  Parts

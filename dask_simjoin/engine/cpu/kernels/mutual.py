@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dask_simjoin.engine.cpu.kernels.jit import kernel
-from dask_simjoin.metrics.types import Array
+from dask_simjoin.metrics.norms import Array
 
 
 @kernel

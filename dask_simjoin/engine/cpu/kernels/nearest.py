@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.annotations import Terms, Tree
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.nearest_scan import (
     ALL,
@@ -28,10 +27,11 @@ from dask_simjoin.engine.cpu.kernels.nearest_scan import (
 )
 from dask_simjoin.engine.cpu.kernels.nearest_simd import box_gaps
 from dask_simjoin.engine.cpu.kernels.product_simd import QUERIES
+from dask_simjoin.engine.cpu.kernels.simd import Terms, Tree
 from dask_simjoin.engine.cpu.kernels.tile_simd import lowest_bit, prefetch
 from dask_simjoin.engine.cpu.kernels.totals import Kind
-from dask_simjoin.engine.index.tiles import TILE
-from dask_simjoin.metrics.types import Array, DType
+from dask_simjoin.engine.index.cpu_tiles import TILE
+from dask_simjoin.metrics.norms import Array, DType
 
 LEVEL = 48
 """Bits of a node's number below those of its level."""

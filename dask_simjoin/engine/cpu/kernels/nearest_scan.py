@@ -1,4 +1,7 @@
-"""What a tile of queries does with a tile of points: in float64, or by the float32 filter first.
+"""Compare a tile of queries with a tile of points, keeping the k nearest of each.
+
+Neighbours are ordered by (d2, name).  A free place is (inf, -1), and it comes last: names are compared
+as unsigned numbers, of which -1 is the largest.  So a neighbour at d2 = inf takes a free place.
 
 Both ways are functions of the same names, chosen by what the two sides' terms are.  A query whose row is
 not full would take in all points of a tile.  A guess of its distance, that of the query before, leaves
@@ -11,15 +14,55 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.annotations import Terms
 from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_source
 from dask_simjoin.engine.cpu.kernels.nearest_simd import lanes_within, tile_totals
 from dask_simjoin.engine.cpu.kernels.product_simd import PARTS, QUERIES, part_products
-from dask_simjoin.engine.cpu.kernels.ranking import take_in
+from dask_simjoin.engine.cpu.kernels.simd import Terms
 from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
 from dask_simjoin.engine.cpu.kernels.totals import Kind
-from dask_simjoin.engine.index.tiles import TILE
-from dask_simjoin.metrics.types import Array
+from dask_simjoin.engine.index.cpu_tiles import TILE
+from dask_simjoin.metrics.norms import Array
+
+
+@inline_source
+def worse(d2: float, name: int, other_d2: float, other: int) -> bool:
+    """Whether (d2, name) comes after the other."""
+    return bool(d2 > other_d2 or (d2 == other_d2 and np.uint64(name) > np.uint64(other)))
+
+
+@device_function
+def take_in(best_d2: Array, best_name: Array, row: int, new_d2: Array, new_name: Array, m: int) -> None:
+    """Replace the worst neighbours of a row by the `m` new ones, as far as these are better.
+
+    The new ones come in any order and are sorted in place.  One pass from the back moves what has to
+    move: for few new ones that is insertion, for many it is merging.
+    """
+    k = best_d2.shape[1]
+    for n in range(1, m):
+        d2, name = new_d2[n], new_name[n]
+        at = n
+        while at > 0 and worse(new_d2[at - 1], new_name[at - 1], d2, name):
+            new_d2[at], new_name[at] = new_d2[at - 1], new_name[at - 1]
+            at -= 1
+        new_d2[at], new_name[at] = d2, name
+    old, new = k - 1, m - 1
+    for _ in range(m):  # of k + m neighbours the m worst are dropped
+        if old < 0 or (
+            new >= 0 and worse(new_d2[new], new_name[new], best_d2[row, old], best_name[row, old])
+        ):
+            new -= 1
+        else:
+            old -= 1
+    at = k - 1
+    while new >= 0:
+        if old >= 0 and worse(best_d2[row, old], best_name[row, old], new_d2[new], new_name[new]):
+            best_d2[row, at], best_name[row, at] = best_d2[row, old], best_name[row, old]
+            old -= 1
+        else:
+            best_d2[row, at], best_name[row, at] = new_d2[new], new_name[new]
+            new -= 1
+        at -= 1
+
 
 ONE = np.uint64(1)
 NONE = np.uint64(0)

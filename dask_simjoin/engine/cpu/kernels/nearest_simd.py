@@ -13,7 +13,10 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from dask_simjoin.engine.cpu.kernels.annotations import (
+from dask_simjoin.engine.cpu.kernels.simd import (
+    F32,
+    F64,
+    I32,
     Builder,
     Intrinsic,
     LLVMType,
@@ -23,11 +26,15 @@ from dask_simjoin.engine.cpu.kernels.annotations import (
     TypingContext,
     Value,
     Values,
+    bits,
+    const,
+    load,
+    splat,
+    store,
 )
 from dask_simjoin.engine.cpu.kernels.tile_simd import REGISTER
 from dask_simjoin.engine.cpu.kernels.totals import Squares, add_terms, larger, zeros
-from dask_simjoin.engine.cpu.kernels.vectors import F32, F64, I32, bits, const, load, splat, store
-from dask_simjoin.engine.index.tiles import TILE
+from dask_simjoin.engine.index.cpu_tiles import TILE
 
 VECTORS = 4
 """Vectors of totals that are kept in registers at a time."""

@@ -6,8 +6,8 @@ import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.components import find
 from dask_simjoin.engine.cpu.kernels.jit import kernel
-from dask_simjoin.engine.cpu.kernels.memory import float64_at, int32_at
-from dask_simjoin.metrics.types import Array
+from dask_simjoin.engine.cpu.kernels.simd import float64_at, int32_at
+from dask_simjoin.metrics.norms import Array
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""Explicit SIMD of the nearest neighbours' float32 filter: some queries against a tile of 64.
+"""SIMD of the float32 and the 8-bit filters: a few queries against a tile of 64 points.
 
 It is that of `tile_simd` with three differences.  Queries lie in rows, so that each one's coordinates
 share few cache lines.  More queries go through at a time: with 8 sums AVX2's two multipliers, which take
@@ -11,13 +11,20 @@ g(N_j + N_i/2); comparing errs by nothing; and for a pair Q is at least (g + u -
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from dask_simjoin.engine.cpu.kernels.annotations import (
+from dask_simjoin.engine.cpu.kernels.simd import (
+    F32,
+    FEATURES,
+    I8,
+    I32,
+    I64,
     Builder,
     Intrinsic,
     NumbaType,
@@ -26,12 +33,6 @@ from dask_simjoin.engine.cpu.kernels.annotations import (
     TypingContext,
     Value,
     Values,
-)
-from dask_simjoin.engine.cpu.kernels.tile_simd import REGISTER
-from dask_simjoin.engine.cpu.kernels.vectors import (
-    F32,
-    I32,
-    I64,
     bits,
     call,
     const,
@@ -40,7 +41,9 @@ from dask_simjoin.engine.cpu.kernels.vectors import (
     store,
     suffix,
 )
-from dask_simjoin.engine.index.tiles import TILE
+from dask_simjoin.engine.cpu.kernels.tile_simd import REGISTER
+from dask_simjoin.engine.filters.int8 import STEP
+from dask_simjoin.engine.index.cpu_tiles import TILE
 
 QUERIES = 6
 """Queries that go through a tile together."""
@@ -122,3 +125,158 @@ def part_products(typingctx: TypingContext, tile: NumbaType, start: NumbaType, d
 def _multiply_add(builder: Builder, a: Value, b: Value, c: Value) -> Value:
     """a * b + c in one rounding or two, whichever is faster: for filters only."""
     return call(builder, f"llvm.fmuladd.{suffix(a.type)}", a.type, a, b, c)
+
+
+WAYS = tuple(
+    way
+    for way, features in (("longs", ("avx512vnni", "avxvnni")), ("words", ("avx2",)))
+    if any(feature in FEATURES for feature in features)
+)
+"""How this machine can sum up products of bytes, the fastest first: four at a time in 32 bits (VNNI), or two
+in 16 (AVX2)."""
+
+_WIDE = "avx512vnni" in FEATURES and "avx512bw" in FEATURES
+
+LANES = {"longs": 16 if _WIDE else 8, "words": 8}
+"""Points of a vector: in 16 bits of 256 bits also where there are longer ones."""
+
+QUANTIZED_VECTORS = {"longs": 4 if _WIDE else 2, "words": 2}
+"""Vectors of the tile at a time: with 4 queries 8 sums in 16 registers, or 16 in 32."""
+
+MULTIPLY_BYTES, MULTIPLY_WORDS = "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"
+"""Products of bytes without and with a sign, or of signed words, two of them added."""
+
+MULTIPLY_ADD = "llvm.x86.avx512.vpdpbusd"
+"""Four products of bytes without and with a sign, added to a long."""
+
+Slots = list[list[Value]]
+"""Where sums are kept: of each query, its vectors."""
+
+
+def _starts(builder: Builder, first: Value, limits: list[Value], kind: ir.VectorType, size: int,
+            vectors: int) -> Slots:  # fmt: skip
+    """What the sums of some vectors of a tile begin with."""
+    slots = [[cgutils.alloca_once(builder, kind) for _ in range(vectors)] for _ in limits]
+    longs = ir.VectorType(I32, size // 4)
+    for g in range(vectors):
+        start = load(builder, builder.add(first, const(g * size)), kind, size)
+        for row, limit in zip(slots, limits, strict=True):
+            own = builder.bitcast(splat(builder, limit, longs), kind)
+            builder.store(builder.sub(start, own), row[g])
+    return slots
+
+
+def _add_up(builder: Builder, tile: Value, steps: Value, points: list[Value], slots: Slots, lanes: int,
+            add: Callable[[Value, Value, Value], Value]) -> None:  # fmt: skip
+    """Add the products of the vectors' bytes: `add(sums, of the tile, of a query)`."""
+    size = lanes * STEP
+    loaded = ir.VectorType(I32, lanes)
+    with cgutils.for_range_slice(builder, const(0), steps, const(1)) as (k, _):
+        at = builder.add(tile, builder.mul(k, const(TILE * STEP)))
+        z = [load(builder, builder.add(at, const(g * size)), loaded, size) for g in range(len(slots[0]))]
+        offset = builder.mul(k, const(STEP))
+        for point, row in zip(points, slots, strict=True):
+            p = splat(builder, load(builder, builder.add(point, offset), I32, STEP), loaded)
+            for vector, slot in zip(z, row, strict=True):
+                builder.store(add(builder.load(slot), vector, p), slot)
+
+
+def _add_bits(builder: Builder, sums: Slots, some: Value, near: Callable[[Value], Value], shift: Value,
+              masks: list[Value]) -> None:  # fmt: skip
+    """Add the bits of those that are near to the masks, if there are `some`."""
+    with builder.if_then(builder.icmp_unsigned("!=", some, const(0)), likely=False):
+        for row, mask in zip(sums, masks, strict=True):
+            for g, vector in enumerate(row):
+                found = bits(builder, near(vector))
+                found = builder.shl(found, builder.add(shift, const(g * vector.type.count)))
+                builder.store(builder.or_(builder.load(mask), found), mask)
+
+
+def _in_words(builder: Builder, tile: Value, first: Value, steps: Value, points: list[Value],
+              limits: list[Value], least: Value, shift: Value, masks: list[Value]) -> None:  # fmt: skip
+    """Some vectors of a tile, summed in 16 bits."""
+    lanes = LANES["words"]
+    every, words = ir.VectorType(I8, lanes * STEP), ir.VectorType(ir.IntType(16), lanes * STEP // 2)
+    longs = ir.VectorType(I32, lanes)
+
+    def add(total: Value, z: Value, p: Value) -> Value:
+        both = builder.bitcast(z, every), builder.bitcast(p, every)
+        return builder.add(total, call(builder, MULTIPLY_BYTES, words, *both))
+
+    slots = _starts(builder, first, limits, words, lanes * STEP, QUANTIZED_VECTORS["words"])
+    _add_up(builder, tile, steps, points, slots, lanes, add)
+    ones = ir.Constant(words, [1] * words.count)
+    sums = [[call(builder, MULTIPLY_WORDS, longs, builder.load(slot), ones) for slot in row] for row in slots]
+    bound = splat(builder, least, longs)
+    larger = functools.partial(call, builder, f"llvm.smax.v{lanes}i32", longs)
+    largest = functools.reduce(larger, [vector for row in sums for vector in row])
+
+    def near(vector: Value) -> Value:
+        return builder.icmp_signed(">=", vector, bound)
+
+    _add_bits(builder, sums, bits(builder, near(largest)), near, shift, masks)
+
+
+def _in_longs(builder: Builder, tile: Value, first: Value, steps: Value, points: list[Value],
+              limits: list[Value], least: Value, shift: Value, masks: list[Value]) -> None:  # fmt: skip
+    """Some vectors of a tile, summed in 32 bits."""
+    lanes = LANES["longs"]
+    longs = ir.VectorType(I32, lanes)
+    add = functools.partial(call, builder, f"{MULTIPLY_ADD}.{lanes * 32}", longs)
+    limits = [builder.add(limit, least) for limit in limits]
+    slots = _starts(builder, first, limits, longs, lanes * STEP, QUANTIZED_VECTORS["longs"])
+    _add_up(builder, tile, steps, points, slots, lanes, add)
+    sums = [[builder.load(slot) for slot in row] for row in slots]
+    zero = ir.Constant(longs, [0] * lanes)
+
+    def near(vector: Value) -> Value:
+        return builder.icmp_signed(">=", vector, zero)
+
+    # a sum's sign bit is its verdict, so one AND over all sums tells that nothing is near
+    together = functools.reduce(builder.and_, [vector for row in sums for vector in row])
+    _add_bits(builder, sums, bits(builder, near(together)), near, shift, masks)
+
+
+def _filter(way: str) -> Any:
+    """The filter that sums up in this way."""
+    some = {"words": _in_words, "longs": _in_longs}[way]
+
+    @intrinsic
+    def quantized_filter(typingctx: TypingContext, tile: NumbaType, first: NumbaType, steps: NumbaType,
+                         rows: NumbaType, take: NumbaType, i0: NumbaType, i1: NumbaType, i2: NumbaType,
+                         i3: NumbaType, least: NumbaType, passing: NumbaType,
+                         out: NumbaType) -> Intrinsic:  # fmt: skip
+        """For 4 queries: is first - take + <A, b> at least `least`, or are its halves of 16 bits together?
+
+        `tile`: address of bytes [steps][64][4]; `first`: of 64 int32, or pairs of int16; `rows`: of all
+        queries' bytes [steps][4]; `take`: of their int32, or pairs of int16; `i0..i3`: which queries;
+        `passing`: mask of points for which the answer is yes in any case.  Returns the union of the four
+        masks; if that is not 0 they are written at `out`.
+        """
+        sig = types.uint64(*(types.int64,) * 9, types.int32, types.uint64, types.int64)
+
+        def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
+            tile, first, steps, rows, take = args[:5]
+            numbers = args[5:9]
+            least, passing, out = args[9:]
+            step = builder.mul(steps, const(STEP))
+            points = [builder.add(rows, builder.mul(i, step)) for i in numbers]
+            limits = [load(builder, builder.add(take, builder.mul(i, const(4))), I32, 4) for i in numbers]
+            masks = [cgutils.alloca_once_value(builder, passing) for _ in points]
+            number = LANES[way] * QUANTIZED_VECTORS[way]
+            for begin in range(0, TILE, number):
+                here = builder.add(tile, const(begin * STEP)), builder.add(first, const(begin * STEP))
+                some(builder, *here, steps, points, limits, least, const(begin), masks)
+            found = [builder.load(mask) for mask in masks]
+            union = functools.reduce(builder.or_, found)
+            with builder.if_then(builder.icmp_unsigned("!=", union, const(0)), likely=False):
+                for q, mask in enumerate(found):
+                    store(builder, mask, builder.add(out, const(8 * q)), 8)
+            return union
+
+        return sig, codegen
+
+    return quantized_filter
+
+
+FILTERS = {way: _filter(way) for way in WAYS}

@@ -1,31 +1,101 @@
-"""Which points of a tile are near some queries: by the 8-bit filter, by the float32 one, or decided at once.
+"""Find the points of a tile near some queries: 8-bit filter, float32 filter, or float64.
+
+It is a `Filtered`, or a `Filtered` and a `Quantized` or `QuantizedLongs`, or a `Rounded`, or a `Decided`.
+With arrays in them, every call in the innermost loop would count references to each.
 
 What is known of a side, a tuple of one or two of those of `sides`, says which by its type.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.annotations import Terms
 from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_source
-from dask_simjoin.engine.cpu.kernels.memory import float32_at, float64_at, mask_at, put_mask
-from dask_simjoin.engine.cpu.kernels.pair_simd import squares, total_of
-from dask_simjoin.engine.cpu.kernels.quantized_simd import FILTERS, WAYS
-from dask_simjoin.engine.cpu.kernels.sides import Decided, Filtered, Quantized, QuantizedLongs, Rounded
+from dask_simjoin.engine.cpu.kernels.product_simd import FILTERS, WAYS
+from dask_simjoin.engine.cpu.kernels.simd import Terms, float32_at, float64_at, mask_at, put_mask
 from dask_simjoin.engine.cpu.kernels.tile_simd import (
     count_bits,
     lowest_bit,
     prefetch,
+    squares,
     tile_decide,
     tile_filter,
     tile_rounded,
+    total_of,
 )
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.engine.filters.int8 import STEP
-from dask_simjoin.engine.index.tiles import TILE
+from dask_simjoin.engine.index.cpu_tiles import TILE
+
+
+class Filtered(NamedTuple):
+    """A side's float32 vectors `z` (tiles, dims, 64), the filter's terms, and float64 `y` (n, width).
+
+    Terms are float32: `limit` (n,) and `sure` (n,) of queries, `start` (tiles, 64) and `sure` (tiles,) of
+    points.
+    """
+
+    dims: int
+    z: int
+    term: int
+    sure: int
+    y: int
+    width: int
+
+
+class Quantized(NamedTuple):
+    """A side's arrays of the 8-bit filter, and what all of them are compared with.
+
+    `queries` (n, steps, 4) int8 and `take` (n, 2) int16, `tiles` (tiles, steps, 64, 4) uint8 and `first`
+    (tiles, 64, 2) int16: see `filters.int8`; `marked` (tiles,) uint64: points that pass it in any case.
+    """
+
+    queries: int
+    take: int
+    tiles: int
+    first: int
+    marked: int
+    steps: int
+    least: np.int32
+
+
+class QuantizedLongs(NamedTuple):
+    """The same, but that `take` (n, 1) and `first` (tiles, 64, 1) are int32, and sums do not wrap."""
+
+    queries: int
+    take: int
+    tiles: int
+    first: int
+    marked: int
+    steps: int
+    least: np.int32
+
+
+class Decided(NamedTuple):
+    """A side's float64 vectors `z` (tiles, dims, 64), and `y` (n, width).
+
+    `sure`: mask of all where those are all dimensions, so that what they find is decided, and else of none.
+    """
+
+    z: int
+    dims: int
+    threshold: float
+    y: int
+    width: int
+    sure: np.uint64
+
+
+class Rounded(NamedTuple):
+    """A side's float32 vectors `z` (tiles, dims, 64), what totals are compared with, and `y` (n, dims)."""
+
+    z: int
+    dims: int
+    reach: np.float32
+    sure: np.float32
+    y: int
+
 
 ONE = np.uint64(1)
 NONE = np.uint64(0)

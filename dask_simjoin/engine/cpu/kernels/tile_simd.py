@@ -1,4 +1,6 @@
-"""Explicit SIMD of the tile engine: points against tiles of 64.
+"""SIMD of the tile engine: points and boxes against tiles of 64.
+
+Masks are ``uint64``: bit ``t`` speaks of lane ``t`` of a tile.
 
 Masks are ``uint64``: bit ``t`` speaks of lane ``t`` of a tile.
 """
@@ -13,7 +15,12 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from dask_simjoin.engine.cpu.kernels.annotations import (
+from dask_simjoin.engine.cpu.kernels.simd import (
+    F32,
+    F64,
+    FEATURES,
+    I1,
+    I32,
     Builder,
     Intrinsic,
     LLVMType,
@@ -23,14 +30,6 @@ from dask_simjoin.engine.cpu.kernels.annotations import (
     TypingContext,
     Value,
     Values,
-)
-from dask_simjoin.engine.cpu.kernels.totals import Squares, add_terms, zeros
-from dask_simjoin.engine.cpu.kernels.vectors import (
-    F32,
-    F64,
-    FEATURES,
-    I1,
-    I32,
     bits,
     call,
     const,
@@ -39,7 +38,8 @@ from dask_simjoin.engine.cpu.kernels.vectors import (
     store,
     suffix,
 )
-from dask_simjoin.engine.index.tiles import TILE
+from dask_simjoin.engine.cpu.kernels.totals import Squares, add_terms, larger, zeros
+from dask_simjoin.engine.index.cpu_tiles import TILE
 
 _WIDE = "avx512f" in FEATURES
 
@@ -255,3 +255,126 @@ def tile_rounded(typingctx: TypingContext, tile: NumbaType, dims: NumbaType, poi
         return near
 
     return sig, codegen
+
+
+def _compare_boxes(builder: Builder, sig: Signature, args: Values,
+                   between: Callable[..., Value]) -> Value:  # fmt: skip
+    """Mask of the 64 boxes of which totals of what is `between` them and one box are within a limit."""
+    lower_, upper_, dims_, low_, high_, limit_, norm_ = args
+    kind, norm = (F32 if sig.args[5] == types.float32 else F64), sig.args[6]
+    vector, groups, size = lanes_of(kind)
+    slots = zeros(builder, vector, groups)
+
+    def step(k: Value) -> None:
+        offset = builder.mul(k, const(size))
+        lo = splat(builder, load(builder, builder.add(low_, offset), kind, size), vector)
+        hi = splat(builder, load(builder, builder.add(high_, offset), kind, size), vector)
+        row = builder.mul(k, const(TILE * size))
+
+        def of_boxes(g: int) -> Value:
+            at = builder.add(row, const(g * vector.count * size))
+            bounds = (load(builder, builder.add(side, at), vector, size) for side in (lower_, upper_))
+            return between(builder, *bounds, lo, hi)
+
+        add_terms(builder, norm, norm_, slots, of_boxes)
+
+    accumulate(builder, dims_, step, 2)
+    bound = splat(builder, limit_, vector)
+    near = [builder.fcmp_ordered("<=", builder.load(slot), bound) for slot in slots]
+    return join_bits(builder, near)
+
+
+def _gap(builder: Builder, lower: Value, upper: Value, lo: Value, hi: Value) -> Value:
+    zero = ir.Constant(lower.type, [0.0] * lower.type.count)
+    return larger(builder, larger(builder, builder.fsub(lower, hi), builder.fsub(lo, upper)), zero)
+
+
+def _span(builder: Builder, lower: Value, upper: Value, lo: Value, hi: Value) -> Value:
+    return larger(builder, builder.fsub(upper, lo), builder.fsub(hi, lower))
+
+
+@intrinsic
+def boxes_near(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, dims: NumbaType, low: NumbaType,
+               high: NumbaType, limit: NumbaType, norm: NumbaType) -> Intrinsic:  # fmt: skip
+    """Mask of the 64 boxes that are within reach of one box.
+
+    `lower`, `upper`: addresses of [dims][64] numbers (the same one for points);
+    `low`, `high`: of the box's bounds; `limit`: largest total, whose type (float32 or
+    float64) is the type of all of them.  The gaps are added in the order and with the
+    operations of the total itself, so in float64 rounding, which is monotone, keeps the
+    bound a bound.
+    """
+    sig = types.uint64(*(types.int64,) * 5, limit, norm)
+
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
+        return _compare_boxes(builder, sig, args, _gap)
+
+    return sig, codegen
+
+
+@intrinsic
+def boxes_within(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, dims: NumbaType,
+                 low: NumbaType, high: NumbaType, limit: NumbaType,
+                 norm: NumbaType) -> Intrinsic:  # fmt: skip
+    """Mask of the 64 boxes whose points are all within a limit of all points of one box; see `boxes_near`.
+
+    No difference of two of their points is larger than what the boxes span together, so by the same reason
+    in float64 no total of theirs is larger than that of the spans.
+    """
+    sig = types.uint64(*(types.int64,) * 5, limit, norm)
+
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
+        return _compare_boxes(builder, sig, args, _span)
+
+    return sig, codegen
+
+
+LANES = 8
+"""Coordinates that are added at a time."""
+
+
+@intrinsic
+def total_of(typingctx: TypingContext, one: NumbaType, other: NumbaType, dims: NumbaType) -> Intrinsic:
+    """The float64 total of squares of two points whose coordinates lie at addresses, added one by one."""
+
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
+        one_, other_, dims_ = args
+        slot = cgutils.alloca_once_value(builder, ir.Constant(F64, 0.0))
+        with cgutils.for_range_slice(builder, const(0), dims_, const(1)) as (k, _):
+            at = builder.mul(k, const(8))
+            a, b = (load(builder, builder.add(side, at), F64, 8) for side in (one_, other_))
+            t = builder.fsub(a, b)
+            builder.store(builder.fadd(builder.load(slot), builder.fmul(t, t)), slot)
+        return builder.load(slot)
+
+    return types.float64(*(types.int64,) * 3), codegen
+
+
+@intrinsic
+def squares(typingctx: TypingContext, one: NumbaType, other: NumbaType, dims: NumbaType) -> Intrinsic:
+    """Sum of squares of the differences of two rows of float64 at addresses, in an order that is fast."""
+
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
+        one_, other_, dims_ = args
+        vector = ir.VectorType(F64, LANES)
+        slots = [cgutils.alloca_once_value(builder, ir.Constant(kind, zero))
+                 for kind, zero in ((vector, [0.0] * LANES), (F64, 0.0))]  # fmt: skip
+
+        def add(k: Value, slot: Value, kind: LLVMType) -> None:
+            at = builder.mul(k, const(8))
+            a, b = (load(builder, builder.add(side, at), kind, 8) for side in (one_, other_))
+            t = builder.fsub(a, b)
+            builder.store(builder.fadd(builder.load(slot), builder.fmul(t, t)), slot)
+
+        whole = builder.and_(dims_, const(-LANES))
+        with cgutils.for_range_slice(builder, const(0), whole, const(LANES)) as (k, _):
+            add(k, slots[0], vector)
+        with cgutils.for_range_slice(builder, whole, dims_, const(1)) as (k, _):
+            add(k, slots[1], F64)
+        signature = ir.FunctionType(F64, [F64, vector])
+        reduce = cgutils.get_or_insert_function(
+            builder.module, signature, f"llvm.vector.reduce.fadd.v{LANES}f64"
+        )
+        return builder.call(reduce, [builder.load(slots[1]), builder.load(slots[0])], fastmath=["reassoc"])
+
+    return types.float64(*(types.int64,) * 3), codegen

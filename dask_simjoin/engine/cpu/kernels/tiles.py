@@ -1,4 +1,6 @@
-"""Tiles: joins two tile indexes of any number of dimensions.
+"""Join two tile indexes of any number of dimensions.
+
+With arrays in their place it takes half as long again to compile, as references to each are counted.
 
 Points come in tiles of 64.  The tiles' boxes, and the boxes of 64 tiles, and so on, are
 themselves stored as tiles, so one SIMD test speaks of 64 points, tiles or groups.
@@ -6,12 +8,10 @@ themselves stored as tiles, so one SIMD test speaks of 64 points, tiles or group
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.annotations import Terms
-from dask_simjoin.engine.cpu.kernels.box_simd import boxes_near, boxes_within
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.marks import (
     ASK,
@@ -29,7 +29,9 @@ from dask_simjoin.engine.cpu.kernels.marks import (
     settled,
     unite,
 )
-from dask_simjoin.engine.cpu.kernels.memory import (
+from dask_simjoin.engine.cpu.kernels.scan import ALL, NONE, ONE, SCANS, STATES
+from dask_simjoin.engine.cpu.kernels.simd import (
+    Terms,
     add_long,
     int32_at,
     long_at,
@@ -38,11 +40,89 @@ from dask_simjoin.engine.cpu.kernels.memory import (
     put_int32,
     put_long,
 )
-from dask_simjoin.engine.cpu.kernels.scan import ALL, NONE, ONE, SCANS
-from dask_simjoin.engine.cpu.kernels.tile_sides import Boxes, Out, Points, Room
-from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
+from dask_simjoin.engine.cpu.kernels.tile_simd import boxes_near, boxes_within, count_bits, lowest_bit
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
-from dask_simjoin.engine.index.tiles import TILE
+from dask_simjoin.engine.index.cpu_tiles import TILE
+from dask_simjoin.metrics.norms import Index
+
+STACK = 64 * 8
+
+
+class Points(NamedTuple):
+    """A side's tiles: their boxes `low` and `high` (tiles, dims), and `names` (points,) int32.
+
+    `z`: of the vectors by which they are tested against boxes, `z_step` bytes a tile; `first`: of those that
+    are read first when tiles are compared, `step` bytes a tile.
+    """
+
+    points: int
+    low: int
+    high: int
+    names: int
+    z: int
+    z_step: int
+    first: int
+    step: int
+
+
+class Boxes(NamedTuple):
+    """The tree of a side's boxes: `lower` and `upper` (groups, dims, 64), where each of its levels begins.
+
+    `size`: bytes of a bound; `height`: number of levels, of which the first is of `tiles`.
+    """
+
+    tiles: int
+    dims: int
+    size: int
+    lower: int
+    upper: int
+    levels: int
+    height: int
+
+
+class Out(NamedTuple):
+    """Where pairs of names are written, int32, and how many there is room for."""
+
+    left: int
+    right: int
+    cap: int
+
+
+class Room(NamedTuple):
+    """Where a join works: the tiles it found, masks of points, and a stack of boxes with their levels."""
+
+    found: int
+    masks: int
+    stack: int
+    depth: int
+
+
+def room(tiles: int) -> tuple[np.ndarray, ...]:
+    """The arrays of a `Room` for a join with so many tiles."""
+    return (
+        np.empty(tiles, np.int64), np.zeros(STATES, np.uint64), np.empty(STACK, np.int64),
+        np.empty(STACK, np.int64),
+    )  # fmt: skip
+
+
+def points_of(index: Index, names: np.ndarray, first: tuple[int, int]) -> Points:
+    """What a join is told of a side, while its arrays live; `first`: as there."""
+    z = index["z"]
+    assert names.dtype == np.int32
+    return Points(
+        len(index["y"]), index["low"].ctypes.data, index["high"].ctypes.data, names.ctypes.data,
+        z.ctypes.data, z.strides[0], *first,
+    )  # fmt: skip
+
+
+def boxes_of(index: Index) -> Boxes:
+    """What a join is told of the boxes of a side, while its arrays live."""
+    low, (lower, upper, levels) = index["low"], (index[name] for name in ("lower", "upper", "levels"))
+    return Boxes(
+        len(low), low.shape[1], low.itemsize, lower.ctypes.data, upper.ctypes.data, levels.ctypes.data,
+        len(levels) - 1,
+    )  # fmt: skip
+
 
 PROBE = 256
 """Candidate tiles after which it is tried anew whether testing points against boxes pays."""

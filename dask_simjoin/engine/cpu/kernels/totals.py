@@ -1,4 +1,4 @@
-"""How terms are added to totals (see `dask_simjoin.metrics.norms`), by one number and by vectors of them.
+"""Add terms to totals, one number or one vector at a time, and decide which candidates are pairs.
 
 Kernels take a norm as a tuple whose type says which kind of norm it is: so they are compiled for each
 kind, and for the usual one, squares, nothing else than for squares is in them.
@@ -10,14 +10,15 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import overload
 
-from dask_simjoin.engine.cpu.kernels.annotations import Builder, NumbaType, Value
-from dask_simjoin.engine.cpu.kernels.vectors import I64, call, const, suffix
-from dask_simjoin.metrics.norms import Norm
+from dask_simjoin.engine.cpu.kernels.jit import kernel
+from dask_simjoin.engine.cpu.kernels.simd import I64, Builder, NumbaType, Value, call, const, suffix
+from dask_simjoin.metrics.norms import Array, Norm
 
 
 class Sums(NamedTuple):
@@ -162,3 +163,122 @@ def zeros(builder: Builder, vector: ir.VectorType, number: int) -> list[Value]:
     for slot in slots:
         builder.store(ir.Constant(vector, [0.0] * vector.count), slot)
     return slots
+
+
+BLOCK = 512
+"""Candidates that are gone through at a time, some dimensions after others."""
+
+STEP = 4
+"""Dimensions after which candidates are dropped whose totals are too large: totals only grow."""
+
+
+def scratch() -> tuple[np.ndarray, ...]:
+    """Arrays that `decide` works with: a block of candidates, and their totals."""
+    return (*(np.empty(BLOCK, np.uint32) for _ in range(3)), np.empty(BLOCK))
+
+
+@kernel
+def decide(q_x: Array, d_x: Array, q_places: Array, d_places: Array, threshold: float, norm: Kind,
+           near: Array, totals: Array, i: Array, j: Array, number: Array, total: Array) -> int:  # fmt: skip
+    """Fill `near` with the numbers of the candidates that are pairs, `totals` with their totals; how many.
+
+    `q_x`, `d_x` (d, n or more): coordinates by place; the last four: see `scratch`.  No branch depends on a
+    total: it could not be guessed.
+    """
+    dims = q_x.shape[0]
+    found = 0
+    for first in range(0, q_places.size, BLOCK):
+        left = min(BLOCK, q_places.size - first)
+        for t in range(left):
+            i[t], j[t], number[t], total[t] = q_places[first + t], d_places[first + t], t, 0.0
+        for begin in range(0, dims, STEP):
+            kept = 0
+            for t in range(left):
+                a, b, sum_ = i[t], j[t], total[t]
+                for k in range(begin, min(begin + STEP, dims)):
+                    sum_ = add_term(sum_, q_x[k, a] - d_x[k, b], norm)
+                i[kept], j[kept], number[kept], total[kept] = a, b, number[t], sum_
+                kept += sum_ <= threshold
+            left = kept
+        for t in range(left):
+            near[found + t], totals[found + t] = first + number[t], total[t]
+        found += left
+    return found
+
+
+@kernel
+def label(q_order: Array, q_labels: Array, d_order: Array, d_labels: Array, same: bool, q_places: Array,
+          d_places: Array, left: Array, right: Array) -> None:  # fmt: skip
+    """Fill `left` and `right` with labels; with `same`, the smaller position comes first.
+
+    `q_order`, `d_order`: positions, `q_labels`, `d_labels`: labels, both by place in an index.
+    """
+    for n in range(q_places.size):
+        i, j = q_places[n], d_places[n]
+        a, b = q_labels[i], d_labels[j]
+        swap = same and d_order[j] < q_order[i]
+        left[n] = b if swap else a
+        right[n] = a if swap else b
+
+
+@kernel
+def orient(q_order: Array, d_order: Array, same: bool, q_places: Array, d_places: Array, q_first: int,
+           d_first: int, left: Array, right: Array) -> None:  # fmt: skip
+    """Fill `left` and `right` with places in a whole index, of whose parts those are that begin there.
+
+    With `same`, the smaller position comes first.
+    """
+    for n in range(q_places.size):
+        i, j = q_places[n], d_places[n]
+        swap = same and d_order[j] < q_order[i]
+        left[n] = d_first + j if swap else q_first + i
+        right[n] = q_first + i if swap else d_first + j
+
+
+@kernel
+def gather(values: Array, places: Array, out: Array) -> None:
+    """Fill `out` with the values at some places."""
+    for n in range(places.size):
+        out[n] = values[places[n]]
+
+
+@kernel
+def measure(q_y: Array, d_y: Array, q_places: Array, d_places: Array, norm: Kind, totals: Array) -> None:
+    """Fill `totals`, by the norm's formula; `q_y`, `d_y` (n, d): coordinates by place.
+
+    `norm`: see `totals.kind_of`.
+    """
+    dims = q_y.shape[1]
+    for n in range(q_places.size):
+        i, j = q_places[n], d_places[n]
+        total = 0.0
+        for k in range(dims):
+            total = add_term(total, q_y[i, k] - d_y[j, k], norm)
+        totals[n] = total
+
+
+@kernel
+def tally(left: Array, right: Array, totals: Array, limits: Array, by_row: bool, q_found: Array,
+          d_found: Array) -> None:  # fmt: skip
+    """Add pairs up by the first of some ascending limits that their totals are not above.
+
+    `by_row`: to the numbers (n, limits) of both their rows, `left` and `right`; else to one row of them.
+    """
+    for n in range(totals.size):
+        first, size = 0, limits.size
+        while size > 1:  # no branch in it depends on a total, as such could not be guessed
+            half = size >> 1
+            first += half * (limits[first + half - 1] < totals[n])
+            size -= half
+        if by_row:
+            q_found[left[n], first] += 1
+            d_found[right[n], first] += 1
+        else:
+            q_found[0, first] += 1
+
+
+@kernel
+def scatter(order: Array, values: Array, out: Array) -> None:
+    """Put values of some places of an index, which `order` begins with, into the order of all rows."""
+    for i in range(values.size):
+        out[order[i]] = values[i]

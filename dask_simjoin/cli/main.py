@@ -1,0 +1,147 @@
+"""The program ``dask-simjoin``: one command per verb."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import warnings
+from typing import Any
+
+import click
+import pyarrow as pa
+from distributed.scheduler import KilledWorker
+
+from dask_simjoin.api.compile_kernels import DIMS, OPTIONS, compile_kernels
+from dask_simjoin.cli.commands import NUMBER, PAIRS, PLAN, ROWS, VALUES, VerbCommand, indexes
+from dask_simjoin.cli.options import Names
+from dask_simjoin.cli.running import SIGNALS, stoppable
+from dask_simjoin.engine.base import HOME, LIBRARIES
+from dask_simjoin.errors import BudgetError, ColumnError, OptionError, OptionTypeError, SimJoinError
+
+
+@click.command("compile", short_help="Compile kernels before they are needed, as when an image is built.")
+@click.option("--verbs", type=Names(), help=f"Of {', '.join(OPTIONS)}.  [default: all]")
+@click.option(
+    "--dims", type=Names(), default=",".join(map(str, DIMS)), show_default=True, help="Numbers of columns."
+)
+@click.option("--metric", default="euclidean", show_default=True)
+@click.option("--backend", type=click.Choice(LIBRARIES), default=HOME, show_default=True)
+@click.option(
+    "--processes", type=click.IntRange(1), default=1, show_default=True, help="Compile side by side."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the seconds as JSON.")
+def compiled(
+    verbs: list[str] | None, dims: list[str], metric: str, backend: str, processes: int, as_json: bool
+) -> None:
+    """Compile the kernels of verbs, and print how long each took."""
+    wrong = [one for one in dims if not one.strip().isdigit()]
+    if wrong:
+        raise click.BadParameter(f"{wrong[0]!r} is not a whole number.", param_hint="--dims")
+    took = compile_kernels(verbs, map(int, dims), metric=metric, backend=backend, processes=processes)
+    click.echo(took.to_json(orient="records") if as_json else took.round(2).to_string(index=False))
+
+
+LOG = logging.getLogger(__name__)
+
+FAILED, USAGE, REFUSED, TOO_LARGE, DECLINED = 1, 2, 3, 4, 5
+STOPPED = 128 + signal.SIGINT
+
+CODES = {
+    0: "done",
+    FAILED: "failed: a file, a worker or a library; or a checked index is damaged",
+    USAGE: "an option or a column that is not allowed",
+    REFUSED: "the data are refused: their values, their ids, or they changed meanwhile",
+    TOO_LARGE: "the result or a task needs more memory than there is",
+    DECLINED: "a large plan was not agreed to",
+    **{128 + number: f"stopped by {number.name}" for number in sorted(SIGNALS)},
+}
+"""What the program's exit codes say."""
+
+
+class Commands(click.Group):
+    """Commands whose errors are told as their text, with the exit code of their kind."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            try:
+                return super().invoke(ctx)
+            except SimJoinError as error:
+                raise Failed(str(error), _code(error)) from error
+            except (OSError, ImportError, MemoryError, ValueError, pa.ArrowException, KilledWorker) as error:
+                LOG.debug("It failed:", exc_info=True)
+                raise Failed(str(error) or type(error).__name__, FAILED) from error
+            except KeyboardInterrupt as error:
+                raise Failed("Stopped; the output has not been touched.", STOPPED) from error
+
+
+class Failed(click.ClickException):
+    """An error with the exit code of its kind."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.exit_code = code  # type: ignore[misc]
+
+
+def _code(error: SimJoinError) -> int:
+    if isinstance(error, (OptionError, OptionTypeError, ColumnError)):
+        return USAGE
+    return TOO_LARGE if isinstance(error, BudgetError) else REFUSED
+
+
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    click.echo(f"Warning: {message}", err=True)
+
+
+HELP = """Find every pair of rows closer than a distance, exactly.
+
+TABLES are parquet or CSV: files, folders, globs (in quotes) and URLs. Rows are named by --id, else by their
+number from 0.
+
+Exit codes: {codes}.
+"""
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    help=HELP.format(codes="; ".join(f"{code}: {text}" for code, text in CODES.items())),
+)
+@click.version_option(package_name="dask-simjoin")
+def cli() -> None:
+    """Hold the commands."""
+
+
+@cli.group("sets", short_help="Joins of sets of tokens: texts, tags, baskets.")
+def sets() -> None:
+    """Join rows whose sets of tokens are similar."""
+
+
+for _group, _name, _verb, _gives in (
+    (cli, "plan", "plan", PLAN),
+    (cli, "self-join", "self_join", PAIRS),
+    (cli, "join", "join", PAIRS),
+    (cli, "knn", "knn_join", PAIRS),
+    (cli, "counts", "neighbor_counts", VALUES),
+    (cli, "count-pairs", "count_pairs", NUMBER),
+    (cli, "k-distances", "k_distances", VALUES),
+    (cli, "dbscan", "dbscan", VALUES),
+    (cli, "hdbscan", "hdbscan", VALUES),
+    (cli, "optics", "optics", VALUES),
+    (cli, "dedup", "drop_near_duplicates", ROWS),
+    (sets, "plan", "set_plan", PLAN),
+    (sets, "self-join", "set_self_join", PAIRS),
+    (sets, "join", "set_join", PAIRS),
+    (sets, "counts", "set_neighbor_counts", VALUES),
+    (sets, "count-pairs", "count_set_pairs", NUMBER),
+    (sets, "dedup", "drop_set_near_duplicates", ROWS),
+):
+    _group.add_command(VerbCommand(_name, _verb, _gives))
+cli.add_command(compiled)
+cli.add_command(indexes)
+
+
+def main() -> None:
+    """Run the program."""
+    with stoppable():
+        cli(prog_name="dask-simjoin")

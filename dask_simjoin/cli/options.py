@@ -1,0 +1,254 @@
+"""Build command-line options from the requests of the verbs, and parse their values."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import logging
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, fields
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import click
+from click.core import ParameterSource
+from dask.utils import parse_bytes
+
+from dask_simjoin.cli.running import SCHEDULERS, THREADS
+from dask_simjoin.cli.sources import FORMATS
+from dask_simjoin.engine.base import HOME, LIBRARIES
+from dask_simjoin.metrics.norms import Columns
+from dask_simjoin.request.units import parsed
+from dask_simjoin.request.verb import options_of
+from dask_simjoin.sets.requests import AnyTokenizer
+
+
+@contextlib.contextmanager
+def log_lines(verbose: bool) -> Iterator[None]:
+    """Write log lines of this package to the standard error stream, if so much is to be told."""
+    logger, handler = logging.getLogger("dask_simjoin"), logging.StreamHandler()
+    if not verbose:
+        yield
+        return
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+class OneOf(click.Choice):  # type: ignore[type-arg]
+    """Offer choices to help and to completion; the verb refuses what is none, and says more of it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value
+
+
+class Names(click.ParamType):  # type: ignore[type-arg]
+    """Columns, separated by commas; one whose name has a comma stands in double quotes."""
+
+    name = "columns"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return next(csv.reader([value], skipinitialspace=True), []) if isinstance(value, str) else value
+
+
+class Radius(click.ParamType):  # type: ignore[type-arg]
+    """A number, or what is none: a word, or the name of a column."""
+
+    name = "number|text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return number(value, float)
+
+
+class Radii(Radius):
+    """The same, or several distances, separated by commas: numbers, or such as "5 km"."""
+
+    name = "numbers|text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        some = [number(text, float) for text in value.split(",")]
+        several = len(some) > 1 and all(isinstance(one, float) or parsed(one) is not None for one in some)
+        return some if several else number(value, float)
+
+
+class Kept(click.ParamType):  # type: ignore[type-arg]
+    """A word or the name of a column; or False."""
+
+    name = "text|False"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return False if value == "False" else value
+
+
+class Size(click.ParamType):  # type: ignore[type-arg]
+    """A number of bytes, or text such as "64 MiB"."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return number(value, int)
+
+
+class Memory(click.ParamType):  # type: ignore[type-arg]
+    """The memory of a worker, as Dask reads it: text such as "4 GB", or "auto"."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            fits = value == "auto" or parse_bytes(value) > 0
+        except ValueError:
+            fits = False
+        return value if fits else self.fail(f"{value!r} is no memory; use such as '4 GB'.", param, ctx)
+
+
+class Exact(click.ParamType):  # type: ignore[type-arg]
+    """A number that is taken as it is written: .1 is 1/10, and 1/3 a third."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return Fraction(value) if "/" in value else Decimal(value)
+        except (InvalidOperation, ValueError, ZeroDivisionError):
+            self.fail(f"{value!r} is not a number; use one such as 0.8 or 4/5.", param, ctx)
+
+
+class Tokens(click.ParamType):  # type: ignore[type-arg]
+    """The name of a tokenizer; after a colon its value, as in "qgrams:3"."""
+
+    name = "tokenizer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        name, colon, rest = value.partition(":")
+        return (name, number(rest, int)) if colon else name
+
+
+def number(text: Any, kind: type[int] | type[float]) -> Any:
+    """Text as a number, if it is one."""
+    try:
+        return kind(text)
+    except ValueError:
+        return text
+
+
+def one_or_all(given: Sequence[Sequence[str]]) -> str | list[str]:
+    """Columns of an option that may be repeated: a name alone if there is but one."""
+    names = [name for some in given for name in some]
+    return names[0] if len(names) == 1 else names
+
+
+TABLE = "other"
+"""The option that is a table: a file."""
+
+
+def options_for(request: type) -> list[click.Option]:
+    """The options of a request, in the order in which they are listed."""
+    hints, own = get_type_hints(request), {option.name: option for option in fields(request)}
+    return [_option(own[one.name], hints[one.name]) for one in options_of(request)]
+
+
+def flag(name: str) -> str:
+    """What an option is called on the command line."""
+    return f"--{name.replace('_', '-')}"
+
+
+def given(ctx: click.Context, request: type) -> dict[str, Any]:
+    """The options of a request that the command line gives; the others have the verb's defaults."""
+    found: dict[str, Any] = {}
+    for option in fields(request):
+        if ctx.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
+            value = ctx.params[option.name]
+            found[option.name] = one_or_all(value) if _is_columns(request, option.name) else value
+    return found
+
+
+def _is_columns(request: type, name: str) -> bool:
+    return bool(get_type_hints(request)[name] == Columns)
+
+
+def _option(field: Field[Any], hint: Any) -> click.Option:
+    about: Mapping[str, Any] = field.metadata
+    how: dict[str, Any] = {"help": f"{about['help'][0].upper()}{about['help'][1:]}."}
+    if field.default is MISSING:
+        how["required"] = True
+    else:
+        how |= {"default": field.default, "show_default": field.default not in (None, False)}
+    if hint is bool:
+        how |= {"is_flag": True}
+    elif hint == Columns or field.name == TABLE:
+        how |= {"type": Names() if hint == Columns else click.Path(), "multiple": True}
+    elif hint == tuple[str, str]:
+        how |= {"nargs": 2}
+    else:
+        how |= {"type": _kind(hint, about["choices"])}
+    short = [f"-{field.name}"] if len(field.name) == 1 else []
+    return click.Option([flag(field.name), *short, field.name], **how)
+
+
+def _kind(hint: Any, choices: tuple[str, ...]) -> Any:
+    """How the words of an option of this type are read."""
+    kinds = set(get_args(hint)) or {hint}
+    if choices:
+        return OneOf(choices)
+    if hint == AnyTokenizer:
+        return Tokens()
+    if Decimal in kinds:
+        return Exact()
+    if {float, str} <= kinds:
+        return Radii() if Sequence[float] in kinds else Radius()
+    if float in kinds and any(get_origin(kind) is Literal for kind in kinds):
+        return Radius()
+    if hint == Hashable:
+        return Kept()
+    if {int, str} <= kinds:
+        return Size()
+    return next((kind for kind in (int, float) if kind in kinds), str)
+
+
+WRITTEN = [
+    click.Option(
+        ["-o", "--output"], required=True,
+        help="Where to write: NAME.parquet and NAME.csv are one file, other names folders of a file for each "
+        "partition.",
+    ),
+    click.Option(["--format"], type=click.Choice(FORMATS), help="Format of the output, if not by its name."),
+    click.Option(
+        ["--overwrite"], is_flag=True,
+        help="Replace the output if it is there: a file, or a folder that this program wrote.",
+    ),
+    click.Option(
+        ["--csv-safe"], is_flag=True,
+        help="Write ' before texts in CSV that a spreadsheet would run as formulas.",
+    ),
+]  # fmt: skip
+
+SHARED = [
+    click.Option(["-y", "--yes"], is_flag=True, help="Compute large plans without asking."),
+    click.Option(["--input-format"], type=click.Choice(FORMATS), help="Format of tables, if not by name."),
+    click.Option(
+        ["--scheduler"], type=OneOf(SCHEDULERS), default=THREADS, show_default=True,
+        help="What computes; also the address of a scheduler, such as tcp://host:8786.",
+    ),
+    click.Option(
+        ["--workers"], type=click.IntRange(1), help="Threads, or processes of a cluster; default: all cores."
+    ),
+    click.Option(
+        ["--memory-limit"], type=Memory(),
+        help="Of each worker, such as '4 GB'; computes on a cluster of this machine.",
+    ),
+    click.Option(
+        ["--backend"], type=click.Choice(LIBRARIES), default=HOME, show_default=True,
+        help="Library of the frames: CPUs or GPUs.",
+    ),
+    click.Option(["--json"], is_flag=True, help="Print plan and report as JSON."),
+    click.Option(["-q", "--quiet"], is_flag=True, help="Tell nothing but errors."),
+    click.Option(["-v", "--verbose"], is_flag=True, help="Show log lines of this package."),
+]  # fmt: skip

@@ -1,0 +1,339 @@
+"""Write results to files: what may be replaced, formats, and cells that spreadsheets would run."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import errno
+import os
+import posixpath
+import re
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import dask
+import pyarrow as pa
+import pyarrow.parquet as pq
+from dask.base import compute
+from dask.utils import format_bytes
+from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
+
+from dask_simjoin.cli import running
+from dask_simjoin.cli.sources import CSV, PACKED, SUFFIXES, files_of, format_of, separator_of
+from dask_simjoin.metrics.norms import Frame
+
+BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""First characters of formulas, as OWASP lists them; the last four are full-width forms of the first four."""
+
+NUMBERS = "biufcmM"
+"""Kinds of dtypes without texts."""
+
+
+def defused(rows: Frame) -> Frame:
+    """Put ``'`` before texts and names of columns that a spreadsheet would take for formulas."""
+    if hasattr(rows, "to_pandas"):
+        rows = rows.to_pandas()
+    texts = [name for name, kind in rows.dtypes.items() if kind.kind not in NUMBERS]
+    safe = rows.assign(**{name: rows[name].astype(object).map(_quoted) for name in texts})
+    return safe.rename(columns=_quoted)
+
+
+def _quoted(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(BEGINNINGS) else cell
+
+
+MARK = "_dask_simjoin"
+"""An empty file in each folder that this program writes: some readers skip its name, others empty files."""
+
+PART = re.compile(r"part\.\d+\.(parquet|csv)")
+"""Names of the other files."""
+
+
+def located(output: str) -> tuple[Any, str]:
+    """The file system and the path of an output, where links lead; refuses what names none."""
+    if not output:
+        raise click.UsageError("--output is empty; name a file or a folder.")
+    if output == "-":
+        raise click.UsageError(
+            "--output - is not allowed: nothing is written to the standard output; name a file, or ./- for "
+            "a folder called so."
+        )
+    if "\0" in output:
+        raise click.UsageError(f"--output {output!r} is not allowed: a path has no null character.")
+    if output.startswith("~") and os.path.expanduser(output) == output:
+        user = output[1:].partition("/")[0]
+        raise click.UsageError(
+            f"--output {output} is not allowed: no user is called {user!r}; write ./{output} for a folder "
+            "called so."
+        )
+    fs, path = url_to_fs(output)
+    return fs, _real(fs, path)
+
+
+def check_apart(path: str, output: str, tables: Sequence[str], there: bool, index: str | None) -> None:
+    """Refuse an output that would replace what is read, and any in the folder of an index.
+
+    Parameters
+    ----------
+    path, output : str
+        Where it is, and how it was named.
+    tables : sequence of str
+        What is read.
+    there : bool
+        Whether there is something at `path`.
+    index : str, optional
+        The folder of an index.
+    """
+    read = [_real(*url_to_fs(each)) for given in tables for each in files_of(given)]
+    lost = there and any(_within(name, path) or _within(path, name) for name in read)
+    if lost or (index is not None and _within(path, _real(*url_to_fs(index)))):
+        raise click.UsageError(f"{output} is what is read, or a part of it; name another output.")
+
+
+def check_replaceable(fs: Any, path: str, output: str, single: bool) -> None:
+    """Refuse to replace what is at a path, unless it is one file for another, or a folder for its like."""
+    if isinstance(fs, LocalFileSystem) and any(_within(os.path.realpath(one), path) for one in _of_use()):
+        raise click.UsageError(
+            f"{output} is your home, the folder that you work in, or one above; name another output."
+        )
+    if fs.isfile(path):
+        if not single:
+            raise click.UsageError(
+                f"{output} is a file, and a folder would be written; remove it yourself, or name another."
+            )
+        return
+    if not fs.isdir(path):
+        raise click.UsageError(f"{output} is neither a file nor a folder; name another output.")
+    if single:
+        raise click.UsageError(
+            f"{output} is a folder, and one file would be written; remove it yourself, or name another."
+        )
+    _check_ours(fs, path)
+
+
+def _check_ours(fs: Any, path: str) -> None:
+    """Refuse a folder with anything in it that this program did not write."""
+    found = {posixpath.basename(one["name"]): one for one in fs.ls(path, detail=True)}
+    if not found:
+        return
+    marked = _is_mark(found.pop(MARK, {}))
+    foreign = [
+        name for name, one in sorted(found.items()) if one["type"] != "file" or not PART.fullmatch(name)
+    ]
+    if foreign or not marked:
+        why = f"it has {foreign[0]!r} in it" if foreign else f"it has no file {MARK}"
+        raise click.UsageError(
+            f"{path} was not written by dask-simjoin alone, as {why}, and --overwrite replaces nothing else; "
+            "remove it yourself, or name another output."
+        )
+
+
+def _is_mark(file: dict[str, Any]) -> bool:
+    return file.get("type") == "file" and file["size"] == 0
+
+
+def _of_use() -> list[str]:
+    """The folders that nobody wants to lose."""
+    return [os.getcwd(), os.path.expanduser("~")]
+
+
+def _real(fs: Any, path: str) -> str:
+    """A path without links and dots."""
+    return os.path.realpath(path) if isinstance(fs, LocalFileSystem) else posixpath.normpath(path)
+
+
+def _within(path: str, folder: str) -> bool:
+    """Whether a path is a folder, or in it."""
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+NOT_WRITTEN = (
+    *PACKED, ".json", ".jsonl", ".ndjson", ".geojson", ".xlsx", ".xls", ".feather", ".arrow", ".ipc", ".orc",
+    ".h5", ".hdf5", ".db", ".sqlite", ".pkl", ".pickle", ".npy", ".npz", ".html",
+)  # fmt: skip
+"""What names of files end in that would be folders here, as all but a few are."""
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where a result goes.
+
+    Attributes
+    ----------
+    fs : fsspec.AbstractFileSystem
+    path : str
+        The final name.
+    output : str
+        How it was named.
+    kind : {"parquet", "csv"}
+    single : bool
+        Whether it is one file, and no folder of a file for each partition.
+    overwrite : bool
+        Whether what is there is replaced.
+    csv_safe : bool
+        Whether spreadsheets must not take texts for formulas.
+    """
+
+    fs: Any
+    path: str
+    output: str
+    kind: str
+    single: bool
+    overwrite: bool
+    csv_safe: bool
+
+    @contextlib.contextmanager
+    def made(self) -> Iterator[str]:
+        """A new folder beside the final name, which goes away with whatever is in it."""
+        begun = posixpath.join(posixpath.dirname(self.path), f".{posixpath.basename(self.path)}.{_unique()}")
+        try:
+            self.fs.makedirs(begun)
+            yield begun
+        finally:
+            running.finish()
+            with contextlib.suppress(FileNotFoundError):
+                self.fs.rm(begun, recursive=True)
+
+    def write(self, frame: Frame, begun: str) -> None:
+        """Write all partitions into the folder that was begun; nothing has the final name yet."""
+        with self._naming_full_disks():
+            self._write(frame, begun)
+
+    @contextlib.contextmanager
+    def _naming_full_disks(self) -> Iterator[None]:
+        """Say of a full disk where it may be, which the system does not."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            folders = [dask.config.get("temporary-directory", None) or tempfile.gettempdir()]
+            if isinstance(self.fs, LocalFileSystem):
+                folders.insert(0, posixpath.dirname(self.path) or ".")
+            room = ", ".join(f"{format_bytes(shutil.disk_usage(at).free)} in {at}" for at in folders)
+            text = f"{os.strerror(error.errno)}, as {self.path} was written; free: {room}"
+            raise OSError(error.errno, text) from error
+
+    def _write(self, frame: Frame, begun: str) -> None:
+        parts = posixpath.join(begun, "parts")
+        self.fs.makedirs(parts)
+        if not self.single:
+            self.fs.pipe_file(posixpath.join(parts, MARK), b"")
+        url = self.fs.unstrip_protocol(parts)
+        width = len(str(max(frame.npartitions - 1, 1)))
+
+        def name(n: int) -> str:
+            return f"part.{n:0{width}d}"
+
+        if self.kind == CSV:
+            how: dict[str, Any] = {"sep": separator_of(self.output), "name_function": name, "index": False}
+            if (
+                self.csv_safe
+            ):  # csv leaves a lone carriage return unquoted, which begins a row for many readers
+                frame, how["quoting"] = frame.map_partitions(defused), csv.QUOTE_NONNUMERIC
+            compute(*frame.to_csv(f"{url}/*.csv", compute=False, **how))
+        else:
+            compute(
+                frame.to_parquet(
+                    url, write_index=False, name_function=lambda n: f"{name(n)}.parquet", compute=False
+                )
+            )
+
+    def finish(self, begun: str) -> None:
+        """Give what was written the final name."""
+        whole = posixpath.join(begun, "parts")
+        if self.single:
+            files, whole = sorted(self.fs.find(whole)), posixpath.join(begun, "whole")
+            with self._naming_full_disks():
+                (_join_csv if self.kind == CSV else _join_parquet)(self.fs, files, whole)
+        if self.fs.exists(self.path):
+            if not self.overwrite:
+                raise click.ClickException(f"{self.path} was made by something else meanwhile.")
+            check_replaceable(self.fs, self.path, self.output, self.single)
+            running.finish()
+            _rename(self.fs, self.path, posixpath.join(begun, "replaced"))
+        running.finish()
+        _rename(self.fs, whole, self.path)
+
+
+def sink(given: Mapping[str, Any], tables: Sequence[str], index: str | None = None) -> Sink:
+    """Where the options of `WRITTEN` say; refuses to replace what it must not.
+
+    Parameters
+    ----------
+    given : mapping
+        The options.
+    tables : sequence of str
+        What is read.
+    index : str, optional
+        The folder of an index, in which nothing is written.
+    """
+    output, kind, overwrite = given["output"], given["format"], given["overwrite"]
+    if kind is None and output.endswith(NOT_WRITTEN):
+        ending = posixpath.splitext(output)[1]
+        raise click.UsageError(
+            f"{output} cannot be written: {ending} is no format of results; end the name in .parquet or "
+            ".csv, or in / for a folder of parquet."
+        )
+    kind = kind or format_of(output.rstrip("/"))
+    if given["csv_safe"] and kind != CSV:
+        raise click.UsageError(f"--csv-safe is for CSV, and {output} would be {kind}; leave it out.")
+    single = not output.endswith("/") and posixpath.splitext(output)[1] in SUFFIXES
+    try:
+        fs, path = located(output)
+        there = fs.exists(path)
+        check_apart(path, output, tables, there, index)
+        if there and not overwrite:
+            raise click.UsageError(f"{output} is there already; add --overwrite to replace it.")
+        if there:
+            check_replaceable(fs, path, output, single)
+        folder = posixpath.dirname(path)
+        if folder and not fs.exists(folder):
+            fs.makedirs(folder)
+    except (OSError, ImportError, ValueError) as error:
+        raise click.ClickException(f"{output} cannot be written: {error}") from error
+    return Sink(fs, path, output, kind, single, overwrite, given["csv_safe"])
+
+
+def _unique() -> str:
+    return f"{uuid.uuid4().hex[:8]}.partial"
+
+
+def _rename(fs: Any, old: str, new: str) -> None:
+    """Give a file or folder another name, at once where it is local: fsspec of 2024 copies it there."""
+    if isinstance(fs, LocalFileSystem):
+        os.rename(old, new)
+    else:
+        fs.mv(old, new, recursive=True)
+
+
+def _join_csv(fs: Any, files: list[str], whole: str) -> None:
+    with fs.open(whole, "wb") as out:
+        for n, name in enumerate(files):
+            with fs.open(name, "rb") as part:
+                if n:
+                    part.readline()
+                shutil.copyfileobj(part, out, 1 << 20)
+
+
+def _join_parquet(fs: Any, files: list[str], whole: str) -> None:
+    """Write the row groups of all files into one, each as it is read."""
+    if len(files) == 1:
+        _rename(fs, files[0], whole)
+        return
+    with contextlib.ExitStack() as stack:
+        out = stack.enter_context(fs.open(whole, "wb"))
+        writer: Any = None
+        for name in files:
+            with fs.open(name, "rb") as source, pq.ParquetFile(source) as part:
+                if writer is None:
+                    writer = stack.enter_context(pq.ParquetWriter(out, part.schema_arrow))
+                for n in range(part.num_row_groups):
+                    rows: pa.Table = part.read_row_group(n)
+                    writer.write_table(rows)

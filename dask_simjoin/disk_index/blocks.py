@@ -1,0 +1,296 @@
+"""Decide which row groups are compared: those of rows that came or went, and those of old rows near them.
+
+It is told from the boxes of row groups, and from the coordinates of the rows that came or went, which are
+read once here; of old rows few are (see `read_once`).  A task compares a part of the moved rows, at most a
+chunk, with the row groups of a part of the old ones that are within reach.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from dask.tokenize import tokenize
+
+from dask_simjoin.disk_index.cell_filter import Boxes, Tiled, near_tiles, touched
+from dask_simjoin.disk_index.files import cut_parts
+from dask_simjoin.disk_index.row_batch import Loaded, Replaced, moved
+from dask_simjoin.disk_index.segments import Beside, Held, HeldPart, SlabRef, loaded, whole_slab
+from dask_simjoin.disk_index.types import Part, Snapshot
+from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
+from dask_simjoin.metrics.norms import Array, reach
+from dask_simjoin.planning.budget import make_budget
+from dask_simjoin.planning.resources import resources
+from dask_simjoin.request.options import current_settings, on_cluster
+from dask_simjoin.request.spec import JoinSpec
+
+OWN_BYTES = 40
+"""Of each row in memory besides its coordinates: its number, its id, its place in an index."""
+
+TIMES = 3
+"""Memory of coordinates while they are indexed, as many times theirs."""
+
+KEPT_BYTES = 16
+"""Of each row in memory for each column that is kept, about."""
+
+TASKS_PER_THREAD, FEW_TASKS_PER_THREAD = 4, 2
+"""Parts of old rows for each thread, where there are enough of them, so that they balance; of few pairs."""
+
+LEAST_ROWS = 1 << 16
+"""Old rows that are worth a task."""
+
+MOST_PAIRS = 1 << 24
+"""Pairs that a part of all rows has at most, as far as boxes tell, if there may be more parts: half a GB."""
+
+OUT_OF_CORE = 4
+"""Parts of a thread's rows from which on there are more rows than may be in memory side by side."""
+
+READ_AGAIN = 12
+"""How many times all rows are read at most so that none are held for other tasks: what goes through the disk
+takes as long as being read some twenty times."""
+
+SENT = 1 << 22
+"""Bytes of moved rows up to which they travel with the graph on a cluster, and are not read again."""
+
+
+class Sizes(NamedTuple):
+    """How many rows a task may have, how many threads there are, and bytes of moved rows that are held."""
+
+    rows: int
+    threads: int
+    held: int
+
+
+def sizes(snapshot: Snapshot, spec: JoinSpec) -> Sizes:
+    """Tell what tasks may have, by the workers' memory or the configuration."""
+    have = resources(snapshot.library)
+    chunk = make_budget(None, current_settings(on_cluster()), have).chunk
+    each = row_bytes(spec)
+    return Sizes(max(1, int(chunk // each)), have.threads, SENT if have.cluster else chunk)
+
+
+def row_bytes(spec: JoinSpec) -> int:
+    """Memory of a row while it is compared."""
+    return TIMES * 8 * (spec.dims or 1) + OWN_BYTES + KEPT_BYTES * len(spec.keep)
+
+
+def boxes_of(rows: Snapshot) -> Boxes:
+    """Return the boxes of row groups, by ascending dimension: the order in which totals are summed."""
+    cut = np.asarray(rows.options.cut, np.int64)
+    order = np.argsort(cut, kind="stable")
+    low, high = (np.ascontiguousarray(side[:, order]) for side in (rows.groups.low, rows.groups.high))
+    return Boxes(cut[order], low, high)
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """What is compared.
+
+    Attributes
+    ----------
+    spec : JoinSpec
+    cut : tuple of int
+        The dimensions that boxes tell of.
+    moved : tuple of Part, HeldPart or Loaded
+        Rows that came, or that went: to be read, or as they were read.
+    within : tuple of int
+        Of those, parts that are compared with themselves.
+    across : tuple of (int, int)
+        Of those, parts that are compared with each other.
+    old : tuple of Part, HeldPart or Loaded
+        Rows that stayed.
+    meet : tuple of (int, int)
+        Parts of moved rows and parts of old ones that are compared.
+    replaced : Replaced or None
+    touched, read : array, int64
+        Row groups of old rows that are compared, and those of them that are not in memory.
+    moved_rows : int
+        Rows that came or went.
+    token : str
+        What it is told from others by.
+    read_apart : tuple of tuples of Part
+        Parts that a task reads by itself: one that is compared with itself, or two with each other.
+    """
+
+    spec: JoinSpec
+    cut: tuple[int, ...]
+    moved: tuple[Part | HeldPart | Loaded, ...]
+    within: tuple[int, ...]
+    across: tuple[tuple[int, int], ...]
+    old: tuple[Part | HeldPart | Loaded, ...]
+    meet: tuple[tuple[int, int], ...]
+    replaced: Replaced | None
+    touched: np.ndarray
+    read: np.ndarray
+    moved_rows: int
+    token: str
+    read_apart: tuple[tuple[Part, ...], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.read_apart) + len(self.within) + len(self.across) + len(self.meet)
+
+    def __dask_tokenize__(self) -> str:
+        return self.token
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} blocks>"
+
+
+def snapshot_token(rows: Snapshot, *more: object) -> str:
+    """Tell a snapshot from others: files never change."""
+    groups = [values.tobytes() for values in vars(rows.groups).values()]
+    return tokenize(
+        str(rows.root), rows.library, rows.files, groups, rows.deleted, rows.named, rows.versions, *more
+    )
+
+
+class Side(NamedTuple):
+    """Rows that came or went, read once: the parts of them, their tiles, and their numbers."""
+
+    parts: list[Part | HeldPart | Loaded]
+    tiles: list[Tiled]
+    seqs: list[Array]
+    rows: int
+
+
+def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked: bool,
+              held: Held) -> Side:  # fmt: skip
+    """Read rows that came or went, part by part; hold them if they are few."""
+    few = rows.rows * row_bytes(spec) <= size.held
+    cut = boxes_of(rows).dims.tolist()
+    parts: list[Part | HeldPart | Loaded] = []
+    tiles, seqs = [], []
+    for chosen in cut_parts(rows.groups.rows if not rows.named else _named(rows), size.rows):
+        part = held.part(rows, chosen)
+        read = moved(loaded(part, spec), cut, spec, ordered and few, marked)
+        if len(read["seq"]):
+            parts.append(read if few else part)
+            tiles.append(read["tiles"])
+            seqs.append(read["seq"])
+    return Side(parts, tiles, seqs, sum(len(some.x) for some in tiles))
+
+
+def _named(rows: Snapshot) -> np.ndarray:
+    """Count the rows of row groups that are named (g,)."""
+    counts = np.zeros(len(rows.groups), np.int64)
+    for n, (file, start, size) in enumerate(
+        zip(rows.groups.file.tolist(), rows.groups.start.tolist(), rows.groups.rows.tolist(), strict=True)
+    ):
+        places = rows.places.get(file)
+        if places is not None:
+            counts[n] = np.searchsorted(places, start + size) - np.searchsorted(places, start)
+    return counts
+
+
+def near_parts(tiles: Sequence[Tiled], dims: np.ndarray, spec: JoinSpec) -> Iterator[tuple[int, int]]:
+    """Go through two parts of moved rows each that may have a pair."""
+    for i, first in enumerate(tiles):
+        for j in range(i + 1, len(tiles)):
+            boxes = Boxes(np.arange(len(dims)), tiles[j].lower, tiles[j].upper)
+            if near_tiles(first, boxes, spec.norm, spec.threshold).any():
+                yield i, j
+
+
+def blocks_of(side: Side, own: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes,
+              replaced: Replaced | None, held: Held, beside: Sequence[Beside] = ()) -> Blocks:  # fmt: skip
+    """Compare rows that came, or that went, with each other and with those that stayed.
+
+    `beside`: those of them that were read already.
+    """
+    boxes = boxes_of(rest)
+    reached = np.zeros((len(side.tiles), len(rest.groups)), bool)
+    for i, tiles in enumerate(side.tiles):
+        near = near_tiles(tiles, boxes, spec.norm, spec.threshold)
+        reached[i] = touched(tiles, near, boxes, spec.norm, spec.threshold)
+    chosen = np.flatnonzero(reached.any(axis=0))
+    slabs, there = held.among(rest, chosen)
+    read = chosen[~there]
+    fresh = np.setdiff1d(read, [group for one in beside for group in one.groups.tolist()])
+    some = [fresh[part] for part in even_parts(rest.groups.rows[fresh], size)]
+    old: list[Part | HeldPart | Loaded] = [rest.part(part) for part in some]
+    there_too: list[tuple[HeldPart | Loaded, np.ndarray]] = [*_in_memory(slabs, rest, chosen), *beside]
+    old += [part for part, _ in there_too]
+    some += [groups for _, groups in there_too]
+    meet = [
+        (i, j) for j, part in enumerate(some) for i in np.flatnonzero(reached[:, part].any(axis=1)).tolist()
+    ]
+    return Blocks(
+        spec, tuple(boxes.dims.tolist()), tuple(side.parts),
+        tuple(range(len(side.parts))), tuple(near_parts(side.tiles, boxes.dims, spec)),
+        tuple(old), tuple(meet), replaced, chosen, read, side.rows,
+        tokenize(snapshot_token(own, spec), snapshot_token(rest), size.rows, [slab.key for slab in slabs]),
+    )  # fmt: skip
+
+
+def even_parts(rows: np.ndarray, size: Sizes) -> list[np.ndarray]:
+    """Cut row groups of old rows into parts of about as many, each of which a task compares."""
+    even = -(-int(rows.sum()) // (TASKS_PER_THREAD * size.threads))
+    return cut_parts(rows, min(size.rows, max(even, LEAST_ROWS)))
+
+
+def _in_memory(slabs: list[SlabRef], rest: Snapshot,
+               chosen: np.ndarray) -> Iterator[tuple[HeldPart, np.ndarray]]:  # fmt: skip
+    """Go through the slabs of old rows, small ones together, and the row groups that are in them."""
+    for part in cut_parts(np.array([slab.rows for slab in slabs], np.int64), LEAST_ROWS):
+        own = [slabs[n] for n in part.tolist()]
+        files = {slab.file: tuple(one for one in own if one.file == slab.file) for slab in own}
+        there = Held(files).among(rest, chosen)[1]
+        yield HeldPart(tuple(own), tuple(whole_slab(rest, slab) for slab in own)), chosen[there]
+
+
+def _side_by_side(boxes: Boxes) -> np.ndarray:
+    """Order row groups so that those that follow each other lie together, whichever files they are in."""
+    middle = boxes.lower / 2 + boxes.upper / 2
+    if len(middle) < 2:
+        return np.arange(len(middle))
+    with np.errstate(over="ignore"):  # squares of the largest numbers: such a column is cut first
+        variance = np.nan_to_num(middle.var(axis=0))
+    return kd_order(middle, dims_to_cut(variance), 1, 2)
+
+
+def _rows_of_a_task(boxes: Boxes, counts: np.ndarray, spec: JoinSpec, threads: int) -> int:
+    """Tell how many rows of row groups (groups,) a task takes at most, where all are compared.
+
+    Whenever two parts are compared both are indexed anew, the more often the more row groups lie across
+    others, as those of updates do.  So there are no more parts than threads and pairs ask for; pairs are
+    guessed as if rows lay evenly in their boxes.
+    """
+    whole, most = int(counts.sum()), int(counts.max(initial=1))
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        near = np.fmin(1.0, 2 * reach(spec.norm, spec.threshold) / (boxes.upper - boxes.lower)).prod(axis=1)
+    least = FEW_TASKS_PER_THREAD * threads if threads > 1 else 1
+    tasks = max(least, math.ceil(float((near * counts) @ counts) / MOST_PAIRS))
+    # with a row group more than what is even, nothing is left over for another part
+    return max(-(-whole // min(tasks, TASKS_PER_THREAD * threads)) + most - 1, LEAST_ROWS)
+
+
+def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
+    """Compare all rows with each other, as far as their row groups are within reach; nothing is read."""
+    boxes = boxes_of(rows)
+    counts = _named(rows) if rows.named else rows.groups.rows
+    near = _side_by_side(boxes)
+    most = min(size.rows, _rows_of_a_task(boxes, counts, spec, size.threads))
+    parts = [near[some] for some in cut_parts(counts[near], most)]
+    apart: list[tuple[np.ndarray, ...]] = [(part,) for part in parts]
+    across = []
+    for i, own in enumerate(parts):
+        for j in range(i + 1, len(parts)):
+            sides = [boxes.some(some) for some in (own, parts[j])]
+            first = Tiled(sides[0].lower, own, 1, sides[0].lower, sides[0].upper)
+            reached = near_tiles(first, sides[1], spec.norm, spec.threshold)
+            if reached.any():
+                across.append((i, j))
+                apart.append((own[reached.any(axis=1)], parts[j][reached.any(axis=0)]))
+    found = Blocks(
+        spec, tuple(boxes.dims.tolist()), (), (), (), (), (), None, np.arange(0), np.arange(0),
+        int(counts.sum()), tokenize(snapshot_token(rows, spec), size.rows),
+    )  # fmt: skip
+    read = sum(int(counts[part].sum()) for some in apart for part in some)
+    if counts.sum() > OUT_OF_CORE * size.rows * size.threads and read <= READ_AGAIN * counts.sum():
+        # what is held until other tasks have compared it would go through the disk
+        return replace(found, read_apart=tuple(tuple(rows.part(part) for part in some) for some in apart))
+    moved_parts = tuple(rows.part(some) for some in parts)
+    return replace(found, moved=moved_parts, within=tuple(range(len(parts))), across=tuple(across))

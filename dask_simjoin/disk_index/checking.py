@@ -1,0 +1,429 @@
+"""List versions and unused files, read all files for damage, and measure the order of rows.
+
+Both are told from the boxes of row groups alone: points drawn in the boxes, as many as there are rows, stand
+for rows, and such points in kd order for row groups that were just written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from dask_simjoin.disk_index.blocks import boxes_of
+from dask_simjoin.disk_index.cell_filter import Boxes, near_tiles, tiled, touched
+from dask_simjoin.disk_index.checksums import REMEDY, CheckedFile, is_checked, told_of
+from dask_simjoin.disk_index.components import FOLDER as COMPONENTS
+from dask_simjoin.disk_index.components import grouping_files
+from dask_simjoin.disk_index.files import FOLDERS, PAIRS, listed, parquet, read_groups
+from dask_simjoin.disk_index.manifests import damage_of, latest, manifest_path, read_manifest, versions, whole
+from dask_simjoin.disk_index.publishing import removed, sweep
+from dask_simjoin.disk_index.requests import Told
+from dask_simjoin.disk_index.snapshots import Version
+from dask_simjoin.disk_index.types import Groups, Manifest, Options, Snapshot
+from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
+from dask_simjoin.errors import IndexFormatError, SimJoinError, VersionGoneError
+from dask_simjoin.graph.dask_private import Task
+from dask_simjoin.graph.source import gather
+from dask_simjoin.graph.workers import on_worker
+
+A_DAY = 24 * 60 * 60
+"""Age, in seconds, of files that no version has and that nobody writes any more."""
+
+
+def chain(root: Path, manifest: Manifest, most: float = math.inf) -> list[Manifest]:
+    """List a version and those that it was made of, as far as they are there: so many at most, last first."""
+    found = [manifest]
+    while found[-1].parent is not None and len(found) < most:
+        try:
+            found.append(read_manifest(root, found[-1].parent))
+        except VersionGoneError:
+            break
+    return found
+
+
+def history_of(root: Path, manifest: Manifest) -> pd.DataFrame:
+    """Tell of each version what made it, when, and how many rows it has, the first one first."""
+    told = [
+        (one.version, one.kind, one.batch, one.time, one.rows, len(one.files))
+        for one in reversed(chain(root, manifest))
+    ]
+    columns = ["version", "kind", "batch", "time", "rows", "files"]
+    return pd.DataFrame(told, columns=columns).set_index("version")
+
+
+def vacuumed(root: Path, keep: int) -> int:
+    """Remove all but so many versions, and the files that none of them has; tells the bytes.
+
+    Temporaries are removed twice.  After the first time only what was written lately is linked: so files of
+    versions that are not seen here are new.  After the second time no number that is removed can be linked.
+    """
+    before, freed = _clock(root) - A_DAY, sweep(root)
+    manifest = latest(root)
+    kept = chain(root, manifest, keep)
+    old = whole(root, (version for version in versions(root) if version < kept[-1].version))
+    needed, dropped = files_of(kept), files_of(old)
+    freed += sweep(root)
+    for version in versions(root):  # ascending, so that whoever misses a new version finds no old one
+        if version < kept[-1].version:
+            freed += removed(manifest_path(root, version))
+    for folder in (*FOLDERS, PAIRS, COMPONENTS):
+        for path in listed(root / folder):
+            name = (folder, path.name)
+            ours = folder != COMPONENTS and (folder != FOLDERS[0] or path.suffix == ".parquet")
+            if (
+                (ours or path.name.startswith("."))
+                and name not in needed
+                and (name in dropped or _is_older(path, before))
+            ):
+                freed += removed(path)
+    return freed
+
+
+def _clock(root: Path) -> float:
+    """The time as the file system tells it, which that of this machine may not be."""
+    folder = root / FOLDERS[0]
+    with contextlib.suppress(OSError):  # an earlier time spares more files
+        os.utime(folder)
+    return folder.stat().st_mtime
+
+
+def _is_older(path: Path, time: float) -> bool:
+    try:
+        return path.stat().st_mtime < time
+    except FileNotFoundError:
+        return False
+
+
+def files_of(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
+    """The folder and the name of each file that some versions have."""
+    found = set()
+    for one in manifests:
+        found |= {("rows", file.name) for file in one.files} | {("rows", one.options.example)}
+        found |= {("boxes", file.boxes) for file in one.files}
+        found |= {("deleted", file.name) for file in one.deleted}
+        found |= {("keys", file.name) for file in one.keys}
+        found |= {(PAIRS, file.name) for file in one.pairs.files}
+        found |= {(PAIRS, file.name) for file in one.pairs.marks}
+        found |= {(FOLDERS[0], name) for name in one.earlier}
+    return found
+
+
+class Damage(NamedTuple):
+    """A damaged or missing file: its path in the folder, what is wrong, and the versions that need it."""
+
+    file: str
+    damage: str
+    versions: tuple[int, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class Check(Told):
+    """What reading all of an index found.
+
+    Attributes
+    ----------
+    versions, files : int
+        Versions that there are, and their files, with manifests.
+    bytes_read : int
+        Of these files.
+    files_without_checksums : int
+        Files that an older version of this package wrote.  They can be read, which does not prove that they
+        are as they were written; `optimize("all")` writes them anew.
+    damaged : int
+        Files that are damaged or missing.
+    damage : tuple of Damage
+        What they are.
+    """
+
+    title: ClassVar[str] = "Check of an index"
+
+    versions: int
+    files: int
+    bytes_read: int
+    files_without_checksums: int
+    damaged: int
+    damage: tuple[Damage, ...]
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """A row for each damaged file: its path in the folder, its damage, and the versions that need it."""
+        return pd.DataFrame(list(self.damage), columns=list(Damage._fields))
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """The numbers, by name."""
+        return {name: value for name, value in super().numbers.items() if name != "damage"}
+
+    def _facts(self) -> list[tuple[str, str]]:
+        named = [(one.file, f"{one.damage} ({_listed(one.versions)})") for one in self.damage]
+        return [*super()._facts(), *named]
+
+
+def check_index(root: Path) -> Check:
+    """Read all files of all versions of the index in a folder; refuses a folder without one."""
+    known = versions(root)
+    if not known:
+        raise IndexFormatError(f"path={str(root)!r} holds no index; name the folder of one.")
+    needed: dict[tuple[str, str], list[int]] = {}
+    broken = [(version, what) for version in known if (what := damage_of(root, version))]
+    for one in whole(root, set(known) - {version for version, _ in broken}):
+        for name in files_of([one]):
+            needed.setdefault(name, []).append(one.version)
+    for number, path in grouping_files(root):
+        needed[path.parent.name, path.name] = [number]
+    found = [Damage(f"{FOLDERS[0]}/{manifest_path(root, one).name}", what, (one,)) for one, what in broken]
+    paths = [root.joinpath(*name) for name in needed]
+    wrong = [what for some in _each(paths) for what in some]
+    for (name, numbers), what in zip(needed.items(), wrong, strict=True):
+        if what:
+            found.append(Damage("/".join(name), what, tuple(sorted(numbers))))
+    every = [*paths, *(manifest_path(root, version) for version in known)]
+    plain = sum(not is_checked(path) for path in paths)
+    return Check(len(known), len(every), sum(map(_size, every)), plain, len(found), tuple(found))
+
+
+AT_ONCE = 64
+"""Files of a task, at most: an index has many small ones."""
+
+
+def _each(paths: list[Path]) -> list[list[str]]:
+    """Check files, by tasks of some."""
+    token = uuid.uuid4().hex
+    graph: dict[Any, Any] = {}
+    for start in range(0, len(paths), AT_ONCE):
+        key = f"simjoin_check-{token}", start
+        graph[key] = Task(key, on_worker, _damages, paths[start : start + AT_ONCE])
+    return gather(graph, list(graph))
+
+
+def _damages(paths: list[Path]) -> list[str]:
+    return [_damage(path) for path in paths]
+
+
+def _damage(path: Path) -> str:
+    """Tell what is wrong with a file; nothing, if it is whole, or removed meanwhile with its versions."""
+    try:
+        if is_checked(path):
+            with told_of(path, True), contextlib.closing(CheckedFile(path)) as file:
+                file.verify()
+        with parquet(path) as read:
+            for group in () if is_checked(path) else range(read.num_row_groups):
+                read_groups(read, [group])
+    except VersionGoneError:
+        return ""
+    except SimJoinError as error:
+        return _short(str(error), path)
+    return ""
+
+
+def _short(text: str, path: Path) -> str:
+    """What an error says of a file, without its name and the remedy."""
+    return text.removeprefix(f"{str(path)!r} is ").removeprefix("damaged: ").removesuffix(f". {REMEDY}")
+
+
+def _size(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size
+    return 0
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    """Name versions, those that follow each other by the first and the last."""
+    return f"version{'s' * (len(numbers) > 1)} {', '.join(_runs(numbers))}"
+
+
+def _runs(numbers: tuple[int, ...]) -> Iterator[str]:
+    first = last = numbers[0]
+    for number in (*numbers[1:], None):
+        if number != last + 1:
+            yield f"{first}" if first == last else f"{first} to {last}"
+            first = number or 0
+        last = number or 0
+
+
+POINTS = 4096
+"""Points that stand for rows that are looked for."""
+
+OPENED = 4096
+"""Rows that are read in the time in which a file is opened, as measured."""
+
+PER_GROUP, MOST = 32, 1 << 16
+"""Points that stand for the rows of a row group, and for all rows, at most."""
+
+FAN_OUT = 4
+
+
+def drawn(groups: Groups, options: Options, number: int, seed: int = 0) -> np.ndarray:
+    """Draw points (number, d) in the boxes of row groups, as many in each as it has rows.
+
+    Of dimensions that boxes do not tell of they are 0.
+    """
+    random = np.random.default_rng(seed)
+    rows = groups.rows / max(1, groups.rows.sum())
+    of = np.searchsorted(np.cumsum(rows), random.uniform(size=number) * rows.sum(), side="right")
+    of = np.minimum(of, len(rows) - 1)
+    x = np.zeros((number, options.dims))
+    low, high = groups.low[of], groups.high[of]
+    share = random.uniform(size=low.shape)
+    x[:, list(options.cut)] = (1 - share) * low + share * high  # of which no part is too large
+    return x
+
+
+def fresh(rows: Snapshot) -> tuple[Boxes, np.ndarray]:
+    """Guess the boxes of row groups, and their rows (groups,), if all rows were put in order anew."""
+    every, size = int(rows.groups.rows.sum()), rows.options.group
+    number = max(1, min(MOST, PER_GROUP * -(-every // size)))
+    x = drawn(rows.groups, rows.options, number, seed=1)[:, boxes_of(rows).dims]
+    each = every / number
+    points = max(1, 1 << round(np.log2(max(1.0, min(size, every) / each))))
+    with np.errstate(over="ignore", invalid="ignore"):
+        cuts = dims_to_cut(np.nan_to_num(x.var(axis=0)), x)
+    order = kd_order(x, cuts, points, FAN_OUT)
+    starts = np.arange(0, number, points)
+    low, high = np.minimum.reduceat(x[order], starts), np.maximum.reduceat(x[order], starts)
+    return Boxes(boxes_of(rows).dims, low, high), np.diff([*starts, number]) * each
+
+
+def reached(x: np.ndarray, boxes: Boxes, options: Options) -> np.ndarray:
+    """Tell which row groups are within reach of any of some rows (n, d): (groups,), bool."""
+    measure = options.spec("pandas").measure
+    tiles, threshold = tiled(x, boxes.dims), measure.threshold(options.eps)
+    near = near_tiles(tiles, boxes, measure.norm, threshold)
+    return touched(tiles, near, boxes, measure.norm, threshold)
+
+
+def scanned(x: np.ndarray, boxes: Boxes, rows: np.ndarray, options: Options) -> float:
+    """Count the rows of the row groups within reach of a row, on average over rows (n, d)."""
+    measure, total = options.spec("pandas").measure, 0.0
+    sides = x[:, boxes.dims]
+    points = tiled(x[:0], boxes.dims)._replace(x=sides, size=1, lower=sides, upper=sides)
+    near = near_tiles(points, boxes, measure.norm, measure.threshold(options.eps))
+    total = float((near @ rows).sum())
+    return total / max(1, len(x))
+
+
+def excess(rows: Snapshot, new: Groups) -> float:
+    """Count the rows that are read for some new ones besides those that would be, were all in order.
+
+    `new`: the row groups that they were written as.  A file that is opened counts as some rows.
+    """
+    number = int(new.rows.sum())
+    if not len(rows.groups) or not number:
+        return 0.0
+    x, options = drawn(new, rows.options, min(number, POINTS)), rows.options
+    now = reached(x, boxes_of(rows), options)
+    boxes, sizes = fresh(rows)
+    more = rows.groups.rows[now].sum() - sizes[reached(x, boxes, options)].sum()
+    files = len(np.unique(rows.groups.file[now])) - 1
+    return max(0.0, float(more) + OPENED * files)
+
+
+CLUSTERS = 20
+"""Clusters of the thesis in whose centroids drift is told."""
+
+SMALL_PART = 8
+"""A file of fewer rows than one eighth of a full one is small: it came by an update."""
+
+
+@dataclass(frozen=True, repr=False)
+class Quality(Told):
+    """Tell how the rows of an index lie; see `Index.quality`.
+
+    Attributes
+    ----------
+    rows, files, row_groups : int
+    small_files : int
+        Files of updates that were not put in order with others yet.
+    small_share, deleted_share : float
+        The share of rows in those, and of rows in files that were deleted.
+    scan : float
+        Rows of the row groups within eps of a row, on average.
+    scan_ratio : float
+        As many times as many as if all rows were put in order anew: 1 is the best.
+    centroid_drift : float
+        By how much, in all, the centroids of 20 clusters of the rows as they last were put in order moved by
+        rows that came since: the quality metric of RE-JOIN (Korkmaz 2012), from the boxes of row groups.
+    drift_in_eps : float
+        The same, divided by eps.
+    excess : float
+        Rows that updates read since because row groups do not lie in order: what ``recluster="auto"``
+        compares with the work of putting them in order.
+    """
+
+    title: ClassVar[str] = "Quality of an index"
+
+    rows: int
+    files: int
+    row_groups: int
+    small_files: int
+    small_share: float
+    deleted_share: float
+    scan: float
+    scan_ratio: float
+    centroid_drift: float
+    drift_in_eps: float
+    excess: float
+
+
+EXCESS, SMALL_EXCESS, BASIS = "excess", "small_excess", "basis"
+"""Counters of manifests: rows read too many, those of small files that one of them all would have saved, and
+the version as which files were last put in order."""
+
+
+def small_files(manifest: Manifest, full: int) -> list[str]:
+    """List the files that updates wrote."""
+    return [one.name for one in manifest.files if SMALL_PART * one.rows < full]
+
+
+def quality_of(version: Version, full: int) -> Quality:
+    """Tell how the rows of a version lie; `full`: rows of a full file."""
+    rows, manifest, options = version.rows, version.manifest, version.manifest.options
+    ratio = scan = 1.0
+    if len(rows.groups):
+        x = drawn(rows.groups, options, POINTS)
+        scan = scanned(x, boxes_of(rows), rows.groups.rows, options)
+        ratio = scan / max(1.0, scanned(x, *fresh(rows), options))
+    small = set(small_files(manifest, full))
+    size = sum(one.rows for one in manifest.files)
+    few = sum(one.rows for one in manifest.files if one.name in small)
+    drift = centroid_drift(rows.groups, int(manifest.counters.get(BASIS, 1)))
+    return Quality(
+        manifest.rows, len(manifest.files), len(rows.groups), len(small), few / max(1, size),
+        (size - manifest.rows) / max(1, size), scan, max(1.0, ratio), drift,
+        drift / options.eps if options.eps > 0 else float("inf") if drift else 0.0,
+        float(manifest.counters.get(EXCESS, 0.0)),
+    )  # fmt: skip
+
+
+@np.errstate(over="ignore", invalid="ignore")  # of the largest numbers it is infinite, or not known
+def centroid_drift(groups: Groups, basis: int) -> float:
+    """Sum up how far the centroids of clusters moved by row groups that came after a version.
+
+    Clusters are of row groups that follow each other, as they lie near each other; those that came are
+    counted to the nearest old centroid.
+    """
+    old = groups.newest <= basis
+    if not old.any() or old.all():
+        return 0.0
+    middle = groups.low / 2 + groups.high / 2
+    parts = np.array_split(np.flatnonzero(old), min(CLUSTERS, int(old.sum())))
+    weight = groups.rows.astype(np.float64)
+    centres = np.array([np.average(middle[part], axis=0, weights=weight[part]) for part in parts])
+    new = np.flatnonzero(~old)
+    away = np.stack([np.square(middle[new] - centre).sum(axis=1) for centre in centres])
+    nearest = away.argmin(axis=0)
+    total = 0.0
+    for number, part in enumerate(parts):
+        own = np.concatenate([part, new[nearest == number]])
+        moved = np.average(middle[own], axis=0, weights=weight[own]) - centres[number]
+        total += float(np.sqrt(np.square(moved).sum()))
+    return total

@@ -1,0 +1,289 @@
+"""Parquet files with checksums of all their bytes, which are verified on every read.
+
+Before the footer of a file is a block that Parquet's readers skip.  It has the length and the checksum of
+each run of bytes before it, as they were written: the header of a page, or its content.  The file's name ends
+in the checksum of the block and the footer.  So whoever reads a part of a file that is damaged, or of another
+file than the name says, notices, and no more is read for it.
+
+Parquet's own checksums of pages leave out their headers, in which a flipped bit can change what is read.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import functools
+import io
+import os
+import re
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dask_simjoin.engine.base import host_kernels
+from dask_simjoin.errors import IndexFormatError, SimJoinError, VersionGoneError
+
+REMEDY = (
+    "`dask-simjoin index check` lists all damage. Copy the file back from a backup; or make the index anew, "
+    "of the rows() of a version that does not need it: open_index(path, version=...)."
+)
+
+
+def damaged(path: Path, what: str, remedy: str = REMEDY) -> IndexFormatError:
+    """Make the error of a file whose content is not what was written; `what`: why that is known."""
+    return IndexFormatError(f"{str(path)!r} is damaged: {what}. {remedy}")
+
+
+def missing(path: Path) -> IndexFormatError | VersionGoneError:
+    """Make the error of a file that is not there: damage, if there is a version that has it."""
+    for manifest in sorted(path.parent.parent.glob("_versions/*.json"), reverse=True):
+        with contextlib.suppress(OSError):
+            if path.name.encode() in manifest.read_bytes():
+                version = int(manifest.stem) if manifest.stem.isascii() and manifest.stem.isdigit() else "?"
+                return IndexFormatError(
+                    f"{str(path)!r} is missing, and version {version} of the index needs it. {REMEDY}"
+                )
+    return VersionGoneError(
+        f"{str(path)!r} is not there: vacuum(), or components() of newer versions, removed it, or this "
+        "machine does not see the folder. Ask again, of a version that history() names; vacuum(keep=...) "
+        "keeps more of them."
+    )
+
+
+@contextlib.contextmanager
+def told_of(path: Path, checked: bool) -> Iterator[None]:
+    """Refuse what cannot be read of a file by its name.
+
+    `checked`: its bytes are known to be those that were written; others may be read as anything.
+    """
+    kinds = (OSError, pa.ArrowException) if checked else (OSError, pa.ArrowException, ValueError, LookupError)
+    try:
+        yield
+    except (SimJoinError, MemoryError, pa.ArrowCancelled):
+        raise
+    except (FileNotFoundError, NotADirectoryError):
+        raise missing(path) from None
+    except kinds as error:
+        raise damaged(path, f"it cannot be read ({' '.join(str(error).split())[:300]})") from error
+
+
+DIGITS = 16
+"""Hexadecimal digits of a checksum."""
+
+NAME = re.compile(rf"(?:[0-9]{{20}}|[0-9a-f]{{{DIGITS}}}-[0-9a-f]{{8}})-[0-9a-f]{{{DIGITS}}}")
+"""What files with checksums are called, without their ending; those of groups begin with their version."""
+
+MARK = b"dask_simjoin.sum"
+"""What the block of checksums ends in, after its number of bytes."""
+
+BLOCK_END, FOOTER_END = struct.Struct("<I16s"), struct.Struct("<I4s")
+"""The last bytes of the block, and those of a file: the bytes that are before them, and a mark."""
+
+TAIL = 1 << 16
+"""Bytes at the end of a file that are read first."""
+
+KNOWN = 32
+"""Files whose ends a process keeps: that of a million rows takes some 0.3 MB, and as many ms to be read."""
+
+OTHER = "its bytes are not those that were written"
+
+AT_ONCE = 1 << 24
+"""Bytes that are verified at a time, about, where all are."""
+
+WORD = 8
+"""Bytes of the shortest run: shorter ones are put together with what follows."""
+
+
+def checksum(data: Any) -> int:
+    """Return the checksum of bytes, of which there are eight at least."""
+    buffer = pa.py_buffer(data)
+    return int(_kernels().checksum(buffer.address, buffer.size))
+
+
+@functools.cache
+def _kernels() -> Any:
+    return host_kernels("checksum")
+
+
+def is_checked(path: Path) -> bool:
+    """Tell whether the name of a file ends in its checksum."""
+    return NAME.fullmatch(path.stem) is not None
+
+
+class SummedFile(io.RawIOBase):
+    """A file that is written, of which checksums are noted."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._held = file, b""
+        self._runs: list[tuple[int, int]] = []
+        self._tail: list[bytes] | None = None
+
+    def writable(self) -> bool:
+        """Tell that it can be written to."""
+        return True
+
+    def tell(self) -> int:
+        """Count the bytes that were written."""
+        return self._file.tell()
+
+    def write(self, data: Any) -> int:
+        """Write some bytes."""
+        if self._tail is not None:
+            self._tail.append(bytes(data))
+            return self._file.write(data)
+        run = self._held + bytes(data) if self._held or len(data) < WORD else data
+        self._held = run if len(run) < WORD else b""
+        if not self._held:
+            self._runs.append((len(run), checksum(run)))
+        return self._file.write(data)
+
+    def end_rows(self) -> None:
+        """Write the block of checksums; what follows is the footer."""
+        if self._held:
+            self.write(bytes(WORD))
+        self._tail = []
+        block = np.array(self._runs, "<u8").tobytes()
+        self.write(block + BLOCK_END.pack(len(block), MARK))
+
+    @property
+    def checksum(self) -> int:
+        """The checksum of what was written since `end_rows`, and with it."""
+        return checksum(b"".join(self._tail or ()))
+
+
+class Ending(NamedTuple):
+    """What the end of a file tells, once it was verified.
+
+    Attributes
+    ----------
+    starts : array (runs + 1,), int64
+        Where each run of bytes begins, and where rows end.
+    sums : array (runs,), uint64
+        The checksums of runs.
+    found : array (runs + 1,)
+        The same as `starts`, to be searched by Python, which is faster.
+    metadata : FileMetaData
+    """
+
+    starts: np.ndarray
+    sums: np.ndarray
+    found: array.array[int]
+    metadata: pq.FileMetaData
+
+
+@functools.lru_cache(KNOWN)
+def ending_of(path: Path, size: int, changed: int, number: int) -> Ending:
+    """Read the end of a file; processes keep some, as tasks read other parts of the same files.
+
+    `size`, `changed`, `number`: bytes, time of the last change and number of the file in its file system, by
+    which it is told from one that has taken its place.
+    """
+    other = damaged(path, OTHER)
+    with open(path, "rb", buffering=0) as file:
+
+        def read(start: int, size: int) -> bytes:
+            data: bytes = read_bytes(file, start, size, path).to_pybytes()
+            return data
+
+        first = max(0, size - TAIL)
+        last = read(first, size - first)
+        if size < FOOTER_END.size + BLOCK_END.size:
+            raise other
+        at = size - FOOTER_END.size - FOOTER_END.unpack(last[-FOOTER_END.size :])[0] - BLOCK_END.size
+        if at < 0:
+            raise other
+        length, mark = BLOCK_END.unpack(read(at, BLOCK_END.size))
+        start = at - length
+        if mark != MARK or start < 0 or length % (2 * WORD):
+            raise other
+        behind = size - start
+        tail = last[-behind:] if behind <= len(last) else read(start, behind)
+    if checksum(tail) != int(path.stem[-DIGITS:], 16):
+        raise other
+    block = np.frombuffer(tail, "<u8", length // WORD).reshape(-1, 2)
+    starts = np.zeros(len(block) + 1, np.int64)
+    np.cumsum(block[:, 0], out=starts[1:])
+    if starts[-1] != start:
+        raise other
+    found = array.array("q", starts.tobytes())
+    return Ending(starts, block[:, 1].copy(), found, pq.read_metadata(pa.BufferReader(tail)))
+
+
+def read_bytes(file: BinaryIO, start: int, size: int, path: Path) -> pa.Buffer:
+    """Read bytes of a file into memory of the pool that is set."""
+    data = pa.allocate_buffer(size)
+    done = os.preadv(file.fileno(), [data], start)
+    while done < size:
+        more = os.preadv(file.fileno(), [memoryview(data)[done:]], start + done)
+        if not more:
+            raise damaged(path, OTHER)
+        done += more
+    return data
+
+
+class CheckedFile:
+    """A file whose bytes are verified as they are read: what is before its `ending`.
+
+    It has what `pyarrow.PythonFile` asks for, which calls one method at a time.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._at, self.closed = path, 0, False
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115
+        try:
+            about = os.fstat(self._file.fileno())
+            self.ending = ending_of(path, about.st_size, about.st_mtime_ns, about.st_ino)
+        except BaseException:
+            self._file.close()
+            raise
+        self._found = self.ending.found
+        self._where = self.ending.starts.ctypes.data, self.ending.sums.ctypes.data
+
+    def close(self) -> None:
+        """Close it."""
+        self._file.close()
+        self.closed = True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a byte."""
+        if whence:
+            offset += self._at if whence == io.SEEK_CUR else self._found[-1]
+        self._at = offset
+        return offset
+
+    def tell(self) -> int:
+        """Tell which byte is next."""
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        """Read some bytes, or all that are left."""
+        data: bytes = self.read_buffer(size if size >= 0 else self._found[-1] - self._at).to_pybytes()
+        return data
+
+    def read_buffer(self, size: int) -> pa.Buffer:
+        """Read some bytes, with the runs that they are in; refuses others than were written."""
+        start, stop = self._at, min(self._at + size, self._found[-1])
+        self._at = max(start, stop)
+        first = bisect_right(self._found, start) - 1
+        last = max(bisect_left(self._found, stop), first + 1)
+        begin, end = self._found[first], self._found[last]
+        data = read_bytes(self._file, begin, end - begin, self._path)
+        if not _kernels().are_whole(data.address, *self._where, first, last):
+            raise damaged(self._path, OTHER)
+        if (start, stop) == (begin, end):
+            return data
+        return data.slice(start - begin, stop - start)
+
+    def verify(self) -> None:
+        """Read all of it, some runs at a time."""
+        at = 0
+        while at < self._found[-1]:
+            self.seek(at)
+            at = self._found[min(bisect_right(self._found, at + AT_ONCE), len(self._found) - 1)]
+            self.read_buffer(at - self._at)

@@ -1,0 +1,281 @@
+"""Compare changed rows with each other and with unchanged rows: the work of one task."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dask_simjoin.disk_index.cell_filter import near_marks
+from dask_simjoin.disk_index.row_batch import (
+    Loaded,
+    Replaced,
+    chunk_of,
+    in_other_version,
+    layout_for,
+    load_near,
+    near_box,
+    near_by_tiles,
+    some,
+)
+from dask_simjoin.disk_index.segments import Chosen, Slab, index_of, points_at, rows_at, taken, within
+from dask_simjoin.disk_index.types import Part
+from dask_simjoin.engine.base import frames_for, joiner_for
+from dask_simjoin.engine.compat import all_of, module_of
+from dask_simjoin.metrics.norms import Array, Frame
+from dask_simjoin.planning.statistics.sample import bounds
+from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.tasks.chunks import Chunk
+from dask_simjoin.tasks.matches import Matches, Meeting, matches, measured
+from dask_simjoin.tasks.pairs import Side, join_block, pair_columns, put_together
+
+
+class Comparison(NamedTuple):
+    """Say how rows are compared.
+
+    Attributes
+    ----------
+    spec : JoinSpec
+    cut : tuple of int
+        The dimensions that boxes tell of.
+    like : DataFrame
+        An empty example of the pairs.
+    """
+
+    spec: JoinSpec
+    cut: tuple[int, ...]
+    like: Frame
+
+
+def pairs_within(how: Comparison, rows: Loaded, replaced: Replaced | None, columns: list[str]) -> Frame:
+    """Find the pairs of rows that came, or of those that went, each once."""
+    xp = module_of(rows["seq"])
+    if len(rows["seq"]) < 2:
+        return how.like[columns]
+    rows = some(rows, xp.argsort(rows["seq"]))  # of a pair the row with the smaller place is left
+    layout = layout_for([rows], how.spec)
+    chunk = chunk_of(rows, layout)
+    meeting = Meeting(chunk, chunk, True, how.spec, layout)
+    return _pairs(meeting, (rows, rows), (False, False), replaced, columns)
+
+
+def pairs_across(how: Comparison, rows: Loaded, others: Loaded, replaced: Replaced | None, stay: bool,
+                 columns: list[str]) -> Frame:  # fmt: skip
+    """Find the pairs of rows that came or went with others; `stay`: those others are in both versions."""
+    rows, others = near_each_other(how, rows, others)
+    if not len(rows["seq"]) or not len(others["seq"]):
+        return how.like[columns]
+    sides = ((rows, False), (others, stay))
+    if len(rows["seq"]) > len(others["seq"]):  # searched for is the smaller side
+        sides = sides[::-1]
+    layout = layout_for([others, rows], how.spec)
+    q, d = (chunk_of(side, layout) for side, _ in sides)
+    meeting = Meeting(q, d, False, how.spec, layout)
+    (first, stays), (second, stays_too) = sides
+    return _pairs(meeting, (first, second), (stays, stays_too), replaced, columns)
+
+
+def near_each_other(how: Comparison, rows: Loaded, others: Loaded) -> tuple[Loaded, Loaded]:
+    """Leave out rows that are in no pair, as far as marked cells and boxes of tiles tell."""
+    if "marks" in rows:
+        near = near_marks(rows["marks"], [others["x"][:, k] for k in rows["marks"].dims])
+        if len(near) < len(others["seq"]):
+            others = some(others, near)
+    if "tiles" in others and "tiles" in rows:
+        rows, others = near_by_tiles(rows, others, how.cut, how.spec)
+    if "tiles" in rows and len(others["seq"]):
+        rows = near_box(rows, *bounds(others["x"]), how.cut, how.spec)
+    if len(rows["seq"]) and "tiles" in others:
+        others = near_box(others, *bounds(rows["x"]), how.cut, how.spec)
+    return rows, others
+
+
+def pairs_with_part(how: Comparison, rows: Loaded, part: Part, replaced: Replaced | None,
+                    columns: list[str]) -> Frame:  # fmt: skip
+    """Read rows that stayed, and find their pairs with rows that came or went."""
+    others = load_near(part, how.spec, rows.get("marks"))
+    return pairs_across(how, rows, others, replaced, True, columns)
+
+
+def _pairs(meeting: Meeting, sides: tuple[Loaded, Loaded], stay: tuple[bool, bool],
+           replaced: Replaced | None, columns: list[str]) -> Frame:  # fmt: skip
+    """Make rows of the result of two chunks, or of one with itself, in which the lower number is left."""
+    before, after = (side["seq"] for side in sides)
+    counted = replaced is None and not any("gone" in side for side in sides)
+    if counted and (meeting.same or int(before.max()) < int(after.min())):
+        return join_block(meeting, columns)
+    if counted and int(after.max()) < int(before.min()):
+        turn = _turned(meeting.spec)
+        found = join_block(meeting, [turn.get(name, name) for name in columns])
+        found.columns = columns
+        return found
+    # which pairs changed does not depend on which of their columns are asked for
+    measured = "distance" in columns or (replaced is not None and meeting.spec.return_distance)
+    found = matches(meeting, measured, None)
+    (q, d), xp = (meeting.q, meeting.d), meeting.xp
+    for side, order, which in ((sides[0], q["order"], 0), (sides[1], d["order"], 1)):
+        if "gone" in side:
+            found = _only(found, ~side["gone"][order[found[which]]])
+    left, right, away = q["order"][found.left], d["order"][found.right], found.distance
+    if replaced is not None:
+        both = [(side, rows, stays) for side, rows, stays in zip(sides, (left, right), stay, strict=True)]
+        new = xp.flatnonzero(~in_other_version(replaced, both[0], both[1], away, meeting.spec))
+        found, left, right = _only(found, new), left[new], right[new]
+    places = found.left, found.right
+    of: tuple[Chunk, ...] = (q,)
+    if not meeting.same:
+        swap = after[right] < before[left]
+        ends = found.left, found.right + len(q["ids"])
+        places, of = (xp.where(swap, *ends[::-1]), xp.where(swap, *ends)), (q, d)
+    part = pair_columns((of, places[0]), (of, places[1]), meeting.spec, columns)
+    if "distance" in columns:
+        part["distance"] = found.distance
+    return put_together([(len(found.left), part)], columns, frames_for(q["example"]))
+
+
+def _only(found: Matches, which: Array) -> Matches:
+    """Take some of the pairs."""
+    away = found.distance
+    distance = None if away is None else away[which]
+    return found._replace(left=found.left[which], right=found.right[which], distance=distance)
+
+
+def _turned(spec: JoinSpec) -> dict[str, str]:
+    """Name the columns that a pair's columns are if its rows change places."""
+    both = [("left", "right"), *zip(spec.kept_left, spec.kept_right, strict=True)]
+    return {a: b for pair in both for a, b in (pair, pair[::-1])}
+
+
+def pairs_of_two(how: Comparison, rows: Loaded, others: Loaded, columns: list[str]) -> Frame:
+    """Find pairs of the rows of a frame, which are left, with those of an index."""
+    rows, others = near_each_other(how, rows, others)
+    if not len(rows["seq"]) or not len(others["seq"]):
+        return how.like[columns]
+    layout = layout_for([rows, others], how.spec)
+    q, d = (chunk_of(side, layout) for side in (rows, others))
+    return join_block(Meeting(q, d, False, how.spec, layout), columns)
+
+
+class Hits(NamedTuple):
+    """Hold pairs: rows that came or went, rows of a slab, and, if they are asked for, distances."""
+
+    own: Array
+    held: Array
+    distance: Array | None
+
+    def only(self, which: Array) -> Hits:
+        """Take some of them."""
+        away = self.distance
+        return Hits(self.own[which], self.held[which], None if away is None else away[which])
+
+
+def pairs_with_slabs(how: Comparison, rows: Loaded, chosen: tuple[Chosen, ...], replaced: Replaced | None,
+                     columns: list[str], *slabs: Slab) -> Frame:  # fmt: skip
+    """Find the pairs of rows that came or went with those of slabs that stayed."""
+    found = [
+        _with_slab(how, rows, slab, one, replaced, columns) for slab, one in zip(slabs, chosen, strict=True)
+    ]
+    filled = [part for part in found if len(part)] or [how.like[columns]]
+    return filled[0] if len(filled) == 1 else frames_for(how.like).stacked(filled)
+
+
+def _with_slab(how: Comparison, rows: Loaded, slab: Slab, chosen: Chosen, replaced: Replaced | None,
+               columns: list[str]) -> Frame:  # fmt: skip
+    rows = near_box(rows, *slab["box"], how.cut, how.spec)
+    near = module_of(rows["x"]).flatnonzero(within(rows["x"], slab["reach"]))
+    if not len(near):
+        return how.like[columns]
+    rows = some(rows, near) if len(near) < len(rows["seq"]) else rows
+    # which pairs changed does not depend on which of their columns are asked for
+    distance = "distance" in columns or (replaced is not None and how.spec.return_distance)
+    found, count = hits(rows, slab, how, distance), taken(slab, chosen)
+    if count is not None:
+        found = found.only(count[found.held])
+    if replaced is not None and len(found.own):
+        xp = module_of(found.own)
+        every = xp.arange(len(found.own))
+        there = Loaded(
+            x=points_at(slab, found.held), seq=slab["seq"][found.held], ids=slab["ids"][:0],
+            example=slab["example"],
+        )  # fmt: skip
+        both = (rows, found.own, False), (there, every, True)
+        found = found.only(~in_other_version(replaced, *both, found.distance, how.spec))
+    if not len(found.own):
+        return how.like[columns]
+    return _as_frame(how, rows, slab, found, columns)
+
+
+def hits(rows: Loaded, slab: Slab, how: Comparison, distance: bool) -> Hits:
+    """Find the pairs of rows with all rows of a slab."""
+    xp, n = module_of(rows["x"]), len(rows["seq"])
+    served = within(rows["x"], slab["serves"])
+    inside = xp.flatnonzero(served)
+    parts = [_served(rows if len(inside) == n else some(rows, inside), slab, how, distance)]
+    if len(inside) == n:
+        return parts[0]
+    outside = xp.flatnonzero(~served)
+    parts.append(_not_served(some(rows, outside), slab, how, distance))
+    own = [at[part.own] for at, part in zip((inside, outside), parts, strict=True)]
+    away = [part.distance for part in parts if part.distance is not None]
+    held = xp.concatenate([part.held for part in parts])
+    return Hits(xp.concatenate(own), held, xp.concatenate(away) if away else None)
+
+
+def _served(rows: Loaded, slab: Slab, how: Comparison, distance: bool) -> Hits:
+    """Find the same by the slab's index."""
+    joiner, layout = joiner_for(slab["example"]), slab["layout"]
+    xp, n = joiner.xp, len(rows["seq"])
+    own = joiner.build(rows["x"], layout)
+    found = joiner.pairs(
+        own, index_of(slab), layout, same=False, distance=measured(how.spec, xp) if distance else None,
+        labels=(own["order"][:n].astype(xp.int64), slab["position"]),
+    )  # fmt: skip
+    return Hits(found.left, found.right, found.distance)
+
+
+def _not_served(rows: Loaded, slab: Slab, how: Comparison, distance: bool) -> Hits:
+    """Find the same by an index of both."""
+    joiner = joiner_for(slab["example"])
+    xp, n, m = joiner.xp, len(rows["seq"]), len(slab["seq"])
+    x = joiner.points(index_of(slab), slab["layout"])
+    held = Loaded(x=x, seq=slab["seq"], ids=slab["ids"], example=slab["example"])
+    layout = layout_for([held, rows], how.spec)
+    own, other = joiner.build(rows["x"], layout), joiner.build(x, layout)
+    found = joiner.pairs(
+        own, other, layout, same=False, distance=measured(how.spec, xp) if distance else None,
+        labels=(own["order"][:n].astype(xp.int64), slab["position"][other["order"][:m]]),
+    )  # fmt: skip
+    return Hits(found.left, found.right, found.distance)
+
+
+def _as_frame(how: Comparison, rows: Loaded, slab: Slab, found: Hits, columns: list[str]) -> Frame:
+    """Make rows of the result, in which the smaller number is left."""
+    xp, n = module_of(found.own), len(found.own)
+    own, held = _named(some_names(rows, found.own)), _named(rows_at(slab, found.held, how.spec, False))
+    every = xp.arange(n)
+    swap = slab["seq"][found.held] < rows["seq"][found.own]
+    left: Side = (held,), every
+    right: Side = (own,), every
+    if not all_of(swap):
+        both = (own, held)
+        left, right = (both, xp.where(swap, every + n, every)), (both, xp.where(swap, every, every + n))
+    part = pair_columns(left, right, how.spec, columns)
+    if "distance" in columns:
+        part["distance"] = found.distance
+    return put_together([(n, part)], columns, frames_for(slab["example"]))
+
+
+def some_names(rows: Loaded, places: Array) -> Loaded:
+    """Take what rows at some places are called and have, without their coordinates."""
+    x = module_of(places).empty((len(places), 0))
+    found = Loaded(x=x, seq=rows["seq"][places], ids=rows["ids"].take(places), example=rows["example"])
+    if "kept" in rows:
+        found["kept"] = rows["kept"].take(places)
+    return found
+
+
+def _named(rows: Loaded) -> Chunk:
+    """Make what columns of pairs are taken of: rows in their order."""
+    order = module_of(rows["seq"]).arange(len(rows["seq"]))
+    found = Chunk(ids=rows["ids"], id_keys=None, example=rows["example"], order=order)
+    if "kept" in rows:
+        found["kept"] = rows["kept"]
+    return found

@@ -1,0 +1,270 @@
+"""Connected components of an index, maintained from version to version.
+
+A group is named by its row of the smallest number.  So it keeps its name as long as that row stays in it: it
+takes the name of an older group that it unites with, and what is parted from that row gets another one.
+
+Pairs that came unite groups.  Only groups that lost pairs are looked through again: their rows are read, and
+joined with each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import dask.dataframe as dd
+import numpy as np
+import pyarrow as pa
+
+from dask_simjoin.disk_index.blocks import sizes, snapshot_token
+from dask_simjoin.disk_index.changes import Changes
+from dask_simjoin.disk_index.checksums import SummedFile, damaged
+from dask_simjoin.disk_index.compare import Comparison, pairs_within
+from dask_simjoin.disk_index.files import parquet, read_anew, read_groups, write_named, write_tables
+from dask_simjoin.disk_index.graph import example_of_pairs, parts_of, spec_of
+from dask_simjoin.disk_index.pair_files import all_pairs
+from dask_simjoin.disk_index.row_batch import Loaded, load, some
+from dask_simjoin.disk_index.rows import example_table, read_part, read_tables
+from dask_simjoin.disk_index.schema import dtypes_in
+from dask_simjoin.disk_index.snapshots import Version
+from dask_simjoin.disk_index.types import SEQ, Part, Snapshot
+from dask_simjoin.engine.base import frames_for, frames_of_library, host_joiner, joiner_for
+from dask_simjoin.engine.compat import module_of, to_host, values_of
+from dask_simjoin.errors import IndexFormatError, VersionGoneError
+from dask_simjoin.graph.dask_private import Task
+from dask_simjoin.graph.source import gather
+from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.tasks.counts import Edges, new_nodes, no_edges, spanning_forest
+
+FOLDER, ID, COMPONENT, ROOT = "components", "id", "component", "root"
+
+NAME = re.compile(r"([0-9]{20})(?:-[0-9a-f]{16})?")
+"""What a file is called, without its ending: its version and its checksum, which older files lack."""
+
+KEPT = 2
+"""Versions of which groups are kept."""
+
+ROWS = 1 << 20
+"""Rows of a partition of what is told."""
+
+
+class Grouping(NamedTuple):
+    """The group of each row of a version.
+
+    Attributes
+    ----------
+    version : int
+    seq : array (n,), int64
+        The rows' numbers, ascending.
+    ids : Array of Arrow (n,)
+    root : array (n,), int64
+        The smallest number of each row's group.
+    again : int
+        Rows whose groups were looked through again.
+    """
+
+    version: int
+    seq: np.ndarray
+    ids: pa.Array
+    root: np.ndarray
+    again: int
+
+    def root_of(self, seq: np.ndarray) -> np.ndarray:
+        """Find the groups of rows; of those that are not known themselves."""
+        if not len(self.seq):
+            return seq
+        at = np.minimum(np.searchsorted(self.seq, seq), len(self.seq) - 1)
+        return np.where(self.seq[at] == seq, self.root[at], seq)
+
+
+def grouping_files(root: Path) -> list[tuple[int, Path]]:
+    """List the files that there are, with their versions, the last one first."""
+    folder = root / FOLDER
+    found = folder.glob("*.parquet") if folder.is_dir() else ()
+    told = ((NAME.fullmatch(path.stem), path) for path in found)
+    return sorted(((int(match[1]), path) for match, path in told if match), reverse=True)
+
+
+def known_grouping(version: Version) -> tuple[Grouping, Path] | None:
+    """Read the groups of the last version up to this one of which they are known, and tell the file."""
+    for number, path in grouping_files(version.root):
+        if number > version.number:
+            continue
+        if path.is_dir():  # nothing can be written in its place
+            raise damaged(path, "it is a folder", "Move it away: components() writes the file anew.")
+        try:
+            table = read_anew(path, [SEQ, ID, ROOT]).combine_chunks()
+            seq, root = (table[name].to_numpy() for name in (SEQ, ROOT))
+            ids = table[ID].combine_chunks()
+        except VersionGoneError:  # removed meanwhile
+            continue
+        except (IndexFormatError, KeyError):  # all of it can be told anew
+            with contextlib.suppress(OSError):
+                path.unlink()
+            continue
+        own = ids.chunk(0) if isinstance(ids, pa.ChunkedArray) else ids
+        return Grouping(number, seq, own, root, 0), path
+    return None
+
+
+def write_grouping(version: Version, found: Grouping) -> Path:
+    """Keep the groups of a version in a file, and those of no more versions than some."""
+    folder = version.root / FOLDER
+    folder.mkdir(exist_ok=True)
+    component = found.ids.take(pa.array(np.searchsorted(found.seq, found.root)))
+    table = pa.table({SEQ: found.seq, ID: found.ids, ROOT: found.root, COMPONENT: component})
+
+    def write(file: SummedFile) -> None:
+        write_tables([table], file, table.schema, table.schema.names, ROWS)
+
+    name, _ = write_named(folder, write, f"{found.version:020d}")
+    others = grouping_files(version.root)
+    numbers = sorted({number for number, _ in others} - {found.version}, reverse=True)
+    for number, path in others:
+        if number in numbers[KEPT - 1 :]:
+            path.unlink(missing_ok=True)
+    return folder / name
+
+
+def grouping_frame(version: Version, path: Path) -> Frame:
+    """Make a lazy frame of the groups of a version, which are in a file: columns id and component."""
+    options = version.manifest.options
+    dtype = dtypes_in(example_table(version.root, options).schema).get(options.row_id)
+    dtypes = {} if dtype is None else {ID: dtype, COMPONENT: dtype}
+    with parquet(path) as file:
+        groups = range(max(1, file.num_row_groups))
+    how: dict[str, Any] = {"path": path, "dtypes": dtypes, "library": version.library}
+    meta = _read(0, **how).iloc[:0]
+    return dd.from_map(_read, groups, **how, meta=meta, label="simjoin_components")
+
+
+def _read(group: int, path: Path, dtypes: dict[str, str], library: str) -> Frame:
+    with parquet(path) as file:
+        table = read_groups(file, [group] if file.num_row_groups else [], [ID, COMPONENT])
+    return frames_of_library(library).from_arrow(table, dtypes)
+
+
+LOOKED_AT = 1 << 17
+"""Rows of which a task tells whether their groups are looked through again."""
+
+
+def components(version: Version) -> Frame:
+    """Tell the groups of a version's rows: a lazy frame of what is computed here and kept in a file."""
+    return grouping_frame(version, grouping_of(version)[1])
+
+
+def grouping_of(version: Version) -> tuple[Grouping, Path]:
+    """Tell the groups of a version, from those of an older one if some are known, and their file."""
+    known = known_grouping(version)
+    if known is not None and known[0].version == version.number:
+        return known
+    found = None if known is None else _told_on(known[0], version)
+    found = found or _anew(version)
+    return found, write_grouping(version, found)
+
+
+def _anew(version: Version) -> Grouping:
+    """Tell the groups of all rows."""
+    seq, ids = _numbers(version.rows)
+    edges = _forest(all_pairs(version, numbered=True))
+    return Grouping(version.number, seq, ids, _united(np.arange(len(seq)), seq, edges), len(seq))
+
+
+def _told_on(old: Grouping, version: Version) -> Grouping | None:
+    """Tell the groups of a version from those of an older one; None: all had better be told anew."""
+    try:
+        delta = version.since(old.version)
+    except VersionGoneError:  # the older one is none that this one was made of
+        return None
+    changes = Changes(delta, False, numbered=True)
+    (new, new_ids), (gone, _) = (_numbers(part) for part in (delta.inserted, delta.deleted))
+    stays = ~np.isin(old.seq, np.concatenate([gone, new]))
+    seq = np.concatenate([old.seq[stays], new])
+    order = np.argsort(seq)
+    ids = pa.concat_arrays([old.ids.filter(pa.array(stays)), new_ids.cast(old.ids.type)])
+    seq, ids = seq[order], ids.take(pa.array(order))
+    before = old.root_of(seq)
+    again = np.isin(before, old.root_of(np.concatenate(_forest(changes.removed))))
+    rows, spec = version.rows, spec_of(version.rows, None, False, numbered=True)
+    if again.sum() > min(len(seq) // 2, sizes(rows, spec).rows):
+        return None
+    start = np.where(again, np.arange(len(seq)), np.searchsorted(seq, before))
+    parts = [_forest(changes.added), _among(rows, seq[again], spec) if again.any() else no_edges()]
+    root = _united(start, seq, spanning_forest(parts, host_joiner()))
+    return Grouping(version.number, seq, ids, root, int(again.sum()))
+
+
+def _united(start: np.ndarray, seq: np.ndarray, edges: Edges) -> np.ndarray:
+    """Find the smallest number of each row's group, from places that they are joined to so far and edges."""
+    parent = start.astype(new_nodes(len(start)).dtype)
+    joiner = host_joiner()
+    joiner.link(parent, np.searchsorted(seq, edges[0]), np.searchsorted(seq, edges[1]))
+    joiner.roots(parent)
+    return seq[parent]
+
+
+def _forest(pairs: Frame) -> Edges:
+    """Compute lazy pairs, of which each task keeps as few as connect what all do."""
+    found = pairs.map_partitions(_connecting, meta=pairs._meta[["left", "right"]]).compute()
+    return spanning_forest([_ends(found)], host_joiner())
+
+
+def _ends(pairs: Frame) -> Edges:
+    """Take the numbers of both rows of pairs, on the host."""
+    left, right = (to_host(values_of(pairs[name])).astype(np.int64) for name in ("left", "right"))
+    return left, right
+
+
+def _connecting(pairs: Frame) -> Frame:
+    sides = values_of(pairs["left"]), values_of(pairs["right"])
+    left, right = spanning_forest([sides], joiner_for(pairs))
+    return frames_for(pairs).result({"left": left, "right": right}, len(left))
+
+
+def _numbers(rows: Snapshot) -> tuple[np.ndarray, pa.Array]:
+    """Read the numbers of rows, ascending, and their ids."""
+    columns = [SEQ, rows.options.row_id]
+    found = _each(rows, "simjoin_numbers", _read_numbers, columns)
+    table = pa.concat_tables(found).sort_by(SEQ).combine_chunks()
+    ids = table[columns[1]].combine_chunks()
+    if isinstance(ids, pa.ChunkedArray):
+        ids = pa.concat_arrays(ids.chunks) if ids.num_chunks else pa.array([], ids.type)
+    return table[SEQ].to_numpy(), ids
+
+
+def _read_numbers(part: Part, columns: list[str]) -> pa.Table:
+    tables = [table.select(columns) for table, _ in read_tables(part, columns)]
+    return pa.concat_tables([example_table(part.root, part.options).select(columns), *tables])
+
+
+def _among(rows: Snapshot, seq: np.ndarray, spec: JoinSpec) -> Edges:
+    """Connect rows of these numbers, ascending, by the pairs among them."""
+    found = [one for one in _each(rows, "simjoin_again", _some, seq, spec) if len(one["seq"])]
+    xp = module_of(found[0]["x"])
+    parts = {name: xp.concatenate([one[name] for one in found]) for name in ("x", "seq")}
+    ids = frames_for(found[0]["example"]).index(parts["seq"])
+    whole = Loaded(x=xp.asfortranarray(parts["x"]), seq=parts["seq"], ids=ids, example=found[0]["example"])
+    how = Comparison(spec, rows.options.cut, example_of_pairs(rows, spec))
+    return spanning_forest([_ends(pairs_within(how, whole, None, ["left", "right"]))], host_joiner())
+
+
+def _some(part: Part, seq: np.ndarray, spec: JoinSpec) -> Loaded:
+    """Read those rows of a part that have one of these numbers; coordinates only where there are some."""
+    numbers = to_host(values_of(read_part(part, [SEQ])[SEQ]))
+    wanted = np.flatnonzero(np.isin(numbers, seq))
+    rows = load(part if len(wanted) else replace(part, pieces=()), spec)
+    return some(rows, module_of(rows["x"]).asarray(wanted))
+
+
+def _each(rows: Snapshot, name: str, work: Any, *arguments: Any) -> list[Any]:
+    """Do something with parts of rows, by a task each."""
+    token = snapshot_token(rows, name, *arguments)
+    graph: dict[Any, Any] = {}
+    for n, part in enumerate(parts_of(rows, LOOKED_AT)):
+        key = f"{name}-{token}", n
+        graph[key] = Task(key, work, part, *arguments)
+    return gather(graph, list(graph))

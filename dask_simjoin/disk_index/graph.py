@@ -1,0 +1,224 @@
+"""Lazy frames of an index: its pairs, its rows, and joins with other frames."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import dask.dataframe as dd
+import numpy as np
+
+from dask_simjoin.disk_index.blocks import Blocks, Sizes, boxes_of
+from dask_simjoin.disk_index.cell_filter import near_tiles, touched
+from dask_simjoin.disk_index.compare import (
+    Comparison,
+    pairs_across,
+    pairs_of_two,
+    pairs_with_part,
+    pairs_with_slabs,
+    pairs_within,
+)
+from dask_simjoin.disk_index.files import cut_parts
+from dask_simjoin.disk_index.row_batch import load, load_near, moved, rows_of
+from dask_simjoin.disk_index.rows import read_part
+from dask_simjoin.disk_index.segments import HeldPart, load_moved
+from dask_simjoin.disk_index.types import ID, SEQ, Part, Snapshot
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.graph.base import LabelledExpr, RowsExpr, pairs_example
+from dask_simjoin.graph.dask_private import Task, TaskRef, new_collection
+from dask_simjoin.graph.source import itself
+from dask_simjoin.graph.workers import on_worker
+from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.request.options import texts_as_given
+from dask_simjoin.request.spec import JoinSpec
+
+
+def spec_with(frame: Frame, rows: Snapshot, eps: float, distance: bool) -> JoinSpec:
+    """Make what a join of a frame like `frame` with an index is asked for."""
+    options = rows.options
+    right = replace(options.spec(rows.library, eps), return_distance=distance)
+    keep = tuple(name for name in options.keep if name in frame.columns)
+    called = dict(zip(options.keep, options.names, strict=False))
+    other = replace(right, names=options.names[len(options.keep) :])
+    names = tuple(called[name] for name in keep)
+    return replace(right, id=options.id, keep=keep, names=names, other=other, dropna=options.dropna)
+
+
+def pairs_of_partition(frame: Frame, rows: Snapshot, spec: JoinSpec, like: Frame, size: Sizes) -> Frame:
+    """Find the pairs of a partition with the rows of an index, of which a chunk at a time is read."""
+    columns, boxes = list(like.columns), boxes_of(rows)
+    own = rows_of(frame, spec, frames_for(frame).xp.zeros(len(frame), np.int64))
+    if not len(own["seq"]):
+        return like
+    cut = boxes.dims.tolist()
+    own = moved(own, cut, spec, ordered=True)
+    near = near_tiles(own["tiles"], boxes, spec.norm, spec.threshold)
+    chosen = np.flatnonzero(touched(own["tiles"], near, boxes, spec.norm, spec.threshold))
+    how, most = Comparison(spec, tuple(cut), like), max(1, size.rows // 2)
+    parts = (
+        pairs_of_two(how, own, load(rows.part(chosen[some]), spec.right), columns)
+        for some in cut_parts(rows.groups.rows[chosen], most)
+    )
+    found = [part for part in parts if len(part)] or [like]
+    return found[0] if len(found) == 1 else frames_for(like).stacked(found)
+
+
+def pairs_of_parts(how: Comparison, parts: tuple[Part, ...], columns: list[str]) -> Frame:
+    """Read a part and compare it with itself, or two and compare them with each other."""
+    read = [load_moved(how.spec, how.cut, False, part, ()) for part in parts]
+    if len(read) == 1:
+        return pairs_within(how, read[0], None, columns)
+    return pairs_across(how, read[0], read[1], None, False, columns)
+
+
+class Rows(LabelledExpr):
+    """Rows that several tasks compare: those that came or went, and old ones near several parts of them."""
+
+    _label = "simjoin_moved"
+    _parameters = ["blocks"]
+
+    @property
+    def _blocks(self) -> Blocks:
+        blocks: Blocks = self.operand("blocks")
+        return blocks
+
+    @functools.cached_property
+    def _shared(self) -> dict[int, int]:
+        """Number the parts of old rows that several parts of moved ones meet, or that were read."""
+        meets, old = collections.Counter(j for _, j in self._blocks.meet), self._blocks.old
+        several = [
+            j
+            for j, part in enumerate(old)
+            if isinstance(part, dict) or (meets[j] > 1 and isinstance(part, Part))
+        ]
+        return {j: len(self._blocks.moved) + 1 + n for n, j in enumerate(several)}
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (len(self._blocks.moved) + 2 + len(self._shared))
+
+    def moved(self, i: int) -> TaskRef:
+        """Refer to a part of the rows that came or went."""
+        return TaskRef((self._name, i))
+
+    def replaced(self) -> TaskRef | None:
+        """Refer to what is known of rows that were replaced."""
+        return None if self._blocks.replaced is None else TaskRef((self._name, len(self._blocks.moved)))
+
+    def old(self, j: int) -> TaskRef | None:
+        """Refer to a part of the old rows; None: the one task that compares them reads them."""
+        return TaskRef((self._name, self._shared[j])) if j in self._shared else None
+
+    def _layer(self) -> dict[Any, Any]:
+        blocks, name = self._blocks, self._name
+        layer: dict[Any, Any] = {}
+        for i, rows in enumerate(blocks.moved):
+            key = (name, i)
+            how = blocks.spec, blocks.cut, bool(blocks.meet)
+            if isinstance(rows, Part):
+                layer[key] = Task(key, on_worker, load_moved, *how, rows, ())
+            elif isinstance(rows, HeldPart):
+                slabs = (slab.ref for slab in rows.slabs)
+                layer[key] = Task(key, on_worker, load_moved, *how, rows.rest, rows.chosen, *slabs)
+            else:
+                layer[key] = Task(key, itself, rows)
+        key = (name, len(blocks.moved))
+        layer[key] = Task(key, itself, blocks.replaced)
+        for j, number in self._shared.items():
+            key = (name, number)
+            old = blocks.old[j]
+            read = isinstance(old, dict)
+            layer[key] = Task(key, itself, old) if read else Task(key, on_worker, load_near, old, blocks.spec)
+        for part in (*blocks.moved, *blocks.old):
+            if isinstance(part, HeldPart):
+                layer |= {slab.key: slab.in_graph() for slab in part.slabs}
+        return layer
+
+
+class Pairs(RowsExpr):
+    """Pairs of rows of an index, a partition of each block."""
+
+    _label = "simjoin_changed"
+    _parameters = ["rows", "blocks", "meta", "columns", "_partitions"]
+    _defaults = {"columns": None, "_partitions": None}
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (max(len(self.operand("blocks")), 1) + 1)
+
+    def _filtered_task(self, name: Any, index: int) -> Task:
+        blocks: Blocks = self.operand("blocks")
+        rows: Rows = self.operand("rows")
+        if not len(blocks):
+            return Task(name, itself, self._meta)
+        how = Comparison(blocks.spec, blocks.cut, self.operand("meta"))
+        if index < len(blocks.read_apart):
+            return Task(name, on_worker, pairs_of_parts, how, blocks.read_apart[index], self.columns)
+        index -= len(blocks.read_apart)
+        rest = rows.replaced(), self.columns
+        if index < len(blocks.within):
+            return Task(name, pairs_within, how, rows.moved(blocks.within[index]), *rest)
+        index -= len(blocks.within)
+        if index < len(blocks.across):
+            i, j = blocks.across[index]
+            others = rows.moved(j), rest[0], False, self.columns
+            return Task(name, pairs_across, how, rows.moved(i), *others)
+        i, j = blocks.meet[index - len(blocks.across)]
+        old, part = rows.old(j), blocks.old[j]
+        if isinstance(part, HeldPart):
+            slabs = (slab.ref for slab in part.slabs)
+            return Task(name, pairs_with_slabs, how, rows.moved(i), part.chosen, *rest, *slabs)
+        if old is None:
+            return Task(name, on_worker, pairs_with_part, how, rows.moved(i), part, *rest)
+        return Task(name, pairs_across, how, rows.moved(i), old, rest[0], True, self.columns)
+
+
+def example_of_rows(rows: Snapshot) -> Frame:
+    """Return an empty frame like those of its rows."""
+    return read_part(rows.part(np.zeros(0, np.int64)))
+
+
+def spec_of(rows: Snapshot, eps: float | None, distance: bool, numbered: bool = False) -> JoinSpec:
+    """Make what a join of rows of an index is asked for; `numbered`: it names them by their numbers alone."""
+    spec = replace(rows.options.spec(rows.library, eps), return_distance=distance)
+    return replace(spec, id=SEQ, keep=(), names=()) if numbered else spec
+
+
+def example_of_pairs(rows: Snapshot, spec: JoinSpec) -> Frame:
+    """Return an empty frame like those of its pairs."""
+    example = example_of_rows(rows)
+    return pairs_example(example, example, spec)
+
+
+def lazy_pairs(blocks: Blocks, rows: Snapshot) -> Frame:
+    """Make a lazy frame of the pairs of some blocks; `rows`: any of the index."""
+    return new_collection(Pairs(Rows(blocks), blocks, example_of_pairs(rows, blocks.spec)))
+
+
+ROWS = 1 << 20
+"""Rows of a partition, about."""
+
+
+def parts_of(rows: Snapshot, most: int = ROWS) -> Iterator[Part]:
+    """Go through row groups that follow each other, as many as have about `most` rows; one at least."""
+    number = (np.cumsum(rows.groups.rows) - rows.groups.rows) // most
+    for n in np.unique(number).tolist() or [0]:
+        yield rows.part(np.flatnonzero(number == n))
+
+
+def stored_rows(rows: Snapshot) -> Frame:
+    """All rows, lazily, as they were given."""
+    parts = list(parts_of(rows))
+    meta = _rows(rows.part(np.zeros(0, np.int64)))
+    with texts_as_given():
+        return dd.from_map(_rows, parts, meta=meta, label="simjoin_rows", enforce_metadata=False)
+
+
+def _rows(part: Part) -> Frame:
+    found = read_part(part, part.options.columns)
+    if part.options.id is not None:
+        return found
+    named = found.set_index(ID)
+    named.index = named.index.rename(None)
+    return named

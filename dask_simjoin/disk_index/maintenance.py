@@ -1,0 +1,306 @@
+"""Compact and reorder the files of an index, after updates or on request.
+
+Rent or buy (Karlin, Manasse, Rudolph & Sleator 1988, "Competitive snoopy caching"): each update adds the rows
+that it read in vain to what was read so before; once that is as much as putting rows in order costs, they
+are.  So at most twice is paid of what the best schedule, which knows the future, would pay.
+
+Small files are made one by an account of its own: what reading them apart cost in vain.  Their rows are
+written once more for each tier of files, sooner or later; what waiting saves is the price of versions.  So it
+is done once that much was read in vain; if all that is not in order costs hardly more, that is.
+
+A task makes a file of a region: it reads the row groups whose boxes meet the region's, and takes the rows
+that lie in it.  So rows are not sent between tasks; those of row groups at borders are read more than once.
+"""
+
+from __future__ import annotations
+
+import uuid
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from dask_simjoin.disk_index.blocks import boxes_of
+from dask_simjoin.disk_index.checking import (
+    BASIS,
+    EXCESS,
+    MOST,
+    PER_GROUP,
+    SMALL_EXCESS,
+    SMALL_PART,
+    drawn,
+    excess,
+    quality_of,
+    small_files,
+)
+from dask_simjoin.disk_index.commits import Change, attempted, commit
+from dask_simjoin.disk_index.publishing import Transaction, base_of, transaction
+from dask_simjoin.disk_index.requests import Told
+from dask_simjoin.disk_index.rows import Written, example_table, read_part, write_rows
+from dask_simjoin.disk_index.snapshots import Version
+from dask_simjoin.disk_index.types import Groups, Part, RowFile, Snapshot
+from dask_simjoin.disk_index.writing import FILE_ROWS
+from dask_simjoin.engine.base import frames_of_library, joiner_for
+from dask_simjoin.engine.index.regions import Regions, make_regions
+from dask_simjoin.errors import IndexWriteError, UpkeepWarning, VersionGoneError
+from dask_simjoin.graph.dask_private import Task, TaskRef
+from dask_simjoin.graph.source import gather, itself
+from dask_simjoin.graph.workers import on_worker
+from dask_simjoin.metrics.norms import reach
+from dask_simjoin.planning.spatial_chunks import NO_HALO
+from dask_simjoin.planning.tables import MAX_REGIONS
+
+REWRITE = 8.0
+"""Rows that are read and compared in the time in which one is put in order and written, as measured."""
+
+COMMIT = 1 << 19
+"""The same of a version that is made, with all that is synced for it."""
+
+MOST_SMALL = 8
+"""Files of about as many rows each that may be made one: the next tier of files."""
+
+MOST_FILES = 64
+"""Files of about as many rows each that are made one, whatever was read in vain: each version names them."""
+
+NEARLY = 2.0
+"""How many times the price of small files is paid for all that is not in order, at most."""
+
+MOST_DELETED = 0.3
+"""The share of a file's rows from which on those that are deleted are left out of it."""
+
+
+def worn(version: Version, written: list[Groups], full: int) -> dict[str, float]:
+    """Tell what an update adds to the counters, before it is made a version."""
+    manifest, rows = version.manifest, version.rows
+    if manifest.options.recluster != "auto":
+        return {}
+    small = set(small_files(manifest, full))
+    of_small = rows.only(np.isin(rows.groups.file, [n for n, name in enumerate(rows.files) if name in small]))
+    every = ((EXCESS, rows), (SMALL_EXCESS, of_small))
+    return {
+        name: float(manifest.counters.get(name, 0.0)) + sum(excess(some, new) for new in written)
+        for name, some in every
+    }
+
+
+def paid(version: Version, files: frozenset[str], full: int) -> dict[str, float]:
+    """Tell what the counters are once some files are put in order."""
+    manifest = version.manifest
+    if manifest.options.recluster != "auto" or near_small(version, full) <= files:
+        return {EXCESS: 0.0, SMALL_EXCESS: 0.0}
+    return {SMALL_EXCESS: 0.0}
+
+
+def price(version: Version, files: frozenset[str]) -> float:
+    """Tell what putting some files in order costs, in rows that are read."""
+    return COMMIT + REWRITE * sum(one.rows for one in version.manifest.files if one.name in files)
+
+
+def to_rewrite(version: Version, full: int) -> frozenset[str]:
+    """Choose the files to rewrite after an update, by the index's policy; `full`: rows of a full file."""
+    manifest, policy = version.manifest, version.manifest.options.recluster
+    every = frozenset(one.name for one in manifest.files)
+    if policy == "never" or not every:
+        return frozenset()
+    if policy == "always":
+        return every
+    if isinstance(policy, (int, float)):
+        return every if quality_of(version, full).scan_ratio > policy else frozenset()
+    near = near_small(version, full)
+    if manifest.counters.get(EXCESS, 0.0) > price(version, near):
+        return near
+    small = together(version, full, MOST_SMALL)
+    if small and manifest.counters.get(SMALL_EXCESS, 0.0) > COMMIT:
+        return near if price(version, near) <= NEARLY * price(version, small) else small
+    return together(version, full, MOST_FILES) | holed(version)
+
+
+def near_small(version: Version, full: int) -> frozenset[str]:
+    """List files of updates, and those whose boxes meet theirs: what is not in order."""
+    rows, names = version.rows, version.rows.files
+    boxes = boxes_of(rows)
+    sizes = {one.name: one.rows for one in version.manifest.files}
+    small = [n for n, name in enumerate(names) if SMALL_PART * sizes[name] < full]
+    of_small = [rows.groups.file == n for n in small]
+    found = {names[n] for n in small}
+    for n, name in enumerate(names):
+        own = rows.groups.file == n
+        if n in small or not own.any():
+            continue
+        low, high = boxes.lower[own].min(axis=0), boxes.upper[own].max(axis=0)
+        for other in of_small:
+            apart = (boxes.lower[other] > high).any(axis=1) | (boxes.upper[other] < low).any(axis=1)
+            if not apart.all():
+                found.add(name)
+                break
+    return frozenset(found) if small else frozenset(names)
+
+
+def together(version: Version, full: int, number: int) -> frozenset[str]:
+    """List files of about as many rows each, if there are so many: they may become one."""
+    tiers: dict[int, list[RowFile]] = {}
+    for one in version.manifest.files:
+        if SMALL_PART * one.rows < full:
+            tiers.setdefault((one.rows.bit_length() + 1) // 3, []).append(one)
+    many = (files for files in tiers.values() if len(files) >= number)
+    return frozenset(one.name for files in many for one in files)
+
+
+def holed(version: Version) -> frozenset[str]:
+    """List files of whose rows many are deleted, and more than a row group has."""
+    manifest = version.manifest
+    gone = {one.name: len(version.deleted.get(one.name, ())) for one in manifest.files}
+    return frozenset(
+        one.name
+        for one in manifest.files
+        if gone[one.name] > max(MOST_DELETED * one.rows, manifest.options.group)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """Where rows are written: the tree of regions, of the dimensions `dims`, and the schema of files."""
+
+    regions: Regions
+    dims: np.ndarray
+    schema: pa.Schema
+
+
+def rewritten(own: Transaction, version: Version, files: frozenset[str], number: int, full: int) -> Change:
+    """Write the rows of some files anew, in files of about `full` rows; `number`: of the version to be."""
+    every = version.rows
+    chosen = np.isin(np.asarray(every.files, object)[every.groups.file], list(files))
+    rows = every.only(chosen)
+    size = int(rows.groups.rows.sum())
+    dims = boxes_of(rows).dims
+    regions = _regions_of(rows, size, full)
+    target = Target(regions, dims, example_table(version.root, rows.options).schema)
+    token = uuid.uuid4().hex  # files get new names each time
+    shared = f"simjoin_target-{token}"
+    graph: dict[Any, Any] = {shared: Task(shared, itself, target)}
+    keys: list[Any] = []
+    for region, groups in enumerate(_meeting(rows.groups.low, rows.groups.high, target, rows.options.cut)):
+        key = f"simjoin_rewrite-{token}", region
+        graph[key] = Task(key, on_worker, write_region, rows.part(groups), TaskRef(shared), region, own)
+        keys.append(key)
+    found: list[Written | None] = gather(graph, keys)
+    whole = len(files) == len(version.manifest.files)
+    counters = {BASIS: float(number)} if whole else {}
+    written = [one for one in found if one is not None]
+    return Change("rewrite", written, dropped=files, counters=counters)
+
+
+def _regions_of(rows: Snapshot, size: int, full: int) -> Regions:
+    """Cut space into regions of about `full` rows, by points drawn in the boxes of row groups."""
+    options, dims = rows.options, boxes_of(rows).dims
+    number = max(1, min(MOST, PER_GROUP * len(rows.groups)))
+    x = np.ascontiguousarray(drawn(rows.groups, options, number, seed=2)[:, dims])
+    measure = options.spec(rows.library).measure
+    away = reach(measure.norm, measure.threshold(options.eps))
+    wide = np.full(len(dims), np.inf)
+    return make_regions(x, np.full(number, size / number), -wide, wide, away, full, MAX_REGIONS)
+
+
+def _meeting(low: np.ndarray, high: np.ndarray, target: Target, cut: tuple[int, ...]) -> list[np.ndarray]:
+    """List the row groups that may have rows in each region."""
+    order = np.argsort(np.asarray(cut), kind="stable")
+    low, high = low[:, order], high[:, order]
+    regions = target.regions
+    return [
+        np.flatnonzero(((low <= upper) & (high >= lower)).all(axis=1))
+        for lower, upper in zip(regions.lower, regions.upper, strict=True)
+    ]
+
+
+def write_region(part: Part, target: Target, region: int, own: Transaction) -> Written | None:
+    """Write the rows of a region as a file; None: there are none."""
+    rows = read_part(part)
+    if len(target.regions) > 1 and len(rows):
+        frames = frames_of_library(part.library)
+        columns = frames.coordinates(rows, part.options.on)
+        x = part.options.spec(part.library).measure.embed(columns, frames.xp)
+        x = frames.xp.asfortranarray(x[:, frames.xp.asarray(target.dims)])
+        where = joiner_for(rows).regions(x, target.regions, **NO_HALO)[0]
+        rows = rows[where == region]
+    return write_rows(rows, part.options, own, target.schema, part.library)
+
+
+HOW = ("auto", "all", "small")
+"""What `optimize` rewrites: what the policy finds worth it, all files, or those that updates wrote."""
+
+
+@dataclass(frozen=True, repr=False)
+class Upkeep(Told):
+    """What putting rows in order did.
+
+    Attributes
+    ----------
+    version : int
+        The version it made; the one there was, if nothing was worth it.
+    files_dropped, files_written : int
+    rows : int
+        Rows that were written.
+    bytes_written : int
+    """
+
+    title: ClassVar[str] = "Upkeep of an index"
+
+    version: int
+    files_dropped: int
+    files_written: int
+    rows: int
+    bytes_written: int
+
+
+def keep_up(version: Version) -> Upkeep:
+    """Put rows in order after an update, if the policy says so; leave it if another writer was faster.
+
+    The update has made its version, and so nothing that fails here is an error of it.
+    """
+    nothing = Upkeep(version.number, 0, 0, 0, 0)
+    if base_of(version.root, version.manifest) != version.number:
+        return nothing
+    try:
+        with transaction(version.root) as own:
+            done = _rewrite(own, version, version.number, to_rewrite(version, FILE_ROWS))
+    except VersionGoneError:  # of another writer's vacuum
+        return nothing
+    except IndexWriteError as error:
+        warnings.warn(
+            f"Version {version.number} of the index at {str(version.root)!r} is made, and its rows could not "
+            f"be put in order after it: {error}. A later update, or optimize(), does so.",
+            UpkeepWarning, stacklevel=3,
+        )  # fmt: skip
+        return nothing
+    return done or nothing
+
+
+def optimize(root: Path, last: Callable[[], Version], how: str) -> Upkeep:
+    """Put the rows of the last version in order."""
+
+    def work(now: Version, base: int, own: Transaction) -> Upkeep | None:
+        if how == "auto":
+            return _rewrite(own, now, base, to_rewrite(now, FILE_ROWS))
+        small = small_files(now.manifest, FILE_ROWS)
+        every = [one.name for one in now.manifest.files]
+        return _rewrite(own, now, base, frozenset(small if how == "small" else every))
+
+    return attempted(root, last, work)
+
+
+def _rewrite(own: Transaction, version: Version, base: int, files: frozenset[str]) -> Upkeep | None:
+    """Write some files anew as the version after `base`; None: another writer was faster."""
+    if not files:
+        return Upkeep(version.number, 0, 0, 0, 0)
+    change = rewritten(own, version, files, base + 1, FILE_ROWS)
+    change = replace(change, counters=change.counters | paid(version, files, FILE_ROWS))
+    done = commit(own, version.manifest, base, change, version.library)
+    if done is None:
+        return None
+    size = sum(one.size + one.keys_size for one in change.written) + done[1]
+    rows = sum(one.rows for one in change.written)
+    return Upkeep(base + 1, len(files), len(change.written), rows, size)

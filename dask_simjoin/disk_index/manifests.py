@@ -1,0 +1,248 @@
+"""Manifests of versions: one immutable file per version, batches, history and vacuum."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import re
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dask_simjoin.disk_index.checksums import damaged
+from dask_simjoin.disk_index.types import (
+    DeletedFile,
+    KeyFile,
+    Manifest,
+    MarkFile,
+    Options,
+    PairFile,
+    RowFile,
+    StoredPairs,
+)
+from dask_simjoin.errors import IndexFormatError, VersionGoneError
+
+FILE_NAME = re.compile(r"(?:[0-9a-f]{32}|[0-9a-f]{16}-[0-9a-f]{8}-[0-9a-f]{16})\.parquet")
+"""What files that a manifest names are called: no path leads out of the index's folders."""
+
+TUPLES = ("on", "keep", "names", "cut")
+"""What of options is a tuple, and in JSON a list."""
+
+HINTS: dict[Any, dict[str, Any]] = {
+    kind: typing.get_type_hints(kind)
+    for kind in (Manifest, Options, RowFile, DeletedFile, KeyFile, PairFile, MarkFile)
+}
+"""The types of all fields."""
+
+Entry = TypeVar("Entry")
+
+
+def to_json(manifest: Manifest) -> dict[str, Any]:
+    """Make what JSON can have of a manifest."""
+    body = dataclasses.asdict(manifest)
+    body["options"]["p"] = "inf" if manifest.options.p == math.inf else manifest.options.p
+    return body
+
+
+def from_json(body: Any) -> Manifest:
+    """Make the manifest; raises `ValueError`, `TypeError`, `LookupError` or `AttributeError` otherwise."""
+    own, pairs = dict(body["options"]), body.get("pairs", {})
+    own |= {name: tuple(own[name]) for name in TUPLES}
+    options = Options(**own | {"p": math.inf if own["p"] == "inf" else own["p"]})
+    manifest = Manifest(**body | {
+        "options": options,
+        "files": _entries(RowFile, body["files"]),
+        "deleted": _entries(DeletedFile, body["deleted"]),
+        "keys": _entries(KeyFile, body["keys"]),
+        "pairs": StoredPairs(
+            _entries(PairFile, pairs.get("files", ())), _entries(MarkFile, pairs.get("marks", ()))
+        ),
+        "earlier": tuple(body.get("earlier", ())),
+    })  # fmt: skip
+    for one in (options, manifest):
+        for name, hint in HINTS[type(one)].items():
+            if not _fits(getattr(one, name), hint):
+                raise ValueError(f"{name} is none")
+    for name in (options.example, *manifest.earlier):
+        _check_name(name)
+    return manifest
+
+
+def _entries(kind: type[Entry], told: Any) -> tuple[Entry, ...]:
+    """Make entries of files."""
+    hints = HINTS[kind]
+    for one in told:
+        for name, hint in hints.items():
+            if type(one[name]) is not hint:
+                raise ValueError(f"{name} of a file is none")
+            if hint is str:
+                _check_name(one[name])
+    return tuple(kind(**one) for one in told)
+
+
+def _check_name(name: str) -> None:
+    if not FILE_NAME.fullmatch(name):
+        raise ValueError(f"{name[:80]!r} is not the name of a file of an index")
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Tell whether a value is of the type that a field has."""
+    of, parts = typing.get_origin(hint), typing.get_args(hint)
+    if of in (types.UnionType, typing.Union):
+        return any(_fits(value, part) for part in parts)
+    if of is tuple:
+        return isinstance(value, tuple) and all(_fits(one, parts[0]) for one in value)
+    if of is Mapping:
+        return isinstance(value, dict) and all(_fits(one, parts[1]) for one in value.values())
+    if hint is float:
+        return type(value) in (int, float)
+    return type(value) is hint
+
+
+FORMAT = 1
+"""Of the files; readers refuse those of larger numbers."""
+
+DIGITS = 20
+"""Of versions in names of files, so that names are in order."""
+
+ENDING = ".json"
+
+LISTINGS = 100
+"""How often versions are listed to read the last one: each time more a vacuum has removed it meanwhile."""
+
+NAME = re.compile(rf"([0-9]{{{DIGITS}}})\{ENDING}")
+"""What manifests are called: other files beside them are left alone."""
+
+
+def manifest_path(root: Path, version: int) -> Path:
+    """Where the manifest of a version is."""
+    return root / "_versions" / f"{version:0{DIGITS}d}{ENDING}"
+
+
+def versions(root: Path) -> list[int]:
+    """List the numbers of the versions of which there are files, ascending; some may be damaged."""
+    try:
+        names = [path.name for path in (root / "_versions").iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    return sorted(int(match[1]) for match in map(NAME.fullmatch, names) if match)
+
+
+def latest(root: Path) -> Manifest:
+    """Read the manifest of the last version; refuses one that is damaged.
+
+    It is no older than the last version at the call, though a listing may miss files that come or go while it
+    is made: where one of those is missed, all before it are gone, and the versions are listed again.
+    """
+    for _ in range(LISTINGS):
+        known = versions(root)
+        found = _read(root, known[-1]) if known else None
+        if isinstance(found, Manifest):
+            return found
+        if found is not None:
+            raise _damaged_last(root, known, found)
+    if known:
+        raise _damaged_last(root, known, "it is listed, and not there")
+    raise IndexFormatError(
+        f"path={str(root)!r} holds no index: it has no version of one. Make one with "
+        "frame.simjoin.index(eps, path), or name the folder of one."
+    )
+
+
+def read_manifest(root: Path, version: int) -> Manifest:
+    """Read the manifest of a version; refuses one that is damaged, or not there."""
+    found = _read(root, version)
+    if isinstance(found, Manifest):
+        return found
+    if found is not None:
+        raise damaged(manifest_path(root, version), found)
+    there = versions(root)
+    some = f"those from {there[0]} to {there[-1]} are" if there else "none is"
+    raise VersionGoneError(
+        f"Version {version} of the index at {str(root)!r} is not there; {some}. vacuum(keep=...) "
+        "keeps more of them; a consumer that comes too late starts from pairs()."
+    )
+
+
+def whole(root: Path, some: Iterable[int]) -> list[Manifest]:
+    """Read the manifests of some versions, but for those that are gone or damaged."""
+    found = (_read(root, version) for version in some)
+    return [one for one in found if isinstance(one, Manifest)]
+
+
+def damage_of(root: Path, version: int) -> str:
+    """Tell why the manifest of a version is damaged, or cannot be read; nothing, if it is whole or gone."""
+    try:
+        found = _read(root, version)
+    except IndexFormatError as error:
+        return str(error)
+    return found if isinstance(found, str) else ""
+
+
+def _damaged_last(root: Path, known: list[int], what: str) -> IndexFormatError:
+    """Make the error of a last manifest that is damaged, which says how to go on."""
+    older = next((one for one in reversed(known[:-1]) if whole(root, [one])), None)
+    remedy = (
+        "No older version is whole: copy the file back from a backup, or make the index anew."
+        if older is None
+        else f"Copy it back from a backup; or go on from version {older}, the newest that is whole, without "
+        f"what came later: open_index(path, version={older}).restore({older}) makes a new version of it."
+    )
+    return damaged(manifest_path(root, known[-1]), f"{what}, and it is that of the last version", remedy)
+
+
+def back_to(root: Path, manifest: Manifest, since: int) -> Iterator[Manifest]:
+    """Go from a version back to the first one after `since`, by parents; refuses to where one is gone."""
+    while manifest.version > since:
+        yield manifest
+        if manifest.parent is None:
+            break
+        manifest = read_manifest(root, manifest.parent)
+    if manifest.version != since:
+        raise VersionGoneError(
+            f"Version {since} is none that version {manifest.version} of the index at {str(root)!r} was made "
+            "of; use one that history() names."
+        )
+
+
+def encoded(manifest: Manifest, token: str) -> bytes:
+    """Write a manifest as a file has it; `token`: of the attempt, so that no two have the same content."""
+    body = to_json(manifest)
+    whole = {"format": FORMAT, "checksum": _checksum(body), "written_by": token, "manifest": body}
+    return json.dumps(whole, indent=1).encode()
+
+
+def _checksum(body: Any) -> str:
+    plain = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(plain.encode()).hexdigest()
+
+
+def _read(root: Path, version: int) -> Manifest | str | None:
+    """Read the manifest of a version; a text: why it is damaged; None: there is none."""
+    path = manifest_path(root, version)
+    try:
+        content = json.loads(path.read_bytes())
+        body, checksum, number = content["manifest"], content["checksum"], content["format"]
+        same = checksum == _checksum(body)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        return f"it cannot be read ({error.strerror or error})"
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return "it is not the JSON of a manifest"
+    if number != FORMAT:
+        raise IndexFormatError(
+            f"{str(path)!r} is of format {repr(number)[:80]}, and this version of dask_simjoin reads "
+            f"{FORMAT}; use a newer one, or make the index anew."
+        )
+    if not same:
+        return "its checksum is not that of its content"
+    try:
+        found = from_json(body)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        return f"it is not a manifest ({error})"
+    return found if found.version == version else f"it is that of version {found.version}"

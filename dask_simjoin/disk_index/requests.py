@@ -1,0 +1,259 @@
+"""Requests of an index, and reports of what a change will do and did."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Hashable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar, Literal, get_args
+
+from dask.utils import format_bytes
+from fsspec.core import url_to_fs
+
+from dask_simjoin.disk_index.schema import check_names
+from dask_simjoin.disk_index.types import SEQ
+from dask_simjoin.errors import OptionError, OptionTypeError
+from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.request.messages import NO_UNICODE, is_unicode, listed, shown
+from dask_simjoin.request.options import Coordinates, Distance, Kept, Size, about
+from dask_simjoin.request.requests import DISTANCE, SelfJoin
+from dask_simjoin.request.resolve import check_flag
+from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.request.units import as_number, check_choice, check_eps, check_whole, is_number, parsed
+
+
+@dataclass(frozen=True, repr=False)
+class Told:
+    """Numbers that print as a table."""
+
+    title: ClassVar[str]
+    bytes_of: ClassVar[tuple[str, ...]] = ("bytes_read", "bytes_written")
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """All of them, by name."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [(name.replace("_", " "), self._text(name, value)) for name, value in self.numbers.items()]
+
+    def _text(self, name: str, value: Any) -> str:
+        if name in self.bytes_of:
+            return format_bytes(int(value))
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+
+    def __repr__(self) -> str:
+        facts = self._facts()
+        width = max(len(name) for name, _ in facts)
+        return "\n".join([self.title, *(f"  {name:<{width}}  {text}" for name, text in facts)])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
+            for name, text in self._facts()
+        )
+        return f"<table><caption>{html.escape(self.title)}</caption>{rows}</table>"
+
+
+@dataclass(frozen=True, repr=False)
+class ChangeReport(Told):
+    """The work of the pairs that a change made or took away.
+
+    Attributes
+    ----------
+    inserted, deleted : int
+        Rows that came and that went; a replaced row is one of each.
+    row_groups_read, row_groups_held, row_groups : int
+        Row groups of rows that stayed within reach of one of those: that are read, and that are in memory
+        (`Index.persist`); and how many there are.
+    rows_read : int
+        Rows of the row groups that are read.
+    bytes_read : int
+        Of files: those row groups' columns that are read.
+    tasks : int
+        Tasks that find pairs.
+    """
+
+    title = "Work of a change of an index"
+
+    inserted: int
+    deleted: int
+    row_groups_read: int
+    row_groups_held: int
+    row_groups: int
+    rows_read: int
+    bytes_read: int
+    tasks: int
+
+
+@dataclass(frozen=True, repr=False)
+class UpdatePlan(Told):
+    """What an update with some new rows would do.
+
+    Attributes
+    ----------
+    rows : int
+        New rows.
+    row_groups_read, row_groups : int
+        Row groups within reach of one of them, and how many there are.
+    rows_read : int
+        Rows of those.
+    bytes_read : int
+        Of files.
+    pairs : float
+        Pairs that would come, from the new rows' and from those of some row groups, which are joined.
+    seconds : float
+        Of one thread, to find them, as long as those row groups take.
+    seconds_anew : float
+        Of one thread, to join all rows anew, as long as it takes some row groups.
+    """
+
+    title = "Plan of an update of an index"
+
+    rows: int
+    row_groups_read: int
+    row_groups: int
+    rows_read: int
+    bytes_read: int
+    pairs: float
+    seconds: float
+    seconds_anew: float
+
+
+Policy = Literal["auto", "always", "never"]
+IfExists = Literal["fail", "replace", "ignore"]
+
+POLICIES = get_args(Policy)
+IF_EXISTS = get_args(IfExists)
+
+STORED = (f"{SEQ}_left", f"{SEQ}_right")
+"""Columns of files of pairs, besides those that pairs have: the rows' numbers."""
+
+DIFF = "diff"
+"""The column of changes that tells which pairs came and which went."""
+
+ROW_GROUP = 16_384
+LARGEST_GROUP = 65_536
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MakeIndex(Coordinates, Kept):
+    """Ask for an index on disk of the rows of a table."""
+
+    eps: Distance = field(kw_only=False, metadata=DISTANCE)
+    path: PathLike = field(kw_only=False, metadata=about("folder of the index"))
+    return_distance: bool = field(default=False, metadata=about("add each pair's distance"))
+    store_pairs: bool = field(default=False, metadata=about("write pairs to the folder, too"))
+    recluster: Policy | float = field(
+        default="auto", metadata=about("when rows are put in order anew: a policy, or a scan ratio")
+    )
+    row_group: int = field(default=ROW_GROUP, metadata=about("rows that are read at a time"))
+    blocksize: Size = field(default=None, metadata=about("size of a chunk", unit="bytes"))
+
+    def spec(self, meta: Frame) -> JoinSpec:
+        """Resolve it for frames like `meta`."""
+        if parsed(self.eps) is None:
+            check_eps(self.eps, "eps")  # no column: pairs of an index are of one distance
+        own = {option.name: getattr(self, option.name) for option in fields(self)}
+        spec = SelfJoin(**{name: own[name] for name in own if name in SHARED}).spec(meta)
+        check_names([*spec.on, *([] if spec.id is None else [spec.id]), *spec.keep])
+        return spec
+
+    @property
+    def root(self) -> Path:
+        """The folder."""
+        return check_path(self.path)
+
+    def stored(self, names: tuple[str, ...]) -> bool:
+        """Whether pairs are stored; refuses `names` of kept columns that results have of their own."""
+        stored = check_flag("store_pairs", self.store_pairs)
+        if DIFF in names:
+            raise OptionError(
+                f"changes() tells by a column {DIFF!r} which pairs came and which went, and keep= makes one "
+                "called so, too; use other suffixes=, such as ('_left', '_right'), or rename the column."
+            )
+        taken = [name for name in names if name in STORED]
+        if stored and taken:
+            raise OptionError(
+                f"store_pairs=True writes columns {listed(STORED)} of its own, and keep= makes others called "
+                f"{listed(taken)}; use other suffixes=, such as ('_left', '_right'), or rename the column."
+            )
+        return stored
+
+    @property
+    def policy(self) -> str | float:
+        """When rows are put in order anew."""
+        if is_number(self.recluster):
+            if not as_number(self.recluster) >= 1:
+                raise OptionError(
+                    f"recluster={shown(self.recluster)} is not allowed; as a number it is the scan ratio "
+                    "from which on rows are put in order anew: use one >= 1, or a policy."
+                )
+            return as_number(self.recluster)
+        check_choice("recluster", self.recluster, POLICIES)
+        return str(self.recluster)
+
+    @property
+    def group(self) -> int:
+        """Rows of a row group."""
+        rows = check_whole("row_group", self.row_group, 1)
+        if rows > LARGEST_GROUP or rows & (rows - 1):
+            raise OptionError(
+                f"row_group={shown(self.row_group)} is not allowed; use a power of two up to "
+                f"{LARGEST_GROUP:,}, such as {ROW_GROUP:,}: the rows that are read at a time."
+            )
+        return rows
+
+
+SHARED = {option.name for option in fields(SelfJoin)} & {option.name for option in fields(MakeIndex)}
+
+
+def check_path(path: Any) -> Path:
+    """A folder as a `Path`; refuses what names none."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise OptionTypeError(f"path={shown(path)} is not a path; use that of a folder, as a string.")
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise OptionTypeError(f"path={shown(path)} is a path of bytes; use os.fsdecode(path).")
+    if not text or "\0" in text:
+        raise OptionError(
+            f"path={text!r} names no folder; use a path that is not empty and has no null character."
+        )
+    if text.startswith("file://"):
+        text = str(url_to_fs(text)[1])
+    if "://" in text:
+        raise OptionError(
+            f"path={text!r} is on an object store, and an index needs a file system with links, so that of "
+            "two writers one wins; use a folder that all workers share."
+        )
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError:
+        raise OptionError(
+            f"path={text!r} is in the home of a user who is not known; use a path from '/' on, or './~name'."
+        ) from None
+
+
+def check_version(version: Any, name: str) -> int:
+    """A version's number."""
+    return check_whole(name, version, 1)
+
+
+def check_batch(batch: object) -> str | None:
+    """The name of a batch."""
+    if batch is not None and not isinstance(batch, str):
+        raise OptionTypeError(f"batch={shown(batch)} is not a string; use such as '2026-01-31'.")
+    if batch is not None and not is_unicode(batch):
+        raise OptionError(f"batch={shown(batch)} is no name, {NO_UNICODE}.")
+    return batch
+
+
+def named(columns: tuple[Hashable, ...]) -> tuple[str, ...]:
+    """Names of columns, which `check_names` found to be strings."""
+    return tuple(str(name) for name in columns)

@@ -1,0 +1,350 @@
+"""Rows of an index in memory: coordinates, numbers, ids and boxes; pairs of replaced rows.
+
+A replaced row keeps its number.  So its pair with a row that stayed, or that was replaced too, may be among
+those that came and among those that went.  Each task tells those of its pairs by the rows' other coordinates,
+by the definition itself: no task needs the pairs of another.  A pair of which something else is kept now is
+one that went and one that came, as one at another distance is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NotRequired, TypedDict
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dask_simjoin.disk_index.cell_filter import (
+    Boxes,
+    Marks,
+    Tiled,
+    mark,
+    near_marks,
+    near_tiles,
+    tiled,
+    tiled_as_they_lie,
+)
+from dask_simjoin.disk_index.rows import read_both, read_every, read_part
+from dask_simjoin.disk_index.schema import arrow_of
+from dask_simjoin.disk_index.types import SEQ, Part
+from dask_simjoin.engine.base import frames_for, joiner_for
+from dask_simjoin.engine.compat import module_of, to_host, values_of
+from dask_simjoin.engine.ids import joined, row_ids
+from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.protocols import Layout
+from dask_simjoin.metrics.norms import Array, Frame, Ids, Norm, add
+from dask_simjoin.planning.statistics.partition import points
+from dask_simjoin.planning.statistics.sample import merge_moments, moments
+from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.tasks.chunks import Chunk, indexed
+
+DRAWN = 2048
+"""Rows of each side from which a layout is chosen."""
+
+MOST_ORDERED = 1 << 18
+"""Rows that came or went up to which they are put in order first: more lie in the order of their files, by
+which they are told apart well enough, and mark most cells."""
+
+MOST_TOLD = 1 << 20
+"""Tiles of two parts that are compared at most: some ms."""
+
+FEW = 8
+"""Rows that do not count are compared with the others where they are fewer than one of so many."""
+
+FULL = 0.5
+"""Share of marked cells from which on they tell too little to be asked."""
+
+
+class Loaded(TypedDict):
+    """Hold rows: a plain dict of arrays and frames, so that it spills.
+
+    `x` (n, d) are embedded coordinates, `seq` (n,) the rows' sequence numbers; `example` is an empty frame.
+    """
+
+    x: Array
+    seq: Array
+    ids: Ids
+    example: Frame
+    kept: NotRequired[Frame]
+    tiles: NotRequired[Tiled]
+    """Of rows that came or went, which are in their order."""
+    marks: NotRequired[Marks]
+    """The same rows' neighbourhood, where it tells them from others."""
+    gone: NotRequired[Array]
+    """Of rows that stayed, which (n,) did not, where leaving so few out takes longer than their pairs."""
+
+
+def rows_of(frame: Frame, spec: JoinSpec, seq: Array) -> Loaded:
+    """Take what tasks need of a frame; `seq`: the numbers of its rows."""
+    x, kept = points(frame, spec)
+    if kept is not None:
+        frame, x, seq = frame[kept], x[kept], seq[kept]
+    if spec.lists and not len(x):  # no list tells how many columns there are
+        x = module_of(x).zeros((0, spec.dims or 1))
+    found = Loaded(x=x, seq=seq, ids=row_ids(frame, spec.id), example=frame.iloc[:0])
+    if spec.keep:
+        found["kept"] = frame[list(spec.keep)]
+    return found
+
+
+def load(part: Part, spec: JoinSpec) -> Loaded:
+    """Read row groups."""
+    frame = read_part(part, _columns(spec))
+    return rows_of(frame, spec, values_of(frame[SEQ]))
+
+
+def joined_rows(parts: Sequence[Loaded]) -> Loaded:
+    """Put rows one after the other; there is one part at least."""
+    if len(parts) == 1:
+        return parts[0]
+    xp, frames = module_of(parts[0]["x"]), frames_for(parts[0]["example"])
+    x, seq = (xp.concatenate([part[name] for part in parts]) for name in ("x", "seq"))
+    found = Loaded(x=x, seq=seq, ids=joined([part["ids"] for part in parts]), example=parts[0]["example"])
+    if "kept" in parts[0]:
+        found["kept"] = frames.stacked([part["kept"] for part in parts])
+    return found
+
+
+def load_near(part: Part, spec: JoinSpec, marks: Marks | None = None) -> Loaded:
+    """Read row groups, but for rows that are told to be in no pair before their coordinates are gathered.
+
+    Among them may be rows that do not count, which are told as `gone`.
+    """
+    frame, kept = read_every(part, _columns(spec))
+    frames = frames_for(frame)
+    near = None if marks is None or spec.measure.embeds or spec.lists else _near_of(frame, spec, marks)
+    if kept is not None and not kept.all():
+        count = frames.xp.asarray(kept)
+        if near is None and _few_gone(kept):
+            return rows_of(frame, spec, values_of(frame[SEQ])) | {"gone": ~count}
+        near = frames.xp.flatnonzero(count) if near is None else near[count[near]]
+    if near is not None and len(near) < len(frame):
+        frame = frame.take(near)
+    return rows_of(frame, spec, values_of(frame[SEQ]))
+
+
+def load_both(part: Part, named: Part, spec: JoinSpec) -> tuple[Loaded, Loaded]:
+    """Read row groups once: rows that stayed, as `load_near` does, and those that another part names."""
+    frame, kept, own = read_both(part, named, _columns(spec))
+    rows = rows_of(frame, spec, values_of(frame[SEQ]))
+    xp = module_of(rows["seq"])
+    went = some(rows, xp.asarray(np.flatnonzero(own)))
+    if kept is None or kept.all():
+        return rows, went
+    if _few_gone(kept):
+        rows["gone"] = xp.asarray(~kept)
+        return rows, went
+    return some(rows, xp.asarray(np.flatnonzero(kept))), went
+
+
+def _few_gone(kept: np.ndarray) -> bool:
+    """Tell whether leaving rows out, those that are not kept (n,), takes longer than their pairs."""
+    return FEW * int(np.count_nonzero(~kept)) < len(kept)
+
+
+def _near_of(frame: Frame, spec: JoinSpec, marks: Marks) -> Array | None:
+    """Tell which rows of a frame are near marked ones; None: its columns are no plain numbers."""
+    frames = frames_for(frame)
+    columns = [frames.plain(frame, spec.on[k]) for k in marks.dims]
+    if any(values is None or values.dtype != np.float64 for values in columns):
+        return None
+    return near_marks(marks, [values for values in columns if values is not None])
+
+
+def _columns(spec: JoinSpec) -> list[str]:
+    return list(dict.fromkeys([SEQ, *map(str, spec.columns)]))
+
+
+def moved(rows: Loaded, cut: Sequence[int], spec: JoinSpec, ordered: bool, marked: bool = True) -> Loaded:
+    """Put rows that came or went in order, with their tiles and, if `marked`, their neighbourhood.
+
+    Rows that are compared with none but themselves, and are not `ordered`, stay as they lie; so do very many.
+    """
+    x, dims = to_host(rows["x"]), np.asarray(cut, np.int64)
+    if not ordered or len(x) > MOST_ORDERED:
+        return rows | {"tiles": tiled_as_they_lie(x, dims)}
+    tiles = tiled(x, dims)
+    found = some(rows, module_of(rows["x"]).asarray(tiles.order))
+    found["tiles"] = tiles
+    marks = mark(found["x"], spec.norm, spec.threshold) if marked else None
+    if marks is not None and float(marks.table.mean()) < FULL:
+        found["marks"] = marks
+    return found
+
+
+def some(rows: Loaded, places: Array) -> Loaded:
+    """Take rows at some places."""
+    x = rows["x"]
+    if x.flags.f_contiguous and x.shape[1] > 1:  # column by column, as coordinates of few columns lie
+        xp = module_of(x)
+        taken = xp.empty((len(places), x.shape[1]), order="F")
+        for k in range(x.shape[1]):
+            taken[:, k] = x[:, k][places]
+    else:
+        taken = x[places]
+    found = Loaded(x=taken, seq=rows["seq"][places], ids=rows["ids"].take(places), example=rows["example"])
+    if "kept" in rows:
+        found["kept"] = rows["kept"].take(places)
+    if "gone" in rows:
+        found["gone"] = rows["gone"][places]
+    return found
+
+
+def near_box(rows: Loaded, lower: np.ndarray, upper: np.ndarray, cut: Sequence[int],
+             spec: JoinSpec) -> Loaded:  # fmt: skip
+    """Take those of the rows that came or went whose tiles are within reach of a box."""
+    dims = np.asarray(cut, np.int64)
+    boxes = Boxes(dims, lower[None, dims], upper[None, dims])
+    return _of_tiles(rows, near_tiles(rows["tiles"], boxes, spec.norm, spec.threshold)[:, 0])
+
+
+def near_by_tiles(rows: Loaded, others: Loaded, cut: Sequence[int], spec: JoinSpec) -> tuple[Loaded, Loaded]:
+    """Take those of two parts' rows whose tiles are within reach of one of the other's, if that is soon told.
+
+    Where a part has rows of updates, which lie across all others, the box of all of it tells nothing.
+    """
+    tiles, theirs = rows["tiles"], others["tiles"]
+    if len(tiles.lower) * len(theirs.lower) > MOST_TOLD:
+        return rows, others
+    boxes = Boxes(np.asarray(cut, np.int64), theirs.lower, theirs.upper)
+    near = near_tiles(tiles, boxes, spec.norm, spec.threshold)
+    mine, own = (np.logical_or.reduce(near, axis) for axis in (1, 0))
+    return _of_tiles(rows, mine), _of_tiles(others, own)
+
+
+def _of_tiles(rows: Loaded, chosen: np.ndarray) -> Loaded:
+    """Take the rows of some tiles (tiles,), bool."""
+    if chosen.all():
+        return rows
+    tiles = rows["tiles"]
+    places = (np.flatnonzero(chosen)[:, None] * tiles.size + np.arange(tiles.size)).ravel()
+    return some(rows, module_of(rows["x"]).asarray(places[places < len(tiles.x)]))
+
+
+def layout_for(sides: Sequence[Loaded], spec: JoinSpec) -> Layout:
+    """Choose how rows that are compared are indexed."""
+    every = merge_moments([moments(side["x"]) for side in sides])
+    drawn = [to_host(side["x"][:: max(1, len(side["x"]) // DRAWN)]) for side in sides]
+    joiner = joiner_for(sides[0]["example"])
+    return joiner.layout(
+        spec.method, every.lower, every.upper, every.mean, every.variance, spec.threshold, spec.norm,
+        Drawn(drawn[0], drawn[-1], len(sides[-1]["x"])),
+    )  # fmt: skip
+
+
+def chunk_of(rows: Loaded, layout: Layout) -> Chunk:
+    """Index rows."""
+    extra: dict[str, Any] = {"kept": rows["kept"]} if "kept" in rows else {}
+    return indexed(rows["x"], rows["ids"], layout, rows["example"], extra)
+
+
+class Replaced(TypedDict):
+    """Hold the coordinates that replaced rows have in the other version, and what is kept of them."""
+
+    seq: Array
+    """Their numbers (m,), ascending."""
+    x: Array
+    """Embedded (m, d)."""
+    kept: NotRequired[Frame]
+
+
+def replaced_of(own: list[Array], other: Loaded) -> Replaced:
+    """Take of rows of one side those whose numbers, some arrays, are on the other side too."""
+    xp = module_of(other["x"])
+    both = xp.flatnonzero(xp.isin(other["seq"], xp.concatenate(own)))
+    found = Replaced(seq=other["seq"][both], x=other["x"][both])
+    if "kept" in other:
+        found["kept"] = other["kept"].take(both)
+    return found
+
+
+def put_replaced(parts: list[Replaced]) -> Replaced | None:
+    """Put together what was taken of parts of a side; None: no row was replaced."""
+    xp = module_of(parts[0]["x"])
+    seq, x = (xp.concatenate([part[name] for part in parts]) for name in ("seq", "x"))
+    if not len(seq):
+        return None
+    order = xp.argsort(seq)
+    found = Replaced(seq=seq[order], x=x[order])
+    if "kept" in parts[0]:
+        kept = [part["kept"] for part in parts]
+        found["kept"] = frames_for(kept[0]).stacked(kept).take(order)
+    return found
+
+
+def other_values(replaced: Replaced, rows: Loaded, places: Array, stay: bool) -> tuple[Array, Array, Array]:
+    """Return what rows are in the other version: coordinates, whether they are there, if they were replaced.
+
+    `stay`: rows that were not replaced are there as they are; else they came or went.
+    """
+    xp = module_of(places)
+    at, found = _there(replaced, rows["seq"][places])
+    x = xp.where(found[:, None], replaced["x"][at], rows["x"][places])
+    there = found | stay
+    if "kept" in replaced and "kept" in rows:
+        there &= ~_kept_otherwise(replaced, rows)[places]
+    return x, there, found
+
+
+def _there(replaced: Replaced, seq: Array) -> tuple[Array, Array]:
+    """Find rows among the replaced ones: their places, and whether they are there."""
+    xp = module_of(seq)
+    at = xp.minimum(xp.searchsorted(replaced["seq"], seq), len(replaced["seq"]) - 1)
+    return at, replaced["seq"][at] == seq
+
+
+def _kept_otherwise(replaced: Replaced, rows: Loaded) -> Array:
+    """Tell of which rows (n,) something else is kept in the other version."""
+    xp = module_of(rows["seq"])
+    at, there = _there(replaced, rows["seq"])
+    both, found = xp.flatnonzero(there), xp.zeros(len(there), bool)
+    if len(both):
+        sides = (rows["kept"].take(both), replaced["kept"].take(at[both]))
+        columns = zip(*(arrow_of(side).columns for side in sides), strict=True)
+        found[both] = xp.asarray(np.any([_unlike(*pair) for pair in columns], axis=0))
+    return found
+
+
+def _unlike(own: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
+    """Tell which values (n,) differ; missing ones and NaN are alike."""
+    kinds = own.type, other.type
+    odd = pa.types.is_nested, pa.types.is_decimal  # decimal numbers of objects have each their own digits
+    if any(isinstance(kind, pa.BaseExtensionType) or any(is_odd(kind) for is_odd in odd) for kind in kinds):
+        texts = zip(map(repr, own.to_pylist()), map(repr, other.to_pylist()), strict=True)
+        return np.array([first != second for first, second in texts], bool)
+    if pa.types.is_null(own.type):  # no value tells which kind they are
+        own = own.cast(pa.large_string() if pa.types.is_null(other.type) else other.type)
+    none = [np.asarray(pc.is_null(side, nan_is_null=True), bool) for side in (own, other)]
+    values = np.asarray(pc.fill_null(pc.not_equal(own, other.cast(own.type)), False), bool)
+    return np.where(none[0] | none[1], none[0] != none[1], values)
+
+
+def totals_of(x: Array, y: Array, norm: Norm) -> Array:
+    """The totals (m,) of rows (m, d), as every decision sums them up."""
+    total = module_of(x).zeros(len(x))
+    with np.errstate(over="ignore", under="ignore"):
+        for k in range(x.shape[1]):
+            total = add(total, abs(x[:, k] - y[:, k]), norm)
+    return total
+
+
+def in_other_version(replaced: Replaced, left: tuple[Loaded, Array, bool], right: tuple[Loaded, Array, bool],
+                     distance: Array | None, spec: JoinSpec) -> Array:  # fmt: skip
+    """Tell which pairs are pairs of the other version too (m,), bool.
+
+    `left`, `right`: rows, places of them, and whether those that were not replaced stay.  `distance`: if it
+    is told of pairs, they must have the same one.
+    """
+    xp = module_of(left[1])
+    (x, there, changed), (y, also, too) = (other_values(replaced, *side) for side in (left, right))
+    places = xp.flatnonzero(there & also & (changed | too))
+    found = xp.zeros(len(there), bool)
+    if not len(places):
+        return found
+    total = totals_of(x[places], y[places], spec.norm)
+    same = total <= spec.threshold
+    if distance is not None:
+        same &= spec.measure.distance(total, xp) == distance[places]
+    found[places] = same
+    return found

@@ -1,0 +1,250 @@
+"""Write rows in kd order, with their boxes; read rows; read and write deletions."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dask_simjoin.disk_index.files import cut_parts, parquet, read_groups, read_whole, write_table
+from dask_simjoin.disk_index.publishing import Transaction
+from dask_simjoin.disk_index.schema import as_frame, as_written, write_keys
+from dask_simjoin.disk_index.types import SEQ, VERSION, DeletedFile, Groups, KeyFile, Options, Part
+from dask_simjoin.engine.base import frames_of_library
+from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
+from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.planning.statistics.sample import moments
+
+FILE, POSITION = "file", "position"
+
+KNOWN = 2
+"""Versions whose places a process keeps: tasks of one version, and of what went with it, share them."""
+
+
+def write_deleted(own: Transaction, places: dict[str, np.ndarray], version: int) -> tuple[DeletedFile, int]:
+    """Write which rows of files are deleted; tells the bytes too."""
+    names = np.repeat(np.array(list(places), object), [len(some) for some in places.values()])
+    at = np.concatenate([np.zeros(0, np.int64), *places.values()])
+    table = pa.table({FILE: pa.array(names, pa.string()).dictionary_encode(), POSITION: at})
+    name, size = own.write("deleted", lambda file: write_table(table, file))
+    return DeletedFile(name, len(at), version), size
+
+
+def places_in(root: Path, name: str) -> dict[str, np.ndarray]:
+    """The places that a file tells, by the names of row files."""
+    table = read_whole(root / "deleted" / name)
+    at, files = table[POSITION].to_numpy(), table[FILE].to_pandas().cat
+    codes = files.codes.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    ends = np.searchsorted(codes[order], np.arange(len(files.categories) + 1))
+    parts = zip(files.categories, ends[:-1].tolist(), ends[1:].tolist(), strict=True)
+    return {name: at[order[a:b]] for name, a, b in parts if a < b}
+
+
+@functools.lru_cache(KNOWN)
+def read_deleted(root: Path, deleted: tuple[str, ...]) -> Mapping[str, np.ndarray]:
+    """The places of deleted rows of files, ascending, by their names; `deleted`: the files that tell them.
+
+    Files never change: each process reads them once for all of its tasks.
+    """
+    found: dict[str, list[np.ndarray]] = {}
+    for one in deleted:
+        for name, at in places_in(root, one).items():
+            found.setdefault(name, []).append(at)
+    places = {name: np.unique(np.concatenate(parts)) for name, parts in found.items()}
+    for at in places.values():
+        at.flags.writeable = False
+    return MappingProxyType(places)
+
+
+FAN_OUT = 2
+
+NONE = np.zeros(0, np.int64)
+
+FEW = 8
+"""Rows are taken one by one where they are fewer than one of so many."""
+
+AT_ONCE = 1 << 24
+"""Bytes that are read at a time where only some rows are named, into memory that others have just left."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A row file: its name, rows, bytes, groups (their `file` is 0), the keys of its ids, and theirs."""
+
+    name: str
+    rows: int
+    size: int
+    groups: Groups
+    keys: KeyFile
+    keys_size: int
+
+
+def embedded(rows: Frame, options: Options, library: str) -> np.ndarray:
+    """The coordinates (n, dims) of rows in the space that they are joined in, on the host."""
+    frames = frames_of_library(library)
+    columns = frames.coordinates(rows, options.on)
+    return to_host(options.spec(library).measure.embed(columns, frames.xp))
+
+
+def write_rows(rows: Frame, options: Options, own: Transaction, schema: pa.Schema,
+               library: str) -> Written | None:  # fmt: skip
+    """Write rows, with `SEQ`, `VERSION` and the index's columns, as a file of their own.
+
+    None: there are no rows.
+    """
+    n, group = len(rows), options.group
+    if not n:
+        return None
+    x = embedded(rows, options, library)
+    order = kd_order(x, dims_to_cut(moments(x).variance, x), group, FAN_OUT)
+    table = as_written(rows, schema, "of the new rows").take(pa.array(order))
+    name, size = own.write("rows", lambda file: write_table(table, file, group))
+    groups = _groups(x[order][:, list(options.cut)], table[VERSION].to_numpy(), group)
+    return Written(name, n, size, groups, *write_keys(table, options.row_id, name, own))
+
+
+def _groups(x: np.ndarray, version: np.ndarray, group: int) -> Groups:
+    """Row groups of `group` rows of points in their order in the file."""
+    start = np.arange(0, len(x), group)
+    rows = np.diff(np.append(start, len(x)))
+    lowest, highest = np.minimum.reduceat, np.maximum.reduceat
+    boxes = lowest(x, start, axis=0), highest(x, start, axis=0)
+    ages = lowest(version, start), highest(version, start)
+    return Groups(np.zeros_like(start), np.arange(len(start)), start, rows, *ages, *boxes)
+
+
+def read_part(part: Part, columns: list[str] | None = None) -> Frame:
+    """Read some row groups of a snapshot: its rows in them, in any order.
+
+    `columns`: the ones that are needed, in this order; by default `SEQ`, `VERSION` and all of the index.
+    """
+    wanted = [SEQ, VERSION, *part.options.columns] if columns is None else columns
+    tables = [table for table, _ in read_tables(part, wanted)]
+    if not tables:
+        tables = [example_table(part.root, part.options)]
+    return as_frame(pa.concat_tables(tables).select(wanted), part.library)
+
+
+def read_places(part: Part, columns: list[str]) -> list[tuple[str, np.ndarray, pa.Table]]:
+    """Read the same with their places: names of files, places in them (n,), and the rows."""
+    names = [name for name, _ in part.pieces]
+    found = read_tables(part, columns)
+    return [(name, places, table) for name, (table, places) in zip(names, found, strict=True)]
+
+
+def read_tables(part: Part, columns: list[str]) -> Iterator[tuple[pa.Table, np.ndarray]]:
+    """Read the rows of each piece of a part, and their places in the file."""
+    for table, places, kept in _read_pieces(part, columns):
+        if kept is None or kept.all():
+            yield table, places
+        elif FEW * (some := np.flatnonzero(kept)).size < len(kept):
+            yield table.take(pa.array(some)), places[some]
+        else:
+            yield table.filter(pa.array(kept)), places[kept]
+
+
+def read_every(part: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None]:
+    """Read row groups with their other rows too, and tell which rows count; None: all."""
+    pieces = list(_read_pieces(part, columns))
+    if not pieces:
+        return read_part(part, columns), None
+    return _as_one(pieces, columns, part), _counted(pieces)
+
+
+def read_both(part: Part, named: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None, np.ndarray]:
+    """Do the same, and tell which rows are those that another part names of the same row groups."""
+    pieces = list(_read_pieces(part, columns if named.versions is None else [*columns, VERSION]))
+    listed, own = read_deleted(named.root, named.deleted), []
+    for (name, _), (table, places, _) in zip(part.pieces, pieces, strict=True):
+        those = np.zeros(len(places), bool)
+        those[_those_of(listed.get(name, NONE), places)] = True
+        if named.versions is not None:
+            those &= _of_versions(table[VERSION].to_numpy(), named.versions)
+        own.append(those)
+    return _as_one(pieces, columns, part), _counted(pieces), np.concatenate(own)
+
+
+Piece = tuple[pa.Table, np.ndarray, np.ndarray | None]
+"""Rows of a file, their places, and which of them count."""
+
+
+def _counted(pieces: list[Piece]) -> np.ndarray | None:
+    """Tell which rows count; None: all."""
+    if all(kept is None for _, _, kept in pieces):
+        return None
+    return np.concatenate([np.ones(len(at), bool) if kept is None else kept for _, at, kept in pieces])
+
+
+def _as_one(pieces: list[Piece], columns: list[str], part: Part) -> Frame:
+    return as_frame(pa.concat_tables([table for table, _, _ in pieces]).select(columns), part.library)
+
+
+def _read_pieces(part: Part, columns: list[str]) -> Iterator[Piece]:
+    told = part.versions
+    wanted = list(dict.fromkeys(columns if told is None else [*columns, VERSION]))
+    deleted = read_deleted(part.root, part.deleted)
+    for name, groups in part.pieces:
+        listed = deleted.get(name, NONE)
+        with parquet(part.root / "rows" / name) as file:
+            about = file.metadata
+            sizes = np.array([about.row_group(g).num_rows for g in range(groups[-1] + 1)])
+            own, starts = np.asarray(groups), np.cumsum(sizes) - sizes
+            if part.named:
+                table, places = _read_named(file, wanted, listed, own, starts, sizes)
+            else:
+                table, places = read_groups(file, groups, wanted), _places(starts[own], sizes[own])
+        kept = None if told is None else _of_versions(table[VERSION].to_numpy(), told)
+        gone = NONE if part.named else _those_of(listed, places)
+        if len(gone):
+            kept = np.ones(len(places), bool) if kept is None else kept
+            kept[gone] = False
+        yield table, places, kept
+
+
+def _read_named(file: pq.ParquetFile, columns: list[str], listed: np.ndarray, groups: np.ndarray,
+                starts: np.ndarray, sizes: np.ndarray) -> tuple[pa.Table, np.ndarray]:  # fmt: skip
+    """Read those rows of row groups whose places in the file are listed, few row groups at a time."""
+    tables, found = [], []
+    size = np.array([file.metadata.row_group(g).total_byte_size for g in groups.tolist()])
+    for part in cut_parts(size, AT_ONCE):
+        some = groups[part]
+        places = _places(starts[some], sizes[some])
+        own = _those_of(listed, places)
+        tables.append(read_groups(file, some.tolist(), columns).take(pa.array(own)))
+        found.append(places[own])
+    return pa.concat_tables(tables), np.concatenate(found)
+
+
+def _places(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The places (n,) in a file of the rows of some row groups, which are ascending."""
+    return np.concatenate([np.arange(a, a + n) for a, n in zip(starts.tolist(), sizes.tolist(), strict=True)])
+
+
+def _those_of(listed: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Which of some places (n,) are listed: their numbers; both are ascending."""
+    own = listed[np.searchsorted(listed, places[0]) : np.searchsorted(listed, places[-1], "right")]
+    at = np.searchsorted(places, own)
+    return at[places[at] == own]
+
+
+def _of_versions(version: np.ndarray, told: tuple[int, int]) -> np.ndarray:
+    """Tell which rows are of a version above one and up to another."""
+    return (version > told[0]) & (version <= told[1])
+
+
+def write_example(own: Transaction, schema: pa.Schema) -> str:
+    """Write a file without rows, whose schema is that of all row files; tells its name."""
+    return own.write("rows", lambda file: write_table(schema.empty_table(), file))[0]
+
+
+def example_table(root: Path, options: Options) -> pa.Table:
+    """The file without rows."""
+    return read_whole(root / "rows" / options.example)

@@ -1,0 +1,424 @@
+"""Columns of row files, and the files of 64-bit keys that find rows by id."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from dask.tokenize import tokenize
+
+from dask_simjoin.disk_index.files import cut_parts, parquet, read_anew, read_groups, write_table
+from dask_simjoin.disk_index.publishing import Transaction
+from dask_simjoin.disk_index.types import ID, SEQ, VERSION, KeyFile
+from dask_simjoin.engine.base import HOME, frames_for, frames_of_library, library
+from dask_simjoin.errors import ColumnError
+from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.planning.statistics.unique_ids import id_keys
+from dask_simjoin.request.messages import NO_UNICODE, listed, shown
+
+DTYPES = b"dask_simjoin.dtypes"
+"""Under which a file tells what pandas calls its columns' dtypes."""
+
+NO_ROWS = b"dask_simjoin.no_rows"
+"""What the schema has of an index that was made of a frame without rows: no row says what columns hold."""
+
+OWN = pa.schema([pa.field(SEQ, pa.int64()), pa.field(VERSION, pa.int64())])
+
+
+def check_names(names: list[Hashable]) -> list[str]:
+    """Refuse names of columns that no row file can have."""
+    odd = [name for name in names if not isinstance(name, str)]
+    if odd:
+        raise ColumnError(
+            f"Columns {listed(odd)} are not named by strings, and those of an index on disk are; rename "
+            "them: df.columns = df.columns.astype(str)."
+        )
+    taken = [name for name in names if name in (SEQ, VERSION, ID)]
+    if taken:
+        raise ColumnError(f"The index on disk has own columns {listed(taken)}; rename those of the frame.")
+    return [name for name in names if isinstance(name, str)]
+
+
+def with_ids(frame: Frame, id: str | None, columns: list[str]) -> Frame:
+    """The columns that an index has of a frame's rows; where its index names them, that is `ID`."""
+    if id is not None:
+        return frame[columns].reset_index(drop=True)
+    rows = frame[[name for name in columns if name != ID]].copy()
+    rows.index = rows.index.rename(ID)
+    return rows.reset_index()[columns]
+
+
+def arrow_of(rows: Frame) -> pa.Table:
+    """Rows as a table; refuses columns of values that are not all of one kind."""
+    try:
+        table = frames_for(rows).to_arrow(rows)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise ColumnError(
+            f"Columns {listed(rows.columns)} cannot all be written to parquet ({error}); convert what holds "
+            "several kinds of values, such as with .astype(str), or leave it out of keep=."
+        ) from None
+    except UnicodeEncodeError as error:
+        raise ColumnError(
+            f"Columns {listed(rows.columns)} cannot all be written to parquet: there is "
+            f"{shown(error.object)}, {NO_UNICODE}."
+        ) from None
+    for number, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):  # each file would have categories of its own
+            plain = table.column(number).cast(field.type.value_type)
+            table = table.set_column(number, field.name, plain)
+    return table
+
+
+def dtypes_of(frame: Frame) -> dict[str, str]:
+    """What pandas calls the dtypes of a frame's columns, but for categories, which become their values."""
+    if library(frame) != HOME:
+        return {}
+    plain = {name: getattr(kind, "categories", kind) for name, kind in frame.dtypes.items()}
+    return {name: str(getattr(kind, "dtype", kind)) for name, kind in plain.items()}
+
+
+def schema_of(rows: Frame) -> pa.Schema:
+    """The schema of row files of rows like these, of which there are some."""
+    schema, dtypes = arrow_of(rows).schema, dtypes_of(rows)
+    fields = [*OWN, *(pa.field(one.name, _roomy(_wide(one.type), dtypes.get(one.name))) for one in schema)]
+    return pa.schema(fields, {DTYPES: json.dumps(dtypes).encode()})
+
+
+def schema_without_rows(example: Frame) -> pa.Schema:
+    """The schema of row files of an index that is made of no rows."""
+    schema = schema_of(example)
+    return schema.with_metadata({**schema.metadata, NO_ROWS: b"1"})
+
+
+def as_written(rows: Frame, schema: pa.Schema, where: str) -> pa.Table:
+    """Rows, with `SEQ` and `VERSION`, as row files have them; refuses other types of columns."""
+    table = arrow_of(rows[schema.names])
+    check_types(table.schema, schema, where)
+    return _cast(table, schema, where)
+
+
+def ids_in(table: pa.Table, row_id: str) -> pd.Index:
+    """The ids of rows that were read, on the host, so that keys are the same wherever frames lie."""
+    return pd.Index(as_frame(table.select([row_id]), "pandas")[row_id])
+
+
+def ids_as_read(ids: pd.Index, schema: pa.Schema, row_id: str, where: str) -> pd.Index:
+    """Ids (n,) as those of row files are read: equal ids of other dtypes have other keys."""
+    none = ids_in(schema.empty_table(), row_id)
+    read: Any = none.dtype
+    if not len(ids):
+        return none
+    if ids.dtype == read and read.kind != "O":  # objects may be anything
+        return ids
+    own = pa.schema([schema.field(row_id)], schema.metadata)
+    table = arrow_of(pd.DataFrame({row_id: ids}))
+    check_types(table.schema, own, where)
+    return ids_in(_cast(table, own, where), row_id)
+
+
+def _cast(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
+    """Rows as row files have them; refuses numbers that do not fit."""
+    columns = []
+    for field in schema:
+        try:
+            columns.append(table[field.name].cast(field.type))
+        except pa.ArrowInvalid as error:
+            raise ColumnError(
+                f"Column {shown(field.name)} {where} has values that the index, which has {field.type}, "
+                f"cannot hold ({error}); round them, or make the index of a column with room for all "
+                "digits, for example by .astype(pandas.ArrowDtype(pyarrow.decimal128(38, 9)))."
+            ) from None
+    return pa.table(columns, schema=schema)
+
+
+def check_types(found: pa.Schema, schema: pa.Schema, where: str) -> None:
+    """Refuse columns of other types than the index has."""
+    for field in found:
+        own, other = (_wide(kind) for kind in (schema.field(field.name).type, field.type))
+        if own != other and not pa.types.is_null(field.type) and not _alike(own, other):
+            remedy = f"; convert it first, for example with .astype({_dtype(schema, field.name)!r})."
+            if NO_ROWS in (schema.metadata or {}):
+                remedy = (
+                    ", as had the frame without rows that it was made of (pandas makes float64 of an empty "
+                    "list). Make the index anew, of rows or of a frame with the dtypes of rows to come; or "
+                    "convert the column."
+                )
+            raise ColumnError(
+                f"Column {shown(field.name)} {where} is of type {field.type}, and the index has {own}{remedy}"
+            )
+
+
+def _alike(own: pa.DataType, other: pa.DataType) -> bool:
+    """Whether both are decimal numbers, or lists of the same numbers, which need not be of one kind."""
+    if pa.types.is_decimal(own) and pa.types.is_decimal(other):
+        return True  # those of objects have as many digits as they happen to need
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    both = all(any(kind(each) for kind in lists) for each in (own, other))
+    return both and (own.value_type == other.value_type or pa.types.is_null(other.value_type))
+
+
+def _dtype(schema: pa.Schema, name: str) -> str:
+    kind = str(schema.field(name).type)
+    dtype = dtypes_in(schema).get(name, kind)
+    return f"{kind}[pyarrow]" if dtype == "object" else dtype
+
+
+PARQUET = {pa.time32("s"): pa.time32("ms"), pa.date64(): pa.date32()}
+"""What Parquet makes of types that it does not have."""
+
+
+def _wide(kind: pa.DataType) -> pa.DataType:
+    """One type of all strings and one of all bytes; else what comes back from Parquet."""
+    if pa.types.is_timestamp(kind) and kind.unit == "s":
+        return pa.timestamp("ms", kind.tz)
+    if pa.types.is_string(kind) or pa.types.is_null(kind):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary(kind) else PARQUET.get(kind, kind)
+
+
+def _roomy(kind: pa.DataType, dtype: str | None) -> pa.DataType:
+    """A type for rows to come, too: decimal numbers of objects get as many digits as there may be."""
+    if not pa.types.is_decimal(kind) or dtype != "object":
+        return kind
+    made = pa.decimal256 if pa.types.is_decimal256(kind) else pa.decimal128
+    return made(76 if made is pa.decimal256 else 38, kind.scale)
+
+
+def dtypes_in(schema: pa.Schema) -> dict[str, str]:
+    """What a file tells of its columns' dtypes."""
+    told: dict[str, str] = json.loads((schema.metadata or {}).get(DTYPES, b"{}"))
+    return told
+
+
+def as_frame(table: pa.Table, library: str) -> Frame:
+    """Rows that were read as a frame of a library."""
+    return frames_of_library(library).from_arrow(table, dtypes_in(table.schema))
+
+
+GROUP = 1 << 16
+"""Keys of a row group: what is read to find one."""
+
+AT_ONCE = 64
+"""Row groups that are read at a time."""
+
+MOST_SMALL = 8
+"""Files of fewer than `SMALL` keys from which on they become one."""
+
+SMALL = 1 << 20
+
+JOINED = 1 << 22
+"""Keys of a file that is made of several, at most: they are in the memory of this process as it is made."""
+
+MOSTLY = 0.75
+"""Share of a key file's keys that are to be of row files that there are, else it is written anew."""
+
+KEY, FILE, POSITION = "key", "file", "position"
+
+
+def write_keys(table: pa.Table, row_id: str, name: str, own: Transaction) -> tuple[KeyFile, int]:
+    """Write the keys of the ids of a row file of that name; tells the file and its bytes."""
+    keys = id_keys(ids_in(table, row_id))
+    order = np.argsort(keys, kind="stable")
+    files = pa.DictionaryArray.from_arrays(np.zeros(len(order), np.int32), [name])
+    return _write(own, keys[order], table[SEQ].to_numpy()[order], files, order)
+
+
+def _write(own: Transaction, keys: np.ndarray, seq: np.ndarray, files: pa.Array,
+           positions: np.ndarray) -> tuple[KeyFile, int]:  # fmt: skip
+    made = pa.table({KEY: keys, SEQ: seq, FILE: files, POSITION: positions})
+    name, size = own.write("keys", lambda file: write_table(made, file, GROUP))
+    return KeyFile(name, len(keys), int(keys[0]), int(keys[-1])), size
+
+
+def merged(keys: tuple[KeyFile, ...], own: Transaction, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:
+    """Make few of small key files, if they are many, without keys of other row files; tells their bytes."""
+    small = [one for one in keys if one.rows < SMALL]
+    if len(small) <= MOST_SMALL:
+        return keys, 0
+    found, total = [one for one in keys if one not in small], 0
+    small.sort(key=lambda one: one.low)
+    for part in cut_parts(np.array([one.rows for one in small]), JOINED):
+        some = [small[n] for n in part]
+        made, size = _joined(some, own, files) if len(some) > 1 else (tuple(some), 0)
+        found += made
+        total += size
+    return tuple(found), total
+
+
+def without_stale(keys: tuple[KeyFile, ...], own: Transaction,
+                  files: set[str]) -> tuple[tuple[KeyFile, ...], int]:  # fmt: skip
+    """Write key files anew that are mostly of row files that there are no more; tells their bytes."""
+    names, found, total = pa.array(sorted(files), pa.string()), [], 0
+    for one in keys:
+        with parquet(own.root / "keys" / one.name) as file:
+            column = read_groups(file, range(file.num_row_groups), [FILE])[FILE].cast(pa.string())
+        live = pc.sum(pc.is_in(column, names)).as_py() or 0
+        if live >= MOSTLY * one.rows:
+            found.append(one)
+        elif live:
+            made, size = _joined([one], own, files)
+            found += made
+            total += size
+    return tuple(found), total
+
+
+def _joined(keys: Sequence[KeyFile], own: Transaction, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:
+    """Make one key file of some, without keys of other row files; none if none are left."""
+    every = pa.concat_tables([read_anew(own.root / "keys" / one.name) for one in keys])
+    every = every.unify_dictionaries().combine_chunks().sort_by(KEY).combine_chunks()
+    names = every[FILE].chunk(0) if len(every) else pa.array([], pa.string()).dictionary_encode()
+    of = names.indices.to_numpy()
+    live = np.asarray(pc.is_in(names.dictionary, pa.array(sorted(files), pa.string())), bool)[of]
+    if not live.any():
+        return (), 0
+    columns = [every[name].to_numpy()[live] for name in (KEY, SEQ, POSITION)]
+    used, of = np.unique(of[live], return_inverse=True)
+    places = pa.DictionaryArray.from_arrays(of.astype(np.int32), names.dictionary.take(pa.array(used)))
+    file, size = _write(own, columns[0], columns[1], places, columns[2])
+    return (file,), size
+
+
+@dataclass(frozen=True, eq=False)
+class Finder:
+    """Finds rows of a version by their ids.
+
+    Attributes
+    ----------
+    root : Path
+    row_id : str
+    keys : tuple of KeyFile
+    places : mapping of str to array
+        Of each row file of the version the places of its deleted rows.
+    held : mapping of str to Table
+        Key files that are in memory, by their names: see `read_keys`.
+    """
+
+    root: Path
+    row_id: str
+    keys: tuple[KeyFile, ...]
+    places: dict[str, np.ndarray]
+    held: Mapping[str, pa.Table] = field(default_factory=dict)
+
+    def __dask_tokenize__(self) -> str:
+        return tokenize(str(self.root), self.row_id, self.keys, self.places)
+
+    def find(self, ids: pd.Index) -> pd.DataFrame:
+        """Where rows of these ids are: columns `row` (of `ids`), `file`, `position`, `SEQ`.
+
+        Ids that no row has are left out.
+        """
+        wanted = id_keys(ids)
+        order = np.argsort(wanted, kind="stable")
+        found = pd.concat([EMPTY, *(self._among(one, wanted[order]) for one in self.keys)], ignore_index=True)
+        found["row"] = order[found["row"].to_numpy()]
+        found = found[self._live(found)]
+        if not _is_key(ids):
+            found = found[self._same(found, ids)]
+        return found.sort_values("row", ignore_index=True)
+
+    def _among(self, one: KeyFile, wanted: np.ndarray) -> pd.DataFrame:
+        """Rows of a key file of keys that are wanted, which are in order."""
+        if not _within(wanted, one.low, one.high):
+            return EMPTY
+        if one.name in self.held:
+            table = self.held[one.name]
+            row, at = _matches(table[KEY].to_numpy(), wanted)
+            return _found(row, table.select([FILE, POSITION, SEQ]).take(pa.array(at)))
+        with parquet(self.root / "keys" / one.name) as file:
+            groups = _with_some(file.metadata, wanted)
+            parts = [
+                _matching(file, groups[start : start + AT_ONCE], wanted)
+                for start in range(0, len(groups), AT_ONCE)
+            ]
+        return pd.concat([EMPTY, *parts], ignore_index=True)
+
+    def _live(self, found: pd.DataFrame) -> np.ndarray:
+        """Which of the places are rows of this version."""
+        live = np.zeros(len(found), bool)
+        for name, rows in found.groupby(FILE, sort=False).indices.items():
+            if name in self.places:
+                live[rows] = ~np.isin(found[POSITION].to_numpy()[rows], self.places[name])
+        return live
+
+    def _same(self, found: pd.DataFrame, ids: pd.Index) -> np.ndarray:
+        """Which of the rows have the ids themselves: of others only the keys are the same."""
+        same = np.zeros(len(found), bool)
+        for name, rows in found.groupby(FILE, sort=False).indices.items():
+            places = found[POSITION].to_numpy()[rows]
+            with parquet(self.root / "rows" / name) as file:
+                sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
+                starts = np.cumsum([0, *sizes])
+                group = np.searchsorted(starts, places, "right") - 1
+                for g in np.unique(group).tolist():
+                    own = rows[group == g]
+                    table = read_groups(file, [g], [self.row_id])
+                    there = ids_in(table.take(pa.array(places[group == g] - starts[g])), self.row_id)
+                    same[own] = np.asarray(there == ids[found["row"].to_numpy()[own]], bool)
+        return same
+
+
+NONE = np.zeros(0, np.int64)
+EMPTY = pd.DataFrame({"row": NONE, FILE: np.zeros(0, object), POSITION: NONE, SEQ: NONE})
+
+
+def _within(wanted: np.ndarray, low: int, high: int) -> bool:
+    """Whether some of the keys, which are in order, are from one up to another."""
+    first, last = np.array([low, high], np.uint64)
+    return bool(np.searchsorted(wanted, first) < np.searchsorted(wanted, last, "right"))
+
+
+def _with_some(about: pq.FileMetaData, wanted: np.ndarray) -> list[int]:
+    """List the row groups of a key file that may have some of the keys, which are in order."""
+    told = [about.row_group(g).column(0).statistics for g in range(about.num_row_groups)]
+    low, high = (np.array([getattr(one, end) for one in told], np.uint64) for end in ("min", "max"))
+    first, behind = np.searchsorted(wanted, low), np.searchsorted(wanted, high, "right")
+    found: list[int] = np.flatnonzero(first < behind).tolist()
+    return found
+
+
+def _matching(file: pq.ParquetFile, groups: list[int], wanted: np.ndarray) -> pd.DataFrame:
+    """Read the rows of some row groups, which follow each other, whose keys are wanted."""
+    row, at = _matches(read_groups(file, groups, [KEY])[KEY].to_numpy(), wanted)
+    if not len(row):
+        return EMPTY
+    ends = np.cumsum([file.metadata.row_group(g).num_rows for g in groups])
+    of = np.searchsorted(ends, at, "right")
+    some = np.unique(of)
+    sizes = np.diff(ends, prepend=0)
+    kept = np.zeros(len(groups), np.int64)  # rows of groups before each that are not read again
+    kept[1:] = np.cumsum(np.where(np.isin(np.arange(len(groups)), some), 0, sizes))[:-1]
+    table = read_groups(file, [groups[n] for n in some.tolist()], [FILE, POSITION, SEQ])
+    return _found(row, table.take(pa.array(at - kept[of])))
+
+
+def _matches(keys: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pair keys that are wanted with equal ones, both in order: places in `wanted`, and in `keys`."""
+    first = np.searchsorted(keys, wanted)
+    times = np.searchsorted(keys, wanted, "right") - first
+    # equal keys of different ids may be there, and wanted, several times
+    row = np.repeat(np.arange(len(wanted)), times)
+    return row, np.repeat(first, times) + np.arange(len(row)) - np.repeat(np.cumsum(times) - times, times)
+
+
+def _found(row: np.ndarray, own: pa.Table) -> pd.DataFrame:
+    names = own[FILE].cast(pa.string()).to_pandas().astype(object)
+    places = {POSITION: own[POSITION].to_numpy(), SEQ: own[SEQ].to_numpy()}
+    return pd.DataFrame({"row": row, FILE: names, **places})
+
+
+def read_keys(root: Path, one: KeyFile) -> pa.Table:
+    """Read a key file, to be held in memory."""
+    return read_anew(root / "keys" / one.name).unify_dictionaries().combine_chunks()
+
+
+def _is_key(ids: pd.Index) -> bool:
+    """Whether ids are their keys."""
+    return isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iumM"

@@ -1,0 +1,363 @@
+"""Segments of an index that tasks compare: on disk, in memory, or both.
+
+A slab is all rows of some row groups of a file, deleted ones too: files never change, and neither do slabs.
+Which of its rows count is told by those that compare it.  Its index serves points of a box that is a little
+larger than its own; the few that lie outside of it and still are near are compared by an index of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NotRequired, TypedDict, cast
+
+import numpy as np
+import pyarrow as pa
+from distributed import Future
+
+from dask_simjoin.disk_index.row_batch import DRAWN, Loaded, joined_rows, load, moved, rows_of
+from dask_simjoin.disk_index.rows import read_part
+from dask_simjoin.disk_index.types import SEQ, VERSION, Part, Snapshot
+from dask_simjoin.engine.base import frames_for, joiner_for
+from dask_simjoin.engine.compat import module_of, to_host, values_of
+from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.protocols import Layout
+from dask_simjoin.graph.dask_private import Task, TaskRef
+from dask_simjoin.graph.source import gather, itself
+from dask_simjoin.metrics.norms import Array, Frame, Ids, Index, reach
+from dask_simjoin.planning.statistics.sample import Moments, moments
+from dask_simjoin.request.spec import JoinSpec
+
+BEYOND = 1 / 2
+"""How much larger than a slab's box what its index serves is on each side, at most, in the largest of its
+spans: filters are up to twice as coarse for it, which costs less than another index of the whole slab."""
+
+
+MOST = float(np.finfo(np.float64).max)
+
+Box = tuple[np.ndarray, np.ndarray]
+"""The smallest and the largest coordinates, arrays (d,), of some points."""
+
+
+class Slab(TypedDict):
+    """Hold rows in the order of their file: a plain dict of arrays and frames, so that it spills.
+
+    Besides these it has the arrays of its index (see `Joiner.build`), none of which is called so.
+    """
+
+    ids: Ids
+    seq: Array
+    """The rows' numbers (n,)."""
+    version: Array
+    """The versions (n,) in which they came in."""
+    ages: tuple[int, int]
+    """The smallest and the largest of those."""
+    example: Frame
+    """An empty frame."""
+    position: Array
+    """Which row is at each place of the index (n,), int64."""
+    layout: Layout
+    box: Box
+    """Of the rows, embedded: arrays (d,)."""
+    reach: Box
+    """The same of all points that can be in a pair with one of the rows."""
+    serves: Box
+    """The same of points that may be compared by the index: of all of those, or of most."""
+    kept: NotRequired[Frame]
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """Say which rows of a slab count.
+
+    Attributes
+    ----------
+    places : array (k,), int64
+        Rows that are left out, or, where `named`, the only ones taken; ascending.
+    named : bool
+    versions : (int, int)
+        Only rows of a version above the first and up to the second.
+    """
+
+    places: np.ndarray
+    named: bool
+    versions: tuple[int, int]
+
+
+def make_slab(part: Part, spec: JoinSpec) -> Slab:
+    """Read all rows of row groups, of which there are some, and index them."""
+    frame = read_part(part, list(dict.fromkeys([SEQ, VERSION, *map(str, spec.columns)])))
+    rows = rows_of(frame, spec, values_of(frame[SEQ]))
+    version, told = values_of(frame[VERSION]), moments(rows["x"])
+    (near, serves), n, joiner = _around(told, spec), len(rows["seq"]), joiner_for(rows["example"])
+    drawn = to_host(rows["x"][:: max(1, n // DRAWN)])
+    layout = joiner.layout(
+        spec.method, *serves, told.mean, told.variance, spec.threshold, spec.norm, Drawn(drawn, drawn, n)
+    )
+    index = joiner.build(rows["x"], layout)
+    own = Slab(
+        ids=rows["ids"], seq=rows["seq"], version=version, ages=(int(version.min()), int(version.max())),
+        example=rows["example"], position=index["order"][:n].astype(np.int64), layout=layout,
+        box=(told.lower, told.upper), reach=near, serves=serves,
+    )  # fmt: skip
+    if "kept" in rows:
+        own["kept"] = rows["kept"]
+    assert own.keys().isdisjoint(index)
+    return cast(Slab, own | index)
+
+
+def _around(told: Moments, spec: JoinSpec) -> tuple[Box, Box]:
+    """Make the box of what is near points of these moments, and that which an index of them is to serve."""
+    far = math.nextafter(reach(spec.norm, spec.threshold), math.inf)
+    with np.errstate(over="ignore"):
+        span = float((told.upper * 0.5 - told.lower * 0.5).max()) * 2
+        most = span * BEYOND if span > 0 else float(np.abs(told.upper).max()) or 1.0
+        near = _wider(told, far)
+        return near, near if far <= most else _wider(told, most)
+
+
+def _wider(told: Moments, more: float) -> Box:
+    lower, upper = np.nan_to_num(told.lower - more), np.nan_to_num(told.upper + more)
+    return np.nextafter(lower, -MOST), np.nextafter(upper, MOST)
+
+
+def within(x: Array, box: Box) -> Array:
+    """Tell which points (n, d) lie in a box (n,), bool."""
+    xp = module_of(x)
+    lower, upper = (xp.asarray(side) for side in box)
+    found = xp.ones(len(x), bool)
+    for k in range(x.shape[1]):
+        found &= (x[:, k] >= lower[k]) & (x[:, k] <= upper[k])
+    return found
+
+
+def index_of(slab: Slab) -> Index:
+    """Return what a joiner compares."""
+    return cast(Index, slab)
+
+
+def slab_bytes(slab: Slab) -> int:
+    """Count the bytes of a slab."""
+    total = 0
+    for value in slab.values():
+        told: Any = getattr(value, "memory_usage", None)
+        if told is not None:
+            found = told(deep=True)
+            total += int(found.sum() if hasattr(found, "sum") else found)
+        else:
+            total += int(getattr(value, "nbytes", 0))
+    return total
+
+
+def taken(slab: Slab, chosen: Chosen) -> Array | None:
+    """Tell which rows count (n,), bool; None: all of them."""
+    version, n = slab["version"], len(slab["seq"])
+    above, to = chosen.versions
+    xp = module_of(version)
+    places = xp.asarray(chosen.places)
+    told = slab["ages"][0] > above and slab["ages"][1] <= to
+    if chosen.named:
+        found = xp.zeros(n, bool)
+        found[places] = True
+        return found if told else found & (version > above) & (version <= to)
+    if told and not len(places):
+        return None
+    found = xp.ones(n, bool) if told else (version > above) & (version <= to)
+    found[places] = False
+    return found
+
+
+def points_at(slab: Slab, rows: Array) -> Array:
+    """The coordinates (m, d), embedded, of some rows."""
+    xp = module_of(slab["position"])
+    place = xp.empty_like(slab["position"])
+    place[slab["position"]] = xp.arange(len(place))
+    return joiner_for(slab["example"]).points(index_of(slab), slab["layout"])[place[rows]]
+
+
+def rows_at(slab: Slab, rows: Array, spec: JoinSpec, points: bool = True) -> Loaded:
+    """Take some rows; without `points` their coordinates are left out."""
+    xp = module_of(slab["seq"])
+    seq = slab["seq"][rows]
+    x = points_at(slab, rows) if points else xp.empty((len(rows), 0))
+    ids = frames_for(slab["example"]).index(seq) if spec.id == SEQ else slab["ids"].take(rows)
+    found = Loaded(x=x, seq=seq, ids=ids, example=slab["example"])
+    if SEQ in spec.keep:  # it is no column of a slab
+        frames, kept = frames_for(slab["example"]), [name for name in spec.keep if name != SEQ]
+        columns = {name: frames.values(slab["kept"], name, rows) for name in kept}
+        found["kept"] = frames.result(columns | {SEQ: seq}, len(rows))
+    elif spec.keep:
+        found["kept"] = slab["kept"].take(rows)
+    return found
+
+
+def rows_taken(chosen: tuple[Chosen, ...], spec: JoinSpec, *slabs: Slab) -> list[Loaded]:
+    """Take the rows of some slabs that count."""
+    found = []
+    for slab, one in zip(slabs, chosen, strict=True):
+        count = taken(slab, one)
+        xp = module_of(slab["seq"])
+        rows = xp.arange(len(slab["seq"])) if count is None else xp.flatnonzero(count)
+        found.append(rows_at(slab, rows, spec))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class SlabRef:
+    """Row groups of a file that are held in memory.
+
+    Attributes
+    ----------
+    key : str
+        The task that made them.
+    file : str
+    groups : (int, int)
+        The number of the first one, and that behind the last one.
+    start, rows : int
+        The place of the first row in the file; how many there are.
+    value : Future or Slab
+        Where a cluster holds it, or itself.
+    """
+
+    key: str
+    file: str
+    groups: tuple[int, int]
+    start: int
+    rows: int
+    value: Any
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the cluster that held it has it no more, and will not make it again."""
+        return isinstance(self.value, Future) and self.value.status in ("cancelled", "lost", "error")
+
+    @property
+    def ref(self) -> TaskRef:
+        """Refer to it, as a task's argument."""
+        return TaskRef(self.key)
+
+    def in_graph(self) -> Any:
+        """What a graph has under its key."""
+        return self.value if isinstance(self.value, Future) else Task(self.key, itself, self.value)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldPart:
+    """Rows of slabs, and maybe of files besides.
+
+    Attributes
+    ----------
+    slabs : tuple of SlabRef
+    chosen : tuple of Chosen
+        Which rows of each of them count.
+    rest : Part or None
+    """
+
+    slabs: tuple[SlabRef, ...]
+    chosen: tuple[Chosen, ...]
+    rest: Part | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """What of an index is held in memory.
+
+    Attributes
+    ----------
+    slabs : mapping of str to tuple of SlabRef
+        Of each file that is held, by its name: all of its row groups.
+    keys : mapping of str to Table
+        Files of the keys of ids, by their names; where there is no cluster.
+    """
+
+    slabs: Mapping[str, tuple[SlabRef, ...]] = field(default_factory=dict)
+    keys: Mapping[str, pa.Table] = field(default_factory=dict)
+
+    def among(self, rows: Snapshot, groups: np.ndarray) -> tuple[list[SlabRef], np.ndarray]:
+        """Tell which slabs some row groups of a snapshot are in, and which of those (g,) are in any."""
+        found: list[SlabRef] = []
+        file, number = rows.groups.file[groups], rows.groups.group[groups]
+        there = np.zeros(len(groups), bool)
+        for one in np.unique(file).tolist():
+            for slab in self.slabs.get(rows.files[one], ()):
+                own = (file == one) & (number >= slab.groups[0]) & (number < slab.groups[1])
+                if own.any():
+                    found.append(slab)
+                    there |= own
+        return found, there
+
+    def part(self, rows: Snapshot, groups: np.ndarray) -> Part | HeldPart:
+        """Make a part of some row groups of a snapshot, and no others, from memory where they are there."""
+        slabs, there = self.among(rows, groups)
+        if not slabs:
+            return rows.part(groups)
+        rest = rows.part(groups[~there]) if not there.all() else None
+        return HeldPart(tuple(slabs), tuple(_only(rows, groups, slab) for slab in slabs), rest)
+
+
+class Beside(NamedTuple):
+    """Rows that stayed and were read with those that went, and which row groups they are in."""
+
+    rows: Loaded
+    groups: np.ndarray
+
+
+NOTHING = Held()
+
+
+def whole_slab(rows: Snapshot, slab: SlabRef) -> Chosen:
+    """Tell which rows of a slab are those of a snapshot."""
+    return Chosen(_places(rows, slab), rows.named, rows.versions)
+
+
+def _only(rows: Snapshot, groups: np.ndarray, slab: SlabRef) -> Chosen:
+    """Tell the same of some row groups, as the rows' own places."""
+    told = rows.groups[groups]
+    own = told[told.file == rows.files.index(slab.file)]
+    own = own[(own.group >= slab.groups[0]) & (own.group < slab.groups[1])]
+    within = np.zeros(slab.rows, bool)
+    for start, number in zip((own.start - slab.start).tolist(), own.rows.tolist(), strict=True):
+        within[start : start + number] = True
+    places = _places(rows, slab)
+    if rows.named:
+        return Chosen(places[within[places]], True, rows.versions)
+    within[places] = False
+    return Chosen(np.flatnonzero(within), True, rows.versions)
+
+
+def _places(rows: Snapshot, slab: SlabRef) -> np.ndarray:
+    """Return those places that a snapshot tells of which are in a slab, from its first row on."""
+    places = rows.places.get(rows.files.index(slab.file), np.zeros(0, np.int64))
+    first, behind = np.searchsorted(places, [slab.start, slab.start + slab.rows])
+    return places[first:behind] - slab.start
+
+
+def load_held(rest: Part | None, chosen: tuple[Chosen, ...], spec: JoinSpec, *slabs: Slab) -> Loaded:
+    """Take the rows of slabs that count, and read what lies in files besides."""
+    found = rows_taken(chosen, spec, *slabs)
+    return joined_rows(found if rest is None else [*found, load(rest, spec)])
+
+
+def load_moved(spec: JoinSpec, cut: Sequence[int], marked: bool, rest: Part | None,
+               chosen: tuple[Chosen, ...], *slabs: Slab) -> Loaded:  # fmt: skip
+    """Take rows that came or went, and put them in order: see `moved`."""
+    return moved(load_held(rest, chosen, spec, *slabs), cut, spec, marked)
+
+
+def loaded(part: Part | HeldPart | Loaded, spec: JoinSpec) -> Loaded:
+    """Give the rows of a part to this process."""
+    if isinstance(part, Part):
+        return load(part, spec)
+    if not isinstance(part, HeldPart):
+        return part
+    if not any(isinstance(slab.value, Future) for slab in part.slabs):
+        return load_held(part.rest, part.chosen, spec, *(slab.value for slab in part.slabs))
+    graph: dict[Any, Any] = {slab.key: slab.in_graph() for slab in part.slabs}
+    keys = []
+    for slab, chosen in zip(part.slabs, part.chosen, strict=True):  # each where its slab is
+        key = f"simjoin_taken-{slab.key}"
+        graph[key] = Task(key, load_held, None, (chosen,), spec, slab.ref)
+        keys.append(key)
+    found: Sequence[Loaded] = gather(graph, keys)
+    return joined_rows([*found, *([] if part.rest is None else [load(part.rest, spec)])])

@@ -1,0 +1,180 @@
+"""Which rows a version of an index has, and which came, went and stayed between two."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from dask_simjoin.disk_index.files import read_whole, write_table
+from dask_simjoin.disk_index.manifests import back_to, latest, read_manifest
+from dask_simjoin.disk_index.publishing import Transaction
+from dask_simjoin.disk_index.rows import read_deleted
+from dask_simjoin.disk_index.schema import Finder
+from dask_simjoin.disk_index.segments import NOTHING, Held
+from dask_simjoin.disk_index.types import Delta, Groups, Manifest, Options, RowFile, Snapshot, StoredPairs
+
+FILE = "file"
+LOW, HIGH = "low", "high"
+
+
+def write_boxes(own: Transaction, files: Sequence[tuple[str, Groups]]) -> tuple[str, int]:
+    """Write the boxes of row files; tells the name and the bytes."""
+    columns: dict[str, object] = {
+        FILE: pa.array(
+            np.repeat([name for name, _ in files], [len(groups) for _, groups in files]).astype(object)
+        )
+    }
+    for field in fields(Groups)[1:]:
+        values = np.concatenate([getattr(groups, field.name) for _, groups in files])
+        if values.ndim == 1:
+            columns[field.name] = values
+        else:
+            columns |= {f"{field.name}{k}": values[:, k] for k in range(values.shape[1])}
+    return own.write("boxes", lambda file: write_table(pa.table(columns), file))
+
+
+def read_boxes(root: Path, files: Iterable[RowFile], options: Options) -> tuple[tuple[str, ...], Groups]:
+    """Read the row groups of files; tells the files' names, which `Groups.file` counts, too."""
+    files = list(files)
+    number = {one.name: n for n, one in enumerate(files)}
+    tables = [read_whole(root / "boxes" / name) for name in dict.fromkeys(one.boxes for one in files)]
+    boxes = range(len(options.cut))
+    parts: list[dict[str, np.ndarray]] = [
+        {
+            "file": np.array([number.get(name, -1) for name in table[FILE].to_pylist()], np.int64),
+            **{name: table[name].to_numpy() for name in ("group", "start", "rows", "oldest", "newest")},
+            LOW: np.stack([table[f"{LOW}{k}"].to_numpy() for k in boxes], axis=1),
+            HIGH: np.stack([table[f"{HIGH}{k}"].to_numpy() for k in boxes], axis=1),
+        }
+        for table in tables
+    ]
+    none, box = np.zeros(0, np.int64), np.zeros((0, len(boxes)))
+    whole = {
+        field.name: np.concatenate(
+            [box if field.name in (LOW, HIGH) else none, *(p[field.name] for p in parts)]
+        )
+        for field in fields(Groups)
+    }
+    groups = Groups(**whole)
+    groups = groups[groups.file >= 0]
+    return tuple(number), groups[np.lexsort((groups.group, groups.file))]
+
+
+@dataclass(frozen=True, eq=False)
+class Version:
+    """A version of an index, of which the client has manifest, boxes and deletions.
+
+    Attributes
+    ----------
+    root : Path
+    library : str
+        Of the frames that are made of its rows.
+    manifest : Manifest
+    held : Held
+        What of it is in memory.
+    """
+
+    root: Path
+    library: str
+    manifest: Manifest
+    held: Held = NOTHING
+
+    @property
+    def number(self) -> int:
+        """The version."""
+        return self.manifest.version
+
+    @functools.cached_property
+    def _boxes(self) -> tuple[tuple[str, ...], Groups]:
+        return read_boxes(self.root, self.manifest.files, self.manifest.options)
+
+    @functools.cached_property
+    def deleted(self) -> Mapping[str, np.ndarray]:
+        """The places of deleted rows, by the name of the file."""
+        return read_deleted(self.root, self._deleted)
+
+    @property
+    def _deleted(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self.manifest.deleted)
+
+    @functools.cached_property
+    def rows(self) -> Snapshot:
+        """All rows of this version."""
+        return self._between(-1, self.number)
+
+    @property
+    def finder(self) -> Finder:
+        """What finds rows by their ids."""
+        none = np.zeros(0, np.int64)
+        places = {one.name: self.deleted.get(one.name, none) for one in self.manifest.files}
+        return Finder(self.root, self.manifest.options.row_id, self.manifest.keys, places, self.held.keys)
+
+    def _between(self, above: int, to: int) -> Snapshot:
+        """Rows of this version that came in with versions above one and up to another."""
+        files, groups = self._boxes
+        groups = groups[(groups.newest > above) & (groups.oldest <= to)]
+        places = {n: self.deleted[name] for n, name in enumerate(files) if name in self.deleted}
+        most = self.manifest.rows if above < 0 and to >= self.number else int(groups.rows.sum())
+        return Snapshot(
+            self.root, self.manifest.options, self.library, files, groups, places, False, (above, to), most,
+            self._deleted,
+        )  # fmt: skip
+
+    def since(self, version: int) -> Delta:
+        """What changed from an older version to this one."""
+        inserted, same = self._between(version, self.number), self._between(-1, version)
+        steps = list(back_to(self.root, self.manifest, version))
+        files: dict[str, RowFile] = {}
+        deletions: list[str] = []
+        for step in steps:
+            own = [one for one in step.deleted if one.version == step.version]
+            deletions += [one.name for one in own]
+            if own and step.parent is not None:
+                files |= {one.name: one for one in read_manifest(self.root, step.parent).files}
+        gone = self._named(tuple(deletions), version, files)
+        return Delta(version, self.number, inserted, gone, same, self._pairs_of(steps))
+
+    def _pairs_of(self, steps: Sequence[Manifest]) -> StoredPairs | None:
+        """The pairs that came with some versions; None: they are not stored, or not without others.
+
+        Rows that came back, with other values or as they were, are in pairs that were there before.
+        """
+        files = [one for step in steps for one in step.pairs.files if one.version == step.version]
+        marks = [one for step in steps for one in step.pairs.marks if one.version == step.version]
+        back = any(step.kind == "restore" for step in steps) or any(one.again for one in marks)
+        if back or not self.manifest.options.store_pairs:
+            return None
+        made = {step.version for step in steps if step.kind != "rewrite"}
+        return StoredPairs(tuple(one for one in files if one.version in made), tuple(marks))
+
+    def _named(self, deletions: tuple[str, ...], to: int, files: dict[str, RowFile]) -> Snapshot:
+        """Rows that files of deletions tell of, of versions up to one."""
+        named = read_deleted(self.root, deletions)
+        names, groups = read_boxes(self.root, [files[name] for name in named], self.manifest.options)
+        places = {n: named[name] for n, name in enumerate(names)}
+        stop = groups.start + groups.rows
+        has = np.zeros(len(groups), bool)
+        for n, at in places.items():
+            own = groups.file == n
+            has[own] = np.searchsorted(at, groups.start[own]) < np.searchsorted(at, stop[own])
+        groups = groups[has & (groups.oldest <= to)]
+        rows = sum(map(len, places.values()))
+        return Snapshot(
+            self.root, self.manifest.options, self.library, names, groups, places, True, (-1, to), rows,
+            deletions,
+        )  # fmt: skip
+
+
+def last_version(root: Path, library: str) -> Version:
+    """The last version of the index in a folder."""
+    return Version(root, library, latest(root))
+
+
+def version_of(root: Path, library: str, version: int) -> Version:
+    """A version of the index in a folder."""
+    return Version(root, library, read_manifest(root, version))

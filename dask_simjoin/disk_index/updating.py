@@ -1,0 +1,250 @@
+"""Work out what an update or a restore changes, and write the new rows."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import dask
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from dask.base import is_dask_collection
+
+from dask_simjoin.disk_index.commits import Change
+from dask_simjoin.disk_index.graph import parts_of
+from dask_simjoin.disk_index.publishing import Transaction
+from dask_simjoin.disk_index.requests import Told
+from dask_simjoin.disk_index.rows import Written, example_table, read_part, read_places, write_rows
+from dask_simjoin.disk_index.schema import FILE, POSITION, Finder, as_frame, ids_as_read
+from dask_simjoin.disk_index.snapshots import Version
+from dask_simjoin.disk_index.types import SEQ, VERSION, Options, Part
+from dask_simjoin.disk_index.writing import Incoming, Numbering, known_rows, look_at, write_frame
+from dask_simjoin.engine.base import frames_for, library
+from dask_simjoin.errors import ColumnError, CoordinateError, DuplicateIdError, OptionError, OptionTypeError
+from dask_simjoin.graph.steps import lazy
+from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.messages import counted, listed, shown
+from dask_simjoin.request.requests import SelfJoin
+
+NO_ROWS = pd.DataFrame({FILE: [], POSITION: np.zeros(0, np.int64), SEQ: np.zeros(0, np.int64), "id": []})
+
+NO_SEQ, NO_IDS = pd.Series([], dtype=np.int64), pd.Index([])
+
+
+@dataclass(frozen=True)
+class Update:
+    """What an update is asked for.
+
+    Attributes
+    ----------
+    new : DataFrame or None
+        Rows that come.
+    delete : Any
+        Ids of rows that go; None: of none.
+    if_exists : str
+        What to do with rows whose ids the index has: "fail", "replace" or "ignore".
+    batch : str or None
+    """
+
+    new: Frame | None
+    delete: Any
+    if_exists: str
+    batch: str | None
+
+
+@dataclass(frozen=True, repr=False)
+class Report(Told):
+    """What an update took in and wrote.
+
+    Attributes
+    ----------
+    inserted, replaced, ignored, deleted : int
+        Rows whose ids were new; that took the place of others; that were left out; that went.
+    files : int
+        Row files that were written.
+    bytes_written : int
+        Of all files, but for the manifest.
+    known : bool
+        Whether the batch was known, so that nothing was written.
+    """
+
+    title = "An update of an index"
+
+    inserted: int = 0
+    replaced: int = 0
+    ignored: int = 0
+    deleted: int = 0
+    files: int = 0
+    bytes_written: int = 0
+    known: bool = False
+
+
+def lazy_frame(frame: Frame) -> Frame:
+    """A frame as one of Dask."""
+    return frame if is_dask_collection(frame) else lazy(frame, library(frame))
+
+
+def changed_by(own: Transaction, asked: Update, now: Version, version: int) -> tuple[Change, Report]:
+    """Find out what an update of a version changes, and write the rows that come for the next one."""
+    options, schema = now.manifest.options, example_table(now.root, now.manifest.options).schema
+    gone = _to_delete(asked.delete, now.finder, schema, options)
+    incoming = None if asked.new is None else incoming_rows(asked.new, options)
+    known = NO_ROWS if incoming is None else known_rows(incoming, now.finder, schema)
+    again = known[~_among(known, gone)]
+    if asked.if_exists == "fail" and len(again):
+        raise DuplicateIdError(
+            f"The index has {counted(len(again), 'row')} of these ids already: {listed(again['id'], 5)}. Use "
+            "if_exists='replace' to put the new rows in their place, or if_exists='ignore' to keep the old."
+        )
+    taking = known.iloc[:0] if asked.if_exists == "ignore" else again
+    replaced, leaving = _both(known[_among(known, gone)], taking), _both(gone, taking)
+    left_out = again["id"] if asked.if_exists == "ignore" else again["id"].iloc[:0]
+    written, taken = [], 0
+    if incoming is not None:
+        rows = incoming.table.offsets
+        seq = pd.Series(replaced[SEQ].to_numpy(), pd.Index(replaced["id"]))
+        numbering = Numbering(version, now.manifest.next_seq + rows[:-1], seq, pd.Index(left_out))
+        written = write_frame(incoming, options, own, schema, numbering)
+        taken = int(rows[-1])
+    places = {name: np.sort(some[POSITION].to_numpy()) for name, some in leaving.groupby(FILE, sort=False)}
+    change = Change(
+        "update", written, places, batch=asked.batch, taken=taken,
+        gone=leaving[SEQ].to_numpy(np.int64), again=len(replaced) > 0,
+    )  # fmt: skip
+    came = sum(one.rows for one in written)
+    size = sum(one.size + one.keys_size for one in written)
+    report = Report(came - len(replaced), len(replaced), len(left_out), len(gone), len(written), size)
+    return change, report
+
+
+def incoming_rows(new: Frame, options: Options) -> Incoming:
+    """Look at rows that are to come into an index; refuses those that are not like its own."""
+    meta = example_of(new)
+    missing = [name for name in options.columns if name not in meta.columns and name != options.row_id]
+    if missing:
+        raise ColumnError(
+            f"The index has columns {listed(missing)}, and the frame does not (its columns are "
+            f"{listed(meta.columns)}); rows of an index all have the columns of on=, id= and keep=."
+        )
+    return _looked_at(new, meta, options, options.keep)
+
+
+def foreign_rows(frame: Frame, options: Options) -> Incoming:
+    """Look at rows that are to be joined with an index; refuses those whose points or ids are none."""
+    return _looked_at(frame, example_of(frame), options, ())
+
+
+def _looked_at(frame: Frame, meta: Frame, options: Options, keep: tuple[str, ...]) -> Incoming:
+    own: dict[str, Any] = {name: getattr(options, name) for name in ("eps", "id", "metric", "p", "dropna")}
+    asked = SelfJoin(**own, on=list(options.on), keep=list(keep) or None)
+    spec = asked.spec(meta)
+    incoming = look_at(lazy_frame(frame), spec, options.id, options.columns)
+    dims = incoming.table.spec.dims
+    if incoming.table.rows and (dims != options.dims or spec.lists != options.lists):
+        raise CoordinateError(
+            f"Rows of this index are points of {options.dims} dimensions, {_held(options.lists)}, and those "
+            f"of the frame of {dims}, {_held(spec.lists)}; they must be alike."
+        )
+    return incoming
+
+
+def _held(lists: bool) -> str:
+    return "held as lists" if lists else "a column each"
+
+
+def _among(known: pd.DataFrame, gone: pd.DataFrame) -> np.ndarray:
+    """Which of some places are among others."""
+    if not len(gone) or not len(known):
+        return np.zeros(len(known), bool)
+    places = pd.MultiIndex.from_frame(gone[[FILE, POSITION]])
+    return np.asarray(pd.MultiIndex.from_frame(known[[FILE, POSITION]]).isin(places))
+
+
+def _both(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """Put rows one after the other; ids of none have no dtype that says anything."""
+    some = [rows for rows in (first, second) if len(rows)]
+    return pd.concat(some or [first], ignore_index=True)
+
+
+def _to_delete(ids: Any, finder: Finder, schema: pa.Schema, options: Options) -> pd.DataFrame:
+    """Where the rows of these ids are; refuses ids that no row has."""
+    if ids is None:
+        return NO_ROWS
+    wanted = _as_ids(ids, schema, options)
+    found = finder.find(ids_as_read(wanted, schema, options.row_id, "in delete="))
+    rows = found.pop("row").to_numpy()
+    if len(rows) < len(wanted):
+        unknown = wanted.delete(rows)
+        raise OptionError(
+            f"delete= names {counted(len(unknown), 'id')} that no row of the index has: {listed(unknown, 5)}."
+            " Leave them out: rows() has all ids that there are."
+        )
+    found["id"] = wanted.take(rows).to_numpy()
+    return found
+
+
+def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
+    """Ids, each once, as an Index of the dtype that the index's have."""
+    plain = ids.compute() if is_dask_collection(ids) else ids
+    plain = plain.to_pandas() if hasattr(plain, "to_pandas") else plain
+    if isinstance(plain, (str, bytes)) or getattr(plain, "ndim", 1) != 1 or not hasattr(plain, "__iter__"):
+        raise OptionTypeError(
+            f"delete={shown(ids)} is no list of ids; use a list, an array, an Index or a Series of them."
+        )
+    own: Hashable = as_frame(schema.empty_table().select([options.row_id]), "pandas")[options.row_id].dtype
+    dtype = (
+        plain.dtype if isinstance(plain, pd.Series | pd.Index) else None
+    )  # before pandas 3 another is made
+    given = pd.Index(plain if hasattr(plain, "dtype") else list(plain), dtype=dtype)
+    if not len(given):
+        return pd.Index([], dtype=own)
+    try:
+        cast = given.astype(own)
+        # before pandas 3 times of Arrow equal none of NumPy's
+        told = cast.astype(given.dtype) if given.dtype.kind == "M" else cast
+        # a mask is no ids, though True is 1
+        same = bool((told == given).all()) and (given.dtype.kind == "b") == (cast.dtype.kind == "b")
+    except (TypeError, ValueError, OverflowError):
+        same = False
+    if not same:
+        raise OptionTypeError(
+            f"delete= has ids of dtype {given.dtype}, such as {shown(given[0])}, and those of the index are "
+            f"of dtype {own}; use such."
+        )
+    return cast.unique()
+
+
+def restored(own: Transaction, now: Version, wanted: int, version: int) -> tuple[Change, Report]:
+    """Find out what brings back the rows of a version, and write those of them that went."""
+    delta = now.since(wanted)
+    schema = example_table(now.root, now.manifest.options).schema
+    back = [dask.delayed(_again)(part, own, version, schema) for part in parts_of(delta.deleted)]
+    away = [dask.delayed(_places)(part) for part in parts_of(delta.inserted)]
+    done, found = dask.compute(back, away)
+    written: list[Written] = [one for one in done if one is not None]
+    places: dict[str, list[np.ndarray]] = {}
+    numbers = [np.zeros(0, np.int64)]
+    for name, at, seq in (one for some in found for one in some):
+        places.setdefault(name, []).append(at)
+        numbers.append(seq)
+    gone = {name: np.sort(np.concatenate(parts)) for name, parts in places.items()}
+    came, went = sum(one.rows for one in written), sum(map(len, gone.values()))
+    size = sum(one.size + one.keys_size for one in written)
+    places_of = {name: at for name, at in gone.items() if len(at)}
+    change = Change("restore", written, places_of, gone=np.concatenate(numbers))
+    return change, Report(came, 0, 0, went, len(written), size)
+
+
+def _again(part: Part, own: Transaction, version: int, schema: object) -> Written | None:
+    """Write rows anew, as rows that come in with a version, under the numbers that they had."""
+    rows = read_part(part)
+    rows[VERSION] = frames_for(rows).xp.full(len(rows), version, np.int64)
+    return write_rows(rows, part.options, own, schema, part.library)
+
+
+def _places(part: Part) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    """Where rows are, and their numbers."""
+    return [(name, places, table[SEQ].to_numpy()) for name, places, table in read_places(part, [SEQ])]

@@ -1,0 +1,318 @@
+"""Read incoming rows in one pass, and write them as files of an index."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from dask_simjoin.disk_index.publishing import Transaction
+from dask_simjoin.disk_index.rows import Written, write_rows
+from dask_simjoin.disk_index.schema import (
+    Finder,
+    arrow_of,
+    check_types,
+    ids_as_read,
+    schema_of,
+    schema_without_rows,
+    with_ids,
+)
+from dask_simjoin.disk_index.types import SEQ, VERSION, Options
+from dask_simjoin.engine.base import frames_for, joiner_for
+from dask_simjoin.engine.compat import module_of, to_host
+from dask_simjoin.engine.ids import row_ids
+from dask_simjoin.engine.index.regions import Regions, make_regions
+from dask_simjoin.graph.dask_private import Expr, Shuffle, Task, TaskRef
+from dask_simjoin.graph.planner import check_ids, passed_over
+from dask_simjoin.graph.shuffle import SentPieces, cut_rows
+from dask_simjoin.graph.source import FrozenSource, MapPartition, Shared, freeze, gather, map_frozen
+from dask_simjoin.graph.source import optimise_in_place as optimised
+from dask_simjoin.graph.workers import check_sending, on_worker
+from dask_simjoin.metrics.norms import Array, Frame, reach
+from dask_simjoin.planning.budget import make_budget
+from dask_simjoin.planning.entity_chunks import Piece
+from dask_simjoin.planning.resources import can_move, resources, sent_rows, shuffle_method
+from dask_simjoin.planning.spatial_chunks import NO_HALO
+from dask_simjoin.planning.statistics.partition import points
+from dask_simjoin.planning.table import TableSummary, summarise_table
+from dask_simjoin.planning.tables import MAX_REGIONS
+from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.tasks.chunks import Fingerprint, check_source
+from dask_simjoin.tasks.shuffle import CELL
+
+FILE_ROWS = 1 << 20
+"""Rows of a file, at most about: frames of more are cut into regions first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Incoming:
+    """Rows of a lazy frame that were looked at, and found to be fit for an index.
+
+    Attributes
+    ----------
+    source : FrozenSource
+    table : TableSummary
+    id : str or None
+    columns : list of str
+        Of row files.
+    file_rows : int
+        Rows of a file, at most about.
+    """
+
+    source: FrozenSource
+    table: TableSummary
+    id: str | None
+    columns: list[str]
+    file_rows: int
+
+    @property
+    def each(self) -> list[Fingerprint]:
+        """What the tasks that read partitions again know of them."""
+        return list(enumerate(self.table.sources))
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What rows are asked for: as `Incoming` has it."""
+
+    spec: JoinSpec
+    id: str | None
+    columns: list[str]
+
+
+def look_at(frame: Frame, spec: JoinSpec, id: str | None, columns: list[str]) -> Incoming:
+    """Pass over a lazy frame; refuse coordinates that are none, and ids that repeat."""
+    source = freeze(frame, spec.columns)
+    known = passed_over(source, spec, True)
+    table = summarise_table(known.summaries, spec)
+    chunk = make_budget(spec.blocksize, spec.settings, resources(spec.library)).chunk
+    check_ids(source, spec, known, chunk)
+    return Incoming(source, table, id, columns, max(1, min(FILE_ROWS, int(chunk // table.row_bytes))))
+
+
+def schema_for(incoming: Incoming) -> pa.Schema:
+    """Tell the schema of row files of these rows, by the first of them; of none, by the example."""
+    rows = source_rows(incoming)
+    filled = [n for n, some in enumerate(rows) if some]
+    if not filled:
+        example = incoming.source.inner._meta.iloc[:0]
+        return schema_without_rows(with_ids(example, incoming.id, incoming.columns))
+    asked = map_frozen("simjoin_schema", _schema, incoming.source, incoming.id, incoming.columns)
+    return _gathered(asked, filled[:1])[0]
+
+
+def _gathered(expr: Expr, which: Iterable[int] | None = None) -> list[Any]:
+    """Compute what is asked of partitions, of all or of some."""
+    keys = expr.__dask_keys__()
+    wanted = keys if which is None else [keys[n] for n in which]
+    return gather(dict(expr.__dask_graph__()), list(wanted))
+
+
+def _schema(frame: Frame, id: str | None, columns: list[str]) -> pa.Schema:
+    return schema_of(with_ids(frame, id, columns))
+
+
+def known_rows(incoming: Incoming, finder: Finder, schema: pa.Schema) -> pd.DataFrame:
+    """Find those of the rows whose ids the index has: `id`, and where they are, as `Finder.find` says.
+
+    Refuses columns of other types than the index has.
+    """
+    asked = Asked(incoming.table.spec, incoming.id, incoming.columns)
+    shared = Shared("simjoin_finder", finder)
+    each, source = incoming.each, incoming.source.inner
+    expr = MapPartition(source, "simjoin_known", _known_rows, (asked, schema), each, None, shared)
+    found = _gathered(optimised(expr))
+    some = [one for one in found if len(one)] or found[:1]  # ids of no rows may be of any dtype
+    return pd.concat(some, ignore_index=True)
+
+
+def _known_rows(frame: Frame, known: Fingerprint, finder: Finder, asked: Asked,
+                schema: pa.Schema) -> pd.DataFrame:  # fmt: skip
+    spec = asked.spec
+    where = f"of partition {known[0]}"
+    if len(frame):  # else its dtypes say nothing: pandas makes int64 labels of an empty column of int32
+        first = with_ids(frame.iloc[:1], asked.id, asked.columns)
+        check_types(arrow_of(first).schema, schema, where)
+    ids = host_ids(_taking_part(frame, known, spec), spec)
+    found = finder.find(ids_as_read(ids, schema, finder.row_id, where))
+    found["id"] = ids.take(found.pop("row").to_numpy()).to_numpy()
+    return found
+
+
+def coordinates_of(incoming: Incoming) -> np.ndarray:
+    """The coordinates (n, columns) of all of the rows, as given, on the host."""
+    spec, each = incoming.table.spec, incoming.each
+    return np.concatenate(
+        _gathered(map_frozen("simjoin_coordinates", _coordinates, incoming.source, spec, each=each))
+    )
+
+
+def _coordinates(frame: Frame, known: Fingerprint, spec: JoinSpec) -> np.ndarray:
+    rows = _taking_part(frame, known, spec)
+    return to_host(frames_for(rows).coordinates(rows, spec.on))
+
+
+def host_ids(frame: Frame, spec: JoinSpec) -> pd.Index:
+    """The ids of rows, on the host."""
+    ids = row_ids(frame, spec.id, spec.id_dtype)
+    return ids.to_pandas() if hasattr(ids, "to_pandas") else ids
+
+
+def _taking_part(frame: Frame, known: Fingerprint, spec: JoinSpec) -> Frame:
+    """The rows that `dropna` leaves; refuses a partition that is not like it was."""
+    check_source(known[0], len(frame), known[1][0])
+    if not spec.dropna:
+        return frame
+    kept = points(frame, spec)[1]
+    return frame if kept is None else frame[kept]
+
+
+def source_rows(incoming: Incoming) -> list[int]:
+    """How many rows each partition has, with those that `dropna` leaves out."""
+    return [summary.source_rows for summary in incoming.table.summaries]
+
+
+@dataclass(frozen=True, eq=False)
+class Numbering:
+    """What rows are numbered by as they are written.
+
+    Attributes
+    ----------
+    version : int
+        Which they come in with.
+    first : array (partitions,), int64
+        The number of the first row of each partition.
+    seq : Series
+        Numbers of rows that take the place of others, by their ids.
+    left_out : Index
+        Ids of rows that are not taken.
+    """
+
+    version: int
+    first: np.ndarray
+    seq: pd.Series
+    left_out: pd.Index
+
+
+def _prepared(frame: Frame, known: Fingerprint, numbering: Numbering, incoming: Asked) -> Frame:
+    """The rows of a partition as they are written."""
+    spec, number = incoming.spec, known[0]
+    check_source(number, len(frame), known[1][0])
+    xp = frames_for(frame).xp
+    seq = np.arange(len(frame)) + numbering.first[number]
+    rows = with_ids(frame, incoming.id, incoming.columns)
+    kept = np.ones(len(frame), bool)
+    if spec.dropna:
+        there = points(frame, spec)[1]
+        kept = kept if there is None else to_host(there)
+    if len(numbering.left_out) or len(numbering.seq):
+        ids = host_ids(frame, spec)
+        kept &= ~ids.isin(numbering.left_out)
+        old = numbering.seq.index.get_indexer(ids)
+        seq = np.where(old >= 0, np.append(numbering.seq.to_numpy(), 0)[old], seq)
+    rows[SEQ] = xp.asarray(seq)
+    rows[VERSION] = xp.full(len(rows), numbering.version, np.int64)
+    return rows if kept.all() else rows[xp.asarray(kept)].reset_index(drop=True)
+
+
+def write_frame(incoming: Incoming, options: Options, own: Transaction, schema: pa.Schema,
+                numbering: Numbering) -> list[Written]:  # fmt: skip
+    """Write the rows of a frame as files; where they are several, each has rows near each other in space."""
+    spec = incoming.table.spec
+    asked = Asked(spec, incoming.id, incoming.columns)
+    shared = Shared("simjoin_numbering", numbering)
+    source, each = incoming.source.inner, incoming.each
+    rows = MapPartition(source, "simjoin_rows", _prepared, (asked,), each, None, shared)
+    write = functools.partial(write_some, options=options, own=own, schema=schema, library=spec.library)
+    method = _sending(incoming)
+    if method is not None:
+        expr = _by_region(incoming, rows, options, method)
+        groups = [[n] for n in range(expr.npartitions)]
+    else:
+        expr = optimised(rows)
+        groups = _together(source_rows(incoming), incoming.file_rows)
+    graph, keys = dict(expr.__dask_graph__()), expr.__dask_keys__()
+    token = uuid.uuid4().hex  # files get new names each time
+    made = []
+    for n, group in enumerate(groups):
+        key = f"simjoin_write-{token}", n
+        graph[key] = Task(key, on_worker, write, *(TaskRef(keys[part]) for part in group))
+        made.append(key)
+    found: list[Written | None] = gather(graph, made)
+    return [one for one in found if one is not None]
+
+
+def _together(rows: list[int], most: int) -> list[list[int]]:
+    """Partitions that follow each other, as many as make a file."""
+    number = ((np.cumsum(rows) - rows) // most).tolist()
+    return [[part for part, _ in some] for _, some in itertools.groupby(enumerate(number), itemgetter(1))]
+
+
+def write_some(*rows: Frame, options: Options, own: Transaction, schema: pa.Schema,
+               library: str) -> Written | None:  # fmt: skip
+    """Write the rows of some frames as one file."""
+    filled = [some for some in rows if len(some)]
+    if not filled:
+        return None
+    whole = filled[0] if len(filled) == 1 else frames_for(filled[0]).stacked(filled)
+    return write_rows(whole, options, own, schema, library)
+
+
+def _sending(incoming: Incoming) -> str | None:
+    """How rows are shuffled into files of regions; None: each partition is written where it is.
+
+    So are few rows, and those that workers have no room to shuffle: their files lie across each other.
+    """
+    spec, table = incoming.table.spec, incoming.table
+    if len(table.summaries) == 1 or table.rows <= incoming.file_rows:
+        return None
+    have, size = resources(spec.library), table.rows * table.row_bytes
+    dtypes = [incoming.source.inner._meta[name].dtype for name in incoming.columns if name in spec.columns]
+    method = shuffle_method(spec.settings.shuffle, have, size, len(table.summaries), dtypes)
+    return method if can_move(method, have, [table]) else None
+
+
+def _by_region(incoming: Incoming, rows: MapPartition, options: Options, method: str) -> Expr:
+    """The rows, each in a partition of a region of space."""
+    spec, table = incoming.table.spec, incoming.table
+    away, every = reach(spec.norm, spec.threshold), table.every
+    regions = make_regions(
+        table.points.x, table.points.weight, every.lower, every.upper, away, incoming.file_rows, MAX_REGIONS
+    )
+    meta = with_ids(incoming.source.inner._meta.iloc[:0], incoming.id, incoming.columns)
+    for name in (SEQ, VERSION, CELL):
+        meta[name] = np.zeros(0, np.int64)
+    most = sent_rows(method, resources(spec.library), table.row_bytes)
+    pieces, shared = cut_rows(source_rows(incoming), most), Shared("simjoin_regions", regions)
+    how = (spec, method), meta, shared
+    if len(pieces) > len(table.summaries):
+        sent: Expr = SentPieces(FrozenSource(optimised(rows)), pieces, _sent_piece, *how)
+    else:
+        sent = MapPartition(rows, "simjoin_send", _sent, how[0], None, *how[1:])
+    return optimised(Shuffle(sent, CELL, len(regions), True, method))
+
+
+def _sent_piece(rows: Frame, piece: Piece, regions: Regions, spec: JoinSpec, method: str) -> Frame:
+    """Do as `_sent` does with some rows of a partition."""
+    return _sent(rows.iloc[piece[1] : piece[2]], regions, spec, method)
+
+
+def _sent(rows: Frame, regions: Regions, spec: JoinSpec, method: str) -> Frame:
+    """Rows, and which region each of them is in."""
+    check_sending(method)
+    x = points(rows, replace(spec, dropna=False))[0]
+    return rows.assign(**{CELL: _region(x, regions, rows)})
+
+
+def _region(x: Array, regions: Regions, rows: Frame) -> Array:
+    if not len(x):
+        return module_of(x).zeros(0, np.int64)
+    return joiner_for(rows).regions(x, regions, **NO_HALO)[0].astype(np.int64)

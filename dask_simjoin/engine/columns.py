@@ -1,0 +1,329 @@
+"""Columns in host memory: those that grow in place, and those that hold lists of numbers."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dask_simjoin.engine.compat import on_gpu
+from dask_simjoin.errors import ListError
+from dask_simjoin.metrics.norms import Array, DType, Series
+
+GROWTH = 8
+"""Columns grow by one part in so many: NumPy writes zeros there, which takes memory before it is used."""
+
+AT_ONCE = 1 << 20
+"""Values that are looked up or converted at a time."""
+
+
+class GrowingColumns:
+    """Columns of one length, which is not known before.
+
+    Memory that is not written costs nothing, so the first room is generous.  Longer columns are moved by
+    the system, which maps their pages elsewhere, and what is left over is given back in the same way.
+
+    Parameters
+    ----------
+    dtypes : sequence of dtype
+    room : int
+        Values for which memory is reserved at first.
+    spare : int, optional
+        Values behind the room that may be written, but are not kept.
+    """
+
+    def __init__(self, dtypes: Sequence[DType], room: int, spare: int = 0) -> None:
+        self._columns = tuple(np.empty(room + spare, dtype) for dtype in dtypes)
+        self._room, self._spare, self._used = room, spare, 0
+
+    @property
+    def room(self) -> int:
+        """Values that can be added without growing."""
+        return self._room - self._used
+
+    def free(self) -> list[np.ndarray]:
+        """Views of what is not used yet: they are invalid once the columns grow or end."""
+        return [column[self._used :] for column in self._columns]
+
+    def advance(self, used: int, least: int = 0) -> None:
+        """Keep the first `used` free values of each column, and make room for at least `least` more."""
+        self._used += used
+        if self.room < least:
+            self._room = self._used + max(least, self._used // GROWTH)
+            self._resize(self._room + self._spare)
+
+    def end(self) -> tuple[np.ndarray, ...]:
+        """Give back what is left over, and return the columns."""
+        self._room, self._spare = self._used, 0
+        self._resize(self._used)
+        return self._columns
+
+    def _resize(self, length: int) -> None:
+        for column in self._columns:
+            column.resize(length, refcheck=False)
+
+
+def blocks(length: int, parts: int = 1) -> Iterator[slice]:
+    """Cut so many values into slices of `AT_ONCE`, or of a part of that."""
+    size = AT_ONCE // parts
+    for start in range(0, length, size):
+        yield slice(start, min(start + size, length))
+
+
+def longer(values: np.ndarray, length: int) -> np.ndarray:
+    """Return an array with room for more values behind its own, which is given up: it grows where it lies.
+
+    Nobody else may use it, nor a view of it, besides those that know its former length.
+    """
+    owner = values if values.base is None else values.base
+    own = isinstance(owner, np.ndarray) and owner.flags.owndata and owner.nbytes == values.nbytes
+    if not own or owner.ndim != 1 or owner.dtype.itemsize != values.dtype.itemsize:
+        grown = np.empty(length, values.dtype)
+        grown[: len(values)] = values
+        return grown
+    owner.resize(length, refcheck=False)
+    return owner if owner.dtype == values.dtype else owner.view(values.dtype)
+
+
+def appended(parts: Sequence[Array]) -> np.ndarray:
+    """Put arrays one after the other; the first one is given up: see `longer`."""
+    if len(parts) == 1:
+        return parts[0]
+    ends = np.cumsum([len(part) for part in parts]).tolist()
+    whole = longer(parts[0], ends[-1])
+    for part, start, stop in zip(parts[1:], ends, ends[1:], strict=False):
+        whole[start:stop] = part
+    return whole
+
+
+def look_up(table: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Take values of a table by their places, some at a time: NumPy makes 8 bytes of each of them."""
+    found = np.empty(len(places), table.dtype)
+    for some in blocks(len(places)):
+        found[some] = table[places[some]]
+    return found
+
+
+A_NUMBER = "but a number"
+"""What is said of objects such as Decimal, in a column that may be one of lists."""
+
+BLOCK = 1 << 18
+"""Numbers that are put in columns at a time, so that they lie in a cache."""
+
+
+class Lists(NamedTuple):
+    """What the dtype of a column tells of the lists in it.
+
+    Attributes
+    ----------
+    length : int or None
+        None: only the data tell.
+    kind : dtype or None
+        Of the numbers.
+    """
+
+    length: int | None
+    kind: np.dtype | None
+
+
+def arrow_type(dtype: DType) -> Any:
+    """Return the Arrow type of a dtype that has one: of pandas, or of cuDF's lists; otherwise None."""
+    if isinstance(dtype, pd.ArrowDtype):
+        return dtype.pyarrow_dtype
+    return dtype.to_arrow() if type(dtype).__name__ == "ListDtype" else None
+
+
+def lists_of(column: Series) -> Lists | None:
+    """The lists of numbers that a column may hold; None: it holds none."""
+    dtype = column.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind == "O":
+        return Lists(None, None)  # of cuDF strings, but what Dask reads from parquet may turn out to be lists
+    arrow = arrow_type(dtype)
+    if arrow is None:
+        return None
+    fixed = pa.types.is_fixed_size_list(arrow)
+    if not fixed and not pa.types.is_list(arrow) and not pa.types.is_large_list(arrow):
+        return None
+    of = arrow.value_type
+    if not (pa.types.is_floating(of) or pa.types.is_integer(of) or pa.types.is_boolean(of)):
+        return None
+    return Lists(arrow.list_size if fixed else None, np.dtype(of.to_pandas_dtype()))
+
+
+def vectors(column: Series) -> Array:
+    """The lists of a column as an array (n, length) of float64, where they lie.
+
+    Missing numbers are NaN, and so are all of a missing list.  Without any list the length is 1, unless
+    the dtype tells it.
+    """
+    if on_gpu(column):
+        return _on_gpu(column)
+    parts = list(_parts(column))
+    told = lists_of(column)
+    length = parts[0].length if parts else (told and told.length) or 1
+    out = np.empty((len(column), length), order="F")
+    start = 0
+    for part in parts:
+        rows = out[start : start + len(part.present)]
+        start += len(part.present)
+        numbers = part.numbers.reshape(-1, length) if length else np.empty((int(part.present.sum()), 0))
+        step = max(1, BLOCK // max(length, 1))
+        if part.present.all():
+            for at in range(0, len(rows), step):
+                rows[at : at + step] = numbers[at : at + step]
+        else:
+            rows[~part.present] = np.nan
+            rows[part.present] = numbers
+    return out
+
+
+def extremes(column: Series) -> list[int]:
+    """The largest and the smallest number in the lists of a column, if they are integers."""
+    if on_gpu(column):
+        if type(column.dtype).__name__ != "ListDtype":
+            return []
+        leaves = column.list.leaves
+        found = [leaves.max(), leaves.min()] if leaves.dtype.kind in "iu" and len(leaves) else []
+        return [int(some) for some in found if not pd.isna(some)]
+    if isinstance(column.dtype, pd.ArrowDtype):
+        flat = [chunk.flatten() for chunk in _chunks(column)]
+        some = [pc.min_max(part) for part in flat if pa.types.is_integer(part.type) and len(part)]
+        found = [end.as_py() for ends in some for end in (ends["max"], ends["min"])]
+    else:
+        arrays = [part.numbers for part in _parts(column)]
+        found = [int(end) for x in arrays if x.dtype.kind in "iu" and x.size for end in (x.max(), x.min())]
+    there = [end for end in found if end is not None]
+    return [max(there), min(there)] if there else []
+
+
+def a_value(value: Any) -> str:
+    """The type of a value, for a message."""
+    kind = type(value).__name__
+    return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
+
+
+class _Part(NamedTuple):
+    """Rows that follow each other: which have a list, and the numbers of those, one after the other."""
+
+    present: np.ndarray
+    numbers: np.ndarray
+    length: int
+
+
+def _parts(column: Series) -> Iterator[_Part]:
+    """The rows of a column of pandas, all lists of one length; raises `ListError` where one is not."""
+    if isinstance(column.dtype, pd.ArrowDtype):
+        yield from _arrow_parts(_chunks(column))
+    elif len(column):
+        yield _object_part(column.to_numpy())
+
+
+def _chunks(column: Series) -> list[Any]:
+    values = column.array.__arrow_array__()
+    return [chunk for chunk in getattr(values, "chunks", [values]) if len(chunk)]
+
+
+def _arrow_parts(chunks: list[Any]) -> Iterator[_Part]:
+    length, start, lengths = None, 0, []
+    for chunk in chunks:
+        if pa.types.is_fixed_size_list(chunk.type):
+            length = chunk.type.list_size
+            break
+        own = pc.list_value_length(chunk).to_numpy(zero_copy_only=False)  # of missing lists NaN
+        lengths.append(own)
+        length = _checked(own, length, start)
+        start += len(chunk)
+    for chunk in chunks:
+        present = chunk.is_valid().to_numpy(zero_copy_only=False)
+        # lists that are missing have no numbers in what this gives
+        numbers = chunk.flatten().to_numpy(zero_copy_only=False)
+        if numbers.dtype == object:  # truth values, some of them missing
+            numbers = numbers.astype(np.float64)
+        yield _Part(present, numbers, 1 if length is None else length)
+
+
+def _checked(lengths: np.ndarray, length: int | None, start: int) -> int | None:
+    """The length of some lists, which is to be `length` unless that is None."""
+    there = np.flatnonzero(~np.isnan(lengths))
+    if not len(there):
+        return length
+    length = int(lengths[there[0]]) if length is None else length
+    other = there[lengths[there] != length]
+    if len(other):
+        odd = int(lengths[other[0]])
+        raise ListError(start + int(other[0]), f"a list of length {odd}, after lists of length {length}")
+    return length
+
+
+def _object_part(values: np.ndarray) -> _Part:
+    lengths = np.full(len(values), np.nan)
+    for row, value in enumerate(values):
+        if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim == 1):
+            lengths[row] = len(value)
+        elif not (value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))):
+            what = f"{a_value(value)}, which is no list, tuple or array (n,)"
+            if _is_number(value):
+                what += f" {A_NUMBER}"
+            raise ListError(row, what)
+    length = _checked(lengths, None, 0)
+    present = ~np.isnan(lengths)
+    if not length:
+        return _Part(present, np.empty(0), 1 if length is None else 0)
+    lists = values if present.all() else values[present]
+    if all(isinstance(some, np.ndarray) for some in lists):
+        numbers = np.concatenate(list(lists))
+    else:
+        try:
+            numbers = np.array([list(some) for some in lists])
+        except ValueError:  # lists of lists
+            numbers = np.empty(0, object)
+        numbers = numbers.reshape(-1) if numbers.ndim == 2 else numbers.astype(object)
+    if numbers.dtype.kind not in "iufb":
+        numbers = _one_by_one(values, np.flatnonzero(present))
+    return _Part(present, numbers, length)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (numbers.Number, np.bool_))
+
+
+def _one_by_one(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The numbers of these rows, where some are missing; refuses what is no number."""
+    found = []
+    for row in rows.tolist():
+        for value in values[row]:
+            missing = value is None or value is pd.NA
+            if not missing and not isinstance(value, (numbers.Real, np.bool_)):
+                raise ListError(row, f"a list with a {type(value).__name__} in it, which is no real number")
+            found.append(math.nan if missing else float(value))
+    return np.array(found)
+
+
+def _on_gpu(column: Series) -> Array:
+    xp = sys.modules["cupy"]
+    present = column.notna().values
+    some = column.dropna()  # what is missing may have numbers below it
+    if not len(some):
+        return xp.full((len(column), 1), np.nan)
+    if type(column.dtype).__name__ != "ListDtype":
+        raise ListError(int(xp.flatnonzero(present)[0]), f"a value of dtype {column.dtype}, which is no list")
+    lengths = some.list.len().values
+    length = int(lengths[0])
+    other = xp.flatnonzero(lengths != length)
+    if len(other):
+        row, odd = int(xp.flatnonzero(present)[other[0]]), int(lengths[other[0]])
+        raise ListError(row, f"a list of length {odd}, after lists of length {length}")
+    flat = some.list.leaves.astype("float64")
+    numbers = (flat.to_cupy(na_value=np.nan) if flat.has_nulls else flat.to_cupy()).reshape(-1, length)
+    if len(some) == len(column):
+        return xp.asfortranarray(numbers)
+    out = xp.full((len(column), length), np.nan, order="F")
+    out[present] = numbers
+    return out

@@ -1,0 +1,249 @@
+"""Helpers that emit LLVM vector instructions for Numba intrinsics.
+
+LLVM splits a vector that is wider than the machine's registers, so one source serves AVX-512,
+AVX2 and NEON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import llvmlite.binding
+from llvmlite import ir
+from llvmlite.ir import IRBuilder as Builder
+from llvmlite.ir import Type as LLVMType
+from llvmlite.ir import Value as Value
+from numba import config, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.types import Type as NumbaType
+
+from dask_simjoin.metrics.norms import Array
+
+TargetContext: TypeAlias = Any
+TypingContext: TypeAlias = Any
+Signature: TypeAlias = Any
+"""Numba's own classes, which it does not document."""
+
+Values = Sequence[Value]
+"""The arguments of a call."""
+
+Intrinsic = tuple[Signature, Callable[..., Any]]
+"""The types of a call, and what emits its code."""
+
+Terms = tuple[Any, ...]
+"""What is compared of one side, first the float32 filter or the decision: see `sides`."""
+
+Tree = tuple[Array, Array, Array]
+"""A tree of boxes: lower and upper bounds, and where each level begins."""
+
+__all__ = [
+    "Builder",
+    "Intrinsic",
+    "LLVMType",
+    "NumbaType",
+    "Signature",
+    "TargetContext",
+    "Terms",
+    "Tree",
+    "TypingContext",
+    "Value",
+    "Values",
+]
+
+
+SWEEP_LANES = 16
+"""Points that the row sweep evaluates at once; its arrays are padded by this."""
+
+I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
+F32, F64 = ir.FloatType(), ir.DoubleType()
+
+
+def _features() -> frozenset[str]:
+    """What the machine that code is made for can do, in LLVM's words: this one, or as Numba is told."""
+    if config.CPU_FEATURES is not None:
+        return frozenset(name[1:] for name in config.CPU_FEATURES.split(",") if name.startswith("+"))
+    return frozenset(name for name, has in llvmlite.binding.get_host_cpu_features().items() if has)
+
+
+FEATURES = _features()
+
+
+def const(value: int) -> ir.Constant:
+    """A 64-bit integer."""
+    return ir.Constant(I64, value)
+
+
+def splat(builder: Builder, value: Value, vector: ir.VectorType) -> Value:
+    """`value` in every lane."""
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(I32, 0))
+    zeros = ir.Constant(ir.VectorType(I32, vector.count), [0] * vector.count)
+    return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros)
+
+
+def load(builder: Builder, address: Value, kind: ir.Type, align: int) -> Value:
+    """What lies at an address (an integer), `align` bytes aligned."""
+    return builder.load(builder.inttoptr(address, kind.as_pointer()), align=align)
+
+
+def store(builder: Builder, value: Value, address: Value, align: int) -> None:
+    """Write `value` at an address (an integer), `align` bytes aligned."""
+    builder.store(value, builder.inttoptr(address, value.type.as_pointer()), align=align)
+
+
+def call(builder: Builder, name: str, kind: ir.Type, *args: Value) -> Value:
+    """Call an LLVM function that returns `kind`."""
+    signature = ir.FunctionType(kind, [a.type for a in args])
+    return builder.call(cgutils.get_or_insert_function(builder.module, signature, name), args)
+
+
+def suffix(vector: ir.VectorType) -> str:
+    """What LLVM's names say of a vector's type."""
+    names = {"float": "f32", "double": "f64", "i32": "i32", "i64": "i64"}
+    return f"v{vector.count}{names[str(vector.element)]}"
+
+
+def bits(builder: Builder, mask: Value) -> Value:
+    """A vector of booleans as the low bits of a 64-bit integer."""
+    return builder.zext(builder.bitcast(mask, ir.IntType(mask.type.count)), I64)
+
+
+_BYTES = {"avx512vl": 64, "avx2": 32, "other": 64}
+"""Of a vector that is compressed at once, by each way: an instruction of AVX-512, a table of permutations of
+AVX2, or whatever LLVM makes of it."""
+
+WAYS = tuple(way for way in _BYTES if way == "other" or way in FEATURES)
+"""Those that there are on this machine, the fastest first."""
+
+_IS_GENERIC = llvmlite.binding.llvm_version_info[0] >= 20
+
+
+def store_compressed(builder: Builder, value: Value, mask: Value, address: Value,
+                     way: str = WAYS[0]) -> None:  # fmt: skip
+    """Write the lanes of `value` that `mask`, an integer of 64 bits, selects side by side at `address`.
+
+    May write anything behind them, up to the vector's full width.  `way`: one of `WAYS`.
+    """
+    size = 4 if value.type.element == I32 else 8
+    width = min(_BYTES[way] // size, value.type.count)
+    for first in range(0, value.type.count, width):
+        some = builder.and_(builder.lshr(mask, const(first)), const((1 << width) - 1))
+        part = _lanes(builder, value, first, width)
+        if way == "avx2" and width * size == _BYTES[way]:
+            store(builder, _permuted(builder, part, some), address, 4)
+        else:
+            _store_part(builder, part, some, address)
+        address = builder.add(address, builder.mul(builder.ctpop(some), const(size)))
+
+
+def _lanes(builder: Builder, value: Value, first: int, width: int) -> Value:
+    numbers = ir.Constant(ir.VectorType(I32, width), list(range(first, first + width)))
+    return builder.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), numbers)
+
+
+def _store_part(builder: Builder, part: Value, some: Value, address: Value) -> None:
+    kind, width = suffix(part.type), part.type.count
+    mask = builder.bitcast(builder.trunc(some, ir.IntType(width)), ir.VectorType(ir.IntType(1), width))
+    if _IS_GENERIC:
+        name = f"llvm.experimental.vector.compress.{kind}"
+        packed = call(builder, name, part.type, part, mask, ir.Constant(part.type, ir.Undefined))
+        store(builder, packed, address, 4)
+        return
+    pointer = builder.inttoptr(address, part.type.element.as_pointer())
+    signature = ir.FunctionType(ir.VoidType(), [part.type, pointer.type, mask.type])
+    write = cgutils.get_or_insert_function(builder.module, signature, f"llvm.masked.compressstore.{kind}")
+    builder.call(write, [part, pointer, mask])
+
+
+def _permuted(builder: Builder, part: Value, some: Value) -> Value:
+    """The lanes of 32 bytes that are selected first, by a table of where 8 longs come from."""
+    longs = ir.VectorType(I32, 8)
+    table = _table(builder, part.type.count)
+    row = builder.add(builder.ptrtoint(table, I64), builder.mul(some, const(8)))
+    places = builder.zext(load(builder, row, ir.VectorType(I8, 8), 8), longs)
+    moved = call(builder, "llvm.x86.avx2.permd", longs, builder.bitcast(part, longs), places)
+    return builder.bitcast(moved, part.type)
+
+
+def _table(builder: Builder, width: int) -> Value:
+    """Where the longs of each selection of so many lanes come from: 8 bytes for each of 2**width masks."""
+    name = f"simjoin.compress.{width}"
+    if name in builder.module.globals:
+        return builder.module.globals[name]
+    each = 8 // width
+    numbers = []
+    for mask in range(1 << width):
+        lanes = [lane for lane in range(width) if mask >> lane & 1]
+        longs = [lane * each + part for lane in lanes for part in range(each)]
+        numbers += longs + [0] * (8 - len(longs))
+    table = cgutils.global_constant(
+        builder.module, name, ir.Constant(ir.ArrayType(I8, len(numbers)), numbers)
+    )
+    table.align = 64
+    return table
+
+
+def _where(builder: Builder, args: Values, size: int) -> Value:
+    """Find number `args[1]` of those of so many bytes each at the address `args[0]`."""
+    return builder.add(args[0], builder.mul(args[1], const(size)))
+
+
+def _reader(number: NumbaType, kind: LLVMType, size: int) -> Any:
+    """Make what reads number `place` of those of a kind at an address; integers become 64 bits wide."""
+
+    def read(typingctx: TypingContext, address: NumbaType, place: NumbaType) -> Intrinsic:
+        def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
+            value = load(builder, _where(builder, args, size), kind, size)
+            return builder.sext(value, I64) if kind == I32 else value
+
+        return number(types.int64, types.int64), codegen
+
+    return intrinsic(read)
+
+
+def _writer(number: NumbaType, kind: LLVMType, size: int) -> Any:
+    """Make what writes number `place` of those of a kind at an address."""
+
+    def write(typingctx: TypingContext, address: NumbaType, place: NumbaType, value: NumbaType) -> Intrinsic:
+        def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
+            value = builder.trunc(args[2], I32) if kind == I32 else args[2]
+            store(builder, value, _where(builder, args, size), size)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, number), codegen
+
+    return intrinsic(write)
+
+
+mask_at, put_mask = _reader(types.uint64, I64, 8), _writer(types.uint64, I64, 8)
+long_at, put_long = _reader(types.int64, I64, 8), _writer(types.int64, I64, 8)
+word_at = _reader(types.uint64, I64, 1)
+"""The eight bytes at an address from byte number `place` on, which need not be a multiple of eight."""
+
+int32_at, put_int32 = _reader(types.int64, I32, 4), _writer(types.int64, I32, 4)
+float32_at, float64_at = _reader(types.float32, F32, 4), _reader(types.float64, F64, 8)
+
+
+@intrinsic
+def add_long(typingctx: TypingContext, address: NumbaType, place: NumbaType, value: NumbaType) -> Intrinsic:
+    """Add to number `place` of the int64 at an address."""
+
+    def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
+        where = _where(builder, args, 8)
+        store(builder, builder.add(load(builder, where, I64, 8), args[2]), where, 8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def number_at(typingctx: TypingContext, address: NumbaType, place: NumbaType, like: NumbaType) -> Intrinsic:
+    """Number `place` of those at an address, of the type of `like`, as float64."""
+
+    def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
+        kind, size = (F32, 4) if signature.args[2] == types.float32 else (F64, 8)
+        value = load(builder, _where(builder, args, size), kind, size)
+        return builder.fpext(value, F64) if kind == F32 else value
+
+    return types.float64(types.int64, types.int64, like), codegen

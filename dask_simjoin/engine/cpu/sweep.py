@@ -1,0 +1,306 @@
+"""Find pairs by sweeping along the rows of an eps-grid."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from dask_simjoin.engine.base import Numbers
+from dask_simjoin.engine.cpu.kernels import components, marks, sweep
+from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
+from dask_simjoin.engine.cpu.kernels.totals import kind_of
+from dask_simjoin.engine.cpu.sinks import Deciding, Shown, Sides, Sink, fill
+from dask_simjoin.engine.index import sweep as grid
+from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.sweep import Grid, SweepLayout, make_sweep_layout
+from dask_simjoin.engine.methods import Sweep
+from dask_simjoin.engine.protocols import Rows
+from dask_simjoin.engine.threads import shared_out, together
+from dask_simjoin.metrics.norms import Index, Norm, reach
+
+SAMPLED = 4096
+"""Numbers from which it is told where to cut them into parts."""
+
+LEAST = 1 << 18
+"""Points that are worth a thread: to deal numbers out to several costs half of what it is to sort them."""
+
+
+def build_grid(x: np.ndarray, g: Grid, threads: int) -> Index:
+    """Index points (n, d), column by column, as `index.sweep.build` does; `threads`: that may share it."""
+    n, d = x.shape
+    threads = max(1, min(threads, n // LEAST))
+    if n == 0:
+        return grid.build(x, g, SWEEP_LANES)
+    lower, upper = np.zeros((2, d))
+
+    def bounds(start: int, stop: int) -> tuple[float, float]:
+        return float(column[start:stop].min()), float(column[start:stop].max())
+
+    for k in (g.sweep, *g.dims):
+        column = x[:, k]
+        lower[k], upper[k] = np.min(found := shared_out(bounds, n, threads)), np.max(found)
+    rows = [np.array(part) for part in (g.dims, g.origin, g.width, g.strides)]
+    if not g.dims:
+        rows = [np.zeros(0, kind) for kind in (np.int64, np.float64, np.float64, np.int64)]
+    least, most = (int(key) for key in grid.row_keys(np.array([lower, upper]), g, np))
+    position_bits, key_bits = max(1, (n - 1).bit_length()), (most - least).bit_length()
+    value_bits = min(52, 63 - position_bits - key_bits)
+    low = float(lower[g.sweep])
+    span = float(upper[g.sweep]) - low
+    factor = 2.0**value_bits * (1 - 2.0**-40) / span if span > 0 else 0.0
+    if value_bits < grid.MIN_VALUE_BITS or not span < math.inf or not factor < math.inf:
+        return grid.build(x, g, SWEEP_LANES)
+    packed = np.empty(n, np.uint64)
+    bits = value_bits, position_bits
+
+    def pack(start: int, stop: int) -> None:
+        keys = np.empty(components.BLOCK, np.int64)
+        components.pack_keys(x, start, stop, *rows, g.scale, least, g.sweep, low, factor, *bits, packed, keys)
+
+    shared_out(pack, n, threads)
+    packed, ends = _dealt(packed, sum(bits), threads)
+    order, cols = np.empty(n + SWEEP_LANES, np.int32), np.empty((d, n + SWEEP_LANES))
+    order[n:], cols[:, n:] = 0, 0
+    keys, starts = np.empty(n, np.int64), np.empty(n + 1, np.int64)
+
+    def lay_out(start: int, stop: int) -> int:
+        packed[start:stop].sort()
+        number: int = components.lay_out(
+            packed, start, stop, x, g.sweep, *bits, least, order, cols, keys, starts
+        )
+        return number
+
+    numbers = together([functools.partial(lay_out, *part) for part in itertools.pairwise(ends)])
+    if min(numbers) < 0:
+        return grid.build(x, g, SWEEP_LANES)
+    places = [slice(start, start + number) for start, number in zip(ends, numbers, strict=False)]
+    return {
+        "order": order, "cols": cols, "keys": np.concatenate([keys[some] for some in places]),
+        "starts": np.concatenate([*(starts[some] for some in places), [n]]),
+    }  # fmt: skip
+
+
+def _dealt(packed: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[int]]:
+    """Deal numbers to parts that are of about as many rows' keys each, all of one key to one part.
+
+    `bits`: of a number, behind its key.  Returns them, and where parts end.
+    """
+    n = len(packed)
+    some = np.sort(packed[:: -(-n // SAMPLED)])
+    limits = some[np.arange(1, parts) * len(some) // parts] >> np.uint64(bits) << np.uint64(bits)
+    if parts == 1 or not limits[-1]:
+        return packed, [0, n]
+
+    def count(start: int, stop: int) -> tuple[int, int, np.ndarray]:
+        numbers = np.zeros(parts, np.int64)
+        components.count_parts(packed, start, stop, limits, numbers)
+        return start, stop, numbers
+
+    counted = shared_out(count, n, parts)
+    numbers = np.array([found for _, _, found in counted])
+    ends = np.concatenate([[0], np.cumsum(numbers.sum(axis=0))])
+    at = ends[:-1] + np.cumsum(numbers, axis=0) - numbers
+    out = np.empty_like(packed)
+    together([
+        functools.partial(components.deal, packed, start, stop, limits, own, out)
+        for (start, stop, _), own in zip(counted, at, strict=True)
+    ])  # fmt: skip
+    return out, ends.tolist()
+
+
+writes_names = True
+
+
+def layout(options: Sweep, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
+           threshold: float, norm: Norm, drawn: Drawn | None = None) -> SweepLayout:  # fmt: skip
+    return make_sweep_layout(lower, upper, variance, threshold, norm)
+
+
+def build(x: np.ndarray, layout: SweepLayout, threads: int = 1) -> Index:
+    """The index of points for the row sweep: that of `index.sweep.build`, in less time.
+
+    Where only some dimensions are swept it also has "x" (d, n + lanes), all of them in the same order.
+    """
+    # as chunks have it: kernels are compiled for one order
+    found = build_grid(np.asfortranarray(x), layout.grid, threads)
+    if layout.dims is None:
+        return found
+    return found | {"x": found["cols"], "cols": found["cols"][list(layout.dims)]}
+
+
+def part(index: Index, start: int, stop: int) -> Index:
+    found = loose_part(index, start, stop)
+    return found | {name: np.ascontiguousarray(found[name]) for name in ("cols", "x") if name in found}
+
+
+def loose_part(index: Index, start: int, stop: int) -> Index:
+    found = grid.part(index, start, stop, SWEEP_LANES, copied=False)
+    if "x" in index:
+        found["x"] = index["x"][:, start : stop + SWEEP_LANES]
+    return found
+
+
+def points(index: Index) -> np.ndarray:
+    return index["x" if "x" in index else "cols"].T
+
+
+def _swept(q: Index, d: Index, layout: SweepLayout, half: bool) -> tuple[np.ndarray, float, np.ndarray]:
+    offsets = layout.grid.offsets(half=half)
+    at = np.searchsorted(d["keys"], q["keys"][:1] + offsets) if len(q["keys"]) else np.zeros_like(offsets)
+    return offsets, reach(layout.norm, layout.threshold), at
+
+
+def pairs(q: Index, d: Index, layout: SweepLayout, same: bool, names: list[np.ndarray], sink: Sink,
+          turn: bool) -> tuple[int, int]:  # fmt: skip
+    if layout.dims is None:
+        _candidates(q, d, layout, same, names, sink, turn)
+        return 0, 0
+    deciding = Deciding(sink, q, d, names, layout.threshold, kind_of(layout.norm), turn)
+    places = [np.arange(len(side["order"]), dtype=np.int32) for side in (q, d)]
+    _candidates(q, d, layout, same, places, deciding, False)
+    return deciding.decided, deciding.refused
+
+
+def _candidates(q: Index, d: Index, layout: SweepLayout, same: bool, names: list[np.ndarray], sink: Sink,
+                turn: bool) -> None:  # fmt: skip
+    """Write what is within the threshold in the dimensions that are swept."""
+    offsets, most, at = _swept(q, d, layout, same)
+    state = np.array([*sweep.FRESH, 0], np.int64)
+    scratch = np.zeros(2 * SWEEP_LANES, names[1].dtype), np.empty(SWEEP_LANES)
+
+    def write() -> tuple[int, int]:
+        n = sweep.pairs(
+            layout.swept, q["cols"], q["keys"], q["starts"], q["order"], names[0], d["cols"], d["keys"],
+            d["starts"], d["order"], names[1], offsets, most, layout.threshold, kind_of(layout.norm), same,
+            turn, sink.left, sink.right, sink.totals, sink.room, state, at, *scratch,
+        )  # fmt: skip
+        return n, int(state[5])
+
+    fill(sink, write)
+
+
+def _chosen(index: Index, places: np.ndarray) -> Index:
+    """The index of the points at some places, which are its "order"."""
+    found = grid.chosen(index, places, SWEEP_LANES)
+    if "x" in index:
+        found["x"] = grid.chosen({**index, "cols": index["x"]}, places, SWEEP_LANES)["cols"]
+    return found
+
+
+def connect(q: Index, d: Index, layout: SweepLayout, same: bool, nodes: Sides, parent: np.ndarray) -> None:
+    """Join the sets of both ends of pairs: only points that have nodes meet."""
+    one = _chosen(q, np.flatnonzero(nodes[0] >= 0))
+    other = one if same else _chosen(d, np.flatnonzero(nodes[1] >= 0))
+    _show_pairs(one, other, layout, same, lambda *pair: components.link(parent, *pair, *nodes))
+
+
+def lowest(q: Index, d: Index, layout: SweepLayout, same: bool, labels: Sides, low: Sides) -> None:
+    """Lower what points without a label have in `low`: only they meet those that have one."""
+    sides = (q, d), labels, low
+
+    def meet(first: int, second: int) -> None:
+        """Let those of one side without a label meet those of the other with one: the fewer look them up."""
+        places = [np.flatnonzero(labels[first] < 0), np.flatnonzero(labels[second] >= 0)]
+        turns = (first, 0), (second, 1)
+        a, b = turns if len(places[0]) <= len(places[1]) else turns[::-1]
+        one, other = (_chosen(sides[0][side], places[k]) for side, k in (a, b))
+        named = [each[side] for each in sides[1:] for side, _ in (a, b)]
+        _show_pairs(one, other, layout, False, lambda *pair: components.lowest(*pair, *named))
+
+    meet(0, 1)
+    if not same:
+        meet(1, 0)
+
+
+def _show_pairs(q: Index, d: Index, layout: SweepLayout, same: bool,
+                visit: Callable[[np.ndarray, np.ndarray], None]) -> None:  # fmt: skip
+    """Show the places of all pairs of chosen points."""
+    if all(len(side["order"]) > SWEEP_LANES for side in (q, d)):
+        pairs(q, d, layout, same, [q["order"], d["order"]], Shown(visit), False)
+
+
+def tell(index: Index, layout: SweepLayout) -> Numbers:
+    """Count what a join of an index with itself looks at: rows of cells, and points in windows."""
+    offsets, most, _ = _swept(index, index, layout, True)
+    told, x = np.zeros(3, np.int64), index["cols"][layout.swept]
+    marks.windows(x, index["keys"], index["starts"], offsets, most, told)
+    lookups, found, candidates = told.tolist()
+    return {"cells": len(index["keys"]), "lookups": lookups, "found": found, "candidates": candidates}
+
+
+def counts(q: Index, d: Index, layout: SweepLayout, same: bool, q_counts: np.ndarray,
+                  d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
+    if layout.dims is not None:
+        _add_up(q, d, layout, same, (q_counts, d_counts))
+        return
+    # adding to both points of a pair would take longer than to meet it from both
+    half = same and d_counts is not q_counts
+    _count(q, d, layout, half, q_counts)
+    if same and not half:
+        q_counts[: len(q["order"]) - SWEEP_LANES] -= 1  # which itself is near
+    if not same:
+        _count(d, q, layout, False, d_counts)
+
+
+def _count(q: Index, d: Index, layout: SweepLayout, half: bool, found: np.ndarray) -> None:
+    offsets, most, at = _swept(q, d, layout, half)
+    sweep.counts(
+        layout.grid.sweep, q["cols"], q["keys"], q["starts"], d["cols"], d["keys"], d["starts"], offsets,
+        most, layout.threshold, kind_of(layout.norm), half, found, at,
+    )  # fmt: skip
+
+
+def _add_up(q: Index, d: Index, layout: SweepLayout, same: bool, counts: tuple[np.ndarray, ...]) -> None:
+    """Count pairs that are found one by one; in one array twice, each in both its points."""
+
+    def add(*places: np.ndarray) -> None:
+        for own, some in zip(counts, places, strict=False):
+            own += np.bincount(some, minlength=len(own))
+
+    names = [np.arange(len(side["order"]), dtype=np.int32) for side in (q, d)]
+    pairs(q, d, layout, same, names, Shown(add), False)
+
+
+def tallies(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray) -> bool:
+    return layout.dims is None
+
+
+def tally(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray, same: bool, by_row: bool,
+          q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
+    half = same and not by_row  # as with counts: else each pair is met from both of its points
+    sides = ((q, d, q_found),) if same or not by_row else ((q, d, q_found), (d, q, d_found))
+    for one, other, found in sides:
+        offsets, most, at = _swept(one, other, layout, half)
+        sweep.tally(
+            layout.swept, one["cols"], one["keys"], one["starts"], other["cols"], other["keys"],
+            other["starts"], offsets, most, limits, kind_of(layout.norm), half, by_row, found, at,
+            np.empty(SWEEP_LANES),
+        )  # fmt: skip
+    if same and by_row:
+        q_found -= 1  # which itself is near
+
+
+def work(q: Index, d: Index, layout: SweepLayout, same: bool) -> np.ndarray:
+    return np.ones(1)  # a row of the grid meets those around it, wherever it is
+
+
+def one_sided(q: Index, d: Index, layout: SweepLayout, q_counts: np.ndarray,
+              rows: Rows | None = None, *, later: bool = False) -> None:  # fmt: skip
+    some = q if rows is None else grid.queries(q, *rows)
+    if layout.dims is not None:
+        _add_up(some, d, layout, later, (q_counts,))
+        return
+    _count(some, d, layout, later, q_counts)
+
+
+def end(index: Index, stop: int, layout: SweepLayout) -> int:
+    keys, starts = index["keys"], index["starts"]
+    if not stop:
+        return 0
+    row = int(np.searchsorted(starts, stop - 1, side="right")) - 1
+    most = keys[row] + layout.grid.offsets(half=True)[-1]
+    return int(starts[np.searchsorted(keys, most, side="right")])

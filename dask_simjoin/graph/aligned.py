@@ -1,0 +1,338 @@
+"""Keep lazy values aligned with the rows they belong to.
+
+Dask may merge partitions of a reader once more, as it optimises parts of what it lowers again: to find the
+quantiles of a `set_index`, for one.  So values stay next to the frame that they are of, and take over its
+partitions and labels.
+
+A shuffle may give the rows of a partition in another order each time.  Values are of the rows of one run,
+and Dask may combine them with those of another.  So each partition of values goes with fingerprints
+of the rows it is of.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, TypedDict
+
+import numpy as np
+
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.ids import joined
+from dask_simjoin.graph.base import FilteredRows, LabelledExpr, RowValues, check_guarded, is_filtered
+from dask_simjoin.graph.dask_private import (
+    IO,
+    Alias,
+    Blockwise,
+    BlockwiseIO,
+    CumulativeAggregations,
+    Expr,
+    FusedIO,
+    List,
+    Partitions,
+    PartitionsFiltered,
+    Projection,
+    Repartition,
+    Task,
+    TaskRef,
+)
+from dask_simjoin.graph.lazy_join import DISTANCES, Work, chunk_ref
+from dask_simjoin.graph.source import FrozenSource, MapPartition, optimise_in_place, picked
+from dask_simjoin.metrics.norms import Frame, Ids, Series
+from dask_simjoin.planning.plan import Plan
+from dask_simjoin.request.spec import JoinSpec, RowSpec
+from dask_simjoin.tasks.chunks import Chunk
+from dask_simjoin.tasks.counts import PREDECESSOR, Groups, fingerprints, relabelled, values_beside
+
+STEADY = (Blockwise, IO, CumulativeAggregations, Repartition, Partitions)
+"""What gives the same rows in the same order each time."""
+
+
+def may_move(frame: Expr) -> bool:
+    """Tell whether rows of a frame may come in another order when it is run again."""
+    return not all(isinstance(node, STEADY) for node in frame.walk())
+
+
+def may_merge(frame: Expr) -> bool:
+    """Tell whether Dask may merge partitions of a frame once fewer of its columns are read."""
+    return any(
+        isinstance(node, BlockwiseIO)
+        and not isinstance(node, FusedIO)
+        and type(node)._fusion_compression_factor is not BlockwiseIO._fusion_compression_factor
+        for node in frame.walk()
+    )
+
+
+def in_order_of(frame: Expr, values: Expr, source: FrozenSource, groups: Groups, spec: RowSpec | None,
+                chosen: list[int] | None) -> Expr:  # fmt: skip
+    """Put values of the rows of `source` in the order in which `frame` has the same rows."""
+    prints = optimise_in_place(
+        MapPartition(source.inner, "simjoin_fingerprint", fingerprints, (groups, spec))
+    )
+    then = Fingerprints(FrozenSource(prints), chosen)
+    return Reconciled(frame, values, then, groups, spec)
+
+
+class Fingerprints(PartitionsFiltered, LabelledExpr):
+    """Fingerprints of the rows that values were found for."""
+
+    _label = "simjoin_fingerprints"
+    _parameters = ["frozen", "_partitions"]
+    _defaults = {"_partitions": None}
+
+    def _divisions(self) -> Any:
+        return self.operand("frozen").inner.divisions
+
+    def _layer(self) -> dict[Any, Any]:
+        prints = self.operand("frozen").inner
+        keys, layer = prints.__dask_keys__(), dict(prints.__dask_graph__())
+        for place, n in enumerate(self._partitions):
+            layer[(self._name, place)] = Alias((self._name, place), keys[n])
+        return layer
+
+
+class NextToFrame(RowValues, Blockwise):
+    """Put the operand `values` next to the operand `frame`, whose rows they are of."""
+
+    @functools.cached_property
+    def _meta(self) -> Any:
+        return self.operand("values")._meta
+
+    def _divisions(self) -> Any:
+        return self.frame.divisions
+
+    def _broadcast_dep(self, dep: Expr) -> bool:
+        return False
+
+    @property
+    def _projection_columns(self) -> list[Any]:
+        return list(self.frame.columns)
+
+
+class Beside(NextToFrame):
+    """Give values the partitions and the labels of the frame that they are of."""
+
+    _parameters = ["frame", "values", "spec"]
+    operation = staticmethod(relabelled)
+
+    def _lower(self) -> Expr | None:
+        values, partitions = self.operand("values"), self.frame.npartitions
+        if values.npartitions == partitions:
+            return None
+        return Beside(self.frame, Repartition(values, new_partitions=partitions), self.operand("spec"))
+
+    @property
+    def of_filtered(self) -> bool:
+        found = self.operand("values").walk()
+        return any(isinstance(node, RowValues) and node.of_filtered for node in found)
+
+    def simplify_once(self, dependents: Any, simplified: Any) -> Expr:
+        """Leave the frame unread where values are all that it is read for."""
+        below = {node._name for node in self.frame.walk()}
+        readers = (reader() for name in below for reader in dependents[name])
+        if all(reader is None or reader._name in below or isinstance(reader, Beside) for reader in readers):
+            values: Expr = self.operand("values").simplify_once(dependents, simplified)
+            return values
+        simple: Expr = super().simplify_once(dependents, simplified)
+        return simple
+
+
+class Reconciled(NextToFrame):
+    """Put values in the order in which the rows beside them come."""
+
+    _parameters = ["frame", "values", "then", "groups", "spec"]
+    operation = staticmethod(values_beside)
+
+    def _simplify_up(self, parent: Expr, dependents: Any) -> Expr | None:
+        numbered = PREDECESSOR in getattr(self._meta, "columns", ())
+        if not numbered or not isinstance(parent, Projection) or PREDECESSOR in parent.columns:
+            return None
+        # takes what is no number of a row without those that are, which another order changes
+        chosen = Projection(self.operand("values"), parent.operand("columns"))
+        return Reconciled(self.frame, chosen, *self.operands[2:])
+
+
+SUM_FAN_IN = 16
+"""Results of block pairs that one task combines."""
+
+Pieces = tuple[tuple[tuple[int, int, int], ...], ...]
+
+
+class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
+    """Stand for values of rows before they are planned; partitions are the frame's.
+
+    Like a cumulative sum it has a value for each row and depends on all of them.  Being one, with the rows
+    in sight as `frame`, Dask knows it to be aligned with them: no shuffle is needed to assign it.  It is
+    planned for that frame as Dask has optimised it, in step with what the values are combined with: Dask
+    leaves out files that a filter excludes, and merges partitions of a reader by the columns that are
+    read.  So all that is combined must read the same columns as `frame` does.
+
+    `source`: the frame as it was given; `chosen`: partitions of that, if they are not all.
+    """
+
+    _defaults = {"chosen": None}
+
+    def _values(self) -> Expr:
+        raise NotImplementedError
+
+    def _divisions(self) -> Any:
+        return self.frame.divisions
+
+    @functools.cached_property
+    def _source(self) -> FrozenSource:
+        """Choose what it is planned for."""
+        source: FrozenSource = self.operand("source")
+        return source.in_step(self.frame if self.operand("chosen") is None else source.inner)
+
+    @property
+    def _spec(self) -> RowSpec | None:
+        return self.operand("spec") if "spec" in self._parameters else None
+
+    @property
+    def _groups(self) -> Groups:
+        """List the columns that values depend on."""
+        spec = self._spec
+        if spec is None:
+            return (tuple(self.frame.columns),)
+        read = spec.read_together if isinstance(spec, JoinSpec) else (spec.on,)
+        return read if spec.radius is None else (*read, (spec.radius,))
+
+    @property
+    def of_filtered(self) -> bool:
+        return is_filtered(self.operand("source").inner)
+
+    def _simplify_up(self, parent: Expr, dependents: Any) -> Expr | None:
+        if not isinstance(parent, Partitions):
+            return None
+        numbers, chosen = list(parent.partitions), self.operand("chosen")
+        if chosen is not None:
+            chosen = [chosen[n] for n in numbers]
+        others = self.operands[1:-1]
+        return type(self)(Partitions(self.frame, numbers), *others, numbers if chosen is None else chosen)
+
+    def _substitute(self, old: Any, new: Any, _seen: Any) -> Expr:
+        # values are not those of what Dask moves a filter beneath
+        if isinstance(old, Expr) and any(new is below for below in old.dependencies()):
+            return self
+        made: Expr = super()._substitute(old, new, _seen)
+        return made
+
+    @property
+    def _projection_columns(self) -> list[Any]:
+        # else Dask would take away columns from what else reads the source, and merge that otherwise
+        return list(self.frame.columns)
+
+    def _lower(self) -> Expr:
+        check_guarded()
+        values = self._values()
+        chosen = self.operand("chosen")
+        same = self.frame.npartitions == values.npartitions
+        if same and may_move(self.frame):
+            return in_order_of(self.frame, values, self._source, self._groups, self._spec, chosen)
+        if self.of_filtered:
+            values = FilteredRows(values)
+        if chosen is None and not may_merge(self.frame):
+            return values
+        return Beside(self.frame, values, self._spec)
+
+
+Held = Sequence[tuple[int, int, int]]
+"""Chunks that hold the rows of a partition, and of each the first of its pieces, and that after the last."""
+
+
+def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tuple[int, int, int]]]:
+    """List for each of the chosen partitions the chunks that hold it, and which of their pieces it is."""
+    found: dict[int, list[tuple[int, int, int]]] = {n: [] for n in chosen}
+    for c, chunk in enumerate(pieces):
+        for k, (n, _, _) in enumerate(chunk):
+            if n in found:
+                found[n].append((c, k, k + 1))
+    return found
+
+
+def found_task(names: str, found: str, held: Held, meta: Frame | Series) -> tuple[Any, ...]:
+    """Tell the function and the arguments of a task that makes a partition.
+
+    `names`, `found`: what expressions are called that tell chunks' rows, and what was found of them.
+    """
+    refs = [TaskRef((each, c)) for each in (names, found) for c, _, _ in held]
+    return aligned, meta, [(start, stop) for _, start, stop in held], *refs
+
+
+def add_counts(
+    layer: dict[Any, Any], token: str, chunks: Expr, plan: Plan, spec: JoinSpec, wanted: set[int],
+    enough: int | None = None, work: Work = DISTANCES,
+) -> dict[int, Any]:  # fmt: skip
+    """Put tasks into the layer that count neighbours of the rows of the wanted chunks; their keys.
+
+    `enough`: from there on counts need not be right.
+    """
+    block, partial = f"simjoin_count_block-{token}", f"simjoin_count_sum-{token}"
+    parts: dict[int, list[Task | TaskRef]] = {c: [] for c in wanted}
+    for b, i, j, part in plan.pieces():
+        if i not in parts and j not in parts:
+            continue
+        piece = (block, b, part[0])
+        meeting = work.meet(chunks, i, j, spec, plan.layout, part)
+        layer[piece] = Task(piece, work.count, meeting, enough)
+        for c, side in ((i, 0), (j, 1))[: 1 + (i != j)]:
+            if c in parts:
+                parts[c].append(picked(TaskRef(piece), side))
+    for c, level in parts.items():
+        depth = 0
+        while len(level) > SUM_FAN_IN:
+            level, lower = [], level
+            for s in range(0, len(lower), SUM_FAN_IN):
+                key = (partial, c, depth, s)
+                layer[key] = Task(key, sum, List(*lower[s : s + SUM_FAN_IN]))
+                level.append(TaskRef(key))
+            depth += 1
+        layer[(partial, c)] = Task((partial, c), sum, List(*level))
+    return {c: (partial, c) for c in parts}
+
+
+def add_partitions(layer: dict[Any, Any], name: str, chunks: Expr, pieces: Pieces, values: dict[int, Any],
+                   chosen: list[int], meta: Frame | Series) -> None:  # fmt: skip
+    """Put tasks into the layer that make the chosen partitions of values by chunk.
+
+    Where a partition is made on another worker than its chunk, what rows are called travels, and no index.
+    """
+    held, names = pieces_by_partition(pieces, chosen), f"simjoin_row_names-{name.rpartition('-')[2]}"
+    for place, n in enumerate(chosen):
+        key, found = (name, place), held[n]
+        for c, _, _ in found:
+            layer[(names, c)] = Task((names, c), row_names, chunk_ref(chunks, c))
+        refs = [TaskRef((names, c)) for c, _, _ in found] + [TaskRef(values[c]) for c, _, _ in found]
+        layer[key] = Task(key, aligned, meta, [(start, stop) for _, start, stop in found], *refs)
+
+
+class RowNames(TypedDict):
+    """Hold what tells the rows of a chunk's pieces: of a `Chunk`, what is called so."""
+
+    ids: Ids
+    ends: np.ndarray
+    example: Frame
+
+
+def row_names(chunk: Chunk) -> RowNames:
+    """Take what tells the rows of a chunk's pieces."""
+    return RowNames(ids=chunk["ids"], ends=chunk["ends"], example=chunk["example"])
+
+
+def aligned(meta: Frame | Series, which: list[tuple[int, int]], *names_and_values: Any) -> Frame | Series:
+    """Put the values of one partition together: pieces start ... stop-1 of chunks, one after the other."""
+    half = len(names_and_values) // 2
+    chunks: tuple[RowNames, ...] = names_and_values[:half]
+    if not chunks:
+        return meta
+    frames = frames_for(chunks[0]["example"])
+    values, ids, xp = [], [], frames.xp
+    none = xp.zeros((0, *meta.shape[1:]), np.int64)
+    for (first, last), chunk, total in zip(which, chunks, names_and_values[half:], strict=True):
+        start = int(chunk["ends"][first - 1]) if first else 0
+        stop = int(chunk["ends"][last - 1])
+        ids.append(chunk["ids"][start:stop])
+        if isinstance(total, int):  # the chunk met none
+            total = xp.full((int(chunk["ends"][-1]), *meta.shape[1:]), total, np.int64)
+        values.append(xp.asarray(total[start:stop]) if stop > start else none)
+    return frames.rows(xp.concatenate(values), joined(ids), meta)

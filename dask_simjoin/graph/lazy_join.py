@@ -1,0 +1,365 @@
+"""The base of all lazy joins, the tasks they use, and their repr without planning."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import pandas as pd
+from dask.tokenize import tokenize
+
+from dask_simjoin.engine.protocols import Layout, SearchLayout
+from dask_simjoin.graph.base import LabelledExpr
+from dask_simjoin.graph.dask_private import Alias, Expr, FrameBase, Task, TaskRef
+from dask_simjoin.graph.planner import plan_for, plan_key
+from dask_simjoin.graph.records import NO_RUN, RUNS, Named, RunName
+from dask_simjoin.graph.shuffle import (
+    MAX_PARCELS,
+    chunks_of_held,
+    held_by_workers,
+    packed_rows,
+    shuffled_chunks,
+)
+from dask_simjoin.graph.source import FrozenSource, Listed, held_keys, is_held, map_frozen
+from dask_simjoin.graph.workers import on_worker, on_worker_of, share_work
+from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.entity_chunks import BY_WORKER, Chunking, Pieces, Sources, is_shuffled
+from dask_simjoin.planning.outputs import COUNTS, Goal
+from dask_simjoin.planning.plan import Plan
+from dask_simjoin.planning.resources import check_shuffle
+from dask_simjoin.planning.tables import Tables
+from dask_simjoin.reports.plan import BlockReport, PlanReport
+from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.tasks.chunks import gather_chunk, make_chunk, read_chunk, read_points
+from dask_simjoin.tasks.counts import count_block, count_block_pairs
+from dask_simjoin.tasks.matches import Meeting
+from dask_simjoin.tasks.pairs import cut_block, cut_weighed, join_block, weigh_block
+from dask_simjoin.tasks.shuffle import unpack
+
+MANY_COLUMNS = 8
+"""Of a cuDF partition that goes to other workers: each is a message of its own, about a millisecond, and so
+more are put together before."""
+
+
+def chunk_key(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> tuple[Any, ...]:
+    """Tell the key of a chunk: of the copy of it that this part of the work, of so many, is done with."""
+    number, parts = part
+    while isinstance(chunks, BothChunks):
+        side = int(c >= chunks.left.npartitions)
+        chunks, c = (chunks.left, chunks.right)[side], c - side * chunks.left.npartitions
+    copies = chunks.operand("copies") if isinstance(chunks, Chunks | ReadChunks) else 1
+    return _copies(chunks._name, c, copies)[number * copies // parts]
+
+
+def _copies(name: str, c: int, copies: int) -> list[tuple[Any, ...]]:
+    """List the keys of a chunk: of as many tasks, each of which makes it for a worker of its own."""
+    return [(name, c), *((name, on_worker_of(copy, c)) for copy in range(1, copies))]
+
+
+class Chunks(LabelledExpr):
+    """Index chunks; not Blockwise, so that Dask does not fuse them into the block pairs.
+
+    `pieces` and `layout`: how chunks are gathered from what the frozen expression gives; None: those
+    are the chunks.  `threads`: that index a chunk together.  `copies`: workers for which each is made.
+    """
+
+    _label = "simjoin_index"
+    _parameters = ["frozen", "pieces", "layout", "threads", "copies", "run"]
+    _defaults = {"pieces": None, "layout": None, "threads": 1, "copies": 1, "run": NO_RUN}
+
+    def _divisions(self) -> Any:
+        pieces = self.operand("pieces")
+        return (None,) * (1 + (self.operand("frozen").inner.npartitions if pieces is None else len(pieces)))
+
+    def _layer(self) -> dict[Any, Any]:
+        expr = self.operand("frozen").inner
+        layer = dict(expr.__dask_graph__())
+        keys = expr.__dask_keys__()
+        pieces = self.operand("pieces")
+        if pieces is None:
+            for i, key in enumerate(keys):
+                layer[(self._name, i)] = Alias((self._name, i), key)
+            return layer
+        for i, chunk in enumerate(pieces):
+            rows = [(start, stop) for _, start, stop in chunk]
+            parts = [TaskRef(keys[n]) for n, _, _ in chunk]
+            layout, threads = self.operand("layout"), self.operand("threads")
+            for key in _copies(self._name, i, self.operand("copies")):
+                layer[key] = Task(key, gather_chunk, layout, rows, *parts, threads=threads)
+        return layer
+
+
+class ReadChunks(LabelledExpr):
+    """Index chunks of whole partitions that are held: what is read of them is no task's, and stays there.
+
+    `each`: what the plan knows of each partition.  `named`: whether a result names rows.  `copies`: workers
+    for which each chunk is made.
+    """
+
+    _label = "simjoin_index"
+    _parameters = ["frozen", "each", "pieces", "spec", "layout", "threads", "named", "copies", "run"]
+    _defaults = {"named": True, "copies": 1, "run": NO_RUN}
+
+    def _divisions(self) -> Any:
+        return (None,) * (1 + len(self.operand("pieces")))
+
+    def _layer(self) -> dict[Any, Any]:
+        frame, each = self.operand("frozen").inner, self.operand("each")
+        spec, layout, *how = (self.operand(name) for name in ("spec", "layout", "threads", "named"))
+        keys, layer = held_keys(frame), dict(frame.operand("layer"))
+        for c, chunk in enumerate(self.operand("pieces")):
+            rows = [(start, stop) for _, start, stop in chunk]
+            known, parts = [each[n] for n, _, _ in chunk], [TaskRef(keys[n]) for n, _, _ in chunk]
+            for key in _copies(self._name, c, self.operand("copies")):
+                layer[key] = Task(key, on_worker, read_chunk, layout, rows, known, spec, *how, *parts)
+        return layer
+
+
+class Unpacked(LabelledExpr):
+    """Index chunks whose rows partitions have packed, in memory that all tasks share: nothing is shuffled."""
+
+    _label = "simjoin_index"
+    _parameters = ["frozen", "number", "example", "spec", "layout", "run"]
+    _defaults = {"run": NO_RUN}
+
+    def _divisions(self) -> Any:
+        return (None,) * (1 + self.operand("number"))
+
+    def _layer(self) -> dict[Any, Any]:
+        expr = self.operand("frozen").inner
+        layer = dict(expr.__dask_graph__())
+        parcels = [TaskRef(key) for key in expr.__dask_keys__()]
+        own = self.operand("example"), self.operand("spec"), self.operand("layout")
+        for c in range(self.operand("number")):
+            layer[(self._name, c)] = Task((self._name, c), unpack, c, *own, *parcels)
+        return layer
+
+
+class BothChunks(LabelledExpr):
+    """Number the indexed chunks of two tables through."""
+
+    _label = "simjoin_indexes"
+    _parameters = ["left", "right"]
+
+    def _divisions(self) -> Any:
+        return (None,) * (1 + self.left.npartitions + self.right.npartitions)
+
+    def _layer(self) -> dict[Any, Any]:
+        keys = [(side._name, c) for side in (self.left, self.right) for c in range(side.npartitions)]
+        return {(self._name, n): Alias((self._name, n), key) for n, key in enumerate(keys)}
+
+
+def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking,
+                   layout: Layout | SearchLayout, with_ids: bool, threads: int,
+                   copies: int, sent: int, run: RunName) -> Expr:  # fmt: skip
+    """Make the chunks of a table.
+
+    `sources`: of each partition its rows, and a digest of its box; `with_ids`: whether rows' ids are needed;
+    `threads`: that index a chunk together; `copies`: workers for which each is made;
+    `sent`: rows of a partition that are shuffled at a time; `run`: what tasks are recorded for.
+    """
+    each = Listed(list(enumerate(sources)))
+    if copies > 1:
+        share_work()
+    if is_shuffled(chunks):
+        if chunks.method == "tasks" and not spec.settings.cluster and len(each) * len(chunks) <= MAX_PARCELS:
+            packed = packed_rows(source, spec, chunks, each, with_ids)
+            return Unpacked(packed, len(chunks), source.inner._meta.iloc[:0], spec, layout, run)
+        held = held_by_workers(source) if chunks.method == BY_WORKER else None
+        if held is not None:
+            return chunks_of_held(source, held, spec, chunks, each, layout, with_ids, run)
+        moved = shuffled_chunks(source, spec, layout, chunks, each, with_ids, sent)
+        return Chunks(FrozenSource(moved), run=run)
+    if chunks.are_partitions(sources):
+        made = map_frozen("simjoin_chunk", make_chunk, source, spec, layout, each=each)
+        return Chunks(FrozenSource(made), run=run)
+    frame = source.inner.simplify()  # of all its columns, it is itself
+    apart = copies > 1 and spec.library == "cudf" and len(spec.on) > MANY_COLUMNS
+    if is_held(frame) and _once(chunks.pieces) and not apart:
+        frozen = FrozenSource(frame)
+        return ReadChunks(frozen, each, Listed(chunks.pieces), spec, layout, threads, with_ids, copies, run)
+    read = map_frozen("simjoin_points", read_points, source, spec, each=each)
+    return Chunks(FrozenSource(read), Listed(chunks.pieces), layout, threads, copies, run)
+
+
+def _once(pieces: Pieces) -> bool:
+    """Tell whether no partition is cut."""
+    numbers = [n for chunk in pieces for n, _, _ in chunk]
+    return len(set(numbers)) == len(numbers)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Name what is done with two chunks; the functions are those of `dask_simjoin.tasks`, or like them.
+
+    Attributes
+    ----------
+    meeting : callable
+        Brings chunks together.
+    join, cut, count, count_pairs : callable
+        Of a meeting: make rows of a result, cut them, count them by row, count them all.
+    weigh, cut_weighed : callable or None
+        Do as `cut` does in parts: of a part of the work, and of what all parts gave.
+    """
+
+    meeting: Callable[..., Any]
+    join: Callable[..., Any]
+    cut: Callable[..., Any]
+    count: Callable[..., Any]
+    count_pairs: Callable[..., Any]
+    weigh: Callable[..., Any] | None = None
+    cut_weighed: Callable[..., Any] | None = None
+
+    def meet(self, chunks: Expr, i: int, j: int, spec: Any, layout: Any, part: tuple[int, int] = (0, 1),
+             output: tuple[int, int] | None = None) -> Task:  # fmt: skip
+        """Bring two chunks together, as a task's argument: it is made within that task, and is none itself.
+
+        `part`: which part of the work, and of how many.  `output`: the same of the result, where the task
+        itself is told of its part.
+        """
+        q, d = (chunk_ref(chunks, c, output or part) for c in (i, j))
+        return Task(None, self.meeting, q, d, i == j, spec, layout, part)
+
+
+def chunk_ref(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> TaskRef:
+    """Refer to a chunk, as a task's argument; to the copy of it that this part of the work is done with."""
+    return TaskRef(chunk_key(chunks, c, part))
+
+
+DISTANCES = Work(
+    Meeting, join_block, cut_block, count_block, count_block_pairs, weigh_block, cut_weighed
+)  # fmt: skip
+"""Pairs of points within a distance."""
+
+meeting_of = DISTANCES.meet
+
+
+class LazyJoin(LabelledExpr):
+    """A join of one frozen source with itself that is planned when it must be."""
+
+    _parameters = ["source", "spec", "meta"]
+    _goal = COUNTS
+    _work: ClassVar[Work] = DISTANCES
+    _plan_tells_partitions: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        spec = self.operand("spec")
+        on = f"on={list(spec.on)}{spec.unnamed}"
+        return f"{type(self).__name__}({self.operand('source')}, {self._asked}, {on})"
+
+    @property
+    def _asked(self) -> str:
+        """What is sought, in few words."""
+        asked = next(
+            (name for name in ("max_eps", "k", "min_cluster_size", "samples") if name in self._parameters),
+            None,
+        )
+        if asked:
+            return f"{asked}={self.operand(asked)!r}"
+        spec = self.operand("spec")
+        unit = getattr(getattr(spec, "measure", None), "unit", "")  # joins of sets have no measure
+        return f"{spec.asked}{unit and f' {unit}'}"
+
+    @property
+    def _source(self) -> FrozenSource:
+        source: FrozenSource = self.operand("source")
+        return source
+
+    @property
+    def plan(self) -> Plan:
+        """The plan; made at the first call, which computes one pass over the columns."""
+        return plan_for(
+            self._source, self.operand("spec"), self.goal, self._other, self.named, self._check_tables
+        )
+
+    def _check_tables(self, tables: Tables, have: Resources) -> None:
+        """Refuse tables of which one task cannot hold what it must, whatever their chunks are."""
+
+    @property
+    def would_plan(self) -> bool:
+        """Whether it would be planned if it were asked for its partitions now."""
+        key = plan_key(self.operand("spec"), self.goal, self._other)
+        return self._plan_tells_partitions and key not in self._source.plans
+
+    @property
+    def report(self) -> BlockReport:
+        """What the plan says to people; planned at the first call."""
+        return self._report(self.plan)
+
+    def _report(self, plan: Plan) -> BlockReport:
+        return PlanReport(plan, self.operand("spec"))
+
+    @property
+    def named(self) -> Named:
+        """What its tasks are recorded for: it is the same for whatever asks for the same of the same."""
+        asked = (self.operand(name) for name in self._parameters if name in ("source", "other", "spec"))
+        title = f"{self._label.removeprefix('simjoin_')}, {self._asked}"
+        return Named(tokenize(self._label, self.goal, *asked), title, self._report)
+
+    @property
+    def goal(self) -> Goal:
+        """What its tasks find out, as planning needs to know it."""
+        return self._goal
+
+    def _tree_repr_lines(self, indent: int = 0, recursive: bool = True) -> list[str]:
+        return [" " * indent + str(self)]
+
+    @property
+    def _other(self) -> FrozenSource | None:
+        """The right table, of a join of two."""
+        other: FrozenSource | None = self.operand("other") if "other" in self._parameters else None
+        return other
+
+    def _chunks(self) -> Expr:
+        plan, spec = self.plan, self.operand("spec")
+        RUNS.begin(plan.run)
+        tables = (
+            [(self._source, spec)]
+            if self._other is None
+            else [(self._source, spec), (self._other, spec.right)]
+        )
+        each = [
+            self._table(source, own, sources, chunks)
+            for (source, own), sources, chunks in zip(tables, plan.sources, plan.chunks.sides, strict=True)
+        ]
+        return each[0] if len(each) == 1 else BothChunks(*each)
+
+    def _table(self, source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking) -> Expr:
+        if chunks.method is not None:
+            check_shuffle(chunks.method, self.operand("spec").settings.cluster)
+        spec, plan = replace(spec, dims=self.plan.dims), self.plan
+        return indexed_chunks(
+            source, spec, sources, chunks, plan.layout, self.goal.with_ids, plan.threads, plan.copies,
+            plan.sent, RunName(plan.run),
+        )  # fmt: skip
+
+
+SHOWN = "_repr_divisions"
+"""What Dask calls the property of what it shows of divisions."""
+
+UNPLANNED = pd.Index(["", ""], name="npartitions=not planned yet")
+
+
+def guard(collections: type = FrameBase) -> bool:
+    """Have collections of Dask show no divisions that only planning could tell.
+
+    False: they have no such property, and show them by planning. A second call changes nothing.
+    """
+    told = vars(collections).get(SHOWN)
+    if not isinstance(told, property) or told.fget is None:
+        return False
+    if not hasattr(told.fget, "of_simjoin"):
+        setattr(collections, SHOWN, property(_told(told.fget)))
+    return True
+
+
+def _told(divisions: Any) -> Any:
+    @functools.wraps(divisions)
+    def told(collection: Any) -> pd.Index:
+        joins = collection.expr.find_operations(LazyJoin)
+        return UNPLANNED if any(join.would_plan for join in joins) else divisions(collection)
+
+    told.of_simjoin = True  # type: ignore[attr-defined]
+    return told

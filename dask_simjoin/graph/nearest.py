@@ -1,0 +1,188 @@
+"""Expressions of lazy nearest-neighbor joins and k-distances."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.protocols import SearchLayout
+from dask_simjoin.graph.base import LabelledExpr
+from dask_simjoin.graph.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.graph.lazy_join import Chunks, LazyJoin, chunk_ref
+from dask_simjoin.graph.row_values import FoundByChunk
+from dask_simjoin.graph.shuffle import travel
+from dask_simjoin.graph.source import itself
+from dask_simjoin.graph.steps import Steps
+from dask_simjoin.graph.workers import on_worker_of
+from dask_simjoin.metrics.distances import Metric
+from dask_simjoin.metrics.norms import Array
+from dask_simjoin.planning.outputs import Goal, nearest_goal
+from dask_simjoin.planning.plan import Plan
+from dask_simjoin.reports.profile import NearestReport
+from dask_simjoin.tasks.chunks import Chunk
+from dask_simjoin.tasks.nearest import (
+    FoundRows,
+    State,
+    find_rows,
+    join_states,
+    kth_distance,
+    nearest_rows,
+    search_chunk,
+)
+
+Options = tuple[SearchLayout, int, bool, float]
+"""How chunks are indexed, how many neighbours are sought, whether among rows of one table, and how far."""
+
+
+def add_searches(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],
+                 options: Options, parts: int, threads: int) -> TaskRef:  # fmt: skip
+    """Search a chunk's rows, in so many parts, among the others one after the other: what is known then.
+
+    `threads`: that put what parts found together.
+    """
+    states = add_parts(steps, c, others, chunks, numbers, options, parts)
+    return states[0] if parts == 1 else steps.add("found", c, join_states, threads, *states)
+
+
+def add_parts(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],
+              options: Options, parts: int, workers: int = 1) -> list[TaskRef]:  # fmt: skip
+    """Do the same, and leave the parts apart; `workers`: that share them, each its own."""
+    layout, k, *limits = options
+    states: list[TaskRef] = []
+    for part in range(parts):
+        state: list[TaskRef] = []
+        where = on_worker_of(part * workers // parts, c) if workers > 1 else (c,)
+        for d in others:
+            pair = (chunk_ref(chunks, side, (part, parts)) for side in (c, d))
+            how = layout, k, List(numbers[c], numbers[d]), *limits, (part, parts)
+            state = [steps.add("search", (*where, part, d), search_chunk, *pair, *how, *state)]
+        states += state
+    return states
+
+
+class KDistances(FoundByChunk):
+    """Stand for distances to the k-th neighbours before they are planned."""
+
+    _label = "simjoin_k_distances"
+    _parameters = ["frame", "source", "spec", "k", "meta", "chosen"]
+
+    def _report(self, plan: Plan) -> NearestReport:
+        return NearestReport(plan, self.operand("spec"), self.operand("k"))
+
+    @property
+    def goal(self) -> Goal:
+        """The nearest neighbours of each row."""
+        return nearest_goal(self.operand("k"))
+
+    def _found(self, chunks: Chunks, plan: Plan) -> Expr:
+        return ChunkDistances(chunks, plan, self.operand("k"), self.operand("spec").measure)
+
+
+class ChunkDistances(LabelledExpr):
+    """Search the distances of the rows of each chunk, as the bits of their numbers.
+
+    The rows of a chunk meet the others that may have neighbours of them one after the other, the nearest
+    first, so that ever less is near enough.
+    """
+
+    _label = "simjoin_k_distance"
+    _makes_result = True
+    _parameters = ["chunks", "plan", "k", "metric"]
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (len(self.operand("plan").chunks) + 1)
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: Plan = self.operand("plan")
+        steps = Steps("simjoin_nearest", self.deterministic_token)
+        refs = [chunk_ref(self.chunks, c) for c in range(len(plan.chunks))]
+        numbers = steps.row_numbers(plan, refs)
+        for c, others in enumerate(plan.searches):
+            if self.operand("k") >= plan.rows:  # no row has so many neighbours
+                steps.layer[(self._name, c)] = Task((self._name, c), _none, refs[c])
+                continue
+            options = plan.layout, self.operand("k"), True, math.inf
+            some = others.tolist() or [c]
+            how = options, int(plan.parts[c]), plan.threads
+            state = add_searches(steps, c, some, self.chunks, numbers, *how)
+            steps.layer[(self._name, c)] = Task(
+                (self._name, c), _bits, state, self.operand("k"), self.operand("metric")
+            )
+        return steps.layer
+
+
+def _bits(state: State, k: int, metric: Metric) -> Array:
+    return kth_distance(state, k, metric).view(np.int64)
+
+
+def _none(chunk: Chunk) -> Array:
+    xp = frames_for(chunk["example"]).xp
+    return xp.full(len(chunk["ids"]), math.inf).view(np.int64)
+
+
+travel(FoundRows)
+
+
+class NearestJoin(LazyJoin):
+    """Stand for the nearest rows of each row before they are planned.
+
+    `other`: the right table; None: rows are those of one.  `bound`: largest total of a neighbour.
+    """
+
+    _label = "simjoin_nearest_join"
+    _parameters = ["source", "other", "spec", "k", "bound", "meta"]
+
+    _plan_tells_partitions = True
+
+    def _report(self, plan: Plan) -> NearestReport:
+        return NearestReport(plan, self.operand("spec"), self.operand("k"), self.operand("bound"))
+
+    @property
+    def goal(self) -> Goal:
+        """The nearest neighbours of each row, by their ids."""
+        return nearest_goal(self.operand("k"), with_ids=True, max_total=self.operand("bound"))
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (max(len(self.plan.counted), 1) + 1)
+
+    def _lower(self) -> Expr:
+        names = "spec", "k", "bound", "meta"
+        return NearestRows(self._chunks(), self.plan, *(self.operand(name) for name in names))
+
+
+class NearestRows(PartitionsFiltered, LabelledExpr):
+    """Search the nearest rows of the rows of each chunk.
+
+    The rows of a chunk meet the chunks that may have neighbours of them one after the other, the nearest
+    first, so that ever less is near enough; then each of those chunks says which of its rows were found.
+    """
+
+    _label = "simjoin_nearest_rows"
+    _makes_result = True
+    _parameters = ["chunks", "plan", "spec", "k", "bound", "meta", "_partitions"]
+    _defaults = {"_partitions": None}
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (max(len(self.operand("plan").counted), 1) + 1)
+
+    def _layer(self) -> dict[Any, Any]:
+        plan, spec, meta = self.operand("plan"), self.operand("spec"), self.operand("meta")
+        steps = Steps("simjoin_nearest", self.deterministic_token)
+        refs = [chunk_ref(self.chunks, c) for c in range(len(plan.chunks))]
+        numbers = steps.row_numbers(plan, refs)
+        limits = spec.other is None, self.operand("bound")
+        for place, c in enumerate(self._partitions):
+            key = (self._name, place)
+            others = plan.searches[c].tolist() if c < len(plan.counted) else []
+            if not others:
+                steps.layer[key] = Task(key, itself, meta)
+                continue
+            options = plan.layout, self.operand("k"), *limits
+            how = options, int(plan.parts[c]), plan.threads
+            state = [add_searches(steps, c, others, self.chunks, numbers, *how)]
+            found = [steps.add("name", (c, d), find_rows, *state, refs[d], numbers[d], spec) for d in others]
+            steps.layer[key] = Task(key, nearest_rows, refs[c], *state, spec, meta, *found)
+        return steps.layer

@@ -1,0 +1,299 @@
+"""Expressions of lazy pairs and lazy sparse matrices of neighbors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from dask.delayed import Delayed
+from distributed.system import MEMORY_LIMIT
+
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.graph.aligned import add_counts
+from dask_simjoin.graph.base import LabelledExpr, RowsExpr
+from dask_simjoin.graph.dask_private import Alias, Expr, List, Task, TaskRef
+from dask_simjoin.graph.lazy_join import LazyJoin, Work, chunk_ref, meeting_of
+from dask_simjoin.graph.records import Recorded
+from dask_simjoin.graph.source import itself, optimise_in_place, pick, picked
+from dask_simjoin.graph.steps import Steps, after, blocks_of_chunks
+from dask_simjoin.metrics.norms import DType, Frame
+from dask_simjoin.planning.budget import (
+    DEVICE_ENTRY,
+    ENTRY,
+    PIECE,
+    ROW,
+    Fitting,
+    Limit,
+    Resources,
+    free_memory,
+)
+from dask_simjoin.planning.outputs import PAIRS, Goal
+from dask_simjoin.planning.plan import Plan
+from dask_simjoin.planning.resources import ITSELF, resources
+from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.tasks import csr
+from dask_simjoin.tasks.pairs import unmatched
+
+PAUSED = 0.8
+"""Share of its limit at which Dask pauses a worker."""
+
+
+class LazyGraph(Delayed):
+    """Plan a matrix when its tasks are first asked for: when it is computed or persisted, or when
+    another delayed call is made of it."""
+
+    __slots__ = ("_expr", "_tasks")
+
+    def __init__(self, expr: Expr) -> None:
+        super().__init__(expr._name, None)
+        self._expr = expr
+        self._tasks: dict[Any, Any] | None = None
+
+    @property
+    def dask(self) -> Mapping[Any, Any]:
+        """Plan the matrix, and give its tasks."""
+        if self._tasks is None:
+            made = optimise_in_place(self._expr)
+            (key,) = made.__dask_keys__()
+            self._tasks = dict(made.__dask_graph__()) | {self.key: Alias(self.key, key)}
+        return self._tasks
+
+
+class NeighborGraph(LazyJoin):
+    """Stand for a matrix of neighbours before it is planned."""
+
+    _label = "simjoin_neighbor_graph"
+    _parameters = ["source", "spec", "mode", "meta"]
+    _goal = Goal(result_bytes_per_row=12, single_home=True, joins=2)  # a row's name and its number of entries
+
+    def _divisions(self) -> tuple[None, None]:
+        return (None, None)
+
+    def _lower(self) -> Expr:
+        plan, spec = self.plan, self.operand("spec")
+        rows = sum(rows for rows, _ in plan.sources[0])
+        fitting = fitting_for(spec, rows, self._meta, resources(spec.library), pieces=True)
+        fitting.check(2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True)
+        return GraphRows(self._chunks(), plan, spec, self.operand("mode"), self._meta, fitting)
+
+
+def fitting_for(spec: JoinSpec, rows: int, example: Frame, have: Resources, pieces: bool) -> Fitting:
+    """List what a matrix of neighbours must fit; `pieces`: it is put together from those of chunks."""
+    gpu = have.gpu
+    entry = DEVICE_ENTRY if gpu else ENTRY
+    result, made = (entry, 8), (entry + PIECE * pieces, ROW)
+    limits, name = [], "simjoin.result-limit"
+    if spec.settings.result is not None:
+        limits.append(Limit(spec.settings.result, *result, f"the configuration's {name} is", "", name))
+    if gpu and have.memory is not None:
+        whole = have.memory if have.cluster else have.memory * have.threads
+        limits.append(Limit(whole, *made, "the smallest GPU has", "larger GPUs"))
+    elif have.limit is not None:
+        room = max(int(PAUSED * have.limit) - ITSELF, have.limit // 3)
+        limits.append(Limit(room, *made, "the smallest worker has room for", "larger workers"))
+    if not gpu:
+        here = result if have.cluster else made
+        most = MEMORY_LIMIT if pieces else min(MEMORY_LIMIT, free_memory())
+        limits.append(Limit(most, *here, "this machine has", "a larger machine"))
+    return Fitting(spec.eps, rows, limits, csr.max_entries(frames_for(example).xp))
+
+
+class GraphRows(LabelledExpr):
+    """Make the matrix: one task.
+
+    Block pairs are counted; if all of it fits, they give the entries of their rows, which are gathered and
+    sorted for the rows of each chunk; and one task puts those together.
+    """
+
+    _label = "simjoin_neighbor_graph_rows"
+    _makes_result = True
+    _parameters = ["chunks", "plan", "spec", "mode", "meta", "fitting"]
+
+    def _divisions(self) -> tuple[None, None]:
+        return (None, None)
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: Plan = self.operand("plan")
+        spec, mode, example = self.operand("spec"), self.operand("mode"), self._meta
+        steps = Steps("simjoin_neighbor_graph", self.deterministic_token)
+        add = steps.add
+        every = range(len(plan.chunks))
+        blocks = [(b, i, j) for b, (i, j) in enumerate(plan.blocks.tolist())]
+        refs = [chunk_ref(self.chunks, c) for c in every]
+        fitting: Fitting = self.operand("fitting")
+        rows, firsts = fitting.rows, np.cumsum([0, *(rows for rows, _ in plan.sources[0])]).tolist()
+        numbers = [
+            add("names", c, csr.matrix_numbers, refs[c], [firsts[n] for n, _, _ in own], number_type(rows))
+            for c, own in enumerate(plan.counted.pieces)
+        ]
+        meetings = [meeting_of(self.chunks, i, j, spec, plan.layout) for _, i, j in blocks]
+        counts = [add("count", b, csr.count_entries, meeting) for b, meeting in enumerate(meetings)]
+        entries = [add("number", b, pick, count, 2) for b, count in enumerate(counts)]
+        itself = plan.rows if spec.include_self else 0
+        fits = add("fits", 0, _check, List(*entries), itself, fitting)
+        filled = [
+            add(
+                "fill", b, after, fits, csr.fill_block, meetings[b], found, List(numbers[i], numbers[j]), mode
+            )
+            for (b, i, j), found in zip(blocks, counts, strict=True)
+        ]
+        gathered = []
+        for c, met in enumerate(blocks_of_chunks(plan)):
+            parts = (picked(filled[b], side) for b, side, _ in met)
+            gathered.append(add("gather", c, csr.gather_rows, numbers[c], spec.include_self, mode, *parts))
+        key = (self._name, 0)
+        steps.layer[key] = Task(key, csr.assemble, rows, example, List(*numbers), List(*gathered))
+        return steps.layer
+
+
+def number_type(rows: int) -> DType:
+    """Choose the type of the numbers of so many rows."""
+    return np.int32 if rows <= csr.WIDE else np.int64
+
+
+def _check(numbers: list[int], itself: int, fitting: Fitting) -> None:
+    fitting.check(sum(numbers) + itself)
+
+
+class SelfJoin(LazyJoin):
+    """Stand for pairs of a frame with itself before they are planned."""
+
+    _label = "simjoin_self_join"
+
+    _goal = PAIRS
+    _plan_tells_partitions = True
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (max(self.plan.outputs, 1) + 1)
+
+    def _lower(self) -> Expr:
+        chunks, plan = self._chunks(), self.plan
+        spec, work = self.operand("spec"), self._work
+        return JoinBlocks(chunks, Cuts(chunks, plan, spec, work), plan, spec, self._meta, None, work)
+
+
+class Join(SelfJoin):
+    """Stand for pairs of the rows of two tables before they are planned.
+
+    `how`: "inner", or "left": with the left rows that are in no pair, too.
+    """
+
+    _label = "simjoin_join"
+    _parameters = ["source", "other", "spec", "how", "meta"]
+
+    @property
+    def _alone(self) -> int:
+        """Count the partitions of left rows that are in no pair."""
+        return len(self.plan.counted) if self.operand("how") == LEFT else 0
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (max(self.plan.outputs + self._alone, 1) + 1)
+
+    def _lower(self) -> Expr:
+        chunks, plan, spec, work = self._chunks(), self.plan, self.operand("spec"), self._work
+        counts = ChunkCounts(chunks, plan, spec, work) if self._alone else None
+        return JoinBlocks(chunks, Cuts(chunks, plan, spec, work), plan, spec, self._meta, counts, work)
+
+
+LEFT = "left"
+
+
+class ChunkCounts(LabelledExpr):
+    """Count the rows of the other table near each row of the chunks that are counted."""
+
+    _label = "simjoin_counts"
+    _parameters = ["chunks", "plan", "spec", "work"]
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (len(self.operand("plan").counted) + 1)
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: Plan = self.operand("plan")
+        layer: dict[Any, Any] = {}
+        every = set(range(len(plan.counted)))
+        token = self.deterministic_token
+        totals = add_counts(
+            layer, token, self.chunks, plan, self.operand("spec"), every, work=self.operand("work")
+        )
+        for c, key in totals.items():
+            layer[(self._name, c)] = Alias((self._name, c), key)
+        return layer
+
+
+class Cuts(LabelledExpr):
+    """Cut the rows of the first chunk of block pairs that give several partitions."""
+
+    _label = "simjoin_cuts"
+    _parameters = ["chunks", "plan", "spec", "work"]
+
+    @functools.cached_property
+    def blocks(self) -> list[int]:
+        """List those block pairs."""
+        plan: Plan = self.operand("plan")
+        return [] if plan.even else np.flatnonzero(plan.slices > 1).tolist()
+
+    @functools.cached_property
+    def _number(self) -> dict[int, int]:
+        return {block: n for n, block in enumerate(self.blocks)}
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (len(self.blocks) + 1)
+
+    def ref(self, block: int) -> TaskRef:
+        """Refer to the cuts of one of them."""
+        return TaskRef((self._name, self._number[block]))
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: Plan = self.operand("plan")
+        work: Work = self.operand("work")
+        steps, layer = Steps("simjoin", self.deterministic_token), {}
+        for n, block in enumerate(self.blocks):
+            i, j = plan.blocks[block].tolist()
+            meet = functools.partial(work.meet, self.chunks, i, j, self.operand("spec"), plan.layout)
+            key, slices, parts = (self._name, n), int(plan.slices[block]), int(plan.parts[block])
+            if parts == 1 or work.weigh is None:
+                layer[key] = Task(key, work.cut, meet(), slices)
+                continue
+            weights = [
+                steps.add("weights", (n, part), work.weigh, meet((part, parts))) for part in range(parts)
+            ]
+            layer[key] = Task(key, work.cut_weighed, plan.layout.grain, slices, *weights)
+        return layer | steps.layer
+
+
+class JoinBlocks(RowsExpr):
+    """Make the partitions that the block pairs of a plan give; with `counts` also rows in no pair."""
+
+    _label = "simjoin_pairs"
+    _parameters = ["chunks", "cuts", "plan", "spec", "meta", "counts", "work", "columns", "_partitions"]
+    _defaults = {"counts": None, "columns": None, "_partitions": None}
+
+    def _divisions(self) -> tuple[None, ...]:
+        counts = self.operand("counts")
+        alone = 0 if counts is None else counts.npartitions
+        return (None,) * (max(self.operand("plan").outputs + alone, 1) + 1)
+
+    def _filtered_task(self, name: Any, index: int) -> Task:
+        plan: Plan = self.operand("plan")
+        counts = self.operand("counts")
+        of = max(plan.outputs + (0 if counts is None else counts.npartitions), 1)
+
+        def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
+            return Recorded(function, plan.run, "pairs", index, of) if plan.run else function
+
+        if index >= plan.outputs and counts is not None:
+            c = index - plan.outputs
+            found = chunk_ref(self.chunks, c), TaskRef((counts._name, c))
+            return Task(name, recorded(unmatched), *found, self.operand("spec"), self._meta)
+        if not plan.outputs:
+            return Task(name, recorded(itself), self._meta)
+        like = () if counts is None else (self._meta,)
+        block, number, parts = plan.output(index)
+        i, j = plan.blocks[block].tolist()
+        cuts = parts if plan.even or parts == 1 else self.operand("cuts").ref(block)
+        slice_ = (cuts, number) if parts > 1 else (None, 0) if like else ()
+        work: Work = self.operand("work")
+        meeting = work.meet(self.chunks, i, j, self.operand("spec"), plan.layout, output=(number, parts))
+        return Task(name, recorded(work.join), meeting, self.columns, *slice_, *like)

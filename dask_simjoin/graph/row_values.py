@@ -1,0 +1,213 @@
+"""Bring values found per chunk back to the rows of the source.
+
+Dask reduces each partition by a task of its own, and fuses no tasks in `compute()`: on a cluster the largest
+label of 320 partitions was two tasks for each of them, half of the time of a clustering.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.graph.aligned import Aligned, Held, found_task, pieces_by_partition, row_names
+from dask_simjoin.graph.base import LabelledExpr
+from dask_simjoin.graph.counts import back_to_rows, updates_of_rows
+from dask_simjoin.graph.dask_private import (
+    BlockwiseIO,
+    Elemwise,
+    Expr,
+    PartitionsFiltered,
+    ReducedPartition,
+    RepartitionToFewer,
+    Task,
+    TaskRef,
+    TreeReduce,
+)
+from dask_simjoin.graph.lazy_join import Chunks, LazyJoin, chunk_ref
+from dask_simjoin.metrics.norms import Array, Frame
+from dask_simjoin.planning.entity_chunks import is_shuffled
+from dask_simjoin.planning.plan import Plan
+from dask_simjoin.tasks.chunks import Chunk
+from dask_simjoin.tasks.counts import scatter
+
+ROWS_TOGETHER = 1 << 20
+"""Rows, at most, of partitions that are made one: what a task of the scheduler is worth, and 16 MB."""
+
+FEW = 2
+"""Partitions that are left at least: what Dask makes fewer must be more than it makes of them."""
+
+Dependents = dict[str, list["weakref.ref[Expr]"]]
+"""Expressions that read others, by the names of these."""
+
+
+class FoundTogether(LabelledExpr):
+    """Put what was found of the rows of several partitions, one after the other, together as one.
+
+    `held`: of each of them the chunks that hold its rows, and which of their pieces.
+    """
+
+    _parameters = ["label", "found", "names", "held", "meta", "divisions_of_each"]
+
+    @property
+    def _label(self) -> str:  # type: ignore[override]
+        return f"{self.operand('label')}_rows"
+
+    @functools.cached_property
+    def _meta(self) -> Any:
+        return self.operand("meta")
+
+    def _divisions(self) -> Any:
+        return self.operand("divisions_of_each")
+
+    def _layer(self) -> dict[Any, Any]:
+        names, found, held = self.names._name, self.found._name, self.operand("held")
+        keys = [(self._name, n) for n in range(len(held))]
+        return {
+            key: Task(key, *found_task(names, found, some, self._meta))
+            for key, some in zip(keys, held, strict=True)
+        }
+
+
+def read_by_reductions(expr: Expr, dependents: Dependents) -> bool:
+    """Tell whether each value that is read of an expression is only reduced, in whatever partitions."""
+    readers = [reader for ref in dependents[expr._name] if (reader := ref()) is not None]
+    return bool(readers) and all(_reduces(reader, dependents) for reader in readers)
+
+
+def _reduces(reader: Expr, dependents: Dependents) -> bool:
+    if isinstance(reader, RepartitionToFewer):
+        return reader.npartitions == 1
+    if len(reader.dependencies()) != 1:
+        return False
+    if type(reader) is ReducedPartition:
+        above = [node for ref in dependents[reader._name] if (node := ref()) is not None]
+        return bool(above) and all(type(node) is TreeReduce for node in above)
+    return isinstance(reader, Elemwise) and read_by_reductions(reader, dependents)
+
+
+def together(rows: Sequence[int]) -> list[tuple[int, int]]:
+    """Choose partitions first ... last-1 that are made one, of so many rows each."""
+    most = min(ROWS_TOGETHER, -(-sum(rows) // FEW))
+    found, first, size = [], 0, 0
+    for n, own in enumerate(rows):
+        if n > first and size + own > most:
+            found.append((first, n))
+            first, size = n, 0
+        size += own
+    return [*found, (first, len(rows))] if rows else []
+
+
+def join_held(held: Sequence[Held], groups: Sequence[tuple[int, int]]) -> tuple[Held, ...]:
+    """List the spans of pieces that groups of partitions are made of; those that go on are one."""
+    found = []
+    for first, last in groups:
+        spans: list[tuple[int, int, int]] = []
+        for c, start, stop in (span for some in held[first:last] for span in some):
+            if spans and spans[-1][0] == c and spans[-1][2] == start:
+                spans[-1] = c, spans[-1][1], stop
+            else:
+                spans.append((c, start, stop))
+        found.append(tuple(spans))
+    return tuple(found)
+
+
+class FoundByChunk(Aligned, LazyJoin):
+    """Stand for values of rows that are found chunk by chunk before they are planned."""
+
+    def _found(self, chunks: Chunks, plan: Plan) -> Expr:
+        """Make one array for each chunk: a value, or several, of each of its rows."""
+        raise NotImplementedError
+
+    def _values(self) -> Expr:
+        plan, source, chunks = self.plan, self._source, self._chunks()
+        found, meta, chosen = self._found(chunks, plan), self._meta, self.operand("chosen")
+        own = plan.counted
+        if is_shuffled(own):
+            updates = RowUpdates(self._label, found, chunks, *updates_of_rows(own, source, meta))
+            return back_to_rows(updates, source, own, meta, chosen)
+        whole = source.inner.divisions
+        return FoundPartitions(self._label, found, NamesOfRows(chunks), own.pieces, meta, whole, chosen)
+
+
+class FoundPartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
+    """Make what was found of the rows of entity chunks the partitions of the source.
+
+    Each is a task that Dask fuses with what is done with it next, where it does; many are made of one chunk.
+    On the host those that are only reduced are made few: see `reduced`.
+    """
+
+    _parameters = ["label", "found", "names", "pieces", "meta", "source_divisions", "_partitions"]
+    _defaults = {"_partitions": None}
+
+    @property
+    def _label(self) -> str:  # type: ignore[override]
+        return f"{self.operand('label')}_rows"
+
+    def _divisions(self) -> Any:
+        return self.operand("source_divisions")
+
+    @functools.cached_property
+    def _held(self) -> dict[int, list[tuple[int, int, int]]]:
+        return pieces_by_partition(self.operand("pieces"), list(self._partitions))
+
+    def _filtered_task(self, name: Any, index: int) -> Task:
+        return Task(name, *found_task(self.names._name, self.found._name, self._held[index], self._meta))
+
+    def _simplify_up(self, parent: Expr, dependents: Dependents) -> Expr | None:
+        if frames_for(self._meta).xp is not np or not read_by_reductions(self, dependents):
+            return None
+        held = [self._held[n] for n in self._partitions]
+        pieces = self.operand("pieces")
+        rows = [sum(stop - start for c, k, _ in some for _, start, stop in (pieces[c][k],)) for some in held]
+        groups = together(rows)
+        if not FEW <= len(groups) <= len(held) // FEW:
+            return None
+        divisions = (*(self.divisions[first] for first, _ in groups), self.divisions[-1])
+        few = FoundTogether(
+            self.operand("label"), self.found, self.names, join_held(held, groups), self._meta, divisions
+        )
+        return type(parent)(*(few if operand is self else operand for operand in parent.operands))
+
+
+class NamesOfRows(LabelledExpr):
+    """Take what tells the rows of chunks' pieces: where a chunk's partitions are made, no index travels."""
+
+    _label = "simjoin_row_names"
+    _parameters = ["chunks"]
+
+    def _divisions(self) -> Any:
+        return self.chunks.divisions
+
+    def _layer(self) -> dict[Any, Any]:
+        keys = [(self._name, c) for c in range(self.npartitions)]
+        return {key: Task(key, row_names, chunk_ref(self.chunks, key[1])) for key in keys}
+
+
+class RowUpdates(LabelledExpr):
+    """Make updates, to be shuffled to their partitions, of what was found of the rows of regions."""
+
+    _parameters = ["label", "found", "chunks", "offsets", "meta"]
+
+    @property
+    def _label(self) -> str:  # type: ignore[override]
+        return f"{self.operand('label')}_told"
+
+    def _divisions(self) -> Any:
+        return self.found.divisions
+
+    def _layer(self) -> dict[Any, Any]:
+        layer = {}
+        for c in range(self.npartitions):
+            key = (self._name, c)
+            refs = TaskRef((self.chunks._name, c)), TaskRef((self.found._name, c))
+            layer[key] = Task(key, _scatter, *refs, self.offsets.ref)
+        return layer
+
+
+def _scatter(chunk: Chunk, values: Array, offsets: np.ndarray) -> Frame:
+    return scatter(chunk["position"], values, offsets, frames_for(chunk["example"]))

@@ -1,0 +1,119 @@
+"""Finds pairs by looking up the cells of a grid around each point: see `dask_simjoin.papers.grid`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.base import Numbers
+from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
+from dask_simjoin.engine.cpu.kernels.totals import kind_of
+from dask_simjoin.engine.cpu.sinks import NO_COUNTS, NO_PAIRS, Sink, fill
+from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.metrics.norms import Index, Norm, reach
+from dask_simjoin.papers import grid_index
+from dask_simjoin.papers.cpu.grid_kernels import join, scratch, workloads
+from dask_simjoin.papers.cpu.unsorted import points as points
+from dask_simjoin.papers.grid import PATTERNS, Grid
+from dask_simjoin.papers.grid_batches import facts
+from dask_simjoin.papers.grid_index import GridLayout, make_grid_layout
+
+writes_names = False
+
+
+def layout(options: Grid, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
+           threshold: float, norm: Norm, drawn: Drawn | None = None) -> GridLayout:  # fmt: skip
+    return make_grid_layout(options, lower, upper, variance, threshold, norm)
+
+
+def build(x: np.ndarray, layout: GridLayout, threads: int = 1) -> Index:
+    return grid_index.build(x, layout, SWEEP_LANES)
+
+
+def part(index: Index, start: int, stop: int) -> Index:
+    return grid_index.part(index, start, stop, SWEEP_LANES)
+
+
+def _pattern(layout: GridLayout, same: bool) -> int:
+    """The number of the pattern; two indexes have cells of their own, so that no half of them is enough."""
+    return PATTERNS.index(layout.options.pattern if same else "full")
+
+
+def workload(q: Index, d: Index, layout: GridLayout, same: bool) -> np.ndarray:
+    """Count the points that the queries of each cell visit."""
+    work = np.zeros(len(q["keys"]), np.int64)
+    strides = np.array(layout.cells.strides, np.int64)
+    cells = d["mask"], d["mask_starts"], strides, d["keys"], d["starts"]
+    some = scratch(q["coords"].shape[1], len(d["keys"]))
+    workloads(q["coords"], *cells, _pattern(layout, same), work, *some, np.zeros(6, np.int64))
+    return work
+
+
+def sequence(q: Index, d: Index, layout: GridLayout, same: bool) -> np.ndarray:
+    """Return the places of the queries in the order in which one core takes them."""
+    asked = layout.options
+    work = np.empty(0, np.int64) if asked.order == "given" else workload(q, d, layout, same)
+    places = grid_index.queries(q, work, asked)
+    if asked.order == "queue":
+        return places
+    return np.concatenate([places[first :: asked.batches] for first in range(asked.batches)])
+
+
+def tell(index: Index, layout: GridLayout) -> Numbers:
+    """Count what a join of an index with itself does: it counts by itself, and is done once more."""
+    told = np.zeros(6, np.int64)
+    n = len(index["y"])
+    counts = np.zeros(n, np.int64)
+    run(index, index, layout, True, [index["order"]] * 2, None, (counts, counts), told)
+    lookups, found, candidates, comparisons, terms, pairs = told.tolist()
+    work = workload(index, index, layout, True)
+    places = grid_index.queries(index, work, layout.options)
+    numbers = {"lookups": lookups, "found": found, "candidates": candidates, "comparisons": comparisons}
+    return numbers | {"terms": terms} | facts(index, layout, places, work, pairs, comparisons)
+
+
+def run(q: Index, d: Index, layout: GridLayout, same: bool, names: Any, sink: Sink | None,
+        counts: tuple[np.ndarray, np.ndarray] | None, told: np.ndarray) -> None:  # fmt: skip
+    """Write all pairs to a sink, or count them by place; `told`: numbers that the kernels' module names."""
+    order = sequence(q, d, layout, same)
+    strides = np.array(layout.cells.strides, np.int64)
+    state, some = np.zeros(3, np.int64), scratch(q["coords"].shape[1], len(d["keys"]))
+
+    def write() -> tuple[int, int]:
+        left, right, room = (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.room)
+        n = join(
+            order, q["y"], q["coords"], q["starts"], names[0], d["y"], d["keys"], d["starts"], names[1],
+            d["mask"], d["mask_starts"], strides, _pattern(layout, same), layout.sort_dim,
+            layout.options.short_circuit, reach(layout.norm, layout.threshold), layout.threshold,
+            kind_of(layout.norm), same, left, right, room, counts is not None, *(counts or NO_COUNTS),
+            state, told, *some,
+        )  # fmt: skip
+        return n, int(state[2])
+
+    if sink is None:
+        write()
+    else:
+        fill(sink, write)
+
+
+def pairs(q: Index, d: Index, layout: GridLayout, same: bool, names: list[np.ndarray],
+          sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
+    """Write all pairs of two indexes to a sink; all are decided in float64, and none by a filter before."""
+    run(q, d, layout, same, names, sink, None, np.zeros(6, np.int64))
+    return 0, 0
+
+
+def counts(q: Index, d: Index, layout: GridLayout, same: bool, q_counts: np.ndarray,
+           d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
+    """Add up the pairs of each place of both sides."""
+    names = [side["order"] for side in (q, d)]
+    run(q, d, layout, same, names, None, (q_counts, d_counts), np.zeros(6, np.int64))
+
+
+def work(q: Index, d: Index, layout: GridLayout, same: bool) -> np.ndarray:
+    return np.ones(1)  # a cell meets those around it, wherever it is
+
+
+def end(index: Index, stop: int, layout: GridLayout) -> int:
+    return len(index["order"]) - SWEEP_LANES

@@ -1,0 +1,183 @@
+"""The grid joins of two papers, float64 throughout: see `dask_simjoin.papers.grid`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
+from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
+from dask_simjoin.metrics.norms import Array
+
+FULL, UNICOMP, LID = range(3)
+"""Which cells a query visits besides its own."""
+
+LOOKUPS, FOUND, CANDIDATES, COMPARISONS, TERMS, PAIRS = range(6)
+"""What is counted: cells looked for and found, points in those, points compared, terms summed, pairs."""
+
+
+@device_function
+def find(sorted_numbers: Array, begin: int, end: int, number: int) -> int:
+    """Return the place of a number among ascending ones, or -1."""
+    stop = end
+    while begin < end:
+        middle = (begin + end) // 2
+        if sorted_numbers[middle] < number:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin if begin < stop and sorted_numbers[begin] == number else -1
+
+
+@device_function
+def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, pattern: int,
+               there: Array, digits: Array, out: Array, told: Array) -> int:  # fmt: skip
+    """Fill `out` with the cells that a pattern visits from the cell of these coordinates; their number.
+
+    Cells that differ from it last in dimension i are one stage: in it, UNICOMP visits those of an odd own
+    coordinate, and LID those of a larger one, whose numbers are larger as the first dimension is the fastest.
+    `there` (k, 3) and `digits` (k,): memory to work with.
+    """
+    k = coords.size
+    own, first, missing = 0, 0, False
+    for j in range(k):
+        own += coords[j] * strides[j]
+        for s in range(3):
+            there[j, s] = find(mask, mask_starts[j], mask_starts[j + 1], coords[j] + s - 1) >= 0
+        # another index may have no cell of this coordinate: then only this stage and later ones visit any
+        if not there[j, 1]:
+            first, missing = j, True
+    n = 0
+    if not missing:
+        told[LOOKUPS] += 1
+        at = find(keys, 0, keys.size, own)
+        if at >= 0:
+            out[n] = at
+            n += 1
+    for i in range(first, k):
+        if pattern == UNICOMP and coords[i] % 2 == 0:
+            continue
+        for s in range(2 if pattern == LID else 0, 3, 2):
+            if not there[i, s]:
+                continue
+            target = own + (s - 1) * strides[i]
+            for j in range(i):
+                digits[j] = 0 if there[j, 0] else (1 if there[j, 1] else 2)
+                if not there[j, digits[j]]:
+                    target = -1
+                    break
+                target += (digits[j] - 1) * strides[j]
+            while target >= 0:
+                told[LOOKUPS] += 1
+                at = find(keys, 0, keys.size, target)
+                if at >= 0:
+                    out[n] = at
+                    n += 1
+                j = 0
+                while j < i:  # the next combination of the dimensions before
+                    old = digits[j]
+                    new = old + 1
+                    while new < 3 and not there[j, new]:
+                        new += 1
+                    if new < 3:
+                        digits[j] = new
+                        target += (new - old) * strides[j]
+                        break
+                    new = 0 if there[j, 0] else (1 if there[j, 1] else 2)
+                    digits[j] = new
+                    target += (new - old) * strides[j]
+                    j += 1
+                if j == i:
+                    target = -1
+    told[FOUND] += n
+    return n
+
+
+def scratch(dims: int, cells: int) -> tuple[np.ndarray, ...]:
+    """Arrays that a walk from cell to cell works with."""
+    return np.empty((dims, 3), np.bool_), np.empty(dims, np.int64), np.empty(cells, np.int64)
+
+
+@kernel
+def workloads(q_coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, starts: Array,
+              pattern: int, out: Array, there: Array, digits: Array, found: Array,
+              told: Array) -> None:  # fmt: skip
+    """Fill `out` with the number of points in all cells that a pattern visits from each; see `scratch`."""
+    for c in range(len(q_coords)):
+        total = 0
+        for t in range(neighbours(q_coords[c], mask, mask_starts, strides, keys, pattern, there, digits,
+                                  found, told)):  # fmt: skip
+            total += starts[found[t] + 1] - starts[found[t]]
+        out[c] = total
+
+
+@kernel
+def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names: Array, d_y: Array,
+         d_keys: Array, d_starts: Array, d_names: Array, mask: Array, mask_starts: Array, strides: Array,
+         pattern: int, sort_dim: int, short: bool, reach: float, threshold: float, norm: Kind, same: bool,
+         left: Array, right: Array, cap: int, counting: bool, q_counts: Array, d_counts: Array,
+         state: Array, told: Array, there: Array, digits: Array, found: Array) -> int:  # fmt: skip
+    """Write pairs of names to `left` and `right`, or count the pairs of places; the number of pairs written.
+
+    `sequence`: places that are queries, in the order in which they are.  Stops where a cell might not fit
+    into `cap`, leaving in `state` the query, its cell, and how much room that needs (0: it is complete).
+    With `same` each pair is met once: from its earlier place, where both would meet it.  Squares are not
+    negative and rounding is monotone, so a sum that ends once it is beyond the threshold decides as all of it
+    would; and what is sorted needs no slack, as a difference is monotone in either number.
+    """
+    dims = q_y.shape[1]
+    n = 0
+    for s in range(state[0], sequence.size):
+        p = np.int64(sequence[s])
+        cell = np.searchsorted(q_starts, p, side="right") - 1
+        before = told[LOOKUPS], told[FOUND]
+        number = neighbours(q_coords[cell], mask, mask_starts, strides, d_keys, pattern, there, digits, found,
+                            told)  # fmt: skip
+        if state[1]:  # they were counted when the query began
+            told[LOOKUPS], told[FOUND] = before
+        for t in range(state[1], number):
+            c = found[t]
+            lo, hi = d_starts[c], d_starts[c + 1]
+            if not counting and n + hi - lo > cap:
+                state[0], state[1], state[2] = s, t, hi - lo
+                return n
+            told[CANDIDATES] += hi - lo
+            if sort_dim >= 0:
+                x, end = q_y[p, sort_dim], hi
+                while lo < end:
+                    middle = (lo + end) // 2
+                    if x - d_y[middle, sort_dim] > reach:
+                        lo = middle + 1
+                    else:
+                        end = middle
+                begin = lo
+                while begin < hi:
+                    middle = (begin + hi) // 2
+                    if d_y[middle, sort_dim] - x > reach:
+                        hi = middle
+                    else:
+                        begin = middle + 1
+            told[COMPARISONS] += hi - lo
+            twice = same and (pattern == FULL or c == cell)
+            for j in range(lo, hi):
+                total, m = 0.0, 0
+                while m < dims:
+                    total = add_term(total, q_y[p, m] - d_y[j, m], norm)
+                    m += 1
+                    if short and total > threshold:
+                        break
+                told[TERMS] += m
+                if total > threshold or (twice and j <= p):
+                    continue
+                told[PAIRS] += 1
+                if counting:
+                    q_counts[j if same and j < p else p] += 1
+                    d_counts[p if same and j < p else j] += 1
+                else:
+                    one, other = q_names[p], d_names[j]
+                    if same and other < one:
+                        one, other = other, one
+                    left[n], right[n] = one, other
+                    n += 1
+        state[1] = 0
+    state[2] = 0
+    return n

@@ -1,0 +1,237 @@
+"""Find pairs in k-means clusters: see `dask_simjoin.papers.kmeans`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from dask_simjoin.engine.base import Numbers
+from dask_simjoin.engine.cpu import sinks, tiles
+from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
+from dask_simjoin.engine.cpu.kernels.totals import kind_of
+from dask_simjoin.engine.cpu.sinks import Sink
+from dask_simjoin.engine.index.cpu_tiles import TilesLayout
+from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.methods import Tiles
+from dask_simjoin.metrics.norms import Index, Norm
+from dask_simjoin.papers.cluster_index import KMeansLayout, make_kmeans_layout
+from dask_simjoin.papers.cpu import list_kernels
+from dask_simjoin.papers.cpu.unsorted import end as end
+from dask_simjoin.papers.cpu.unsorted import points as points
+from dask_simjoin.papers.lists import KMeans
+
+Shown = Callable[[np.ndarray, np.ndarray], None]
+"""Takes pairs of places, some at a time, in arrays that it must not keep."""
+
+BLOCK = 128
+"""Rows of a block of a rotation."""
+
+
+@dataclass
+class Told:
+    """What a join does: how many rows are copied, and how many pairs are compared, or left to be."""
+
+    copies: int = 0
+    compared: int = 0
+
+
+def near(index: Index, layout: KMeansLayout, cluster: int, last: int, share: float) -> np.ndarray:
+    """Return the places of rows of clusters before `last` within a share of eps of a cluster's border."""
+    w, y = layout.windows, index["y"]
+    out = np.empty(len(y), np.int32)
+    root = 0.0 if layout.norm == 2 else 1.0 / (1.0 if layout.norm == np.inf else layout.norm)
+    n = list_kernels.near(
+        y, index["totals"], index["starts"], layout.centres, cluster, last, w.before, w.scale, w.gap * share,
+        w.slack, w.tiny, root, kind_of(layout.norm), out,
+    )  # fmt: skip
+    return out[:n]
+
+
+def compare(layout: KMeansLayout, q_y: np.ndarray, q_places: np.ndarray, d_y: np.ndarray,
+            d_places: np.ndarray, same: bool, show: Shown) -> None:  # fmt: skip
+    """Show the pairs of some rows and others, or (`same`) of some with each other, by their places."""
+    if not len(q_y) or not len(d_y):
+        return
+
+    def placed(left: np.ndarray, right: np.ndarray) -> None:
+        show(q_places[left], d_places[right])
+
+    if layout.options.inner == "tiles":
+        by = cast(TilesLayout, layout.tiles)
+        q = tiles.build(q_y, by)
+        d = q if same else tiles.build(d_y, by)
+        tiles.pairs(q, d, by, same, [q["order"], d["order"]], sinks.Shown(placed), False)
+        return
+    sink, state = sinks.Shown(placed), np.zeros(4, np.int64)
+    kind = list_kernels.ROTATION if same else list_kernels.ACROSS
+    jobs = np.array([[0, len(q_y), 0, len(d_y), kind]], np.int64)
+    rows = np.arange(max(len(q_y), len(d_y)), dtype=np.int32)
+    scratch = list_kernels.scratch(q_y.shape[1], BLOCK)
+
+    def write() -> tuple[int, int]:
+        n = list_kernels.join(
+            jobs, q_y, rows, rows, d_y, rows, BLOCK, layout.threshold, kind_of(layout.norm), False, sink.left,
+            sink.right, sink.room, False, *sinks.NO_COUNTS, state, *scratch,
+        )  # fmt: skip
+        return n, int(state[list_kernels.ROOM])
+
+    sinks.fill(sink, write)
+
+
+def comparisons(q: Index, d: Index, layout: KMeansLayout, same: bool, show: Shown) -> Told:
+    """Show all pairs of two indexes, or of one with itself, by their places; tell what was compared.
+
+    Of one index each pair is shown once, whichever of its rows is first.
+    """
+    told = Told()
+    if same and layout.copies and layout.options.windows != "one-sided":
+        _two_sided(q, layout, show, told)
+        return told
+    places = [np.arange(len(side["y"]), dtype=np.int32) for side in (q, d)]
+    for cluster, (start, stop) in _ranges(d):
+        own = slice(start, stop)
+        if same:
+            compare(layout, d["y"][own], places[1][own], d["y"][own], places[1][own], True, show)
+            told.compared += (stop - start) * (stop - start - 1) // 2
+        last = (cluster if same else len(layout.centres)) if layout.copies else 0
+        copied = near(q, layout, cluster, last, 1.0)
+        if not same:  # the left rows of the cluster, too
+            copied = np.concatenate([places[0][slice(*q["starts"][cluster : cluster + 2])], copied])
+        told.copies += len(copied)
+        told.compared += len(copied) * (stop - start)
+        compare(layout, q["y"][copied], copied, d["y"][own], places[1][own], False, show)
+    return told
+
+
+def _two_sided(index: Index, layout: KMeansLayout, show: Shown, told: Told) -> None:
+    """Join the rows of one index with rows of both sides of each border; a pair belongs to one cluster.
+
+    Of two rows that are in several clusters together it is the highest of these.
+    """
+    y, share = index["y"], 0.5 if layout.options.windows == "two-sided" else 1.0
+    number = len(layout.centres)
+    inside = np.zeros((len(y), -(-number // 8)), np.uint8)
+    for cluster, (start, stop) in _ranges(index):
+        copied = near(index, layout, cluster, number, share)
+        told.copies += len(copied)
+        for members in (np.arange(start, stop, dtype=np.int32), copied):
+            inside[members, cluster >> 3] |= np.uint8(1 << (cluster & 7))
+    for cluster, _ in _ranges(index):
+        byte, bit = cluster >> 3, cluster & 7
+        members = np.flatnonzero(inside[:, byte] >> bit & 1).astype(np.int32)
+        above = np.uint8((0xFF << (bit + 1)) & 0xFF)
+
+        def highest(left: np.ndarray, right: np.ndarray, byte: int = byte, above: np.uint8 = above) -> None:
+            both = inside[left, byte:] & inside[right, byte:]
+            both[:, 0] &= above
+            mine = ~both.any(axis=1)
+            show(left[mine], right[mine])
+
+        compare(layout, y[members], members, y[members], members, True, highest)
+        told.compared += len(members) * (len(members) - 1) // 2
+
+
+def _ranges(index: Index) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Go through the clusters that have rows: their numbers, and places."""
+    starts = index["starts"].tolist()
+    for cluster, (start, stop) in enumerate(itertools.pairwise(starts)):
+        if start < stop:
+            yield cluster, (start, stop)
+
+
+writes_names = False
+
+
+def layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
+           threshold: float, norm: Norm, drawn: Drawn | None = None) -> KMeansLayout:  # fmt: skip
+    inner = None
+    if options.inner == "tiles":
+        inner = tiles.layout(Tiles(), lower, upper, mean, variance, threshold, norm, drawn)
+    return make_kmeans_layout(options, lower, upper, mean, threshold, norm, drawn, inner)
+
+
+def build(x: np.ndarray, layout: KMeansLayout, threads: int = 1) -> Index:
+    """Put rows in the order of their clusters.
+
+    Returns
+    -------
+    dict of arrays
+        ``order`` (n + lanes, int32): positions of the rows; ``y`` (n, d): the rows; ``totals`` (n,): of them
+        and their centres; ``starts`` (k + 1, int64): where clusters begin.
+    """
+    x, w, n = np.ascontiguousarray(x), layout.windows, len(x)
+    labels, totals = np.empty(n, np.int32), np.empty(n)
+    list_kernels.nearest(x, layout.centres, w.before, w.scale, kind_of(layout.norm), labels, totals)
+    positions = np.argsort(labels, kind="stable")
+    order = np.zeros(n + SWEEP_LANES, np.int32)
+    order[:n] = positions
+    starts = np.searchsorted(labels[positions], np.arange(len(layout.centres) + 1))
+    return {"order": order, "y": x[positions], "totals": totals[positions], "starts": starts.astype(np.int64)}
+
+
+def part(index: Index, start: int, stop: int) -> Index:
+    return {
+        "order": index["order"][start : stop + SWEEP_LANES],
+        "y": index["y"][start:stop],
+        "totals": index["totals"][start:stop],
+        "starts": index["starts"].clip(start, stop) - start,
+    }
+
+
+def _earlier_first(show: Shown) -> Shown:
+    """Turn the pairs of one index so that the earlier place is the left one."""
+
+    def turned(left: np.ndarray, right: np.ndarray) -> None:
+        show(np.minimum(left, right), np.maximum(left, right))
+
+    return turned
+
+
+def pairs(q: Index, d: Index, layout: KMeansLayout, same: bool, names: list[np.ndarray],
+          sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
+    """Write all pairs of two indexes to a sink; what tiles' filters left to float64 is not told."""
+    n = 0
+
+    def write(left: np.ndarray, right: np.ndarray) -> None:
+        nonlocal n
+        one, other = names[0][left], names[1][right]
+        if same:
+            one, other = np.minimum(one, other), np.maximum(one, other)
+        if n + len(one) > sink.room:
+            sink.full(n, len(one))
+            n = 0
+        sink.left[n : n + len(one)], sink.right[n : n + len(one)] = one, other
+        n += len(one)
+
+    comparisons(q, d, layout, same, write)
+    sink.end(n)
+    return 0, 0
+
+
+def counts(q: Index, d: Index, layout: KMeansLayout, same: bool, q_counts: np.ndarray,
+           d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
+    """Add up the pairs of each place of both sides."""
+
+    def add(left: np.ndarray, right: np.ndarray) -> None:
+        np.add.at(q_counts, left, 1)
+        np.add.at(d_counts, right, 1)
+
+    comparisons(q, d, layout, same, _earlier_first(add) if same else add)
+
+
+def tell(index: Index, layout: KMeansLayout) -> Numbers:
+    """Count what a join of an index with itself does, in one more."""
+    told = comparisons(index, index, layout, True, lambda left, right: None)
+    sizes = np.diff(index["starts"])
+    return {
+        "candidates": told.compared, "copies": told.copies, "clusters": int(np.count_nonzero(sizes)),
+        "largest_cluster": int(sizes.max()),
+    }  # fmt: skip
+
+
+def work(q: Index, d: Index, layout: KMeansLayout, same: bool) -> np.ndarray:
+    return np.ones(1)  # clusters are of unlike sizes, in no order

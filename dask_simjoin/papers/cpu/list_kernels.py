@@ -1,0 +1,333 @@
+"""Kernels of nested loops, k-means windows and lists in Z-order, float64 throughout."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
+from dask_simjoin.engine.cpu.kernels.nearest_scan import take_in, worse
+from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
+from dask_simjoin.metrics.norms import Array
+
+ACROSS, ROTATION, TRIANGLE = range(3)
+"""What a job is: rows of one range with all of another; or of one range with itself, by either schedule."""
+
+ROOM = 3
+"""Where `state` holds how much room is needed."""
+
+
+@device_function
+def partners(size: int, block: int, unit: int) -> int:
+    """Return how many blocks a block of a range meets in a rotation, itself included.
+
+    Two blocks meet in the one from which the other is less than half the way round; of an even number, those
+    that are just half the way apart meet in the first of the two.
+    """
+    number = -(-size // block)
+    half = number // 2
+    return half + 1 if number % 2 or unit < half else half
+
+
+def scratch(dims: int, block: int) -> tuple[np.ndarray, np.ndarray]:
+    """Arrays that `join` works with: a block of rows, side by side, and their totals."""
+    return np.empty((dims, block)), np.empty(block)
+
+
+@kernel
+def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d_names: Array,
+         block: int, threshold: float, norm: Kind, same: bool, left: Array, right: Array, cap: int,
+         counting: bool, q_counts: Array, d_counts: Array, state: Array, staged: Array,
+         totals: Array) -> int:  # fmt: skip
+    """Write pairs of names to `left` and `right`, or count the pairs of places; the number of pairs written.
+
+    `jobs` (m, 5): the first of some rows of `q_y` and the one behind the last, the same of `d_y`, and what to
+    do with them; ROTATION and TRIANGLE: the same range twice.  `q_places`: of the rows of `q_y`, among those
+    of `d_y` if `same`.  Stops where a row might not fit into `cap`, leaving in `state` the job, the unit, the
+    row, and how much room that needs (0: it is complete).  `staged`, `totals`: see `scratch`.
+
+    What a row is compared with is put side by side, a column after the other, so that as many as a vector
+    holds are compared at once; each total is summed in the order of the columns.
+    """
+    dims = q_y.shape[1]
+    n = 0
+    for job in range(state[0], len(jobs)):
+        q_first, q_stop, d_first, d_stop, kind = jobs[job]
+        rows = block if kind != TRIANGLE else 1
+        for a in range(-(-(q_stop - q_first) // rows)):
+            begin = q_first + a * rows
+            end = min(begin + rows, q_stop)
+            number = -(-(d_stop - d_first) // block)
+            first = d_first
+            if kind == ROTATION:
+                number = partners(q_stop - q_first, block, a)
+            elif kind == TRIANGLE:
+                first = begin + 1
+                number = -(-(d_stop - first) // block)
+            for step in range(number):
+                unit = a * (-(-(d_stop - d_first) // block) + 1) + step
+                if unit < state[1]:
+                    continue
+                at = first + step * block
+                if kind == ROTATION:
+                    at = d_first + (a + step) % (-(-(d_stop - d_first) // block)) * block
+                width = min(block, d_stop - at)
+                for j in range(width):
+                    for k in range(dims):
+                        staged[k, j] = d_y[at + j, k]
+                for p in range(max(begin, state[2]), end):
+                    if not counting and n + width > cap:
+                        state[0], state[1], state[2], state[ROOM] = job, unit, p, width
+                        return n
+                    totals[:] = 0.0
+                    for k in range(dims):
+                        x = q_y[p, k]
+                        for j in range(width):
+                            totals[j] = add_term(totals[j], x - staged[k, j], norm)
+                    own = q_places[p]
+                    # a block with itself: each two of its rows meet in the first
+                    least = p - at + 1 if kind == ROTATION and step == 0 else 0
+                    for j in range(least, width):
+                        if totals[j] > threshold:
+                            continue
+                        other = at + j
+                        if counting:
+                            q_counts[other if same and other < own else own] += 1
+                            d_counts[own if same and other < own else other] += 1
+                        else:
+                            one, two = q_names[own], d_names[other]
+                            if same and two < one:
+                                one, two = two, one
+                            left[n], right[n] = one, two
+                            n += 1
+                state[2] = 0
+        state[1] = 0
+    state[ROOM] = 0
+    return n
+
+
+@device_function
+def total_to(row: Array, centre: Array, before: float, scale: float, norm: Kind) -> float:
+    """Sum up what a row and a centre are apart, in the units of windows."""
+    total = 0.0
+    for k in range(row.size):
+        total = add_term(total, (row[k] * before - centre[k] * before) * scale, norm)
+    return total
+
+
+@kernel
+def nearest(x: Array, centres: Array, before: float, scale: float, norm: Kind, labels: Array,
+            totals: Array) -> None:  # fmt: skip
+    """Fill in the number of each row's nearest centre, the first of equal ones, and their total."""
+    for p in range(len(x)):
+        label, least = 0, np.inf
+        for c in range(len(centres)):
+            total = total_to(x[p], centres[c], before, scale, norm)
+            if total < least:
+                label, least = c, total
+        labels[p], totals[p] = label, least
+
+
+@kernel
+def near(y: Array, totals: Array, starts: Array, centres: Array, j: int, last: int, before: float,
+         scale: float, gap: float, slack: float, tiny: float, root: float, norm: Kind,
+         out: Array) -> int:  # fmt: skip
+    """Fill `out` with the places of rows of clusters before `last`, but `j`, within a window of j's border.
+
+    `y`: rows by cluster, which begin at `starts`; `totals`: from their own centres.  `gap`: the window;
+    `root`: of totals, to be distances, or 0 of squares.  What is no number is within it.  Returns how many
+    there are.
+    """
+    n = 0
+    for i in range(last):
+        if i == j or starts[i] == starts[i + 1]:
+            continue
+        apart = np.sqrt(total_to(centres[i], centres[j], before, scale, norm)) * (1.0 + slack) + tiny
+        for p in range(starts[i], starts[i + 1]):
+            other, own = total_to(y[p], centres[j], before, scale, norm), totals[p]
+            if root == 0.0:
+                most = 2.0 * gap * apart + 3.0 * slack * (other + own) + 4.0 * slack * gap * gap + tiny
+            else:
+                other, own = other**root, own**root
+                most = 2.0 * gap + 3.0 * slack * (other + own) + 4.0 * slack * gap + tiny
+            if not other - own > most:
+                out[n] = p
+                n += 1
+    return n
+
+
+CANDIDATES, COMPARISONS, PAIRS = range(3)
+"""What is counted: rows in intervals, those of them that were compared, pairs."""
+
+AT_ONCE = 8
+"""Terms that are summed before a sum is looked at."""
+
+
+@kernel
+def make_keys(x: Array, columns: Array, low: Array, extent: float, scale: float, shift: float, bits: int,
+              corner: float, out: Array, cells: Array) -> None:  # fmt: skip
+    """Fill `out` (n, words), uint64, with the keys of points, or of corners of the boxes around them.
+
+    `corner`: 0, or how far the upper corner is, or the lower one, if it is negative;
+    `cells`: scratch for a number of each column.
+    """
+    k = columns.size
+    most = 2.0**bits - 1.0
+    half = 2.0 ** (bits - 1)
+    one = np.uint64(1)
+    for i in range(len(x)):
+        for j in range(k):
+            value = x[i, columns[j]] + corner
+            cell = ((value * scale - low[j]) / extent + shift) * half
+            cells[j] = np.int64(min(max(cell, 0.0), most))
+        word, filled = 0, 0
+        key = np.uint64(0)
+        for bit in range(bits - 1, -1, -1):
+            for j in range(k):
+                key = (key << one) | np.uint64((cells[j] >> bit) & 1)
+                filled += 1
+                if filled == 64:
+                    out[i, word] = key
+                    word, filled, key = word + 1, 0, np.uint64(0)
+        if word < out.shape[1]:
+            out[i, word] = key
+            for rest in range(word + 1, out.shape[1]):
+                out[i, rest] = 0
+
+
+@device_function
+def before(one: Array, other: Array) -> bool:
+    """Tell whether a key is less than another."""
+    for w in range(one.size):
+        if one[w] != other[w]:
+            return one[w] < other[w]
+    return False
+
+
+@kernel
+def bounds(keys: Array, low: Array, high: Array, starts: Array, stops: Array) -> None:
+    """Fill in where, among ascending keys, those from `low` to `high` of each query begin and end."""
+    for i in range(len(low)):
+        begin, end = 0, len(keys)
+        while begin < end:
+            middle = (begin + end) // 2
+            if before(keys[middle], low[i]):
+                begin = middle + 1
+            else:
+                end = middle
+        starts[i] = begin
+        end = len(keys)
+        while begin < end:
+            middle = (begin + end) // 2
+            if before(high[i], keys[middle]):
+                end = middle
+            else:
+                begin = middle + 1
+        stops[i] = begin
+
+
+@kernel
+def shortest(starts: Array, stops: Array, number: int, best_start: Array, best_stop: Array,
+             best_list: Array) -> None:  # fmt: skip
+    """Keep the shorter one of each query's interval in a list of this number and its best one so far."""
+    for i in range(starts.size):
+        if best_list[i] < 0 or stops[i] - starts[i] < best_stop[i] - best_start[i]:
+            best_start[i], best_stop[i], best_list[i] = starts[i], stops[i], number
+
+
+@kernel
+def walk(queries: Array, starts: Array, stops: Array, listed: Array, later: bool, q_y: Array, q_names: Array,
+         d_y: Array, d_names: Array, lying: bool, threshold: float, norm: Kind, same: bool, left: Array,
+         right: Array, cap: int, counting: bool, q_counts: Array, d_counts: Array, state: Array,
+         told: Array) -> int:  # fmt: skip
+    """Write pairs of names to `left` and `right`, or count the pairs of places; the number of pairs written.
+
+    `queries`: places of those that walk, from `starts` to `stops` (by place) through the rows of a list, of
+    which `listed` has the places; `later`: only those after the query's own are compared.  `lying`: whether
+    `d_y` has the rows in the order of the list, not by place.  Stops where `cap` pairs are written, leaving
+    in `state` the query, where it is, and 1 (0: it is complete).
+
+    Terms are not negative and rounding is monotone, so a sum that ends once it is beyond the threshold
+    decides as all of it would.
+    """
+    dims = q_y.shape[1]
+    n = 0
+    for s in range(state[0], queries.size):
+        p = np.int64(queries[s])
+        for j in range(max(starts[p], state[1]), stops[p]):
+            other = np.int64(listed[j])
+            told[CANDIDATES] += 1
+            if later and other <= p:
+                continue
+            told[COMPARISONS] += 1
+            row = j if lying else other
+            total, k = 0.0, 0
+            while k < dims:
+                for m in range(k, min(k + AT_ONCE, dims)):
+                    total = add_term(total, q_y[p, m] - d_y[row, m], norm)
+                k += AT_ONCE
+                if total > threshold:
+                    break
+            if total > threshold:
+                continue
+            if counting:
+                q_counts[other if same and other < p else p] += 1
+                d_counts[p if same and other < p else other] += 1
+            elif n == cap:
+                told[CANDIDATES] -= 1
+                told[COMPARISONS] -= 1
+                state[0], state[1], state[2] = s, j, 1
+                return n
+            else:
+                one, two = q_names[p], d_names[other]
+                if same and two < one:
+                    one, two = two, one
+                left[n], right[n] = one, two
+                n += 1
+            told[PAIRS] += 1
+        state[1] = 0
+    state[2] = 0
+    return n
+
+
+@kernel
+def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array, q_names: Array, rows: Array,
+         d_y: Array, d_names: Array, same: bool, bound: float, norm: Kind, best_d2: Array,
+         best_name: Array, new_d2: Array, new_name: Array) -> int:  # fmt: skip
+    """Improve the neighbours of queries by the rows of a list from `firsts` to `lasts`, by query.
+
+    `queries`: places of those that look; `listed`: places of the list's rows; `rows`: of each query, where
+    its neighbours are kept; `new_d2`, `new_name` (1,): scratch.  A row that is known already
+    is left out: it is in several lists.  Returns how many rows were looked at.
+
+    Terms are not negative and rounding is monotone, so a sum that ends once it is beyond the worst neighbour
+    decides as all of it would.
+    """
+    dims, k, looked = q_y.shape[1], best_d2.shape[1], 0
+    for s in range(queries.size):
+        p = np.int64(queries[s])
+        row, name = np.int64(rows[p]), q_names[p]
+        for j in range(firsts[p], lasts[p]):
+            place = np.int64(listed[j])
+            other = d_names[place]
+            if same and other == name:
+                continue
+            looked += 1
+            most = min(bound, best_d2[row, k - 1])
+            total, m = 0.0, 0
+            while m < dims:
+                for c in range(m, min(m + AT_ONCE, dims)):
+                    total = add_term(total, q_y[p, c] - d_y[place, c], norm)
+                m += AT_ONCE
+                if total > most:
+                    break
+            if total > most or not worse(best_d2[row, k - 1], best_name[row, k - 1], total, other):
+                continue
+            known = False
+            for n in range(k):
+                if best_name[row, n] == other:
+                    known = True
+                    break
+            if not known:
+                new_d2[0], new_name[0] = total, other
+                take_in(best_d2, best_name, row, new_d2, new_name, 1)
+    return looked

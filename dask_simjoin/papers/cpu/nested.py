@@ -1,0 +1,83 @@
+"""Finds pairs by comparing each row with each other one: see `dask_simjoin.papers.lists`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.base import Numbers
+from dask_simjoin.engine.cpu.kernels.totals import kind_of
+from dask_simjoin.engine.cpu.sinks import NO_COUNTS, NO_PAIRS, Sink, fill
+from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.metrics.norms import Index, Norm
+from dask_simjoin.papers.cpu import list_kernels
+from dask_simjoin.papers.cpu.unsorted import build as build
+from dask_simjoin.papers.cpu.unsorted import end as end
+from dask_simjoin.papers.cpu.unsorted import part as part
+from dask_simjoin.papers.cpu.unsorted import points as points
+from dask_simjoin.papers.list_index import NestedLayout, compared
+from dask_simjoin.papers.lists import NestedLoop
+
+writes_names = False
+
+KINDS = {"rotation": list_kernels.ROTATION, "triangle": list_kernels.TRIANGLE}
+
+WORK_PARTS = 64
+"""Parts of a triangle whose work is told."""
+
+
+def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
+           variance: np.ndarray, threshold: float, norm: Norm,
+           drawn: Drawn | None = None) -> NestedLayout:  # fmt: skip
+    return NestedLayout(threshold, options, len(lower), norm)
+
+
+def _jobs(q: Index, d: Index, layout: NestedLayout, same: bool) -> np.ndarray:
+    kind = KINDS[layout.options.schedule] if same else list_kernels.ACROSS
+    return np.array([[0, len(q["y"]), 0, len(d["y"]), kind]], np.int64)
+
+
+def _run(q: Index, d: Index, layout: NestedLayout, same: bool, names: Any, sink: Sink | None,
+         counts: tuple[np.ndarray, np.ndarray] | None) -> None:  # fmt: skip
+    """Write all pairs to a sink, or count them by place."""
+    jobs, state = _jobs(q, d, layout, same), np.zeros(4, np.int64)
+    places = np.arange(len(q["y"]), dtype=np.int32)
+    scratch = list_kernels.scratch(q["y"].shape[1], layout.options.block)
+
+    def write() -> tuple[int, int]:
+        left, right, room = (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.room)
+        n = list_kernels.join(
+            jobs, q["y"], places, names[0], d["y"], names[1], layout.options.block, layout.threshold,
+            kind_of(layout.norm), same, left, right, room, counts is not None, *(counts or NO_COUNTS), state,
+            *scratch,
+        )  # fmt: skip
+        return n, int(state[list_kernels.ROOM])
+
+    if sink is None:
+        write()
+    else:
+        fill(sink, write)
+
+
+def pairs(q: Index, d: Index, layout: NestedLayout, same: bool, names: list[np.ndarray],
+          sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
+    """Write all pairs of two indexes to a sink; all are decided in float64, and none by a filter before."""
+    _run(q, d, layout, same, names, sink, None)
+    return 0, 0
+
+
+def counts(q: Index, d: Index, layout: NestedLayout, same: bool, q_counts: np.ndarray,
+           d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
+    """Add up the pairs of each place of both sides."""
+    _run(q, d, layout, same, [q["order"], d["order"]], None, (q_counts, d_counts))
+
+
+def tell(index: Index, layout: NestedLayout) -> Numbers:
+    """Tell what two loops look at, which no run need count."""
+    return compared(len(index["y"]), layout.dims)
+
+
+def work(q: Index, d: Index, layout: NestedLayout, same: bool) -> np.ndarray:
+    """Tell that an early part of a join with itself meets all after it."""
+    return np.arange(WORK_PARTS, 0, -1) - 0.5 if same else np.ones(1)

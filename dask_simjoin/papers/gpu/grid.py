@@ -1,0 +1,119 @@
+"""Finds pairs by looking up the cells of a grid around points, on GPUs: see `dask_simjoin.papers.grid`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import cupy
+import numpy as np
+
+from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.protocols import Rows
+from dask_simjoin.metrics.norms import Array, Index, Norm, reach
+from dask_simjoin.papers import grid_index
+from dask_simjoin.papers.gpu.flow import OneKernel, bounds_for, filtered, limits
+from dask_simjoin.papers.grid import PATTERNS, Grid
+from dask_simjoin.papers.grid_batches import Batch
+from dask_simjoin.papers.grid_index import GridLayout, make_grid_layout
+
+THREADS = 256
+"""Of a block, as in the papers."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One join of two indexes, or of one with itself, of whose queries any can be asked for."""
+
+    q: Index
+    d: Index
+    layout: GridLayout
+    same: bool
+    places: Array
+    strides: Array
+    constants: dict[str, int]
+
+    @classmethod
+    def of(cls, q: Index, d: Index, layout: GridLayout, same: bool, rows: Rows | None = None,
+           **constants: int) -> Launch:  # fmt: skip
+        """Put the queries in order, those of `rows` if there are such."""
+        strides = cupy.asarray(np.array(layout.cells.strides, np.int64))
+        join = cls(q, d, layout, same, cupy.empty(0, cupy.int32), strides, constants)
+        asked = layout.options
+        work = cupy.empty(0, cupy.int64) if asked.order == "given" else join.workload()
+        places = grid_index.queries(q, work, asked, cupy)
+        if rows is not None:
+            places = places[(places >= rows[0]) & (places < rows[1])]
+        return cls(q, d, layout, same, places, strides, constants)
+
+    @property
+    def asked(self) -> Grid:
+        """How queries are cut into batches."""
+        return self.layout.options
+
+    @property
+    def queries(self) -> int:
+        """How many there are."""
+        return len(self.places)
+
+    @property
+    def _pattern(self) -> np.int32:
+        """The number of the pattern; two indexes have cells of their own: half of them is not enough."""
+        return np.int32(PATTERNS.index(self.layout.options.pattern if self.same else "full"))
+
+    def _kernel(self, function: str) -> Any:
+        layout = self.layout
+        constants = {"COUNTING": 0} | self.constants | norm_constant(layout.norm)
+        shape = {"DIMS": layout.dims, "INDEXED": len(layout.cells.dims), "EXACT": layout.bounds is None}
+        return load.kernel("grid", function, **shape, **constants)
+
+    def workload(self) -> Array:
+        """Count the points that the queries of each cell visit."""
+        q, d, number = self.q, self.d, len(self.q["keys"])
+        work = cupy.zeros(number, cupy.int64)
+        cells = d["mask"], d["mask_starts"], self.strides, d["keys"], d["starts"], np.int32(len(d["keys"]))
+        arguments = (q["coords"], np.int32(number), *cells, self._pattern, work)
+        self._kernel("grid_work")((-(-number // THREADS),), (THREADS,), arguments)
+        return work
+
+    def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
+            state: Array) -> None:  # fmt: skip
+        """Launch a batch on the current stream; `state`: zeros, and afterwards what the kernel tells."""
+        layout, asked, q, d = self.layout, self.layout.options, self.q, self.d
+        name = "y" if layout.bounds is None else "z"
+        sides = (
+            q[name], q["y"], q["starts"], np.int32(len(q["keys"])), q["coords"], d[name], d["y"], d["keys"],
+            d["starts"], np.int32(len(d["keys"])), d["mask"], d["mask_starts"], self.strides,
+        )  # fmt: skip
+        arguments = (
+            self.places, np.int64(batch.first), np.int64(batch.step), np.uint32(batch.number),
+            np.int32(asked.threads), np.int32(asked.order == "queue"), *sides, np.int32(self.same),
+            self._pattern, np.int32(layout.sort_dim), np.int32(asked.short_circuit),
+            np.float64(reach(layout.norm, layout.threshold)), *limits(layout.threshold, layout.bounds),
+            np.uint64(room), out, *counts, state,
+        )  # fmt: skip
+        blocks = -(-batch.number * asked.threads // THREADS)
+        self._kernel("join_grid")((blocks,), (THREADS,), arguments)
+
+
+def layout(options: Grid, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
+           threshold: float, norm: Norm, drawn: Drawn | None = None) -> GridLayout:  # fmt: skip
+    bounds = bounds_for(options.precision, lower, upper, mean, threshold, norm)
+    return make_grid_layout(options, lower, upper, variance, threshold, norm, bounds)
+
+
+def build(x: Array, layout: GridLayout) -> Index:
+    """Index a chunk; ``z`` (n, d, float32): the points as the filter sees them, columns by variance.
+
+    Then sums end soonest; bounds of float32 hold whatever is added first.
+    """
+    index = grid_index.build(x, layout, 0, cupy)
+    if layout.bounds is not None:
+        index["z"] = cupy.ascontiguousarray(filtered(index["y"], layout.bounds)[:, list(layout.order)])
+    return index
+
+
+_KERNEL = OneKernel(Launch.of)
+batches, count, pass_to = _KERNEL.batches, _KERNEL.count, _KERNEL.pass_to

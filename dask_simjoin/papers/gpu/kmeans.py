@@ -1,0 +1,361 @@
+"""Find pairs in k-means clusters and windows at their borders, on GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import cupy
+import numpy as np
+
+from dask_simjoin.engine.base import Numbers
+from dask_simjoin.engine.gpu.build import BUILDER
+from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.gpu.pairs import Found, Sink
+from dask_simjoin.engine.index.gpu import CUTS
+from dask_simjoin.engine.index.kdorder import Cuts, dims_to_cut
+from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.protocols import Rows
+from dask_simjoin.metrics.norms import Array, Index, Norm
+from dask_simjoin.papers.cluster_index import SIDE, KMeansLayout, Parts, cut, make_kmeans_layout
+from dask_simjoin.papers.gpu.flow import NOWHERE, OneKernel, bounds_for, filtered, is_none, limits
+from dask_simjoin.papers.grid_batches import Batch
+from dask_simjoin.papers.lists import KMeans
+
+THREADS = 256
+
+LISTED_SHARE = 32
+"""Part of a GPU's memory that the rows near to some clusters may take, were all of them near."""
+
+
+class Near(NamedTuple):
+    """Rows that are within a window of the border to some clusters, or in them.
+
+    Attributes
+    ----------
+    first : int
+        The first of these clusters.
+    places : array, int32
+        Places of the rows, ascending, cluster after cluster.
+    starts : array (clusters + 1,), int64
+        Where those of each begin.
+    """
+
+    first: int
+    places: Array
+    starts: Array
+
+
+def _run(layout: KMeansLayout, function: str, rows: int, *arguments: Any) -> None:
+    """Launch a kernel with a block for as many rows as it takes."""
+    constants = {"DIMS": layout.dims, "EXACT": True} | norm_constant(layout.norm)
+    load.kernel("clusters", function, **constants)((-(-rows // SIDE),), (THREADS,), arguments)
+
+
+def _units(layout: KMeansLayout) -> tuple[np.float64, np.float64]:
+    return np.float64(layout.windows.before), np.float64(layout.windows.scale)
+
+
+def labelled(y: Array, layout: KMeansLayout) -> tuple[Array, Array]:
+    """Return the nearest centre of each row (n, d), the first of equal ones, and the total to it."""
+    labels, totals = cupy.empty(len(y), cupy.int32), cupy.empty(len(y))
+    if len(y):
+        centres = cupy.asarray(layout.centres)
+        told = np.int32(len(y)), centres, np.int32(len(centres)), *_units(layout), labels, totals
+        _run(layout, "label_rows", len(y), y, *told)
+    return labels, totals
+
+
+class Borders:
+    """Finds the rows of an index, which lie by cluster, near the borders of clusters.
+
+    Parameters
+    ----------
+    index : dict of arrays
+    layout : KMeansLayout
+    share : float
+        The window, as a share of eps.
+    after : bool
+        Whether rows are told near only to clusters of higher numbers than their own.
+    """
+
+    def __init__(self, index: Index, layout: KMeansLayout, share: float, *, after: bool) -> None:
+        self._index, self._layout, self._share, self._after = index, layout, share, after
+        self._centres = cupy.asarray(layout.centres)
+        number, w = len(self._centres), layout.windows
+        self._apart = cupy.empty((number, number) if layout.norm == 2 else (1, 1))
+        if layout.norm == 2:
+            slack = np.float64(w.slack), np.float64(w.tiny)
+            told = self._centres, np.int32(number), *_units(layout), *slack, self._apart
+            _run(layout, "centres_apart", number, *told)
+
+    def _bits(self, first: int, last: int, by_row: Array | np.uint64) -> tuple[Array, Array]:
+        """Return bits of the rows near to each of some clusters, and how many each word has."""
+        index, w, norm = self._index, self._layout.windows, self._layout.norm
+        rows = len(index["y"])
+        inside = cupy.zeros((last - first, -(-rows // SIDE)), cupy.uint64)
+        sizes = cupy.zeros(inside.shape, cupy.int32)
+        root = 0.0 if norm == 2 else 1.0 / (1.0 if norm == np.inf else norm)
+        limits = (w.gap * self._share, w.slack, w.tiny, root)
+        _run(
+            self._layout, "near_clusters", rows, index["y"], np.int32(rows), index["labels"], index["totals"],
+            self._centres, np.int32(len(self._centres)), np.int32(first), np.int32(last),
+            np.int32(self._after), self._apart, *map(np.float64, limits), *_units(self._layout), inside,
+            sizes, by_row,
+        )  # fmt: skip
+        return inside, sizes
+
+    def by_row(self) -> Array:
+        """Return of each row a bit for each cluster that it is near to: (rows, words), uint64."""
+        number = len(self._centres)
+        found = cupy.zeros((len(self._index["y"]), -(-number // SIDE)), cupy.uint64)
+        for first, last in self._ranges():
+            self._bits(first, last, found)
+        return found
+
+    def _ranges(self) -> list[tuple[int, int]]:
+        """Cut the clusters into some at a time, so that what is near to them fits into memory."""
+        memory = int(cupy.cuda.Device().mem_info[1]) // LISTED_SHARE
+        some = max(1, min(memory, 2**31 - 1) // (4 * SIDE) // len(self._index["y"])) * SIDE
+        number = len(self._centres)
+        return [(first, min(first + some, number)) for first in range(0, number, some)]
+
+    def near(self) -> Iterator[Near]:
+        """Give the rows near to all clusters, those of some at a time."""
+        for first, last in self._ranges():
+            inside, sizes = self._bits(first, last, np.uint64(0))
+            ends = cupy.cumsum(sizes.reshape(-1), dtype=cupy.int64)
+            places = cupy.empty(int(ends[-1]), cupy.int32)
+            clusters, blocks = inside.shape
+            function = load.kernel("clusters", "list_members", **{"DIMS": self._layout.dims, "EXACT": True})
+            arguments = inside, ends, sizes, np.int64(ends.size), np.int64(blocks), places
+            function((-(-ends.size // THREADS),), (THREADS,), arguments)
+            starts = cupy.zeros(clusters + 1, cupy.int64)
+            starts[1:] = ends.reshape(clusters, blocks)[:, -1]
+            yield Near(first, places, starts)
+
+
+KD_PARTS = 2, 3
+"""Parts into which blocks are cut at a time, and most cuts by one sort: see `TilesOnDevice.parts`."""
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Queries that meet the rows of clusters, those of one list each cluster.
+
+    Attributes
+    ----------
+    items : array or None
+        Places of the queries, int32, list after list; None: a list's are those between its starts.
+    starts : array (lists + 1,), int64
+    members, member_starts : array
+        The same of the rows that they meet.
+    first : int
+        The cluster of the first list.
+    later : bool
+        Whether a query meets rows behind it only.
+    by_row : array or None
+        Of each row a bit for each cluster that it is in, if pairs belong to the highest that both are in.
+    """
+
+    items: Array | None
+    starts: Array
+    members: Array | None
+    member_starts: Array
+    first: int
+    later: bool
+    by_row: Array | None = None
+
+
+def _queries_in(items: Array, starts: Array, rows: Rows | None) -> tuple[Array, Array]:
+    """Leave those of some places."""
+    if rows is None:
+        return items, starts
+    kept = (items >= rows[0]) & (items < rows[1])
+    before = cupy.zeros(len(items) + 1, cupy.int64)
+    before[1:] = cupy.cumsum(kept)
+    return items[kept], before[starts]
+
+
+def lists(q: Index, d: Index, layout: KMeansLayout, same: bool, rows: Rows | None = None) -> Iterator[Lists]:
+    """Give all that meets, some at a time; `rows`: places of the queries that are asked for."""
+    one_sided = layout.options.windows == "one-sided"
+    if not layout.copies or (same and one_sided):
+        own = q["starts"] if rows is None else q["starts"].clip(*rows)
+        yield Lists(None, own, None, d["starts"], 0, same)
+    if not layout.copies:
+        return
+    share = 0.5 if same and layout.options.windows == "two-sided" else 1.0
+    borders = Borders(q, layout, share, after=same and one_sided)
+    by_row = borders.by_row() if same and not one_sided else None
+    for first, places, starts in borders.near():
+        items, item_starts = _queries_in(places, starts, rows)
+        if by_row is not None:
+            yield Lists(items, item_starts, places, starts, first, True, by_row)
+        else:
+            yield Lists(items, item_starts, None, d["starts"][first : first + len(starts)], first, False)
+
+
+def _kernel(layout: KMeansLayout, function: str, **constants: int) -> Any:
+    shape = {"DIMS": layout.dims, "EXACT": layout.bounds is None, "BOXES": layout.tiles is not None}
+    return load.kernel("members", function, **shape, **constants, **norm_constant(layout.norm))
+
+
+def _boxes(items: Array | None, parts: Parts, z: Array, layout: KMeansLayout) -> tuple[Any, Any]:
+    """Return the boxes (d, parts) of parts of lists, if they are looked at."""
+    number = len(parts.begins)
+    if layout.tiles is None or not number:
+        return NOWHERE, NOWHERE
+    lower, upper = (cupy.empty((layout.dims, number), z.dtype) for _ in range(2))
+    given = NOWHERE if items is None else items, parts.begins, parts.ends, np.int64(number), z, lower, upper
+    _kernel(layout, "member_boxes", COUNTING=0)((number,), (THREADS,), given)
+    return lower, upper
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One join of lists; a query of it is a part of the rows of one of them."""
+
+    q: Index
+    d: Index
+    layout: KMeansLayout
+    given: Lists
+    jobs: Parts
+    tiles: Parts
+    boxes: tuple[Any, ...]
+    constants: dict[str, int]
+
+    @classmethod
+    def of(cls, given: Lists, q: Index, d: Index, layout: KMeansLayout, same: bool, rows: Rows | None = None,
+           **constants: int) -> Launch:  # fmt: skip
+        """Cut the queries, and the rows that they meet."""
+        jobs, tiles = (cut(starts, SIDE, cupy) for starts in (given.starts, given.member_starts))
+        boxes = (
+            *_boxes(given.items, jobs, _compared(q, layout), layout),
+            *_boxes(given.members, tiles, _compared(d, layout), layout),
+        )
+        return cls(q, d, layout, given, jobs, tiles, boxes, constants)
+
+    @property
+    def asked(self) -> KMeans:
+        """How parts are cut into batches."""
+        return self.layout.options
+
+    @property
+    def queries(self) -> int:
+        """How many parts there are."""
+        return len(self.jobs.begins)
+
+    def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
+            state: Array) -> None:  # fmt: skip
+        """Launch a batch on the current stream; `state`: zeros, and afterwards what the kernel tells."""
+        layout, given, jobs, tiles = self.layout, self.given, self.jobs, self.tiles
+        by_row = given.by_row
+        sides = [NOWHERE if some is None else some for some in (given.items, given.members, by_row)]
+        arguments = (
+            np.int64(batch.first), np.int64(batch.step), sides[0], jobs.begins, jobs.ends, jobs.lists,
+            *self.boxes[:2], np.int64(self.queries), sides[1], tiles.begins, tiles.ends, tiles.first,
+            *self.boxes[2:], np.int64(len(tiles.begins)), np.int32(given.later), sides[2],
+            np.int32(0 if by_row is None else by_row.shape[1]), np.int32(given.first),
+            _compared(self.q, layout), self.q["y"], _compared(self.d, layout), self.d["y"],
+            *limits(layout.threshold, layout.bounds), np.uint64(room), out, *counts, state,
+        )  # fmt: skip
+        kernel = _kernel(layout, "join_members", **{"COUNTING": 0} | self.constants)
+        kernel((batch.number,), (THREADS,), arguments)
+
+
+def _compared(index: Index, layout: KMeansLayout) -> Array:
+    return index["y" if layout.bounds is None else "z"]
+
+
+def layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
+           threshold: float, norm: Norm, drawn: Drawn | None = None) -> KMeansLayout:  # fmt: skip
+    bounds = bounds_for(options.precision, lower, upper, mean, threshold, norm)
+    cuts = dims_to_cut(variance) if options.inner == "tiles" else None
+    return replace(
+        make_kmeans_layout(options, lower, upper, mean, threshold, norm, drawn, cuts), bounds=bounds
+    )
+
+
+def build(x: Array, layout: KMeansLayout) -> Index:
+    """Put rows in the order of their clusters, and in each in kd order.
+
+    Returns
+    -------
+    dict of arrays
+        ``order`` (n, int32): positions of the rows; ``y`` (n, d): the rows; ``labels``, ``totals`` (n,):
+        their clusters, and what they are from the centres; ``starts`` (k + 1, int64): where clusters begin;
+        ``z``: the rows as the filter sees them, if there is one.
+    """
+    order = cupy.arange(len(x), dtype=cupy.int32)
+    if layout.tiles is not None and len(x):
+        order = BUILDER.order(x, cast(Cuts, layout.tiles).first(len(x), SIDE, CUTS), SIDE, *KD_PARTS)
+    y = cupy.ascontiguousarray(x[order])
+    labels, totals = labelled(y, layout)
+    places = cupy.argsort(labels.astype(cupy.int64) * len(x) + cupy.arange(len(x)))
+    labels, numbers = labels[places], cupy.arange(len(layout.centres) + 1, dtype=cupy.int32)
+    index = {
+        "order": order[places].astype(cupy.int32), "y": cupy.ascontiguousarray(y[places]), "labels": labels,
+        "totals": totals[places],
+        "starts": cupy.searchsorted(labels, numbers).astype(cupy.int64),
+    }  # fmt: skip
+    if layout.bounds is None:
+        return index
+    return index | {"z": cupy.ascontiguousarray(filtered(index["y"], layout.bounds))}
+
+
+def _kernels(q: Index, d: Index, layout: KMeansLayout, same: bool, rows: Rows | None) -> Iterator[OneKernel]:
+    """Give what joins all that meets, some at a time."""
+    if is_none(q, d, rows):
+        return
+    for given in lists(q, d, layout, same, rows):
+        if given.items is None or len(given.items):
+            yield OneKernel(partial(Launch.of, given))
+
+
+def batches(q: Index, d: Index, layout: KMeansLayout, *, same: bool, rows: Rows | None = None,
+            most: int | None = None) -> Iterator[Found]:  # fmt: skip
+    """See `GpuMethod.batches`."""
+    decided = refused = 0
+    for kernel in _kernels(q, d, layout, same, rows):
+        told = decided, refused
+        for found in kernel.batches(q, d, layout, same=same, rows=rows, most=most):
+            decided, refused = told[0] + found.decided, told[1] + found.refused
+            yield replace(found, decided=decided, refused=refused)
+
+
+def count(q: Index, d: Index, layout: KMeansLayout, *, same: bool, both: bool = True,
+          rows: Rows | None = None) -> list[Array]:  # fmt: skip
+    """See `GpuMethod.count`."""
+    counts = [cupy.zeros(len(side["y"]), cupy.int64) for side in ((q,) if same else (q, d))]
+    for kernel in _kernels(q, d, layout, same, rows):
+        more = kernel.count(q, d, layout, same=same, both=both, rows=rows)
+        counts = [one + other for one, other in zip(counts, more, strict=True)]
+    return counts
+
+
+def pass_to(sink: Sink, q: Index, d: Index, layout: KMeansLayout, arguments: Sequence[Array | int], *,
+            same: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
+    """See `GpuMethod.pass_to`."""
+    for kernel in _kernels(q, d, layout, same, rows):
+        kernel.pass_to(sink, q, d, layout, arguments, same=same, nodes_64=nodes_64, rows=rows)
+
+
+def tell(index: Index, layout: KMeansLayout) -> Numbers:
+    """Count what a join of an index with itself does: see the CPU's."""
+    own = (index["starts"][1:] - index["starts"][:-1]).get()
+    compared = copies = 0
+    for given in lists(index, index, layout, True):
+        sizes = (given.starts[1:] - given.starts[:-1]).get()
+        met = (given.member_starts[1:] - given.member_starts[:-1]).get()
+        compared += int((sizes * (sizes - 1) // 2 if given.later else sizes * met).sum())
+        copies += int(sizes.sum()) if given.items is not None else 0
+        if given.by_row is not None:
+            copies -= int(own[given.first : given.first + len(sizes)].sum())
+    return {
+        "candidates": compared, "copies": copies, "clusters": int(np.count_nonzero(own)),
+        "largest_cluster": int(own.max()),
+    }  # fmt: skip

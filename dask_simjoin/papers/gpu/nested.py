@@ -1,0 +1,78 @@
+"""Finds pairs by comparing each row with each other one, on GPUs: see `dask_simjoin.papers.lists`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import cupy
+import numpy as np
+
+from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.protocols import Rows
+from dask_simjoin.metrics.norms import Array, Index, Norm
+from dask_simjoin.papers.gpu.flow import OneKernel, bounds_for, filtered, limits
+from dask_simjoin.papers.grid_batches import Batch
+from dask_simjoin.papers.list_index import NestedLayout
+from dask_simjoin.papers.lists import NestedLoop
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One join of two indexes, or of one with itself; a query of it is a block of rows."""
+
+    q: Index
+    d: Index
+    layout: NestedLayout
+    same: bool
+    first: int
+    queries: int
+    constants: dict[str, int]
+
+    @classmethod
+    def of(cls, q: Index, d: Index, layout: NestedLayout, same: bool, rows: Rows | None = None,
+           **constants: int) -> Launch:  # fmt: skip
+        """Cut the rows of the first side, those of `rows` if there are such, into blocks."""
+        block = layout.options.block
+        start, stop = rows or (0, len(q["y"]))
+        return cls(q, d, layout, same, start // block, -(-stop // block) - start // block, constants)
+
+    @property
+    def asked(self) -> NestedLoop:
+        """How blocks are cut into batches."""
+        return self.layout.options
+
+    def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
+            state: Array) -> None:  # fmt: skip
+        """Launch a batch on the current stream; `state`: zeros, and afterwards what the kernel tells."""
+        layout, asked, q, d = self.layout, self.layout.options, self.q, self.d
+        arguments = (
+            np.int64(self.first + batch.first), np.int64(batch.step), np.uint32(batch.number),
+            q["z"], q["y"], np.int32(len(q["y"])), d["z"], d["y"], np.int32(len(d["y"])), np.int32(self.same),
+            *limits(layout.threshold, layout.bounds), np.uint64(room), out, *counts, state,
+        )  # fmt: skip
+        shape = {"DIMS": layout.dims, "BLOCK": asked.block, "EXACT": layout.bounds is None}
+        shape |= {"ROTATION": asked.schedule == "rotation"}
+        constants = {"COUNTING": 0} | self.constants | norm_constant(layout.norm)
+        kernel = load.kernel("nested", "join_nested", **shape, **constants)
+        kernel((batch.number,), (asked.block,), arguments)
+
+
+def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
+           variance: np.ndarray, threshold: float, norm: Norm,
+           drawn: Drawn | None = None) -> NestedLayout:  # fmt: skip
+    bounds = bounds_for(options.precision, lower, upper, mean, threshold, norm)
+    return NestedLayout(threshold, options, len(lower), norm, bounds)
+
+
+def build(x: Array, layout: NestedLayout) -> Index:
+    """Return the rows as they are; ``z`` (d, n): as the kernel compares them, a column after the other."""
+    order, y = cupy.arange(len(x), dtype=cupy.int32), cupy.ascontiguousarray(x)
+    z = y if layout.bounds is None else filtered(y, layout.bounds)
+    return {"order": order, "y": y, "z": cupy.ascontiguousarray(z.T)}
+
+
+_KERNEL = OneKernel(Launch.of)
+batches, count, pass_to = _KERNEL.batches, _KERNEL.count, _KERNEL.pass_to

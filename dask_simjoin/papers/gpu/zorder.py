@@ -1,0 +1,323 @@
+"""Find pairs in the intervals of lists in Z-order, on GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import cupy
+import numpy as np
+
+from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.gpu.pairs import Found
+from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.protocols import Rows
+from dask_simjoin.metrics.norms import Array, Index, Norm, reaches
+from dask_simjoin.papers.gpu.flow import OneKernel, bounds_for, filtered, is_none, limits
+from dask_simjoin.papers.grid_batches import Batch
+from dask_simjoin.papers.list_index import (
+    FULL_SHARE,
+    Costs,
+    ZOrderLayout,
+    ZOrderSearch,
+    fitted,
+    make_zorder_layout,
+    shifts_of,
+)
+from dask_simjoin.papers.lists import ZOrder
+
+THREADS = 256
+"""Of a block."""
+
+
+def blocks(threads: int) -> tuple[tuple[int], tuple[int]]:
+    """Return as many blocks as so many threads make, and the threads of one."""
+    return (-(-threads // THREADS),), (THREADS,)
+
+
+def kernel(program: str, layout: ZOrderLayout, function: str, **constants: int) -> Any:
+    """Return the function of a file, of keys of such a layout."""
+    shape = {"DIMS": layout.dims, "COLUMNS": len(layout.columns), "WORDS": layout.options.words}
+    return load.kernel(program, function, **shape, **constants, **norm_constant(layout.norm))
+
+
+class Keys:
+    """What kernels are told to make the keys of points; `program`: their file, `constants`: of it."""
+
+    def __init__(self, program: str, layout: ZOrderLayout, **constants: int) -> None:
+        self.program, self.layout, self.constants = program, layout, constants
+        columns, low = np.array(layout.columns, np.int32), np.array(layout.low)
+        self.told = (
+            cupy.asarray(columns),
+            cupy.asarray(low),
+            np.float64(layout.extent),
+            np.float64(layout.scale),
+        )
+
+    def kernel(self, function: str) -> Any:
+        """The function of that name."""
+        return kernel(self.program, self.layout, function, **self.constants)
+
+    def of(self, shift: float) -> tuple[Any, ...]:
+        """What a list's keys depend on."""
+        return (*self.told, np.float64(shift), np.int32(self.layout.bits))
+
+    def in_order(self, y: Array, shift: float) -> tuple[Array, Array]:
+        """Sort points (n, d): their places (n,) int32, and their keys (n, words) in this order.
+
+        Equal keys stay in the order of their points, so that lists are those of CPUs.
+        """
+        keys = cupy.empty((len(y), self.layout.options.words), cupy.uint64)
+        points = y, np.int32(len(y)), *self.of(shift), keys
+        self.kernel("make_keys")(*blocks(len(y)), points)
+        if keys.shape[1] == 1:
+            order = cupy.argsort(keys[:, 0], kind="stable")
+        else:
+            order = cupy.lexsort(cupy.ascontiguousarray(keys.T[::-1]))
+        return order.astype(cupy.int32), cupy.ascontiguousarray(keys[order])
+
+
+COSTS = Costs(entry=8.0, column=0.0, row=0.015, term=0.0, search=2e7)
+"""With 65,536 to a million rows of 16 columns, on an H200; choosing takes some 20 ms."""
+
+
+@dataclass(frozen=True)
+class Walks:
+    """What queries walk through; arrays of the queries, int32.
+
+    Attributes
+    ----------
+    starts, stops : array
+        Where each query's interval is, in its list.
+    lists : array
+        The number of that.
+    orders : array (lists, points), int32
+        The places of the rows of each list.
+    half : bool
+        Whether intervals begin behind the query itself, all in one list.
+    """
+
+    starts: Array
+    stops: Array
+    lists: Array
+    orders: Array
+    half: bool
+
+
+def _constants(layout: ZOrderLayout, **constants: int) -> dict[str, int]:
+    return {"EXACT": layout.bounds is None, "COUNTING": 0} | constants
+
+
+def intervals(q: Index, d: Index, layout: ZOrderLayout, same: bool) -> Walks:
+    """Choose what the rows of `q` walk through, building list after list of those of `d`."""
+    x, y = q["y"], d["y"]
+    walk = layout.options.walk if same else "full"
+    made = Keys("zorder", layout, **_constants(layout))
+    starts, stops = cupy.empty(len(x), cupy.int32), cupy.empty(len(x), cupy.int32)
+    best = [cupy.zeros(len(x), cupy.int32) for _ in range(3)]
+    best[1] += np.int32(2**31 - 1)
+    orders = cupy.empty((len(layout.shifts), len(y)), cupy.int32)
+    half: tuple[int, Walks] | None = None
+    for number, shift in enumerate(layout.shifts):
+        order, keys = made.in_order(y, shift)
+        orders[number] = order
+        limits = np.float64(layout.corner), keys, np.int32(len(y)), starts, stops
+        made.kernel("find_intervals")(*blocks(len(x)), (x, np.int32(len(x)), *made.of(shift), *limits))
+        if walk != "half":
+            better = stops - starts < best[1] - best[0]
+            best = [
+                cupy.where(better, new, old)
+                for new, old in zip((starts, stops, np.int32(number)), best, strict=True)
+            ]
+        if walk != "full":  # places tell a row's own, where keys are equal
+            after = cupy.empty(len(x), cupy.int32)
+            after[order] = cupy.arange(1, len(x) + 1, dtype=cupy.int32)
+            total = int((stops - after).astype(cupy.int64).sum())
+            if half is None or total < half[0]:
+                one = cupy.full(len(x), number, cupy.int32)
+                half = total, Walks(after, stops.copy(), one, orders, True)
+    full = Walks(best[0], best[1], best[2].astype(cupy.int32), orders, False)
+    if half is None or (
+        walk == "auto" and FULL_SHARE * int((full.stops - full.starts).astype(cupy.int64).sum()) <= half[0]
+    ):
+        return full
+    return half[1]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One join of two indexes, or of one with itself, of whose queries any can be asked for."""
+
+    q: Index
+    d: Index
+    layout: ZOrderLayout
+    same: bool
+    turned: bool
+    walks: Walks
+    places: Array
+    constants: dict[str, int]
+
+    @classmethod
+    def of(cls, q: Index, d: Index, layout: ZOrderLayout, same: bool, rows: Rows | None = None,
+           **constants: int) -> Launch:  # fmt: skip
+        """Choose which side is sorted, and put the queries, those of `rows` if there are such, in order."""
+        asked = layout.options.index
+        smaller = asked == "left" or (asked == "smaller" and len(q["y"]) < len(d["y"]))
+        turned = smaller and not same and rows is None  # `rows` are queries
+        if turned:
+            q, d = d, q
+        walks = intervals(q, d, layout, same)
+        places = cupy.lexsort(cupy.stack([walks.starts, walks.lists])).astype(cupy.int32)
+        if rows is not None:
+            places = places[(places >= rows[0]) & (places < rows[1])]
+        return cls(q, d, layout, same, turned, walks, places, constants)
+
+    @property
+    def asked(self) -> ZOrder:
+        """How queries are cut into batches."""
+        return self.layout.options
+
+    @property
+    def queries(self) -> int:
+        """How many there are."""
+        return len(self.places)
+
+    def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
+            state: Array) -> None:  # fmt: skip
+        """Launch a batch on the current stream; `state`: zeros, and afterwards what the kernel tells."""
+        layout, asked, q, d, walks = self.layout, self.layout.options, self.q, self.d, self.walks
+        name = "y" if layout.bounds is None else "z"
+        arguments = (
+            self.places, np.int64(batch.first), np.int64(batch.step), np.uint32(batch.number),
+            np.int32(asked.threads), walks.starts, walks.stops, walks.lists, walks.orders,
+            np.int32(len(d["y"])), np.int32(self.same and not walks.half), np.int32(self.turned), q[name],
+            q["y"], d[name], d["y"], *limits(layout.threshold, layout.bounds), np.uint64(room), out,
+            *(counts[::-1] if self.turned else counts), state,
+        )  # fmt: skip
+        walk = kernel("zorder", layout, "walk_lists", **_constants(layout, **self.constants))
+        walk(*blocks(batch.number * asked.threads), arguments)
+
+
+def _mean_length(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout) -> float:
+    q, d = ({"y": cupy.ascontiguousarray(cupy.asarray(x, np.float64))} for x in (queries, points))
+    walks = intervals(q, d, layout, False)
+    return float((walks.stops - walks.starts).astype(cupy.float64).mean())
+
+
+def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
+           threshold: float, norm: Norm, drawn: Drawn | None = None) -> ZOrderLayout:  # fmt: skip
+    bounds = bounds_for(options.precision, lower, upper, mean, threshold, norm)
+    made = replace(make_zorder_layout(options, lower, upper, variance, threshold, norm), bounds=bounds)
+    chosen = fitted(options, made, drawn, _mean_length, COSTS)
+    return replace(made, options=chosen, shifts=shifts_of(chosen, made.dims))
+
+
+def build(x: Array, layout: ZOrderLayout) -> Index:
+    """Return the rows as they are: lists are made of the smaller side, once it is known."""
+    order, y = cupy.arange(len(x), dtype=cupy.int32), cupy.ascontiguousarray(x)
+    if layout.bounds is None:
+        return {"order": order, "y": y}
+    return {"order": order, "y": y, "z": cupy.ascontiguousarray(filtered(y, layout.bounds))}
+
+
+_KERNEL = OneKernel(Launch.of)
+count, pass_to = _KERNEL.count, _KERNEL.pass_to
+
+
+def batches(q: Index, d: Index, layout: ZOrderLayout, *, same: bool,
+            rows: Rows | None = None, most: int | None = None) -> Iterator[Found]:  # fmt: skip
+    """See `GpuMethod.batches`; pairs that are to be in order are one batch."""
+    if is_none(q, d, rows):
+        return
+    found = _KERNEL.batches(q, d, layout, same=same, rows=rows, most=most)
+    if layout.options.output == "staged":
+        yield from found
+        return
+    parts, told = [cupy.empty((0, 2), cupy.int32)], (0, 0)
+    for one in found:
+        parts.append(cupy.sort(one.places, axis=1) if same else one.places.copy())
+        told = one.decided, one.refused
+    places = cupy.concatenate(parts)
+    yield Found(places[cupy.lexsort(cupy.stack([places[:, 1], places[:, 0]]))], *told)
+
+
+WARP = 32
+
+
+def build_nearest(x: Array) -> Index:
+    """Index of a chunk's points: as they are; see `gpu.nearest.build`."""
+    return {"y": cupy.ascontiguousarray(x), "order": cupy.arange(len(x), dtype=cupy.int32)}
+
+
+class _Search:
+    """One search of the rows of `q` in those of `d`; see `nearest`."""
+
+    def __init__(self, q: Index, d: Index, layout: ZOrderSearch, best_d2: Array, best_name: Array, same: bool,
+                 bound2: float) -> None:  # fmt: skip
+        self.q, self.d, self.layout, self.best_d2, self.bound2 = q, d, layout, best_d2, bound2
+        self.keys = Keys("zorder_nearest", layout.keys, EXACT=True)
+        self.told = q["y"], q["names"], q["order"], d["y"], d["names"], np.int32(same), np.float64(bound2)
+        self.state = np.int32(best_d2.shape[1]), best_d2, best_name
+        self.starts, self.stops = (cupy.empty(len(q["y"]), cupy.int32) for _ in range(2))
+
+    def find(self, keys: Array, shift: float, away: Array | None) -> None:
+        """Find where boxes around the queries begin and end in a list; `away`: how large they are."""
+        x, boxes = self.q["y"], np.int32(away is not None)
+        sides = self.best_d2 if away is None else away  # which is not read then
+        limits = sides, boxes, keys, np.int32(len(keys)), self.starts, self.stops
+        find = self.keys.kernel("find_boxes")
+        find(*blocks(len(x)), (x, np.int32(len(x)), *self.keys.of(shift), *limits))
+
+    def look(self, queries: Array, starts: Array, stops: Array, lists: Array, orders: Array) -> None:
+        """Improve what is known of queries by rows of their lists."""
+        places = queries, np.int32(len(queries)), starts, stops, lists, orders, np.int32(orders.shape[-1])
+        grid = -(-len(queries) * WARP // THREADS), THREADS
+        self.keys.kernel("look")((grid[0],), (grid[1],), (*places, *self.told, *self.state))
+
+    def next_to(self, order: Array) -> None:
+        """Look at the rows next to each query in the list that was searched last."""
+        n, m, k = len(self.q["y"]), len(order), self.best_d2.shape[1]
+        middle = self.starts + (self.stops - self.starts) // 2  # of many rows of one key, those in the middle
+        first = cupy.maximum(middle - (k + 1), 0).astype(cupy.int32)
+        last = cupy.minimum(middle + (k + 1), m).astype(cupy.int32)
+        every = cupy.arange(n, dtype=cupy.int32)
+        self.look(every, first, last, cupy.zeros(n, cupy.int32), order)
+
+    def rest(self, lists: list[Array], orders: Array) -> None:
+        """Look at all rows of the shortest interval that has all neighbours nearer than those known."""
+        n, layout = len(self.q["y"]), self.layout.keys
+        known = to_host(self.best_d2[self.q["order"], -1])
+        far = reaches(layout.norm, np.minimum(known, self.bound2))
+        away = cupy.asarray(np.nextafter(far, np.inf))
+        best = [cupy.zeros(n, cupy.int32) for _ in range(3)]
+        best[1] += np.int32(2**31 - 1)
+        for number, (shift, keys) in enumerate(zip(layout.shifts, lists, strict=True)):
+            self.find(keys, shift, away)
+            better = self.stops - self.starts < best[1] - best[0]
+            found = self.starts, self.stops, np.int32(number)
+            best = [cupy.where(better, new, old) for new, old in zip(found, best, strict=True)]
+        starts, stops, which = (one.astype(cupy.int32) for one in best)
+        queries = cupy.lexsort(cupy.stack([starts, which])).astype(cupy.int32)
+        self.look(queries, starts, stops, which, orders)
+
+
+def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: Array, best_name: Array, *, same: bool,
+            bound2: float) -> None:  # fmt: skip
+    """Improve neighbours: see `gpu.nearest.GpuSearcher.nearest`."""
+    n, m, k = len(q["y"]), len(d["y"]), best_d2.shape[1]
+    if not (n and m and k):
+        return
+    search = _Search(q, d, layout, best_d2, best_name, same, bound2)
+    lists: list[Array] = []
+    orders = cupy.empty((len(layout.keys.shifts), m), cupy.int32)
+    for number, shift in enumerate(layout.keys.shifts):
+        orders[number], keys = search.keys.in_order(d["y"], shift)
+        search.find(keys, shift, None)
+        search.next_to(orders[number])
+        if not layout.approximate:
+            lists.append(keys)
+    if lists:
+        search.rest(lists, orders)

@@ -1,0 +1,353 @@
+"""Chunks of consecutive rows: which rows make up a chunk, and which chunks meet.
+
+A kind of chunks is a class of its own: `EntityChunks`, `SpatialChunks`, `RegionChunks` of one table, and
+`EntityPairs`, `RegionPairs` of two.  Who uses chunks asks them, and never which kind they are.
+
+Entity chunks are rows that follow each other in the frame: partitions as they come, small ones
+together, large ones in pieces.  Spatial chunks are those of `spatial_chunks` and `region_chunks`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeGuard, TypeVar
+
+import numpy as np
+
+from dask_simjoin.engine.index.regions import Regions
+from dask_simjoin.metrics.norms import Array, Norm, box_gap
+from dask_simjoin.planning.statistics.estimate import Meet
+from dask_simjoin.planning.statistics.partition import PartitionSummary
+from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
+
+Piece = tuple[int, int, int]
+"""Number of a partition, and the rows start ... stop-1 of it."""
+
+Pieces = tuple[tuple[Piece, ...], ...]
+"""What each chunk is made of."""
+
+Sources = tuple[tuple[int, str], ...]
+"""Of each partition of a table: its rows, and a digest of its box."""
+
+Boxes = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Lower and upper bounds (n, d) of the chunks that may have points, and the numbers (n,) of those."""
+
+
+BY_WORKER = "by worker"
+"""How rows are sent to chunks that workers hold: by one task for all that a thread of a worker has."""
+
+
+class JoinChunks(Protocol):
+    """The chunks of a join, numbered through, and which of them meet."""
+
+    @property
+    def kind(self) -> str:
+        """What chunks are made of: "entity", "spatial" or "replicated"."""
+
+    @property
+    def method(self) -> str | None:
+        """How Dask shuffles rows to their chunks; None: rows stay where they are."""
+
+    @property
+    def sides(self) -> tuple[Chunking, ...]:
+        """The chunks of each table."""
+
+    @property
+    def first_data(self) -> int:
+        """The number of the first chunk that is searched: 0 if rows are joined with those of their table."""
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Points expected in each chunk (chunks,), float64."""
+
+    @property
+    def own_rows(self) -> np.ndarray:
+        """Those of them that are in no other chunk as its own."""
+
+    @property
+    def visits(self) -> tuple[int, float]:
+        """How many blocks there are, and how many rows they visit in all."""
+
+    @property
+    def possible(self) -> int:
+        """How many block pairs there are, if none is left out."""
+
+    @property
+    def identity(self) -> Any:
+        """What tells chunks from others, as Dask's tokens need it."""
+
+    def __len__(self) -> int: ...
+
+    def blocks(self) -> np.ndarray:
+        """Pairs of chunks (blocks, 2) that meet, int32."""
+
+    def candidates(self, blocks: np.ndarray) -> np.ndarray:
+        """Pairs of points that each block compares, if none is left out."""
+
+    def chunk_pairs(self, points: SamplePoints, others: SamplePoints) -> Meet:
+        """Return what tells the chunks in which pairs of sample points of both tables meet."""
+
+    def describe(self) -> str:
+        """Say in words how rows lie in chunks."""
+
+
+class Chunking(JoinChunks, Protocol):
+    """The chunks of one table."""
+
+    @property
+    def norm(self) -> Norm:
+        """The norm that decides which chunks meet."""
+
+    @property
+    def in_frame_order(self) -> bool:
+        """Whether rows of chunks, one chunk after the other, are the rows of the frame in their order."""
+
+    @property
+    def pieces(self) -> Pieces:
+        """The partitions' rows that each chunk is made of; none where rows are shuffled."""
+
+    def boxes(self) -> Boxes:
+        """Boxes of the chunks that may have points."""
+
+    def are_partitions(self, sources: Sources) -> bool:
+        """Whether each partition of a table of these sources is one chunk."""
+
+    def describe(self, both: bool = False) -> str:
+        """Say in words how rows lie in chunks; `both`: those of two tables do."""
+
+
+class Shuffled(Chunking, Protocol):
+    """The chunks of one table whose rows are shuffled to them."""
+
+    @property
+    def regions(self) -> Regions:
+        """The regions whose points make up chunks."""
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether chunks have all points within reach of their regions, and each row is in several."""
+
+    @property
+    def method(self) -> str:
+        """How Dask shuffles: "p2p", "tasks" or "disk"; or `BY_WORKER`, in which it does not."""
+
+    @property
+    def reach(self) -> float:
+        """How far around a region they are, in one coordinate."""
+
+    @property
+    def threshold(self) -> float:
+        """The same as the norm decides."""
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """The number of each partition's first row, in the whole frame."""
+
+    def own_chunk(self, region: Array, position: Array) -> Array:
+        """The chunks of points of regions."""
+
+    def halo_chunk(self, region: Array, position: Array) -> Array:
+        """The chunks of points in the halos of regions."""
+
+
+def is_shuffled(chunks: Chunking) -> TypeGuard[Shuffled]:
+    """Whether rows are shuffled to these chunks."""
+    return chunks.method is not None
+
+
+Made = TypeVar("Made", bound="EntityChunks")
+
+SERPENTINE = 4
+"""Chunks on a side of the squares in which block pairs are numbered."""
+
+
+class HomeChunks:
+    """Chunks that each row is in one of, and what follows from which of them meet."""
+
+    rows: np.ndarray
+    """Points expected in each chunk (chunks,), float64."""
+
+    first_data = 0
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def own_rows(self) -> np.ndarray:
+        """Points of each chunk: none of them is in another."""
+        return self.rows
+
+    @property
+    def possible(self) -> int:
+        """How many block pairs there are, if none is left out."""
+        return len(self) * (len(self) + 1) // 2
+
+    def _near(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Chunks, and for each those from it on that it meets, itself first."""
+        raise NotImplementedError
+
+    @functools.cached_property
+    def visits(self) -> tuple[int, float]:
+        """How many blocks there are, and how many rows they visit in all."""
+        number, rows = 0, 0.0
+        for first, near in self._near():
+            number += len(near)
+            rows += (len(near) - 1) * self.rows[first] + float(self.rows[near].sum())
+        return number, rows
+
+    def blocks(self) -> np.ndarray:
+        """Pairs of chunks i <= j that meet."""
+        found = [np.zeros((0, 2), np.int64)]
+        for first, near in self._near():
+            found.append(np.stack([np.full_like(near, first), near], axis=1))
+        return serpentine(np.concatenate(found)).astype(np.int32)
+
+    def candidates(self, blocks: np.ndarray) -> np.ndarray:
+        """Pairs of points that each block compares, if none is left out."""
+        a, b = self.rows[blocks[:, 0]], self.rows[blocks[:, 1]]
+        return np.where(blocks[:, 0] == blocks[:, 1], a * (a - 1).clip(0) / 2, a * b)
+
+
+@dataclass(frozen=True, eq=False)
+class EntityChunks(HomeChunks):
+    """Chunks of rows that follow each other.
+
+    Attributes
+    ----------
+    pieces : tuple of tuple of Piece
+        What each chunk is made of.
+    starts : array (chunks,), int64
+        The first row of each chunk, in the whole frame.
+    rows : array (chunks,), float64
+        Points of each chunk.
+    lower, upper : array (chunks, d), float64
+        The chunks' boxes.
+    norm : int or float
+    threshold : float
+        Chunks meet whose boxes the norm says to be within it.
+    """
+
+    pieces: Pieces
+    starts: np.ndarray
+    rows: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    norm: Norm
+    threshold: float
+
+    kind = "entity"
+    method = None
+    in_frame_order = True
+
+    @property
+    def sides(self) -> tuple[EntityChunks]:
+        """These chunks, of one table."""
+        return (self,)
+
+    def boxes(self) -> Boxes:
+        """Boxes of the chunks that have points."""
+        filled = np.flatnonzero(self.rows)
+        return self.lower[filled], self.upper[filled], filled
+
+    def are_partitions(self, sources: Sources) -> bool:
+        """Whether each partition of a table of these sources is one chunk."""
+        return self.pieces == tuple(((n, 0, rows),) for n, (rows, _) in enumerate(sources))
+
+    def describe(self, both: bool = False) -> str:
+        """Say in words how rows lie in chunks; `both`: those of two tables do."""
+        return f"entity: rows in the order of the frame{'s' * both}"
+
+    def _near(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Each chunk that has points, and those from it on whose boxes are within the threshold."""
+        lower, upper, filled = self.boxes()
+        if len(filled) == 1:  # it meets itself, however many columns there are to say so
+            yield int(filled[0]), filled
+            return
+        for i, first in enumerate(filled.tolist()):
+            gap = box_gap(self.norm, lower[i], upper[i], lower[i:], upper[i:])
+            yield first, filled[i:][gap <= self.threshold]
+
+    def chunk_of(self, points: SamplePoints) -> np.ndarray:
+        """The chunks of sample points."""
+        return np.searchsorted(self.starts, points.position, side="right") - 1
+
+    def chunk_pairs(self, points: SamplePoints, others: SamplePoints) -> Meet:
+        """Return what tells the chunks in which pairs of sample points meet."""
+        chunk = self.chunk_of(points)
+        return lambda left, right: (chunk[left], chunk[right])
+
+    @property
+    def identity(self) -> Any:
+        """What tells two of them apart: a text, of which Dask makes tokens in less time than of numbers."""
+        return repr(self.pieces)
+
+
+@dataclass(frozen=True, eq=False)
+class ReplicatedChunks(EntityChunks):
+    """One chunk of all rows, which every task has a copy of, and each its share of the queries of."""
+
+    kind = "replicated"
+
+    def describe(self, both: bool = False) -> str:
+        """Say in words how rows lie in chunks; `both`: those of two tables do."""
+        if both:
+            return "replicated: one chunk of each table, and tasks for parts of the left one's rows"
+        return "replicated: one chunk of all rows, and tasks for parts of its queries"
+
+
+def entity_chunks(summaries: list[PartitionSummary], least: int, most: int, norm: Norm, threshold: float,
+                  kind: type[Made] = EntityChunks) -> Made:  # type: ignore[assignment]  # fmt: skip
+    """Make chunks of at least `least` rows, if there are as many, and at most `most`."""
+    pieces: list[tuple[Piece, ...]] = []
+    open_: list[Piece] = []
+    size = 0
+
+    def close() -> None:
+        nonlocal open_, size
+        if open_:
+            pieces.append(tuple(open_))
+        open_, size = [], 0
+
+    for n, summary in enumerate(summaries):
+        rows = summary.source_rows
+        if rows > most:
+            close()
+            parts = math.ceil(rows / most)
+            cuts = [rows * k // parts for k in range(parts + 1)]
+            pieces += [((n, a, b),) for a, b in itertools.pairwise(cuts)]
+            continue
+        if size and size + rows > most:
+            close()
+        open_.append((n, 0, rows))
+        size += rows
+        if size >= least:
+            close()
+    close()
+    offsets = np.cumsum([0, *(s.source_rows for s in summaries)])
+    lower, upper, points = [], [], []
+    for chunk in pieces:
+        moments = [summaries[n].moments for n, _, _ in chunk]
+        lower.append(np.min([some.lower for some in moments], axis=0))
+        upper.append(np.max([some.upper for some in moments], axis=0))
+        points.append(sum(_share(summaries[n], b - a) for n, a, b in chunk))
+    starts = np.array([offsets[chunk[0][0]] + chunk[0][1] for chunk in pieces], np.int64)
+    boxes = np.array(lower), np.array(upper)
+    return kind(tuple(pieces), starts, np.array(points), *boxes, norm, threshold)
+
+
+def _share(summary: PartitionSummary, rows: int) -> float:
+    """Points among so many rows of a partition."""
+    return summary.moments.rows * rows / max(1, summary.source_rows)
+
+
+def serpentine(blocks: np.ndarray) -> np.ndarray:
+    """Block pairs in squares, and squares to and fro: neighbours in the order share chunks."""
+    square = blocks // SERPENTINE
+    back = (square[:, 0] % 2 == 1, blocks[:, 0] % 2 == 1)
+    column = np.where(back[0], -square[:, 1], square[:, 1])
+    inner = np.where(back[1], -blocks[:, 1], blocks[:, 1])
+    return blocks[np.lexsort((inner, blocks[:, 0], column, square[:, 0]))]

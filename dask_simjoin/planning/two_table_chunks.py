@@ -1,0 +1,155 @@
+"""The chunks of two tables that are joined, and which of them meet.
+
+Chunks are numbered through: the right table's follow the left one's.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.metrics.norms import box_gap
+from dask_simjoin.planning.entity_chunks import Chunking, EntityChunks, serpentine
+from dask_simjoin.planning.spatial_chunks import RegionChunks
+from dask_simjoin.planning.statistics.estimate import Meet
+from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
+
+
+@dataclass(frozen=True, eq=False)
+class TwoTableChunks:
+    """Chunks of two tables, both of one kind.
+
+    Attributes
+    ----------
+    left, right : Chunking
+        Those of each table; chunks meet as the left ones say.
+    """
+
+    left: Chunking
+    right: Chunking
+
+    def __len__(self) -> int:
+        return len(self.left) + len(self.right)
+
+    @property
+    def sides(self) -> tuple[Chunking, Chunking]:
+        """The chunks of each table."""
+        return self.left, self.right
+
+    @property
+    def kind(self) -> str:
+        """What chunks are made of."""
+        return self.left.kind
+
+    @property
+    def method(self) -> str | None:
+        """How Dask shuffles rows to their chunks; None: rows stay where they are."""
+        return self.left.method
+
+    @property
+    def first_data(self) -> int:
+        """The number of the right table's first chunk."""
+        return len(self.left)
+
+    @property
+    def possible(self) -> int:
+        """How many block pairs there are, if none is left out."""
+        return len(self.left) * len(self.right)
+
+    @functools.cached_property
+    def rows(self) -> np.ndarray:
+        """Points expected in each chunk."""
+        return np.concatenate([self.left.rows, self.right.rows])
+
+    @property
+    def own_rows(self) -> np.ndarray:
+        """Points of each chunk: pairs are of rows of two tables, so none counts twice."""
+        return self.rows
+
+    @functools.cached_property
+    def visits(self) -> tuple[int, float]:
+        """How many blocks there are, and how many rows they visit in all."""
+        blocks = self.blocks()
+        return len(blocks), float(self.rows[blocks].sum())
+
+    @functools.cached_property
+    def _blocks(self) -> np.ndarray:
+        raise NotImplementedError
+
+    def blocks(self) -> np.ndarray:
+        """Pairs of a left and a right chunk that meet."""
+        return self._blocks.astype(np.int32)
+
+    def candidates(self, blocks: np.ndarray) -> np.ndarray:
+        """Pairs of points that each block compares, if none is left out."""
+        return self.rows[blocks[:, 0]] * self.rows[blocks[:, 1]]
+
+    def describe(self) -> str:
+        """Say in words how rows lie in chunks."""
+        return self.left.describe(both=True)
+
+    @property
+    def identity(self) -> Any:
+        """What tells two of them apart."""
+        return (self.left.identity, self.right.identity)
+
+
+@dataclass(frozen=True, eq=False)
+class EntityPairs(TwoTableChunks):
+    """Chunks of rows that follow each other in their tables; those meet whose boxes are near."""
+
+    left: EntityChunks
+    right: EntityChunks
+
+    @functools.cached_property
+    def _blocks(self) -> np.ndarray:
+        left, found = self.left, [np.zeros((0, 2), np.int64)]
+        lower, upper, filled = self.right.boxes()
+        for i in np.flatnonzero(left.rows):
+            gap = box_gap(left.norm, left.lower[i], left.upper[i], lower, upper)
+            near = filled[gap <= left.threshold]
+            found.append(np.stack([np.full_like(near, i), near + self.first_data], axis=1))
+        return serpentine(np.concatenate(found))
+
+    def chunk_pairs(self, points: SamplePoints, others: SamplePoints) -> Meet:
+        """Return what tells the chunks in which pairs of sample points of both tables meet."""
+        own, there = self.left.chunk_of(points), self.right.chunk_of(others) + self.first_data
+        return lambda left, right: (own[left], there[right])
+
+
+@dataclass(frozen=True, eq=False)
+class RegionPairs(TwoTableChunks):
+    """Chunks of the same regions of two tables.
+
+    If the right ones have all points within reach of their regions, each region only meets itself, and else
+    those that are near.
+    """
+
+    left: RegionChunks
+    right: RegionChunks
+
+    @functools.cached_property
+    def _blocks(self) -> np.ndarray:
+        left, region, found = self.left, self.right.region, [np.zeros((0, 2), np.int64)]
+        lower, upper = left.regions.lower, left.regions.upper
+        for r in range(len(left.own)):
+            own = left.first[r] + np.arange(left.own[r])
+            near = region == r
+            if not self.right.everywhere:
+                near |= (box_gap(left.norm, lower[r], upper[r], lower, upper) <= left.limit)[region]
+            others = np.flatnonzero(near) + self.first_data
+            found.append(np.stack(np.meshgrid(own, others, indexing="ij"), axis=-1).reshape(-1, 2))
+        return np.concatenate(found)
+
+    def chunk_pairs(self, points: SamplePoints, others: SamplePoints) -> Meet:
+        """Return what tells the chunks in which pairs of sample points of both tables meet."""
+        data, first = self.right, self.first_data
+        region = self.left.region_of(points)
+        own = self.left.own_chunk(region, points.position)
+        if not data.everywhere:
+            there = data.own_chunk(data.region_of(others), others.position) + first
+            return lambda left, right: (own[left], there[right])
+        return lambda left, right: (own[left], data.own_chunk(region[left], others.position[right]) + first)

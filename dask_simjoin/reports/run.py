@@ -1,0 +1,184 @@
+"""What a join did, as its tasks recorded it: text, a table, numbers for scripts."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pandas as pd
+from dask.utils import format_bytes
+
+from dask_simjoin.reports.plan import BlockReport
+from dask_simjoin.request.messages import counted
+
+MAKE_ROWS = ("pairs", "nearest_rows")
+"""Steps whose tasks make the rows of a result."""
+
+
+class StepRecord(NamedTuple):
+    """What one task did.
+
+    Attributes
+    ----------
+    step, place
+        What it is called, and which of those tasks it is.
+    of : int
+        Of how many tasks that make the result it is one; 0: it makes none of it.
+    begin, end : float
+        Seconds since the epoch.
+    rows : int or None
+        Of what it found, if it tells of rows.
+    thread : object
+        What ran it.
+    """
+
+    step: str
+    place: str
+    of: int
+    begin: float
+    end: float
+    rows: int | None
+    thread: Any
+
+
+OF_CHUNKS = "which is all pairs of rows of chunks that met"
+"""What candidates of a run are: indexes leave out most, and profiles count those that they do not."""
+
+
+class RunReport:
+    """What a lazy join has done so far: print it, or take its numbers.
+
+    Attributes
+    ----------
+    title : str
+        What was asked for.
+    plan : PlanReport, NearestReport or SetPlanReport
+        What was expected.
+    planning : float
+        Seconds that planning took.
+    """
+
+    def __init__(self, title: str, plan: BlockReport, planning: float) -> None:
+        self.title, self.plan, self.planning = title, plan, planning
+        self._steps: dict[tuple[str, str], StepRecord] = {}
+        self._anew = False
+        self._made = self._of = 0
+
+    def begin(self) -> None:
+        """Take in that tasks are made anew: the next one that is told of is the first."""
+        self._anew = True
+
+    def add(self, told: StepRecord) -> None:
+        """Take in what a task did."""
+        if self._anew or self.done:
+            self._steps, self._anew, self._made = {}, False, 0
+        self._made += bool(told.of) and (told.step, told.place) not in self._steps
+        self._of = told.of or self._of
+        self._steps[told.step, told.place] = told
+
+    @property
+    def _results(self) -> list[StepRecord]:
+        return [told for told in list(self._steps.values()) if told.of]
+
+    @property
+    def partitions(self) -> int:
+        """Partitions of the result that were made; of a number 1."""
+        return self._made
+
+    @property
+    def done(self) -> bool:
+        """Whether all of the result was made."""
+        return 0 < self._of <= self._made
+
+    @property
+    def rows(self) -> int | None:
+        """Rows of the result that were made so far; of a number of pairs that number."""
+        results = self._results
+        counted = [told.rows for told in results or list(self._steps.values()) if told.rows is not None]
+        return sum(counted) if counted else None
+
+    @property
+    def bytes(self) -> int:
+        """Memory of those rows, by what the plan says of one; 0: there is but a number."""
+        made = sum(told.rows or 0 for told in self._results if told.step in MAKE_ROWS)
+        return round(made * self.plan.pair_bytes)
+
+    @property
+    def seconds(self) -> float:
+        """From the first task to the last."""
+        steps = list(self._steps.values())
+        return max((told.end for told in steps), default=0.0) - min(
+            (told.begin for told in steps), default=0.0
+        )
+
+    @property
+    def threads(self) -> int:
+        """Threads that ran tasks."""
+        return len({told.thread for told in list(self._steps.values())})
+
+    @property
+    def candidates(self) -> float | None:
+        """Pairs of points that chunks which meet have, of which indexes leave out most; None: not known."""
+        blocks = self.plan.to_frame()
+        return float(blocks["candidates"].sum()) if "candidates" in blocks else None
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each step.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``tasks`` of a millisecond and more, ``seconds`` of all of them, ``longest`` of one of them.
+        """
+        steps = pd.DataFrame(list(self._steps.values()), columns=StepRecord._fields)
+        each = steps.assign(seconds=(steps["end"] - steps["begin"]).astype("float64"))
+        return each.groupby("step", sort=False).agg(
+            tasks=("step", "size"), seconds=("seconds", "sum"), longest=("seconds", "max")
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its numbers by name, as JSON has them; of each step its tasks and seconds."""
+        names = "title", "planning", "seconds", "rows", "bytes", "partitions", "done", "threads", "candidates"
+        steps = self.to_frame().to_dict("index")
+        return {name: getattr(self, name) for name in names} | {"steps": steps}
+
+    def planned_line(self) -> str:
+        """One line of what is planned."""
+        told = self.plan.to_dict()
+        parts = [
+            f"{told['rows']:,} rows", f"{told['block_pairs']:,} block pairs",
+            f"about {told['pairs']:,.0f} pairs, {format_bytes(int(told['result_bytes']))}",
+        ]  # fmt: skip
+        if "seconds" in told:
+            parts.append(f"about {told['seconds']:.2g} s")
+        return f"planned {self.title}: {', '.join(parts)}; in {self.planning:.2f} s"
+
+    def done_line(self) -> str:
+        """One line of what was done."""
+        return f"done {self.title}: {self._found()}in {self.seconds:.2f} s"
+
+    def _found(self) -> str:
+        """Rows and bytes, with what follows them in a list, if they are known."""
+        if self.rows is None:
+            return ""
+        return f"{self.rows:,} rows, " + (f"{format_bytes(self.bytes)}, " if self.bytes else "")
+
+    def __repr__(self) -> str:
+        if not self._steps:
+            return f"{self.planned_line()}; nothing has run here since"
+        of = f" of {self._of:,}" if self._made else ""
+        candidates = self.candidates
+        facts = [
+            ("state", "done" if self.done else "not done, or a part of the result was asked for"),
+            *([("found", self._found().removesuffix(", "))] if self.rows is not None else []),
+            ("partitions", f"{self.partitions:,}{of}"),
+            *([] if candidates is None else [("candidates", f"at most {candidates:,.0f}, {OF_CHUNKS}")]),
+            ("planning", f"{self.planning:.2f} s"),
+            ("joining", f"{self.seconds:.2f} s, by {counted(self.threads, 'thread')}"),
+        ]
+        steps = [
+            (step, f"{counted(row.tasks, 'task')}, {row.seconds:.2f} s, the longest {row.longest:.2f} s")
+            for step, row in zip(self.to_frame().index, self.to_frame().itertuples(), strict=True)
+        ]
+        width = max(len(name) for name, _ in [*facts, *steps])
+        title = f"Report of {self.title}"
+        return "\n".join([title, *(f"  {name:<{width}}  {text}" for name, text in [*facts, *steps])])

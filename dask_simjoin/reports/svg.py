@@ -1,0 +1,170 @@
+"""A matrix of block pairs as a small picture, in SVG and by matplotlib."""
+
+from __future__ import annotations
+
+import html
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.request.inputs import optional
+
+CELLS = 64
+"""Cells on a side of the picture: chunks beyond share them, so that it stays small."""
+
+SHADES = 12
+RAMP = ((217, 234, 150), (110, 198, 182), (38, 118, 180), (8, 29, 88))
+"""Colours (RGB) from few pairs to many, evenly spread."""
+
+NOTHING = (228, 228, 228)
+"""Of cells that are joined and give none."""
+
+DECADES = 4.0
+"""Powers of ten that the scale spans at most (and it spans one at least): cells of less are palest, too."""
+
+SIDE = 320
+LEAST_SIDE = 80
+"""Pixels of the picture's longer side, and of the other one at least."""
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """What each cell of the picture shows.
+
+    Attributes
+    ----------
+    values : array (rows, columns), float64
+        NaN where no block pair is joined.
+    together : tuple of int
+        Query and data chunks of a cell.
+    chunks : tuple of int
+        Query and data chunks in all.
+    what : str
+        That is counted.
+    """
+
+    values: np.ndarray
+    together: tuple[int, int]
+    chunks: tuple[int, int]
+    what: str
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The least that is not 0, and the most; 0 and 0, if there is nothing."""
+        some = self.values[self.values > 0]
+        return (float(some.min()), float(some.max())) if len(some) else (0.0, 0.0)
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """Decimal logarithms of the values that are palest and darkest."""
+        least, most = self.range
+        if not most:
+            return 0.0, 1.0
+        high = math.log10(most)
+        return min(max(math.log10(least), high - DECADES), high - 1), high
+
+    @property
+    def shades(self) -> np.ndarray:
+        """The colours of cells, 0 to 1; -1: it gives nothing; NaN: it is not joined."""
+        low, high = self.scale
+        found = np.where(np.isnan(self.values), np.nan, -1.0)
+        some = self.values > 0
+        found[some] = ((np.log10(self.values[some]) - low) / (high - low)).clip(0, 1)
+        return found
+
+    def axis(self, side: int, *, back: bool = False) -> str:
+        """What one axis is called: 0, of query chunks, or 1, of data chunks."""
+        chunks, together = self.chunks[side], self.together[side]
+        ends = ["0", f"{chunks - 1:,}"]
+        numbers = " ... ".join(ends[::-1] if back else ends) if chunks > 1 else "0"
+        cell = f" ({together:,} to a cell)" if together > 1 else ""
+        return f"{('query', 'data')[side]} chunk {numbers}{cell}"
+
+
+def matrix(query: np.ndarray, data: np.ndarray, values: np.ndarray, chunks: tuple[int, int],
+           what: str) -> Matrix:  # fmt: skip
+    """The picture of block pairs, of these chunks each, with these values."""
+    queries, others = (max(1, math.ceil(number / CELLS)) for number in chunks)
+    found = np.full((math.ceil(chunks[0] / queries), math.ceil(chunks[1] / others)), np.nan)
+    cells = query // queries, data // others
+    found[cells] = 0.0
+    np.add.at(found, cells, values)
+    return Matrix(found, (queries, others), chunks, what)
+
+
+def svg(drawn: Matrix, title: str) -> str:
+    """The picture in SVG."""
+    rows, columns = (max(n, 1) for n in drawn.values.shape)
+    height, width = (max(SIDE * n / max(rows, columns), LEAST_SIDE) for n in (rows, columns))
+    with np.errstate(invalid="ignore"):
+        shade = np.where(drawn.shades > 0, np.rint(drawn.shades * (SHADES - 1)), drawn.shades)
+    # one path for each shade is a tenth of the text that one element for each cell would be
+    paths = []
+    for k in range(-1, SHADES):
+        cells = "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(shade == k).tolist())
+        paths.append(f'<path fill="{_colour(k)}" d="{cells}"/>' if cells else "")
+    legend = [f'<rect x="{k * 12}" width="12" height="10" fill="{_colour(k)}"/>' for k in range(SHADES)]
+    end = height + 24
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{SIDE + 110}" height="{end + 56:g}" '
+        'font-family="sans-serif" font-size="11">'
+        f"<title>{html.escape(title)}</title>"
+        '<rect width="100%" height="100%" fill="white"/>'
+        f'<text x="24" y="16">{drawn.axis(1)}</text>'
+        f'<text transform="translate(16,24) rotate(-90)" text-anchor="end">{drawn.axis(0, back=True)}</text>'
+        f'<g transform="translate(24,24) scale({width / columns:.6g},{height / rows:.6g})" '
+        f'shape-rendering="crispEdges">{"".join(paths)}</g>'
+        f'<rect x="24" y="24" width="{width:g}" height="{height:g}" fill="none" stroke="gray"/>'
+        f'<g transform="translate(24,{end + 14:g})">{"".join(legend)}</g>'
+        f'<text x="24" y="{end + 40:g}">{_legend(drawn)}</text>'
+        "</svg>"
+    )
+
+
+def plot(drawn: Matrix, ax: Any, title: str) -> Any:
+    """The same picture on axes of matplotlib."""
+    rows, columns = drawn.values.shape
+    right, bottom = columns * drawn.together[1] - 0.5, rows * drawn.together[0] - 0.5
+    low, high = drawn.scale
+    # values on a linear scale of logarithms: what a cell shows is then what SVG shows
+    values = np.where(drawn.shades < 0, low - 1, low + drawn.shades * (high - low))
+    colors = optional("matplotlib.colors", "matplotlib", "Plots")
+    ramp = colors.LinearSegmentedColormap.from_list("pairs", [_parts(rgb) for rgb in RAMP])
+    ramp = ramp.with_extremes(under=_parts(NOTHING))
+    image = ax.imshow(
+        np.ma.masked_invalid(values), cmap=ramp, extent=(-0.5, right, bottom, -0.5), vmin=low, vmax=high,
+        aspect="equal" if rows == columns else "auto", interpolation="nearest",
+    )  # fmt: skip
+    bar = ax.figure.colorbar(image, ax=ax, label=f"{drawn.what} of a cell")
+    tens = range(math.floor(low), math.ceil(high) + 1)
+    marks = [k + math.log10(n) for k in tens for n in (1, 2, 5)]
+    bar.set_ticks([mark for mark in marks if low <= mark <= high])
+    bar.ax.yaxis.set_major_formatter(lambda mark, _: _short(10**mark))
+    ax.set(xlabel="data chunk", ylabel="query chunk", title=title)
+    return ax
+
+
+def _parts(rgb: tuple[int, ...]) -> list[float]:
+    return [part / 255 for part in rgb]
+
+
+def _legend(drawn: Matrix) -> str:
+    if not drawn.range[1]:
+        return f"no {drawn.what}; white: no join"
+    low, high = (_short(10**mark) for mark in drawn.scale)
+    return f"{drawn.what} of a cell: {low} ... {high} (log scale); gray: none; white: no join"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def _colour(shade: int) -> str:
+    if shade < 0:
+        return "#{:02x}{:02x}{:02x}".format(*NOTHING)
+    place = shade / (SHADES - 1) * (len(RAMP) - 1)
+    k = min(int(place), len(RAMP) - 2)
+    rgb = [round(a + (place - k) * (b - a)) for a, b in zip(RAMP[k], RAMP[k + 1], strict=True)]
+    return "#{:02x}{:02x}{:02x}".format(*rgb)

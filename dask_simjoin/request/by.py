@@ -1,0 +1,328 @@
+"""Join within groups: pairs only where the columns `by` are equal.
+
+Each group has a number, and a column of these, times a distance that no pair has, is one more coordinate:
+see `dask_simjoin.metrics.distances`.  Numbers are looked up among the distinct values of all partitions, which
+are found by a reduction when the join is planned.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import numbers
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from dask.base import is_dask_collection
+
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.columns import arrow_type
+from dask_simjoin.engine.compat import on_gpu
+from dask_simjoin.engine.ids import decoded, joined, listed_values, rounded_together
+from dask_simjoin.errors import TABLES, ColumnError, OptionError
+from dask_simjoin.metrics.distances import separation
+from dask_simjoin.metrics.norms import Array, Frame, Ids, Series
+from dask_simjoin.request.columns import (
+    as_names,
+    check_column_exists,
+    check_columns,
+    free_name,
+    has_column,
+    kind_of_number,
+)
+from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.messages import NO_UNICODE, listed, shown
+from dask_simjoin.request.units import check_eps, check_metric, several_of, without_unit
+
+MOST = 2.0**1000
+"""Largest number of a group, as a coordinate: finite, with room to spare."""
+
+NUMBERS, DECIMALS, TEXTS, OBJECTS = "numbers", "decimal numbers", "texts", "objects"
+
+OF_ARROW = {
+    "bytes": (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
+    "dates": (pa.types.is_date,),
+    "times of day": (pa.types.is_time,),
+    DECIMALS: (pa.types.is_decimal,),
+    TEXTS: (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+}
+"""Kinds of Arrow's values that are objects in Python."""
+
+FAMILIES = ((numbers.Number, np.bool_), str, bytes, datetime.datetime, datetime.date, datetime.time,
+            datetime.timedelta, pd.Period, pd.Interval, tuple)  # fmt: skip
+"""Classes of objects: those of two of them are never equal. The first counts of which an object is."""
+
+
+def kind_of(values: Series | Ids) -> str:
+    """Name what values are; those of two kinds are never equal, but for objects and decimal numbers."""
+    dtype = decoded(values.iloc[:0] if hasattr(values, "iloc") else values[:0]).dtype
+    arrow = arrow_type(dtype)
+    for kind, tests in OF_ARROW.items():
+        if arrow is not None and any(is_kind(arrow) for is_kind in tests):
+            return kind
+    if kind_of_number(dtype):
+        return NUMBERS
+    if isinstance(dtype, pd.StringDtype):
+        return TEXTS
+    if isinstance(dtype, pd.IntervalDtype):
+        return f"intervals closed on {dtype.closed}"
+    if getattr(dtype, "kind", "") == "M":
+        zone = getattr(dtype, "tz", None) if arrow is None else arrow.tz
+        return "times without a time zone" if zone is None else "times with a time zone"
+    if getattr(dtype, "kind", "") == "m":
+        return "time spans"
+    if isinstance(dtype, np.dtype) and dtype.kind == "O":
+        return TEXTS if on_gpu(values) else OBJECTS
+    return str(dtype)
+
+
+def check_kinds(name: Hashable, sides: Sequence[Series | Ids]) -> None:
+    """Refuse columns of two tables whose dtypes have no value in common."""
+    kinds = set(map(kind_of, sides))
+    if len(kinds) > 1 and OBJECTS not in kinds and kinds != {NUMBERS, DECIMALS}:
+        raise _never_equal(name, sides, "")
+
+
+def _check_values(name: Hashable, parts: list[Ids]) -> None:
+    """Refuse distinct values of two tables of which no object of the one can be equal to one of the other."""
+    if len(parts) < 2 or not all(map(len, parts)):
+        return
+    check_kinds(name, parts)
+    if OBJECTS not in map(kind_of, parts):
+        return
+    one, other = ({_family(kind) for kind in set(map(type, part))} for part in parts)
+    if None not in one | other and not one & other:
+        raise _never_equal(name, parts, f" ({shown(parts[0][0])} and {shown(parts[1][0])})")
+
+
+def _family(kind: type) -> object:
+    return next((family for family in FAMILIES if issubclass(kind, family)), None)
+
+
+def _never_equal(name: Hashable, sides: Sequence[Series | Ids], such: str) -> ColumnError:
+    held = [f"of dtype {side.dtype} in the {table} table" for side, table in zip(sides, TABLES, strict=True)]
+    return ColumnError(
+        f"by= names {name!r}, which is {held[0]} and {held[1].replace(' table', ' one')}: no value of one is "
+        f"equal to one of the other{such}; convert one of them."
+    )
+
+
+def distinct(column: Series) -> Series:
+    """The distinct values of a column in their order, where they have one, without missing ones."""
+    try:
+        values = decoded(column).dropna().drop_duplicates()
+        if values.dtype.kind == "O" and not on_gpu(values):
+            values.map(hash)  # which pandas asks for only where it looks for values in no order
+    except (TypeError, NotImplementedError):  # of lists, or of what else cannot be looked up
+        some = f", such as {shown(column.iloc[0])}" if len(column) else ""
+        raise ColumnError(
+            f"by= names {column.name!r}, of dtype {column.dtype}, whose values are no single ones{some}; use "
+            "columns of numbers, texts, dates or categories."
+        ) from None
+    try:
+        return values.sort_values()
+    except TypeError:
+        return values
+
+
+def group_codes(rows: Frame, names: list[Hashable], scale: float, sides: int, *values: Frame) -> Series:
+    """Number the groups of rows, as coordinates (n,) float64; NaN where a value is missing.
+
+    `values`: the distinct ones of each column, of each of so many tables, as frames of one column.
+    """
+    frames = frames_for(rows)
+    xp = frames.xp
+    code, missing, groups = xp.zeros(len(rows), np.int64), xp.zeros(len(rows), bool), 1
+    for k, name in enumerate(names):
+        parts = [_keys(some["value"]) for some in values[k * sides : (k + 1) * sides]]
+        _check_values(name, parts)
+        place, number = _places(_keys(decoded(rows[name])), parts)
+        place = xp.asarray(place)
+        groups *= max(number, 1)
+        if groups * scale > MOST or groups >= 2**53:
+            raise ColumnError(f"by= names columns that make {groups:,} groups; use a smaller distance.")
+        code, missing = code * number + place, missing | (place < 0)
+    coordinate = code * scale
+    coordinate[missing] = np.nan
+    return frames.series(coordinate, rows.index, None)
+
+
+def _keys(column: Series) -> Ids:
+    """An index of values; there is none of 16-bit floats."""
+    if getattr(column.dtype, "kind", "") == "f" and getattr(column.dtype, "itemsize", 8) == 2:
+        column = column.astype("Float32" if arrow_type(column.dtype) else "float32")
+    return frames_for(column).index(column)
+
+
+def _places(own: Ids, parts: list[Ids]) -> tuple[Array, int]:
+    """Tell the place of each value (n,) among those of all parts, -1: it is missing; and their number."""
+    dtypes, kinds = {some.dtype for some in (own, *parts)}, set(map(kind_of, (own, *parts)))
+    if len(dtypes) == 1 or (len(kinds) == 1 and kinds <= {NUMBERS, TEXTS} and not rounded_together(*parts)):
+        every = joined(parts).drop_duplicates()
+        return every.get_indexer(own), len(every)
+    places: dict[Any, int] = {}
+    for part in parts:
+        for value in listed_values(part):
+            places.setdefault(value, len(places))
+    return np.array([places.get(value, -1) for value in listed_values(own)], np.int64), len(places)
+
+
+BOUNDS = ("eps", "max_eps", "max_distance")
+"""Options that are the largest distance of a pair."""
+
+
+class Groups(NamedTuple):
+    """Hold the columns that `by` names, and what the column with the numbers of groups is called."""
+
+    names: tuple[Hashable, ...]
+    code: str
+
+
+def groups_of(by: Groups | None) -> tuple[tuple[Hashable, ...], tuple[str, ...]]:
+    """The columns that `by` names, and the one that was added for them."""
+    return ((), ()) if by is None else (by.names, (by.code,))
+
+
+def with_groups(frame: Frame, options: Mapping[str, Any]) -> tuple[Frame, dict[str, Any], list[str]]:
+    """Add the numbers of groups to a frame, and to the right table among the options, where `by` is given.
+
+    The names of columns that were added come last.
+    """
+    given, by = dict(options), options.get("by")
+    if by is None or isinstance(by, Groups):  # which the verb that called this one has added
+        return frame, given, []
+    other = given.get("other")
+    tables = [frame] if other is None else [frame, other]
+    examples = [example_of(table) for table in tables]
+    whole = isinstance(by, tuple) and all(has_column(example.columns, by) for example in examples)
+    names = (by,) if whole else tuple(as_names(by))
+    check_names(names, examples)
+    keys = _compared(tables, list(names))
+    for name in names:
+        _check_dtypes(name, keys)
+    scale = _scale(examples[0], given)
+    code = free_name(f"by={','.join(map(str, names))}", examples)
+    values = [_distinct_of(key[[name]]) for name in names for key in keys]
+    if not is_dask_collection(frame):  # at once, as all of it
+        values = [_held(some) for some in values]
+    coded = [
+        _with_codes(table, key, list(names), scale, values, code)
+        for table, key in zip(tables, keys, strict=True)
+    ]
+    given["by"] = Groups(names, code)
+    if other is not None:
+        given["other"] = coded[1]
+    return coded[0], given, [code]
+
+
+def check_names(names: tuple[Hashable, ...], examples: list[Frame]) -> None:
+    """Refuse columns that tables do not have."""
+    if not names:
+        raise ColumnError("by=[] names no column; name at least one, or leave out by=.")
+    for example in examples:
+        check_columns(example)
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise ColumnError(f"by= names {name!r} more than once; name each column once.")
+        for example in examples:
+            check_column_exists("by", name, [example])
+
+
+def _compared(tables: list[Frame], names: list[Hashable]) -> list[Frame]:
+    """The columns of each table that are compared; objects as the texts that Dask makes of them.
+
+    Dask makes texts of the objects of a pandas DataFrame: those of a plain one beside it become such, too.
+    """
+    keys = [table[names] for table in tables]
+    lazy = [key for key in keys if is_dask_collection(key)]
+    if len(lazy) != 1 or len(keys) == 1:
+        return keys
+    held = lazy[0]._meta
+    return [key if key is lazy[0] else _as_texts(key, held, names) for key in keys]
+
+
+def _as_texts(rows: Frame, held: Frame, names: list[Hashable]) -> Frame:
+    texts = {
+        name: held[name].dtype
+        for name in names
+        if isinstance(held[name].dtype, pd.StringDtype)
+        and not on_gpu(rows[name])
+        and kind_of(rows[name]) == OBJECTS
+    }
+    try:
+        return rows.astype(texts) if texts else rows
+    except UnicodeEncodeError as error:
+        raise ColumnError(
+            f"by= names {listed(texts)}, which hold texts in the Dask DataFrame, and in the other one "
+            f"{shown(error.object)}, {NO_UNICODE}; or make the Dask DataFrame within "
+            "dask.config.set({'dataframe.convert-string': False})."
+        ) from None
+
+
+def _check_dtypes(name: Hashable, keys: list[Frame]) -> None:
+    """Refuse columns by their dtypes; of what lazy categories are only the data tell."""
+    columns = [(key._meta if is_dask_collection(key) else key)[name] for key in keys]
+    if not any(
+        is_dask_collection(key) and hasattr(column.dtype, "categories")
+        for key, column in zip(keys, columns, strict=True)
+    ):
+        check_kinds(name, columns)
+
+
+def _scale(example: Frame, given: Mapping[str, Any]) -> float:
+    """How far groups lie apart."""
+    bound = next((name for name in BOUNDS if given.get(name) is not None), None)
+    if bound is None:
+        raise OptionError(
+            "by= needs a largest distance, which nearest neighbours in other groups would be beyond; use "
+            "max_distance=, however large (eps= of a plan)."
+        )
+    asked = given[bound]
+    if isinstance(asked, str) and has_column(example.columns, asked):
+        raise OptionError(
+            f"{bound}={asked!r} names a column, which by= does not serve; use one distance for all rows, or "
+            "filter the pairs of a join without by= by columns that keep= keeps."
+        )
+    named = given.get("metric", "euclidean"), given.get("p", 2)
+    metric, _ = check_metric(*named)
+    several = several_of(asked, *named) if bound == "eps" else None
+    each = several or (check_eps(without_unit(asked, metric, bound), bound),)
+    scale = max(separation(metric, eps) for eps in each)
+    if not math.isfinite(scale) or scale > MOST:
+        raise OptionError(
+            f"{bound}={shown(asked)} is too large for by=: no number is beyond all "
+            "distances; use a smaller one."
+        )
+    return scale
+
+
+def _with_codes(table: Frame, key: Frame, names: list[Hashable], scale: float, values: list[Any],
+                code: str) -> Frame:  # fmt: skip
+    sides = len(values) // len(names)
+    if not is_dask_collection(table):
+        return table.assign(**{code: group_codes(key, names, scale, sides, *map(_held, values))})
+    none = [_framed(key._meta[[name]].iloc[:0]) for name in names for _ in range(sides)]
+    meta = group_codes(key._meta, names, scale, sides, *none)
+    codes = key.map_partitions(group_codes, names, scale, sides, *values, meta=meta)
+    return table.assign(**{code: codes})
+
+
+def _distinct_of(column: Frame) -> Any:
+    """The distinct values of a frame of one column, as another one: lazily as what Dask takes for one value.
+
+    Were they rows to it, those of another table would make it shuffle a table to align codes with it.
+    """
+    if not is_dask_collection(column):
+        return _framed(column)
+    return column.reduction(_framed, aggregate=_framed, combine=_framed, meta=0)
+
+
+def _held(values: Any) -> Any:
+    return values.compute() if is_dask_collection(values) else values
+
+
+def _framed(column: Frame) -> Frame:
+    return distinct(column.iloc[:, 0]).to_frame("value")

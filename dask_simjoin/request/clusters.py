@@ -1,0 +1,175 @@
+"""Requests of clusterings without a distance, and of near duplicates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+
+from dask_simjoin.errors import ColumnError, OptionError
+from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.request.columns import check_label, has_column, kind_of_number
+from dask_simjoin.request.messages import did_you_mean, listed, shown
+from dask_simjoin.request.options import Distance, Engine, MetricRequest, Nearest, Within, about
+from dask_simjoin.request.requests import DISTANCE, SAMPLES
+from dask_simjoin.request.resolve import Spec, check_flag, resolve
+from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.request.units import check_choice, check_eps, check_metric, check_whole, without_unit
+
+Selection = Literal["eom", "leaf"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Say which clusters of a condensed tree are chosen: the options of those names, checked."""
+
+    cluster_selection_method: str = "eom"
+    cluster_selection_epsilon: float = 0.0
+    max_cluster_size: float = math.inf
+    allow_single_cluster: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanningTree(Nearest):
+    """Ask for the minimum spanning tree of mutual reachability."""
+
+    names_rows: ClassVar[bool] = False
+
+    min_samples: int = field(default=1, metadata=SAMPLES)
+
+    def samples(self) -> int:
+        """How many rows make a core row."""
+        return check_whole("min_samples", self.min_samples, 1)
+
+    def spec(self, meta: Frame) -> JoinSpec:
+        """Resolve it for frames like `meta`."""
+        return resolve(self, meta, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hdbscan(Nearest):
+    """Ask for the clusters of HDBSCAN."""
+
+    names_rows: ClassVar[bool] = False
+
+    min_cluster_size: int = field(default=5, kw_only=False, metadata=about("rows of a cluster at least"))
+    min_samples: int | None = field(default=None, kw_only=False, metadata=SAMPLES)
+    cluster_selection_method: Selection = field(
+        default="eom", metadata=about("which clusters are chosen", choices=get_args(Selection))
+    )
+    cluster_selection_epsilon: float = field(
+        default=0.0, metadata=about("distance within which clusters are not split")
+    )
+    max_cluster_size: int | None = field(default=None, metadata=about("rows of a cluster at most"))
+    allow_single_cluster: bool = field(default=False, metadata=about("let all rows be one cluster"))
+
+    def least(self) -> int:
+        """How many rows a cluster has at least."""
+        return check_whole("min_cluster_size", self.min_cluster_size, 2)
+
+    def samples(self) -> int:
+        """How many rows make a core row: by default as many as a cluster has at least."""
+        return self.least() if self.min_samples is None else check_whole("min_samples", self.min_samples, 1)
+
+    def choice(self) -> Choice:
+        """Which clusters are chosen."""
+        check_choice("cluster_selection_method", self.cluster_selection_method, get_args(Selection))
+        name, (metric, _) = "cluster_selection_epsilon", check_metric(self.metric, self.p)
+        most = self.max_cluster_size
+        if most is not None:
+            most = check_whole("max_cluster_size", most, 1)
+        if most is not None and most < self.least():
+            raise OptionError(
+                f"max_cluster_size={shown(most)} is less than min_cluster_size={self.least()}; use at least "
+                "as many, or None."
+            )
+        return Choice(
+            self.cluster_selection_method,
+            check_eps(without_unit(self.cluster_selection_epsilon, metric, name), name),
+            math.inf if most is None else float(most),
+            check_flag("allow_single_cluster", self.allow_single_cluster),
+        )
+
+    def spec(self, meta: Frame) -> JoinSpec:
+        """Resolve it for frames like `meta`."""
+        return resolve(self, meta, 0.0)
+
+
+Grouping = Literal["greedy", "connected"]
+
+WORDS = ("first", "last")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneStays:
+    """Say which of near rows stays."""
+
+    names_rows: ClassVar[bool] = False
+
+    keep: Hashable = field(default="first", metadata=about("which row of near ones stays"))
+    grouping: Grouping = field(
+        default="greedy",
+        metadata=about("near a row that stays, or connected with it", choices=get_args(Grouping)),
+    )
+
+    @property
+    def counted(self) -> bool:
+        """Whether no row stays that is near another."""
+        return is_none_kept(self.keep)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearDuplicated(OneStays, MetricRequest, Within, Engine):
+    """Ask which rows are near ones that stay."""
+
+    eps: Distance = field(kw_only=False, metadata=DISTANCE)
+
+    def spec(self, meta: Frame) -> JoinSpec:
+        """Resolve it for frames like `meta`."""
+        column = check_kept_row(meta, self.keep)
+        # what says which row is better is no coordinate, unless it is named as one
+        own = column is not None and self.on is None and column != self.id and len(meta.columns) > 1
+        found = told_by(column, resolve(self, meta.drop(columns=[column]) if own else meta, self.eps))
+        if self.grouping == "greedy" and not self.counted and found.partitioning == "auto":
+            found = replace(found, partitioning="entity")  # in which rows keep their order
+        return found
+
+
+def told_by(column: Hashable | None, spec: Spec) -> Spec:
+    """Add the column whose values tell the row that stays, if one does, to what is resolved."""
+    if column is None:
+        return spec
+    found: Any = spec  # every spec is a dataclass
+    resolved: Spec = replace(found, keep=(column,), names=(f"{column}_left", f"{column}_right"))
+    return resolved
+
+
+def is_none_kept(keep: object) -> bool:
+    """Tell whether it is False: no row stays that is near another."""
+    return isinstance(keep, (bool, np.bool_)) and not keep
+
+
+def check_kept_row(meta: Frame, keep: object) -> Hashable | None:
+    """The column whose largest value tells the row that stays, if `keep` is one; refuses what is nothing."""
+    if is_none_kept(keep) or (isinstance(keep, str) and keep in WORDS):
+        return None
+    allowed = "use 'first', 'last', False, or a column whose largest value stays"
+    if isinstance(keep, (bool, np.bool_)) or keep is None or not isinstance(keep, Hashable):
+        raise OptionError(f"keep={shown(keep)} is not allowed; {allowed}.")
+    if not has_column(meta.columns, keep):
+        meant = did_you_mean(keep, [*WORDS, *meta.columns], 0.5)
+        raise OptionError(
+            f"keep={shown(keep)} is not allowed{meant}; {allowed}: the columns are {listed(meta.columns)}."
+        )
+    check_label("keep", keep, meta.columns)
+    dtype = meta[keep].dtype
+    if kind_of_number(dtype) == "":
+        raise ColumnError(
+            f"keep={shown(keep)} names a column of dtype {dtype}, which is no number; name one of numbers of "
+            "which the largest stays, for example of dates df[...].astype('int64'), or sort the rows and use "
+            "keep='first'."
+        )
+    return keep

@@ -1,0 +1,333 @@
+"""Choose the columns of a join, and explain what is wrong with a column."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from dask_simjoin.engine.columns import arrow_type, lists_of
+from dask_simjoin.errors import ColumnError, OptionTypeError
+from dask_simjoin.metrics.distances import Metric
+from dask_simjoin.metrics.norms import Columns, DType, Frame, Ids
+from dask_simjoin.request.messages import did_you_mean, listed, number_in_text, shown
+from dask_simjoin.request.units import parsed
+
+NAMED_SO = re.compile(
+    r"(^|[^a-z])(id|ids|uid|pid|uuid|guid|key|pk|fk|index|idx|level_\d+|unnamed: \d+)$|^id([^a-z]|$)"
+)
+"""Names of identifiers, in lower case; among them those that pandas gives an index that becomes a column."""
+
+ENDS_SO = re.compile(r"[a-z]{2,}id$")
+NO_ID = re.compile(r"(grid|oid|mid|bid|acid|lid|quid|fluid|paid|raid|said|laid|rapid|covid|brid)$")
+"""Endings of words that only end like "geonameid"."""
+
+CAMEL = re.compile(r"[a-z](Id|ID|Key)$")
+
+INTEGERS = ("i", "u")
+
+
+def is_identifier(name: Hashable, kind: str) -> bool:
+    """Whether a column's name says that its integers name something."""
+    if not isinstance(name, str) or kind not in INTEGERS:
+        return False
+    low = name.strip().lower()
+    ends = ENDS_SO.search(low) is not None and NO_ID.search(low) is None
+    return NAMED_SO.search(low) is not None or CAMEL.search(name) is not None or ends
+
+
+def check_chosen(kinds: dict[Hashable, str]) -> None:
+    """Refuse columns (each with its kind of number) among which some cannot be coordinates."""
+    found = [name for name, kind in kinds.items() if is_identifier(name, kind)]
+    if not found:
+        return
+    rest = suggested(kinds)
+    how = "are identifiers by their names" if len(found) > 1 else "is an identifier by its name"
+    such = f", such as on=[{listed(rest)}]" if rest else ""
+    raise ColumnError(
+        f"Without on= the coordinates are all numeric columns, {listed(kinds)}, of which {listed(found)} "
+        f"{how}. Name the coordinates with on=[...]{such}; what names rows is left out by "
+        f"id={found[0]!r}."
+    )
+
+
+OF_SPHERES = (("lat", "lon"), ("lat", "lng"), ("dec", "ra"))
+"""What names of latitudes and longitudes begin with, and those of declinations and right ascensions."""
+
+
+def latitude_and_longitude(names: Sequence[Hashable]) -> tuple[int, int] | None:
+    """Which of two columns is latitude or declination by their names, and which longitude; or None."""
+    starts = [str(name).lower()[:3] for name in names]
+    places = [(starts.index(lat), starts.index(lon)) for lat, lon in OF_SPHERES if {lat, lon} <= {*starts}]
+    return places[0] if places else None
+
+
+def suggested(kinds: dict[Hashable, str]) -> list[Hashable]:
+    """The columns that are likely to be meant."""
+    rest = {name: kind for name, kind in kinds.items() if not is_identifier(name, kind)}
+    for starts in (("lat", "lon"), ("lat", "lng")):
+        places = [[n for n in rest if str(n).lower().startswith(start)] for start in starts]
+        if all(len(some) == 1 for some in places):
+            return [some[0] for some in places]
+    floats = [name for name, kind in rest.items() if kind == "f"]
+    return floats or list(rest)
+
+
+def integers_among(kinds: dict[Hashable, str]) -> tuple[Hashable, ...]:
+    """The integer columns, if there are others as well: those may be no coordinates."""
+    found = tuple(name for name, kind in kinds.items() if kind in INTEGERS)
+    return found if len(found) < len(kinds) else ()
+
+
+def absent(option: str, name: Hashable, tables: Sequence[Frame]) -> ColumnError:
+    """The error for the name of a column that none of the tables has."""
+    columns = [column for table in tables for column in table.columns]
+    plain = isinstance(name, str)  # others may not be comparable, as pandas.NA
+    if plain and any(name in table.index.names for table in tables):
+        meant = ", but the name of the index, which frame.reset_index() makes one"
+    elif option == "keep" and (name is True or (plain and name in ("all", "*"))):
+        meant = "; all are kept by keep=list(df.columns)"
+    else:
+        meant = meant_columns(name, columns)
+    return ColumnError(
+        f"{option}= names {shown(name)}, which is not a column{meant}; the columns are "
+        f"{' and '.join(listed(table.columns) for table in tables)}."
+    )
+
+
+def meant_columns(name: object, columns: Collection[object]) -> str:
+    """Which columns are likely to be meant: several, those that a merge renamed, or one spelt alike."""
+    if not isinstance(name, str):
+        return ""
+    known = [column for column in columns if isinstance(column, str)]
+    numbered = [column for column in columns if not isinstance(column, str) and str(column) == name]
+    if numbered:
+        return f" (did you mean {numbered[0]!r}, without quotes?)"
+    parts = [part.strip("'\"[]()") for part in re.split(r"[,;\s]+", name.strip()) if part]
+    if len(parts) > 1 and all(part in known for part in parts):
+        return f" (did you mean [{listed(parts)}]?)"
+    renamed = [column for column in known if column.startswith((f"{name}_", f"{name}."))] if name else []
+    if renamed:
+        return f" (did you mean {' or '.join(map(repr, renamed[:2]))}?)"
+    same = [column for column in known if column.lower() == name.lower()]
+    return f" (did you mean {same[0]!r}?)" if same else did_you_mean(name, known, 0.5)
+
+
+def no_number(name: Hashable, dtype: DType) -> ColumnError:
+    """The error for a column that holds no real numbers: how it becomes one that does."""
+    return ColumnError(
+        f"on= names {name!r} of dtype {dtype}, which is no real number of at most 64 bits; name numeric "
+        f"columns only, or convert it, for example with {_converted(name, dtype)}"
+    )
+
+
+def _converted(name: Hashable, dtype: Any) -> str:
+    column, kind = f"df[{name!r}]", getattr(dtype, "kind", "")
+    if kind == "M":
+        return f"({column} - {column}.min()).dt.total_seconds()."
+    if kind == "m":
+        return f"{column}.dt.total_seconds()."
+    as_sets = f"Texts are compared by their words: set_self_join({name!r}, threshold)."
+    if isinstance(dtype, pd.CategoricalDtype):
+        return (
+            ".astype('float64'), if its categories are numbers; what must be equal in both rows is named by "
+            f"by={name!r}."
+        )
+    if isinstance(dtype, pd.StringDtype):
+        return (
+            ".astype('float64'), if it holds numbers as text; where some of it is none, "
+            f"pd.to_numeric({column}, errors='coerce') and dropna=True. {as_sets}{of_dask(dtype)}"
+        )
+    if isinstance(dtype, np.dtype) and kind == "O":
+        return f".astype('float64'), if it holds numbers as text or as objects, such as Decimal. {as_sets}"
+    return ".astype('float64')."
+
+
+def of_dask(dtype: DType) -> str:
+    """What to add where Dask may have made texts of lists: its strings are not those of pandas 3."""
+    if isinstance(dtype, pd.StringDtype) and dtype.na_value is not pd.NA:
+        return ""
+    return (
+        " (Of lists in a pandas DataFrame Dask makes strings; not within "
+        "dask.config.set({'dataframe.convert-string': False}).)"
+    )
+
+
+def is_decimal(dtype: DType) -> bool:
+    """Whether a column holds Arrow's decimal numbers, which are no float64."""
+    arrow = arrow_type(dtype)
+    return arrow is not None and pa.types.is_decimal(arrow)
+
+
+ROW_ID = "row_id"
+"""Name of the column that `with_row_id` adds; never a coordinate unless `on` names it."""
+
+
+def check_columns(meta: Frame) -> None:
+    """Refuse columns that names do not tell apart."""
+    if getattr(meta.columns, "nlevels", 1) > 1:
+        raise ColumnError(
+            "The columns are a MultiIndex, which cannot be joined on; flatten it, "
+            "for example df.columns = ['_'.join(c) for c in df.columns]."
+        )
+    repeated = list(meta.columns[meta.columns.duplicated()].unique())
+    if repeated:
+        raise ColumnError(
+            f"The frame has several columns named {listed(repeated)}; column names must be "
+            "unique: rename or drop all but one."
+        )
+
+
+def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) -> tuple[Hashable, ...]:
+    """The coordinates that `on` names, or those that the frame suggests; refuses what cannot be."""
+    dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
+    if on is None:
+        found = numeric_columns(meta, (id, radius, ROW_ID))
+        if not found:
+            raise ColumnError(
+                f"The frame has no numeric column to join on besides ids and booleans (columns: "
+                f"{listed(meta.columns)}); name the coordinates with on=[...]. Numbers as texts or objects, "
+                "such as Decimal, become coordinates by df.astype({...: 'float64'})."
+            )
+        for name in found:
+            check_label("on", name, meta.columns)
+        check_chosen(kinds_of(meta, found))
+        return tuple(found)
+    if isinstance(on, (set, frozenset)):
+        raise ColumnError(
+            f"on={shown(on)} has no order, and squares are summed in the order of on=; use a list."
+        )
+    names = as_names(on)
+    if isinstance(on, tuple) and has_column(meta.columns, on):
+        names = [on]
+    if not names:
+        raise ColumnError(
+            f"on={shown(on)} names no column; name at least one, or leave out on= for all numeric columns."
+        )
+    for name in names:
+        check_column_exists("on", name, [meta])
+        if names.count(name) > 1:
+            raise ColumnError(f"on= names {name!r} more than once; name each column once.")
+        if kind_of_number(dtypes[name]) in ("i", "u", "f", "b"):
+            continue
+        lists = lists_of(meta[name])
+        if lists is not None and len(names) == 1:
+            continue
+        if lists is not None and lists.kind is not None:
+            raise ColumnError(
+                f"on= names {name!r} of dtype {dtypes[name]} together with others; a column of lists is "
+                f"named alone: on={name!r}."
+            )
+        raise no_number(name, dtypes[name])
+    return tuple(names)
+
+
+def as_names(given: Any) -> list[Hashable]:
+    """What was given as names of columns, or as one of them, as a list."""
+    # arrays () have __iter__, and cannot be iterated over
+    one = isinstance(given, (str, bytes)) or not hasattr(given, "__iter__") or getattr(given, "ndim", 1) == 0
+    return [given] if one else list(given)
+
+
+def check_columns_of(metric: Metric, on: tuple[Hashable, ...], chosen: bool = False) -> None:
+    """Refuse columns that are not those that the metric is of, as far as numbers and names tell.
+
+    `chosen`: they were not named.
+    """
+    wanted = metric.columns
+    if not wanted:
+        return
+    order = f"on=[{', '.join(repr(name) for name in wanted)}]"
+    if len(on) != len(wanted):
+        how = f"without on= there are {len(on)} numeric ones" if chosen else f"on= names {len(on)}"
+        raise ColumnError(
+            f"metric={metric.name!r} is of {len(wanted)} columns, {' and '.join(wanted)}, and {how}: "
+            f"{listed(on)}; name them in this order, such as {order}."
+        )
+    if latitude_and_longitude(on) == (1, 0):
+        raise ColumnError(
+            f"metric={metric.name!r} is of {' and '.join(wanted)} in this order, and by their names "
+            f"{listed(on)} are the other way round; use on=[{listed(on[::-1])}]."
+        )
+
+
+def own_radius(meta: Frame, eps: object) -> str | None:
+    """The column of rows' own distances, if that is what `eps` names; refuses one that has none."""
+    if not isinstance(eps, str):
+        return None
+    if not has_column(meta.columns, eps):
+        if parsed(eps):
+            return None
+        meant = meant_columns(eps, meta.columns)
+        raise OptionTypeError(
+            f"eps={shown(eps)} is not a number; use a finite number >= 0{number_in_text(eps)}, or the name "
+            f"of a column of each row's own distance: none is called so{meant}; the columns are "
+            f"{listed(meta.columns)}."
+        )
+    if kind_of_number(meta[eps].dtype) not in ("i", "u", "f"):
+        raise ColumnError(
+            f"eps={eps!r} names a column of dtype {meta[eps].dtype}, which holds no distances; name a column "
+            "of real numbers, or use a number for all rows."
+        )
+    return eps
+
+
+def numeric_columns(meta: Frame, besides: Collection[Hashable]) -> list[Hashable]:
+    """The columns of real numbers, those of truth values and some others left out."""
+    kinds = zip(meta.columns, meta.dtypes, strict=True)
+    return [name for name, dtype in kinds if name not in besides and kind_of_number(dtype) in ("i", "u", "f")]
+
+
+def kinds_of(meta: Frame, names: Iterable[Hashable]) -> dict[Hashable, str]:
+    """NumPy's letter for the kind of number of some columns."""
+    dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
+    return {name: kind_of_number(dtypes[name]) for name in names}
+
+
+def check_column_exists(option: str, name: Hashable, tables: list[Frame]) -> None:
+    """Refuse the name of a column that none of the tables has."""
+    having = [table for table in tables if has_column(table.columns, name)]
+    if not having:
+        raise absent(option, name, tables)
+    for table in having:
+        check_label(option, name, table.columns)
+
+
+def kind_of_number(dtype: DType) -> str:
+    """NumPy's letter for the kind of number, or "" for what cannot be a coordinate."""
+    kind = str(getattr(dtype, "kind", ""))
+    size = getattr(dtype, "itemsize", 8)
+    return kind if kind in "iufb" and size <= 8 else ""
+
+
+def check_label(option: str, name: Hashable, columns: Ids) -> None:
+    """Refuse labels by which pandas takes no column: it takes truth values for a mask, and finds no None."""
+    of_column = next((label for label in columns if label is name or (label == name) is True), name)
+    if isinstance(of_column, (bool, np.bool_)) or (pd.api.types.is_scalar(of_column) and pd.isna(of_column)):
+        raise ColumnError(
+            f"{option}= names the column {of_column!r}, a label by which pandas and Dask do not find columns "
+            f"reliably; rename it first: df.rename(columns={{{of_column!r}: 'name'}})."
+        )
+
+
+def free_name(name: str, tables: Iterable[Frame]) -> str:
+    """Make a name for a new column that none of the tables has."""
+    taken = {label for table in tables for label in table.columns}
+    while name in taken:
+        name += "'"
+    return name
+
+
+def has_column(columns: Ids, name: Hashable) -> bool:
+    """Whether there is a column of that name; refuses what cannot be one."""
+    try:
+        return name in columns
+    except (TypeError, OverflowError):  # pandas 2 makes an integer of infinity where columns are numbered
+        raise ColumnError(
+            f"{shown(name)} cannot be the name of a column; columns are given by their names, as in "
+            "['latitude', 'longitude']."
+        ) from None

@@ -1,0 +1,331 @@
+"""Requests of the verbs: their options, with types, defaults and checks.
+
+A request holds what the caller gave; `spec` checks that against the frames, and resolves it. Positions come
+from the fields that are no keywords.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal, get_args
+
+from dask_simjoin.engine.methods import LOSSY_NEAREST, NEAREST
+from dask_simjoin.errors import OptionError, OptionTypeError
+from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.request.columns import ROW_ID
+from dask_simjoin.request.messages import did_you_mean, shown
+from dask_simjoin.request.options import (
+    Coordinates,
+    Distance,
+    Engine,
+    Kept,
+    MayLose,
+    Method,
+    MetricRequest,
+    Nearest,
+    Paired,
+    Pairs,
+    Radii,
+    Radius,
+    TwoTables,
+    Within,
+    about,
+)
+from dask_simjoin.request.resolve import check_one_table, keeping, losing, resolve, resolve_two, searched
+from dask_simjoin.request.spec import JoinSpec, without_ids
+from dask_simjoin.request.units import check_once, check_whole, several_of, within_several
+
+How = Literal["inner", "left", "leftsemi", "leftanti"]
+GraphMode = Literal["distance", "connectivity"]
+OrderMode = Literal["edges", "forest"]
+
+INNER, LEFT, SEMI, ANTI = HOW = get_args(How)
+
+DISTANCE = about("largest distance, finite")
+SAMPLES = about("rows within the distance that make a core row")
+SEVERAL = about("largest distance, a list of such, or column of each row's own")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountPairs(Paired):
+    """Ask for the number of pairs."""
+
+    names_rows: ClassVar[bool] = False
+
+    eps: Radii = field(kw_only=False, metadata=SEVERAL)  # type: ignore[assignment]
+
+    def spec(self, meta: Frame) -> JoinSpec:
+        """Resolve it for frames like `meta`."""
+        return _paired(self, _counted(self, meta, self.eps))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfJoin(Paired, Kept):
+    """Ask for the pairs of one table."""
+
+    return_distance: bool = field(default=False, metadata=about("add each pair's distance"))
+
+    def spec(self, meta: Frame) -> JoinSpec:
+        """Resolve it for frames like `meta`."""
+        return keeping(self, _paired(self, resolve(self, meta, self.eps)), meta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeighborCounts(MetricRequest, Within, MayLose):
+    """Ask for each row's number of neighbours."""
+
+    radii: ClassVar[bool] = True
+    names_rows: ClassVar[bool] = False
+
+    eps: Radii = field(kw_only=False, metadata=SEVERAL)
+
+    def spec(self, meta: Frame) -> JoinSpec:
+        """Resolve it for frames like `meta`."""
+        spec = _counted(self, meta, self.eps)
+        check_once(spec.several)
+        return spec
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeighborGraph(MetricRequest, Within, Engine):
+    """Ask for neighbours of rows as a sparse matrix."""
+
+    names_rows: ClassVar[bool] = False
+
+    eps: Distance = field(kw_only=False, metadata=DISTANCE)
+    mode: GraphMode = field(
+        default="distance", metadata=about("what entries are", choices=get_args(GraphMode))
+    )
+    include_self: bool = field(default=False, metadata=about("make each row a neighbour of itself"))
+
+    def spec(self, meta: Frame) -> JoinSpec:
+        """Resolve it for frames like `meta`."""
+        return resolve(self, meta, self.eps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Join(TwoTables, Within, MayLose):
+    """Ask for the pairs of two tables, or for the rows of the left one that are in some or in none."""
+
+    radii: ClassVar[bool] = True
+
+    other: Frame = field(kw_only=False, repr=False, compare=False, metadata=about("right table"))
+    eps: Radius = field(kw_only=False, metadata=about("largest distance, or column of each row's own"))
+    how: How = field(default="inner", metadata=about("which rows the result has", choices=HOW))
+    return_distance: bool = field(default=False, metadata=about("add each pair's distance"))
+
+    def spec(self, left: Frame, right: Frame) -> JoinSpec:
+        """Resolve it for frames like `left` and `right`."""
+        check_how(self.how, f"other.simjoin.join(frame, eps, how={LEFT!r})")
+        spec = keeping(self, resolve_two(self, left, right, self.eps), left, right)
+        if self.how not in (SEMI, ANTI):
+            return spec
+        bare, other = (replace(without_ids(own), keep=(), names=()) for own in (spec, spec.right))
+        return replace(bare, other=other)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnnJoin(Nearest, TwoTables, Within, MayLose):
+    """Ask for the nearest rows of each row, of the same table or of another."""
+
+    bound: ClassVar[str] = "max_distance"
+    return_distance: ClassVar[bool] = True
+    lossy: ClassVar[tuple[str, ...]] = LOSSY_NEAREST
+
+    other: Frame | None = field(
+        default=None, kw_only=False, repr=False, compare=False, metadata=about("table whose rows are found")
+    )
+    k: int = field(default=10, kw_only=False, metadata=about("how many rows are found of each"))
+    mutual: bool = field(default=False, metadata=about("keep pairs that are such in both directions"))
+    max_distance: Distance | None = field(default=None, metadata=about("largest distance of a neighbour"))
+    method: Method = field(default="auto", metadata=about("engine that finds neighbours", choices=NEAREST))
+    approximate: bool = field(
+        default=False, metadata=about("miss neighbours that are dear to find, with method='zorder'")
+    )
+
+    def number(self) -> int:
+        """How many neighbours are sought of each row."""
+        return check_whole("k", self.k, 1)
+
+    def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
+        """Resolve it for frames like `left` and `right`, or for one."""
+        eps = 0.0 if self.max_distance is None else self.max_distance
+        if right is None:
+            check_one_table(self)
+            return keeping(self, searched(resolve(self, left, eps)), left)
+        return keeping(self, searched(resolve_two(self, left, right, eps)), left, right)
+
+    def most(self, spec: JoinSpec) -> float:
+        """The largest total of a neighbour."""
+        return math.inf if self.max_distance is None else spec.threshold
+
+
+@dataclass(frozen=True, kw_only=True)
+class KDistances(Nearest):
+    """Ask for each row's distance to its k-th nearest neighbour."""
+
+    names_rows: ClassVar[bool] = False
+
+    k: int = field(kw_only=False, metadata=about("which neighbour's distance"))
+
+    def number(self) -> int:
+        """Which neighbour's distance is asked for."""
+        return check_whole("k", self.k, 1)
+
+    def spec(self, meta: Frame) -> JoinSpec:
+        """Resolve it for frames like `meta`."""
+        return resolve(self, meta, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dbscan(MetricRequest, Within, Engine):
+    """Ask for the clusters of DBSCAN."""
+
+    names_rows: ClassVar[bool] = False
+
+    eps: Distance = field(kw_only=False, metadata=DISTANCE)
+    min_samples: int = field(default=5, kw_only=False, metadata=SAMPLES)
+
+    def samples(self) -> int:
+        """How many rows make a core row."""
+        return check_whole("min_samples", self.min_samples, 1)
+
+    def spec(self, meta: Frame) -> JoinSpec:
+        """Resolve it for frames like `meta`."""
+        return resolve(self, meta, self.eps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optics(MetricRequest, Within, Engine):
+    """Ask for the order of OPTICS."""
+
+    bound: ClassVar[str] = "max_eps"
+    names_rows: ClassVar[bool] = False
+    max_eps: Distance = field(kw_only=False, metadata=DISTANCE)
+    min_samples: int = field(default=5, kw_only=False, metadata=SAMPLES)
+    mode: OrderMode = field(
+        default="edges",
+        metadata=about("scikit-learn's order, or one of less memory", choices=get_args(OrderMode)),
+    )
+
+    def samples(self) -> int:
+        """How many rows make a core row."""
+        return check_whole("min_samples", self.min_samples, 2)
+
+    def spec(self, meta: Frame) -> JoinSpec:
+        """Resolve it for frames like `meta`."""
+        spec = resolve(self, meta, self.max_eps)
+        if self.mode == "edges" and spec.measure.name != "euclidean":
+            raise OptionError(
+                f"metric={self.metric!r} is not allowed in optics() with mode='edges', whose distances are "
+                "roots of sums of squares, as scikit-learn's; use mode='forest', which takes every metric, "
+                "or metric='euclidean'."
+            )
+        return spec
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowId:
+    """Ask for a column of row numbers."""
+
+    name: str = field(default=ROW_ID, kw_only=False, metadata=about("name of the new column"))
+
+
+def check_how(how: object, swapped: str) -> None:
+    """Refuse a kind of join that there is not; `swapped`: the call that does what "right" would."""
+    if not isinstance(how, str) or how not in HOW:
+        right = isinstance(how, str) and how == "right"
+        hint = f"; swap the tables: {swapped}" if right else did_you_mean(how, HOW)
+        raise OptionError(f"how={shown(how)} is not allowed; use one of {', '.join(map(repr, HOW))}{hint}.")
+
+
+def _counted(asked: CountPairs | NeighborCounts, meta: Frame, eps: object) -> JoinSpec:
+    """Resolve what is asked for within one distance or several."""
+    several = several_of(eps, asked.metric, asked.p)
+    if several is None:
+        return resolve(asked, meta, eps)
+    return within_several(resolve(asked, meta, max(several)), several)
+
+
+def _paired(asked: Paired, spec: JoinSpec) -> JoinSpec:
+    """Refuse own distances of rows where each pair is asked for once."""
+    if spec.radius is not None and spec.pairs != "both":
+        raise OptionError(
+            f"eps={spec.radius!r} names a column, each row's own distance, so that a row may be near another "
+            "and not the other way round; use pairs='both', each pair being within its left row's distance."
+        )
+    return spec
+
+
+NO_EPS = "eps= is missing; use a finite number >= 0, or k= of a join with nearest neighbours."
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedKnnJoin(KnnJoin):
+    """Ask for the plan of a join with nearest neighbours, whose largest distance is called `eps`."""
+
+    bound: ClassVar[str] = "eps"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(TwoTables, Within, MayLose):
+    """Ask for the plan of a self-join, of a join of two tables, or of one with nearest neighbours."""
+
+    eps: Radius | None = field(
+        default=None, kw_only=False, metadata=about("largest distance, or column of each row's own")
+    )
+    other: Frame | None = field(default=None, repr=False, compare=False, metadata=about("right table"))
+    k: int | None = field(default=None, metadata=about("how many rows are found of each"))
+    pairs: Pairs = field(
+        default="unique", metadata=about("each pair once, or in both directions", choices=get_args(Pairs))
+    )
+    include_self: bool = field(default=False, metadata=about("pair each row with itself"))
+    return_distance: bool = field(default=False, metadata=about("add each pair's distance"))
+
+    def planned(self) -> SelfJoin | Join | PlannedKnnJoin:
+        """The request that is to be planned."""
+        if self.k is not None:
+            return PlannedKnnJoin(**self._shared(PlannedKnnJoin) | {"max_distance": self.eps})
+        if self.eps is None:
+            raise OptionTypeError(NO_EPS)
+        if self.other is not None:
+            return Join(**self._shared(Join))
+        check_one_table(self)
+        return SelfJoin(**self._shared(SelfJoin))
+
+    def _shared(self, kind: type[MetricRequest]) -> dict[str, Any]:
+        own = {option.name for option in fields(self)}
+        return {option.name: getattr(self, option.name) for option in fields(kind) if option.name in own}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfiledKnnJoin(PlannedKnnJoin):
+    """Ask what a search for nearest neighbours does; rows are not told by their ids."""
+
+    names_rows: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile(Coordinates, MayLose):
+    """Ask what a self-join does, or a search for the nearest neighbours of rows of one table."""
+
+    eps: Distance | None = field(default=None, kw_only=False, metadata=about("largest distance, finite"))
+    k: int | None = field(default=None, metadata=about("how many rows are found of each"))
+
+    def nearest(self) -> ProfiledKnnJoin | None:
+        """The search that is to be profiled; None: it is a self-join."""
+        if self.k is None:
+            return None
+        return ProfiledKnnJoin(**self._shared() | {"k": self.k, "max_distance": self.eps})
+
+    def spec(self, meta: Frame) -> JoinSpec:
+        """Resolve a self-join for frames like `meta`."""
+        if self.eps is None:
+            raise OptionTypeError(NO_EPS)
+        same = self._shared() | {"eps": self.eps}
+        approximate = same.pop("approximate")
+        return losing(NeighborGraph(**same).spec(meta), approximate)
+
+    def _shared(self) -> dict[str, Any]:
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("eps", "k")}

@@ -1,0 +1,314 @@
+"""Check requests against the frames they apply to, and resolve their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import fields, replace
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from dask_simjoin.engine.base import library
+from dask_simjoin.engine.columns import lists_of
+from dask_simjoin.engine.ids import check_indexable
+from dask_simjoin.engine.methods import LOSSY, NEAREST, choices_for, is_method, name_of
+from dask_simjoin.errors import TABLES, ColumnError, OptionError, OptionTypeError, in_table
+from dask_simjoin.metrics.norms import Columns, DType, Frame
+from dask_simjoin.request.by import groups_of
+from dask_simjoin.request.columns import (
+    ROW_ID,
+    as_names,
+    check_chosen,
+    check_column_exists,
+    check_columns,
+    check_columns_of,
+    check_label,
+    check_on,
+    has_column,
+    integers_among,
+    kinds_of,
+    numeric_columns,
+    own_radius,
+)
+from dask_simjoin.request.messages import listed, shown
+from dask_simjoin.request.options import (
+    ORDER,
+    SUFFIXES,
+    Kept,
+    MetricRequest,
+    TwoTables,
+    current_settings,
+    on_cluster,
+    parse_size,
+)
+from dask_simjoin.request.spec import JoinSpec, RowSpec, check_dims, without_ids
+from dask_simjoin.request.units import check_choice, check_eps, check_metric, without_unit
+
+OWN = ("left", "right", "rank", "distance", "similarity")
+"""Columns of results that are no rows' attributes."""
+
+
+def check_suffixes(suffixes: Any) -> tuple[str, str]:
+    """Two endings of names."""
+    if isinstance(suffixes, str) or len(as_names(suffixes)) != 2:
+        raise OptionTypeError(f"suffixes={shown(suffixes)} are not two strings; use such as {SUFFIXES!r}.")
+    first, second = suffixes
+    if not (isinstance(first, str) and isinstance(second, str)):
+        raise OptionTypeError(f"suffixes={shown(suffixes)} are not two strings; use such as {SUFFIXES!r}.")
+    return first, second
+
+
+def _wanted(keep: Columns, tables: list[Frame]) -> list[Hashable]:
+    if keep is None:
+        return []
+    if isinstance(keep, tuple) and any(has_column(table.columns, keep) for table in tables):
+        return [keep]
+    if isinstance(keep, (set, frozenset)):
+        raise ColumnError(f"keep={shown(keep)} has no order; use a list.")
+    names = as_names(keep)
+    for name in names:
+        if not isinstance(name, Hashable):
+            raise ColumnError(f"keep= names {shown(name)}, which cannot be the name of a column.")
+        if names.count(name) > 1:
+            raise ColumnError(f"keep= names {name!r} more than once; name each column once.")
+    return names
+
+
+KeptColumns = tuple[tuple[Hashable, ...], tuple[Hashable, ...], tuple[str, ...]]
+"""Columns of left and of right rows, and what all of them are called, the left ones first."""
+
+
+def resolve_keep(
+    keep: Columns, suffixes: tuple[str, str], left: Frame, right: Frame | None = None
+) -> KeptColumns:
+    """The columns that are kept.
+
+    `left`, `right`: empty examples of the tables; without a right one both rows are of the left one, and
+    every name gets an ending.  Of two tables, as in `pandas.merge`, columns that both have get endings.
+    """
+    first, second = check_suffixes(suffixes)
+    tables = [left] if right is None else [left, right]
+    wanted = _wanted(keep, tables)
+    for name in wanted:
+        check_column_exists("keep", name, tables)
+    of_left = [name for name in wanted if name in left.columns]
+    of_right = of_left if right is None else [name for name in wanted if name in right.columns]
+    names = [f"{name}{first}" if name in of_right else str(name) for name in of_left]
+    names += [f"{name}{second}" if name in of_left else str(name) for name in of_right]
+    taken: set[str] = set()
+    for called in names:
+        if called in OWN:
+            raise OptionError(
+                f"keep={shown(keep)} with suffixes={shown(suffixes)} would make a column {called!r}, a name "
+                f"that is reserved for columns of results ({listed(OWN)}); rename the column first"
+                f"{', or use other suffixes' if called not in wanted or suffixes != SUFFIXES else ''}."
+            )
+        if called in taken:
+            raise OptionError(
+                f"The result would have two columns {called!r}, with keep={shown(keep)} and "
+                f"suffixes={shown(suffixes)}; use other suffixes, or rename the column first."
+            )
+        taken.add(called)
+    return tuple(of_left), tuple(of_right), tuple(names)
+
+
+Spec = TypeVar("Spec", bound=RowSpec)
+
+AS_GIVEN = ("pairs", "include_self", "return_distance", "dropna", "method", "partitioning")
+"""Options that a resolved join has as they are."""
+
+FLAGS = ("include_self", "return_distance", "dropna")
+
+
+def resolve(asked: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
+    """Check the options of a request for one frame like `meta` (its empty example), but for `keep`."""
+    settings, name = current_settings(on_cluster()), library(meta)
+    radius = own_radius(meta, eps) if asked.radii else None
+    metric, p = check_metric(asked.metric, asked.p)
+    far = 0.0 if radius is not None else check_eps(without_unit(eps, metric, asked.bound), asked.bound)
+    check_choices(asked)
+    blocksize = None if asked.blocksize is None else parse_size("blocksize", asked.blocksize)
+    given = {name: getattr(asked, name) for name in AS_GIVEN if hasattr(asked, name)}
+    given |= {name: check_flag(name, given[name]) for name in FLAGS if name in given}
+    check_columns(meta)
+    dtype = id_dtype(meta, asked.id)
+    by, grouped = groups_of(getattr(asked, "by", None))
+    suggested = meta[[name for name in meta.columns if name not in (*by, *grouped)]] if by else meta
+    on = check_on(suggested if asked.on is None else meta, asked.on, asked.id, radius)
+    check_columns_of(metric, on, asked.on is None)
+    lists = lists_of(meta[on[0]]) if len(on) == 1 else None
+    columns = len(on) if lists is None else lists.length
+    dims = None if columns is None else metric.dims(columns) + len(grouped)
+    spec = JoinSpec(
+        far, (*on, *grouped), asked.id, metric=asked.metric, p=p, dims=dims, by=by,
+        lists=lists is not None, blocksize=blocksize, settings=settings, id_dtype=dtype, library=name,
+        radius=radius, bound=asked.bound, **given,
+        chosen=integers_among(kinds_of(meta, on)) if asked.on is None else None,
+    )  # fmt: skip
+    methods = choices_for(name)
+    asked_method = name_of(spec.method)
+    if asked_method not in methods:
+        raise OptionError(
+            f"method={asked_method!r} does not serve frames of {name!r}; use one of "
+            f"{', '.join(map(repr, methods))}, or ddf.to_backend('pandas')."
+        )
+    check_dims(spec)
+    spec = losing(spec, getattr(asked, "approximate", False), getattr(asked, "lossy", LOSSY))
+    return spec if asked.names_rows else without_ids(spec)
+
+
+def losing(spec: JoinSpec, approximate: object, methods: tuple[str, ...] = LOSSY) -> JoinSpec:
+    """Allow a join to leave pairs out, if its method is one of those that can."""
+    approximate = check_flag("approximate", approximate)
+    if approximate and name_of(spec.method) not in methods:
+        raise OptionError(
+            f"approximate=True is not allowed with method={name_of(spec.method)!r}, which finds all pairs; "
+            f"use method={' or '.join(map(repr, methods))}, or leave it out."
+        )
+    return replace(spec, approximate=approximate)
+
+
+def searched(spec: JoinSpec) -> JoinSpec:
+    """Refuse a method that searches no nearest neighbours."""
+    asked = name_of(spec.method)
+    if asked not in NEAREST:
+        raise OptionError(
+            f"method={asked!r} searches no nearest neighbours; use one of {', '.join(map(repr, NEAREST))}."
+        )
+    return spec
+
+
+def check_choices(asked: Any, is_method: Callable[[object], bool] = is_method) -> None:
+    """Refuse a value that is none of an option's choices; `metric` and `how` have checks of their own.
+
+    `is_method`: tells a method as an object from what is none.
+    """
+    found = (option for option in fields(asked) if option.name not in ("metric", "how"))
+    for option in sorted(found, key=lambda option: ORDER.index(option.name)):
+        choices, value = cast(tuple[str, ...], option.metadata["choices"]), getattr(asked, option.name)
+        if option.name == "method":
+            check_method(value, choices, is_method)
+        elif choices:
+            check_choice(option.name, value, choices)
+
+
+def check_method(value: object, names: tuple[str, ...], is_method: Callable[[object], bool]) -> None:
+    """Refuse what is neither a method's name nor a method with its options."""
+    if isinstance(value, str) and value in names:
+        return
+    if isinstance(value, type):
+        raise OptionTypeError(
+            f"method={value.__name__} is a class; use method={value.__name__}(), or one of "
+            f"{', '.join(map(repr, names))}."
+        )
+    if not is_method(value):
+        check_choice("method", value, names)
+
+
+def check_flag(name: str, value: object) -> bool:
+    """Refuse what is neither true nor false."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise OptionTypeError(f"{name}={shown(value)} is not allowed; use True or False.")
+    return bool(value)
+
+
+def id_dtype(meta: Frame, id: Hashable | None) -> DType:
+    """The dtype of what names rows; refuses what cannot."""
+    if id is not None and not has_column(meta.columns, id):
+        raise ColumnError(
+            f"id={shown(id)} is not a column; the columns are {listed(meta.columns)}. "
+            "Leave out id to name rows by their index labels."
+        )
+    if id is not None:
+        check_label("id", id, meta.columns)
+    dtype = meta.index.dtype if id is None else meta[id].dtype
+    if id is not None:  # verbs that name no rows take any index
+        check_indexable(dtype, id)
+    return dtype
+
+
+def keeping(asked: Kept, spec: Spec, left: Frame, right: Frame | None = None) -> Spec:
+    """Add the kept columns of one table, or of two, to a resolved join."""
+    of_left, of_right, names = resolve_keep(asked.keep, asked.suffixes, left, right)
+    found: Any = spec  # every spec is a dataclass
+    if spec.other is not None:
+        other: Any = spec.other
+        found = replace(found, other=replace(other, keep=of_right, names=names[len(of_left) :]))
+        names = names[: len(of_left)]
+    resolved: Spec = replace(found, keep=of_left, names=names)
+    return resolved
+
+
+def resolve_two(asked: TwoTables, left: Frame, right: Frame, eps: object) -> JoinSpec:
+    """Check the options of a request for two frames like these (empty examples), but for `keep`."""
+    ids = [asked.id if own is None else own for own in (asked.left_id, asked.right_id)]
+    radius = own_radius(left, eps) if asked.radii else None
+    by, added = groups_of(getattr(asked, "by", None))
+    columns = _coordinates(asked, left, right, [*ids, radius], (*by, *added))
+    sides = zip((left, right), columns, ids, (eps, eps if radius is None else 0.0), strict=True)
+    specs = []
+    for which, (table, on, id, far) in zip(TABLES, sides, strict=True):
+        with in_table(which):
+            specs.append(resolve(replace(asked, on=on, id=id), table, far))
+    first, second = specs
+    if len(first.on) != len(second.on):
+        raise ColumnError(
+            f"The left table is joined on {len(first.on)} columns, {list(first.on)!r}, and the right "
+            f"one on {len(second.on)}, {list(second.on)!r}; name as many of both, in the same order."
+        )
+    if first.lists != second.lists:
+        holds = ["lists" if own.lists else "numbers" for own in specs]
+        raise ColumnError(
+            f"Column {first.on[0]!r} of the left table holds {holds[0]}, and {second.on[0]!r} of the "
+            f"right one {holds[1]}; name columns that hold the same."
+        )
+    if asked.on is None and asked.left_on is None:
+        chosen = integers_among(_kinds(left, right, first.on))
+        first, second = (replace(own, chosen=chosen) for own in specs)
+    return replace(first, other=second)
+
+
+def check_one_table(asked: Any) -> None:
+    """Refuse options of two tables where there is but one."""
+    if any(side is not None for side in (asked.left_on, asked.right_on, asked.left_id, asked.right_id)):
+        raise OptionError(
+            "left_on=, right_on=, left_id= and right_id= are of joins of two tables; use on= and id=."
+        )
+
+
+def _kinds(left: Frame, right: Frame, shared: Iterable[Hashable]) -> dict[Hashable, str]:
+    """Kinds of numbers of columns that both tables have; integers only where both have such."""
+    kinds = zip(kinds_of(left, shared).items(), kinds_of(right, shared).values(), strict=True)
+    return {name: "f" if "f" in (own, other) else own for (name, own), other in kinds}
+
+
+def _coordinates(asked: TwoTables, left: Frame, right: Frame,
+                 besides: list[Hashable | None], groups: tuple[Hashable, ...]) -> list[Columns]:  # fmt: skip
+    """The coordinates of both tables as they are named, or as both have them `besides` ids and distances.
+
+    `groups`: columns that tell groups.
+    """
+    if asked.left_on is None and asked.right_on is None:
+        if asked.on is not None:
+            return [asked.on, asked.on]
+        shared: list[Hashable] = [
+            name
+            for name in numeric_columns(left, (besides[0], besides[2], ROW_ID, *groups))
+            if name in numeric_columns(right, (besides[1], ROW_ID, *groups))
+        ]
+        if not shared:
+            raise ColumnError(
+                "The tables have no numeric column of the same name to join on besides ids and booleans; "
+                "name the coordinates with on=[...], or with left_on=[...] and right_on=[...]. The columns "
+                f"are {listed(left.columns)} of the left table, and {listed(right.columns)} of the right one."
+            )
+        check_chosen(_kinds(left, right, shared))
+        return [shared, shared]
+    if asked.on is not None:
+        raise OptionError(
+            "on= names the columns of both tables; use it, or left_on= and right_on=, not both."
+        )
+    if asked.left_on is None or asked.right_on is None:
+        missing = "left_on" if asked.left_on is None else "right_on"
+        raise OptionError(f"{missing}= is missing; name the columns of both tables, or use on= for both.")
+    return [asked.left_on, asked.right_on]

@@ -1,0 +1,246 @@
+"""Parse distances with units, and check single options."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.errors import OptionError, OptionTypeError
+from dask_simjoin.metrics.distances import METRICS, Cosine, Metric, make_metric
+from dask_simjoin.metrics.norms import Norm
+from dask_simjoin.metrics.sphere import RADIUS
+from dask_simjoin.request.messages import METRICS as SYNONYMS
+from dask_simjoin.request.messages import (
+    NO_CHOICES,
+    NO_METRICS,
+    did_you_mean,
+    elsewhere,
+    instead_of_distance,
+    shown,
+)
+from dask_simjoin.request.spec import JoinSpec
+
+LENGTHS = {"mm": 1e-3, "cm": 1e-2, "m": 1.0, "km": 1e3, "ft": 0.3048, "mi": 1609.344, "nmi": 1852.0}
+"""Metres."""
+
+ANGLES = {"rad": 1.0, "deg": math.pi / 180, "arcmin": math.pi / 10_800, "arcsec": math.pi / 648_000,
+          "mas": math.pi / 648_000_000}  # fmt: skip
+"""Radians."""
+
+WORDS = {
+    "meter": "m", "meters": "m", "metre": "m", "metres": "m", "kilometer": "km", "kilometers": "km",
+    "kilometre": "km", "kilometres": "km", "foot": "ft", "feet": "ft", "mile": "mi", "miles": "mi",
+    "degree": "deg", "degrees": "deg", "°": "deg", "arcminute": "arcmin", "arcminutes": "arcmin",
+    "'": "arcmin", "arcsecond": "arcsec", "arcseconds": "arcsec", '"': "arcsec", "radian": "rad",
+    "radians": "rad",
+}  # fmt: skip
+"""What else units are called."""
+
+WITH_UNIT = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\W\d_]+|[°'\"])\s*")
+
+
+def parsed(text: object) -> tuple[float, str] | None:
+    """The number and the unit of a text, if it is of such a form.
+
+    Examples
+    --------
+    >>> parsed("1.5 kilometres"), parsed("radius")
+    ((1.5, 'km'), None)
+    """
+    found = WITH_UNIT.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        return None
+    unit = found[2] if found[2] in LENGTHS or found[2] in ANGLES else found[2].lower()
+    return float(found[1]), WORDS.get(unit, unit)
+
+
+def metres(text: object, name: str) -> float | None:
+    """Metres of a text with a unit of length; None: it is no such text, or of an angle."""
+    found = parsed(text)
+    if found is None or found[1] in ANGLES:
+        return None
+    number, unit = found
+    if unit not in LENGTHS:
+        raise _unknown(text, unit, name, [*LENGTHS, *ANGLES])
+    return number * LENGTHS[unit]
+
+
+def without_unit(eps: object, metric: Metric, name: str) -> object:
+    """A distance as a number of the metric's unit, if it is text with a unit; all else as it is.
+
+    Of "haversine" lengths, or angles seen from the Earth's centre; of "cosine" angles between rows.
+
+    Examples
+    --------
+    >>> from dask_simjoin.metrics import make_metric
+    >>> without_unit("2 km", make_metric("haversine"), "eps")
+    2000.0
+    >>> round(without_unit("60 deg", make_metric("cosine"), "eps"), 12)
+    0.5
+    """
+    found = parsed(eps)
+    if found is None:
+        return eps
+    number, unit = found
+    angular = metric.name == Cosine.name
+    units = list(ANGLES) if angular else [*LENGTHS, *ANGLES] if metric.unit else []
+    if not units:
+        raise OptionError(
+            f"{name}={shown(eps)} has a unit, and metric={metric.name!r} has that of the columns; use a "
+            "plain number in it, or metric='haversine' of latitudes and longitudes in degrees."
+        )
+    if unit not in units:
+        raise _unknown(eps, unit, name, units)
+    if number < 0:
+        raise OptionError(f"{name}={shown(eps)} is not allowed; use a distance >= 0.")
+    if angular:
+        return 2 * math.sin(min(number * ANGLES[unit], math.pi) / 2) ** 2
+    return number * LENGTHS[unit] if unit in LENGTHS else number * ANGLES[unit] * RADIUS
+
+
+def _unknown(eps: object, unit: str, name: str, units: list[str]) -> OptionError:
+    return OptionError(
+        f"{name}={shown(eps)} is in {unit!r}, which is no unit here{did_you_mean(unit, units)}; use a "
+        f"number, or one of {', '.join(map(repr, units))}."
+    )
+
+
+MAX_P = 2**31 - 1
+"""Largest finite p."""
+
+MAX_WHOLE = 2**62
+"""Up to which whole numbers are told apart: kernels have 64 bits."""
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a real number, and no truth value."""
+    # NumPy counts timedelta64 among its integers
+    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_, np.timedelta64))
+
+
+def as_number(value: Any) -> float:
+    """A real number as a float, inf of the sign where it has none; NaN: it is no number."""
+    if not is_number(value):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def check_eps(eps: Any, name: str) -> float:
+    """A distance as a float; refuses what is none."""
+    if not is_number(eps):
+        raise OptionTypeError(
+            f"{name}={shown(eps)} is not a number; use a finite number >= 0{instead_of_distance(name, eps)}."
+        )
+    value = as_number(eps)
+    if not math.isfinite(value) or eps < 0:  # a tiny negative Fraction would be -0.0
+        raise OptionError(f"{name}={shown(eps)} is not allowed; use a finite number >= 0.")
+    return value
+
+
+def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Refuse what is none of the allowed values."""
+    if not isinstance(value, str) or value not in allowed:
+        if len(allowed) == 1:
+            choices = f"use {allowed[0]!r}, the only one so far"
+        else:
+            names = ", ".join(repr(choice) for choice in allowed)
+            told = NO_CHOICES.get(name, {}).get(value.lower()) if isinstance(value, str) else None
+            choices = f"use one of {names}{f' ({told})' if told else did_you_mean(value, allowed)}"
+        raise OptionError(f"{name}={shown(value)} is not allowed; {choices}.")
+
+
+def check_metric(name: Any, p: object) -> tuple[Metric, Norm]:
+    """The metric of that name, and `p` as a plain number."""
+    if callable(name):
+        raise OptionError(
+            f"metric={shown(name)} is a function, and pairs are decided alike everywhere only for known "
+            f"formulas; use one of {', '.join(map(repr, METRICS))}."
+        )
+    if isinstance(name, str) and name not in METRICS:
+        raise OptionError(
+            f"metric={shown(name)} is not allowed; use one of {', '.join(map(repr, METRICS))}"
+            f"{_metric_meant(name)}."
+        )
+    check_choice("metric", name, tuple(METRICS))
+    if not is_number(p):
+        raise OptionTypeError(f"p={shown(p)} is not a number; use a whole number >= 1, or inf.")
+    value = as_number(p)
+    if (value != math.inf or p != math.inf) and not (1 <= value <= MAX_P and value == math.floor(value)):
+        raise OptionError(
+            f"p={shown(p)} is not allowed; use a whole number from 1 to {MAX_P:,}, or float('inf')."
+        )
+    if name != "minkowski" and p != 2:
+        raise OptionError(
+            f"p={shown(p)} is of metric='minkowski', and metric={name!r} takes none; use "
+            "metric='minkowski', or leave out p."
+        )
+    norm = value if value == math.inf else int(value)
+    return make_metric(name, norm), norm
+
+
+def _metric_meant(name: str) -> str:
+    told = NO_METRICS.get(name.lower())
+    return f" ({told})" if told else elsewhere(name, SYNONYMS, METRICS)
+
+
+def check_whole(name: str, value: Any, least: int) -> int:
+    """A whole number as an int; one beyond `MAX_WHOLE`, which no frame has rows for, as that."""
+    # NumPy counts timedelta64 among its integers
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
+    if not whole or value < least:
+        raise OptionError(f"{name}={shown(value)} is not allowed; use a whole number >= {least}.")
+    return min(int(value), MAX_WHOLE)
+
+
+def several_of(eps: Any, metric: str, p: object) -> tuple[float, ...] | None:
+    """Return the distances of a list, an array or a Series in their order; None: it is none of these.
+
+    `metric`, `p`: as they were given; some metrics have units, in which distances may be told.
+    """
+    if isinstance(eps, (set, frozenset, dict)):
+        raise OptionTypeError(
+            f"eps={shown(eps)} has no order, which the result's entries have; use a list, such as "
+            f"eps={shown(sorted(value for value in eps if is_number(value)))}."
+        )
+    one = isinstance(eps, (str, bytes)) or not isinstance(eps, Iterable)
+    if one or getattr(eps, "ndim", 1) == 0:
+        return None
+    if getattr(eps, "ndim", 1) > 1:
+        raise OptionTypeError(f"eps={shown(eps)} has {eps.ndim} dimensions; use a list of numbers.")
+    some = eps.tolist() if hasattr(eps, "tolist") else list(eps)
+    if not some:
+        raise OptionError("eps=[] names no distance; use a number, or a list of at least one.")
+    kind, _ = check_metric(metric, p)
+    names = [f"eps[{n}]" for n in range(len(some))]
+    return tuple(
+        check_eps(without_unit(value, kind, name), name) for value, name in zip(some, names, strict=True)
+    )
+
+
+def within_several(spec: JoinSpec, several: tuple[float, ...]) -> JoinSpec:
+    """Ask for numbers within each of several distances."""
+
+    def threshold(eps: float) -> tuple[float, float]:
+        return float(spec.measure.threshold(eps)), eps
+
+    # whatever a formula may round: all is found within the largest threshold
+    return replace(spec, eps=max(several, key=threshold), several=several)
+
+
+def check_once(several: tuple[float, ...]) -> None:
+    """Refuse a distance that is named more than once, where columns are called by distances."""
+    twice = [eps for n, eps in enumerate(several) if eps in several[:n]]
+    if twice:
+        raise OptionError(
+            f"eps={shown(list(several))} names {twice[0]} more than once, and the result has a column for "
+            "each distance; name each once."
+        )

@@ -1,0 +1,168 @@
+"""Turn a function of a frame and a request into a verb with named, typed options."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, get_type_hints, overload
+
+import dask.dataframe as dd
+import pandas as pd
+from dask.base import is_dask_collection
+
+from dask_simjoin.errors import OptionTypeError
+from dask_simjoin.metrics.norms import Frame, Series
+from dask_simjoin.request.by import with_groups
+from dask_simjoin.request.inputs import as_frame, with_points, without_points
+from dask_simjoin.request.messages import not_an_option, shown
+from dask_simjoin.request.options import ORDER
+
+LOG = logging.getLogger("dask_simjoin")
+
+Result = TypeVar("Result")
+
+
+def verb(
+    request: Callable[P, Request],
+) -> Callable[[Callable[[Frame, Request], Result]], Callable[Concatenate[Frame, P], Result]]:
+    """Make a function of a frame and a request one of the frame and the request's options.
+
+    The options are the fields of the request; they are `__signature__`, and the request's class is kept as
+    the attribute `request`.
+    """
+
+    def decorate(function: Callable[[Frame, Request], Result]) -> Callable[Concatenate[Frame, P], Result]:
+        name, own = function.__name__, inspect.signature(function)
+        frame = next(iter(own.parameters.values()))
+        signature = own.replace(parameters=[frame, *options_of(request)])
+        parameters = list(signature.parameters.values())
+        known = list(signature.parameters)
+
+        @functools.wraps(function)
+        def called(*args: Any, **options: Any) -> Result:
+            check_call(name, parameters, args, options)
+            try:
+                given = signature.bind(*args, **options).arguments
+            except TypeError as error:
+                raise OptionTypeError(f"{name}() got {error}.") from None
+            rows = as_frame(given.pop(frame.name))
+            if given.get("other") is not None:
+                given["other"] = as_frame(given["other"], "other")
+            added: list[str] = []
+            if "metric" in known:
+                rows, given, added = with_points(rows, given)
+                rows, given, codes = with_groups(rows, given)
+                added = added + codes
+            begin = time.perf_counter()
+            found = without_points(function(rows, request(**given)), added)  # type: ignore[call-arg]
+            if not is_dask_collection(rows):  # of which nothing is done yet
+                _log(name, found, time.perf_counter() - begin)
+            return found
+
+        hints = get_type_hints(function)
+        called.__annotations__ = {
+            **{name: kind for name, kind in get_type_hints(request).items() if name in signature.parameters},
+            **{name: hints[name] for name in (frame.name, "return")},
+        }
+        vars(called).update(__signature__=signature, request=request)
+        return called
+
+    return decorate
+
+
+def _log(name: str, found: object, seconds: float) -> None:
+    """Say in the log that a verb is done."""
+    if LOG.isEnabledFor(logging.INFO):
+        rows = f"{len(found):,} rows, " if hasattr(found, "iloc") else ""  # type: ignore[arg-type]
+        LOG.info("done %s of a plain frame: %sin %.2f s", name, rows, seconds)
+
+
+def as_method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A verb as a method of an accessor, whose frame is the attribute `_frame`."""
+    name, signature = function.__name__, inspect.signature(function)
+    options = list(signature.parameters.values())[1:]
+
+    @functools.wraps(function)
+    def method(self: Any, *args: Any, **given: Any) -> Any:
+        check_call(name, options, args, given)
+        return function(self._frame, *args, **given)
+
+    own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+    vars(method).update(__signature__=signature.replace(parameters=[own, *options]))
+    return method
+
+
+def options_of(request: Callable[..., object]) -> list[Parameter]:
+    """The options of a request as parameters: those by position first, and then the others in `ORDER`."""
+    options = list(inspect.signature(request).parameters.values())
+    places = [option for option in options if option.kind is not option.KEYWORD_ONLY]
+    named = [option for option in options if option.kind is option.KEYWORD_ONLY]
+    return places + sorted(named, key=lambda option: ORDER.index(option.name))
+
+
+def check_call(
+    called: str, parameters: Sequence[Parameter], args: Sequence[object], options: Mapping[str, object]
+) -> None:
+    """Refuse unknown keywords with the list of the known ones, too many positions, and what is missing."""
+    known = [one.name for one in parameters if one.name != "frame"]
+    places = [one.name for one in parameters if one.kind is not one.KEYWORD_ONLY]
+    needed = [one.name for one in parameters if one.name in places and one.default is one.empty]
+    for name in options:
+        if name not in known and name not in places:
+            raise OptionTypeError(
+                f"{called}() has no option {name!r}{not_an_option(name, known)}; "
+                f"its options are {', '.join(known) or 'none'}."
+            )
+    if len(args) > len(places):
+        raise OptionTypeError(
+            f"{called}({', '.join(places)}) was given {shown(args[len(places)])} after those; its "
+            f"options are named: {', '.join(f'{name}=' for name in known if name not in places)}."
+        )
+    missing = [name for name in needed[len(args) :] if name not in options]
+    if missing:
+        raise OptionTypeError(
+            f"{' and '.join(f'{name}=' for name in missing)} {'is' if len(missing) == 1 else 'are'} "
+            f"missing: use {called}({', '.join(needed)}, ...)."
+        )
+
+
+P = ParamSpec("P")
+Request = TypeVar("Request")
+
+
+class FrameVerb(Protocol[P]):
+    """A verb that gives a frame; of arrays and tables one of pandas, which is not told."""
+
+    @overload
+    def __call__(self, frame: pd.DataFrame, /, *args: P.args, **options: P.kwargs) -> pd.DataFrame: ...
+    @overload
+    def __call__(self, frame: dd.DataFrame, /, *args: P.args, **options: P.kwargs) -> dd.DataFrame: ...  # type: ignore[overload-cannot-match]
+    @overload
+    def __call__(self, frame: Any, /, *args: P.args, **options: P.kwargs) -> Any: ...  # type: ignore[overload-cannot-match]
+
+
+class SeriesVerb(Protocol[P]):
+    """A verb that gives a value for each row."""
+
+    @overload
+    def __call__(self, frame: pd.DataFrame, /, *args: P.args, **options: P.kwargs) -> pd.Series: ...
+    @overload
+    def __call__(self, frame: dd.DataFrame, /, *args: P.args, **options: P.kwargs) -> dd.Series: ...  # type: ignore[overload-cannot-match]
+    @overload
+    def __call__(self, frame: Any, /, *args: P.args, **options: P.kwargs) -> Any: ...  # type: ignore[overload-cannot-match]
+
+
+def frame_verb(request: Callable[P, Request]) -> Callable[[Callable[[Frame, Request], Frame]], FrameVerb[P]]:
+    """See `verb`: of one that gives a frame."""
+    return cast(Any, verb(request))
+
+
+def series_verb(
+    request: Callable[P, Request],
+) -> Callable[[Callable[[Frame, Request], Series]], SeriesVerb[P]]:
+    """See `verb`: of one that gives a Series."""
+    return cast(Any, verb(request))

@@ -1,0 +1,326 @@
+"""Join blocks of sets in NumPy arrays with Numba kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dask_simjoin.sets.cpu.kernels import bitmap, lists
+from dask_simjoin.sets.cpu.kernels.bitmap import LANES, set_bits
+from dask_simjoin.sets.cpu.kernels.candidates import (
+    ADMISSIBLE,
+    COMPARED,
+    DONE,
+    ENTRIES,
+    LEFT,
+    LOOKUPS,
+    NEXT,
+    TALLY_LISTED,
+    TOTAL,
+    Out,
+    Side,
+    sample,
+)
+from dask_simjoin.sets.cpu.kernels.lists import find_units, open_lists, set_prefixes
+from dask_simjoin.sets.methods import AllPairs, Bitmap, GroupJoin, SetMethod, options_of
+from dask_simjoin.sets.predicate import Rule
+from dask_simjoin.sets.types import Counters, SetBlock, SetPairs, kinds_of
+
+WORDS = (1, 2, 4, 8, 16, 32, 64)
+"""Words of 64 bits that bitmaps may have: what a sample tells of."""
+
+MAX_BITMAP_BYTES = 16
+"""Bytes of bitmaps for each token of a block, at most."""
+
+PAIR, PAIR_WORD = 0.1, 0.075
+ENTRY, ENTRY_WORD = 0.7, 0.12
+LOOKUP = 8.0
+MERGE, MERGE_TOKEN = 15.0, 1.4
+"""Nanoseconds of a pair of bitmaps and each of its words, of an entry of a list and each of its words, of
+finding a list, of comparing two sets and each of their tokens.  Measured with vectors of 512 bits."""
+
+
+class Choice(NamedTuple):
+    """How pairs are found: by lists or without, and with bitmaps of so many words (0: none)."""
+
+    listed: bool
+    words: int
+
+
+def choose(asked: SetMethod | None, told: np.ndarray, mean_size: float, entries: float) -> Choice:
+    """Return the choice of the least cost, of a method or of all (None).
+
+    `entries`: of lists, for each token of the block.
+    """
+    every = costs(told, mean_size)
+    # of a set there are two bitmaps without lists, and one for each entry with them
+    most = {
+        True: MAX_BITMAP_BYTES / (8 * max(entries, 1 / MAX_BITMAP_BYTES)),
+        False: MAX_BITMAP_BYTES * mean_size / 16,
+    }
+    of_method = [one for one in every if asked is None or one.listed != isinstance(asked, Bitmap)]
+    allowed = [one for one in of_method if one.words <= max(most[one.listed], 1)]
+    return min(allowed, key=every.__getitem__)
+
+
+def costs(told: np.ndarray, mean_size: float) -> dict[Choice, float]:
+    """Return the nanoseconds that each choice takes, from what `estimate.sample` told."""
+    merge = MERGE + MERGE_TOKEN * mean_size
+    share = told[LEFT:] / max(told[COMPARED], 1.0)
+    found: dict[Choice, float] = {}
+    for words, left in zip((0, *WORDS), (1.0, *share), strict=False):
+        entry = ENTRY + ENTRY_WORD * words + left * merge
+        found[Choice(True, words)] = told[LOOKUPS] * LOOKUP + told[ENTRIES] * entry
+        if words:
+            found[Choice(False, words)] = told[ADMISSIBLE] * (PAIR + PAIR_WORD * words + left * merge)
+    return found
+
+
+def usual_words(mean_size: float) -> int:
+    """Return how many words leave out most pairs of sets of a mean size, at most thresholds."""
+    return next((words for words in WORDS if 16 * words >= mean_size), WORDS[-1])
+
+
+SAMPLE = 128
+"""Sets of one side that a choice looks at."""
+
+FEW = 1 << 20
+"""Pairs of sets up to which none is looked at: whatever is chosen does not take long."""
+
+EVERY = np.iinfo(np.int64).max
+"""More pairs than there are."""
+
+
+class Search:
+    """Finds the pairs of two blocks, or of one with itself: see `SetJoiner`.
+
+    The side of larger sets looks up, and the other one is looked up; `turned`: the right side looks up.
+    """
+
+    def __init__(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> None:
+        sides = _side(left), _side(left if right is None else right)
+        sizes = [np.diff(side[0]) for side in sides]
+        self.same = right is None
+        self.turned = False
+        self.state = np.full(4, -1, np.int64)
+        self.tally = np.zeros(5, np.int64)
+        if not all(len(some) for some in sizes):
+            return
+        if not self.same and sizes[0].mean() < sizes[1].mean():
+            self.turned, sides, sizes = True, sides[::-1], sizes[::-1]
+        self.state[:] = 0
+        self._q, self._d = sides
+        self._q_sizes, self._d_sizes = sizes
+        self._limits = tuple(rule.limits(int(sizes[0][-1]), int(sizes[1][-1])))
+        self._rows = np.zeros((2, int(sizes[1][-1]) + 1), np.int64)
+        self._kinds = kinds_of(sizes[1])
+        self._universe = max(left["universe"], 0 if right is None else right["universe"])
+        self.choice = self._open(options_of(method))
+
+    @property
+    def next(self) -> int | None:
+        """Where to go on; None: it is through."""
+        return None if self.state[NEXT] < 0 else int(self.state[NEXT])
+
+    def run(self, out: Out, enough: int = EVERY) -> int:
+        """Find pairs up to `enough`, or to as many as there is room for; return how many were written."""
+        if self.next is not None:
+            same = self._q, self._d, self.same, self._limits
+            self._join(*same, *self._operands, self._rows, *self._stamps, self.state, enough, out, self.tally)
+        return int(self.state[DONE])
+
+    def _open(self, asked: SetMethod | None) -> Choice:
+        """Make the arrays of a method, or of what is best."""
+        words = None if asked is None or asked.words is None else max(asked.words // 2, 1)
+        if isinstance(asked, AllPairs | GroupJoin):
+            words = 0
+        if isinstance(asked, Bitmap) and words:
+            return self._open_bitmaps(words)
+        prefixes = self._prefixes()
+        units = [np.arange(len(self._q_sizes) + 1)] * 2
+        if not self.same:
+            units[1] = np.arange(len(self._d_sizes) + 1)
+        if isinstance(asked, GroupJoin):
+            units = self._units(prefixes)
+        lists_of = self._lists(units[1], prefixes[1])
+        mean = float(self._q_sizes.mean())
+        if words is None and len(self._q_sizes) * len(self._d_sizes) <= FEW:
+            words = usual_words(mean)
+        if words is None:
+            entries = lists_of[1] / len(self._d[1])
+            choice = choose(asked, self._sample(prefixes[0], lists_of[0]), mean, entries)
+        else:
+            choice = Choice(not isinstance(asked, Bitmap), words)
+        if not choice.listed:
+            return self._open_bitmaps(choice.words)
+        return self._open_lists(choice, not isinstance(asked, AllPairs), units, prefixes, lists_of)
+
+    def _open_bitmaps(self, words: int) -> Choice:
+        q_bits, d_bits = self._bits(words)
+        by_word = np.zeros((words, len(self._d_sizes) + LANES), np.int64)
+        by_word[:, : len(self._d_sizes)] = d_bits.T
+        self._join: Any = bitmap.join
+        self._operands: tuple[Any, ...] = q_bits, by_word, self._kinds, self._starts(self._d_sizes)
+        self._stamps: tuple[Any, ...] = ()
+        return Choice(False, words)
+
+    def _open_lists(self, choice: Choice, positions: bool, units: list[np.ndarray],
+                    prefixes: list[np.ndarray], lists_of: tuple[np.ndarray, int]) -> Choice:  # fmt: skip
+        places, entries = lists_of
+        room = entries + LANES
+        index = (
+            *units, *prefixes, places, np.zeros(room, np.int32), np.zeros(room, np.int32),
+            np.zeros((choice.words, room), np.int64),
+        )  # fmt: skip
+        self._join = lists.join
+        starts = self._starts(self._d_sizes[units[1][:-1]])
+        self._operands = positions, *self._bits(choice.words), index, self._kinds, starts
+        self._stamps = (np.zeros(len(units[1]) - 1, np.int64),)
+        return choice
+
+    def _starts(self, sizes: np.ndarray) -> np.ndarray:
+        """Return the place of the first one of each kind of size, and how many there are."""
+        return np.append(np.searchsorted(sizes, self._kinds), len(sizes))
+
+    def _prefixes(self) -> list[np.ndarray]:
+        """Return the lengths of prefixes of both sides' sizes."""
+        found = []
+        for sizes, others, own in (
+            (self._q_sizes, self._d_sizes, False),
+            (self._d_sizes, self._q_sizes, True),
+        ):
+            prefixes = np.zeros(int(sizes[-1]) + 1, np.int64)
+            set_prefixes(self._limits, int(others[0]), own and self.same, prefixes)
+            found.append(prefixes)
+        return found
+
+    def _units(self, prefixes: list[np.ndarray]) -> list[np.ndarray]:
+        """Return where each group of sets of one size and prefix begins, of both sides."""
+        found = []
+        for (offsets, tokens, _), own in zip((self._q, self._d), prefixes, strict=True):
+            units = np.empty(len(offsets), np.int64)
+            longest = prefixes[0] if self.same else own
+            found.append(units[: find_units(offsets, tokens, longest, units) + 1].copy())
+        return found
+
+    def _lists(self, units: np.ndarray, prefixes: np.ndarray) -> tuple[np.ndarray, int]:
+        """Return where lists of tokens begin and end, and how many entries they have room for."""
+        offsets, tokens, _ = self._d
+        entries = int(prefixes[self._d_sizes[units[:-1]]].sum())
+        # as many lists as tokens, but for blocks that have few of them
+        many = max(min(self._universe, 2 * entries), 1)
+        places = np.zeros((1 << (many - 1).bit_length(), 2), np.int64)
+        open_lists(offsets, tokens, units, prefixes, places)
+        return places, entries
+
+    def _sample(self, prefixes: np.ndarray, places: np.ndarray) -> np.ndarray:
+        step = max(len(self._q_sizes) // SAMPLE, 1)
+        # bitmaps of more bits than this would not be worth their memory
+        kinds = min(int(self._q_sizes.mean()).bit_length() + 1, len(WORDS))
+        told = np.zeros(LEFT + kinds)
+        sample(
+            self._q, self._d, self.same, self._limits, prefixes, places, self._kinds,
+            self._starts(self._d_sizes), self._rows, step, np.empty(WORDS[kinds - 1], np.int64), told,
+        )  # fmt: skip
+        return told
+
+    def _bits(self, words: int) -> list[np.ndarray]:
+        """Return the bitmaps of both sides' sets (n, words)."""
+        found = []
+        for offsets, tokens, _ in (self._q,) if self.same else (self._q, self._d):
+            bits = np.zeros((len(offsets) - 1, words), np.int64)
+            if words:
+                set_bits(offsets, tokens, bits)
+            found.append(bits)
+        return [found[0], found[-1]]
+
+
+def _side(block: SetBlock) -> Side:
+    """Return a block's arrays as kernels take them: all are read only, so that they are of one type."""
+    found = []
+    for name, dtype in (("offsets", np.int64), ("tokens", np.int32), ("weights", np.int64)):
+        values = np.ascontiguousarray(block[name], dtype).view()  # type: ignore[literal-required]
+        values.flags.writeable = False
+        found.append(values)
+    offsets, tokens, weights = found
+    return offsets, tokens, weights
+
+
+ROOM = 1 << 16
+"""Pairs for which memory is reserved at first."""
+
+
+BATCH = 1 << 18
+"""Pairs of a batch, unless a set has more partners."""
+
+
+class CpuSetJoiner:
+    """See `SetJoiner`."""
+
+    def pairs(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod, *,
+              limit: int | None = None, start: int = 0) -> SetPairs:  # fmt: skip
+        search = Search(left, right, rule, method)
+        if search.next is not None:
+            search.state[NEXT] = start
+        enough = EVERY if limit is None else limit
+        room, parts = ROOM, [_columns(0)]
+        while search.next is not None and enough > 0:
+            columns = _columns(room)
+            done = search.run((*columns, NONE, NONE), enough)
+            for column in columns:
+                # shrinking gives the pages behind back without copying those before
+                column.resize(done, refcheck=False)
+            parts.append(columns)
+            enough -= done
+            room = 4 * room if done < room // 2 else 2 * room
+        one, other, overlap = (np.concatenate(some) for some in zip(*parts, strict=True))
+        if search.same or search.turned:
+            one, other = other, one
+        return SetPairs(one, other, overlap, search.next)
+
+    def batches(self, left: SetBlock, right: SetBlock | None, rule: Rule,
+                method: str | SetMethod) -> Iterator[SetPairs]:  # fmt: skip
+        search = Search(left, right, rule, method)
+        columns = _columns(BATCH)
+        while search.next is not None:
+            done = search.run((*columns, NONE, NONE))
+            one, other, overlap = (column[:done] for column in columns)
+            if search.same or search.turned:
+                one, other = other, one
+            yield SetPairs(one, other, overlap)
+            if search.next is not None and done < len(columns[0]) // 2:
+                columns = _columns(4 * len(columns[0]))
+
+    def count(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> int:
+        return int(_counted(left, right, rule, method).tally[TOTAL])
+
+    def counts(self, left: SetBlock, right: SetBlock | None, rule: Rule,
+               method: str | SetMethod) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+        search = Search(left, right, rule, method)
+        found = np.zeros(len(left["weights"]), np.int64)
+        other = found if right is None else np.zeros(len(right["weights"]), np.int64)
+        sides = (other, found) if search.turned else (found, other)
+        search.run((*_columns(0), *sides))
+        return found, other
+
+    def counters(self, left: SetBlock, right: SetBlock | None, rule: Rule,
+                 method: str | SetMethod) -> Counters:  # fmt: skip
+        return Counters(*_counted(left, right, rule, method).tally[TALLY_LISTED:].tolist())
+
+
+JOINER = CpuSetJoiner()
+
+NONE = np.empty(0, np.int64)
+
+
+def _columns(room: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int32)
+
+
+def _counted(left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> Search:
+    search = Search(left, right, rule, method)
+    out: Out = (*_columns(0), NONE, NONE)
+    search.run(out)
+    return search

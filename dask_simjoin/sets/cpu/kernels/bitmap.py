@@ -1,0 +1,154 @@
+"""Compare bitmaps of all pairs of sets of admissible sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from dask_simjoin.engine.cpu.kernels.jit import kernel
+from dask_simjoin.engine.cpu.kernels.simd import (
+    I64,
+    Intrinsic,
+    NumbaType,
+    Signature,
+    TargetContext,
+    TypingContext,
+    Value,
+    Values,
+    bits,
+    call,
+    const,
+    load,
+    splat,
+)
+from dask_simjoin.engine.cpu.kernels.simd import Builder as Builder
+from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
+from dask_simjoin.metrics.norms import Array
+from dask_simjoin.sets.cpu.kernels.candidates import (
+    CANDIDATES,
+    DONE,
+    NEXT,
+    PAIRS,
+    TALLY_LISTED,
+    TOTAL,
+    VERIFIED,
+    Numbers,
+    Out,
+    Side,
+    beyond,
+    common,
+    set_rows,
+)
+
+
+@kernel
+def set_bits(offsets: Array, tokens: Array, bits: Array) -> None:
+    """Turn bits of zeros (n, words): two sets differ in at least as many tokens as their bitmaps in bits.
+
+    Which bit a token turns is told by the last bits of its number: the most frequent tokens, whose numbers
+    follow each other, each have their own.
+    """
+    last = 64 * bits.shape[1] - 1
+    for k in range(offsets.size - 1):
+        for p in range(offsets[k], offsets[k + 1]):
+            bit = tokens[p] & last
+            bits[k, bit >> 6] ^= 1 << (bit & 63)
+
+
+LANES = 16
+"""Bitmaps that are compared at once: rows of them are padded by this."""
+
+VECTOR = ir.VectorType(I64, LANES)
+
+
+@intrinsic
+def similar_bits(typingctx: TypingContext, base: NumbaType, stride: NumbaType, words: NumbaType,
+                 probe: NumbaType, most: NumbaType) -> Intrinsic:  # fmt: skip
+    """Tell, as the low bits of a number, which of the bitmaps that lie at `base` differ in few bits.
+
+    Their first words lie one behind the other, their second ones `stride` bytes further, and so on; those of
+    the bitmap at `probe` one behind the other.  Few: at most `most`.
+    """
+
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
+        base_, stride_, words_, probe_, most_ = args
+        slot = cgutils.alloca_once_value(builder, ir.Constant(VECTOR, [0] * LANES))
+        with cgutils.for_range_slice(builder, const(0), words_, const(1)) as (w, _):
+            those = load(builder, builder.add(base_, builder.mul(w, stride_)), VECTOR, 8)
+            own = load(builder, builder.add(probe_, builder.mul(w, const(8))), I64, 8)
+            differ = builder.xor(those, splat(builder, own, VECTOR))
+            count = call(builder, f"llvm.ctpop.v{LANES}i64", VECTOR, differ)
+            builder.store(builder.add(builder.load(slot), count), slot)
+        near = builder.icmp_signed("<=", builder.load(slot), splat(builder, most_, VECTOR))
+        return bits(builder, near)
+
+    return types.int64(*(types.int64,) * 5), codegen
+
+
+@kernel
+def join(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d_words: Array, kinds: Array,
+         starts: Array, rows: Array, state: Array, enough: int, out: Out, tally: Array) -> None:  # fmt: skip
+    """Join sets `q` with sets `d`, or with those before each of them (`same`), from `state[NEXT]` on.
+
+    It ends at the set with which pairs are `enough`, or before the one with which they do not fit: then
+    `state[NEXT]` is the one to go on with, else -1.  `kinds`: the sizes in `d`; `starts`: the first set of
+    each, and how many sets there are.
+    """
+    q_offsets, q_tokens, q_weights = q
+    d_offsets, d_tokens, d_weights = d
+    left, right, overlaps, q_counts, d_counts = out
+    room, counting = left.size, q_counts.size > 0
+    words, stride, base = d_words.shape[0], d_words.strides[0], d_words.ctypes.data
+    lo, hi, size = np.int64(0), np.int64(0), 0  # literals would be compiled for themselves
+    first, last = 0, 0
+    done = 0
+    total = listed = candidates = pairs = 0
+    k = state[NEXT]
+    while k < q_weights.size and (room == 0 or done < enough):
+        begun, before = done, (total, listed, candidates, pairs)
+        begin, end = q_offsets[k], q_offsets[k + 1]
+        if end - begin != size:
+            size = end - begin
+            lo, hi = set_rows(limits, size, lo, hi, kinds, rows)
+            first, last = starts[lo], starts[hi]
+        stop = min(k, last) if same else last
+        probe = q_bits.ctypes.data + 8 * words * k
+        listed += max(stop - first, 0)
+        place = first
+        while place < stop:
+            tail = min(place + LANES, stop)
+            largest = d_offsets[tail] - d_offsets[tail - 1]
+            near = similar_bits(base + 8 * place, stride, words, probe, rows[1, largest])
+            near &= (1 << (tail - place)) - 1
+            candidates += count_bits(near)
+            while near != 0:
+                other = place + lowest_bit(near)
+                near &= near - 1
+                there, over = d_offsets[other], d_offsets[other + 1]
+                least = rows[0, over - there]
+                found = common(q_tokens, begin, end, d_tokens, there, over, 0, least)
+                if found >= least and (not limits[4] or found < beyond(limits, size, over - there)):
+                    pairs += 1
+                    total += q_weights[k] * d_weights[other]
+                    if counting:
+                        q_counts[k] += d_weights[other]
+                        d_counts[other] += q_weights[k]
+                    if room > 0:
+                        if done < room:
+                            left[done], right[done], overlaps[done] = k, other, found
+                        done += 1
+            place += LANES
+        if done > room:
+            done, (total, listed, candidates, pairs) = begun, before
+            break
+        k += 1
+    state[NEXT] = k if k < q_weights.size else -1
+    state[DONE] = done
+    tally[TOTAL] += total
+    tally[TALLY_LISTED] += listed
+    tally[CANDIDATES] += candidates
+    tally[VERIFIED] += candidates
+    tally[PAIRS] += pairs

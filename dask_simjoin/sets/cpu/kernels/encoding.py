@@ -1,0 +1,363 @@
+"""Number the tokens of texts, and sort the tokens of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
+from dask_simjoin.metrics.norms import Array
+
+
+@kernel
+def take_each_once(offsets: Array, codes: Array, seen: Array, out_offsets: Array, out: Array,
+                   frequency: Array) -> int:  # fmt: skip
+    """Copy each row's codes without repetitions, and count in how many rows each is; how many were copied.
+
+    `seen`: an array for each code, of zeros.
+    """
+    done = 0
+    for row in range(len(offsets) - 1):
+        out_offsets[row] = done
+        for k in range(offsets[row], offsets[row + 1]):
+            code = codes[k]
+            if seen[code] != row + 1:
+                seen[code] = row + 1
+                frequency[code] += 1
+                out[done] = code
+                done += 1
+    out_offsets[len(offsets) - 1] = done
+    return done
+
+
+@kernel
+def put_in_order(offsets: Array, codes: Array, rank: Array, starts: Array, cursor: Array, rows: Array,
+                 out: Array) -> None:  # fmt: skip
+    """Write each row's tokens, the ranks of its codes, ascending: by token, then back by row.
+
+    `starts`: (tokens + 1,) int64 zeros; `cursor`: (rows,) int64; `rows`: (codes,) int32.
+    """
+    for k in range(len(codes)):
+        starts[rank[codes[k]] + 1] += 1
+    for t in range(len(starts) - 1):
+        starts[t + 1] += starts[t]
+    for row in range(len(cursor)):
+        cursor[row] = offsets[row]
+        for k in range(offsets[row], offsets[row + 1]):
+            token = rank[codes[k]]
+            rows[starts[token]] = row
+            starts[token] += 1
+    # each entry of `starts` is now where the next token's rows begin
+    first = 0
+    for token in range(len(starts) - 1):
+        for place in range(first, starts[token]):
+            row = rows[place]
+            out[cursor[row]] = token
+            cursor[row] += 1
+        first = starts[token]
+
+
+@kernel
+def pack(offsets: Array, tokens: Array, chosen: Array, bits: int, number: int, keys: Array) -> None:
+    """Make keys that order some rows by size, then by their first tokens, so many of so many bits."""
+    for n in range(len(chosen)):
+        first, stop = offsets[chosen[n]], offsets[chosen[n] + 1]
+        key = stop - first
+        for k in range(number):
+            key = (key << bits) | (np.int64(tokens[first + k]) if first + k < stop else np.int64(0))
+        keys[n] = key
+
+
+@device_function
+def compare(offsets: Array, tokens: Array, one: int, other: int, first: int) -> int:
+    """Compare two rows of one size from a token on: below 0, 0, or above 0."""
+    a, b = offsets[one], offsets[other]
+    for k in range(first, offsets[one + 1] - a):
+        if tokens[a + k] != tokens[b + k]:
+            return int(tokens[a + k]) - int(tokens[b + k])
+    return 0
+
+
+@kernel
+def settle(offsets: Array, tokens: Array, keys: Array, number: int, order: Array, room: Array,
+           starts: Array) -> int:  # fmt: skip
+    """Put rows of equal keys in order, and note where each distinct set's rows begin; how many there are.
+
+    `order`: rows by their keys; those of equal sets stay in their order.
+    """
+    found, n = 0, len(order)
+    begin = 0
+    while begin < n:
+        end = begin + 1
+        while end < n and keys[end] == keys[begin]:
+            end += 1
+        if offsets[order[begin] + 1] - offsets[order[begin]] > number:
+            for k in range(begin + 1, end):
+                if compare(offsets, tokens, order[begin], order[k], number) != 0:
+                    _merge_sorted(offsets, tokens, number, order, room, begin, end)
+                    break
+            starts[found] = begin
+            found += 1
+            for k in range(begin + 1, end):
+                if compare(offsets, tokens, order[k - 1], order[k], number) != 0:
+                    starts[found] = k
+                    found += 1
+        else:
+            starts[found] = begin
+            found += 1
+        begin = end
+    starts[found] = n
+    return found
+
+
+@device_function
+def _merge_sorted(offsets: Array, tokens: Array, number: int, order: Array, room: Array, begin: int,
+                  end: int) -> None:  # fmt: skip
+    """Sort a part of `order` by the rows' tokens, equal ones in their order."""
+    width = 1
+    while width < end - begin:
+        for left in range(begin, end, 2 * width):
+            middle, right = min(left + width, end), min(left + 2 * width, end)
+            i, j = left, middle
+            for k in range(left, right):
+                if j >= right or (i < middle and compare(offsets, tokens, order[i], order[j], number) <= 0):
+                    room[k] = order[i]
+                    i += 1
+                else:
+                    room[k] = order[j]
+                    j += 1
+        for k in range(begin, end):
+            order[k] = room[k]
+        width *= 2
+
+
+@kernel
+def gather_sets(offsets: Array, tokens: Array, chosen: Array, out_offsets: Array, out: Array) -> None:
+    """Copy the tokens of some rows, one after the other."""
+    done = 0
+    for n in range(len(chosen)):
+        out_offsets[n] = done
+        for k in range(offsets[chosen[n]], offsets[chosen[n] + 1]):
+            out[done] = tokens[k]
+            done += 1
+    out_offsets[len(chosen)] = done
+
+
+STEP, FIRST, SECOND = (
+    np.uint64(0x9E3779B97F4A7C15),
+    np.uint64(0xBF58476D1CE4E5B9),
+    np.uint64(0x94D049BB133111EB),
+)
+"""The numbers of splitmix64."""
+
+
+@kernel
+def hash_sets(offsets: Array, tokens: Array, out: Array) -> None:
+    """Hash each row's tokens, in their order."""
+    for row in range(len(offsets) - 1):
+        state = np.uint64(0)
+        for k in range(offsets[row], offsets[row + 1]):
+            state = (state ^ np.uint64(tokens[k])) + STEP
+            state = (state ^ (state >> np.uint64(30))) * FIRST
+            state = (state ^ (state >> np.uint64(27))) * SECOND
+            state = state ^ (state >> np.uint64(31))
+        out[row] = state
+
+
+TOKEN, SEPARATOR, LEAD = 0, 1, 2
+"""What a byte is: of a token, between tokens, or the first of a character that may be white space."""
+
+WORD = 8
+"""Bytes of a token that are hashed at a time."""
+
+FAR = 1 << 17
+"""Slots from which what they name is read side by side, too: less is near a core anyway."""
+
+
+@device_function
+def space_bytes(data: Array, at: int, end: int) -> int:
+    """Tell of how many bytes the white space is that begins at a byte above 127; 0: it is none."""
+    lead, after = data[at], data[at + 1] if at + 1 < end else 0
+    if lead == 0xC2:
+        return 2 if after == 0x85 or after == 0xA0 else 0
+    last = data[at + 2] if at + 2 < end else 0
+    if lead == 0xE1:
+        return 3 if after == 0x9A and last == 0x80 else 0
+    if lead == 0xE2 and after == 0x80:
+        return 3 if last <= 0x8A or last == 0xA8 or last == 0xA9 or last == 0xAF else 0
+    if lead == 0xE2:
+        return 3 if after == 0x81 and last == 0x9F else 0
+    return 3 if after == 0x80 and last == 0x80 else 0
+
+
+@device_function
+def mixed(state: np.uint64, word: np.uint64) -> np.uint64:
+    """Hash what was hashed before with more bytes: otherwise for each other word."""
+    product = (state ^ word) * STEP
+    return product ^ (product >> np.uint64(32))
+
+
+@device_function
+def put(slots: Array, key: np.uint64, code: int) -> None:
+    """Put a number where its hash says, or in the next slot that is free; `slots`: a power of two of them."""
+    mask = np.uint64(len(slots) - 1)
+    place = key & mask
+    while slots[place] >= 0:
+        place = (place + np.uint64(1)) & mask
+    slots[place] = code
+
+
+@kernel
+def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Array, pool: Array,
+                  pool_ends: Array, codes: Array, offsets: Array, heads: Array, hashed: Array,
+                  done: Array) -> bool:  # fmt: skip
+    """Go on splitting texts; whether all are, or `slots` must be more.
+
+    Tokens of a text are split some at a time and then looked up side by side: what is looked up for one lies
+    anywhere in memory, and a core waits for many places at once if none tells which is the next.
+
+    Parameters
+    ----------
+    data : array of uint8
+        The texts, as UTF-8.
+    ends : array (texts + 1,), int64
+        Where each text begins and ends.
+    kinds : array (256,), uint8
+        What each byte is.
+    slots : array, int32
+        Twice as many as tokens that differ, a power of two, all -1.
+    keys, pool, pool_ends, codes, offsets : arrays
+        What was found: hashes of tokens that differ, their bytes, where those end, from the second on;
+        the tokens of texts by their numbers, and where each text's end, from the second on.
+    heads, hashed : array (some, 3), int64; array (some,), uint64
+        Room for tokens that are looked up together.
+    done : array (4,), int64
+        Texts that are split, where to go on, tokens found, and how many of these differ.
+    """
+    text, at, number, differ = done[0], done[1], done[2], done[3]
+    mask = np.uint64(len(slots) - 1)
+    far = len(slots) >= FAR
+    for code in range(differ):
+        put(slots, keys[code], code)
+    while text < len(ends) - 1:
+        end = ends[text + 1]
+        while at < end:
+            some = 0
+            while at < end and some < hashed.size:
+                kind = kinds[data[at]]
+                if kind != TOKEN:
+                    wide = space_bytes(data, at, end) if kind == LEAD else 1
+                    if wide:
+                        at += wide
+                        continue
+                first, key, word = at, np.uint64(0), np.uint64(0)
+                while at < end:
+                    byte = data[at]
+                    kind = kinds[byte]
+                    if kind != TOKEN and (kind == SEPARATOR or space_bytes(data, at, end)):
+                        break
+                    word = (word << np.uint64(8)) | np.uint64(byte)
+                    at += 1
+                    if (at - first) % WORD == 0:
+                        key, word = mixed(key, word), np.uint64(0)
+                size = at - first
+                key = mixed(key ^ np.uint64(size), word)
+                hashed[some], heads[some, 0], heads[some, 1] = key, first, size
+                if not far:
+                    heads[some, 2] = slots[key & mask]
+                some += 1
+            if far:
+                for k in range(some):
+                    heads[k, 2] = slots[hashed[k] & mask]
+                for k in range(some):
+                    one = heads[k, 2]
+                    if one >= 0 and (
+                        keys[one] != hashed[k] or pool_ends[one + 1] - pool_ends[one] != heads[k, 1]
+                    ):
+                        heads[k, 2] = -1  # another one has its slot
+            for k in range(some):
+                key, size, code = hashed[k], heads[k, 1], heads[k, 2]
+                # of one word hashes differ where it does
+                known = code >= 0 and keys[code] == key and size <= WORD
+                if not (known and pool_ends[code + 1] - pool_ends[code] == size):
+                    first, place = heads[k, 0], key & mask
+                    code = int(slots[place])
+                    while code >= 0:
+                        if keys[code] == key and pool_ends[code + 1] - pool_ends[code] == size:
+                            begin = pool_ends[code]
+                            same = size if size <= WORD else 0
+                            while same < size and pool[begin + same] == data[first + same]:
+                                same += 1
+                            if same == size:
+                                break
+                        place = (place + np.uint64(1)) & mask
+                        code = int(slots[place])
+                    if code < 0:
+                        if 2 * differ >= len(slots):
+                            done[0], done[1], done[2], done[3] = text, first, number, differ
+                            return False
+                        code = differ
+                        slots[place], keys[code] = code, key
+                        begin = pool_ends[code]
+                        for byte in range(size):
+                            pool[begin + byte] = data[first + byte]
+                        pool_ends[code + 1] = begin + size
+                        differ += 1
+                codes[number] = code
+                number += 1
+        text += 1
+        offsets[text] = number
+    done[0], done[1], done[2], done[3] = text, at, number, differ
+    return True
+
+
+@kernel
+def number_grams(points: Array, offsets: Array, q: int, bits: int, slots: Array, keys: Array, firsts: Array,
+                 codes: Array, ends: Array, done: Array) -> bool:  # fmt: skip
+    """Go on numbering the q-grams of texts; whether all are, or `slots` must be more: see `number_tokens`.
+
+    Parameters
+    ----------
+    points : array of uint32
+        The texts' characters, less than ``2**bits``; q of them have 63 bits at most.
+    offsets : array (texts + 1,), int64
+        Where each text begins and ends.
+    slots : array, int32
+    keys, firsts, codes, ends : arrays
+        What was found: the characters of grams that differ, and where each is first; the grams of texts by
+        their numbers, and where each text's end, from the second on.
+    done : array (4,), int64
+        Texts that are done, where to go on, grams found, and how many of these differ.
+    """
+    text, at, number, differ = done[0], done[1], done[2], done[3]
+    mask, width = np.uint64(len(slots) - 1), np.uint64(bits)
+    whole = (np.uint64(1) << np.uint64(q * bits)) - np.uint64(1)
+    for code in range(differ):
+        put(slots, mixed(keys[code], np.uint64(0)), code)
+    while text < len(offsets) - 1:
+        last = offsets[text + 1] - q
+        at = max(at, offsets[text])
+        key = np.uint64(0)
+        if at <= last:
+            for k in range(at, at + q - 1):
+                key = (key << width) | np.uint64(points[k])
+        while at <= last:
+            key = ((key << width) | np.uint64(points[at + q - 1])) & whole
+            place = mixed(key, np.uint64(0)) & mask
+            code = slots[place]
+            while code >= 0 and keys[code] != key:
+                place = (place + np.uint64(1)) & mask
+                code = slots[place]
+            if code < 0:
+                if 2 * differ >= len(slots):
+                    done[0], done[1], done[2], done[3] = text, at, number, differ
+                    return False
+                code = differ
+                slots[place], keys[code], firsts[code] = code, key, at
+                differ += 1
+            codes[number] = code
+            number += 1
+            at += 1
+        text += 1
+        ends[text] = number
+    done[0], done[1], done[2], done[3] = text, at, number, differ
+    return True

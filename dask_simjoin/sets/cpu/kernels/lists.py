@@ -1,0 +1,203 @@
+"""Prefix lists: AllPairs, PPJoin and GroupJoin, with and without bitmaps.
+
+AllPairs: Bayardo, Ma & Srikant 2007.  PPJoin, with positions: Xiao, Wang, Lin & Yu 2008; they bound sizes
+too: Mann & Augsten 2014.  GroupJoin, where sets of one size and prefix are one unit: Bouros, Ge & Mamoulis
+2012.  Bitmaps: Sandes, Teodoro & Melo 2020; here they lie in the lists, which are read in order, so that most
+entries cost nothing more.  A pair is verified once it is met, from its first common token on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dask_simjoin.engine.cpu.kernels.jit import kernel
+from dask_simjoin.engine.cpu.kernels.tile_simd import lowest_bit
+from dask_simjoin.metrics.norms import Array
+from dask_simjoin.sets.cpu.kernels.bitmap import LANES, similar_bits
+from dask_simjoin.sets.cpu.kernels.candidates import (
+    CANDIDATES,
+    DONE,
+    FILLED,
+    NEXT,
+    PAIRS,
+    STAMP,
+    TALLY_LISTED,
+    TOTAL,
+    VERIFIED,
+    Numbers,
+    Out,
+    Side,
+    beyond,
+    common,
+    need,
+    set_rows,
+)
+
+Index = tuple[Array, Array, Array, Array, Array, Array, Array, Array]
+"""Units of both sides, prefixes of both sides' sizes; of lists where they begin and end, and their entries.
+
+Those have the unit, the place of the token in its sets, and the bitmap of its set.  Unit u is of the sets
+units[u] ... units[u + 1] - 1.
+"""
+
+
+@kernel
+def join(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits: Array, d_bits: Array,
+         index: Index, kinds: Array, starts: Array, rows: Array, seen: Array, state: Array, enough: int,
+         out: Out, tally: Array) -> None:  # fmt: skip
+    """Join units `q` with units `d`, or with those before each of them (`same`), from `state[NEXT]` on.
+
+    As in `bitmap.join`, but that all is told in units.  `positions`: whether those of tokens leave out pairs.
+    `seen`: of each unit of `d` the last visit that had it as a candidate.
+    """
+    q_offsets, q_tokens, q_weights = q
+    d_offsets, d_tokens, d_weights = d
+    left, right, overlaps, q_counts, d_counts = out
+    q_units, d_units, q_prefixes, d_prefixes, lists, units, places, words_of = index
+    room, counting = left.size, q_counts.size > 0
+    words, stride, base = words_of.shape[0], words_of.strides[0], words_of.ctypes.data
+    mask = lists.shape[0] - 1
+    grouped = q_units.size <= q_weights.size  # then a unit may have pairs of its own
+    lo, hi, size = np.int64(0), np.int64(0), 0  # literals would be compiled for themselves
+    first, last = 0, 0
+    done, filled = 0, state[FILLED]
+    total = listed = candidates = verified = pairs = 0
+    k = state[NEXT]
+    while k < q_units.size - 1 and (room == 0 or done < enough):
+        begun, before = done, (total, listed, candidates, verified, pairs)
+        state[STAMP] += 1
+        visit = state[STAMP]
+        begin, end = q_offsets[q_units[k]], q_offsets[q_units[k] + 1]
+        if end - begin != size:
+            size = end - begin
+            lo, hi = set_rows(limits, size, lo, hi, kinds, rows)
+            first, last = starts[lo], starts[hi]
+        while filled < ((k + grouped) if same else d_units.size - 1):
+            there = d_offsets[d_units[filled]]
+            for p in range(d_prefixes[d_offsets[d_units[filled] + 1] - there]):
+                bucket = d_tokens[there + p] & mask
+                entry = lists[bucket, 1]
+                lists[bucket, 1] += 1
+                units[entry], places[entry] = filled, p
+                for w in range(words):
+                    words_of[w, entry] = d_bits[filled, w]
+            filled += 1
+        probe = q_bits.ctypes.data + 8 * words * k
+        kind, behind = hi, last
+        for i in range(q_prefixes[size]):
+            if positions:
+                # leave out sizes that need more tokens than are left
+                while kind > lo and rows[0, kinds[kind - 1]] > size - i:
+                    kind -= 1
+                behind = starts[kind]
+            token = q_tokens[begin + i]
+            entry, stop = lists[token & mask, 0], lists[token & mask, 1]
+            while entry < stop and units[entry] < first:
+                entry += 1
+            lists[token & mask, 0] = entry
+            while entry < stop and units[entry] < behind:
+                tail = min(entry + LANES, stop)
+                other = d_units[min(units[tail - 1], behind - 1)]
+                differ = rows[1, d_offsets[other + 1] - d_offsets[other]]
+                listed += tail - entry
+                near = similar_bits(base + 8 * entry, stride, words, probe, differ)
+                near &= (1 << (tail - entry)) - 1
+                while near != 0:
+                    at = entry + lowest_bit(near)
+                    near &= near - 1
+                    unit = units[at]
+                    if unit >= behind or seen[unit] == visit:
+                        continue
+                    x, y = d_units[unit], d_units[unit + 1]
+                    place = places[at]
+                    if d_tokens[d_offsets[x] + place] != token:  # another one in this bucket
+                        continue
+                    seen[unit] = visit
+                    long = d_offsets[x + 1] - d_offsets[x]
+                    least = rows[0, long]
+                    many = (q_units[k + 1] - q_units[k]) * (y - x)
+                    if same and unit == k:
+                        many = (y - x) * (y - x - 1) // 2
+                    candidates += many
+                    if positions and min(size - i, long - place) < least:
+                        continue
+                    verified += many
+                    most = beyond(limits, size, long) if limits[4] else long + 1
+                    for one in range(q_units[k], q_units[k + 1]):
+                        for two in range(x, min(y, one) if same else y):
+                            found = common(q_tokens, q_offsets[one] + i + 1, q_offsets[one + 1],
+                                           d_tokens, d_offsets[two] + place + 1, d_offsets[two + 1],
+                                           1, least)  # fmt: skip
+                            if least <= found < most:
+                                pairs += 1
+                                total += q_weights[one] * d_weights[two]
+                                if counting:
+                                    q_counts[one] += d_weights[two]
+                                    d_counts[two] += q_weights[one]
+                                if room > 0:
+                                    if done < room:
+                                        left[done], right[done], overlaps[done] = one, two, found
+                                    done += 1
+                entry += LANES
+        if done > room:
+            done, (total, listed, candidates, verified, pairs) = begun, before
+            break
+        k += 1
+    state[NEXT], state[FILLED], state[DONE] = k if k < q_units.size - 1 else -1, filled, done
+    tally[TOTAL] += total
+    tally[TALLY_LISTED] += listed
+    tally[CANDIDATES] += candidates
+    tally[VERIFIED] += verified
+    tally[PAIRS] += pairs
+
+
+@kernel
+def set_prefixes(limits: Numbers, least: int, at_least_own: bool, prefixes: Array) -> None:
+    """Set the length of the prefix of each size up to `prefixes.size - 1`; 0: no such set matches.
+
+    `least`: of the sizes of the sets that it is compared with, which with `at_least_own` are not smaller.
+    """
+    low = np.int64(1)  # a literal would be compiled for itself
+    for a in range(1, prefixes.size):
+        # the smallest partner needs the least, and leaves the longest prefix
+        while low < a and need(limits, a, low) > low:
+            low += 1
+        some = need(limits, a, max(a if at_least_own else low, least))
+        prefixes[a] = max(a - some + 1, 0)
+
+
+@kernel
+def find_units(offsets: Array, tokens: Array, prefixes: Array, units: Array) -> int:
+    """Write where each run of sets of one size and prefix begins, and where the last ends; how many."""
+    found, n = 0, offsets.size - 1
+    for k in range(n):
+        begin, size = offsets[k], offsets[k + 1] - offsets[k]
+        p, same = 0, 0
+        if k > 0 and size == begin - offsets[k - 1]:
+            same = prefixes[size]
+            while p < same and tokens[begin + p] == tokens[begin - size + p]:
+                p += 1
+        if p < same or same == 0:
+            units[found] = k
+            found += 1
+    units[found] = n
+    return found
+
+
+@kernel
+def open_lists(offsets: Array, tokens: Array, units: Array, prefixes: Array, lists: Array) -> int:
+    """Tell where lists of tokens begin (`lists[:, 0]`) and, as they are empty, end; how long all will be.
+
+    A token's list takes the units in whose prefixes it is; tokens of the same last bits may share one.
+    """
+    mask = lists.shape[0] - 1
+    for u in range(units.size - 1):
+        begin = offsets[units[u]]
+        for p in range(begin, begin + prefixes[offsets[units[u] + 1] - begin]):
+            lists[tokens[p] & mask, 0] += 1
+    total = 0
+    for t in range(lists.shape[0]):
+        long = lists[t, 0]
+        lists[t, 0] = lists[t, 1] = total
+        total += long
+    return total

@@ -1,0 +1,194 @@
+"""Find candidates with an index of prefixes built on the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import cupy
+import numpy as np
+
+from dask_simjoin.metrics.norms import Array
+from dask_simjoin.sets.gpu.batches import THREADS, Flat, batches, blocks, over
+from dask_simjoin.sets.gpu.operands import Operands, Side
+from dask_simjoin.sets.gpu.verify import Bits
+
+
+class Prefixes(NamedTuple):
+    """How many tokens of each set are looked up, or are in the index: none of sets that others stand for.
+
+    Attributes
+    ----------
+    left, right : array (n,), int32
+    left_members, right_members : array (n,), int32, or None
+        How many sets each stands for, from itself on; None: each for itself.
+    """
+
+    left: Array
+    right: Array
+    left_members: Array = None
+    right_members: Array = None
+
+
+def prefixes(join: Operands, *, groups: bool) -> Prefixes:
+    """Choose lengths: sets that match have a token in common in prefixes so long.
+
+    Of one side a set meets larger ones, so what it looks up need only be as long as one of its own size asks;
+    members of a group have both prefixes in common, so there both are as long.
+    """
+    rule, one = join.rule, join.left.distinct.tolist()
+    shorter = join.same and not groups
+    looked_up = _lengths(join.left, [rule.need(a, a) if shorter else rule.smallest(a) for a in one])
+    indexed = looked_up
+    if shorter or not join.same:
+        indexed = _lengths(join.right, [rule.smallest(b) for b in join.right.distinct.tolist()])
+    if not groups:
+        return Prefixes(looked_up, indexed)
+    left, left_members = _grouped(join.left, looked_up)
+    right, right_members = (left, left_members) if join.same else _grouped(join.right, indexed)
+    return Prefixes(left, right, left_members, right_members)
+
+
+def _lengths(side: Side, needs: list[int]) -> Array:
+    """Return lengths of prefixes (n,), of what sets of each size need."""
+    lengths = side.distinct - np.minimum(np.array(needs, np.int64), side.distinct + 1) + 1
+    return side.spread(np.clip(lengths, 0, side.distinct))
+
+
+def _grouped(side: Side, lengths: Array) -> tuple[Array, Array]:
+    """Leave a prefix to the first of the sets that have one size and one prefix, which follow each other."""
+    first = cupy.empty(len(side), cupy.bool_)
+    over(len(side), "groups", "find_firsts", (*side.arguments, lengths, np.int64(len(side)), first))
+    places = cupy.flatnonzero(first)
+    members = cupy.zeros(len(side), cupy.int32)
+    members[places] = cupy.diff(cupy.concatenate([places, cupy.full(1, len(side), places.dtype)]))
+    return lengths * first, members
+
+
+PAIRS = 1 << 26
+"""Pairs of members of which the first batch consists."""
+
+
+def own_pairs(join: Operands, lengths: Prefixes) -> Array:
+    """Return each group with itself (groups, 2), where it has several members; of two sides none."""
+    if not join.same:
+        return cupy.empty((0, 2), cupy.int32)
+    several = cupy.flatnonzero((lengths.left_members > 1) & (lengths.left > 0)).astype(cupy.int32)
+    return cupy.ascontiguousarray(cupy.stack([several, several], axis=1))
+
+
+def expanded(join: Operands, lengths: Prefixes, pairs: Array, bits: Bits, room: int) -> Iterator[Flat]:
+    """Pair the members of pairs of groups."""
+    groups = len(pairs)
+    members, work = cupy.empty(groups, cupy.int64), cupy.zeros(groups + 1, cupy.int64)
+    arguments = (pairs, np.int64(groups), lengths.left_members, lengths.right_members, members)
+    over(groups, "groups", "count_members", arguments, WORDS=0)
+    cupy.cumsum(members, out=work[1:])
+
+    def find(first: int, number: int, out: Array, told: Array) -> None:
+        arguments = (
+            *join.sides, pairs, work, np.int64(groups), lengths.right_members, np.int64(first),
+            np.int64(number), np.int32(join.same), bits.left, bits.right, out, np.uint64(len(out)), told,
+        )  # fmt: skip
+        over(number, "groups", "expand", arguments, WORDS=bits.words, **join.constants)
+
+    return batches(find, int(work[-1]), 0, min(PAIRS, 4 * room), room)
+
+
+EACH_THREAD = 8
+"""Meetings that a thread looks at."""
+
+MEETINGS = 1 << 26
+"""Of which the first batch consists."""
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The tokens of the prefixes of a side.
+
+    Attributes
+    ----------
+    keys : array (entries,), uint64
+        Token, and set.
+    places : array (entries,), int32
+        Of the tokens in their sets.
+    """
+
+    keys: Array
+    places: Array
+
+    @classmethod
+    def of(cls, side: Side, lengths: Array) -> Entries:
+        """List the first tokens of sets: so many as `lengths` (n,) has."""
+        starts = cupy.zeros(len(side) + 1, cupy.int64)
+        cupy.cumsum(lengths.astype(cupy.int64), out=starts[1:])
+        entries = int(starts[-1])
+        keys, places = cupy.empty(entries, cupy.uint64), cupy.empty(entries, cupy.int32)
+        arguments = (*side.arguments, starts, np.int64(len(side)), np.int64(entries), keys, places)
+        over(entries, "index", "list_entries", arguments, **ANY)
+        return cls(keys, places)
+
+    def sorted(self) -> Entries:
+        """Sort them by token, and then by set."""
+        order = cupy.argsort(self.keys)
+        return Entries(self.keys[order], self.places[order])
+
+
+ANY = {"WORDS": 0, "POSITIONAL": 0, "EACH_THREAD": EACH_THREAD}
+"""Constants of kernels to which they do not matter."""
+
+
+@dataclass(frozen=True)
+class Meetings:
+    """Where the prefixes of two sides have tokens in common.
+
+    Attributes
+    ----------
+    probes, index : Entries
+        Of the left side, and of the right one, sorted.
+    first : array (probes,), int64
+        Where in the index each entry's meetings begin.
+    work : array (probes + 1,), int64
+        Meetings before each of them, and all.
+    number : int
+        Of them all.
+    """
+
+    probes: Entries
+    index: Entries
+    first: Array
+    work: Array
+    number: int
+
+    @classmethod
+    def of(cls, join: Operands, lengths: Prefixes) -> Meetings:
+        """Look up the left sets' prefixes in an index of the right sets'."""
+        probes = Entries.of(join.left, lengths.left)
+        index = Entries.of(join.right, lengths.right).sorted()
+        number = len(probes.keys)
+        first, meetings = cupy.empty(number, cupy.int64), cupy.empty(number, cupy.int64)
+        arguments = (
+            probes.keys, np.int64(number), index.keys, np.int64(len(index.keys)), join.low, join.high, first,
+            meetings,
+        )  # fmt: skip
+        over(number, "index", "look_up", arguments, **ANY)
+        work = cupy.zeros(number + 1, cupy.int64)
+        cupy.cumsum(meetings, out=work[1:])
+        return cls(probes, index, first, work, int(work[-1]))
+
+
+def candidates(join: Operands, met: Meetings, bits: Bits, room: int, start: int, *,
+               positional: bool) -> Iterator[Flat]:  # fmt: skip
+    """Find candidates from a meeting on."""
+    constants = join.constants | ANY | {"WORDS": bits.words, "POSITIONAL": int(positional)}
+
+    def find(first: int, number: int, out: Array, told: Array) -> None:
+        arguments = (
+            *join.sides, met.probes.keys, met.probes.places, met.first, met.work, np.int64(len(met.first)),
+            met.index.keys, met.index.places, np.int64(first), np.int64(number), bits.left, bits.right, out,
+            np.uint64(len(out)), told,
+        )  # fmt: skip
+        blocks(-(-number // (THREADS * EACH_THREAD)), THREADS, "index", "meet", arguments, **constants)
+
+    return batches(find, met.number, start, min(MEETINGS, 4 * room), room)

@@ -1,0 +1,241 @@
+"""Join blocks of sets in CuPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import cupy
+import numpy as np
+
+from dask_simjoin.engine.compat import tally
+from dask_simjoin.metrics.norms import Array
+from dask_simjoin.sets.gpu import chunks, index, verify
+from dask_simjoin.sets.gpu import index as groups
+from dask_simjoin.sets.gpu.batches import NOWHERE, Count, Each, Select, Sink, room_for
+from dask_simjoin.sets.gpu.chunks import HostFilter, Matches
+from dask_simjoin.sets.gpu.index import Entries, Prefixes, prefixes
+from dask_simjoin.sets.gpu.operands import Operands
+from dask_simjoin.sets.gpu.verify import Bits, Grouped, accept, flat, listed, verify_flat, verify_grouped
+from dask_simjoin.sets.methods import AUTO, METHODS, AllPairs, Bitmap, Filtered, GroupJoin, SetMethod
+from dask_simjoin.sets.predicate import Rule
+from dask_simjoin.sets.types import Counters, SetBlock, SetPairs
+
+PAIR, MEETING = 4e-12, 34e-12
+"""Seconds that a pair of bitmaps takes, and two prefixes that meet in the index: on an H200, where both
+methods take some 2.5 ms besides (benchmarks/results/gpu-sets)."""
+
+WORTH = 1e-3
+"""Seconds of all bitmaps that are less than what looking for something better takes."""
+
+TOKENS = 1 << 22
+"""Counters of the prefixes' tokens; of a larger universe several tokens share one."""
+
+
+def options_for(join: Operands, method: str | SetMethod) -> SetMethod:
+    """Return the options that were asked for; for "auto" those of the bitmaps, or of the index."""
+    if not isinstance(method, str):
+        return method
+    if method != AUTO:
+        return METHODS[method]
+    pairs = listed(join)
+    dense = pairs * PAIR < WORTH or pairs * PAIR < _meetings(join, pairs) * MEETING
+    return METHODS["bitmap" if dense else "ppjoin"]
+
+
+def _meetings(join: Operands, pairs: int) -> float:
+    """Estimate how often prefixes meet, as if tokens were alike in sets of all sizes."""
+    lengths = prefixes(join, groups=False)
+    left, right = (
+        _frequencies(Entries.of(side, each))
+        for side, each in ((join.left, lengths.left), (join.right, lengths.right))
+    )
+    return float((left * right).sum()) * pairs / (len(join.left) * len(join.right))
+
+
+def _frequencies(entries: Entries) -> Array:
+    tokens = (entries.keys >> 32).astype(cupy.int64) & (TOKENS - 1)
+    return tally(tokens, TOKENS).astype(cupy.float64)
+
+
+NO_BITS = Bits(0, NOWHERE, NOWHERE)
+
+OWN = 1
+"""The part of a search by groups that pairs each group's members with each other comes before all others."""
+
+
+class Done(NamedTuple):
+    """A part of a search.
+
+    Attributes
+    ----------
+    listed : int
+        Entries of the index, or pairs of sets of admissible sizes, that were looked at so far.
+    candidates : int
+        That were verified so far.
+    next : int or None
+        Where to go on; None: this is all.
+    """
+
+    listed: int
+    candidates: int
+    next: int | None
+
+
+class Search:
+    """A search by one method.
+
+    Parameters
+    ----------
+    join : Operands
+    method : SetMethod
+    sink : Sink
+        What takes the pairs that match.
+    room : int or None
+        Candidates of a part at most; None: as the method says.
+    """
+
+    def __init__(self, join: Operands, method: SetMethod, sink: Sink, room: int | None = None) -> None:
+        self._join, self._method, self._sink, self._verified = join, method, sink, 0
+        self._room = room_for(method.chunk_bytes) if room is None else room
+
+    def parts(self, start: int = 0) -> Iterator[Done]:
+        """Go on from where a part ended, or begin."""
+        if isinstance(self._method, Bitmap):
+            return self._by_bitmaps(self._method, start)
+        assert isinstance(self._method, Filtered)
+        lengths = prefixes(self._join, groups=isinstance(self._method, GroupJoin))
+        by = self._by_index if self._method.filter == "gpu" else self._by_chunks
+        return by(self._method, lengths, start)
+
+    def _by_bitmaps(self, method: Bitmap, start: int) -> Iterator[Done]:
+        listed, bits = verify.listed(self._join), Bits.of(self._join, method.words)
+        for part in verify.candidates(self._join, bits, method.block, self._room, start):
+            self._verify(part.pairs)
+            yield Done(listed, self._verified, part.next)
+
+    def _by_index(self, method: Filtered, lengths: Prefixes, start: int) -> Iterator[Done]:
+        join, grouped = self._join, isinstance(method, GroupJoin)
+        met, bits = index.Meetings.of(join, lengths), Bits.of(join, method.words)
+        if grouped and start == 0:
+            self._pair_members(lengths, groups.own_pairs(join, lengths), bits)
+            yield Done(0, self._verified, OWN if met.number else None)
+        first = max(start - OWN, 0) if grouped else start
+        given = join, met, NO_BITS if grouped else bits, self._room, first
+        for part in index.candidates(*given, positional=not isinstance(method, AllPairs)):
+            if grouped:
+                self._pair_members(lengths, part.pairs, bits)
+            else:
+                self._verify(part.pairs)
+            yield Done(met.number, self._verified, _moved(part.next, grouped))
+
+    def _by_chunks(self, method: Filtered, lengths: Prefixes, start: int) -> Iterator[Done]:
+        join, grouped = self._join, isinstance(method, GroupJoin)
+        split = isinstance(method, GroupJoin) and method.members == "cpu"
+        bits = Bits.of(join, method.words) if grouped and not split else NO_BITS
+        first = max(start - OWN, 0) if grouped else start
+        positional = not isinstance(method, AllPairs)
+        filters = HostFilter(join, lengths, first, positional=positional, members=split)
+        if grouped and start == 0:
+            own = groups.own_pairs(join, lengths)
+            if split:
+                self._accept(filters.match_members(own[:, 0].get(), np.arange(len(own) + 1), own[:, 1].get()))
+            else:
+                self._pair_members(lengths, own, bits)
+            yield Done(0, self._verified, OWN)
+        room = min(self._room, (method.chunk_bytes or chunks.CHUNK_BYTES) // chunks.CANDIDATE_BYTES)
+        for chunk in chunks.chunks(filters, len(join.left), max(1, room)):
+            if grouped and not split:
+                self._pair_members(lengths, flat(chunk.found), bits)
+            else:
+                self._verify_grouped(chunk.found)
+            if chunk.matches:
+                self._accept(chunk.matches)
+            if chunk.ends:
+                yield Done(filters.listed, self._verified, _moved(chunk.next, grouped))
+
+    def _pair_members(self, lengths: Prefixes, pairs: Array, bits: Bits) -> None:
+        for part in groups.expanded(self._join, lengths, pairs, bits, self._room):
+            self._verify(part.pairs)
+
+    def _verify(self, pairs: Array) -> None:
+        verify_flat(self._join, pairs, self._method.verify, self._method.block, self._sink)
+        self._verified += len(pairs)
+
+    def _verify_grouped(self, some: Grouped) -> None:
+        verify_grouped(self._join, some, self._method.verify, self._method.block, self._sink)
+        self._verified += len(some.candidates)
+
+    def _accept(self, matches: Matches) -> None:
+        accept(cupy.asarray(matches.pairs), cupy.asarray(matches.overlaps), self._sink)
+        self._verified += matches.compared
+
+
+def _moved(following: int | None, grouped: bool) -> int | None:
+    return following + OWN if grouped and following is not None else following
+
+
+BATCH = 1 << 22
+"""Pairs from which on a batch ends."""
+
+
+class GpuSetJoiner:
+    """See `SetJoiner`.  A search goes through parts of its work, and `limit` ends it after one of them."""
+
+    def pairs(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod, *,
+              limit: int | None = None, start: int = 0) -> SetPairs:  # fmt: skip
+        sink, following = Select(), None
+        if _has_sets(left, right):
+            join = Operands.of(left, right, rule)
+            for done in Search(join, options_for(join, method), sink, limit).parts(start):
+                following = done.next
+                if limit is not None and sink.pairs >= limit:
+                    break
+        return SetPairs(*sink.columns(), following)
+
+    def batches(self, left: SetBlock, right: SetBlock | None, rule: Rule,
+                method: str | SetMethod) -> Iterator[SetPairs]:  # fmt: skip
+        at: int | None = 0
+        while at is not None:
+            some = self.pairs(left, right, rule, method, limit=BATCH, start=at)
+            at = some.next
+            yield some
+
+    def count(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> int:
+        return self._counted(left, right, rule, method)[1]
+
+    def counts(self, left: SetBlock, right: SetBlock | None, rule: Rule,
+               method: str | SetMethod) -> tuple[Array, Array]:  # fmt: skip
+        if not _has_sets(left, right):
+            found = cupy.zeros(len(left["weights"]), cupy.int64)
+            return found, found if right is None else cupy.zeros(len(right["weights"]), cupy.int64)
+        join = Operands.of(left, right, rule)
+        sink = Each(join)
+        for _ in Search(join, options_for(join, method), sink).parts():
+            pass
+        return sink.counts
+
+    def counters(self, left: SetBlock, right: SetBlock | None, rule: Rule,
+                 method: str | SetMethod) -> Counters:  # fmt: skip
+        done, _, pairs = self._counted(left, right, rule, method)
+        return Counters(done.listed, done.candidates, done.candidates, pairs)
+
+    def _counted(self, left: SetBlock, right: SetBlock | None, rule: Rule,
+                 method: str | SetMethod) -> tuple[Done, int, int]:  # fmt: skip
+        """What was done, and how many pairs of rows, and of sets, match."""
+        done = Done(0, 0, None)
+        if not _has_sets(left, right):
+            return done, 0, 0
+        join = Operands.of(left, right, rule)
+        sink = Count(join)
+        for part in Search(join, options_for(join, method), sink).parts():
+            done = part
+        pairs, rows = sink.totals()
+        return done, rows, pairs
+
+
+JOINER = GpuSetJoiner()
+
+
+def _has_sets(left: SetBlock, right: SetBlock | None) -> bool:
+    return len(left["weights"]) > 0 and (right is None or len(right["weights"]) > 0)

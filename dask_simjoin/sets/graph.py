@@ -1,0 +1,246 @@
+"""Expressions of lazy set joins and of their blocks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ClassVar, cast
+
+import numpy as np
+
+from dask_simjoin.graph import counts, pairs
+from dask_simjoin.graph.aligned import add_counts
+from dask_simjoin.graph.base import LabelledExpr
+from dask_simjoin.graph.dask_private import Expr, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.graph.lazy_join import LazyJoin, Work, chunk_ref
+from dask_simjoin.graph.records import RUNS
+from dask_simjoin.graph.source import FrozenSource, map_frozen, pick
+from dask_simjoin.graph.steps import Call, Steps
+from dask_simjoin.planning.resources import resources
+from dask_simjoin.sets.blocks import counts_by_partition, gather_block, put_beside, read_partition, send
+from dask_simjoin.sets.chunks import ReadRows, ReadSets, SetMeeting, hash_rows
+from dask_simjoin.sets.encode import Merged, merge, ranks, ranks_of
+from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
+from dask_simjoin.sets.plan import SetPlan, set_plan_for
+from dask_simjoin.sets.plan_report import SetPlanReport
+from dask_simjoin.sets.requests import SetSpec
+from dask_simjoin.sets.types import Vocabulary
+from dask_simjoin.tasks.counts import Groups
+
+FAN_IN = 4
+"""Vocabularies that one task merges: few, as a worker holds all of them at a time."""
+
+
+def read_tables(tables: list[tuple[FrozenSource, SetSpec]], plan: SetPlan) -> tuple[FrozenSource, ...]:
+    """Read the partitions of each table: a source of `ReadSets` each."""
+    return tuple(
+        FrozenSource(map_frozen("simjoin_tokens", read_partition, source, spec, each=list(enumerate(rows))))
+        for (source, spec), rows in zip(tables, plan.sources, strict=True)
+    )
+
+
+class SetChunks(LabelledExpr):
+    """Make the blocks of one table or two, the right one's after the left one's.
+
+    Partitions are read and number their tokens; vocabularies are merged in a tree, and ranks go back down it.
+    Then rows are sent to their blocks.  `read`: what `read_tables` gives; `examples`: empty frames of tables.
+    """
+
+    _label = "simjoin_set_block"
+    _parameters = ["read", "examples", "spec", "plan"]
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (self.operand("plan").number + 1)
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: SetPlan = self.operand("plan")
+        spec: SetSpec = self.operand("spec")
+        steps = Steps("simjoin_set", self.deterministic_token)
+        keys: list[tuple[int, int, Any]] = []
+        for t, source in enumerate(self.operand("read")):
+            steps.layer.update(source.inner.__dask_graph__())
+            keys += [(t, n, key) for n, key in enumerate(source.inner.__dask_keys__())]
+        own, universe = self._ranks(steps, [TaskRef(key) for _, _, key in keys])
+        firsts = [np.cumsum([0, *rows]).tolist() for rows in plan.sources]
+        threads = resources(spec.library).threads if spec.settings.cluster else None
+        sends: list[list[Call]] = [[] for _ in plan.sides]
+        for (t, n, key), rank in zip(keys, own, strict=True):
+            rows = self._small(steps, "rows", (t, n), rows_of, TaskRef(key))
+            sends[t].append(((t, n), send, (rows, rank, firsts[t][n], plan.sides[t])))
+        place = 0
+        sides = [spec] if spec.other is None else [spec, spec.other]
+        for t, (side, asked) in enumerate(zip(plan.sides, sides, strict=True)):
+            parcels = steps.spread("send", "parcel", sends[t], range(len(side)), threads)
+            for b in range(len(side)):
+                key, example = (self._name, place), self.operand("examples")[t]
+                parts = [some[b] for some in parcels]
+                steps.layer[key] = Task(key, gather_block, universe, example, asked, *parts)
+                place += 1
+        return steps.layer
+
+    def _small(
+        self, steps: Steps, step: str, place: Any, function: Callable[..., Any], *arguments: Any
+    ) -> Any:
+        """Add a task on a cluster, so that only what it takes is sent and kept; else do it where needed."""
+        if self.operand("spec").settings.cluster:
+            return steps.add(step, place, function, *arguments)
+        return Task(None, function, *arguments)
+
+    def _ranks(self, steps: Steps, read: list[TaskRef]) -> tuple[list[Any], TaskRef]:
+        """Rank the tokens of each partition: up a tree, and down; and count all tokens."""
+        level = [self._small(steps, "vocabulary", n, vocabulary_of, one) for n, one in enumerate(read)]
+        merged: list[list[Any]] = []
+        while len(level) > 1:
+            groups = [level[s : s + FAN_IN] for s in range(0, len(level), FAN_IN)]
+            depth = len(merged)
+            made = [steps.add("merge", (depth, g), merge, *group) for g, group in enumerate(groups)]
+            merged.append(
+                [self._small(steps, "codes", (depth, g), pick, one, "codes") for g, one in enumerate(made)]
+            )
+            level = [
+                self._small(steps, "merged", (depth, g), vocabulary_of, one) for g, one in enumerate(made)
+            ]
+        own: list[Any] = [steps.add("order", 0, ranks, level[0])]
+        universe = steps.add("tokens", 0, len, own[0])
+        for depth in range(len(merged) - 1, -1, -1):
+            below = range(len(merged[depth - 1]) if depth else len(read))
+            above = [(own[k // FAN_IN], merged[depth][k // FAN_IN], k % FAN_IN) for k in below]
+            # those of partitions are needed once, all others by several
+            add = steps.add if depth else functools.partial(self._small, steps)
+            own = [add("ranks", (depth, k), ranks_of, *some) for k, some in enumerate(above)]
+        return own, universe
+
+
+def rows_of(found: ReadSets) -> ReadRows:
+    """Take the rows of what was read."""
+    rows = dict(found)
+    del rows["vocabulary"]
+    return cast(ReadRows, rows)
+
+
+def vocabulary_of(found: ReadSets | Merged) -> Vocabulary:
+    """Take the tokens of what was read, or merged."""
+    return found["vocabulary"]
+
+
+SETS = Work(SetMeeting, join_block, cut_block, count_block, count_block_pairs)
+"""Pairs of rows whose sets match."""
+
+
+class LazySets(LazyJoin):
+    """A join of sets that is planned when it must be."""
+
+    _work: ClassVar[Work] = SETS
+
+    @property
+    def plan(self) -> SetPlan:  # type: ignore[override]
+        """The plan; made at the first call, which computes one pass over the column."""
+        return set_plan_for(self._source, self.operand("spec"), self.goal, self._other, self.named)
+
+    def _report(self, plan: SetPlan) -> SetPlanReport:  # type: ignore[override]
+        return SetPlanReport(plan, self.operand("spec"))
+
+    def _read(self) -> tuple[FrozenSource, ...]:
+        spec, other = self.operand("spec"), self._other
+        tables = [(self._source, spec)] if other is None else [(self._source, spec), (other, spec.right)]
+        return read_tables(tables, self.plan)
+
+    def _chunks(self) -> Expr:
+        return self._made(self._read())
+
+    def _made(self, read: tuple[FrozenSource, ...]) -> SetChunks:
+        RUNS.begin(self.plan.run)
+        sources = [self._source] if self._other is None else [self._source, self._other]
+        examples = tuple(source.inner._meta.iloc[:0] for source in sources)
+        return SetChunks(read, examples, self.operand("spec"), self.plan)
+
+
+class SetSelfJoin(LazySets, pairs.SelfJoin):
+    """Stand for pairs of a frame's rows whose sets match before they are planned."""
+
+    _label = "simjoin_set_self_join"
+
+
+class SetJoin(LazySets, pairs.Join):
+    """Stand for pairs of the rows of two tables whose sets match before they are planned."""
+
+    _label = "simjoin_set_join"
+
+
+class CountSetPairs(LazySets, counts.CountPairs):
+    """Stand for the number of pairs whose sets match before it is planned."""
+
+    _label = "simjoin_count_set_pairs"
+
+
+class SetNeighborCounts(LazySets, counts.NeighborCounts):
+    """Stand for numbers of rows that match each row before they are planned."""
+
+    _label = "simjoin_set_neighbor_counts"
+
+    @property
+    def _groups(self) -> Groups:
+        return functools.partial(hash_rows, spec=self.operand("spec"))
+
+    def _values(self) -> Expr:
+        read, whole = self._read(), self._source.inner.divisions
+        common = self._made(read), read[0], self.plan, self.operand("spec"), self._meta, whole
+        return self._found(common, self.operand("chosen"))
+
+    def _found(self, common: tuple[Any, ...], chosen: list[int] | None) -> Expr:
+        """Find a value of each row of the chosen partitions, from what all `RowValues` are told."""
+        return CountRows(*common, chosen)
+
+
+class SetMatchCounts(SetNeighborCounts):
+    """Stand for numbers of rows of another table that match each row before they are planned."""
+
+    _label = "simjoin_set_match_counts"
+    _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]
+
+
+class RowValues(PartitionsFiltered, LabelledExpr):
+    """Find a number of each row of each block, and bring these back to the partitions of the source."""
+
+    _makes_result = True
+    _parameters = ["chunks", "read", "plan", "spec", "meta", "source_divisions", "_partitions"]
+    _defaults = {"_partitions": None}
+
+    def _divisions(self) -> Any:
+        return self.operand("source_divisions")
+
+    def _by_block(self, steps: Steps) -> list[TaskRef]:
+        """Add tasks that find the numbers of the rows of each block, by position."""
+        raise NotImplementedError
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: SetPlan = self.operand("plan")
+        spec, read = self.operand("spec"), self.operand("read").inner
+        steps = Steps(self._label, self.deterministic_token)
+        offsets = [0]
+        for rows in plan.sources[0]:
+            offsets.append(offsets[-1] + rows)
+        splits: list[Call] = [
+            (b, counts_by_partition, (chunk_ref(self.chunks, b), values, offsets))
+            for b, values in enumerate(self._by_block(steps))
+        ]
+        threads = resources(spec.library).threads if spec.settings.cluster else None
+        found = steps.spread("split", "part", splits, self._partitions, threads)
+        keys = read.__dask_keys__()
+        for place, n in enumerate(self._partitions):
+            labels = steps.add("labels", n, pick, TaskRef(keys[n]), "ids")
+            key = (self._name, place)
+            steps.layer[key] = Task(key, put_beside, labels, self._meta, *(one[n] for one in found))
+        return steps.layer | dict(read.__dask_graph__())
+
+
+class CountRows(RowValues):
+    """Count what the rows of each block match."""
+
+    _label = "simjoin_set_counts"
+
+    def _by_block(self, steps: Steps) -> list[TaskRef]:
+        plan, spec = self.operand("plan"), self.operand("spec")
+        token, blocks = self.deterministic_token, range(len(plan.counted))
+        totals = add_counts(steps.layer, token, self.chunks, plan, spec, set(blocks), work=SETS)
+        return [TaskRef(totals[b]) for b in blocks]

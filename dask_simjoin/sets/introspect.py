@@ -1,0 +1,161 @@
+"""Tell what joins of sets would run, and what they do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from dask.base import is_dask_collection
+
+from dask_simjoin.engine.base import Counters
+from dask_simjoin.errors import TABLES, in_table
+from dask_simjoin.graph.base import pairs_example
+from dask_simjoin.graph.source import freeze
+from dask_simjoin.graph.steps import check_other, one_or_two
+from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.planning.outputs import PAIRS
+from dask_simjoin.planning.resources import resources
+from dask_simjoin.planning.statistics.partition import RIGHT
+from dask_simjoin.planning.statistics.unique_ids import check_summaries
+from dask_simjoin.reports.profile import ProfileReport
+from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.options import MAX_BYTES
+from dask_simjoin.request.verb import verb
+from dask_simjoin.sets.pairs import chunks_of, count_block_pairs, read_whole, whole_meeting
+from dask_simjoin.sets.plan import SetPlan, make_set_plan, set_plan_for
+from dask_simjoin.sets.plan_report import SetPlanReport
+from dask_simjoin.sets.requests import SetPlanned, SetProfile, SetSelfJoin, SetSpec
+from dask_simjoin.sets.samples import SetSummary, summarise_sets
+
+ABOUT = {
+    "tokens": "tokens of all rows, each row's counted once",
+    "universe": "tokens that differ",
+    "sets": "sets that differ, empty ones left out",
+    "listed": "entries of the index, or pairs of sets of admissible sizes, that were looked at",
+    "candidates": "pairs of sets that filters of prefixes, sizes and positions left",
+    "verified": "of those, pairs whose tokens were compared",
+    "pairs": "pairs of sets that match",
+    "row_pairs": "pairs of rows that these stand for, and those of equal sets",
+}
+"""The numbers, in the order in which they are told, and what they count."""
+
+
+class SetProfileReport(ProfileReport):
+    """What one join of the sets of a frame with themselves did; see `ProfileReport`."""
+
+    about: ClassVar[Mapping[str, str]] = ABOUT
+    counted: ClassVar[tuple[str, ...]] = ("listed", "candidates", "verified", "pairs", "row_pairs")
+    title: ClassVar[str] = "Profile of a self-join of sets"
+
+
+@verb(SetPlanned)
+def set_plan(frame: Frame, asked: SetPlanned) -> SetPlanReport:
+    """What `set_self_join` with the same options would run, and how much it would give.
+
+    With `other` it is the plan of `set_join`.  It computes at the call: one pass over the column, of which a
+    sample is split into tokens and joined, to estimate by.  The plan of a plain frame is that of one block.
+
+    Parameters are those of `set_self_join` and `set_join`.
+
+    Returns
+    -------
+    SetPlanReport
+        Prints as text, shows as a table and a picture in notebooks, and has ``rows``, ``tokens``, ``blocks``,
+        ``block_pairs``, ``partitions``, ``pairs``, ``pairs_low``, ``pairs_high``, ``result_bytes``,
+        ``to_frame()``, ``svg()`` and ``plot()``.
+
+    Raises
+    ------
+    OptionError, OptionTypeError, ColumnError, TokenError, DuplicateIdError, BudgetError
+        As `set_self_join` and its planning do.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"text": ["a b c", "b c d", "c d e", "x y"]})
+    >>> plan = df.simjoin.set_plan("text", 0.5, tokenizer="words")
+    >>> plan.rows, plan.tokens, plan.pairs
+    (4, 11.0, 2.0)
+    """
+    wanted = asked.planned()
+    if asked.other is not None:
+        check_other("other=frame", asked.other)
+    frame, other, left, right = one_or_two(frame, asked.other)
+    if isinstance(wanted, SetSelfJoin):
+        spec = wanted.spec(left)
+    else:
+        assert right is not None
+        spec = wanted.spec(left, right)
+    pairs_example(left, left if right is None else right, spec)
+    if is_dask_collection(frame):
+        data = None if other is None else freeze(other, spec.right.columns)
+        return SetPlanReport(set_plan_for(freeze(frame, spec.columns), spec, PAIRS, data), spec)
+    return SetPlanReport(_plan_whole([frame] if other is None else [frame, other], spec), spec)
+
+
+def _plan_whole(frames: list[Frame], spec: SetSpec) -> SetPlan:
+    """Plan a join of one plain frame or two, each of which is one block."""
+    settings = replace(spec.settings, output=None)
+    tables: list[list[SetSummary]] = []
+    sides = [spec, *([spec.right] if len(frames) > 1 else [])]
+    for which, seed, frame, own in zip(
+        TABLES if len(frames) > 1 else (None,), (0, RIGHT), frames, sides, strict=False
+    ):
+        with in_table(which):
+            summary = summarise_sets(frame, 0, own, True, 1, seed)
+            if summary.ids is not None:
+                check_summaries([summary.ids], own.id)
+        tables.append([summary])
+    whole = replace(spec, blocksize=MAX_BYTES, settings=settings)
+    plan = make_set_plan(tables, whole, PAIRS, resources(spec.library))
+    size = round(plan.block_bytes.sum())
+    budget = replace(plan.budget, chunk=size, output=size, origin="the whole frame, as it is in memory")
+    return replace(plan, budget=budget)
+
+
+@verb(SetProfile)
+def set_profile(frame: Frame, asked: SetProfile) -> SetProfileReport:
+    """Run a self-join of sets, keep none of its pairs, and tell what it did.
+
+    It runs at the call, on one core or one GPU, with all rows as one block.  Of a Dask DataFrame the column
+    is computed first, and must fit memory.
+
+    Parameters are those of `count_set_pairs`; counters are made by a run of their own.
+
+    Returns
+    -------
+    SetProfileReport
+        Prints as text, shows as a table and a picture in notebooks, and has ``numbers``, ``seconds``,
+        ``rows``, ``method``, ``to_frame()``, ``svg()`` and ``plot()``.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"tags": [["a", "b"], ["b", "a"], ["a", "b", "c"], ["d"]]})
+    >>> found = df.simjoin.set_profile("tags", 0.6)
+    >>> int(found.numbers["sets"]), int(found.numbers["pairs"]), int(found.numbers["row_pairs"])
+    (3, 1, 3)
+    """
+    spec = asked.spec(example_of(frame))
+    if is_dask_collection(frame):
+        frame = frame[spec.columns].compute()
+    begin = time.perf_counter()
+    read = read_whole([frame], spec, False)
+    split = time.perf_counter()
+    (chunk,) = chunks_of(read)
+    encoded = time.perf_counter()
+    joiner, rule = whole_meeting([chunk], spec).joiner, spec.rule
+    did = joiner.counters(chunk, None, rule, spec.method)
+    start = time.perf_counter()
+    row_pairs = count_block_pairs(whole_meeting([chunk], spec))
+    numbers = {
+        "tokens": float(len(read[0]["sets"]["codes"])), "universe": float(chunk["universe"]),
+        "sets": float(len(chunk["weights"])), **did._asdict(), "row_pairs": float(row_pairs),
+    }  # fmt: skip
+    seconds = {"tokens": split - begin, "encode": encoded - split, "join": time.perf_counter() - start}
+    method = spec.method if isinstance(spec.method, str) else type(spec.method).__name__.lower()
+    return SetProfileReport(method, repr(spec.method), len(frame), Counters(numbers, seconds))

@@ -1,0 +1,244 @@
+"""Select the rows that stay among those whose sets match.
+
+Where equal sets match, only the best of their rows can stay, and stands for all of them: pairs are of
+distinct sets, so many copies of a few sets cost nothing.  Where they do not, as with ``comparison="="``, each
+row stands for itself.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from dask.utils import format_bytes
+
+from dask_simjoin.cluster.algorithms.dbscan import merge_edges
+from dask_simjoin.cluster.algorithms.duplicates import (
+    PAIR_BYTES,
+    Candidates,
+    GroupRows,
+    HostPairs,
+    best_of,
+    best_rows,
+    concatenated,
+    merge_candidates,
+    preferences,
+    stays_of_all,
+    stays_of_groups,
+)
+from dask_simjoin.cluster.expressions.duplicates import CONNECTED
+from dask_simjoin.engine.base import frames_for, joiner_of_library
+from dask_simjoin.engine.compat import tally, to_host
+from dask_simjoin.errors import BudgetError, Remedy
+from dask_simjoin.graph.dask_private import Expr, List, TaskRef
+from dask_simjoin.graph.lazy_join import chunk_ref
+from dask_simjoin.graph.source import pick
+from dask_simjoin.graph.steps import Steps, after
+from dask_simjoin.metrics.norms import Array
+from dask_simjoin.planning.resources import resources
+from dask_simjoin.sets.chunks import SetChunk, SetMeeting
+from dask_simjoin.sets.found import matches_in_parts, matching_groups, rows_of_matches
+from dask_simjoin.sets.graph import SETS, RowValues, SetNeighborCounts
+from dask_simjoin.sets.plan import SetPlan
+from dask_simjoin.sets.requests import SetSpec
+from dask_simjoin.tasks.counts import Edges, new_nodes
+
+
+class Standing(NamedTuple):
+    """Hold the rows of a chunk that may stay, by groups of rows whose sets are equal.
+
+    Attributes
+    ----------
+    rows : array (k,), int64
+        Their positions in the chunk.
+    firsts : array (groups + 1,), int64
+        Where those of each group begin, and the end.
+    numbers, keys : array (k,), int64
+        Their numbers in the frame, and what says which is to stay: the largest.
+    """
+
+    rows: Array
+    firsts: Array
+    numbers: Array
+    keys: Array
+
+
+def standing_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> Standing:
+    """Find the rows that may stay: the best of those whose sets are equal, if these match."""
+    xp = frames_for(chunk["example"]).xp
+    order, firsts = chunk["order"], chunk["firsts"]
+    places = xp.arange(len(order))
+    numbers = chunk.get("position", places)
+    keys = preferences(chunk, keep, numbers)
+    group = xp.searchsorted(firsts, places, side="right") - 1
+    alike = matching_groups(chunk, spec, xp)
+    best = best_of(xp.where(alike[group], firsts[group], places), keys[order], order)
+    ends = xp.cumsum(tally(group[best], len(firsts) - 1))
+    rows = order[best]
+    return Standing(
+        rows, xp.concatenate([xp.zeros(1, np.int64), ends.astype(np.int64)]), numbers[rows], keys[rows]
+    )
+
+
+def _matches(meeting: SetMeeting, sides: Sequence[Standing]) -> Iterator[tuple[Array, Array]]:
+    """Find pairs of rows that may stay, as places among them, some at a time."""
+    chunks = [cast(Any, {"firsts": side.firsts}) for side in (sides[0], sides[-1])]
+    thin = meeting._replace(q=chunks[0], d=chunks[1])
+    wide = [side.firsts[1:] - side.firsts[:-1] for side in (sides[0], sides[-1])]
+    for found in matches_in_parts(meeting, *meeting.range, False):
+        rows = wide[0][found.left] * wide[1][found.right]
+        pairs = rows_of_matches(thin, found._replace(rows=rows), False)
+        yield pairs.left, pairs.right
+
+
+def forest_of_block(meeting: SetMeeting, sides: Sequence[Standing]) -> Edges:
+    """Connect rows of two chunks by as few edges as do what all of their matches connect."""
+    xp, joiner = meeting.xp, joiner_of_library(meeting.spec.library)
+    numbers = sides[0].numbers if meeting.same else xp.concatenate([side.numbers for side in sides])
+    first = 0 if meeting.same else len(sides[0].numbers)
+    parent = new_nodes(len(numbers), xp)
+    for left, right in _matches(meeting, sides):
+        joiner.link(parent, left, right + first)
+    joiner.roots(parent)
+    other = xp.flatnonzero(parent != xp.arange(len(parent)))
+    return numbers[other], numbers[parent[other]]
+
+
+def pairs_of_block(meeting: SetMeeting, sides: Sequence[Standing],
+                   told: Callable[[int], None] | None = None) -> HostPairs:  # fmt: skip
+    """List the matches of two chunks by the numbers of their rows.
+
+    `told`: is called, now and then, with how many were found so far.
+    """
+    numbers = [to_host(side.numbers) for side in (sides[0], sides[-1])]
+    parts: list[HostPairs] = []
+    found = 0
+    for left, right in _matches(meeting, sides):
+        parts.append((numbers[0][to_host(left)], numbers[1][to_host(right)]))
+        found += len(left)
+        if told is not None:
+            told(found)
+    return concatenated(parts)
+
+
+def check_pairs(pairs: int, room: int | None, asked: str) -> None:
+    """Refuse so many pairs, of which one task must be told all."""
+    if room is not None and pairs * PAIR_BYTES > room:
+        raise BudgetError(
+            f"grouping='greedy' is told all pairs of distinct sets at once: {asked} gives {pairs:,}, which "
+            f"take {format_bytes(pairs * PAIR_BYTES)}, and there are {format_bytes(room)}. Use "
+            "grouping='connected', for which pairs need not fit, or a larger threshold.",
+            remedies=[Remedy({"grouping": "connected"})],
+        )
+
+
+def _by_number(standing: Standing) -> Array:
+    order: Array = standing.numbers.argsort()
+    return order
+
+
+def best_of_chunk(standing: Standing, forest: Edges, library: str) -> GroupRows:
+    """Find the best row of each group of connected ones, as far as one chunk tells."""
+    order, xp = _by_number(standing), joiner_of_library(library).xp
+    return best_rows(xp.arange(len(order)), standing.numbers[order], forest, standing.keys[order])
+
+
+def marks_of_groups(chunk: SetChunk, standing: Standing, found: GroupRows, winners: Candidates) -> Array:
+    """Mark the rows of a chunk (n,) int64 that are not the best of their group of connected ones: 1."""
+    order = _by_number(standing)
+    return marks_but(chunk, standing._replace(rows=standing.rows[order]),
+                     stays_of_groups(found, len(order), winners))  # fmt: skip
+
+
+def marks_but(chunk: SetChunk, standing: Standing, stay: Array) -> Array:
+    """Mark the rows of a chunk (n,) int64 but for those that stay (k,) bool, of those that may."""
+    gone = frames_for(chunk["example"]).xp.ones(len(chunk["ids"]), np.int64)
+    gone[standing.rows[stay]] = 0
+    return gone
+
+
+def on_host(standing: Standing) -> tuple[np.ndarray, np.ndarray]:
+    """Take the numbers of rows that may stay, and what says which is to, to the host."""
+    return to_host(standing.numbers), to_host(standing.keys)
+
+
+MERGED = 4
+"""Lists of edges that one task merges."""
+
+
+class SetNearDuplicated(SetNeighborCounts):
+    """Stand for marks of rows that match others which stay before they are planned."""
+
+    _label = "simjoin_set_near_duplicated"
+    _parameters = ["frame", "source", "spec", "keep", "grouping", "meta", "chosen"]
+
+    def _found(self, common: tuple[Any, ...], chosen: list[int] | None) -> Expr:
+        return MarkRows(*common, self.operand("keep"), self.operand("grouping"), chosen)
+
+
+class MarkRows(RowValues):
+    """Mark the rows of each block that do not stay."""
+
+    _label = "simjoin_set_duplicates"
+    _parameters = [*RowValues._parameters[:-1], "keep", "grouping", "_partitions"]
+
+    def _by_block(self, steps: Steps) -> list[TaskRef]:
+        plan: SetPlan = self.operand("plan")
+        spec, keep, add = self.operand("spec"), self.operand("keep"), steps.add
+        refs = [chunk_ref(self.chunks, b) for b in range(len(plan.counted))]
+        rows = [add("rows", b, standing_rows, ref, spec, keep) for b, ref in enumerate(refs)]
+        connected = self.operand("grouping") == CONNECTED
+        found = [
+            add(
+                "forest" if connected else "pairs", (b, part[0]),
+                forest_of_block if connected else pairs_of_block,
+                SETS.meet(self.chunks, i, j, spec, plan.layout, part), List(rows[i], rows[j]),
+            )
+            for b, i, j, part in plan.pieces()
+        ]  # fmt: skip
+        return (
+            self._of_groups(steps, refs, rows, found) if connected else self._greedy(steps, refs, rows, found)
+        )
+
+    def _of_groups(
+        self, steps: Steps, refs: list[TaskRef], rows: list[TaskRef], found: list[TaskRef]
+    ) -> list[TaskRef]:
+        add, library = steps.add, self.operand("spec").library
+        forest = steps.merged("merge", functools.partial(merge_edges, library), found, MERGED)
+        best = [add("best", b, best_of_chunk, some, forest, library) for b, some in enumerate(rows)]
+        told = [add("told", b, pick, some, 2) for b, some in enumerate(best)]
+        winners = steps.merged("winners", merge_candidates, told)
+        return [add("gone", b, marks_of_groups, ref, rows[b], best[b], winners) for b, ref in enumerate(refs)]
+
+    def _greedy(
+        self, steps: Steps, refs: list[TaskRef], rows: list[TaskRef], found: list[TaskRef]
+    ) -> list[TaskRef]:
+        """Choose in one task, which is told all pairs, once it is known that they fit."""
+        add, spec = steps.add, self.operand("spec")
+        room = resources(spec.library).room
+        numbers = [add("number", place, number_of_pairs, some) for place, some in enumerate(found)]
+        checked = add("check", 0, check_all, room, spec.asked, *numbers)
+        own = [add("names", b, on_host, some) for b, some in enumerate(rows)]
+        whole = add("choose", 0, after, checked, stays_of_chunks, spec.library, List(*own), *found)
+        return [
+            add("gone", b, marks_but, ref, rows[b], add("stay", b, pick, whole, b))
+            for b, ref in enumerate(refs)
+        ]
+
+
+def number_of_pairs(pairs: HostPairs) -> int:
+    """Count the pairs of a block pair."""
+    return len(pairs[0])
+
+
+def check_all(room: int | None, asked: str, *numbers: int) -> None:
+    """Refuse pairs of all blocks that one task cannot hold."""
+    check_pairs(sum(numbers), room, asked)
+
+
+def stays_of_chunks(library: str, own: list[tuple[Any, Any]], *pairs: HostPairs) -> list[Array]:
+    """Tell for each chunk which of the rows that may stay do; `own`: their numbers and keys."""
+    numbers, keys = zip(*own, strict=True)
+    return stays_of_all(library, list(numbers), list(keys), *pairs)

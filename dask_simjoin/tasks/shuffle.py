@@ -1,0 +1,328 @@
+"""Split rows into parcels per chunk, and put parcels together."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, NotRequired, TypedDict, cast
+
+import numpy as np
+
+from dask_simjoin.engine.base import frames_for, host_kernels, joiner_for
+from dask_simjoin.engine.columns import lists_of
+from dask_simjoin.engine.compat import module_of, tally, to_host, values_of
+from dask_simjoin.engine.ids import joined, row_ids
+from dask_simjoin.engine.protocols import Layout, SearchLayout
+from dask_simjoin.metrics.norms import Array, DType, Frame, Ids, Values
+from dask_simjoin.planning.entity_chunks import Piece, Shuffled
+from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.tasks.chunks import (
+    EXTRA,
+    Chunk,
+    Fingerprint,
+    ReadRows,
+    indexed,
+    read_piece,
+    read_points,
+    some_rows,
+    stacked,
+    whole_points,
+)
+
+CELL, ID, POSITION, COUNT, LIMIT = "_partitions", "id", "position", "count", "limit"
+"""Columns of frames that are shuffled; coordinates are called x0, x1, ..., kept columns k0, k1, ..."""
+
+
+class Parcel(TypedDict):
+    """Hold a partition's rows: those of each chunk side by side, in their order, and then those of halos."""
+
+    x: Array
+    """Coordinates (n, d): float32 where all columns are, else float64."""
+    position: Array
+    """The rows' numbers in the whole frame (n,), int64."""
+    ends: np.ndarray
+    """Where the rows of each chunk begin and end (2, chunks + 1): its own, and its halo's."""
+    ids: NotRequired[Ids]
+    kept: NotRequired[Frame]
+    own_limit: NotRequired[Array]
+
+
+def pack(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
+         with_ids: bool) -> Parcel:  # fmt: skip
+    """Put the rows of a partition side by side that go to one chunk; `with_ids`: ids travel too."""
+    read = read_points(frame, fingerprint, spec)
+    return packed(frame, read, positions(read, int(chunks.offsets[fingerprint[0]])), chunks, spec, with_ids)
+
+
+def positions(read: ReadRows, first: int) -> Array:
+    """Number the rows that were read in the whole frame, where the first row of all has this number."""
+    places = read["places"]
+    return (module_of(read["x"]).arange(read["rows"]) if places is None else places) + first
+
+
+def packed(frame: Frame, read: ReadRows, position: Array, chunks: Shuffled, spec: JoinSpec,
+           with_ids: bool) -> Parcel:  # fmt: skip
+    """Pack what was read of some rows of a frame, which have these numbers in the whole frame."""
+    x = read["x"]
+    frames, joiner = frames_for(frame), joiner_for(frame)
+    xp = frames.xp
+    own, rows, needing = joiner.regions(
+        x, chunks.regions, chunks.reach, chunks.threshold, chunks.norm, everywhere=chunks.everywhere
+    )
+    if chunks.everywhere:
+        order, ends = _dealt(chunks.own_chunk(needing, position[rows]), len(chunks))
+        taken, halo_ends = rows[order], np.full_like(ends, len(rows))
+    else:
+        taken, ends = _dealt(chunks.own_chunk(own, position), len(chunks))
+        order, halo_ends = _dealt(chunks.halo_chunk(needing, position[rows]), len(chunks))
+        taken, halo_ends = xp.concatenate([taken, rows[order]]), halo_ends + len(x)
+    kinds = set(cell_columns(frame, spec).values())
+    parcel = Parcel(
+        x=_taken(x, taken, kinds.pop() if len(kinds) == 1 else np.dtype(np.float64)),
+        position=position[taken],
+        ends=np.stack([ends, halo_ends]),
+    )
+    if with_ids:
+        parcel["ids"] = read["ids"].take(taken)
+    if spec.keep:
+        kept: dict[Any, Values] = {name: frames.values(read["kept"], name, taken) for name in spec.keep}
+        parcel["kept"] = frames.result(kept, len(taken))
+    if spec.radius is not None:
+        parcel["own_limit"] = read["own_limit"][taken]
+    return parcel
+
+
+def _dealt(chunk: Array, chunks: int) -> tuple[Array, np.ndarray]:
+    """Order rows by their chunks, and tell where those of each begin and end (chunks + 1,)."""
+    xp = module_of(chunk)
+    ends = np.zeros(chunks + 1, np.int64)
+    if xp is np:
+        order = np.empty(len(chunk), np.int64)
+        host_kernels("pack").deal(chunk, ends, np.empty_like(ends), order)
+        return order, ends
+    np.cumsum(to_host(tally(chunk, chunks)), out=ends[1:])
+    return xp.argsort(chunk, kind="stable"), ends
+
+
+def _taken(x: Array, places: Array, kind: DType) -> Array:
+    """Take the coordinates (n, d) of some points."""
+    xp = module_of(x)
+    out = xp.empty((len(places), x.shape[1]), kind, order="F")
+    for k in range(x.shape[1]):
+        if xp is np and kind == x.dtype:
+            x[:, k].take(places, out=out[:, k], mode="clip")  # without a copy to check places by
+        else:
+            out[:, k] = x[:, k].take(places)
+    return out
+
+
+Span = tuple[Parcel, int, int]
+"""Rows start ... stop-1 of a parcel."""
+
+
+def unpack(c: int, example: Frame, spec: JoinSpec, layout: Layout | SearchLayout,
+           *parcels: Parcel) -> Chunk:  # fmt: skip
+    """Index the rows that parcels, in the order of their partitions, have for a chunk."""
+    return unpacked([spans_of(parcels, side, c) for side in range(2)], example, layout)
+
+
+def spans_of(parcels: Sequence[Parcel], side: int, c: int) -> list[Span]:
+    """List the rows that parcels have for a chunk, or its halo: none of the first one, if there are none."""
+    spans = [(parcel, *parcel["ends"][side, c : c + 2].tolist()) for parcel in parcels]
+    return [span for span in spans if span[2] > span[1]] or [(parcels[0], 0, 0)]
+
+
+def unpacked(sides: list[list[Span]], example: Frame, layout: Layout | SearchLayout) -> Chunk:
+    """Index the rows of a chunk, and those of its halo."""
+    made: list[Chunk] = []
+    for spans in sides:
+        some, position = spans[0][0], joined_of("position", spans, example)
+        ids = frames_for(example).index(position)
+        if "ids" in some:
+            ids = joined([parcel["ids"][a:b] for parcel, a, b in spans])
+        extra = {name: joined_of(name, spans, example) for name in EXTRA if name in some}
+        x = whole_points([parcel["x"][a:b] for parcel, a, b in spans], layout, 1)
+        made.append(
+            indexed(x.astype(np.float64, copy=False), ids, layout, example, extra) | {"position": position}
+        )
+    return made[0] | {"halo": made[1]}
+
+
+def joined_of(name: str, parts: list[Span], example: Frame) -> Any:
+    """Put what some parcels hold of some of their rows one after the other."""
+    some = [some_rows(parcel[name], a, b) for parcel, a, b in parts]  # type: ignore[literal-required]
+    return stacked(some, example)
+
+
+def cell_columns(frame: Frame, spec: JoinSpec) -> dict[str, DType]:
+    """Name the coordinates' columns in a frame that is shuffled, with their dtypes.
+
+    What was float32 in such a frame as it is read is so again, exactly, and float64 later.
+    """
+    assert spec.dims is not None
+    kinds = [frame[name].dtype for name in spec.on]
+    if spec.lists:
+        lists = lists_of(frame[spec.on[0]])
+        kinds = [lists and lists.kind] * (spec.dims - bool(spec.by)) + kinds[1:]
+    if spec.measure.embeds:
+        kinds = [np.float64] * spec.dims
+    narrow, wide = np.dtype(np.float32), np.dtype(np.float64)
+    return {f"x{k}": narrow if kind == narrow else wide for k, kind in enumerate(kinds)}
+
+
+def sent_names_of_kept(spec: JoinSpec) -> list[str]:
+    """Name the kept columns in a frame that is shuffled."""
+    return [f"k{k}" for k in range(len(spec.keep))]
+
+
+def send(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
+         with_ids: bool) -> Frame:  # fmt: skip
+    """Make the rows of a partition as Dask is to shuffle them: each to its own chunk, and to halos.
+
+    A row in a halo has its position as ``-1 - position``.  `with_ids`: whether ids travel too.
+    """
+    return _sent(frame, pack(frame, fingerprint, chunks, spec, with_ids), chunks, spec)
+
+
+def send_piece(frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, with_ids: bool) -> Frame:
+    """Do as `send` does with some rows of a partition that `as_planned` has passed on."""
+    number, start, stop = piece
+    some = frame.iloc[start:stop]
+    first = int(chunks.offsets[number]) + start
+    read = read_piece(some, spec)
+    parcel = packed(some, read, positions(read, first), chunks, spec, with_ids)
+    return _sent(some, parcel, chunks, spec)
+
+
+def _sent(frame: Frame, parcel: Parcel, chunks: Shuffled, spec: JoinSpec) -> Frame:
+    """Make a frame of a parcel of a frame's rows."""
+    frames, position, own = frames_for(frame), parcel["position"], int(parcel["ends"][0, -1])
+    position[own:] = -1 - position[own:]
+    columns: dict[str, Values] = {}
+    for k, (name, kind) in enumerate(cell_columns(frame, spec).items()):
+        columns[name] = parcel["x"][:, k].astype(kind, copy=False)
+    if "ids" in parcel:
+        columns[ID] = parcel["ids"]
+    for name, column in zip(sent_names_of_kept(spec), spec.keep, strict=True):
+        columns[name] = parcel["kept"][column]
+    if spec.radius is not None:
+        columns[LIMIT] = parcel["own_limit"]
+    sizes = np.diff(parcel["ends"], axis=1).reshape(-1)
+    cell = frames.xp.asarray(np.repeat(np.tile(np.arange(len(chunks)), 2), sizes))
+    return frames.result(columns | {POSITION: position, CELL: cell}, len(cell))
+
+
+def cell_chunk(frame: Frame, example: Frame, spec: JoinSpec, layout: Layout | SearchLayout,
+               with_ids: bool) -> Chunk:  # fmt: skip
+    """Index the rows that were sent to one chunk."""
+    frames = frames_for(example)
+    xp = frames.xp
+    position = values_of(frame[POSITION])
+    x = frames.coordinates(frame, tuple(cell_columns(example, spec)))
+    own, halo = xp.flatnonzero(position >= 0), xp.flatnonzero(position < 0)
+    own, halo = own[xp.argsort(position[own])], halo[xp.argsort(-position[halo])]
+    sides: list[Chunk] = []
+    for places, numbers in ((own, position[own]), (halo, -1 - position[halo])):
+        ids = frames.index(numbers)
+        if with_ids:
+            ids = row_ids(frame[[ID]].take(places), ID, spec.id_dtype)
+        extra: dict[str, Array | Frame] = {}
+        if spec.keep:
+            names = zip(spec.keep, sent_names_of_kept(spec), strict=True)
+            kept: dict[Any, Values] = {name: frames.values(frame, column, places) for name, column in names}
+            extra["kept"] = frames.result(kept, len(places))
+        if spec.radius is not None:
+            extra["own_limit"] = values_of(frame[LIMIT])[places]
+        sides.append(indexed(x[places], ids, layout, example, extra) | {"position": numbers})
+    return sides[0] | {"halo": sides[1]}
+
+
+ROWS_AT_ONCE = 1 << 19
+"""Rows of partitions that are packed at a time: arrays of 4 MB get new memory in large pages, and for many
+smaller ones workers wait longer than for all else that is done with them."""
+
+
+def pack_together(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
+                  *partitions: Frame) -> list[Parcel]:  # fmt: skip
+    """Pack partitions, in their order: of each chunk one parcel, as if there were only this chunk.
+
+    `with_ids`: ids travel too.
+    """
+    sizes = [len(partition) for partition in partitions]
+    parcels = [
+        _pack(chunks, spec, with_ids, fingerprints[first:last], partitions[first:last])
+        for first, last in _batches(sizes)
+    ]
+    return [_of_chunk(parcels, c, partitions[0].iloc[:0]) for c in range(len(chunks))]
+
+
+def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Choose partitions first ... last-1, of so many rows each, that are packed at once."""
+    first, rows = 0, 0
+    for n, own in enumerate(sizes):
+        rows += own
+        if rows >= ROWS_AT_ONCE or n == len(sizes) - 1:
+            yield first, n + 1
+            first, rows = n + 1, 0
+
+
+def _pack(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
+          partitions: Sequence[Frame]) -> Parcel:  # fmt: skip
+    """Pack some partitions as one: on the host, where they are read to one array."""
+    if len(partitions) == 1:
+        return pack(partitions[0], fingerprints[0], chunks, spec, with_ids)
+    sizes = [len(partition) for partition in partitions]
+    x = np.empty((sum(sizes), spec.dims or 0), order="F")
+    position, room = np.empty(len(x), np.int64), np.empty(max(sizes) * x.shape[1])
+    each: list[ReadRows] = []
+    start = 0
+    for partition, fingerprint in zip(partitions, fingerprints, strict=True):
+        example = each[0]["example"] if each else None
+        read = read_points(partition, fingerprint, spec, example, room)
+        stop = start + len(read["x"])
+        x[start:stop] = read["x"]
+        position[start:stop] = positions(read, int(chunks.offsets[fingerprint[0]]))
+        read["x"], start = x[start:stop], stop
+        each.append(read)
+    example = each[0]["example"]
+    whole: dict[str, Any] = {"x": x[:start], "places": None, "rows": start, "example": example}
+    whole["ids"] = joined([read["ids"] for read in each])
+    for name in EXTRA:
+        if name in each[0]:
+            whole[name] = stacked([read[name] for read in each], example)  # type: ignore[literal-required]
+    return packed(partitions[0], cast(ReadRows, whole), position[:start], chunks, spec, with_ids)
+
+
+def _of_chunk(parcels: list[Parcel], c: int, example: Frame) -> Parcel:
+    """Put what parcels have for one chunk together: its own rows, and then those of its halo."""
+    sides = [spans_of(parcels, side, c) for side in range(2)]
+    own, halo = (sum(stop - start for _, start, stop in spans) for spans in sides)
+    filled = [span for span in itertools.chain(*sides) if span[2] > span[1]] or sides[0][:1]
+    names = [name for name in ("x", "position", *EXTRA) if name in parcels[0]]
+    found = {name: joined_of(name, filled, example) for name in names}
+    if "ids" in parcels[0]:
+        found["ids"] = joined([parcel["ids"][start:stop] for parcel, start, stop in filled])
+    return cast(Parcel, found | {"ends": np.array([[0, own], [own, own + halo]])})
+
+
+def unpack_together(example: Frame, layout: Layout | SearchLayout, offsets: np.ndarray,
+                    *parcels: Parcel) -> Chunk:  # fmt: skip
+    """Index a chunk that `pack_together` has packed: its rows are in the order of the frame.
+
+    `offsets`: the number of each partition's first row, in the whole frame.
+    """
+    sides: list[list[Span]] = []
+    for side in range(2):
+        spans = [span for parcel in parcels for span in _by_partition(parcel, side, offsets)]
+        spans.sort(key=lambda span: int(span[0]["position"][span[1]]))
+        sides.append(spans or [(parcels[0], 0, 0)])
+    return unpacked(sides, example, layout)
+
+
+def _by_partition(parcel: Parcel, side: int, offsets: np.ndarray) -> list[Span]:
+    """List the rows of each partition that a parcel has, of the chunk itself or of its halo."""
+    start, stop = parcel["ends"][side].tolist()
+    xp = module_of(parcel["position"])
+    cuts = start + xp.searchsorted(parcel["position"][start:stop], xp.asarray(offsets))
+    places = [start, *cuts.tolist(), stop]
+    return [(parcel, a, b) for a, b in itertools.pairwise(places) if b > a]

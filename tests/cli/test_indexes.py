@@ -1,0 +1,100 @@
+"""Commands of tables that grow: what they write are the changes that an index tells."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import dask_simjoin
+from dask_simjoin.cli.main import cli
+
+QUIET = ("--scheduler", "synchronous", "-q")
+
+
+def run(*words, code=0):
+    ran = CliRunner().invoke(cli, ["index", *words])
+    assert ran.exit_code == code and "Traceback" not in ran.output, ran.output
+    return ran
+
+
+@pytest.fixture
+def points(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    x = np.random.default_rng(2).uniform(size=(80, 2)).round(3)
+    table = pd.DataFrame(x, columns=["x", "y"]).assign(key=[f"k{n}" for n in range(80)])
+    table[:60].to_csv("first.csv", index=False)
+    table[60:].to_csv("second.csv", index=False)
+    run("make", "first.csv", "--eps", "0.1", "--on", "x,y", "--id", "key", "--path", "grown", *QUIET)
+    return table
+
+
+def pairs_of(table):
+    return set(table.simjoin.self_join(0.1, on=["x", "y"], id="key").itertuples(index=False, name=None))
+
+
+def written(name):
+    found = pd.read_csv(name)
+    return {row[:2] for row in found.itertuples(index=False, name=None)}, found
+
+
+def test_an_update_writes_the_pairs_that_changed(points):
+    run("pairs", "grown", "-o", "pairs.csv", *QUIET)
+    assert written("pairs.csv")[0] == pairs_of(points[:60])
+    words = "update", "grown", "second.csv", "--delete", "k0,k1", "--batch", "one", "-o", "changes.csv"
+    told = json.loads(run(*words, *QUIET, "--json").stdout)
+    assert (told["since"], told["version"]) == (1, 2)
+    before, after = pairs_of(points[:60]), pairs_of(points[2:])
+    found = written("changes.csv")[1]
+    came, went = (set(zip(some["left"], some["right"], strict=True)) for some in (
+        found[found["diff"] == 1], found[found["diff"] == -1]))  # fmt: skip
+    assert came and went and (came, went) == (after - before, before - after)
+    again = json.loads(run(*words, *QUIET, "--json", "--overwrite").stdout)
+    assert again["version"] == 2 and written("changes.csv")[1].equals(found)
+    run("changes", "grown", "--since", "1", "-o", "since.csv", *QUIET)
+    assert written("since.csv")[0] == written("changes.csv")[0]
+    told = json.loads(run("history", "grown", "--json").stdout)
+    assert [one["version"] for one in told] == [1, 2] and told[1]["batch"] == "one"
+
+
+def test_an_index_is_no_place_for_outputs(points, tmp_path):
+    """What is in its folder is the index's own, be it replaced or added to."""
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    for words in (
+        ("pairs", "grown"),
+        ("changes", "grown", "--since", "1"),
+        ("update", "grown", "second.csv", "--batch", "one"),
+    ):
+        for output in ("grown", "grown/rows/", "grown/new.csv", "grown/new/"):
+            told = run(*words, *QUIET, "--overwrite", "-o", output, code=2).stderr
+            assert "is what is read, or a part of it" in told
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_what_is_refused(points, tmp_path):
+    words = "make", "first.csv", "--eps", "0.1", "--on", "x,y", *QUIET
+    assert "--id is missing" in run(*words, "--path", "other", code=2).stderr
+    assert run(*words, "--id", "key", "--path", "grown", code=2).stderr.startswith("Error: ")
+    before = sorted(tmp_path.iterdir())
+    words = "update", "grown", "first.csv", "-o", "changes.csv", *QUIET
+    assert "Error: " in run(*words, code=3).stderr
+    assert sorted(tmp_path.iterdir()) == before
+    assert len(dask_simjoin.open_index("grown")) == 60
+
+
+def test_a_check_names_what_is_damaged(points, tmp_path):
+    """Also in an index that cannot be opened."""
+    assert json.loads(run("check", "grown", "--json").stdout)["damaged"] == 0
+    assert run("check", "grown", "-q").output == ""
+    rows = min((tmp_path / "grown" / "rows").iterdir())
+    rows.write_bytes(rows.read_bytes()[:-1])
+    manifest = tmp_path / "grown" / "_versions" / f"{2:020}.json"
+    manifest.write_text("{")
+    told = json.loads(run("check", "grown", "--json", code=1).stdout)
+    assert [one["file"] for one in told["damage"]] == [f"_versions/{manifest.name}", f"rows/{rows.name}"]
+    assert [one["versions"] for one in told["damage"]] == [[2], [1]]
+    shown = run("check", "grown", "-q", code=1).output
+    assert rows.name in shown and "its bytes are not those that were written (version 1)" in shown
+    assert "holds no index" in run("check", "elsewhere", code=3).output
+    assert "is damaged" in run("history", "grown", code=3).output

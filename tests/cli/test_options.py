@@ -1,0 +1,116 @@
+"""Commands have the options of their verbs' requests, all of them, and read the words that are given."""
+
+import dataclasses
+import typing
+from collections.abc import Hashable
+from decimal import Decimal
+from fractions import Fraction
+
+import click
+import pytest
+from click.shell_completion import ShellComplete
+
+from dask_simjoin.api.verbs import VERBS
+from dask_simjoin.cli.main import cli
+from dask_simjoin.cli.options import SHARED, WRITTEN, flag, given
+from dask_simjoin.metrics.norms import Columns
+from tests.checks.command_table import COMMANDS, of_verbs
+
+
+@pytest.fixture(params=of_verbs(), ids=lambda name: " ".join(name))
+def named(request):
+    """A command and the request of its verb."""
+    return COMMANDS[request.param], VERBS[COMMANDS[request.param].verb].request
+
+
+WORDS = {"eps": ("1.5", 1.5), "p": ("inf", float("inf")), "threshold": ("4/5", Fraction(4, 5)),
+         "tokenizer": ("qgrams:3", ("qgrams", 3)), "blocksize": ("64 MiB", "64 MiB"),
+         "suffixes": (("_a", "_b"), ("_a", "_b")), "other": ("a.csv", ("a.csv",)),
+         "max_eps": ("2", 2.0), "max_distance": ("2", 2.0),
+         "cluster_selection_epsilon": ("2", 2.0)}  # fmt: skip
+
+
+def words_of(field, hint):
+    """Words for an option, and what they stand for."""
+    if field.name in WORDS:
+        return WORDS[field.name]
+    if field.metadata["choices"]:
+        return field.metadata["choices"][-1], field.metadata["choices"][-1]
+    if hint == Columns:
+        return 'x,"a,b"', ["x", "a,b"]
+    if hint == Hashable:
+        return "False", False
+    if hint is bool:
+        return (), True
+    kinds = {*typing.get_args(hint), hint}
+    return ("7", 7) if int in kinds else ("2", 2.0) if float in kinds else ("name", "name")
+
+
+def test_every_option_of_a_verb_is_reachable(named):
+    command, request = named
+    hints, words, wanted = typing.get_type_hints(request), ["in.csv"], {}
+    for field in dataclasses.fields(request):
+        said, wanted[field.name] = words_of(field, hints[field.name])
+        words += [flag(field.name), *([said] if isinstance(said, str) else said)]
+    if "output" in {one.name for one in command.params}:
+        words += ["-o", "out.csv"]
+    ctx = command.make_context("x", words)
+    assert given(ctx, request) == wanted
+    assert ctx.params["tables"] == ("in.csv",)
+
+
+def test_what_is_not_given_has_the_default_of_the_verb(named):
+    command, request = named
+    needed = [f for f in dataclasses.fields(request) if f.default is dataclasses.MISSING]
+    hints = typing.get_type_hints(request)
+    words = [word for f in needed for word in (flag(f.name), words_of(f, hints[f.name])[0])]
+    output = ["-o", "out.csv"] if "output" in {one.name for one in command.params} else []
+    ctx = command.make_context("x", ["in.csv", *words, *output])
+    assert set(given(ctx, request)) == {f.name for f in needed}
+    for f in needed:
+        rest = [w for w in words if w not in (flag(f.name), words_of(f, hints[f.name])[0])]
+        with pytest.raises(click.MissingParameter):
+            command.make_context("x", ["in.csv", *rest, *output])
+
+
+def test_no_option_is_called_as_another(named):
+    command, request = named
+    names = [one.name for one in command.params]
+    assert len(set(names)) == len(names)
+    others = {"tables", *(one.name for one in [*SHARED, *WRITTEN])}
+    assert {field.name for field in dataclasses.fields(request)} == set(names) - others
+
+
+def test_columns_may_be_named_one_by_one():
+    command = cli.commands["count-pairs"]
+    ctx = command.make_context("x", ["t.csv", "--eps", "radius", "--on", "x", "--on", "y"])
+    assert given(ctx, VERBS["count_pairs"].request) == {"eps": "radius", "on": ["x", "y"]}
+    ctx = command.make_context("x", ["t.csv", "--eps", "1,2.5"])
+    assert given(ctx, VERBS["count_pairs"].request) == {"eps": [1.0, 2.5]}
+    ctx = command.make_context("x", ["t.csv", "--eps", "500 m,2km"])
+    assert given(ctx, VERBS["count_pairs"].request) == {"eps": ["500 m", "2km"]}
+    ctx = command.make_context("x", ["t.csv", "--eps", "a,1"])
+    assert given(ctx, VERBS["count_pairs"].request) == {"eps": "a,1"}  # the name of a column
+    ctx = command.make_context("x", ["t.csv", "--eps", "1", "--on", "embedding"])
+    assert given(ctx, VERBS["count_pairs"].request)["on"] == "embedding"
+
+
+@pytest.mark.parametrize(
+    ("words", "value"), [("0.1", Decimal("0.1")), ("1/3", Fraction(1, 3)), ("3", Decimal(3))]
+)
+def test_thresholds_are_taken_as_they_are_written(words, value):
+    command = cli.commands["sets"].commands["count-pairs"]
+    ctx = command.make_context("x", ["t.csv", "--on", "tags", "--threshold", words])
+    assert given(ctx, VERBS["count_set_pairs"].request)["threshold"] == value
+
+
+def test_thresholds_that_are_none():
+    command = cli.commands["sets"].commands["count-pairs"]
+    with pytest.raises(click.BadParameter, match="'high' is not a number"):
+        command.make_context("x", ["t.csv", "--on", "tags", "--threshold", "high"])
+
+
+def test_completion_knows_commands_and_choices():
+    done = ShellComplete(cli, {}, "dask-simjoin", "_DASK_SIMJOIN_COMPLETE")
+    assert [one.value for one in done.get_completions([], "self")] == ["self-join"]
+    assert [one.value for one in done.get_completions(["join", "--metric"], "ha")] == ["haversine"]

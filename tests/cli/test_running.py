@@ -1,0 +1,133 @@
+"""Signals stop the program: unfinished files go, older ones stay, and the exit code names the signal."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+from dask_simjoin.cli import running
+from dask_simjoin.cli.main import CODES, main
+from dask_simjoin.cli.outputs import Sink
+from tests.support.paths import ROOT
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.fixture
+def called(tmp_path, monkeypatch):
+    """Run the program as a shell does, on a table of two rows."""
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"x": [0.0, 1.0]}).to_csv("t.csv", index=False)
+    (tmp_path / "out.csv").write_text("mine")
+
+    def call(*words):
+        given = [
+            "dask-simjoin",
+            "self-join",
+            "t.csv",
+            "--eps",
+            "1",
+            "-o",
+            "out.csv",
+            "--overwrite",
+            "-q",
+            *words,
+        ]
+        monkeypatch.setattr(sys, "argv", given)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code
+
+    yield call
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.fixture(autouse=True)
+def as_before():
+    """What signals do is as it was after each test."""
+    before = [signal.getsignal(number) for number in SIGNALS]
+    yield
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+def signalled(number, step, monkeypatch):
+    """Let a step of writing be interrupted by a signal after it is done."""
+    does = getattr(Sink, step)
+
+    def stopped(self, *args):
+        does(self, *args)
+        os.kill(os.getpid(), number)
+        time.sleep(0.01)  # handlers run between instructions
+
+    monkeypatch.setattr(Sink, step, stopped)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_leaves_what_was_there(called, number, monkeypatch, capsys, tmp_path):
+    signalled(number, "write", monkeypatch)
+    assert called() == 128 + number and 128 + number in CODES
+    assert (tmp_path / "out.csv").read_text() == "mine"
+    assert "Stopped; the output has not been touched." in capsys.readouterr().err
+
+
+def test_what_is_complete_stays(called, monkeypatch, tmp_path):
+    """The old output is away before the new one has its name: nothing stops between the two."""
+    renamed = os.rename
+
+    def rename(*names):
+        os.kill(os.getpid(), signal.SIGTERM)
+        renamed(*names)
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    monkeypatch.setattr(os, "rename", rename)
+    assert called() == 0
+    assert (tmp_path / "out.csv").read_text() == "left,right\n0,1\n"
+
+
+def test_a_second_signal_does_not_leave_files(called, monkeypatch, tmp_path):
+    """A terminal that is closed sends several."""
+    signalled(signal.SIGHUP, "write", monkeypatch)
+    removed = running.Stop.finish
+
+    def twice(self):
+        removed(self)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+
+    monkeypatch.setattr(running.Stop, "finish", twice)
+    assert called() == 129
+
+
+def test_signals_that_were_ignored_are(called, monkeypatch, tmp_path):
+    """So of nohup, which is to outlive its terminal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        signalled(signal.SIGHUP, "write", monkeypatch)
+        assert called() == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert (tmp_path / "out.csv").read_text() != "mine"
+
+
+WHILE_IMPORTED = """
+import os, signal, sys, _dask_simjoin_cli
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == "dask_simjoin.cli.commands":
+            os.kill(os.getpid(), int(sys.argv[1]))
+sys.meta_path.insert(0, Interrupt())
+_dask_simjoin_cli.main()
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_signal_while_modules_are_imported(number):
+    ran = subprocess.run(
+        [sys.executable, "-c", WHILE_IMPORTED, str(int(number))], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (ran.returncode, ran.stderr) == (128 + number, "")

@@ -1,0 +1,58 @@
+"""Marked cells lose no pair, and tell most rows that are in none."""
+
+import math
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_simjoin.disk_index.cell_filter import mark, near_marks
+from dask_simjoin.metrics.distances import make_metric
+from tests.support.oracle import totals
+
+
+def near(marks, y):
+    """Tell which rows are near marks (n,), bool."""
+    found = np.zeros(len(y), bool)
+    found[near_marks(marks, [y[:, k] for k in marks.dims])] = True
+    return found
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([("euclidean", 2), ("manhattan", 1), ("chebyshev", math.inf), ("minkowski", 3)]),
+    st.integers(1, 5),
+    st.sampled_from([0.0, 1e8, -1e15]),
+    st.sampled_from([1.0, 1e-300, 1e150, 1e-160]),
+)
+def test_rows_in_a_pair_are_near_marks(seed, metric, dims, offset, unit):
+    random = np.random.default_rng(seed)
+    steps = 2.0 ** random.integers(-3, 1)
+    x = (random.integers(0, 100, (random.integers(1, 40), dims)) * steps + offset) * unit
+    y = (random.integers(-50, 150, (200, dims)) * steps + offset) * unit
+    y[:50] = x[random.integers(0, len(x), 50)] + steps * unit * random.integers(-1, 2, (50, dims))
+    y[50:80] = np.nextafter(y[:30], random.choice([-np.inf, np.inf]))
+    eps = float(steps * unit * random.choice([0.0, 1.0, math.sqrt(2), 3.0]))
+    kind = make_metric(*metric)
+    marks = mark(np.asfortranarray(x), kind.norm, kind.threshold(eps))
+    if marks is not None:
+        within = (totals(x, y, *metric) <= kind.threshold(eps)).any(axis=0)
+        assert near(marks, y)[within].all()
+
+
+def test_few_rows_far_from_all_marks_are_near_one():
+    random = np.random.default_rng(0)
+    for dims, most in ((1, 0.45), (2, 0.05), (3, 0.01)):
+        x, y = random.uniform(0, 100, (300, dims)), random.uniform(0, 100, (20_000, dims))
+        marks = mark(np.asfortranarray(x), 2, 0.05**2)
+        assert near(marks, y).mean() < most
+        outside = near(marks, y + 1000.0)
+        assert not outside.any()
+
+
+def test_where_cells_tell_nothing_there_are_none():
+    assert mark(np.zeros((0, 2)), 2, 1.0) is None
+    assert mark(np.zeros((5, 2)), 2, math.inf) is None
+    assert mark(np.random.default_rng(0).uniform(0, 1, (50, 2)), 2, 1.0) is None
+    constant = mark(np.zeros((5, 2)), 2, 1e-300)
+    assert constant is None or near(constant, np.zeros((1, 2))).all()

@@ -1,0 +1,144 @@
+"""A writer that is overtaken by others and by a vacuum loses no row, and no version is made twice."""
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+import dask_simjoin
+from dask_simjoin.disk_index import index as module
+from dask_simjoin.disk_index import publishing
+from dask_simjoin.errors import IndexConflictError, VersionGoneError
+from tests.support.oracle import as_set
+
+
+def row(key, x):
+    return pd.DataFrame({"key": [key], "x": [x]})
+
+
+def slow(frame, act):
+    """A lazy frame, before whose rows are given somebody else does something, once."""
+    left = [act]
+
+    def rows(_):
+        if left:
+            left.pop()()
+        return frame
+
+    return dd.from_map(rows, [0], meta=frame.iloc[:0])
+
+
+@pytest.fixture
+def made(tmp_path):
+    with dask.config.set(scheduler="sync"):
+        yield row(1, 0.0).simjoin.index(1.0, tmp_path / "index", on="x", id="key", recluster="never")
+
+
+def others(path, number, keep):
+    """Make versions, and remove old ones, as another process would."""
+
+    def act():
+        other = dask_simjoin.open_index(path)
+        for k in range(number):
+            other.update(row(100 + k, 100.0 + 3 * k), batch=f"other {k}")
+        other.vacuum(keep=keep)
+
+    return act
+
+
+@pytest.mark.parametrize(("number", "keep"), [(1, 1), (2, 1), (11, 10)])
+def test_a_number_that_was_removed_is_not_given_again(number, keep, made):
+    changes = made.update(slow(row(4, 0.7), others(made.path, number, keep)), batch="a")
+    assert (changes.report.inserted, changes.version) == (1, number + 2)
+    now = dask_simjoin.open_index(made.path)
+    assert now.version == number + 2
+    assert sorted(now.rows().compute()["key"]) == [1, 4, *range(100, 100 + number)]
+    assert now.history().index.is_monotonic_increasing and np.all(np.diff(now.history().index) == 1)
+    assert as_set(changes.added.compute()) == {(1, 4)}
+    assert as_set(now.changes(number + 1).compute()) == {(1, 4)}
+    assert now.update(row(4, 0.7), batch="a").report.known
+
+
+def test_files_that_a_vacuum_removes_beside_an_update_are_looked_for_anew(made):
+    """What an update read of the version before is gone: it takes the last version instead."""
+    made.update(row(2, 9.0))
+
+    def act():
+        other = dask_simjoin.open_index(made.path)
+        other.optimize("all")
+        other.vacuum(keep=1)
+
+    changes = made.update(slow(row(4, 0.7), act), delete=[2])
+    assert (changes.since, changes.version) == (3, 4)
+    assert sorted(made.rows().compute()["key"]) == [1, 4]
+
+
+def test_a_version_that_nobody_has_is_refused_and_not_looked_for_again(made):
+    made.update(row(2, 9.0))
+    made.vacuum(keep=1)
+    with pytest.raises(VersionGoneError, match="Version 1 of the index"):
+        made.restore(1)
+
+
+def test_changes_are_those_of_the_update_though_others_come_after_it(made, monkeypatch):
+    """Another writer makes a version between the commit of this one and its answer."""
+    plain = module.attempted
+
+    def attempted(*args):
+        monkeypatch.setattr(module, "attempted", plain)
+        done = plain(*args)
+        dask_simjoin.open_index(made.path).update(row(5, 0.2))
+        return done
+
+    monkeypatch.setattr(module, "attempted", attempted)
+    changes = made.update(row(4, 0.7))
+    assert (changes.since, changes.version, made.version) == (1, 2, 3)
+    assert as_set(changes.added.compute()) == {(1, 4)}
+    assert as_set(made.changes(2).compute()) == {(1, 5), (4, 5)}
+
+
+def test_writers_beside_vacuums_lose_nothing(made):
+    """Two writers, and two vacuums that keep one version only."""
+    going = [True]
+
+    def write(number):
+        index = dask_simjoin.open_index(made.path)
+        for k in range(4):
+            for _ in range(50):
+                with contextlib.suppress(IndexConflictError):
+                    index.update(row(100 + 10 * number + k, float(k)), batch=f"{number} {k}")
+                    break
+
+    def vacuum():
+        while going[0]:
+            dask_simjoin.open_index(made.path).vacuum(keep=1)
+
+    with ThreadPoolExecutor(4) as pool:
+        vacuums = [pool.submit(vacuum) for _ in range(2)]
+        try:
+            for done in [pool.submit(write, number) for number in range(2)]:
+                done.result()
+        finally:
+            going[0] = False
+        for done in vacuums:
+            done.result()
+    assert sorted(made.rows().compute()["key"]) == [1, *range(100, 104), *range(110, 114)]
+    assert made.version == 9
+
+
+def test_an_update_of_half_a_day_is_refused(made, monkeypatch):
+    """A vacuum may take its files for those of nobody; a first load has no vacuum beside it."""
+    monkeypatch.setattr(publishing, "HALF_A_DAY", -1)
+    before = files(made.path)
+    with pytest.raises(IndexConflictError, match=r"took longer than half a day.* fewer rows at a time"):
+        made.update(row(4, 0.7))
+    assert files(made.path) == before
+    row(1, 0.0).simjoin.index(1.0, made.path.with_name("other"), on="x", id="key")
+
+
+def files(path):
+    return {str(one.relative_to(path)) for one in path.glob("**/*")}

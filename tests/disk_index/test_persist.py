@@ -1,0 +1,140 @@
+"""An index that is held in memory gives the pairs that it gives from disk, and reads no file again."""
+
+import os
+import signal
+
+import dask
+import pandas as pd
+import pytest
+from distributed import Client
+
+import dask_simjoin
+from dask_simjoin.disk_index import cache, compare, rows, writing
+from dask_simjoin.disk_index.cache import device_rows
+from dask_simjoin.planning.budget import Resources
+from tests.support.growing import CASES, made, table
+from tests.support.oracle import as_set, assert_same_pairs
+
+
+def same(found, expected):
+    """Whether two frames of pairs are one but for the order of rows."""
+    pd.testing.assert_frame_equal(
+        *(frame.compute().sort_values(["left", "right"], ignore_index=True) for frame in (found, expected))
+    )
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """The row files that are read."""
+    seen, plain = [], rows.parquet
+
+    def parquet(path):
+        seen.append(path.name)
+        return plain(path)
+
+    monkeypatch.setattr(rows, "parquet", parquet)
+    return seen
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_changes_are_those_from_disk(case, tmp_path, monkeypatch, opened):
+    monkeypatch.setattr(writing, "FILE_ROWS", 128)
+    monkeypatch.setattr(cache, "SLAB_ROWS", 200)
+    plain, beyond = compare._not_served, []
+
+    def not_served(some, *args):
+        beyond.append(len(some["seq"]))
+        return plain(some, *args)
+
+    monkeypatch.setattr(compare, "_not_served", not_served)
+    with dask.config.set(scheduler="sync"):
+        index = made(case, tmp_path / "index").persist()
+        manifest = index._last.manifest
+        known = {one.name for one in (*manifest.files, *manifest.keys)}
+        assert index.memory.rows == 500 and index.memory.bytes_held > 500 * 8 * CASES[case][0]
+        opened.clear()
+        again = table(case, 1000, 60).assign(key=table(case, 100, 60)["key"])
+        new = pd.concat([table(case, 600, 150), table(case, 800, 40, scale=1.3), again])
+        gone = table(case, 7, 30)["key"].tolist()
+        changes = index.update(new, delete=gone, if_exists="replace")
+        assert changes.work.row_groups_read == changes.work.bytes_read == 0
+        assert changes.work.row_groups_held > 0
+        added, removed = changes.added.compute(), changes.removed.compute()
+        assert len(added) and len(removed)
+        if case != "lists of texts":  # whose ids are looked up in their files
+            assert known.isdisjoint(opened)
+        disk = dask_simjoin.open_index(tmp_path / "index").changes(1)
+        same(index.changes(1), disk)
+        for side, sign in ((added, 1), (removed, -1)):
+            assert as_set(side) == as_set(disk[disk["diff"] == sign].compute())
+    if case == "20-D":
+        assert sum(beyond) > 0
+
+
+def test_what_there_is_no_room_for_is_read(tmp_path, monkeypatch):
+    """As told; and files that were put in order take the place of those they are made of."""
+    monkeypatch.setattr(writing, "FILE_ROWS", 128)
+    with dask.config.set(scheduler="sync"):
+        index = made("2-D", tmp_path / "index")
+        monkeypatch.setattr(cache, "_room", lambda library: 300 * 88)
+        index.persist()
+        told = index.memory
+        assert 0 < told.rows <= 300 and told.rows + told.rows_on_disk == 500
+        changes = index.update(table("2-D", 600, 150), delete=[1, 2])
+        assert changes.work.row_groups_read > 0 < changes.work.row_groups_held
+        same(index.changes(1), dask_simjoin.open_index(tmp_path / "index").changes(1))
+        monkeypatch.undo()
+        index.optimize("all")
+        assert index.memory.rows_on_disk == 0 and index.memory.rows == len(index)
+        changes = index.update(table("2-D", 900, 50))
+        assert changes.work.row_groups_read == 0
+        index.release()
+        assert index.memory.rows == 0
+        disk = dask_simjoin.open_index(tmp_path / "index")
+        same(index.changes(changes.since), disk.changes(changes.since))
+
+
+def test_on_a_cluster(client, tmp_path, monkeypatch):
+    """Workers hold rows; what the cluster has lost, and what another writer did, is read."""
+    monkeypatch.setattr(cache, "SLAB_ROWS", 200)
+    index = made("2-D", tmp_path / "index").persist()
+    assert client.who_has() and index.memory.rows == 500
+    changes = index.update(table("2-D", 600, 150), delete=[1, 2])
+    assert changes.work.row_groups_read == 0
+    other = dask_simjoin.open_index(tmp_path / "index")
+    other.update(table("2-D", 800, 30).assign(key=range(100, 130)), if_exists="replace")
+    found = index.changes(1)
+    same(found, other.changes(1))
+    slabs = [slab for some in index._last.held.slabs.values() for slab in some]
+    client.cancel([slab.value for slab in slabs])
+    changes = index.update(table("2-D", 900, 50))
+    assert changes.work.row_groups_read == 0
+    assert_same_pairs(
+        as_set(changes.added.compute()), as_set(other.changes(changes.since, changes.version).compute())
+    )
+    index.release()
+
+
+@pytest.mark.slow
+def test_a_worker_that_holds_rows_is_killed(mortal_workers, tmp_path, monkeypatch):
+    """Its slabs are made again."""
+    monkeypatch.setattr(writing, "FILE_ROWS", 128)
+    with Client(mortal_workers) as client:
+        client.wait_for_workers(2, timeout=60)
+        index = made("2-D", tmp_path / "index").persist()
+        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+        changes = index.update(table("2-D", 600, 150), delete=[1, 2])
+        assert changes.work.row_groups_read == 0
+        same(index.changes(1), dask_simjoin.open_index(tmp_path / "index").changes(1))
+
+
+@pytest.mark.parametrize("threads", [1, 8, 32])
+def test_rows_of_a_slab_on_a_gpu(threads):
+    """There are four for each GPU, which threads of one process share, and they take a part of its memory."""
+    whole = 2**37
+    alone = Resources(threads, whole // threads, gpu=True)
+    assert device_rows(10**6, 3000, alone) == 250_000
+    most = device_rows(10**10, 3000, alone)
+    assert most * 3000 * min(threads, 10**10 // most) <= 0.55 * whole
+    several = Resources(threads, whole, True, gpu=True)
+    assert device_rows(10**6, 3000, several) == 250_000 // threads

@@ -1,0 +1,144 @@
+"""Of two writers one makes a version, and the other makes the next one of it, or is refused."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import dask
+import numpy as np
+import pandas as pd
+import pytest
+
+import dask_simjoin
+from dask_simjoin.disk_index import index as module
+from dask_simjoin.errors import DuplicateIdError, IndexConflictError
+from tests.support.growing import Model
+from tests.support.oracle import as_set
+
+
+def frame(ids):
+    return pd.DataFrame({"key": np.array(ids), "x": np.array(ids, float) / 2})
+
+
+@pytest.fixture
+def made(tmp_path):
+    frame(range(6)).simjoin.index(1.0, tmp_path / "index", on="x", id="key", row_group=2)
+    return [dask_simjoin.open_index(tmp_path / "index") for _ in range(2)]
+
+
+def before_commits(monkeypatch, acts):
+    """Do something of another writer's before each commit of the first one."""
+    plain, todo = module.commit, list(acts)
+
+    def commit(*args):
+        if todo:
+            act = todo.pop(0)
+            monkeypatch.setattr(module, "commit", plain)
+            act()
+            monkeypatch.setattr(module, "commit", commit)
+        return plain(*args)
+
+    monkeypatch.setattr(module, "commit", commit)
+    return todo
+
+
+def test_the_slower_writer_tries_again(made, monkeypatch):
+    """Its rows are numbered after those of the faster one, whose pairs it finds too."""
+    left = before_commits(monkeypatch, [lambda: made[1].update(frame([10, 12]))])
+    changes = made[0].update(frame([11, 20]), delete=[0])
+    assert not left
+    assert (changes.since, changes.version) == (2, 3)
+    assert as_set(changes.added.compute()) == {(10, 11), (12, 11)}
+    assert as_set(changes.removed.compute()) == {(0, 1), (0, 2)}
+    want = Model(1.0, {k: (k / 2,) for k in (1, 2, 3, 4, 5, 10, 12, 11, 20)})
+    for one in made:
+        assert as_set(one.pairs().compute()) == want.pairs()
+
+
+def test_ids_are_looked_up_again(made, monkeypatch):
+    """What the faster writer took in is known when the slower one tries again."""
+    before_commits(monkeypatch, [lambda: made[1].update(frame([10]))])
+    with pytest.raises(DuplicateIdError, match=r"1 row of these ids already: 10\. Use"):
+        made[0].update(frame([10, 11]))
+    assert len(made[0]) == 7
+
+
+def test_the_same_batch_of_two_writers_is_taken_once(made, monkeypatch):
+    before_commits(monkeypatch, [lambda: made[1].update(frame([10, 11]), batch="night")])
+    changes = made[0].update(frame([10, 11]), batch="night")
+    assert changes.report.known
+    assert made[0].version == 2
+    assert as_set(changes.added.compute()) == {(10, 11)}
+
+
+def test_a_writer_that_is_always_slower_is_refused(made, monkeypatch):
+    others = [lambda k=k: made[1].update(frame([k])) for k in range(10, 13)]
+    before_commits(monkeypatch, others)
+    with pytest.raises(
+        IndexConflictError, match=r"3 times while this one worked; nothing was changed\. Let one"
+    ):
+        made[0].update(frame([30]))
+    assert sorted(made[0].rows().compute()["key"]) == [*range(6), 10, 11, 12]
+
+
+def test_two_threads_lose_nothing(made):
+    """Each takes in its own rows, and tries again as often as it must."""
+
+    def work(number):
+        with dask.config.set(scheduler="sync"):
+            for k in range(3):
+                while True:
+                    try:
+                        made[number].update(frame([100 + 10 * number + k]), batch=f"{number} {k}")
+                        break
+                    except IndexConflictError:
+                        pass
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(work, number) for number in range(2)]:
+            done.result()
+    want = [*range(6), 100, 101, 102, 110, 111, 112]
+    rows = made[0].rows().compute()
+    assert sorted(rows["key"]) == want
+    assert {tuple(sorted(pair)) for pair in as_set(made[0].pairs().compute())} == Model(
+        1.0, {k: (k / 2,) for k in want}
+    ).pairs()
+    assert made[0].version == 7
+    assert set(made[0].history()["batch"].dropna()) == {f"{n} {k}" for n in range(2) for k in range(3)}
+
+
+@pytest.mark.parametrize("error", [FileExistsError, FileNotFoundError, TimeoutError])
+def test_a_link_whose_answer_was_lost_counts(error, made, monkeypatch):
+    """As in a network: the file system did it, and asked again, or said nothing."""
+    plain = os.link
+
+    def link(source, target):
+        plain(source, target)
+        if str(target).endswith(".json"):
+            raise error
+
+    monkeypatch.setattr(os, "link", link)
+    changes = made[0].update(frame([10]), batch="night")
+    monkeypatch.undo()
+    assert (changes.version, changes.report.inserted, made[1].version) == (2, 1, 2)
+    assert made[1].update(frame([10]), batch="night").report.known
+    assert len(made[1].rows().compute()) == 7
+
+
+def test_files_stay_where_nobody_can_tell_whether_a_version_was_made(made, monkeypatch):
+    """The answer got lost, and what was made was removed before somebody looked: ids tell the rest."""
+    plain = os.link
+    done = []
+
+    def link(source, target):
+        plain(source, target)
+        if str(target).endswith(".json") and not done:
+            done.append(1)
+            made[1].update(frame([20]))
+            made[1].vacuum(keep=1)
+            raise FileExistsError
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(DuplicateIdError, match=r"1 row of these ids already: 10\."):
+        made[0].update(frame([10]))
+    assert sorted(made[0].rows().compute()["key"]) == [*range(6), 10, 20]
+    assert made[0].update(frame([10]), if_exists="ignore").report.ignored == 1

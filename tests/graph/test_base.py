@@ -1,0 +1,78 @@
+"""What keeps filters in place leaves all others to Dask."""
+
+import sys
+from types import SimpleNamespace
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+from dask_simjoin.errors import PlanningError
+from dask_simjoin.graph import base
+from dask_simjoin.graph.dask_private import MOVES_FILTERS, TAKES_ENDS
+
+RIGHT = pd.DataFrame({"k": [0, 1], "z": [1.0, 2.0]})
+PLAIN = {
+    "two filters": lambda frame: frame[frame.x > 1][frame.k < 3],
+    "of a filtered frame": lambda frame: (lambda some: some[some.x > some.x.mean()])(frame[frame.k > 0]),
+    "merge": lambda frame: (lambda both: both[(both.x > 1) & (both.z < 2)])(
+        frame.merge(dd.from_pandas(RIGHT, npartitions=2), on="k")
+    ),
+    "shuffle": lambda frame: (lambda moved: moved[moved.x > 1][["x"]])(frame.shuffle("k")),
+    "set_index": lambda frame: (lambda moved: moved[moved.x > 1])(frame.set_index("k")),
+    "sort_values": lambda frame: (lambda moved: moved[moved.x > 1].x)(frame.sort_values("k")),
+    "assign": lambda frame: (lambda more: more[more.y > 1])(frame.assign(y=frame.x + 1)),
+    "head": lambda frame: frame.sort_values("k").assign(y=1).head(3, compute=False),
+    "head of an index": lambda frame: (frame.set_index("k") + 1).head(3, compute=False),
+    "tail": lambda frame: (frame.set_index("k") + 1)[["x"]].tail(3, compute=False),
+    "cumsum": lambda frame: frame[frame.x.cumsum() > 1][frame.k < 3],
+}
+
+
+@pytest.mark.parametrize("use", PLAIN)
+def test_plain_filters_move_as_without_this_package(use, monkeypatch, tmp_path):
+    rng = np.random.default_rng(0)
+    made = pd.DataFrame({"x": rng.normal(size=40), "k": rng.integers(0, 4, 40)})
+    dd.from_pandas(made, npartitions=4).to_parquet(tmp_path)
+
+    def names():
+        made = PLAIN[use](dd.read_parquet(tmp_path))
+        simple = made.expr.simplify()
+        return simple.tree_repr(), simple._name, made.optimize().expr._name
+
+    guarded = names()
+    for module in MOVES_FILTERS:
+        monkeypatch.setattr(module, base.ASKED, getattr(module, base.ASKED).__wrapped__)
+    for kind in TAKES_ENDS:
+        monkeypatch.setattr(kind, base.MOVED, getattr(kind, base.MOVED).__wrapped__)
+    assert names() == guarded
+
+
+def test_all_modules_that_ask_are_guarded():
+    asking = [
+        module
+        for name, module in list(sys.modules.items())
+        if name.startswith("dask.dataframe") and hasattr(module, base.ASKED)
+    ]
+    assert {module.__name__ for module in asking} == {module.__name__ for module in MOVES_FILTERS}
+    assert all(hasattr(getattr(module, base.ASKED), "of_simjoin") for module in asking)
+
+
+def test_a_guard_is_put_once():
+    module = SimpleNamespace(**{base.ASKED: lambda expr, parent, dependents: True})
+    assert base.guard([module])
+    once = getattr(module, base.ASKED)
+    assert base.guard([module]) and getattr(module, base.ASKED) is once
+    assert once(None, SimpleNamespace(predicate=None), None)
+
+
+def test_values_are_refused_where_no_guard_can_be(monkeypatch):
+    monkeypatch.setattr(base, "GUARDED", base.guard([SimpleNamespace()]))
+    lazy = dd.from_pandas(pd.DataFrame({"x": [0.0, 1.0]}), npartitions=1).simjoin.neighbor_counts(1.0)
+    with pytest.raises(PlanningError, match="older version of Dask"):
+        lazy.compute()
+
+
+def test_values_are_refused_where_heads_move_otherwise():
+    assert not base.guard([], [type("Head", (), {})])

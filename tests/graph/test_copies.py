@@ -1,0 +1,95 @@
+"""One chunk that is made for each of several GPUs: every copy is of use, and results are the same."""
+
+import collections
+import time
+from types import SimpleNamespace
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from dask.utils import key_split
+
+import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
+from dask_simjoin.graph.workers import worker_of
+from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.costs import Costs
+from dask_simjoin.planning.outputs import COUNTS
+from tests.support.oracle import brute_force
+
+POINTS = np.random.default_rng(0).random((400, 3))
+EPS = 0.15
+
+
+@pytest.fixture
+def copied(monkeypatch):
+    """A frame of four partitions, in one chunk, of which three copies are made."""
+    monkeypatch.setattr(Costs, "copies", lambda costs, chunks, parts: min(3, parts))
+    monkeypatch.setattr(Costs, "pieces", lambda costs, seconds, *_: np.full(len(seconds), 4))
+    return dd.from_pandas(pd.DataFrame(POINTS, columns=list("abc")), npartitions=4)
+
+
+def indexed(result, used):
+    """How many tasks index chunks, and how many of them the tasks of a kind are given."""
+    graph = dict(result.optimize().__dask_graph__())
+    made = {key for key in graph if key_split(key) == "simjoin_index"}
+    given = collections.Counter(
+        other for key, task in graph.items() if key_split(key) == used for other in task.dependencies & made
+    )
+    return len(made), given
+
+
+def test_each_copy_is_given_its_share_of_the_work(copied):
+    copies, given = indexed(copied.simjoin.count_pairs(EPS, partitioning="replicated"), "simjoin_count_block")
+    assert copies == 3 and sorted(given.values()) == [1, 1, 2]
+    pairs = copied.simjoin.self_join(EPS, partitioning="replicated")
+    copies, given = indexed(pairs, "simjoin_pairs")
+    assert copies == 3 and sum(given.values()) == pairs.npartitions and min(given.values()) > 0
+
+
+def test_results_are_the_same(copied):
+    true = brute_force(POINTS, EPS)
+    assert int(copied.simjoin.count_pairs(EPS, partitioning="replicated").compute()) == len(true)
+    found = copied.simjoin.self_join(EPS, partitioning="replicated").compute()
+    assert len(found) == len(true)
+    assert set(zip(found["left"].tolist(), found["right"].tolist(), strict=True)) == true
+    both = copied.simjoin.join(copied.partitions[:2], EPS, partitioning="replicated").compute()
+    limit = len(copied.partitions[:2])
+    expected = {p for a, b in true for p in ((a, b), (b, a)) if p[1] < limit} | {(a, a) for a in range(limit)}
+    assert set(zip(both["left"].tolist(), both["right"].tolist(), strict=True)) == expected
+    labels = copied.simjoin.dbscan(EPS, 3, partitioning="replicated").compute()
+    pd.testing.assert_series_equal(labels, copied.compute().simjoin.dbscan(EPS, 3))
+
+
+def test_each_copy_is_made_by_a_worker_of_its_own(client, copied):
+    """Whoever was left without would be sent an index, and wait for the kernels of the one that sends it."""
+    there = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    client.get_task_stream(count=1)  # from now on tasks are noted
+    for verb in ("count_pairs", "self_join"):
+        since = time.time()
+        lazy = getattr(copied.simjoin, verb)(EPS, partitioning="replicated")
+        lazy.compute()
+        made = {task["key"]: task["worker"] for task in client.get_task_stream(start=since)
+                if key_split(task["key"]) == "simjoin_index"}  # fmt: skip
+        assert len(made) == 3
+        assert {(worker_of(key) or 0, there.index(where)) for key, where in made.items()} == {
+            (0, 0),
+            (1, 1),
+            (2, 0),
+        }
+
+
+@pytest.mark.parametrize(
+    ("chunks", "have", "copies"),
+    [
+        (1, Resources(2, 1 << 30, True, gpu=True, workers=2), 2),
+        (1, Resources(2, 1 << 30, True, workers=2), 1),
+        (1, Resources(1, 1 << 30, False, gpu=True), 1),
+        (2, Resources(2, 1 << 30, True, gpu=True, workers=2), 1),
+    ],
+)
+def test_copies_are_for_one_chunk_on_several_gpus(chunks, have, copies):
+    costs = Costs("tiles", 3, (1.0, 1.0), 400.0, COUNTS, have)
+    assert costs.copies(SimpleNamespace(method=None, sides=[range(chunks)]), 8) == copies
+    shuffled = SimpleNamespace(method="tasks", sides=[range(chunks)])
+    assert costs.copies(shuffled, 8) == 1

@@ -1,0 +1,89 @@
+"""Values of many partitions that are only reduced: they are made of few tasks, and are the same."""
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+from dask_simjoin.graph.row_values import FoundPartitions, FoundTogether, join_held, together
+
+EPS, PARTITIONS = 0.03, 24
+
+REDUCED = {
+    "max": lambda labels: labels.max(),
+    "noise": lambda labels: (labels == -1).sum(),
+    "some": lambda labels: labels.nlargest(7),
+    "all": lambda labels: labels,
+    "mean": lambda labels: labels.astype("float64").mean(),
+}
+
+
+@pytest.fixture(scope="module")
+def frame():
+    x = np.random.default_rng(8).uniform(size=(1200, 2))
+    return pd.DataFrame(x, columns=["x", "y"], index=np.arange(1200) * 3)
+
+
+@pytest.fixture(scope="module")
+def want(frame):
+    return frame.simjoin.dbscan(EPS, 4)
+
+
+def nodes(lazy, kind):
+    """The expressions of a kind that are left of what `compute` computes."""
+    made = lazy.expr.finalize_compute().optimize(fuse=False)
+    return [node for node in made.walk() if isinstance(node, kind)]
+
+
+@pytest.mark.parametrize("reduced", list(REDUCED))
+@pytest.mark.parametrize("options", [{}, {"partitioning": "entity", "blocksize": "9 kB"}])
+def test_reductions_of_labels(frame, want, reduced, options):
+    """Of one chunk, and of several whose pieces are of cut partitions, too."""
+    with dask.config.set(scheduler="sync"):
+        labels = dd.from_pandas(frame, npartitions=PARTITIONS).simjoin.dbscan(EPS, 4, **options)
+        lazy = REDUCED[reduced](labels)
+        found, expected = lazy.compute(), REDUCED[reduced](want)
+        if np.ndim(found):
+            pd.testing.assert_series_equal(found, expected)
+        else:
+            assert found == expected
+        (few,) = nodes(lazy, FoundTogether)
+        assert few.npartitions in (2, 3) and not nodes(lazy, FoundPartitions)
+        assert few.known_divisions and few.divisions[:: few.npartitions] == (0, 3 * 1199)
+
+
+def test_what_is_not_only_reduced_stays_as_it_is(frame, want):
+    """What goes partition by partition, or beside the frame's rows, has the frame's partitions."""
+    with dask.config.set(scheduler="sync"):
+        rows = dd.from_pandas(frame, npartitions=PARTITIONS)
+        labels = rows.simjoin.dbscan(EPS, 4)
+        sizes = labels.map_partitions(len)
+        assert sizes.compute().tolist() == [len(frame) // PARTITIONS] * PARTITIONS
+        beside = (labels * rows.x).sum()
+        assert beside.compute() == pytest.approx((want * frame.x).sum())
+        pd.testing.assert_series_equal(rows.assign(v=labels).v.compute(), want.rename("v"))
+        some = labels.partitions[3:6]
+        pd.testing.assert_series_equal(some.compute(), want[150:300])
+        for lazy in (sizes, beside, rows.assign(v=labels).v):
+            assert nodes(lazy, FoundPartitions) and not nodes(lazy, FoundTogether)
+        assert nodes(labels.partitions[3:9], FoundTogether)
+        together = dask.compute(labels.max(), labels.min(), labels.map_partitions(len).sum())
+        assert together == (want.max(), want.min(), len(want))
+
+
+def test_partitions_are_put_together():
+    assert together([]) == [] and together([5]) == [(0, 1)]
+    assert together([5, 5, 5, 5]) == [(0, 2), (2, 4)]
+    assert together([1 << 20, 3, 0, 1 << 20]) == [(0, 1), (1, 3), (3, 4)]
+    assert together([0, 0]) == [(0, 2)]
+    held = [[(0, 0, 1)], [(0, 1, 2), (1, 0, 1)], [(1, 1, 2)], [(0, 2, 3)]]
+    assert join_held(held, [(0, 3), (3, 4)]) == (((0, 0, 2), (1, 0, 2)), ((0, 2, 3),))
+
+
+def test_partitions_without_rows(frame):
+    rows = dd.from_pandas(frame, npartitions=PARTITIONS)
+    with dask.config.set(scheduler="sync"):
+        for some in (rows[rows.x < 0], rows[rows.x < 0].persist()):
+            labels = some.simjoin.dbscan(EPS, 4)
+            assert labels.compute().tolist() == [] and (labels >= 0).sum().compute() == 0

@@ -1,0 +1,102 @@
+"""Rows that workers hold are sent to regions by one task of each thread: what is found is the same."""
+
+from collections import Counter
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from dask.utils import key_split
+from distributed import get_task_stream
+
+from dask_simjoin.errors import SourceChangedError
+from dask_simjoin.graph.shuffle import dealt_out
+from dask_simjoin.planning.entity_chunks import BY_WORKER
+from dask_simjoin.tasks import shuffle
+from tests.support.frames import split
+from tests.support.points import frame_of
+
+EPS = 0.03
+SPATIAL = {"partitioning": "spatial", "blocksize": "9 kB"}
+
+VERBS = {
+    "pairs": lambda a, b, **how: a.simjoin.self_join(EPS, on=["c0", "c1"], **how),
+    "columns": lambda a, b, **how: a.simjoin.self_join(
+        EPS, on=["c0", "c1"], keep=["name", "more"], return_distance=True, pairs="both", **how
+    ),
+    "names": lambda a, b, **how: a.simjoin.self_join(EPS, on=["c0", "c1"], id="name", **how),
+    "missing": lambda a, b, **how: a.simjoin.self_join(EPS, on=["c0", "gaps"], dropna=True, **how),
+    "radius": lambda a, b, **how: a.simjoin.self_join(eps="reach", pairs="both", on=["c0", "c1"], **how),
+    "two": lambda a, b, **how: a.simjoin.join(b, EPS, on=["c0", "c1"], **how),
+    "left": lambda a, b, **how: a.simjoin.join(b, EPS, on=["c0", "c1"], how="left", **how),
+}
+
+
+@pytest.fixture
+def frame():
+    rng = np.random.default_rng(5)
+    frame = frame_of(rng.uniform(size=(1200, 2))).assign(more=0.5, reach=rng.uniform(0, 0.04, 1200))
+    gaps = frame["c1"].where(rng.uniform(size=1200) < 0.8)
+    return frame.assign(name=[f"n{k}" for k in range(1200)], gaps=gaps)
+
+
+def held_of(frame):
+    """Held by two workers in turns, in partitions that differ in size, one of which is empty."""
+    return split(frame, (100, 250, 250, 500, 800, 1100)).persist()
+
+
+@pytest.mark.parametrize("at_once", [1, 200, 1 << 19])
+@pytest.mark.parametrize("verb", list(VERBS))
+def test_pairs_of_held_rows(frame, client, monkeypatch, verb, at_once):
+    """Partitions are packed one by one, a few at once, and all at once."""
+    monkeypatch.setattr(shuffle, "ROWS_AT_ONCE", at_once)
+    other = frame.sample(frac=0.5, random_state=1).reset_index(drop=True)
+    want = VERBS[verb](frame, other)
+    found = VERBS[verb](held_of(frame), held_of(other), **SPATIAL)
+    assert found.expr.plan.chunks.method == BY_WORKER and len(found.expr.plan.chunks) >= 4
+    columns = list(want.columns)
+    for some in (found := found.compute(), want):
+        some.sort_values(columns, inplace=True, ignore_index=True)
+    pd.testing.assert_frame_equal(found, want)
+
+
+def test_one_task_of_each_worker_packs_what_it_holds(frame, client):
+    held = held_of(frame)[["c0", "c1"]]
+    with get_task_stream(client) as trace:
+        count = held.simjoin.count_pairs(EPS, **SPATIAL)
+        assert count.compute() == frame[["c0", "c1"]].simjoin.count_pairs(EPS)
+    tasks = Counter(key_split(task["key"]) for task in trace.data)
+    assert tasks["simjoin_send"] <= 2 and not [name for name in tasks if "shuffle" in name]
+
+
+def test_rows_that_are_not_held_are_shuffled(frame, client):
+    rows = split(frame, (300, 700))
+    count = rows.simjoin.count_pairs(EPS, on=["c0", "c1"], **SPATIAL)
+    assert count.expr.plan.chunks.method != BY_WORKER
+    held = rows.persist()
+    with dask.config.set({"dataframe.shuffle.method": "tasks"}):
+        asked = held.simjoin.count_pairs(EPS, on=["c0", "c1"], **SPATIAL)
+        assert asked.expr.plan.chunks.method == "tasks"
+    labels = held.simjoin.dbscan(EPS, 4, on=["c0", "c1"], **SPATIAL)  # which go back to where rows lie
+    assert labels.expr.plan.chunks.method != BY_WORKER
+    want = frame.simjoin.dbscan(EPS, 4, on=["c0", "c1"])
+    assert labels.compute().tolist() == want.tolist()
+    assert asked.compute() == count.compute() == frame.simjoin.count_pairs(EPS, on=["c0", "c1"])
+
+
+def test_rows_that_changed_are_refused(client):
+    frame = pd.DataFrame(np.random.default_rng(0).uniform(size=(400, 2)), columns=["c0", "c1"])
+    count = dd.from_pandas(frame, npartitions=4).persist().simjoin.count_pairs(EPS, **SPATIAL)
+    wrong = tuple(tuple((rows + 1, box) for rows, box in own) for own in count.expr.plan.sources)
+    object.__setattr__(count.expr.plan, "sources", wrong)
+    with pytest.raises(SourceChangedError, match="had 101 rows"):
+        count.compute()
+
+
+def test_partitions_are_dealt_out():
+    """Each to a worker that holds it, and what several or none hold to who has the fewest."""
+    holders = [["a"], ["b"], ["a", "b"], ["a"], [], ["gone"], ["a"]]
+    assert dealt_out(holders, {"a": 1, "b": 1}) == [[0, 3, 5, 6], [1, 2, 4]]
+    assert dealt_out(holders, {"a": 2, "b": 1, "c": 1}) == [[0, 6], [3], [1, 2], [4, 5]]
+    assert dealt_out([["a"]] * 3, {"a": 1, "b": 1}) == [[0, 1, 2]]

@@ -1,0 +1,51 @@
+"""What is gathered of a graph comes from where it is."""
+
+import os
+
+import dask
+import pytest
+from dask.tokenize import tokenize
+
+from dask_simjoin.graph.dask_private import Task, TaskRef
+from dask_simjoin.graph.source import Listed, gather
+
+
+class Kept:
+    """A value that knows in which processes it was."""
+
+    def __init__(self, *processes):
+        self.processes = *processes, os.getpid()
+
+    def __reduce__(self):
+        return Kept, self.processes
+
+
+def test_values_do_not_meet_in_a_worker(client):
+    keys = [("kept", n) for n in range(8)]
+    found = gather({key: Task(key, Kept) for key in keys}, keys)
+    assert len({one.processes[0] for one in found}) == 2  # made by both workers
+    assert {one.processes[1:] for one in found} == {(os.getpid(),)}
+
+
+@pytest.mark.parametrize("scheduler", ["sync", "threads"])
+def test_only_what_is_asked_for_is_computed(scheduler):
+    asked = []
+
+    def add(n, *others):
+        asked.append(n)
+        return n + sum(others)
+
+    graph = {n: Task(n, add, n, *([TaskRef(n - 1)] if n else [])) for n in range(4)}
+    with dask.config.set(scheduler=scheduler):
+        assert gather(graph, [2, 0, 2]) == [3, 0, 3]
+        assert gather(graph, []) == []
+    assert sorted(asked) == [0, 1, 2]
+
+
+def test_what_is_listed_is_told_apart():
+    items = [(0, (5, "a")), (1, (5, "b"))]
+    listed = Listed(items)
+    assert list(listed) == items and listed[1] == items[1] and len(listed) == 2
+    assert tokenize(listed) == tokenize(Listed(items))
+    others = [items[:1], [*items, items[0]], [(0, (5, "a")), (1, (6, "b"))], [(0, (5, "b")), (1, (5, "a"))]]
+    assert tokenize(listed) not in {tokenize(Listed(other)) for other in others}

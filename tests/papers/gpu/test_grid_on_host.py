@@ -1,0 +1,165 @@
+"""The GPU's grid joins without a GPU: their driver, and their CUDA C++ compiled for the host."""
+
+import importlib
+import itertools
+
+import numpy as np
+import pytest
+
+from dask_simjoin.engine.base import profiler_of_library
+from dask_simjoin.engine.cpu.joiner import JOINER
+from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.gpu.pairs import Sink
+from dask_simjoin.papers.cpu import grid as on_cpu
+from dask_simjoin.papers.grid import ORDERS, PATTERNS, Grid
+from dask_simjoin.papers.grid_batches import Batch, Flow, batches, sample
+from dask_simjoin.planning.statistics.sample import moments
+from tests.support import host_gpu
+from tests.support.method_checks import check_kernels, check_ties, found_of
+from tests.support.oracle import assert_same_pairs, brute_force
+from tests.support.points import a_distance, make_points
+from tests.support.profiles import chosen
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory):
+    if not host_gpu.available():
+        pytest.skip("there is no g++")
+    with host_gpu.like_cupy(tmp_path_factory.mktemp("kernels")) as both:
+        yield both
+
+
+def laid_out(x, eps, options, grid, norm=2):
+    m = moments(np.asarray(x, float))
+    return grid.layout(options, m.lower, m.upper, m.mean, m.variance, eps**norm, norm)
+
+
+SHAPES = [(2, 2), (6, 6), (16, 3), (20, 6)]
+COMBINED = list(itertools.product(PATTERNS, ORDERS, (1, 2, 8, 32), (True, False), (True, False)))
+
+
+EVERY = [(*shape, precision) for shape in SHAPES for precision in ("float32", "float64")]
+
+
+@pytest.mark.parametrize(("dims", "indexed", "precision"), chosen(EVERY, [EVERY[0], EVERY[4], EVERY[5]]))
+def test_pairs_are_those_of_the_definition(device, dims, indexed, precision):
+    cupy, grid = device
+    rng = np.random.default_rng(dims)
+    for n, (pattern, order, threads, sort, short) in enumerate(chosen(COMBINED, COMBINED[:: 5 + dims % 3])):
+        kind = ("clusters", "lattice", "duplicates", "offset", "exponential")[n % 5]
+        x = make_points(kind, 150 + n % 3, dims, rng)
+        eps = a_distance(x, rng, (0.05, 0.3)[n % 2], n % 3 - 1)
+        options = Grid(
+            indexed=indexed, pattern=pattern, order=order, threads=threads, sort=sort, short_circuit=short,
+            precision=precision, buffer=(10**8, 64)[n % 2], streams=1 + n % 4,
+        )  # fmt: skip
+        layout = laid_out(x, eps, options, grid)
+        check_kernels(grid, x, eps, layout, [0, 40, 41, len(x)], 60, cupy.asarray)
+
+
+@pytest.mark.parametrize("norm", [1, 3, float("inf")])
+def test_other_norms(device, norm):
+    cupy, grid = device
+    x = np.random.default_rng(0).uniform(size=(200, 2))
+    m = moments(x)
+    threshold = 0.2**norm if norm == 3 else 0.2
+    layout = grid.layout(Grid(), m.lower, m.upper, m.mean, m.variance, threshold, norm)
+    assert layout.bounds is None and norm_constant(norm)
+    index = grid.build(cupy.asarray(x), layout)
+    expected = brute_force(x, 0.2, "minkowski", norm)
+    assert_same_pairs(found_of(grid, index, index, layout, True), expected)
+
+
+def test_sinks_tie_what_pairs_tie(device):
+    cupy, grid = device
+    x = np.random.default_rng(1).exponential(1.0, (300, 2))
+    layout = laid_out(x, 0.1, Grid(), grid)
+    check_ties(grid, Sink.LINK, x, 0.1, layout, cupy)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_batches_that_overflow_are_done_again(device, order, monkeypatch):
+    """Half of the points are one point: most pairs are of queries that no sample shows."""
+    cupy, grid = device
+    x = np.concatenate([np.random.default_rng(0).uniform(1, 2, (150, 2)), np.zeros((150, 2))])
+    one_kernel = grid.OneKernel.batches.__globals__  # not those of a module of that name
+    monkeypatch.setitem(one_kernel, "estimate", lambda join: 1.0)
+    flows = []
+
+    def noted(lanes):
+        flows.append(Flow(lanes))
+        return flows[-1]
+
+    monkeypatch.setitem(one_kernel["flow"].__globals__, "Flow", noted)
+    for streams in (1, 3):
+        layout = laid_out(x, 0.01, Grid(order=order, buffer=64, streams=streams), grid)
+        index = grid.build(cupy.asarray(x), layout)
+        assert_same_pairs(found_of(grid, index, index, layout, True), brute_force(x, 0.01))
+    assert all(flow.repeated > 3 for flow in flows) and len(flows) == 2
+    assert flows[0].largest >= 64
+
+
+def test_counters_are_the_cpus(device):
+    cupy, grid = device
+    flow = importlib.import_module("dask_simjoin.papers.gpu.flow")
+    x = np.random.default_rng(2).exponential(1.0, (400, 3))
+    for pattern, sort in itertools.product(PATTERNS, (True, False)):
+        options = Grid(pattern=pattern, sort=sort, short_circuit=False, precision="float64")
+        layout = laid_out(x, 0.4, options, grid)
+        index = grid.build(cupy.asarray(x), layout)
+        join, state = grid.Launch.of(index, index, layout, True, TELLING=1), cupy.zeros(flow.TOLD, np.uint64)
+        join.run(Batch(0, 1, 400), 0, np.uint64(0), (np.uint64(0),) * 2, state)
+        own = JOINER.build(x, JOINER.layout(options, *bounds_of(x), 0.4**2))
+        told, counts = np.zeros(6, np.int64), np.zeros(400, np.int64)
+        on_cpu.run(own, own, layout, True, [own["order"]] * 2, None, (counts, counts), told)
+        assert [int(state[k]) for k in (4, 5, 6, 7, 8, 0)] == told.tolist()
+        assert int(state[10]) == 32 * told[3]
+        assert join.workload().tolist() == on_cpu.workload(own, own, layout, True).tolist()
+        assert flow.estimate(join) >= 0
+
+
+@pytest.mark.parametrize("options", [Grid(), Grid.plain(), Grid.gpu_join(2)])
+def test_profiles_are_the_cpus(device, options):
+    cupy, grid = device
+    profiler = importlib.import_module("dask_simjoin.engine.gpu.joiner").PROFILER
+    x = np.random.default_rng(4).exponential(1.0, (500, 3))
+    found = profiler.profile(cupy.asarray(x), laid_out(x, 0.4, options, grid))
+    same = JOINER.layout(options, *bounds_of(x), 0.4**2)
+    expected = profiler_of_library("pandas").profile(x, same).numbers
+    for name in (
+        "cells",
+        "lookups",
+        "found",
+        "candidates",
+        "comparisons",
+        "pairs",
+        "largest_cell",
+        "search_ops",
+    ):
+        assert found.numbers[name] == expected[name], name
+    assert list(found.seconds) == ["index", "order", "estimate", "join"]
+    assert found.numbers["repeated_batches"] >= 0 and 0 < found.numbers["warp_efficiency"] <= 1
+    assert found.numbers["largest_batch"] <= found.numbers["pairs"]
+
+
+def bounds_of(x):
+    m = moments(x)
+    return m.lower, m.upper, m.mean, m.variance
+
+
+def test_batches_are_the_papers():
+    """P2, figure 1: 12 points in 3 strided batches of 4; at least 3, and as many as fit the buffers."""
+    made, room = batches(Grid(order="given"), 12, 9.0, 10**8)
+    assert [list(range(12)[b.first :: b.step]) for b in made] == [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]]
+    assert room == 1024
+    made, room = batches(Grid(), 10**6, 9e8, 10**8)
+    assert len(made) == 10 and room == 10**8
+    assert sum(batch.number for batch in made) == 10**6 and {batch.step for batch in made} == {1}
+    made, room = batches(Grid(order="workload"), 10**6, 1e8, 10**8)
+    assert len(made) == 3 and room == 38_333_334
+    assert sample(Grid(order="given"), 1000) == Batch(0, 100, 10)
+    assert sample(Grid(order="queue"), 1000) == Batch(0, 1, 10)
+    for batch in (Batch(3, 7, 5), Batch(4, 1, 5)):
+        places = [batch.first + n * batch.step for n in range(batch.number)]
+        halves = [[b.first + n * b.step for n in range(b.number)] for b in batch.halves()]
+        assert sorted([*halves[0], *halves[1]]) == places and len(halves[0]) == 3

@@ -1,0 +1,67 @@
+"""The GPU's joins by lists in Z-order without a GPU: driver, and CUDA C++ compiled for the host."""
+
+import importlib
+import itertools
+
+import numpy as np
+import pytest
+
+from dask_simjoin.engine.gpu.pairs import Sink
+from dask_simjoin.papers.lists import OUTPUTS, WALKS, ZOrder
+from dask_simjoin.planning.statistics.sample import moments
+from tests.papers.gpu.test_grid_on_host import laid_out
+from tests.support import host_gpu
+from tests.support.method_checks import check_kernels, check_ties, found_of
+from tests.support.oracle import assert_same_pairs, brute_force
+from tests.support.points import a_distance, make_points
+from tests.support.profiles import chosen
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory):
+    if not host_gpu.available():
+        pytest.skip("there is no g++")
+    with host_gpu.like_cupy(tmp_path_factory.mktemp("kernels")) as (fake, _):
+        yield fake, importlib.import_module("dask_simjoin.papers.gpu.zorder")
+
+
+EVERY = list(itertools.product([2, 16, 70], WALKS, ["float32", "float64"]))
+FEW = EVERY[: 2 * len(WALKS) : 3] + EVERY[4 * len(WALKS) + 1 :: 3]
+
+
+@pytest.mark.parametrize(("dims", "walk", "precision"), chosen(EVERY, FEW))
+def test_pairs_are_those_of_the_definition(device, dims, walk, precision):
+    cupy, zorder = device
+    rng = np.random.default_rng(dims)
+    for n, rows in enumerate((1, 31, 64, 65, 128, 150, 161)):
+        kind = ("clusters", "lattice", "duplicates", "offset")[n % 4]
+        x = make_points(kind, rows, dims, rng)
+        eps = a_distance(x, rng, (0.05, 0.3)[n % 2], n % 3 - 1)
+        options = ZOrder(
+            lists=1 + n % 5, walk=walk, precision=precision, buffer=(10**8, 64)[n % 2], streams=1 + n % 3,
+            words=(1, 2)[n % 2], threads=(1, 8, 32)[n % 3], output=OUTPUTS[n % 2],
+            index=("smaller", "left", "right")[n % 3],
+        )  # fmt: skip
+        layout = laid_out(x, eps, options, zorder)
+        assert (layout.bounds is None) == (precision == "float64" or eps < 1e-100)
+        cuts = sorted({0, min(64, rows), min(97, rows), rows})
+        check_kernels(zorder, x, eps, layout, cuts, rows // 3, cupy.asarray)
+
+
+@pytest.mark.parametrize("norm", [1, float("inf")])
+def test_other_norms(device, norm):
+    cupy, zorder = device
+    x = np.random.default_rng(0).uniform(size=(200, 2))
+    m = moments(x)
+    layout = zorder.layout(ZOrder(lists=3), m.lower, m.upper, m.mean, m.variance, 0.2, norm)
+    assert layout.bounds is None
+    index = zorder.build(cupy.asarray(x), layout)
+    assert_same_pairs(found_of(zorder, index, index, layout, True), brute_force(x, 0.2, "minkowski", norm))
+
+
+@pytest.mark.parametrize("walk", WALKS)
+def test_sinks_tie_what_pairs_tie(device, walk):
+    cupy, zorder = device
+    x = np.random.default_rng(1).exponential(1.0, (150, 2))
+    layout = laid_out(x, 0.1, ZOrder(walk=walk), zorder)
+    check_ties(zorder, Sink.LINK, x, 0.1, layout, cupy)

@@ -1,0 +1,95 @@
+"""One chunk of all rows whose spanning tree is sought: whether there is room, and what it takes."""
+
+import gc
+import tracemalloc
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+from dask_simjoin.errors import BudgetError
+from dask_simjoin.graph import planner
+from dask_simjoin.planning import chunk_limits
+from dask_simjoin.planning.budget import Resources
+from tests.support.points import frame_of
+
+GB = 10**9
+
+
+def plan_of(ddf, have, monkeypatch, **how):
+    monkeypatch.setattr(planner, "resources", lambda library: have)
+    return ddf.simjoin.hdbscan(10, **how).expr.plan
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+def test_one_chunk_where_there_is_room(cluster, monkeypatch):
+    """As many rows as are several chunks by what chunks may be that meet others."""
+    monkeypatch.setattr(chunk_limits, "WORKING", 0)
+    frame = frame_of(np.random.default_rng(0).normal(size=(100_000, 2)))
+
+    def chunks(memory, threads=2, **how):
+        each = memory // threads
+        have = Resources(threads, each, True, memory, together=threads)
+        if not cluster:
+            have = Resources(threads, shared=each, together=threads)
+        plan = plan_of(dd.from_pandas(frame, npartitions=7), have, monkeypatch, **how)
+        assert (plan.alone > 0) == (len(plan.chunks) == 1) == ("of memory" in repr(plan))
+        assert plan.alone <= chunk_limits.TREE_SHARE * memory
+        return len(plan.chunks)
+
+    need = chunk_limits.APART * 300 * len(frame)
+    few = need / chunk_limits.TREE_SHARE
+    monkeypatch.setattr("dask_simjoin.planning.budget.LOCAL_CHUNK", 2**20)
+    assert chunks(int(2 * few)) == 1
+    assert chunks(int(few / 3)) > 1
+    assert chunks(int(2 * few), partitioning="entity") == 1
+    assert chunks(int(2 * few), blocksize="5 MB") > 1
+    # side by side, so many threads find several trees sooner
+    assert chunks(int(20 * few), 20) > 1
+
+
+def test_one_chunk_that_was_asked_for_and_does_not_fit(monkeypatch):
+    monkeypatch.setattr(chunk_limits, "WORKING", 0)
+    frame = frame_of(np.random.default_rng(0).normal(size=(10_000, 2)))
+    ddf = dd.from_pandas(frame, npartitions=3)
+    memory = int(chunk_limits.APART * 200 * len(frame))
+    with pytest.raises(BudgetError, match=r"One chunk of all rows .* takes about .* the smallest worker has"):
+        plan_of(ddf, Resources(1, memory, True, memory), monkeypatch, blocksize="1 GB")
+    plan_of(ddf, Resources(1, 9 * memory, True, 9 * memory), monkeypatch, blocksize="1 GB")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("dims", "rows", "samples"), [(2, 200_000, 10), (3, 200_000, 3), (8, 60_000, 30),
+                                                       (64, 12_000, 5)])  # fmt: skip
+def test_it_takes_no_more_than_planned(dims, rows, samples, threads):
+    """What the arrays of all steps take at a time, of partitions that are read as the chunk is made."""
+    random = np.random.default_rng(dims)
+    x = random.normal(size=(rows, dims)) + 6 * random.integers(0, 3, (rows, 1))
+    frame = frame_of(x)
+
+    def lazy(some):
+        made = dd.from_map(lambda part: some.iloc[part::4].copy(), list(range(4)), meta=some.iloc[:0])
+        return made.simjoin.hdbscan(50, min_samples=samples)
+
+    with dask.config.set(scheduler="threads" if threads > 1 else "sync", num_workers=threads):
+        lazy(frame.iloc[:4000]).compute()
+        told = lazy(frame)
+        plan = told.expr.plan
+        assert len(plan.chunks) == 1
+        gc.collect()
+        tracemalloc.start()
+        told.compute()
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    estimate = (plan.alone - threads * chunk_limits.WORKING) / chunk_limits.APART
+    working = threads * chunk_limits.WORKING / 3
+    assert estimate / 3 < most < estimate + working, (most / rows, estimate / rows)
+
+
+def test_chunks_of_processes_that_share_no_memory():
+    frame = pd.DataFrame({"x": np.arange(50.0), "y": 0.0})
+    with dask.config.set(scheduler="processes"):
+        assert chunk_limits.room_for_one(planner.resources("pandas")) is None
+        assert dd.from_pandas(frame, npartitions=2).simjoin.hdbscan(5).expr.plan.alone > 0

@@ -1,0 +1,297 @@
+"""Mistakes that only the data can tell: what is refused or warned of, once, and what is not."""
+
+import warnings
+from decimal import Decimal
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+from dask_simjoin.errors import BudgetError, ColumnError, ColumnsWarning, UnitsWarning
+from dask_simjoin.planning.budget import check_room, within_memory
+from dask_simjoin.request.columns import is_identifier
+from tests.support.frames import computed
+from tests.support.paths import PLACES as PLACES_FILE
+
+ROWS = 3000
+
+RANDOM = np.random.default_rng(7)
+
+PLACES = pd.DataFrame({
+    "geonameid": RANDOM.permutation(ROWS), "latitude": RANDOM.uniform(-60, 70, ROWS),
+    "longitude": RANDOM.uniform(-180, 180, ROWS), "population": RANDOM.integers(0, 10**6, ROWS),
+})  # fmt: skip
+
+EARTH = PLACES[["latitude", "longitude"]]
+
+PLANE = EARTH.set_axis(["x", "y"], axis=1)
+
+
+@pytest.fixture(params=["pandas", "dask"])
+def lay(request):
+    """Makes a frame plain or lazy."""
+    if request.param == "pandas":
+        return lambda frame: frame
+    return lambda frame: dd.from_pandas(frame, npartitions=3)
+
+
+def warned(kind, call, *args, **options):
+    """What a computed call gives, and the one warning that it raises, at this file's line."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = computed(call(*args, **options))
+    assert [one.category for one in caught] == [kind]
+    return found, str(caught[0].message), caught[0].filename
+
+
+# --- columns that nobody named --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "haversine"])
+def test_an_identifier_is_no_coordinate(lay, metric):
+    frame = lay(PLACES)
+    text = (
+        r"all numeric columns, 'geonameid', 'latitude', 'longitude', 'population', of which 'geonameid' is "
+        r"an identifier by its name\. .* such as on=\['latitude', 'longitude'\]; .* id='geonameid'"
+    )
+    for verb in ("self_join", "count_pairs", "neighbor_counts", "dbscan", "plan", "neighbor_graph"):
+        with pytest.raises(ColumnError, match=text):
+            getattr(frame.simjoin, verb)(0.01, metric=metric)
+    with pytest.raises(ColumnError, match=text):
+        frame.simjoin.knn_join(k=2, metric=metric)
+    with pytest.raises(ColumnError, match=text):
+        frame.simjoin.join(frame, 0.01, metric=metric)
+
+
+def test_haversine_takes_two_columns_where_none_are_named():
+    frame = PLACES.drop(columns="geonameid")
+    with pytest.raises(ColumnError, match=r"without on= there are 3 numeric ones: .*'population'; name them"):
+        frame.simjoin.count_pairs(5.0, metric="haversine")
+    assert EARTH.simjoin.count_pairs(30_000.0, metric="haversine") > 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["id", "ID", "shop_id", "shopId", "geonameid", "key", "index", "level_0", "Unnamed: 0", "id_old", "idx"],
+)
+def test_names_of_identifiers(name):
+    assert is_identifier(name, "i") and is_identifier(name, "u")
+    assert not is_identifier(name, "f")
+    frame = pd.DataFrame({name: [1, 2, 3], "x": [0.0, 1.0, 5.0]})
+    assert frame.simjoin.count_pairs(2.0, on=[name, "x"]) == 1
+    assert frame.simjoin.count_pairs(1.0, id=name) == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["x", "f0", "grid", "grid_x", "centroid", "solid", "fluid", "hybrid", "width", "year", "monkey", 7],
+)
+def test_names_of_coordinates(name):
+    assert not is_identifier(name, "i")
+    assert pd.DataFrame({name: [1, 2, 9]}).simjoin.count_pairs(1.0) == 1
+
+
+def test_integers_that_outweigh_the_others_are_told(lay):
+    frame = lay(PLACES)
+    text = r"'population' holds integers and is spread [\d,]+ times as wide as the widest of the others"
+    with pytest.warns(ColumnsWarning, match=text):
+        computed(frame.simjoin.count_pairs(0.01, id="geonameid"))
+    with pytest.warns(ColumnsWarning, match=text) as caught:
+        computed(frame.simjoin.join(frame, 0.01, id="geonameid"))
+    assert len(caught) == 1
+    computed(frame.simjoin.count_pairs(0.01, on=["latitude", "longitude", "population"]))  # they were named
+
+
+def test_numbers_of_rows_are_told(lay):
+    frame = lay(EARTH.assign(number=np.arange(ROWS) // 2 + np.arange(ROWS) % 2))
+    computed(frame.simjoin.count_pairs(0.01))  # these repeat
+    _, text, _ = warned(ColumnsWarning, lay(EARTH.assign(number=range(ROWS))).simjoin.count_pairs, 0.01)
+    assert "'number' holds integers and counts the rows" in text
+
+
+def test_what_was_chosen_is_told():
+    frame = dd.from_pandas(PLANE, npartitions=2)
+    assert "on=['x', 'y'], all numeric columns)" in str(frame.simjoin.self_join(0.1).expr)
+    assert "dimensions     2: 'x', 'y', all numeric columns" in repr(frame.simjoin.plan(0.1))
+    named = frame.simjoin.self_join(0.1, on=["x", "y"])
+    assert "all numeric columns" not in str(named.expr)
+
+
+@pytest.mark.parametrize(
+    "values", [[None, Decimal(1), Decimal(2)], [1.0, 2.0, 5.0]], ids=["Decimal", "float"]
+)
+def test_numbers_as_objects_that_are_left_out_are_told(values):
+    frame = pd.DataFrame({"x": pd.Series(values, dtype=object), "y": [0.0, 1.0, 9.0], "name": list("abc")})
+    found, text, _ = warned(ColumnsWarning, frame.simjoin.count_pairs, 1.0)
+    assert found == 1
+    assert "'x' is of dtype object, holds numbers (" in text and "df.astype({'x': 'float64'})" in text
+    assert frame.simjoin.count_pairs(1.0, on="y") == 1  # that was named
+    assert frame.drop(columns="x").simjoin.count_pairs(1.0) == 1  # texts are no numbers
+    named = frame.assign(x=pd.Series([3, 4, 5], dtype=object), shop_id=pd.Series([7, 7, 7], dtype=object))
+    for options in ({"keep": "x"}, {"by": "x"}, {"id": "x"}):
+        named.simjoin.self_join(1.0, **options)
+    assert named.simjoin.neighbor_counts(1.0, id="x").tolist() == [1, 1, 0]
+
+
+# --- units ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["count_pairs", "self_join", "neighbor_counts", "join"])
+def test_kilometres_for_metres(lay, verb):
+    frame = lay(EARTH)
+    first = (lay(EARTH * 0.99),) if verb == "join" else ()
+    call = getattr(frame.simjoin, verb)
+    _, text, where = warned(UnitsWarning, call, *first, 5.0, metric="haversine")
+    assert "No pair is likely within eps=5.0 metres" in text and "use eps=5000." in text
+    assert where.endswith(("test_doubts.py", "frames.py"))  # where it was called, or computed
+    computed(call(*first, 5000.0, metric="haversine"))
+
+
+def test_degrees_on_a_plane(lay):
+    for on in (["latitude", "longitude"], ["longitude", "latitude"], None):
+        _, text, where = warned(UnitsWarning, lay(EARTH).simjoin.count_pairs, 0.1, on=on)
+        assert "metric='haversine' with on=['latitude', 'longitude'] takes degrees" in text
+        assert where.endswith(("test_doubts.py", "frames.py"))
+    _, text, _ = warned(UnitsWarning, lay(EARTH).simjoin.join, lay(EARTH * 0.99), 0.1)  # once, of two tables
+    for frame in (EARTH * 1000, PLANE, EARTH[:100]):  # no degrees, other names, too few rows
+        computed(lay(frame).simjoin.count_pairs(0.001))
+    computed(lay(EARTH).simjoin.knn_join(k=1, metric="haversine"))
+
+
+def test_x_before_y_on_a_sphere(lay):
+    some = PLANE.assign(y=PLANE["y"] / 2)
+    _, text, _ = warned(
+        UnitsWarning, lay(some).simjoin.count_pairs, 30_000.0, on=["x", "y"], metric="haversine"
+    )
+    assert "on=['y', 'x'] if so" in text
+    computed(lay(some).simjoin.count_pairs(30_000.0, on=["y", "x"], metric="haversine"))
+
+
+def test_a_plain_frame_that_has_a_pair_is_in_metres():
+    """Also one that no sample shows."""
+    twice = pd.concat([EARTH, EARTH[-1:]], ignore_index=True)
+    assert twice.simjoin.count_pairs(5.0, metric="haversine") == 1
+    assert EARTH.simjoin.count_pairs(0.0, metric="haversine") == 0  # looks for copies
+
+
+def test_radians_for_degrees(lay):
+    frame = lay(np.radians(EARTH))
+    _, text, _ = warned(UnitsWarning, frame.simjoin.count_pairs, 2000.0, metric="haversine")
+    assert "All 3,000 values of 'latitude' and 'longitude' lie within pi/2 and pi of 0" in text
+    warned(UnitsWarning, frame.simjoin.knn_join, k=1, metric="haversine")
+    computed(np.degrees(frame).simjoin.count_pairs(20_000.0, metric="haversine"))
+
+
+def test_a_similarity_for_a_distance(lay):
+    frame = lay(pd.DataFrame(RANDOM.normal(0.3, 1.0, (ROWS, 16)), columns=[f"f{k}" for k in range(16)]))
+    _, text, _ = warned(UnitsWarning, frame.simjoin.count_pairs, 0.95, metric="cosine")
+    assert "If a similarity of at least 0.95 is meant, use eps=0.05." in text
+    computed(frame.simjoin.count_pairs(0.05, metric="cosine"))
+
+
+@pytest.mark.parametrize("verb", ["count_pairs", "dbscan", "neighbor_counts"])
+def test_an_eps_within_which_everything_is(lay, verb):
+    frame = lay(PLANE)
+    _, text, _ = warned(UnitsWarning, getattr(frame.simjoin, verb), 1000.0)
+    assert "of all pairs of rows, whose box is 38" in text and "are within eps=1000.0" in text
+    computed(getattr(frame.simjoin, verb)(1.0))
+
+
+def test_a_plan_is_told_of_once():
+    pairs = dd.from_pandas(PLANE, npartitions=2).simjoin.self_join(1000.0)
+    with pytest.warns(UnitsWarning) as caught:
+        pairs.npartitions, len(pairs), repr(pairs)
+    assert len(caught) == 1
+
+
+def test_where_nothing_is_in_doubt(lay):
+    """Small tables, copies, degrees in OPTICS, and what OPTICS takes for no bound at all."""
+    computed(lay(PLANE[:300]).simjoin.count_pairs(1000.0))
+    computed(lay(PLANE * 0).simjoin.count_pairs(0.0))
+    computed(lay(EARTH[:600]).simjoin.optics(1000.0))
+    computed(lay(PLANE).simjoin.knn_join(k=1, max_distance=1000.0))
+    computed(lay(PLANE).simjoin.k_distances(1))
+
+
+# --- memory of plain frames -----------------------------------------------------------------------
+
+EQUAL = pd.DataFrame({"x": np.zeros(3_000_000)})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda frame: frame.simjoin.self_join(1.0),
+        lambda frame: frame.simjoin.self_join(1.0, pairs="both", return_distance=True),
+        lambda frame: frame.simjoin.join(frame, 1.0),
+        lambda frame: frame.simjoin.join(frame, 1.0, how="left"),
+        lambda frame: frame.simjoin.neighbor_graph(1.0),
+        lambda frame: frame.simjoin.knn_join(k=1_000_000),
+        lambda frame: frame.simjoin.knn_join(frame, k=1_000_000, max_distance=1.0),
+    ],
+)
+def test_a_result_that_cannot_fit_is_refused_before_it_is_made(call):
+    with pytest.raises(BudgetError, match=r"gives at least [0-9,]+ (pairs|rows|entries)"):
+        call(EQUAL)
+
+
+def test_free_memory_is_what_counts(monkeypatch):
+    """The configuration allows it, and this machine does not."""
+    some = EQUAL[:10_000]
+    monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", lambda: 10**9)
+    text = r"eps=0\.5 gives at least 49,\d+,\d+ rows, estimated .* 0\.93 GiB are free .* Use a smaller eps, "
+    # what the result takes fits, and what is taken while it is made does not
+    with pytest.raises(BudgetError, match=r"which take 76\d.* MiB, and 0\.97 GiB while they are made"):
+        some.simjoin.self_join(0.5)
+    with pytest.raises(BudgetError, match=text):
+        some.simjoin.self_join(0.5)
+    with pytest.raises(BudgetError, match=r"k=5000 gives at least 50,000,000 rows, .* Use a smaller k"):
+        some.simjoin.knn_join(k=5000)
+    assert some.simjoin.count_pairs(0.5) == 10_000 * 9_999 // 2
+
+
+def test_what_is_small_asks_for_no_memory(monkeypatch):
+    monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", None)
+    check_room(1e6, 16.0, "eps=1", True)
+    with pytest.raises(TypeError):
+        check_room(1e9, 16.0, "eps=1", True)
+
+
+def test_memory_that_runs_out_all_the_same():
+    text = r"^eps=1 gives a result that does not fit memory: no more\. Use a smaller eps"
+    with pytest.raises(BudgetError, match=text), within_memory("eps=1"):
+        raise MemoryError("no more")
+
+
+def test_most_of_all_pairs_of_places_are_refused_with_what_is_probably_wrong(monkeypatch):
+    """Degrees compared in a plane, with metres for `eps`: however much memory there is."""
+    monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", lambda: 2**45)
+    places = pd.read_parquet(PLACES_FILE)
+    with pytest.raises(BudgetError) as caught:  # and warns of nothing: the refusal says it all
+        places.simjoin.self_join(100, on=["latitude", "longitude"], id="geonameid")
+    said = str(caught.value)
+    assert "gives at least 1,03" in said and "15.3" in said and "100% of all pairs" in said
+    assert "metric='haversine'" in said and "in the units of the metric" in said
+    assert "count_pairs()" in said and "{'simjoin.result-limit': '19.23 GiB'}" in said
+
+
+def test_most_of_all_pairs_are_refused_from_a_size_on(monkeypatch):
+    monkeypatch.setattr("dask_simjoin.planning.data_warnings.DEAR", 1 << 20)
+    x = pd.DataFrame(np.random.default_rng(0).uniform(size=(2000, 2)), columns=["x", "y"])
+    for call in (
+        lambda: x.simjoin.self_join(9.0),
+        lambda: x.simjoin.join(x, 9.0),
+        lambda: EQUAL[:2000].simjoin.self_join(1.0),
+    ):
+        with pytest.raises(BudgetError, match=r"[Aa]t least (99|100)% of all pairs of rows"):
+            call()
+    assert len(x.simjoin.self_join(0.1)) > 0
+    with dask.config.set({"simjoin.result-limit": "1 GiB"}), pytest.warns(UnitsWarning):
+        assert len(x.simjoin.self_join(9.0)) == 2000 * 1999 // 2
+
+
+def test_all_pairs_of_few_rows_are_found():
+    x = pd.DataFrame(np.random.default_rng(0).uniform(size=(100, 2)), columns=["x", "y"])
+    assert len(x.simjoin.self_join(9.0)) == 100 * 99 // 2

@@ -1,0 +1,111 @@
+"""Requests say what verbs are asked for: what their fields tell of options is true of the verbs."""
+
+import dataclasses
+import inspect
+import typing
+
+import pandas as pd
+import pytest
+
+import dask_simjoin
+from dask_simjoin import SimJoinAccessor
+from dask_simjoin.api.verbs import VERBS
+from dask_simjoin.engine.methods import CHOICES, NEAREST
+from dask_simjoin.errors import OptionError, OptionTypeError
+from dask_simjoin.request.options import ORDER
+from dask_simjoin.request.requests import Join, Plan, PlannedKnnJoin, SelfJoin
+from dask_simjoin.sets.methods import CHOICES as SET_CHOICES
+
+FRAME = pd.DataFrame({"x": [0.0, 1.0, 3.0], "r": [1.0, 1.0, 9.0], "sets": [[1], [1, 2], [3]]})
+
+
+@pytest.fixture(params=VERBS.values(), ids=lambda verb: verb.name)
+def verb(request):
+    """Each verb of the table."""
+    return request.param
+
+
+def test_methods_and_functions_have_one_signature_and_one_text(verb):
+    method = getattr(SimJoinAccessor, verb.name)
+    own, *options = inspect.signature(method).parameters.values()
+    frame, *same = inspect.signature(verb.function).parameters.values()
+    assert (own.name, frame.name) == ("self", "frame")
+    assert options == same
+    assert [one.name for one in inspect.signature(getattr(FRAME.simjoin, verb.name)).parameters.values()] == [
+        one.name for one in options
+    ]
+    assert method.__doc__ == verb.function.__doc__
+    assert getattr(dask_simjoin, verb.name) is verb.function
+    assert verb.name in dask_simjoin.__all__ and verb.name in dir(FRAME.simjoin)
+
+
+def test_options_are_the_fields_of_the_request(verb):
+    fields = {field.name: field for field in dataclasses.fields(verb.request)}
+    _, *options = inspect.signature(verb.function).parameters.values()
+    assert {one.name for one in options} == set(fields)
+    for one in options:
+        default = fields[one.name].default
+        assert one.default == (one.empty if default is dataclasses.MISSING else default)
+        assert (one.kind is one.KEYWORD_ONLY) == fields[one.name].kw_only
+    named = [one.name for one in options if one.kind is one.KEYWORD_ONLY]
+    assert named == sorted(named, key=ORDER.index)
+
+
+def test_every_option_is_described(verb):
+    hints = typing.get_type_hints(verb.function)
+    assert hints == typing.get_type_hints(getattr(SimJoinAccessor, verb.name))
+    for field in dataclasses.fields(verb.request):
+        assert field.metadata["help"]
+        choices = field.metadata["choices"]
+        if typing.get_origin(hints[field.name]) is typing.Literal:
+            assert typing.get_args(hints[field.name]) == choices
+        elif field.name == "method":  # methods may be added to their table
+            joined = SET_CHOICES if "threshold" in hints else CHOICES
+            assert choices == (NEAREST if verb.name == "knn_join" else joined)
+        else:
+            assert not choices
+    assert "return" in hints and "frame" in hints
+
+
+def test_choices_are_all_that_is_taken(verb):
+    given = {"threshold": 1, "eps": 1.0, "max_eps": 1.0, "k": 1, "other": FRAME, "on": "x", "min_samples": 2}
+    known = {field.name: field for field in dataclasses.fields(verb.request)}
+    given["path"] = "never-made"  # all choices of what takes a path are those of `metric`
+    options = {name: value for name, value in given.items() if name in known}
+    if verb.name in ("plan", "profile"):
+        options = {"eps": 1.0, "on": "x"}
+    if verb.name == "set_plan":
+        del options["other"]
+    if "threshold" in known:
+        options |= {"on": "sets"}
+    for name, field in known.items():
+        choices = field.metadata["choices"]
+        for choice in choices if name != "metric" else ():
+            verb.function(FRAME, **options | {name: choice})
+        if choices:
+            with pytest.raises(OptionError, match=f"{name}='no-such-choice' is not allowed"):
+                verb.function(FRAME, **options | {name: "no-such-choice"})
+
+
+def test_an_option_is_given_twice():
+    for call in (FRAME.simjoin.self_join, lambda *args, **more: dask_simjoin.self_join(FRAME, *args, **more)):
+        with pytest.raises(OptionTypeError, match=r"^self_join\(\) got multiple values for argument 'eps'"):
+            call(1.0, eps=1.0)
+
+
+def test_a_plan_is_of_the_request_that_its_options_make():
+    assert Plan(eps=2.0, on="x").planned() == SelfJoin(eps=2.0, on="x")
+    assert Plan(eps=2.0, other=FRAME, left_on="x", right_on="r").planned() == Join(
+        other=FRAME, eps=2.0, left_on="x", right_on="r"
+    )
+    assert Plan(eps=2.0, k=3, method="tiles").planned() == PlannedKnnJoin(
+        k=3, max_distance=2.0, method="tiles"
+    )
+
+
+def test_requests_do_not_change():
+    asked = SelfJoin(eps=1.0)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        asked.eps = 2.0
+    assert asked == SelfJoin(eps=1.0) != SelfJoin(eps=2.0)
+    assert hash(asked) == hash(SelfJoin(eps=1.0))

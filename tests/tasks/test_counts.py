@@ -1,0 +1,41 @@
+"""Forests of edges between numbers, with a node for each number and without."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_simjoin.engine.base import host_joiner
+from dask_simjoin.tasks import counts
+from dask_simjoin.tasks.counts import CHUNK, spanning_forest
+from tests.support.profiles import examples
+
+NUMBER = st.tuples(st.integers(0, 3), st.integers(0, 12)).map(lambda one: one[0] * CHUNK + one[1])
+
+
+def forest_of(edges):
+    """From each number but the smallest of its component, an edge to that, by the definition."""
+    groups = []
+    for edge in edges:
+        touched = [group for group in groups if group & set(edge)]
+        groups = [group for group in groups if group not in touched] + [set(edge).union(*touched)]
+    return sorted((number, min(group)) for group in groups for number in group if number != min(group))
+
+
+@settings(max_examples=examples(100))
+@given(st.lists(st.lists(st.tuples(NUMBER, NUMBER), max_size=20), min_size=1, max_size=3))
+def test_forests_are_the_same_with_and_without_a_node_for_each_number(parts):
+    sides = [tuple(np.array(part, np.int64).reshape(-1, 2).T) for part in parts]
+    want = forest_of([edge for part in parts for edge in part])
+    for nodes in (0, counts.NODES_OF_EDGE, 1000):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(counts, "NODES_OF_EDGE", nodes)
+            found = spanning_forest(sides, host_joiner())
+        assert list(zip(*(side.tolist() for side in found), strict=True)) == want
+        assert all(side.dtype == np.int64 for side in found)
+
+
+def test_few_numbers_far_apart_need_no_node_for_each():
+    far = np.array([5, CHUNK * 1000 + 7, CHUNK * 1000 + 2**31])
+    found = spanning_forest([(far[1:], far[:-1])], host_joiner())
+    assert found[0].tolist() == far[1:].tolist() and found[1].tolist() == [5, 5]
