@@ -24,5 +24,4 @@ def __getattr__(name: str) -> Any:
     """Load estimators when they are first asked for: scikit-learn's base classes take a while to import."""
     if name not in ("DBSCAN", "HDBSCAN", "OPTICS"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "hdbscan_estimator" if name == "HDBSCAN" else "estimators"
-    return getattr(load(f"dask_simjoin.cluster.{module}"), name)
+    return getattr(load("dask_simjoin.cluster.estimators"), name)

@@ -68,6 +68,20 @@ except ImportError:  # it is optional: the same, but for what needs its tools
             return self.fit(X, **options).labels_  # type: ignore[attr-defined]
 
 
+__all__ = [
+    "DBSCAN",
+    "HDBSCAN",
+    "OPTICS",
+    "BaseEstimator",
+    "ClusterMixin",
+    "NotFittedError",
+    "PointsEstimator",
+    "cluster_optics_dbscan",
+    "cluster_optics_xi",
+    "frame_like",
+    "points_frame",
+]
+
 NOTHING = "Found array with 0 {what} (shape={shape}) while a minimum of 1 is required."
 """In the words that scikit-learn looks for."""
 

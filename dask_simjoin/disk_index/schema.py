@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -305,7 +306,7 @@ class Finder:
     row_id: str
     keys: tuple[KeyFile, ...]
     places: dict[str, np.ndarray]
-    held: Mapping[str, pa.Table] = field(default_factory=dict)
+    held: Mapping[str, pa.Table] = dataclasses.field(default_factory=dict)
 
     def __dask_tokenize__(self) -> str:
         return tokenize(str(self.root), self.row_id, self.keys, self.places)

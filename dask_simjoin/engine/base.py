@@ -185,8 +185,7 @@ def host_kernels(name: str) -> ModuleType:
 
 def spreader_of(x: Array) -> ModuleType:
     """Load what tells how the columns of an array are spread: its `bounds` and `spread`."""
-    own = "cpu" if module_of(x) is np else "gpu"
-    return _load(f"dask_simjoin.engine.{own}.spread")
+    return _load(f"dask_simjoin.engine.{'cpu.frames' if module_of(x) is np else 'gpu.arrays'}")
 
 
 def set_joiner_of_library(name: str) -> Any:

@@ -1,8 +1,8 @@
 """Join within groups: pairs only where the columns `by` are equal.
 
 Each group has a number, and a column of these, times a distance that no pair has, is one more coordinate:
-see `dask_simjoin.metrics.distances`.  Numbers are looked up among the distinct values of all partitions, which
-are found by a reduction when the join is planned.
+see `dask_simjoin.metrics.distances`.  Numbers are looked up among the distinct values of all partitions,
+which are found by a reduction when the join is planned.
 """
 
 from __future__ import annotations

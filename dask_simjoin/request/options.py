@@ -195,7 +195,7 @@ SHUFFLES = ("tasks", "disk", "p2p")
 """Dask's ways to shuffle rows."""
 
 
-GIVEN = yaml.safe_load((resources.files("dask_simjoin") / "options/simjoin.yaml").read_text())
+GIVEN = yaml.safe_load((resources.files("dask_simjoin") / "request/simjoin.yaml").read_text())
 DEFAULTS: dict[str, Any] = GIVEN["simjoin"]
 """Give what is used where Dask's configuration under "simjoin" says nothing."""
 

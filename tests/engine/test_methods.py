@@ -15,7 +15,7 @@ from dask_simjoin.errors import OptionError
 from dask_simjoin.planning.statistics.sample import moments
 from tests.support.points import frame_of
 
-PROTOCOLS = {"pandas": "engine/cpu/methods/method.py", "cudf": "engine/gpu/methods/method.py"}
+PROTOCOLS = {"pandas": "engine/cpu/sinks.py", "cudf": "engine/gpu/pairs.py"}
 
 
 def functions(tree):

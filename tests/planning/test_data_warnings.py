@@ -145,7 +145,7 @@ def test_kilometres_for_metres(lay, verb):
     call = getattr(frame.simjoin, verb)
     _, text, where = warned(UnitsWarning, call, *first, 5.0, metric="haversine")
     assert "No pair is likely within eps=5.0 metres" in text and "use eps=5000." in text
-    assert where.endswith(("test_doubts.py", "frames.py"))  # where it was called, or computed
+    assert where.endswith(("test_data_warnings.py", "frames.py"))  # where it was called, or computed
     computed(call(*first, 5000.0, metric="haversine"))
 
 
@@ -153,7 +153,7 @@ def test_degrees_on_a_plane(lay):
     for on in (["latitude", "longitude"], ["longitude", "latitude"], None):
         _, text, where = warned(UnitsWarning, lay(EARTH).simjoin.count_pairs, 0.1, on=on)
         assert "metric='haversine' with on=['latitude', 'longitude'] takes degrees" in text
-        assert where.endswith(("test_doubts.py", "frames.py"))
+        assert where.endswith(("test_data_warnings.py", "frames.py"))
     _, text, _ = warned(UnitsWarning, lay(EARTH).simjoin.join, lay(EARTH * 0.99), 0.1)  # once, of two tables
     for frame in (EARTH * 1000, PLANE, EARTH[:100]):  # no degrees, other names, too few rows
         computed(lay(frame).simjoin.count_pairs(0.001))

@@ -23,15 +23,18 @@ IMPORTING_FUNCTIONS = {"import_module", "__import__"}
 ROOMS = {
     "neighbors",
     "api",
+    "cli",
     "cluster",
+    "disk_index",
     "engine",
     "errors",
-    "expressions",
-    "incremental",
+    "graph",
     "methods",
     "metrics",
-    "options",
+    "papers",
     "planning",
+    "reports",
+    "request",
     "sets",
     "tasks",
 }
@@ -143,7 +146,7 @@ def test_modules_are_imported_by_name_only_where_they_are_chosen():
                 found.add(module)
         if any(imported.rpartition(".")[2] in IMPORTING_FUNCTIONS for imported, _ in imports(module)):
             found.add(module)
-    assert found == {"engine.base", "options.optional"}
+    assert found == {"engine.base", "request.inputs"}
 
 
 def is_private_dask(imported):
@@ -156,7 +159,7 @@ def is_private_dask(imported):
 
 def test_private_parts_of_dask_are_imported_in_one_place():
     private = {module for module in modules() for imported, _ in imports(module) if is_private_dask(imported)}
-    assert private == {"expressions.dask_private"}
+    assert private == {"graph.dask_private"}
 
 
 @pytest.mark.parametrize(

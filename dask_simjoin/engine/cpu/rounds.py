@@ -209,7 +209,8 @@ class Rounds:
         spanning.search_others(
             q.terms(True), q.index["low"], q.index["high"], d.terms(False), own["low"], own["high"],
             (own["lower"], own["upper"], own["levels"]), (own["least"], d.tags, d.cores), terms, q is d,
-            kind_of(self.layout.norm), wanted[q.first // cpu_tiles.TILE : q.last // cpu_tiles.TILE], rows, best,
+            kind_of(self.layout.norm), wanted[q.first // cpu_tiles.TILE : q.last // cpu_tiles.TILE],
+            rows, best,
             spanning.room(len(own["low"]), len(own["lower"]), dims, own["lower"].dtype),
         )  # fmt: skip
 

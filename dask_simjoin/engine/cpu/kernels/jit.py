@@ -84,7 +84,7 @@ def sources() -> list[Any]:
         "engine/index",
         "engine/filters",
         "metrics",
-        "sets/algorithms/cpu/kernels",
+        "sets/cpu/kernels",
     )
     found = [path for folder in folders for path in (PACKAGE / folder).iterdir()]
     texts = [path for path in found if path.name.endswith(".py")]
