@@ -4,60 +4,27 @@ Importing this package gives Dask, pandas and cuDF DataFrames the accessor ``.si
 """
 
 from dask_simjoin import methods
-from dask_simjoin.api.accessor import SimJoinAccessor, register
+from dask_simjoin.api.accessor import SimJoinAccessor
 from dask_simjoin.api.compile_kernels import compile_kernels
-from dask_simjoin.api.counts import count_pairs, neighbor_counts, neighbor_graph
-from dask_simjoin.api.introspect import plan, profile, report
-from dask_simjoin.api.joins import join, self_join
-from dask_simjoin.api.knn import k_distances, knn_join
-from dask_simjoin.api.near_duplicates import drop_near_duplicates, near_duplicated, with_row_id
-from dask_simjoin.cluster.hierarchy import hdbscan, spanning_tree
-from dask_simjoin.cluster.verbs import connected_components, dbscan, optics
-from dask_simjoin.disk_index.making import index, open_index
-from dask_simjoin.sets.introspect import set_plan, set_profile
-from dask_simjoin.sets.verbs import (
-    count_set_pairs,
-    drop_set_near_duplicates,
-    set_join,
-    set_near_duplicated,
-    set_neighbor_counts,
-    set_self_join,
-)
+from dask_simjoin.api.introspect import report
+from dask_simjoin.api.registration import register
+from dask_simjoin.api.verbs import VERBS
+from dask_simjoin.cluster.verbs import connected_components
+from dask_simjoin.disk_index.making import open_index
 
 __version__ = "0.1.0"
+
+# type checkers and editors read the same names from __init__.pyi
+globals().update({name: verb.function for name, verb in VERBS.items()})
 
 __all__ = [
     "SimJoinAccessor",
     "compile_kernels",
     "connected_components",
-    "count_pairs",
-    "count_set_pairs",
-    "dbscan",
-    "drop_near_duplicates",
-    "drop_set_near_duplicates",
-    "hdbscan",
-    "index",
-    "join",
-    "k_distances",
-    "knn_join",
     "methods",
-    "near_duplicated",
-    "neighbor_counts",
-    "neighbor_graph",
     "open_index",
-    "optics",
-    "plan",
-    "profile",
     "report",
-    "self_join",
-    "set_join",
-    "set_near_duplicated",
-    "set_neighbor_counts",
-    "set_plan",
-    "set_profile",
-    "set_self_join",
-    "spanning_tree",
-    "with_row_id",
+    *VERBS,
 ]
 
 register()

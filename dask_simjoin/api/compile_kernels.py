@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
@@ -20,8 +20,11 @@ from dask_simjoin.engine.base import HOME, LIBRARIES, frames_of_library
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.units import check_choice, check_whole
 from dask_simjoin.sets.methods import CHOICES
+from dask_simjoin.sets.requests import SetOptions
 
-SET_VERBS = ("set_self_join", "set_join", "set_neighbor_counts", "count_set_pairs", "set_near_duplicated")
+SET_VERBS = tuple(
+    name for name, verb in VERBS.items() if issubclass(verb.request, SetOptions) and verb.compiled is not None
+)
 
 SETS, TOKENS = 1500, 40
 """So many that a method is chosen by what a sample tells."""
@@ -69,19 +72,9 @@ WIDE = 10_000
 EMBEDDED = ("cosine", "haversine")
 """Metrics that know no wide columns."""
 
-_WITH_EPS = {
-    name: {"eps": True}
-    for name in ("self_join", "join", "neighbor_counts", "count_pairs", "dbscan", "near_duplicated")
-}
-OPTIONS: dict[str, dict[str, Any]] = _WITH_EPS | {
-    "optics": {"max_eps": True},
-    "hdbscan": {},
-    "spanning_tree": {},
-    "neighbor_graph": {"eps": True},
-    "knn_join": {"k": NEIGHBORS},
-    "k_distances": {"k": NEIGHBORS},
+OPTIONS: dict[str, Mapping[str, Any]] = {
+    **{name: verb.compiled for name, verb in VERBS.items() if verb.compiled is not None},
     "connected_components": {},
-    **{name: {} for name in SET_VERBS},
 }
 """Verbs that compile something, and what they are called with; True: a distance within which pairs are."""
 

@@ -1,85 +1,242 @@
-"""List the verbs, and what each is asked for."""
+"""The table of verbs, from which accessor, package, program, stubs and documentation take them.
+
+A verb is a function of a frame and the options of its request, see `dask_simjoin.request.verb`.
+`python -m tests.checks.generate` writes the stubs and the tables of the documentation anew.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from dask_simjoin.api.counts import count_pairs, neighbor_counts, neighbor_graph
-from dask_simjoin.api.introspect import plan, profile
-from dask_simjoin.api.joins import join, self_join
-from dask_simjoin.api.knn import k_distances, knn_join
-from dask_simjoin.api.near_duplicates import drop_near_duplicates, near_duplicated, with_row_id
-from dask_simjoin.cluster.hierarchy import hdbscan, spanning_tree
-from dask_simjoin.cluster.verbs import dbscan, optics
-from dask_simjoin.disk_index.making import index
-from dask_simjoin.disk_index.requests import MakeIndex
-from dask_simjoin.request import clusters, requests
-from dask_simjoin.request.clusters import NearDuplicated
-from dask_simjoin.request.options import Coordinates
-from dask_simjoin.request.requests import Plan, Profile
-from dask_simjoin.sets import requests as sets
-from dask_simjoin.sets.introspect import set_plan, set_profile
-from dask_simjoin.sets.verbs import (
-    count_set_pairs,
-    drop_set_near_duplicates,
-    set_join,
-    set_near_duplicated,
-    set_neighbor_counts,
-    set_self_join,
-)
+from dask_simjoin.api import counts, introspect, joins, knn, near_duplicates
+from dask_simjoin.cluster import hierarchy
+from dask_simjoin.cluster import verbs as clusters
+from dask_simjoin.disk_index import making
+from dask_simjoin.sets import introspect as set_plans
+from dask_simjoin.sets import verbs as sets
+
+Output = Literal["pairs", "rows", "values", "number", "plan"]
 
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb of the accessor, which is a function of the package too.
+    """A verb: a method of the accessor, a function of the package, and most often a command.
 
     Attributes
     ----------
-    request : type
-        The class of its options: its fields have help, choices and units as metadata.
     function : callable
-        Of a frame and those options; with `__signature__` and documentation.
+        Takes a frame and the options; has `__signature__`, documentation and `request`.
+    gives : str
+        Its result, in Markdown, for the table of verbs in the documentation.
+    compiled : mapping or None
+        Options with which its kernels are compiled ahead of time, True being a distance; None: it has no
+        kernels of its own.
+    shown : tuple of str
+        Keywords that this table shows beside the options by position.
+    command : str or None
+        Words of its command.
+    output : str
+        What the command does with the result: it writes pairs, the rows that stay, or the table with
+        values of its rows as further columns; or it prints a number or a plan.
     """
 
-    request: type[Coordinates] | type[sets.SetOptions] | type[requests.RowId]
     function: Callable[..., Any]
+    gives: str
+    compiled: Mapping[str, Any] | None = field(kw_only=True)
+    shown: tuple[str, ...] = field(default=(), kw_only=True)
+    command: str | None = field(default=None, kw_only=True)
+    output: Output = field(default="pairs", kw_only=True)
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the function and of the method."""
         return self.function.__name__
 
+    @property
+    def request(self) -> type[Any]:
+        """Class of its options, whose fields have help, choices and units as metadata."""
+        return vars(self.function)["request"]
 
-VERBS = {
-    verb.name: verb
-    for verb in (
-        Verb(requests.SelfJoin, self_join),
-        Verb(requests.Join, join),
-        Verb(requests.KnnJoin, knn_join),
-        Verb(requests.NeighborCounts, neighbor_counts),
-        Verb(requests.CountPairs, count_pairs),
-        Verb(NearDuplicated, near_duplicated),
-        Verb(NearDuplicated, drop_near_duplicates),
-        Verb(requests.Dbscan, dbscan),
-        Verb(requests.Optics, optics),
-        Verb(clusters.Hdbscan, hdbscan),
-        Verb(clusters.SpanningTree, spanning_tree),
-        Verb(requests.KDistances, k_distances),
-        Verb(requests.NeighborGraph, neighbor_graph),
-        Verb(sets.SetSelfJoin, set_self_join),
-        Verb(sets.SetJoin, set_join),
-        Verb(sets.SetNeighborCounts, set_neighbor_counts),
-        Verb(sets.CountSetPairs, count_set_pairs),
-        Verb(sets.SetNearDuplicated, set_near_duplicated),
-        Verb(sets.SetNearDuplicated, drop_set_near_duplicates),
-        Verb(sets.SetPlanned, set_plan),
-        Verb(sets.SetProfile, set_profile),
-        Verb(MakeIndex, index),
-        Verb(Plan, plan),
-        Verb(Profile, profile),
-        Verb(requests.RowId, with_row_id),
-    )
-}
-"""Verbs by name, in the order in which they are told of."""
+
+INDEXED = "with the frame's index"
+GROUPED = ("keep", "grouping")
+
+TABLE = (
+    Verb(
+        joins.self_join,
+        "a DataFrame: `left`, `right` and, if asked for, `distance` and columns of both rows",
+        command="self-join",
+        compiled={"eps": True},
+    ),
+    Verb(
+        joins.join,
+        "the same columns; each pair has one row of this frame and one of `other`",
+        shown=("how",),
+        command="join",
+        compiled={"eps": True},
+    ),
+    Verb(
+        knn.knn_join,
+        "the nearest rows of each row: `left`, `right`, `rank`, `distance`",
+        shown=("max_distance",),
+        command="knn",
+        compiled={"k": 10},
+    ),
+    Verb(
+        counts.neighbor_counts,
+        f"a Series `neighbors` (int64) {INDEXED}: other rows within `eps`; a column for each of a list",
+        command="counts",
+        output="values",
+        compiled={"eps": True},
+    ),
+    Verb(
+        counts.count_pairs,
+        "the number of rows that `self_join` would give; of a list a Series `pairs` by `eps`",
+        command="count-pairs",
+        output="number",
+        compiled={"eps": True},
+    ),
+    Verb(
+        near_duplicates.near_duplicated,
+        f"a Series of bool {INDEXED}: whether each row is near one that stays, as pandas' `duplicated`",
+        shown=GROUPED,
+        compiled={"eps": True},
+    ),
+    Verb(
+        near_duplicates.drop_near_duplicates,
+        "the rows that stay, with all columns",
+        shown=GROUPED,
+        command="dedup",
+        output="rows",
+        compiled=None,
+    ),
+    Verb(
+        clusters.dbscan,
+        f"a Series `label` (int64) {INDEXED}: the cluster of each row, -1 for noise",
+        command="dbscan",
+        output="values",
+        compiled={"eps": True},
+    ),
+    Verb(
+        clusters.optics,
+        f"a DataFrame {INDEXED}: `ordering`, `reachability`, `core_distance`, `predecessor`",
+        shown=("mode",),
+        command="optics",
+        output="values",
+        compiled={"max_eps": True},
+    ),
+    Verb(
+        hierarchy.hdbscan,
+        f"a DataFrame {INDEXED}: `label`, `probability`, `outlier_score`",
+        command="hdbscan",
+        output="values",
+        compiled={},
+    ),
+    Verb(
+        hierarchy.spanning_tree,
+        "the minimum spanning tree of all rows: `left`, `right` (row numbers), `distance`",
+        shown=("min_samples",),
+        compiled={},
+    ),
+    Verb(
+        knn.k_distances,
+        f"a Series `k_distance` (float64) {INDEXED}: the distance to the k-th nearest other row",
+        command="k-distances",
+        output="values",
+        compiled={"k": 10},
+    ),
+    Verb(
+        counts.neighbor_graph,
+        "a SciPy CSR matrix (cupyx for cuDF frames; a Delayed for Dask's): row r has the distances from the "
+        'r-th row, as scikit-learn takes them with `metric="precomputed"`',
+        shown=("mode",),
+        compiled={"eps": True},
+    ),
+    Verb(
+        sets.set_self_join,
+        "pairs of rows whose sets of tokens are similar: `left`, `right` and, if asked for, `similarity` and "
+        "columns of both rows",
+        command="sets self-join",
+        compiled={},
+    ),
+    Verb(
+        sets.set_join,
+        "the same columns; each pair has one row of this frame and one of `other`",
+        shown=("how",),
+        command="sets join",
+        compiled={},
+    ),
+    Verb(
+        sets.set_neighbor_counts,
+        f"a Series `neighbors` (int64) {INDEXED}: other rows whose sets match",
+        command="sets counts",
+        output="values",
+        compiled={},
+    ),
+    Verb(
+        sets.count_set_pairs,
+        "the number of rows that `set_self_join` would give",
+        command="sets count-pairs",
+        output="number",
+        compiled={},
+    ),
+    Verb(
+        sets.set_near_duplicated,
+        f"a Series of bool {INDEXED}: whether each row's set matches that of one that stays",
+        shown=GROUPED,
+        compiled={},
+    ),
+    Verb(
+        sets.drop_set_near_duplicates,
+        "the rows that stay, with all columns",
+        shown=GROUPED,
+        command="sets dedup",
+        output="rows",
+        compiled=None,
+    ),
+    Verb(
+        set_plans.set_plan,
+        "what `set_self_join` or `set_join` would run, and an estimate of the result",
+        shown=("other",),
+        command="sets plan",
+        output="plan",
+        compiled=None,
+    ),
+    Verb(
+        set_plans.set_profile,
+        "what a self-join of sets does: entries read, candidates, pairs verified and found, seconds per step",
+        compiled=None,
+    ),
+    Verb(
+        making.index,
+        "an [index on disk that grows](../guide/growing.md): update it with rows that come and go, and get "
+        "the pairs that change",
+        compiled=None,
+    ),
+    Verb(
+        introspect.plan,
+        "what `self_join`, `join` or `knn_join` would run, and an estimate of the result",
+        shown=("other", "k"),
+        command="plan",
+        output="plan",
+        compiled=None,
+    ),
+    Verb(
+        introspect.profile,
+        "what a self-join does, or with `k` a search for nearest rows: cells or tiles visited, pairs "
+        "compared, decided and found, seconds per step",
+        shown=("k", "method"),
+        compiled=None,
+    ),
+    Verb(
+        near_duplicates.with_row_id,
+        "the frame with a column that numbers its rows from 0",
+        compiled=None,
+    ),
+)
+"""Verbs in the order of the documentation."""
+
+VERBS = {verb.name: verb for verb in TABLE}
+"""The same by name."""

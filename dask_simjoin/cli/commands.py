@@ -15,7 +15,7 @@ import click
 import pandas as pd
 from distributed import Client
 
-from dask_simjoin.api.verbs import VERBS
+from dask_simjoin.api.verbs import VERBS, Output, Verb
 from dask_simjoin.cli.options import SHARED, TABLE, WRITTEN, Names, OneOf, given, log_lines, options_for
 from dask_simjoin.cli.outputs import sink
 from dask_simjoin.cli.running import agree, computing, stage
@@ -67,19 +67,22 @@ def _as_it_is(frame: Frame, result: Frame) -> Frame:
     return result
 
 
-PAIRS = Gives("Writes the rows that the verb gives.", _as_it_is)
-ROWS = Gives("Writes the table's rows that stay.", _as_it_is)
-VALUES = Gives("Writes the table's rows with further columns.", _with_columns)
-NUMBER = Gives("Prints a number, or one for each of several distances.", None)
-PLAN = Gives("Prints the plan, and computes nothing else.", None)
+GIVES: dict[Output, Gives] = {
+    "pairs": Gives("Writes the rows that the verb gives.", _as_it_is),
+    "rows": Gives("Writes the table's rows that stay.", _as_it_is),
+    "values": Gives("Writes the table's rows with further columns.", _with_columns),
+    "number": Gives("Prints a number, or one for each of several distances.", None),
+    "plan": Gives("Prints the plan, and computes nothing else.", None),
+}
 
 
 class VerbCommand(click.Command):
     """The command of a verb, whose options are those of the verb's request."""
 
-    def __init__(self, name: str, verb: str, gives: Gives) -> None:
-        self.verb, self.request, self.gives = verb, VERBS[verb].request, gives
-        text = (inspect.getdoc(VERBS[verb].function) or "").partition("\n")[0].replace("`", "")
+    def __init__(self, name: str, verb: Verb) -> None:
+        self.verb, self.request = verb, verb.request
+        gives = GIVES[verb.output]
+        text = (inspect.getdoc(verb.function) or "").partition("\n")[0].replace("`", "")
         tables = click.Argument(["tables"], nargs=-1, required=True, type=click.Path())
         super().__init__(
             name,
@@ -92,7 +95,7 @@ class VerbCommand(click.Command):
     def _called(self, **params: Any) -> None:
         asked = given(click.get_current_context(), self.request)
         named = getattr(self.request, "names_rows", False)
-        _run(Run(str(self.name), self.verb, self.gives, asked, named, params))
+        _run(Run(str(self.name), self.verb, asked, named, params))
 
 
 @dataclass(frozen=True)
@@ -101,8 +104,8 @@ class Run:
 
     Attributes
     ----------
-    name, verb : str
-    gives : Gives
+    name : str
+    verb : Verb
     asked : dict
         The verb's options.
     named : bool
@@ -112,8 +115,7 @@ class Run:
     """
 
     name: str
-    verb: str
-    gives: Gives
+    verb: Verb
     asked: dict[str, Any]
     named: bool
     params: dict[str, Any]
@@ -135,7 +137,7 @@ class Run:
             asked["id"] = ROW_ID
         if TABLE in asked:
             asked[TABLE] = tables[1]
-        return tables[0], VERBS[self.verb].function(tables[0], **asked)
+        return tables[0], self.verb.function(tables[0], **asked)
 
     def computing(self) -> contextlib.AbstractContextManager[Client | None]:
         """What computes, as long as it lasts."""
@@ -149,7 +151,7 @@ class Run:
 
 def _run(run: Run) -> None:
     with log_lines(run.params["verbose"]):
-        if run.gives is PLAN:
+        if run.verb.output == "plan":
             _show_plan(run)
         else:
             _compute(run)
@@ -163,7 +165,7 @@ def _show_plan(run: Run) -> None:
 
 def _compute(run: Run) -> None:
     params, begin = run.params, time.perf_counter()
-    table = run.gives.table
+    table = GIVES[run.verb.output].table
     read_from = [*params["tables"], *run.asked.get(TABLE, ())]
     target = sink(params, read_from) if table else None
     told: dict[str, Any] = {"command": run.name}
@@ -177,7 +179,7 @@ def _compute(run: Run) -> None:
                 join = next(result.expr.find_operations(LazyJoin))
                 plan = join.report
             run.say(plan)
-            agree(plan, params["yes"], run.gives is PAIRS)
+            agree(plan, params["yes"], run.verb.output == "pairs")
             with stage("joining", client, run.quiet, lambda: _rows(join)):
                 if target is None or table is None:
                     told["number"] = _plain(result.compute())
@@ -237,7 +239,8 @@ class MakeCommand(click.Command):
     """Write tables as an index, whose options are those of its request."""
 
     def __init__(self) -> None:
-        self.verb, self.request = "index", VERBS["index"].request
+        self.verb = VERBS["index"]
+        self.request = self.verb.request
         super().__init__(
             "make", params=[TABLES, *options_for(self.request), *TELLING], callback=self._called,
             help="Write tables to disk as an index that grows.",
@@ -249,7 +252,7 @@ class MakeCommand(click.Command):
             raise click.UsageError("--id is missing: rows of an index are known by an id that lasts.")
 
         def make() -> Index:
-            made: Index = VERBS[self.verb].function(read(params["tables"], params["input_format"]), **asked)
+            made: Index = self.verb.function(read(params["tables"], params["input_format"]), **asked)
             return made
 
         made = _done(params, "indexing", make)

@@ -12,7 +12,8 @@ import pyarrow as pa
 from distributed.scheduler import KilledWorker
 
 from dask_simjoin.api.compile_kernels import DIMS, OPTIONS, compile_kernels
-from dask_simjoin.cli.commands import NUMBER, PAIRS, PLAN, ROWS, VALUES, VerbCommand, indexes
+from dask_simjoin.api.verbs import VERBS
+from dask_simjoin.cli.commands import VerbCommand, indexes
 from dask_simjoin.cli.options import Names
 from dask_simjoin.cli.running import SIGNALS, stoppable
 from dask_simjoin.engine.base import HOME, LIBRARIES
@@ -117,26 +118,10 @@ def sets() -> None:
     """Join rows whose sets of tokens are similar."""
 
 
-for _group, _name, _verb, _gives in (
-    (cli, "plan", "plan", PLAN),
-    (cli, "self-join", "self_join", PAIRS),
-    (cli, "join", "join", PAIRS),
-    (cli, "knn", "knn_join", PAIRS),
-    (cli, "counts", "neighbor_counts", VALUES),
-    (cli, "count-pairs", "count_pairs", NUMBER),
-    (cli, "k-distances", "k_distances", VALUES),
-    (cli, "dbscan", "dbscan", VALUES),
-    (cli, "hdbscan", "hdbscan", VALUES),
-    (cli, "optics", "optics", VALUES),
-    (cli, "dedup", "drop_near_duplicates", ROWS),
-    (sets, "plan", "set_plan", PLAN),
-    (sets, "self-join", "set_self_join", PAIRS),
-    (sets, "join", "set_join", PAIRS),
-    (sets, "counts", "set_neighbor_counts", VALUES),
-    (sets, "count-pairs", "count_set_pairs", NUMBER),
-    (sets, "dedup", "drop_set_near_duplicates", ROWS),
-):
-    _group.add_command(VerbCommand(_name, _verb, _gives))
+for _verb in VERBS.values():
+    if _verb.command is not None:
+        _group, _, _name = _verb.command.rpartition(" ")
+        (sets if _group else cli).add_command(VerbCommand(_name, _verb))
 cli.add_command(compiled)
 cli.add_command(indexes)
 

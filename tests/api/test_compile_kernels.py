@@ -9,7 +9,6 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin.api.compile_kernels import OPTIONS
-from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.errors import OptionError
 
 FIRST_USE = """
@@ -53,15 +52,6 @@ def test_nothing_is_left_to_compile():
         asked, compiled = json.loads(ran.stdout)
         kernels.append(set(asked))
     assert len(kernels[1]) > 5 and kernels[1] <= kernels[0] and compiled == 0
-
-
-def test_every_verb_that_compiles_is_there():
-    # plans, profiles, near duplicates and indexes do what counts and joins do; one compiles nothing
-    assert {*VERBS} - {*OPTIONS} == {
-        "plan", "profile", "set_plan", "set_profile", "with_row_id", "drop_near_duplicates",
-        "drop_set_near_duplicates", "index",
-    }  # fmt: skip
-    assert {*OPTIONS} - {*VERBS} == {"connected_components"}
 
 
 def test_verbs_of_sets_have_no_dimensions():

@@ -1,4 +1,4 @@
-"""Write errors and remedies into docs/reference/errors.md: `python -m tests.checks.error_table`."""
+"""Tables of errors and their remedies in docs/reference/errors.md."""
 
 import inspect
 import re
@@ -48,5 +48,6 @@ def written(text):
     return text
 
 
-if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text()))
+def files():
+    """Path -> text of the page."""
+    return {PAGE: written(PAGE.read_text())}

@@ -14,13 +14,13 @@ from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cli.main import cli
 from dask_simjoin.cli.options import SHARED, WRITTEN, flag, given
 from dask_simjoin.metrics.norms import Columns
-from tests.checks.command_table import COMMANDS, of_verbs
+from tests.checks.verb_tables import COMMANDS, of_verbs
 
 
 @pytest.fixture(params=of_verbs(), ids=lambda name: " ".join(name))
 def named(request):
     """A command and the request of its verb."""
-    return COMMANDS[request.param], VERBS[COMMANDS[request.param].verb].request
+    return COMMANDS[request.param], COMMANDS[request.param].request
 
 
 WORDS = {"eps": ("1.5", 1.5), "p": ("inf", float("inf")), "threshold": ("4/5", Fraction(4, 5)),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import dask_simjoin
-from dask_simjoin.api.accessor import when_imported
+from dask_simjoin.api.registration import when_imported
 
 PACKAGE = "dask_simjoin"
 ROOT = Path(dask_simjoin.__file__).parent

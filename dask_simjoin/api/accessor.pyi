@@ -1,0 +1,687 @@
+"""The accessor `.simjoin`, whose methods are the verbs.
+
+Made from the table of verbs by `python -m tests.checks.generate`.
+"""
+
+# where pandas and Dask have no types, all their frames are Any
+# mypy: disable-error-code="overload-cannot-match"
+
+from collections.abc import Hashable
+from typing import Any, Generic, Literal, TypeVar, overload
+
+import dask.dataframe as dd
+import pandas as pd
+
+from dask_simjoin.api.counts import Matrix, Number
+from dask_simjoin.disk_index.index import Index
+from dask_simjoin.disk_index.requests import PathLike, Policy
+from dask_simjoin.metrics.norms import Columns, Frame, Series
+from dask_simjoin.reports.plan import PlanReport
+from dask_simjoin.reports.profile import ProfileReport
+from dask_simjoin.reports.run import RunReport
+from dask_simjoin.request.clusters import Grouping, Selection
+from dask_simjoin.request.options import (
+    Distance,
+    Method,
+    MetricName,
+    Pairs,
+    Partitioning,
+    Radii,
+    Radius,
+    Size,
+)
+from dask_simjoin.request.requests import GraphMode, How, OrderMode
+from dask_simjoin.sets.introspect import SetProfileReport
+from dask_simjoin.sets.plan_report import SetPlanReport
+from dask_simjoin.sets.requests import AnyTokenizer, Comparison, Similarity, Threshold
+from dask_simjoin.sets.requests import Method as SetsMethod
+from dask_simjoin.sets.verbs import Number as SetsNumber
+
+F = TypeVar("F")
+
+class SimJoinAccessor(Generic[F]):
+    """Similarity joins of a DataFrame: ``frame.simjoin``."""
+
+    @overload
+    def __init__(self: SimJoinAccessor[pd.DataFrame], frame: pd.DataFrame) -> None: ...
+    @overload
+    def __init__(self: SimJoinAccessor[dd.DataFrame], frame: dd.DataFrame) -> None: ...
+    @overload
+    def __init__(self: SimJoinAccessor[Any], frame: object) -> None: ...
+    def report(self) -> RunReport:
+        """What the join behind this frame, a lazy result, did: see `dask_simjoin.report`."""
+
+    def self_join(
+        self,
+        eps: Radius,
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        pairs: Pairs = "unique",
+        include_self: bool = False,
+        return_distance: bool = False,
+        keep: Columns = None,
+        suffixes: tuple[str, str] = ("_left", "_right"),
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> F:
+        """Every pair of rows within `eps` of each other."""
+
+    def join(
+        self,
+        other: Frame,
+        eps: Radius,
+        *,
+        how: How = "inner",
+        on: Columns = None,
+        left_on: Columns = None,
+        right_on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        left_id: Hashable | None = None,
+        right_id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        return_distance: bool = False,
+        keep: Columns = None,
+        suffixes: tuple[str, str] = ("_left", "_right"),
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> F:
+        """Every pair of a row of this frame and a row of `other` within `eps` of each other."""
+
+    def knn_join(
+        self,
+        other: Frame | None = None,
+        k: int = 10,
+        *,
+        max_distance: Distance | None = None,
+        on: Columns = None,
+        left_on: Columns = None,
+        right_on: Columns = None,
+        by: Columns = None,
+        mutual: bool = False,
+        id: Hashable | None = None,
+        left_id: Hashable | None = None,
+        right_id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        keep: Columns = None,
+        suffixes: tuple[str, str] = ("_left", "_right"),
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Literal["auto", "entity", "spatial"] = "auto",
+        blocksize: Size = None,
+    ) -> F:
+        """The `k` nearest rows of each row, exactly, wherever they are."""
+
+    def neighbor_counts(
+        self,
+        eps: Radii,
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> Series | Frame:
+        """How many rows lie within `eps` of each row, the row itself not counted."""
+
+    def count_pairs(
+        self,
+        eps: Radii,
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        pairs: Pairs = "unique",
+        include_self: bool = False,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> Number:
+        """The number of rows that `self_join` would return, without materialising any."""
+
+    @overload
+    def near_duplicated(
+        self: SimJoinAccessor[pd.DataFrame],
+        eps: Distance,
+        *,
+        grouping: Grouping = "greedy",
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        keep: Hashable = "first",
+        dropna: bool = False,
+        method: Method = "auto",
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> pd.Series:
+        """Whether each row is near one that stays: as `pandas.DataFrame.duplicated`, for rows that are
+        alike."""
+    @overload
+    def near_duplicated(
+        self: SimJoinAccessor[dd.DataFrame],
+        eps: Distance,
+        *,
+        grouping: Grouping = "greedy",
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        keep: Hashable = "first",
+        dropna: bool = False,
+        method: Method = "auto",
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> dd.Series:
+        """Whether each row is near one that stays: as `pandas.DataFrame.duplicated`, for rows that are
+        alike."""
+    @overload
+    def near_duplicated(
+        self: SimJoinAccessor[Any],
+        eps: Distance,
+        *,
+        grouping: Grouping = "greedy",
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        keep: Hashable = "first",
+        dropna: bool = False,
+        method: Method = "auto",
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> Any:
+        """Whether each row is near one that stays: as `pandas.DataFrame.duplicated`, for rows that are
+        alike."""
+
+    def drop_near_duplicates(
+        self,
+        eps: Distance,
+        *,
+        grouping: Grouping = "greedy",
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        keep: Hashable = "first",
+        dropna: bool = False,
+        method: Method = "auto",
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> F:
+        """The rows of a frame that are no near duplicates: as `pandas.DataFrame.drop_duplicates`."""
+
+    @overload
+    def dbscan(
+        self: SimJoinAccessor[pd.DataFrame],
+        eps: Distance,
+        min_samples: int = 5,
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        method: Method = "auto",
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> pd.Series:
+        """Clusters of rows by density: DBSCAN."""
+    @overload
+    def dbscan(
+        self: SimJoinAccessor[dd.DataFrame],
+        eps: Distance,
+        min_samples: int = 5,
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        method: Method = "auto",
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> dd.Series:
+        """Clusters of rows by density: DBSCAN."""
+    @overload
+    def dbscan(
+        self: SimJoinAccessor[Any],
+        eps: Distance,
+        min_samples: int = 5,
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        method: Method = "auto",
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> Any:
+        """Clusters of rows by density: DBSCAN."""
+
+    def optics(
+        self,
+        max_eps: Distance,
+        min_samples: int = 5,
+        *,
+        mode: OrderMode = "edges",
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        method: Method = "auto",
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> F:
+        """Rows in an order that shows their clusters at all distances up to `max_eps`: OPTICS."""
+
+    def hdbscan(
+        self,
+        min_cluster_size: int = 5,
+        min_samples: int | None = None,
+        *,
+        cluster_selection_method: Selection = "eom",
+        cluster_selection_epsilon: float = 0.0,
+        max_cluster_size: int | None = None,
+        allow_single_cluster: bool = False,
+        on: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        partitioning: Literal["auto", "entity", "spatial"] = "auto",
+        blocksize: Size = None,
+    ) -> F:
+        """Clusters of rows by density, each at distances of its own: HDBSCAN."""
+
+    def spanning_tree(
+        self,
+        *,
+        min_samples: int = 1,
+        on: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        partitioning: Literal["auto", "entity", "spatial"] = "auto",
+        blocksize: Size = None,
+    ) -> F:
+        """The minimum spanning tree of all rows: single linkage, and friends of friends at every
+        distance."""
+
+    @overload
+    def k_distances(
+        self: SimJoinAccessor[pd.DataFrame],
+        k: int,
+        *,
+        on: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        partitioning: Literal["auto", "entity", "spatial"] = "auto",
+        blocksize: Size = None,
+    ) -> pd.Series:
+        """How far each row's k-th nearest neighbour is: to choose `eps` by."""
+    @overload
+    def k_distances(
+        self: SimJoinAccessor[dd.DataFrame],
+        k: int,
+        *,
+        on: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        partitioning: Literal["auto", "entity", "spatial"] = "auto",
+        blocksize: Size = None,
+    ) -> dd.Series:
+        """How far each row's k-th nearest neighbour is: to choose `eps` by."""
+    @overload
+    def k_distances(
+        self: SimJoinAccessor[Any],
+        k: int,
+        *,
+        on: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        partitioning: Literal["auto", "entity", "spatial"] = "auto",
+        blocksize: Size = None,
+    ) -> Any:
+        """How far each row's k-th nearest neighbour is: to choose `eps` by."""
+
+    def neighbor_graph(
+        self,
+        eps: Distance,
+        *,
+        mode: GraphMode = "distance",
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        include_self: bool = False,
+        dropna: bool = False,
+        method: Method = "auto",
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> Matrix:
+        """The rows within `eps` of each row as a sparse matrix, for ``metric="precomputed"``."""
+
+    def set_self_join(
+        self,
+        on: Hashable,
+        threshold: Threshold,
+        *,
+        id: Hashable | None = None,
+        similarity: Similarity = "jaccard",
+        comparison: Comparison = ">=",
+        tokenizer: AnyTokenizer = None,
+        allow_empty: bool = False,
+        allow_missing: bool = False,
+        return_similarity: bool = False,
+        keep: Columns = None,
+        suffixes: tuple[str, str] = ("_left", "_right"),
+        method: SetsMethod = "auto",
+        blocksize: Size = None,
+    ) -> F:
+        """Every pair of rows whose sets of tokens are similar enough."""
+
+    def set_join(
+        self,
+        other: Frame,
+        on: Hashable | None = None,
+        threshold: Threshold | None = None,
+        *,
+        how: How = "inner",
+        left_on: Hashable | None = None,
+        right_on: Hashable | None = None,
+        id: Hashable | None = None,
+        left_id: Hashable | None = None,
+        right_id: Hashable | None = None,
+        similarity: Similarity = "jaccard",
+        comparison: Comparison = ">=",
+        tokenizer: AnyTokenizer = None,
+        allow_empty: bool = False,
+        allow_missing: bool = False,
+        return_similarity: bool = False,
+        keep: Columns = None,
+        suffixes: tuple[str, str] = ("_left", "_right"),
+        method: SetsMethod = "auto",
+        blocksize: Size = None,
+    ) -> F:
+        """Every pair of a row of this frame and a row of `other` whose sets of tokens are similar
+        enough."""
+
+    @overload
+    def set_neighbor_counts(
+        self: SimJoinAccessor[pd.DataFrame],
+        on: Hashable,
+        threshold: Threshold,
+        *,
+        similarity: Similarity = "jaccard",
+        comparison: Comparison = ">=",
+        tokenizer: AnyTokenizer = None,
+        allow_empty: bool = False,
+        allow_missing: bool = False,
+        method: SetsMethod = "auto",
+        blocksize: Size = None,
+    ) -> pd.Series:
+        """How many other rows' sets match each row's."""
+    @overload
+    def set_neighbor_counts(
+        self: SimJoinAccessor[dd.DataFrame],
+        on: Hashable,
+        threshold: Threshold,
+        *,
+        similarity: Similarity = "jaccard",
+        comparison: Comparison = ">=",
+        tokenizer: AnyTokenizer = None,
+        allow_empty: bool = False,
+        allow_missing: bool = False,
+        method: SetsMethod = "auto",
+        blocksize: Size = None,
+    ) -> dd.Series:
+        """How many other rows' sets match each row's."""
+    @overload
+    def set_neighbor_counts(
+        self: SimJoinAccessor[Any],
+        on: Hashable,
+        threshold: Threshold,
+        *,
+        similarity: Similarity = "jaccard",
+        comparison: Comparison = ">=",
+        tokenizer: AnyTokenizer = None,
+        allow_empty: bool = False,
+        allow_missing: bool = False,
+        method: SetsMethod = "auto",
+        blocksize: Size = None,
+    ) -> Any:
+        """How many other rows' sets match each row's."""
+
+    def count_set_pairs(
+        self,
+        on: Hashable,
+        threshold: Threshold,
+        *,
+        similarity: Similarity = "jaccard",
+        comparison: Comparison = ">=",
+        tokenizer: AnyTokenizer = None,
+        allow_empty: bool = False,
+        allow_missing: bool = False,
+        method: SetsMethod = "auto",
+        blocksize: Size = None,
+    ) -> SetsNumber:
+        """The number of rows that `set_self_join` would return, without materialising any."""
+
+    @overload
+    def set_near_duplicated(
+        self: SimJoinAccessor[pd.DataFrame],
+        on: Hashable,
+        threshold: Threshold,
+        *,
+        grouping: Grouping = "greedy",
+        similarity: Similarity = "jaccard",
+        comparison: Comparison = ">=",
+        tokenizer: AnyTokenizer = None,
+        allow_empty: bool = False,
+        allow_missing: bool = False,
+        keep: Hashable = "first",
+        method: SetsMethod = "auto",
+        blocksize: Size = None,
+    ) -> pd.Series:
+        """Whether each row's set matches that of a row that stays: as `near_duplicated`, for texts, tags,
+        items."""
+    @overload
+    def set_near_duplicated(
+        self: SimJoinAccessor[dd.DataFrame],
+        on: Hashable,
+        threshold: Threshold,
+        *,
+        grouping: Grouping = "greedy",
+        similarity: Similarity = "jaccard",
+        comparison: Comparison = ">=",
+        tokenizer: AnyTokenizer = None,
+        allow_empty: bool = False,
+        allow_missing: bool = False,
+        keep: Hashable = "first",
+        method: SetsMethod = "auto",
+        blocksize: Size = None,
+    ) -> dd.Series:
+        """Whether each row's set matches that of a row that stays: as `near_duplicated`, for texts, tags,
+        items."""
+    @overload
+    def set_near_duplicated(
+        self: SimJoinAccessor[Any],
+        on: Hashable,
+        threshold: Threshold,
+        *,
+        grouping: Grouping = "greedy",
+        similarity: Similarity = "jaccard",
+        comparison: Comparison = ">=",
+        tokenizer: AnyTokenizer = None,
+        allow_empty: bool = False,
+        allow_missing: bool = False,
+        keep: Hashable = "first",
+        method: SetsMethod = "auto",
+        blocksize: Size = None,
+    ) -> Any:
+        """Whether each row's set matches that of a row that stays: as `near_duplicated`, for texts, tags,
+        items."""
+
+    def drop_set_near_duplicates(
+        self,
+        on: Hashable,
+        threshold: Threshold,
+        *,
+        grouping: Grouping = "greedy",
+        similarity: Similarity = "jaccard",
+        comparison: Comparison = ">=",
+        tokenizer: AnyTokenizer = None,
+        allow_empty: bool = False,
+        allow_missing: bool = False,
+        keep: Hashable = "first",
+        method: SetsMethod = "auto",
+        blocksize: Size = None,
+    ) -> F:
+        """The rows of a frame whose sets match none that stays: as `drop_near_duplicates`, for texts."""
+
+    def set_plan(
+        self,
+        on: Hashable | None = None,
+        threshold: Threshold | None = None,
+        *,
+        other: Frame | None = None,
+        left_on: Hashable | None = None,
+        right_on: Hashable | None = None,
+        id: Hashable | None = None,
+        left_id: Hashable | None = None,
+        right_id: Hashable | None = None,
+        similarity: Similarity = "jaccard",
+        comparison: Comparison = ">=",
+        tokenizer: AnyTokenizer = None,
+        allow_empty: bool = False,
+        allow_missing: bool = False,
+        return_similarity: bool = False,
+        keep: Columns = None,
+        suffixes: tuple[str, str] = ("_left", "_right"),
+        method: SetsMethod = "auto",
+        blocksize: Size = None,
+    ) -> SetPlanReport:
+        """What `set_self_join` with the same options would run, and how much it would give."""
+
+    def set_profile(
+        self,
+        on: Hashable,
+        threshold: Threshold,
+        *,
+        similarity: Similarity = "jaccard",
+        comparison: Comparison = ">=",
+        tokenizer: AnyTokenizer = None,
+        allow_empty: bool = False,
+        allow_missing: bool = False,
+        method: SetsMethod = "auto",
+        blocksize: Size = None,
+    ) -> SetProfileReport:
+        """Run a self-join of sets, keep none of its pairs, and tell what it did."""
+
+    def index(
+        self,
+        eps: Distance,
+        path: PathLike,
+        *,
+        on: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        return_distance: bool = False,
+        keep: Columns = None,
+        suffixes: tuple[str, str] = ("_left", "_right"),
+        dropna: bool = False,
+        store_pairs: bool = False,
+        recluster: Policy | float = "auto",
+        row_group: int = 16384,
+        blocksize: Size = None,
+    ) -> Index:
+        """Write the rows to disk as an index that grows: new rows in, only new pairs out."""
+
+    def plan(
+        self,
+        eps: Radius | None = None,
+        *,
+        other: Frame | None = None,
+        k: int | None = None,
+        on: Columns = None,
+        left_on: Columns = None,
+        right_on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        left_id: Hashable | None = None,
+        right_id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        pairs: Pairs = "unique",
+        include_self: bool = False,
+        return_distance: bool = False,
+        keep: Columns = None,
+        suffixes: tuple[str, str] = ("_left", "_right"),
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> PlanReport:
+        """What `self_join` with the same options would run, and how much it would give."""
+
+    def profile(
+        self,
+        eps: Distance | None = None,
+        *,
+        k: int | None = None,
+        on: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+    ) -> ProfileReport:
+        """Run a self-join, or with `k` a search for nearest rows, keep nothing of it, and tell what it
+        did."""
+
+    def with_row_id(self, name: str = "row_id") -> F:
+        """The frame with one more column: each row's number in the frame, from 0."""

@@ -1,0 +1,87 @@
+"""Register the accessor with Dask, pandas and, once it is imported, cuDF."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+from dask.dataframe.extensions import register_dataframe_accessor
+
+from dask_simjoin.api.accessor import SimJoinAccessor
+from dask_simjoin.graph import lazy_join
+
+
+class _ThenCall(Loader):
+    """A module's own loader, and a call after it."""
+
+    def __init__(self, loader: Loader, finder: _Finder) -> None:
+        self._loader, self._finder = loader, finder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        self._finder.done()
+
+
+class _Finder(MetaPathFinder):
+    """Finds one module as the other finders do, until it has been imported."""
+
+    def __init__(self, name: str, action: Callable[[], None]) -> None:
+        self._name, self._action, self._asking = name, action, False
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != self._name or self._asking:
+            return None
+        self._asking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._asking = False
+        if spec is not None and spec.loader is not None:
+            spec.loader = _ThenCall(spec.loader, self)
+        return spec
+
+    def done(self) -> None:
+        """The module is there."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+            self._action()
+
+
+def when_imported(name: str, action: Callable[[], None]) -> None:
+    """Call `action` after the first import of a module, or now if it is there already.
+
+    Examples
+    --------
+    >>> when_imported("sys", lambda: print("it is there"))
+    it is there
+    """
+    if name in sys.modules:
+        action()
+    else:
+        sys.meta_path.insert(0, _Finder(name, action))
+
+
+def register() -> None:
+    """Make ``.simjoin`` an attribute of Dask, pandas and cuDF DataFrames; Dask then shows joins unplanned."""
+    lazy_join.guard()
+    register_dataframe_accessor("simjoin")(SimJoinAccessor)
+    pd.api.extensions.register_dataframe_accessor("simjoin")(SimJoinAccessor)
+    when_imported("cudf", _register_with_cudf)
+
+
+def _register_with_cudf() -> None:
+    sys.modules["cudf"].api.extensions.register_dataframe_accessor("simjoin")(SimJoinAccessor)

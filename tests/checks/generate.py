@@ -1,0 +1,18 @@
+"""Write everything anew that is made from the package's tables: `python -m tests.checks.generate`."""
+
+from tests.checks import error_table, stubs, verb_tables
+
+MAKERS = (stubs, verb_tables, error_table)
+"""Each has a function `files`: path -> text of what it makes."""
+
+
+def stale():
+    """Path -> text of files that are not as they should be."""
+    made = {path: text for maker in MAKERS for path, text in maker.files().items()}
+    return {path: text for path, text in made.items() if not path.exists() or path.read_text() != text}
+
+
+if __name__ == "__main__":
+    for path, text in stale().items():
+        path.write_text(text)
+        print(f"wrote {path}")
