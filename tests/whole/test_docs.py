@@ -73,6 +73,13 @@ def test_code(page, library, run):
     assert wrong == [], f"python -m tests.support.outputs --write {page.relative_to(ROOT)}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_examples_with_output_are_narrow(page):
+    found = [block for block in blocks(page) if any(one.output is not None for one in blocks(page))]
+    lines = [line for block in found for line in f"{block.text}\n{block.output}".splitlines()]
+    assert [line for line in lines if len(line) > outputs.WIDTH] == []
+
+
 def anchors(page):
     """What headings are called in links, as GitHub does it."""
     heads = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.S), re.M)
