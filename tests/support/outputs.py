@@ -23,7 +23,6 @@ import io
 import re
 import sys
 import tempfile
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -158,5 +157,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("default")
     main(sys.argv[1:])
