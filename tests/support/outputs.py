@@ -111,7 +111,7 @@ def same(block, output):
     """Return whether the page shows this output."""
     if block.varies:
         return _words(block.output) == _words(output)
-    return block.output == output
+    return (block.output or "") == output
 
 
 def _words(output):

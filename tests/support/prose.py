@@ -77,7 +77,7 @@ LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^)]*\)", re.DOTALL)
 CODE = re.compile(r"(`{1,2})(?=\S).+?\1", re.DOTALL)
 TAG = re.compile(r"</?\w+[^>\n]*>|\{\w+\}(?=`)|https?://\S+")
 ITEM = re.compile(r"\s*(?:[-*+]|\d+\.)\s+|\s*>\s?")
-END = re.compile(r"(?<=[.?!])[\"')*_]*\s+(?=[\"'(*_]*[A-Z0-9`])")
+END = re.compile(r"(?<=[.?!])[\"')*_]*\s+(?=[\"'(*_]*(?:[A-Z0-9`]|dask-simjoin))")
 ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|al|St|Fig|No)|\b[A-Z])\.$")
 WORD = re.compile(r"[^\W_][\w'-]*")
 
