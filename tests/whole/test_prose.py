@@ -37,7 +37,6 @@ PAGES = {
     "docs/guide/other-libraries.md": 9,
     "docs/guide/plan.md": 18,
     "docs/guide/reading-a-plan.md": 13,
-    "docs/guide/sets.md": 8,
     "docs/guide/sphere.md": 10,
     "docs/guide/watching.md": 10,
     "docs/index.md": 14,
