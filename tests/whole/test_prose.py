@@ -27,7 +27,6 @@ PAGES = {
     "docs/explanation/set-joins.md": 25,
     "docs/explanation/versions.md": 25,
     "docs/guide/command-line.md": 21,
-    "docs/guide/embeddings.md": 8,
     "docs/guide/first-use.md": 18,
     "docs/guide/gpus.md": 14,
     "docs/guide/growing.md": 76,
