@@ -16,34 +16,18 @@ from dask_simjoin import errors
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cli.main import CODES
 from tests.checks import command_table, error_table, option_table, set_option_table
+from tests.support import outputs
+from tests.support.outputs import blocks
 from tests.support.paths import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-NEEDS = re.compile(r"<!-- needs: (\w+) -->")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-
-
-def blocks(page):
-    """Pieces of Python of a page: the library each needs (or None), its first line's number, and its text."""
-    found, lines, needs, start = [], page.read_text().splitlines(), None, None
-    for number, line in enumerate(lines, 1):
-        if start is None:
-            needs = marked[1] if (marked := NEEDS.fullmatch(line)) else needs
-            start = number if line == "```python" else None
-            if line.startswith("```") and start is None:
-                start = -number  # of another kind
-        elif line == "```":
-            if start > 0:
-                found.append((needs, start, "\n".join(lines[start : number - 1])))
-            needs = start = None
-    assert start is None, f"{page.name}: the block from line {abs(start)} on has no end"
-    return found
 
 
 def cases():
     """Each page as it is, and once more for each library that some of its blocks need."""
     for page in PAGES:
-        libraries = dict.fromkeys(needs for needs, _, _ in blocks(page))
+        libraries = dict.fromkeys(block.needs for block in blocks(page))
         for needs in libraries:
             marks = [pytest.mark.gpu] if needs == "gpu" else []
             name = str(page.relative_to(ROOT)) + (f" with {needs}" if needs else "")
@@ -52,24 +36,29 @@ def cases():
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A function: run the pieces of a page that need a library, after those that need none (None)."""
+    """A function: run the blocks of a page that need a library, after those that need none (None).
+
+    It returns the page's global names, and what is wrong with outputs that the page shows.
+    """
     ran = {}
 
     def run(page, library):
         if (page, library) in ran:
             return ran[page, library]
-        names = {"__name__": "__main__"} if library is None else run(page, None)
+        names = {"__name__": "__main__"} if library is None else run(page, None)[0]
         folder = ran.setdefault(page, tmp_path_factory.mktemp(page.stem))
         if library is None:
             (folder / "examples").symlink_to(ROOT / "examples")
+        wrong, shows = [], any(block.output is not None for block in blocks(page))
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
-            for needs, start, text in blocks(page):
-                if needs == library:
-                    # lines of a traceback are those of the page
-                    exec(compile("\n" * start + text, str(page), "exec"), names)
-        ran[page, library] = names
-        return names
+            for block in blocks(page):
+                if block.needs == library:
+                    output = outputs.run(page, block, names)
+                    if shows and not outputs.same(block, output):
+                        wrong.append(f"{page.name}, block of line {block.start}:\n{output}")
+        ran[page, library] = names, wrong
+        return ran[page, library]
 
     return run
 
@@ -80,7 +69,15 @@ def test_code(page, library, run):
         pytest.importorskip(library)
     if library == "matplotlib":
         importlib.import_module("matplotlib").use("Agg")
-    run(page, library)
+    _, wrong = run(page, library)
+    assert wrong == [], f"python -m tests.support.outputs --write {page.relative_to(ROOT)}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_examples_with_output_are_narrow(page):
+    found = [block for block in blocks(page) if any(one.output is not None for one in blocks(page))]
+    lines = [line for block in found for line in f"{block.text}\n{block.output}".splitlines()]
+    assert [line for line in lines if len(line) > outputs.WIDTH] == []
 
 
 def anchors(page):
@@ -203,10 +200,27 @@ def test_a_block_that_fails_is_seen(tmp_path):
     page.write_text(
         "text\n```python\nx = 1\n```\n<!-- needs: numpy -->\n```python\ny = x\n```\n```\n>>> no\n```\n"
     )
-    assert blocks(page) == [(None, 2, "x = 1"), ("numpy", 6, "y = x")]
+    found = [(block.needs, block.start, block.text) for block in blocks(page)]
+    assert found == [(None, 2, "x = 1"), ("numpy", 6, "y = x")]
     page.write_text("```python\nx = 1\n")
     with pytest.raises(AssertionError, match="no end"):
         blocks(page)
+
+
+def test_outputs_are_written_and_compared(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("text\n```python\nx = 1\n```\n```python\nprint(x)\nx + 1\n```\nmore\n")
+    names = {}
+    made = {block: outputs.run(page, block, names) for block in blocks(page)}
+    page.write_text(outputs.written(page, made))
+    assert page.read_text().endswith("```\n\n<!-- output -->\n```text\n1\n2\n```\nmore\n")
+    first, second = blocks(page)
+    assert first.output is None and second.output == "1\n2"
+    assert outputs.same(second, "1\n2") and not outputs.same(second, "1\n3")
+    assert outputs.written(page, {first: "", second: "1\n2"}) == page.read_text()
+    page.write_text(page.read_text().replace("<!-- output -->", "<!-- output: numbers vary -->"))
+    second = blocks(page)[1]
+    assert outputs.same(second, "1\n3") and not outputs.same(second, "1\ntwo")
 
 
 def test_links_to_other_projects_have_whole_addresses(tmp_path, monkeypatch):

@@ -1,0 +1,146 @@
+"""Pages, docstrings and messages are written in plain words: see tests/support/prose.py for the rules."""
+
+import pytest
+
+from tests.support import prose
+from tests.support.paths import ROOT
+
+PAGES = {
+    "README.md": 13,
+    "docs/architecture.md": 1,
+    "docs/benchmarks.md": 85,
+    "docs/comparison.md": 8,
+    "docs/decisions/0001-no-compiler-of-our-own.md": 10,
+    "docs/decisions/0005-filters-on-row-values.md": 2,
+    "docs/decisions/0006-values-beside-their-frame.md": 3,
+    "docs/decisions/index.md": 1,
+    "docs/explanation/chunks-and-partitionings.md": 23,
+    "docs/explanation/estimates.md": 12,
+    "docs/explanation/exactness.md": 16,
+    "docs/explanation/filters.md": 17,
+    "docs/explanation/grid-joins.md": 24,
+    "docs/explanation/index.md": 4,
+    "docs/explanation/kernels.md": 46,
+    "docs/explanation/list-joins.md": 80,
+    "docs/explanation/papers.md": 23,
+    "docs/explanation/set-joins-cpu.md": 25,
+    "docs/explanation/set-joins.md": 25,
+    "docs/explanation/versions.md": 25,
+    "docs/guide/choosing-eps.md": 20,
+    "docs/guide/clusters.md": 12,
+    "docs/guide/command-line.md": 21,
+    "docs/guide/embeddings.md": 8,
+    "docs/guide/first-use.md": 18,
+    "docs/guide/gpus.md": 14,
+    "docs/guide/growing.md": 76,
+    "docs/guide/hdbscan.md": 32,
+    "docs/guide/index.md": 3,
+    "docs/guide/larger-than-memory.md": 19,
+    "docs/guide/nearest-neighbours.md": 15,
+    "docs/guide/other-libraries.md": 9,
+    "docs/guide/plan.md": 18,
+    "docs/guide/reading-a-plan.md": 13,
+    "docs/guide/self-joins.md": 17,
+    "docs/guide/sets.md": 8,
+    "docs/guide/sphere.md": 10,
+    "docs/guide/two-tables.md": 6,
+    "docs/guide/watching.md": 10,
+    "docs/index.md": 14,
+    "docs/install.md": 6,
+    "docs/quickstart.md": 3,
+    "docs/reference/configuration.md": 9,
+    "docs/reference/errors.md": 18,
+    "docs/reference/estimators.md": 9,
+    "docs/reference/index.md": 1,
+    "docs/reference/limits.md": 28,
+    "docs/reference/metrics.md": 11,
+    "docs/reference/options.md": 11,
+    "docs/reference/verbs.md": 17,
+    "docs/start/from-astropy.md": 7,
+    "docs/start/from-faiss.md": 5,
+    "docs/start/from-geopandas.md": 5,
+    "docs/start/from-hdbscan.md": 5,
+    "docs/start/from-scikit-learn.md": 7,
+    "docs/start/index.md": 3,
+    "docs/start/ten-minutes.md": 14,
+}
+"""Pages that are not rewritten yet, and their findings, which may only become fewer. Others have none."""
+
+ROOMS = {
+    "": 15,
+    "api": 104,
+    "cli": 68,
+    "cluster": 253,
+    "disk_index": 482,
+    "engine": 829,
+    "graph": 209,
+    "metrics": 46,
+    "papers": 207,
+    "planning": 451,
+    "reports": 49,
+    "request": 168,
+    "sets": 256,
+    "tasks": 104,
+}
+"""Findings in docstrings, comments and messages of each room of the package, which may only become fewer."""
+
+
+@pytest.mark.parametrize("page", prose.pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_pages_are_plain(page):
+    found = prose.read(page)
+    listed = "\n".join(f"{one.line}: {one.kind}: {one.text}" for one in found)
+    assert len(found) <= PAGES.get(str(page.relative_to(ROOT)), 0), listed
+
+
+@pytest.mark.parametrize("room", list(prose.rooms()))
+def test_rooms_do_not_become_harder_to_read(room):
+    found = sum(len(prose.read(path)) for path in prose.rooms()[room])
+    assert found <= ROOMS.get(room, 0), "python -m tests.support.prose dask_simjoin/" + room + "/*.py"
+
+
+@pytest.mark.parametrize(("text", "kinds"), [
+    ("This is told elsewhere.", ["tell"]),
+    ("Telling rows apart, one of which stays.", ["of which", "tell"]),
+    ("Of two rows, the first stays.", ["begins with Of"]),
+    ("Rows stay. Of two rows, the first does.", ["begins with Of"]),
+    ("- Where rows are near, one stays.", ["begins with Where"]),
+    ("Which rows are near? What is near?", []),
+    ("It shows what is near.", ["what is"]),
+    ("There is no row, and it is no longer than that.", []),
+    ("It is no list. Nobody asks for so many rows.", ["is no", "so many", "somebody"]),
+    ("Its neighbours, in metres, are optimised.", ["British", "British", "British"]),
+    ("Its neighbors are compared precisely, otherwise raised.", []),
+    ("# How it works", ["heading"]),
+    ("# The steps", []),
+    ("One " + "word " * 24 + "here.", ["long"]),
+    ("One " + "word " * 23 + "here.", []),
+    ("One " + "word " * 20 + "here.\n\nOne " + "word " * 20, []),
+    ("| " + "word " * 20 + " | " + "word " * 20 + "|", []),
+    ("`told` and [one](told.md)<!-- told -->", []),
+    ("```python\n# told\n```\n", []),
+    ("[a page\nof two lines](one.md)\n\nIt is told.", ["tell"]),
+])  # fmt: skip
+def test_findings(text, kinds):
+    assert sorted(one.kind for one in prose.findings(text)) == kinds
+
+
+def test_lines_of_findings_are_those_of_the_page():
+    text = "# Head\n\n```text\ntold\n```\nFirst\nline. Second\nis told.\n<!-- a\nb -->\n\n- It tells.\n"
+    assert [one.line for one in prose.findings(text)] == [7, 12]
+
+
+def test_findings_of_modules():
+    docstring = '"""Say what is told.\n\n    >>> told\n    told\n"""\n'
+    source = docstring + 'x = f"It tells {x} rows"  # told\ny = "told"\n'
+    assert [(one.line, one.kind) for one in prose.python_findings(source)] == [
+        (1, "tell"), (1, "what is"), (6, "tell"), (6, "tell"),
+    ]  # fmt: skip
+
+
+def test_findings_are_printed(tmp_path, capsys):
+    page = tmp_path / "page.md"
+    page.write_text("It is told.\n")
+    prose.main([str(page)])
+    assert f"{page}:1: tell: It is told" in capsys.readouterr().out
+    prose.main(["--quiet", str(page)])
+    assert capsys.readouterr().out.split() == ["1", str(page), "1", "tell"]
