@@ -23,7 +23,6 @@ import io
 import re
 import sys
 import tempfile
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,7 +111,7 @@ def same(block, output):
     """Return whether the page shows this output."""
     if block.varies:
         return _words(block.output) == _words(output)
-    return block.output == output
+    return (block.output or "") == output
 
 
 def _words(output):
@@ -158,5 +157,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("default")
     main(sys.argv[1:])

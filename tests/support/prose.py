@@ -77,7 +77,7 @@ LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^)]*\)", re.DOTALL)
 CODE = re.compile(r"(`{1,2})(?=\S).+?\1", re.DOTALL)
 TAG = re.compile(r"</?\w+[^>\n]*>|\{\w+\}(?=`)|https?://\S+")
 ITEM = re.compile(r"\s*(?:[-*+]|\d+\.)\s+|\s*>\s?")
-END = re.compile(r"(?<=[.?!])[\"')*_]*\s+(?=[\"'(*_]*[A-Z0-9`])")
+END = re.compile(r"(?<=[.?!])[\"')*_]*\s+(?=[\"'(*_]*(?:[A-Z0-9`]|dask-simjoin))")
 ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|al|St|Fig|No)|\b[A-Z])\.$")
 WORD = re.compile(r"[^\W_][\w'-]*")
 
@@ -110,11 +110,17 @@ def sentences(text: str) -> Iterator[Sentence]:
     """Yield the sentences of a Markdown page, without its code, comments and targets of links."""
     text = FENCE.sub(_lines_only, text)
     text = COMMENT.sub(_lines_only, text)
-    text = LINK.sub(lambda match: match[1] + "\n" * match[0].count("\n", len(match[1])), text)
+    text = LINK.sub(_linked, text)
     text = CODE.sub(lambda match: "CODE" + _lines_only(match), text)
     text = TAG.sub("", text)
     for line, paragraph, is_heading in _paragraphs(text.split("\n")):
         yield from _split(line, paragraph, is_heading)
+
+
+def _linked(match: re.Match[str]) -> str:
+    """Return the text of a link, or CODE for a path, with as many lines as the link."""
+    text = "CODE" if re.fullmatch(r"[\w.-]*/[\w./-]*", match[1]) else match[1]
+    return text + "\n" * (match[0].count("\n") - text.count("\n"))
 
 
 def _lines_only(match: re.Match[str]) -> str:
