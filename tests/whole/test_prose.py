@@ -30,7 +30,6 @@ PAGES = {
     "docs/guide/first-use.md": 18,
     "docs/guide/gpus.md": 14,
     "docs/guide/growing.md": 76,
-    "docs/guide/hdbscan.md": 32,
     "docs/guide/index.md": 3,
     "docs/guide/larger-than-memory.md": 19,
     "docs/guide/other-libraries.md": 9,
