@@ -8,6 +8,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import pandas as pd
+from PIL import Image
 from thumbnails import BRIGHT, DARK, GREY, match_places, nightly
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor .simjoin)
@@ -67,8 +68,10 @@ def cards():
         figure, axes = plt.subplots(figsize=(4.2, 2.4), layout="constrained")
         axes.set_axis_off()
         draw(axes, places)
-        figure.savefig(folder / f"{draw.__name__}.png", dpi=110)
+        path = folder / f"{draw.__name__}.png"
+        figure.savefig(path, dpi=110)
         plt.close(figure)
+        Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
 
 
 if __name__ == "__main__":
