@@ -29,6 +29,7 @@ extensions = [
     "sphinx.ext.intersphinx",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
+    "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
@@ -39,6 +40,7 @@ default_role = "soft"
 
 # anchors of headings as GitHub makes them, so that links work in both places
 myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence"]
 
 autosummary_generate = True
 autodoc_typehints = "none"

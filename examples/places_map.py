@@ -14,7 +14,7 @@ def overlap(x: float, y: float, width: float, other_x: float, other_y: float, ot
 
 
 def draw(places: pd.DataFrame, counts: pd.Series, near: pd.DataFrame, title: str, path: Path) -> str:
-    """Draw the places by number of neighbours, and the near-duplicates with their names."""
+    """Draw the places by number of neighbors, and the near-duplicates with their names."""
     try:
         import matplotlib
     except ImportError:
@@ -29,12 +29,12 @@ def draw(places: pd.DataFrame, counts: pd.Series, near: pd.DataFrame, title: str
     shape = 1 / np.cos(np.radians(35))
     axes.set(title=title, xlim=(-128, -57), ylim=(12, 53), aspect=shape)
     axes.set(xlabel="longitude (degrees)", ylabel="latitude (degrees)")
-    axes.scatter(x[n == 0], y[n == 0], s=3, c="#b8b8b8", linewidths=0, label="no neighbour")
+    axes.scatter(x[n == 0], y[n == 0], s=3, c="#b8b8b8", linewidths=0, label="no neighbor")
     order = np.argsort(n, kind="stable")[int((n == 0).sum()) :]  # the crowded ones on top
     colors = ListedColormap(plt.get_cmap("YlGnBu")(np.linspace(0.45, 1, 256)))  # no pale ones on white
     scale = LogNorm(1, max(2, n.max()))
     dots = axes.scatter(x[order], y[order], s=5, c=n[order], linewidths=0, cmap=colors, norm=scale)
-    figure.colorbar(dots, ax=axes, shrink=0.6, format="{x:g}", label="neighbours")
+    figure.colorbar(dots, ax=axes, shrink=0.6, format="{x:g}", label="neighbors")
     # circles, and names beside them: each at the nearest place where no other name or circle is
     axes.plot(near["longitude_left"], near["latitude_left"], "o", ms=9, mfc="none", mec="crimson", mew=1.5,
               label="same name")  # fmt: skip

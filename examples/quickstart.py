@@ -4,7 +4,7 @@ Places that are listed twice
 
 Near-duplicate places: which places with the same name lie close together?
 
-Reads places of North and Central America (GeoNames), finds every pair within ``--eps`` metres of each other,
+Reads places of North and Central America (GeoNames), finds every pair within ``--eps`` meters of each other,
 writes the pairs to parquet, and shows those whose names agree.  A gazetteer that was merged from several
 sources has such rows: ``Villa Unión`` and ``Villa Union``, a kilometre apart.
 
@@ -39,14 +39,14 @@ def plain(names: Any) -> Any:
 def main() -> None:
     """Find near-duplicate places, write them, draw them and say what was found."""
     parser = argparse.ArgumentParser(description="Near-duplicate places: a self-join of GeoNames.")
-    parser.add_argument("--eps", type=float, default=3000, help="largest distance, in metres (default 3000)")
+    parser.add_argument("--eps", type=float, default=3000, help="largest distance, in meters (default 3000)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder to write to (default out)")
     options = parser.parse_args()
     out, eps, start = options.output, options.eps, time.perf_counter()
     out.mkdir(parents=True, exist_ok=True)
 
     places = dd.read_parquet(DATA, split_row_groups=True)
-    how = {"on": ON, "id": "geonameid", "metric": "haversine"}  # degrees in, metres out
+    how = {"on": ON, "id": "geonameid", "metric": "haversine"}  # degrees in, meters out
 
     # lazy: nothing is computed before to_parquet
     pairs = places.simjoin.self_join(eps, keep=["name", "country", *ON], return_distance=True, **how)
@@ -60,14 +60,14 @@ def main() -> None:
     near, rows, counts, total = dask.compute(near, places[ON], counts, pairs.shape[0])
     near = near.sort_values("distance", ignore_index=True)
     near.to_csv(out / "near_duplicates.csv", index=False)
-    title = f"{len(rows):,} places by neighbours within {eps:,g} m, and {len(near)} pairs of one name"
+    title = f"{len(rows):,} places by neighbors within {eps:,g} m, and {len(near)} pairs of one name"
     picture = draw(rows, counts, near, title, out / "places.png")
 
     across = int((near["country_left"] != near["country_right"]).sum())
     print(f"{len(rows):>10,}  places, in {places.npartitions} partitions")
     print(f"{total:>10,}  pairs within {eps:,g} m")
     print(f"{len(near):>10,}  of them of the same name ({across} across a border)")
-    print(f"{int((counts == 0).sum()):>10,}  places without a neighbour")
+    print(f"{int((counts == 0).sum()):>10,}  places without a neighbor")
     print(f"{seconds:>10.2f}  seconds for the join: planned, joined, written to parquet")
     print(f"{time.perf_counter() - start:>10.2f}  seconds in all\n\nThe closest of the same name:")
     for row in near.head(5).itertuples():

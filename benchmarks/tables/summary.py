@@ -1,4 +1,4 @@
-"""The tables of few rows with which README.md and the first page begin."""
+"""The short table of the start page."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ CUML = {"cuml rbc": "cuML, radius graph,", "cuml brute": "cuML, brute force,"}
 
 
 def headlines(joins: Found, gpu: Found, clusters: Found, sets: Found) -> list[list[str]]:
-    """Some rows of other tables, beside the best other tool."""
-    table = [["data", "best other tool", "this", ""]]
+    """Select rows of other tables, each with the fastest other tool."""
+    table = [["data", "fastest other tool", "dask-simjoin", "speedup"]]
     for name in HEADLINES:
         found = joins["rows"][name]
         tools, best = found["tools"], found["best_peer"]
@@ -44,10 +44,4 @@ def _beside(peer: str, theirs: float, own: float) -> list[str]:
     return [f"{peer} {seconds(theirs)} s", f"{seconds(own)} s", times(theirs / own)]
 
 
-def first(*runs: Found) -> list[list[str]]:
-    """Four of those."""
-    head, *body = headlines(*runs)
-    return [head, *(body[row] for row in (0, 3, 5, 6))]
-
-
-TABLES = {"headlines": headlines, "first": first}
+TABLES = {"headlines": headlines}

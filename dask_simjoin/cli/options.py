@@ -249,6 +249,6 @@ SHARED = [
         help="Library of the frames: CPUs or GPUs.",
     ),
     click.Option(["--json"], is_flag=True, help="Print plan and report as JSON."),
-    click.Option(["-q", "--quiet"], is_flag=True, help="Tell nothing but errors."),
+    click.Option(["-q", "--quiet"], is_flag=True, help="Print only errors."),
     click.Option(["-v", "--verbose"], is_flag=True, help="Show log lines of this package."),
 ]  # fmt: skip

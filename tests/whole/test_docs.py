@@ -114,7 +114,7 @@ def test_every_page_is_in_a_table_of_contents():
 
 
 def test_the_readme_is_short():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 140
 
 
 def test_pictures_are_small():
