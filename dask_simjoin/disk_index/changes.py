@@ -33,7 +33,7 @@ from dask_simjoin.disk_index.compare import Comparison, pairs_with_part, pairs_w
 from dask_simjoin.disk_index.files import parquet
 from dask_simjoin.disk_index.graph import example_of_rows, lazy_pairs, pairs_of_partition, spec_of, spec_with
 from dask_simjoin.disk_index.pair_files import stored_pairs
-from dask_simjoin.disk_index.requests import ChangeReport, UpdatePlan
+from dask_simjoin.disk_index.reports import ChangeReport, UpdatePlan
 from dask_simjoin.disk_index.row_batch import (
     Loaded,
     Replaced,

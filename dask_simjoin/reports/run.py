@@ -1,13 +1,15 @@
-"""What a join did, as its tasks recorded it: text, a table, numbers for scripts."""
+"""Reports of runs: what a join did, as its tasks recorded it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import pandas as pd
 from dask.utils import format_bytes
 
-from dask_simjoin.reports.plan import BlockReport
+from dask_simjoin.reports.block_pairs import BlockReport
+from dask_simjoin.reports.facts import Report
 from dask_simjoin.request.messages import counted
 
 MAKE_ROWS = ("pairs", "nearest_rows")
@@ -40,22 +42,32 @@ class StepRecord(NamedTuple):
     thread: Any
 
 
-OF_CHUNKS = "which is all pairs of rows of chunks that met"
-"""What candidates of a run are: indexes leave out most, and profiles count those that they do not."""
-
-
-class RunReport:
+class RunReport(Report):
     """What a lazy join has done so far: print it, or take its numbers.
 
     Attributes
     ----------
     title : str
         What was asked for.
-    plan : PlanReport, NearestReport or SetPlanReport
+    plan : PlanReport, NearestPlanReport or SetPlanReport
         What was expected.
     planning : float
         Seconds that planning took.
     """
+
+    _facts = (
+        ("state", "{_state}"),
+        ("found", "{_found}"),
+        ("partitions", "{partitions:,}{_of_partitions}"),
+        ("candidates", "at most {candidates:,.0f}, which is all pairs of rows of chunks that met"),
+        ("planning", "{planning:.2f} s"),
+        ("joining", "{seconds:.2f} s, by {_by}"),
+    )
+    _exported = (
+        "title", "planning", "seconds", "rows", "bytes", "partitions", "done", "threads", "candidates",
+    )  # fmt: skip
+
+    title = ""  # each run has its own
 
     def __init__(self, title: str, plan: BlockReport, planning: float) -> None:
         self.title, self.plan, self.planning = title, plan, planning
@@ -136,49 +148,49 @@ class RunReport:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Its numbers by name, as JSON has them; of each step its tasks and seconds."""
-        names = "title", "planning", "seconds", "rows", "bytes", "partitions", "done", "threads", "candidates"
-        steps = self.to_frame().to_dict("index")
-        return {name: getattr(self, name) for name in names} | {"steps": steps}
+        """Return its numbers by name, as JSON has them; for each step its tasks and seconds."""
+        return super().to_dict() | {"steps": self.to_frame().to_dict("index")}
 
     def planned_line(self) -> str:
-        """One line of what is planned."""
-        told = self.plan.to_dict()
-        parts = [
-            f"{told['rows']:,} rows", f"{told['block_pairs']:,} block pairs",
-            f"about {told['pairs']:,.0f} pairs, {format_bytes(int(told['result_bytes']))}",
-        ]  # fmt: skip
-        if "seconds" in told:
-            parts.append(f"about {told['seconds']:.2g} s")
-        return f"planned {self.title}: {', '.join(parts)}; in {self.planning:.2f} s"
+        """Return one line of what is planned."""
+        plan = self.plan
+        size = f"about {plan.pairs:,.0f} pairs, {format_bytes(plan.result_bytes)}"
+        seconds = getattr(plan, "seconds", None)  # of joins of sets nobody knows it
+        time = "" if seconds is None else f", about {seconds:.2g} s"
+        return (
+            f"planned {self.title}: {plan.rows:,} rows, {plan.block_pairs:,} block pairs, {size}{time}; "
+            f"in {self.planning:.2f} s"
+        )
 
     def done_line(self) -> str:
-        """One line of what was done."""
-        return f"done {self.title}: {self._found()}in {self.seconds:.2f} s"
+        """Return one line of what was done."""
+        found = self._found()
+        return f"done {self.title}: {found + ', ' if found else ''}in {self.seconds:.2f} s"
 
-    def _found(self) -> str:
-        """Rows and bytes, with what follows them in a list, if they are known."""
+    def _heading(self) -> str:
+        if self._steps:
+            return f"Report of {self.title}"
+        return f"{self.planned_line()}; nothing has run here since"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        return super()._lines() if self._steps else []
+
+    def _further_facts(self) -> Iterable[tuple[str, str]]:
+        for step in self.to_frame().itertuples():
+            tasks = counted(step.tasks, "task")
+            yield step.Index, f"{tasks}, {step.seconds:.2f} s, the longest {step.longest:.2f} s"
+
+    def _state(self) -> str:
+        return "done" if self.done else "not done, or a part of the result was asked for"
+
+    def _found(self) -> str | None:
+        """Rows and bytes, if they are known."""
         if self.rows is None:
-            return ""
-        return f"{self.rows:,} rows, " + (f"{format_bytes(self.bytes)}, " if self.bytes else "")
+            return None
+        return f"{self.rows:,} rows{f', {format_bytes(self.bytes)}' if self.bytes else ''}"
 
-    def __repr__(self) -> str:
-        if not self._steps:
-            return f"{self.planned_line()}; nothing has run here since"
-        of = f" of {self._of:,}" if self._made else ""
-        candidates = self.candidates
-        facts = [
-            ("state", "done" if self.done else "not done, or a part of the result was asked for"),
-            *([("found", self._found().removesuffix(", "))] if self.rows is not None else []),
-            ("partitions", f"{self.partitions:,}{of}"),
-            *([] if candidates is None else [("candidates", f"at most {candidates:,.0f}, {OF_CHUNKS}")]),
-            ("planning", f"{self.planning:.2f} s"),
-            ("joining", f"{self.seconds:.2f} s, by {counted(self.threads, 'thread')}"),
-        ]
-        steps = [
-            (step, f"{counted(row.tasks, 'task')}, {row.seconds:.2f} s, the longest {row.longest:.2f} s")
-            for step, row in zip(self.to_frame().index, self.to_frame().itertuples(), strict=True)
-        ]
-        width = max(len(name) for name, _ in [*facts, *steps])
-        title = f"Report of {self.title}"
-        return "\n".join([title, *(f"  {name:<{width}}  {text}" for name, text in [*facts, *steps])])
+    def _of_partitions(self) -> str:
+        return f" of {self._of:,}" if self._made else ""
+
+    def _by(self) -> str:
+        return counted(self.threads, "thread")
