@@ -9,30 +9,37 @@ import pandas as pd
 
 from dask_simjoin.planning.checks import NEED
 from dask_simjoin.planning.outputs import describe_tasks
-from dask_simjoin.reports.facts import PicturedReport
+from dask_simjoin.reports.facts import Facts, PicturedReport, size
 from dask_simjoin.reports.svg import Matrix, matrix
 
-COST_FACTS = (
-    ("memory", "{_task_bytes:bytes} for the largest task"),
-    ("budget", "{plan.budget.chunk:bytes} a {_unit} ({plan.budget.origin})"),
-    ("", "{_output_limit:bytes} a partition, {plan.budget.result:bytes} the result"),
-    ("tasks", "{_described_tasks}"),
-)
-"""Memory and tasks."""
+ROWS: Facts = (("rows", lambda r: " and ".join(f"{rows:,}" for rows in r.plan.table_rows)),)
 
-RESULT_FACTS = (
-    ("block pairs", "{block_pairs:,} of {_possible:,} possible"),
-    ("skipped", "{_skipped:,}, {_skipped_because}"),
-    ("pairs", "{_about}{pairs:,.0f}"),
-    ("95 % interval", "{pairs_low:,.0f} to {pairs_high:,.0f}"),
-    ("recall", "{_recall}"),
-    ("sampled", "{plan.estimate.sampled:,} rows{_all_sampled}"),
-    ("neighbours", "{_neighbors:,.3g} of a row, on average"),
-    ("result", "{result_bytes:bytes}, {pair_bytes:.3g} bytes a pair"),
-    ("partitions", "{partitions:,}, the largest {_largest_partition:bytes}"),
-    *COST_FACTS,
+PAIR_FACTS: Facts = (
+    ("block pairs", lambda r: f"{r.block_pairs:,} of {r._possible:,} possible"),
+    ("skipped", lambda r: f"{r._possible - r.block_pairs:,}, {r._skipped_because}"),
+    ("pairs", lambda r: f"{'about ' * (not r._exact)}{r.pairs:,.0f}"),
+    ("95 % interval", lambda r: f"{r.pairs_low:,.0f} to {r.pairs_high:,.0f}"),
 )
-"""Block pairs, the estimated result, and what it costs."""
+
+SAMPLED: Facts = (
+    ("sampled", lambda r: f"{r.plan.estimate.sampled:,} rows{', which is all of them' * r._exact}"),
+)
+
+RESULT_FACTS: Facts = (
+    ("result", lambda r: f"{size(r.result_bytes)}, {r.pair_bytes:.3g} bytes a pair"),
+    ("partitions", lambda r: f"{r.partitions:,}, the largest {size(r._largest_partition)}"),
+)
+
+CHUNK_FACTS: Facts = (
+    ("memory", lambda r: f"{size(NEED * r._largest_bytes)} for the largest task"),
+    ("budget", lambda r: f"{size(r.plan.budget.chunk)} a {r._unit} ({r.plan.budget.origin})"),
+)
+
+LIMITS: Facts = (
+    ("", lambda r: f"{size(r.plan.budget.output)} a partition, {size(r.plan.budget.result)} the result"),
+)
+
+TASKS: Facts = (("tasks", lambda r: describe_tasks(r._tasks, r.plan.budget.chunk)),)
 
 
 class BlockReport(PicturedReport):
@@ -90,10 +97,12 @@ class BlockReport(PicturedReport):
         """Query chunks and data chunks."""
         raise NotImplementedError
 
-    def _task_count(self) -> int:
+    @property
+    def _tasks(self) -> int:
         """Tasks of the join about, without those that read the source."""
         raise NotImplementedError
 
+    @property
     def _largest_bytes(self) -> float:
         """Memory of the largest chunk."""
         raise NotImplementedError
@@ -106,44 +115,20 @@ class BlockReport(PicturedReport):
     def _two(self) -> bool:
         return len(self.plan.table_rows) > 1
 
-    def _table_rows(self) -> str:
-        return " and ".join(f"{rows:,}" for rows in self.plan.table_rows)
-
+    @property
     def _possible(self) -> int:
         queries, data = self._sides
         return queries * data if self._two else queries * (queries + 1) // 2
 
-    def _skipped(self) -> int:
-        return self._possible() - self.block_pairs
-
+    @property
     def _exact(self) -> bool:
         return self.plan.estimate.sampled >= self.plan.table_rows[0]
 
-    def _about(self) -> str:
-        return "" if self._exact() else "about "
-
-    def _all_sampled(self) -> str:
-        return ", which is all of them" if self._exact() else ""
-
-    def _recall(self) -> str | None:
-        return None
-
-    def _neighbors(self) -> float | None:
-        return None
-
+    @property
     def _largest_partition(self) -> float:
         blocks = self.to_frame()
         sizes = np.repeat((blocks["bytes"] / blocks["partitions"]).to_numpy(), self.plan.slices)
         return float(sizes.max(initial=0.0))
-
-    def _task_bytes(self) -> float:
-        return NEED * self._largest_bytes()
-
-    def _output_limit(self) -> float | None:
-        return self.plan.budget.output
-
-    def _described_tasks(self) -> str:
-        return describe_tasks(self._task_count(), self.plan.budget.chunk)
 
     def _picture(self) -> Matrix:
         blocks = self.to_frame()

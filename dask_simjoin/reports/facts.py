@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import html
-import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -13,17 +12,15 @@ from dask.utils import format_bytes
 from dask_simjoin.reports.svg import Picture
 from dask_simjoin.request.inputs import new_axes
 
-Facts = tuple[tuple[str, str], ...]
-"""Labels and templates."""
+Facts = tuple[tuple[str, Callable[[Any], str | None]], ...]
+"""Labels, and functions that return the text of a report's fact, or None if the report does not have it.
+
+A fact without a label continues the line above.
+"""
 
 
 class Report:
-    """A title and a table of facts.
-
-    A subclass declares its facts as labels and templates.  A template names attributes or methods of the
-    report, with formats such as ``:,`` or ``:bytes``: ``"{pairs:,} of {rows:,}"``.  A fact is left out if one
-    of its values is None.  A fact without a label continues the line above.
-    """
+    """A title and a table of facts, which a subclass declares as `_facts`."""
 
     _facts: ClassVar[Facts] = ()
 
@@ -57,7 +54,7 @@ class Report:
 
     def _lines(self) -> list[tuple[str, str]]:
         """Labels and texts of all facts."""
-        texts = ((label, _filled(template, self)) for label, template in self._facts)
+        texts = ((label, text(self)) for label, text in self._facts)
         return [*((label, text) for label, text in texts if text is not None), *self._further_facts()]
 
     def _html_picture(self) -> str:
@@ -137,39 +134,14 @@ class FieldsReport(Report):
         return [(name.replace("_", " "), _number(name, value)) for name, value in self.numbers.items()]
 
 
+def size(value: float) -> str:
+    """Show a number of bytes."""
+    return format_bytes(round(value))
+
+
 def _number(name: str, value: Any) -> str:
     if name.startswith("bytes"):
-        return format_bytes(int(value))
+        return size(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
-
-
-class _Unknown(Exception):
-    """A value of a template is None."""
-
-
-class _Templates(string.Formatter):
-    """Fill templates with attributes of a report."""
-
-    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return getattr(args[0], str(key))
-
-    def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        value, key = super().get_field(field_name, args, kwargs)
-        return value() if callable(value) else value, key
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        if value is None:
-            raise _Unknown
-        return (
-            format_bytes(round(value)) if format_spec == "bytes" else super().format_field(value, format_spec)
-        )
-
-
-def _filled(template: str, report: Report) -> str | None:
-    """Fill a template; None: the report does not know one of its values."""
-    try:
-        return _Templates().vformat(template, (report,), {})
-    except _Unknown:
-        return None

@@ -9,14 +9,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from dask.utils import format_bytes
 
 from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.outputs import directions, making_tasks
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.statistics.recall import UNKNOWN
-from dask_simjoin.reports.block_pairs import COST_FACTS, RESULT_FACTS, BlockReport
-from dask_simjoin.reports.facts import Facts
+from dask_simjoin.reports.block_pairs import (
+    CHUNK_FACTS,
+    LIMITS,
+    PAIR_FACTS,
+    RESULT_FACTS,
+    ROWS,
+    SAMPLED,
+    TASKS,
+    BlockReport,
+)
+from dask_simjoin.reports.facts import Facts, size
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.spec import JoinSpec
 
@@ -26,23 +34,32 @@ MAX_NAMES = 6
 MIN_DISK_SECONDS = 0.1
 """Seconds of the disk that are worth a line."""
 
-INPUT_FACTS = (
-    ("rows", "{_table_rows}"),
-    ("dimensions", "{_dimensions}{spec.unnamed}"),
-    ("metric", "{_metric}"),
-    ("engine", "{engine}"),
-    ("partitioning", "{plan.chunks.describe}"),
-    ("chunks", "{chunks:,} ({_chunk_bytes:bytes})"),
-    ("median chunk", "{_median_chunk}"),
-    ("largest chunk", "{_largest_chunk}"),
+INPUT_FACTS: Facts = (
+    *ROWS,
+    ("dimensions", lambda r: f"{r._dimensions()}{r.spec.unnamed}"),
+    ("metric", lambda r: None if r.spec.metric == "euclidean" else r.spec.metric),
+    ("engine", lambda r: r.engine),
+    ("partitioning", lambda r: r.plan.chunks.describe()),
+    ("chunks", lambda r: f"{r.chunks:,} ({size(r.plan.chunks.rows.sum() * r.plan.row_bytes)})"),
+    ("median chunk", lambda r: r._chunk(np.median(r.plan.chunks.rows) if r.chunks else 0.0)),
+    ("largest chunk", lambda r: r._chunk(r.plan.chunks.rows.max(initial=0.0))),
 )
-"""Of what is joined, and of its chunks."""
+"""What is joined, and its chunks."""
 
-TIME_FACTS = (
-    ("time", "about {seconds:.2g} s, on idle cores like those that were measured"),
-    ("", "{_shuffling:.2g} s of it to shuffle {shuffled_bytes:bytes} of rows through the disk"),
-    ("", "{_spilling:.2g} s of it to spill {spilled_bytes:bytes} of chunks"),
-    ("", "{_writing:.2g} s more to write the pairs as parquet"),
+RECALL: Facts = (("recall", lambda r: r._recall() if r.spec.approximate else None),)
+
+SHUFFLING = "of it to shuffle {} of rows through the disk"
+
+TIME_FACTS: Facts = (
+    ("time", lambda r: f"about {r.seconds:.2g} s, on idle cores like those that were measured"),
+    (
+        "",
+        lambda r: _disk(
+            r.plan.disk.shuffling, f"of it to shuffle {size(r.shuffled_bytes)} of rows through the disk"
+        ),
+    ),
+    ("", lambda r: _disk(r.plan.disk.spilling, f"of it to spill {size(r.spilled_bytes)} of chunks")),
+    ("", lambda r: _disk(r.plan.disk.writing, "more to write the pairs as parquet")),
 )
 
 
@@ -88,7 +105,11 @@ class PlanReport(BlockReport):
     plan: Plan
     spec: JoinSpec
 
-    _facts: ClassVar[Facts] = (*INPUT_FACTS, *RESULT_FACTS, *TIME_FACTS)
+    _facts: ClassVar[Facts] = (
+        *INPUT_FACTS, *PAIR_FACTS, *RECALL, *SAMPLED,
+        ("neighbours", lambda r: f"{r._neighbors():,.3g} of a row, on average"),
+        *RESULT_FACTS, *CHUNK_FACTS, *LIMITS, *TASKS, *TIME_FACTS,
+    )  # fmt: skip
     _exported = (
         "pair_bytes", "title", "rows", "chunks", "block_pairs", "partitions", "pairs", "pairs_low",
         "pairs_high", "recall", "recall_low", "recall_high", "result_bytes", "partitioning", "method",
@@ -179,7 +200,8 @@ class PlanReport(BlockReport):
         sides = self.plan.chunks.sides
         return len(sides[0]), len(sides[-1])
 
-    def _task_count(self) -> int:
+    @property
+    def _tasks(self) -> int:
         plan = self.plan
         join = self.partitions + int((plan.slices > 1).sum())
         return self._making_tasks() + join - self.chunks * plan.chunks_are_partitions
@@ -187,40 +209,19 @@ class PlanReport(BlockReport):
     def _making_tasks(self) -> int:
         return making_tasks(self.plan.chunks, self.plan.sources, self.spec.settings.cluster)
 
+    @property
     def _largest_bytes(self) -> float:
         return float(self.plan.chunks.rows.max(initial=0.0)) * self.plan.row_bytes
 
-    def _chunk_bytes(self) -> float:
-        return self.plan.chunks.rows.sum() * self.plan.row_bytes
-
-    def _median_chunk(self) -> str:
-        rows = self.plan.chunks.rows
-        return self._chunk(float(np.median(rows)) if len(rows) else 0.0)
-
-    def _largest_chunk(self) -> str:
-        return self._chunk(float(self.plan.chunks.rows.max(initial=0.0)))
-
     def _chunk(self, rows: float) -> str:
-        return f"{rows:,.0f} rows, {format_bytes(round(rows * self.plan.row_bytes))}"
+        return f"{rows:,.0f} rows, {size(rows * self.plan.row_bytes)}"
 
-    def _metric(self) -> str | None:
-        return None if self.spec.metric == "euclidean" else self.spec.metric
+    def _recall(self) -> str:
+        return self.plan.recall.in_words()
 
-    def _recall(self) -> str | None:
-        return self.plan.recall.in_words() if self.spec.approximate else None
-
-    def _neighbors(self) -> float | None:
+    def _neighbors(self) -> float:
         ends = 1 if self._two else 2  # of a pair, that are rows of the left table
         return ends * self.plan.estimate.total / max(self.plan.table_rows[0], 1)
-
-    def _shuffling(self) -> float | None:
-        return _disk_seconds(self.plan.disk.shuffling)
-
-    def _spilling(self) -> float | None:
-        return _disk_seconds(self.plan.disk.spilling)
-
-    def _writing(self) -> float | None:
-        return _disk_seconds(self.plan.disk.writing)
 
     def _dimensions(self) -> str:
         spec, dims = self.spec, self.plan.dims
@@ -259,12 +260,16 @@ class NearestPlanReport(PlanReport):
     _drawn = "candidates"
     _facts = (
         *INPUT_FACTS,
-        ("neighbours", "{_available:,} of a row at most, which is all: k={_shown_k} asks for more"),
-        ("recall", "{_recall}"),
-        ("block pairs", "{block_pairs:,} visited at most, of {_possible:,} possible"),
-        ("result", "{_at_most}{pairs:,.0f} rows, {result_bytes:bytes}"),
-        ("partitions", "{partitions:,}"),
-        *COST_FACTS,
+        ("neighbours", lambda r: r._fewer()),
+        *RECALL,
+        ("block pairs", lambda r: f"{r.block_pairs:,} visited at most, of {math.prod(r._sides):,} possible"),
+        (
+            "result",
+            lambda r: f"{'at most ' * (r.bound < math.inf)}{r.pairs:,.0f} rows, {size(r.result_bytes)}",
+        ),
+        ("partitions", lambda r: f"{r.partitions:,}"),
+        *CHUNK_FACTS,
+        *TASKS,
     )
 
     @property
@@ -313,38 +318,31 @@ class NearestPlanReport(PlanReport):
             "data_rows": rows[found], "candidates": rows[numbers] * rows[found],
         })  # fmt: skip
 
-    def _output_limit(self) -> None:
-        return None
-
-    def _shown_k(self) -> str:
-        return shown(self.k)
-
-    def _available(self) -> int | None:
-        """Neighbors that each row has, if those are fewer than `k`."""
-        every = self.plan.rows_found(self.k) // max(1, self.plan.table_rows[0])
-        return every if every < self.k else None
-
+    @property
     def _at_most(self) -> str:
-        return "at most " if self.bound < math.inf else ""
+        return "at most " * (self.bound < math.inf)
 
-    def _possible(self) -> int:
-        return math.prod(self._sides)
-
-    def _recall(self) -> str | None:
-        if not self.spec.approximate:
+    def _fewer(self) -> str | None:
+        every = self.plan.rows_found(self.k) // max(1, self.plan.table_rows[0])  # that there are
+        if every >= self.k:
             return None
+        return f"{every:,} of a row at most, which is all: k={shown(self.k)} asks for more"
+
+    def _recall(self) -> str:
         if self.plan.recall is UNKNOWN:
             return (
                 f"not told by a sample, in which rows are less dense; profile(k={shown(self.k)}) measures it"
             )
         return self.plan.recall.in_words("neighbours")
 
-    def _task_count(self) -> int:
+    @property
+    def _tasks(self) -> int:
         return self._making_tasks() + 2 * self.block_pairs + self.partitions
 
 
-def _disk_seconds(seconds: float) -> float | None:
-    return seconds if seconds >= MIN_DISK_SECONDS else None
+def _disk(seconds: float, what: str) -> str | None:
+    """Show seconds of the disk, if they are worth a line."""
+    return f"{seconds:.2g} s {what}" if seconds >= MIN_DISK_SECONDS else None
 
 
 def _listed(names: Sequence[Any]) -> str:

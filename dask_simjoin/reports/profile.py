@@ -52,7 +52,7 @@ class ProfileReport(PicturedReport):
 
     title: ClassVar[str] = "Profile of a self-join"
 
-    _facts = (("engine", "{engine}"), ("rows", "{rows:,}"))
+    _facts = (("engine", lambda r: r.engine), ("rows", lambda r: f"{r.rows:,}"))
     _exported = ("title", "method", "engine", "rows", "numbers", "seconds")
 
     @property

@@ -56,12 +56,12 @@ class RunReport(Report):
     """
 
     _facts = (
-        ("state", "{_state}"),
-        ("found", "{_found}"),
-        ("partitions", "{partitions:,}{_of_partitions}"),
-        ("candidates", "at most {candidates:,.0f}, which is all pairs of rows of chunks that met"),
-        ("planning", "{planning:.2f} s"),
-        ("joining", "{seconds:.2f} s, by {_by}"),
+        ("state", lambda r: "done" if r.done else "not done, or a part of the result was asked for"),
+        ("found", lambda r: r._found()),
+        ("partitions", lambda r: f"{r.partitions:,}" + (f" of {r._of:,}" if r._made else "")),
+        ("candidates", lambda r: _candidates(r.candidates)),
+        ("planning", lambda r: f"{r.planning:.2f} s"),
+        ("joining", lambda r: f"{r.seconds:.2f} s, by {counted(r.threads, 'thread')}"),
     )
     _exported = (
         "title", "planning", "seconds", "rows", "bytes", "partitions", "done", "threads", "candidates",
@@ -180,17 +180,15 @@ class RunReport(Report):
             tasks = counted(step.tasks, "task")
             yield step.Index, f"{tasks}, {step.seconds:.2f} s, the longest {step.longest:.2f} s"
 
-    def _state(self) -> str:
-        return "done" if self.done else "not done, or a part of the result was asked for"
-
     def _found(self) -> str | None:
         """Rows and bytes, if they are known."""
         if self.rows is None:
             return None
         return f"{self.rows:,} rows{f', {format_bytes(self.bytes)}' if self.bytes else ''}"
 
-    def _of_partitions(self) -> str:
-        return f" of {self._of:,}" if self._made else ""
 
-    def _by(self) -> str:
-        return counted(self.threads, "thread")
+def _candidates(number: float | None) -> str | None:
+    """Show pairs of points: indexes leave out most, and profiles count those that they do not."""
+    if number is None:
+        return None
+    return f"at most {number:,.0f}, which is all pairs of rows of chunks that met"

@@ -7,7 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.reports.block_pairs import RESULT_FACTS, BlockReport
+from dask_simjoin.reports.block_pairs import (
+    CHUNK_FACTS,
+    LIMITS,
+    PAIR_FACTS,
+    RESULT_FACTS,
+    ROWS,
+    SAMPLED,
+    TASKS,
+    BlockReport,
+)
+from dask_simjoin.reports.facts import size
 from dask_simjoin.sets.plan import SetPlan
 from dask_simjoin.sets.requests import SetSpec
 
@@ -43,16 +53,16 @@ class SetPlanReport(BlockReport):
     _unit = "block"
     _skipped_because = "whose sizes differ too much"
     _facts = (
-        ("rows", "{_table_rows}"),
-        ("without a set", "{_missing:,}"),
-        ("tokens", "about {tokens:,.0f}, {_tokens_per_row:.3g} of a row"),
-        ("column", "{_column}"),
-        ("tokenizer", "{_tokenizer}"),
-        ("method", "{_method}"),
-        ("blocks", "{blocks:,} by size ({_block_bytes:bytes})"),
-        ("largest block", "{_largest_rows:,.0f} rows, {_largest_bytes:bytes}"),
-        *RESULT_FACTS,
-    )
+        *ROWS,
+        ("without a set", lambda r: f"{r.plan.missing:,}" if r.plan.missing else None),
+        ("tokens", lambda r: f"about {r.tokens:,.0f}, {r.tokens / max(r.rows, 1):.3g} of a row"),
+        ("column", lambda r: repr(r.spec.on[0])),
+        ("tokenizer", lambda r: None if r.spec.tokenizer is None else repr(r.spec.tokenizer)),
+        ("method", lambda r: r.spec.method if isinstance(r.spec.method, str) else repr(r.spec.method)),
+        ("blocks", lambda r: f"{r.blocks:,} by size ({size(r.plan.block_bytes.sum())})"),
+        ("largest block", lambda r: f"{r._largest_rows:,.0f} rows, {size(r._largest_bytes)}"),
+        *PAIR_FACTS, *SAMPLED, *RESULT_FACTS, *CHUNK_FACTS, *LIMITS, *TASKS,
+    )  # fmt: skip
     _exported = (
         "pair_bytes", "title", "rows", "tokens", "blocks", "block_pairs", "partitions", "pairs", "pairs_low",
         "pairs_high", "result_bytes",
@@ -98,31 +108,16 @@ class SetPlanReport(BlockReport):
     def _sides(self) -> tuple[int, int]:
         return len(self.plan.sides[0]), len(self.plan.sides[-1])
 
-    def _missing(self) -> int | None:
-        return self.plan.missing or None
-
-    def _tokens_per_row(self) -> float:
-        return self.tokens / max(self.rows, 1)
-
-    def _column(self) -> str:
-        return repr(self.spec.on[0])
-
-    def _tokenizer(self) -> str | None:
-        return None if self.spec.tokenizer is None else repr(self.spec.tokenizer)
-
-    def _method(self) -> str:
-        return self.spec.method if isinstance(self.spec.method, str) else repr(self.spec.method)
-
-    def _block_bytes(self) -> float:
-        return float(self.plan.block_bytes.sum())
-
+    @property
     def _largest_rows(self) -> float:
         return float(self.plan.block_rows[self.plan.block_bytes.argmax()])
 
+    @property
     def _largest_bytes(self) -> float:
         return float(self.plan.block_bytes.max())
 
-    def _task_count(self) -> int:
+    @property
+    def _tasks(self) -> int:
         plan = self.plan
         sources = sum(map(len, plan.sources))
         sent = sum(len(own) * len(side) for own, side in zip(plan.sources, plan.sides, strict=True))
