@@ -68,14 +68,8 @@ class Changes:
         What putting rows in order after it did, by the index's policy; None: nothing is done after it.
     """
 
-    def __init__(
-        self,
-        find: Callable[[int, int], PairChanges],
-        since: int,
-        version: int,
-        report: UpdateReport,
-        upkeep: UpkeepReport | None = None,
-    ) -> None:
+    def __init__(self, find: Callable[[int, int], PairChanges], since: int, version: int,
+                 report: UpdateReport, upkeep: UpkeepReport | None = None) -> None:  # fmt: skip
         self._find = find
         self.since, self.version, self.report, self.upkeep = since, version, report, upkeep
 

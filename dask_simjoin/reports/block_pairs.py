@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,47 +14,39 @@ from dask_simjoin.reports.svg import Matrix, matrix
 
 ROWS: Facts = (("rows", lambda r: " and ".join(f"{rows:,}" for rows in r.plan.table_rows)),)
 
-PAIR_FACTS: Facts = (
+COST_FACTS: Facts = (
+    ("memory", lambda r: f"{size(NEED * r._largest_bytes)} for the largest task"),
+    ("budget", lambda r: f"{size(r.plan.budget.chunk)} a {r._unit} ({r.plan.budget.origin})"),
+    ("", lambda r: f"{size(r.plan.budget.output)} a partition, {size(r.plan.budget.result)} the result"),
+    ("tasks", lambda r: describe_tasks(r._tasks, r.plan.budget.chunk)),
+)
+
+RESULT_FACTS: Facts = (
     ("block pairs", lambda r: f"{r.block_pairs:,} of {r._possible:,} possible"),
     ("skipped", lambda r: f"{r._possible - r.block_pairs:,}, {r._skipped_because}"),
     ("pairs", lambda r: f"{'about ' * (not r._exact)}{r.pairs:,.0f}"),
     ("95 % interval", lambda r: f"{r.pairs_low:,.0f} to {r.pairs_high:,.0f}"),
-)
-
-SAMPLED: Facts = (
+    ("recall", lambda r: r._recall),
     ("sampled", lambda r: f"{r.plan.estimate.sampled:,} rows{', which is all of them' * r._exact}"),
-)
-
-RESULT_FACTS: Facts = (
+    ("neighbours", lambda r: f"{r._neighbors:,.3g} of a row, on average"),
     ("result", lambda r: f"{size(r.result_bytes)}, {r.pair_bytes:.3g} bytes a pair"),
     ("partitions", lambda r: f"{r.partitions:,}, the largest {size(r._largest_partition)}"),
+    *COST_FACTS,
 )
-
-CHUNK_FACTS: Facts = (
-    ("memory", lambda r: f"{size(NEED * r._largest_bytes)} for the largest task"),
-    ("budget", lambda r: f"{size(r.plan.budget.chunk)} a {r._unit} ({r.plan.budget.origin})"),
-)
-
-LIMITS: Facts = (
-    ("", lambda r: f"{size(r.plan.budget.output)} a partition, {size(r.plan.budget.result)} the result"),
-)
-
-TASKS: Facts = (("tasks", lambda r: describe_tasks(r._tasks, r.plan.budget.chunk)),)
 
 
 class BlockReport(PicturedReport):
-    """What reports of plans have in common, whatever is joined."""
+    """What reports of plans have in common.
+
+    A subclass has the number of `_tasks`, and the `_largest_bytes` of a chunk.
+    """
 
     plan: Any
     spec: Any
 
-    _drawn: ClassVar[str] = "pairs"
-    """The column of `to_frame` that the picture shows."""
-
-    _unit: ClassVar[str] = "chunk"
-    """What the rows of a task are called."""
-
-    _skipped_because: ClassVar[str] = "where no pair can be"
+    _drawn = "pairs"  # the column of `to_frame` that the picture shows
+    _unit = "chunk"  # the rows of a task
+    _skipped_because = "where no pair can be"
 
     @property
     def rows(self) -> int:
@@ -95,16 +87,6 @@ class BlockReport(PicturedReport):
     @property
     def _sides(self) -> tuple[int, int]:
         """Query chunks and data chunks."""
-        raise NotImplementedError
-
-    @property
-    def _tasks(self) -> int:
-        """Tasks of the join about, without those that read the source."""
-        raise NotImplementedError
-
-    @property
-    def _largest_bytes(self) -> float:
-        """Memory of the largest chunk."""
         raise NotImplementedError
 
     def _result_rows(self, pairs: float) -> float:

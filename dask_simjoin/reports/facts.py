@@ -134,6 +134,11 @@ class FieldsReport(Report):
         return [(name.replace("_", " "), _number(name, value)) for name, value in self.numbers.items()]
 
 
+def without(facts: Facts, *labels: str) -> Facts:
+    """Leave out the facts that have some labels."""
+    return tuple(fact for fact in facts if fact[0] not in labels)
+
+
 def size(value: float) -> str:
     """Show a number of bytes."""
     return format_bytes(round(value))

@@ -14,17 +14,8 @@ from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.outputs import directions, making_tasks
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.statistics.recall import UNKNOWN
-from dask_simjoin.reports.block_pairs import (
-    CHUNK_FACTS,
-    LIMITS,
-    PAIR_FACTS,
-    RESULT_FACTS,
-    ROWS,
-    SAMPLED,
-    TASKS,
-    BlockReport,
-)
-from dask_simjoin.reports.facts import Facts, size
+from dask_simjoin.reports.block_pairs import COST_FACTS, RESULT_FACTS, ROWS, BlockReport
+from dask_simjoin.reports.facts import Facts, size, without
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.spec import JoinSpec
 
@@ -45,8 +36,6 @@ INPUT_FACTS: Facts = (
     ("largest chunk", lambda r: r._chunk(r.plan.chunks.rows.max(initial=0.0))),
 )
 """What is joined, and its chunks."""
-
-RECALL: Facts = (("recall", lambda r: r._recall() if r.spec.approximate else None),)
 
 SHUFFLING = "of it to shuffle {} of rows through the disk"
 
@@ -105,11 +94,8 @@ class PlanReport(BlockReport):
     plan: Plan
     spec: JoinSpec
 
-    _facts: ClassVar[Facts] = (
-        *INPUT_FACTS, *PAIR_FACTS, *RECALL, *SAMPLED,
-        ("neighbours", lambda r: f"{r._neighbors():,.3g} of a row, on average"),
-        *RESULT_FACTS, *CHUNK_FACTS, *LIMITS, *TASKS, *TIME_FACTS,
-    )  # fmt: skip
+    _found = "pairs"
+    _facts: ClassVar[Facts] = (*INPUT_FACTS, *RESULT_FACTS, *TIME_FACTS)
     _exported = (
         "pair_bytes", "title", "rows", "chunks", "block_pairs", "partitions", "pairs", "pairs_low",
         "pairs_high", "recall", "recall_low", "recall_high", "result_bytes", "partitioning", "method",
@@ -216,9 +202,11 @@ class PlanReport(BlockReport):
     def _chunk(self, rows: float) -> str:
         return f"{rows:,.0f} rows, {size(rows * self.plan.row_bytes)}"
 
-    def _recall(self) -> str:
-        return self.plan.recall.in_words()
+    @property
+    def _recall(self) -> str | None:
+        return self.plan.recall.in_words(self._found) if self.spec.approximate else None
 
+    @property
     def _neighbors(self) -> float:
         ends = 1 if self._two else 2  # of a pair, that are rows of the left table
         return ends * self.plan.estimate.total / max(self.plan.table_rows[0], 1)
@@ -257,19 +245,15 @@ class NearestPlanReport(PlanReport):
     k: int = 1
     bound: float = math.inf
 
-    _drawn = "candidates"
+    _drawn, _found = "candidates", "neighbours"
     _facts = (
         *INPUT_FACTS,
-        ("neighbours", lambda r: r._fewer()),
-        *RECALL,
+        ("neighbours", lambda r: r._fewer),
+        ("recall", lambda r: r._recall),
         ("block pairs", lambda r: f"{r.block_pairs:,} visited at most, of {math.prod(r._sides):,} possible"),
-        (
-            "result",
-            lambda r: f"{'at most ' * (r.bound < math.inf)}{r.pairs:,.0f} rows, {size(r.result_bytes)}",
-        ),
+        ("result", lambda r: f"{'at most ' * r._bounded}{r.pairs:,.0f} rows, {size(r.result_bytes)}"),
         ("partitions", lambda r: f"{r.partitions:,}"),
-        *CHUNK_FACTS,
-        *TASKS,
+        *without(COST_FACTS, ""),
     )
 
     @property
@@ -290,7 +274,7 @@ class NearestPlanReport(PlanReport):
 
     @property
     def pairs_low(self) -> float:
-        return 0.0 if self.bound < math.inf else self.pairs
+        return 0.0 if self._bounded else self.pairs
 
     @property
     def pairs_high(self) -> float:
@@ -319,21 +303,22 @@ class NearestPlanReport(PlanReport):
         })  # fmt: skip
 
     @property
-    def _at_most(self) -> str:
-        return "at most " * (self.bound < math.inf)
+    def _bounded(self) -> bool:
+        return self.bound < math.inf
 
+    @property
     def _fewer(self) -> str | None:
         every = self.plan.rows_found(self.k) // max(1, self.plan.table_rows[0])  # that there are
         if every >= self.k:
             return None
         return f"{every:,} of a row at most, which is all: k={shown(self.k)} asks for more"
 
-    def _recall(self) -> str:
-        if self.plan.recall is UNKNOWN:
-            return (
-                f"not told by a sample, in which rows are less dense; profile(k={shown(self.k)}) measures it"
-            )
-        return self.plan.recall.in_words("neighbours")
+    @property
+    def _recall(self) -> str | None:
+        if self.spec.approximate and self.plan.recall is UNKNOWN:
+            known_by = f"profile(k={shown(self.k)}) measures it"
+            return f"not told by a sample, in which rows are less dense; {known_by}"
+        return super()._recall
 
     @property
     def _tasks(self) -> int:

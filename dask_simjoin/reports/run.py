@@ -59,7 +59,7 @@ class RunReport(Report):
         ("state", lambda r: "done" if r.done else "not done, or a part of the result was asked for"),
         ("found", lambda r: r._found()),
         ("partitions", lambda r: f"{r.partitions:,}" + (f" of {r._of:,}" if r._made else "")),
-        ("candidates", lambda r: _candidates(r.candidates)),
+        ("candidates", lambda r: r._candidates()),
         ("planning", lambda r: f"{r.planning:.2f} s"),
         ("joining", lambda r: f"{r.seconds:.2f} s, by {counted(r.threads, 'thread')}"),
     )
@@ -186,9 +186,7 @@ class RunReport(Report):
             return None
         return f"{self.rows:,} rows{f', {format_bytes(self.bytes)}' if self.bytes else ''}"
 
-
-def _candidates(number: float | None) -> str | None:
-    """Show pairs of points: indexes leave out most, and profiles count those that they do not."""
-    if number is None:
-        return None
-    return f"at most {number:,.0f}, which is all pairs of rows of chunks that met"
+    def _candidates(self) -> str | None:
+        if self.candidates is None:
+            return None
+        return f"at most {self.candidates:,.0f}, which is all pairs of rows of chunks that met"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -33,16 +33,6 @@ BAR, TEXT, LINE = 300, 150, 18
 
 BLUE = "#2676b4"
 """The color of bars."""
-
-
-class Picture(Protocol):
-    """What a report shows."""
-
-    def svg(self, title: str) -> str:
-        """Return the picture in SVG."""
-
-    def plot(self, ax: Any, title: str) -> Any:
-        """Draw the picture on axes of matplotlib, and return them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,6 +178,9 @@ class Bars:
         ax.barh(names, values, color=BLUE)
         ax.set(xscale="symlog", xlabel="number", title=title)
         return ax
+
+
+Picture = Matrix | Bars
 
 
 def _document(title: str, width: float, height: float, *parts: str) -> str:

@@ -7,17 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.reports.block_pairs import (
-    CHUNK_FACTS,
-    LIMITS,
-    PAIR_FACTS,
-    RESULT_FACTS,
-    ROWS,
-    SAMPLED,
-    TASKS,
-    BlockReport,
-)
-from dask_simjoin.reports.facts import size
+from dask_simjoin.reports.block_pairs import RESULT_FACTS, ROWS, BlockReport
+from dask_simjoin.reports.facts import size, without
 from dask_simjoin.sets.plan import SetPlan
 from dask_simjoin.sets.requests import SetSpec
 
@@ -61,8 +52,8 @@ class SetPlanReport(BlockReport):
         ("method", lambda r: r.spec.method if isinstance(r.spec.method, str) else repr(r.spec.method)),
         ("blocks", lambda r: f"{r.blocks:,} by size ({size(r.plan.block_bytes.sum())})"),
         ("largest block", lambda r: f"{r._largest_rows:,.0f} rows, {size(r._largest_bytes)}"),
-        *PAIR_FACTS, *SAMPLED, *RESULT_FACTS, *CHUNK_FACTS, *LIMITS, *TASKS,
-    )  # fmt: skip
+        *without(RESULT_FACTS, "recall", "neighbours"),
+    )
     _exported = (
         "pair_bytes", "title", "rows", "tokens", "blocks", "block_pairs", "partitions", "pairs", "pairs_low",
         "pairs_high", "result_bytes",
