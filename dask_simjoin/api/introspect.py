@@ -162,7 +162,7 @@ def profile(frame: Frame, asked: Profile) -> ProfileReport:
     -------
     ProfileReport
         Prints as text, shows as a table and a picture in notebooks, and has ``numbers``, ``seconds``,
-        ``rows``, ``method``, ``engine``, ``to_frame()``, ``svg()`` and ``plot()``.
+        ``rows``, ``method``, ``engine``, ``to_frame()``, ``to_dict()``, ``svg()`` and ``plot()``.
 
     Examples
     --------
@@ -224,8 +224,8 @@ def report(result: Any) -> RunReport:
     Returns
     -------
     RunReport
-        Prints as text, and has ``rows``, ``bytes``, ``seconds``, ``planning``, ``partitions``, ``threads``,
-        ``candidates``, ``done``, ``plan``, ``to_frame()`` and ``to_dict()``.
+        Prints as text, shows as a table in notebooks, and has ``rows``, ``bytes``, ``seconds``, ``planning``,
+        ``partitions``, ``threads``, ``candidates``, ``done``, ``plan``, ``to_frame()`` and ``to_dict()``.
 
     Raises
     ------

@@ -28,7 +28,7 @@ class StepRecord(NamedTuple):
     begin, end : float
         Seconds since the epoch.
     rows : int or None
-        Of what it found, if it tells of rows.
+        Of what it found, if it has rows.
     thread : object
         What ran it.
     """
@@ -76,20 +76,20 @@ class RunReport(Report):
         self._made = self._of = 0
 
     def begin(self) -> None:
-        """Take in that tasks are made anew: the next one that is told of is the first."""
+        """Note that tasks are made anew: the next record is the first."""
         self._anew = True
 
-    def add(self, told: StepRecord) -> None:
-        """Take in what a task did."""
+    def add(self, record: StepRecord) -> None:
+        """Add what a task did."""
         if self._anew or self.done:
             self._steps, self._anew, self._made = {}, False, 0
-        self._made += bool(told.of) and (told.step, told.place) not in self._steps
-        self._of = told.of or self._of
-        self._steps[told.step, told.place] = told
+        self._made += bool(record.of) and (record.step, record.place) not in self._steps
+        self._of = record.of or self._of
+        self._steps[record.step, record.place] = record
 
     @property
     def _results(self) -> list[StepRecord]:
-        return [told for told in list(self._steps.values()) if told.of]
+        return [record for record in list(self._steps.values()) if record.of]
 
     @property
     def partitions(self) -> int:
@@ -105,27 +105,27 @@ class RunReport(Report):
     def rows(self) -> int | None:
         """Rows of the result that were made so far; of a number of pairs that number."""
         results = self._results
-        counted = [told.rows for told in results or list(self._steps.values()) if told.rows is not None]
+        counted = [record.rows for record in results or list(self._steps.values()) if record.rows is not None]
         return sum(counted) if counted else None
 
     @property
     def bytes(self) -> int:
         """Memory of those rows, by what the plan says of one; 0: there is but a number."""
-        made = sum(told.rows or 0 for told in self._results if told.step in MAKE_ROWS)
+        made = sum(record.rows or 0 for record in self._results if record.step in MAKE_ROWS)
         return round(made * self.plan.pair_bytes)
 
     @property
     def seconds(self) -> float:
         """From the first task to the last."""
         steps = list(self._steps.values())
-        return max((told.end for told in steps), default=0.0) - min(
-            (told.begin for told in steps), default=0.0
+        return max((record.end for record in steps), default=0.0) - min(
+            (record.begin for record in steps), default=0.0
         )
 
     @property
     def threads(self) -> int:
         """Threads that ran tasks."""
-        return len({told.thread for told in list(self._steps.values())})
+        return len({record.thread for record in list(self._steps.values())})
 
     @property
     def candidates(self) -> float | None:
@@ -187,6 +187,6 @@ class RunReport(Report):
         return f"{self.rows:,} rows{f', {format_bytes(self.bytes)}' if self.bytes else ''}"
 
     def _candidates(self) -> str | None:
-        if self.candidates is None:
+        if (number := self.candidates) is None:
             return None
-        return f"at most {self.candidates:,.0f}, which is all pairs of rows of chunks that met"
+        return f"at most {number:,.0f}, which is all pairs of rows of chunks that met"
