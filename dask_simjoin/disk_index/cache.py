@@ -19,7 +19,7 @@ from distributed import Future, wait
 
 from dask_simjoin.disk_index import changes
 from dask_simjoin.disk_index.blocks import row_bytes, sizes
-from dask_simjoin.disk_index.changes import Changes
+from dask_simjoin.disk_index.changes import PairChanges
 from dask_simjoin.disk_index.files import cut_parts
 from dask_simjoin.disk_index.graph import spec_of
 from dask_simjoin.disk_index.manifests import versions, whole
@@ -278,14 +278,14 @@ class Opened:
         later = [] if self._pinned is None else [n for n in versions(self._root) if n > self._pinned]
         return self._now() if later and not whole(self._root, later) else self._latest("restore")
 
-    def _changed(self, since: int, until: int) -> Changes:
+    def _changed(self, since: int, until: int) -> PairChanges:
         return changes_to(self._at(until))(since, until)
 
 
-def changes_to(version: Version) -> Callable[[int, int], Changes]:
+def changes_to(version: Version) -> Callable[[int, int], PairChanges]:
     """Give what tells the changes to a version, from one that is named first."""
 
-    def found(since: int, until: int) -> Changes:
+    def found(since: int, until: int) -> PairChanges:
         if until < since:
             raise VersionGoneError(f"since={since} is after until={until}; name the older version first.")
         return changes.changes(version.since(since), version.manifest.options.return_distance, version.held)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from dask_simjoin.disk_index import changes as joins
 from dask_simjoin.disk_index.cache import Opened, changes_to
-from dask_simjoin.disk_index.changes import Changes as PairChanges
+from dask_simjoin.disk_index.changes import PairChanges
 from dask_simjoin.disk_index.checking import check_index, history_of, quality_of, vacuumed
 from dask_simjoin.disk_index.commits import Change, attempted, commit
 from dask_simjoin.disk_index.components import components
