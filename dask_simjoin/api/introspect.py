@@ -22,8 +22,8 @@ from dask_simjoin.planning.data_warnings import raise_if_none
 from dask_simjoin.planning.outputs import COUNTS, PAIRS, Goal, nearest_goal
 from dask_simjoin.planning.plan import Plan as MadePlan
 from dask_simjoin.planning.statistics.recall import ALL, PLANNED, Recall, measured_neighbors, measured_recall
-from dask_simjoin.reports.plan import PlanReport
-from dask_simjoin.reports.profile import NearestProfile, NearestReport, ProfileReport
+from dask_simjoin.reports.plan import NearestPlanReport, PlanReport
+from dask_simjoin.reports.profile import NearestProfile, ProfileReport
 from dask_simjoin.reports.run import RunReport
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.requests import KnnJoin, Plan, Profile, ProfiledKnnJoin, SelfJoin
@@ -117,7 +117,7 @@ def plan(frame: Frame, asked: Plan) -> PlanReport:
     if goal.k is not None and spec.approximate and not is_dask_collection(frame):
         every = [frame] if other is None else [frame, other]
         made = replace(made, recall=_neighbor_recall(every, made, spec, goal))
-    return PlanReport(made, spec) if k is None else NearestReport(made, spec, k, most)
+    return PlanReport(made, spec) if k is None else NearestPlanReport(made, spec, k, most)
 
 
 def _planned(frame: Frame, other: Frame | None, spec: JoinSpec, goal: Goal) -> MadePlan:
@@ -162,7 +162,7 @@ def profile(frame: Frame, asked: Profile) -> ProfileReport:
     -------
     ProfileReport
         Prints as text, shows as a table and a picture in notebooks, and has ``numbers``, ``seconds``,
-        ``rows``, ``method``, ``engine``, ``to_frame()``, ``svg()`` and ``plot()``.
+        ``rows``, ``method``, ``engine``, ``to_frame()``, ``to_dict()``, ``svg()`` and ``plot()``.
 
     Examples
     --------
@@ -224,8 +224,8 @@ def report(result: Any) -> RunReport:
     Returns
     -------
     RunReport
-        Prints as text, and has ``rows``, ``bytes``, ``seconds``, ``planning``, ``partitions``, ``threads``,
-        ``candidates``, ``done``, ``plan``, ``to_frame()`` and ``to_dict()``.
+        Prints as text, shows as a table in notebooks, and has ``rows``, ``bytes``, ``seconds``, ``planning``,
+        ``partitions``, ``threads``, ``candidates``, ``done``, ``plan``, ``to_frame()`` and ``to_dict()``.
 
     Raises
     ------

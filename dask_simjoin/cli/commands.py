@@ -20,9 +20,10 @@ from dask_simjoin.cli.options import SHARED, TABLE, WRITTEN, Names, OneOf, given
 from dask_simjoin.cli.outputs import sink
 from dask_simjoin.cli.running import agree, computing, stage
 from dask_simjoin.cli.sources import read
-from dask_simjoin.disk_index.checking import Check, check_index
+from dask_simjoin.disk_index.checking import check_index
 from dask_simjoin.disk_index.index import Index
 from dask_simjoin.disk_index.making import open_index
+from dask_simjoin.disk_index.reports import CheckReport
 from dask_simjoin.disk_index.requests import IF_EXISTS, check_path
 from dask_simjoin.graph.base import NEIGHBORS
 from dask_simjoin.graph.lazy_join import LazyJoin
@@ -306,7 +307,7 @@ def _history(**params: Any) -> None:
 
 
 def _check(**params: Any) -> None:
-    found: Check = _done(params, "checking", lambda: check_index(check_path(params["folder"])))
+    found: CheckReport = _done(params, "checking", lambda: check_index(check_path(params["folder"])))
     if params["json"]:
         click.echo(json.dumps(found.numbers | {"damage": [one._asdict() for one in found.damage]}))
     elif found.damaged or not params["quiet"]:

@@ -7,9 +7,9 @@ spilled as any other, and is made again if that worker dies; without one it is a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import dask
 import pyarrow as pa
@@ -19,11 +19,11 @@ from distributed import Future, wait
 
 from dask_simjoin.disk_index import changes
 from dask_simjoin.disk_index.blocks import row_bytes, sizes
-from dask_simjoin.disk_index.changes import Changes
+from dask_simjoin.disk_index.changes import PairChanges
 from dask_simjoin.disk_index.files import cut_parts
 from dask_simjoin.disk_index.graph import spec_of
 from dask_simjoin.disk_index.manifests import versions, whole
-from dask_simjoin.disk_index.requests import Told
+from dask_simjoin.disk_index.reports import MemoryReport
 from dask_simjoin.disk_index.schema import read_keys
 from dask_simjoin.disk_index.segments import NOTHING, Held, SlabRef, make_slab, slab_bytes
 from dask_simjoin.disk_index.snapshots import Version, last_version, version_of
@@ -51,31 +51,6 @@ KEY_BYTES = 28
 
 SHARE = 0.5
 """Of the memory of all workers, or of this process, that is filled at most."""
-
-
-@dataclass(frozen=True, repr=False)
-class Memory(Told):
-    """Tell what of an index is held in memory; see `Index.persist`.
-
-    Attributes
-    ----------
-    rows, rows_on_disk : int
-        Rows that are held, deleted ones too, and those for which there is no room: they are read each time.
-    files, files_on_disk : int
-    slabs : int
-        Parts of them, each with an index of its own.
-    bytes_held : int
-    """
-
-    title: ClassVar[str] = "Rows of an index in memory"
-    bytes_of: ClassVar[tuple[str, ...]] = ("bytes_held",)
-
-    rows: int
-    rows_on_disk: int
-    files: int
-    files_on_disk: int
-    slabs: int
-    bytes_held: int
 
 
 def hold(version: Version, before: Held, turn: int) -> Held:
@@ -171,7 +146,7 @@ def _made(rows: Snapshot, slabs: list[SlabRef], spec: JoinSpec) -> Iterator[Slab
         yield SlabRef(slab.key, slab.file, slab.groups, slab.start, slab.rows, value)
 
 
-def memory_of(version: Version, held: Held) -> Memory:
+def memory_of(version: Version, held: Held) -> MemoryReport:
     """Tell what of a version is held."""
     files = {one.name: one.rows for one in version.manifest.files}
     slabs = [slab for name in files for slab in held.slabs.get(name, ())]
@@ -179,7 +154,7 @@ def memory_of(version: Version, held: Held) -> Memory:
     keys = [f"simjoin_bytes-{slab.key}" for slab in slabs]
     graph |= {key: Task(key, slab_bytes, slab.ref) for key, slab in zip(keys, slabs, strict=True)}
     rows, there = sum(slab.rows for slab in slabs), sum(name in held.slabs for name in files)
-    return Memory(
+    return MemoryReport(
         rows, sum(files.values()) - rows, there, len(files) - there, len(slabs),
         sum(gather(graph, keys)) + sum(table.nbytes for table in held.keys.values()),
     )  # fmt: skip
@@ -267,7 +242,7 @@ class Opened:
         self._holder, self._last = None, replace(self._last, held=NOTHING)
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> MemoryReport:
         """What is held in memory, of how much, in numbers."""
         now = self._now()
         return memory_of(now, now.held)
@@ -303,14 +278,14 @@ class Opened:
         later = [] if self._pinned is None else [n for n in versions(self._root) if n > self._pinned]
         return self._now() if later and not whole(self._root, later) else self._latest("restore")
 
-    def _changed(self, since: int, until: int) -> Changes:
+    def _changed(self, since: int, until: int) -> PairChanges:
         return changes_to(self._at(until))(since, until)
 
 
-def changes_to(version: Version) -> Callable[[int, int], Changes]:
+def changes_to(version: Version) -> Callable[[int, int], PairChanges]:
     """Give what tells the changes to a version, from one that is named first."""
 
-    def found(since: int, until: int) -> Changes:
+    def found(since: int, until: int) -> PairChanges:
         if until < since:
             raise VersionGoneError(f"since={since} is after until={until}; name the older version first.")
         return changes.changes(version.since(since), version.manifest.options.return_distance, version.held)

@@ -33,7 +33,7 @@ from dask_simjoin.disk_index.compare import Comparison, pairs_with_part, pairs_w
 from dask_simjoin.disk_index.files import parquet
 from dask_simjoin.disk_index.graph import example_of_rows, lazy_pairs, pairs_of_partition, spec_of, spec_with
 from dask_simjoin.disk_index.pair_files import stored_pairs
-from dask_simjoin.disk_index.requests import ChangeReport, UpdatePlan
+from dask_simjoin.disk_index.reports import ChangeReport, UpdatePlan
 from dask_simjoin.disk_index.row_batch import (
     Loaded,
     Replaced,
@@ -97,7 +97,7 @@ def _in_both(gone: Snapshot, rest: Snapshot) -> np.ndarray | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Changes:
+class PairChanges:
     """What changed; what is compared is decided when it is first asked for.
 
     Rows that came, I, and that went, D, are compared with each other and with those that stayed, S: I x I
@@ -235,9 +235,9 @@ def _scaled(find: Callable[[int], int], groups: np.ndarray, rows: np.ndarray) ->
     return pairs * scale, took * scale
 
 
-def changes(delta: Delta, distance: bool, held: Held = NOTHING) -> Changes:
+def changes(delta: Delta, distance: bool, held: Held = NOTHING) -> PairChanges:
     """Tell what changed between two versions: `added`, `removed`, `report`; `held`: what is in memory."""
-    return Changes(delta, distance, held=held)
+    return PairChanges(delta, distance, held=held)
 
 
 def changed_pairs(delta: Delta, distance: bool) -> tuple[Frame, Frame]:

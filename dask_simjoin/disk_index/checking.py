@@ -10,10 +10,9 @@ import contextlib
 import math
 import os
 import uuid
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +25,7 @@ from dask_simjoin.disk_index.components import grouping_files
 from dask_simjoin.disk_index.files import FOLDERS, PAIRS, listed, parquet, read_groups
 from dask_simjoin.disk_index.manifests import damage_of, latest, manifest_path, read_manifest, versions, whole
 from dask_simjoin.disk_index.publishing import removed, sweep
-from dask_simjoin.disk_index.requests import Told
+from dask_simjoin.disk_index.reports import CheckReport, Damage, QualityReport
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.types import Groups, Manifest, Options, Snapshot
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
@@ -117,58 +116,7 @@ def files_of(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
     return found
 
 
-class Damage(NamedTuple):
-    """A damaged or missing file: its path in the folder, what is wrong, and the versions that need it."""
-
-    file: str
-    damage: str
-    versions: tuple[int, ...]
-
-
-@dataclass(frozen=True, repr=False)
-class Check(Told):
-    """What reading all of an index found.
-
-    Attributes
-    ----------
-    versions, files : int
-        Versions that there are, and their files, with manifests.
-    bytes_read : int
-        Of these files.
-    files_without_checksums : int
-        Files that an older version of this package wrote.  They can be read, which does not prove that they
-        are as they were written; `optimize("all")` writes them anew.
-    damaged : int
-        Files that are damaged or missing.
-    damage : tuple of Damage
-        What they are.
-    """
-
-    title: ClassVar[str] = "Check of an index"
-
-    versions: int
-    files: int
-    bytes_read: int
-    files_without_checksums: int
-    damaged: int
-    damage: tuple[Damage, ...]
-
-    @property
-    def frame(self) -> pd.DataFrame:
-        """A row for each damaged file: its path in the folder, its damage, and the versions that need it."""
-        return pd.DataFrame(list(self.damage), columns=list(Damage._fields))
-
-    @property
-    def numbers(self) -> dict[str, Any]:
-        """The numbers, by name."""
-        return {name: value for name, value in super().numbers.items() if name != "damage"}
-
-    def _facts(self) -> list[tuple[str, str]]:
-        named = [(one.file, f"{one.damage} ({_listed(one.versions)})") for one in self.damage]
-        return [*super()._facts(), *named]
-
-
-def check_index(root: Path) -> Check:
+def check_index(root: Path) -> CheckReport:
     """Read all files of all versions of the index in a folder; refuses a folder without one."""
     known = versions(root)
     if not known:
@@ -188,7 +136,7 @@ def check_index(root: Path) -> Check:
             found.append(Damage("/".join(name), what, tuple(sorted(numbers))))
     every = [*paths, *(manifest_path(root, version) for version in known)]
     plain = sum(not is_checked(path) for path in paths)
-    return Check(len(known), len(every), sum(map(_size, every)), plain, len(found), tuple(found))
+    return CheckReport(len(known), len(every), sum(map(_size, every)), plain, len(found), tuple(found))
 
 
 AT_ONCE = 64
@@ -234,20 +182,6 @@ def _size(path: Path) -> int:
     with contextlib.suppress(OSError):
         return path.stat().st_size
     return 0
-
-
-def _listed(numbers: tuple[int, ...]) -> str:
-    """Name versions, those that follow each other by the first and the last."""
-    return f"version{'s' * (len(numbers) > 1)} {', '.join(_runs(numbers))}"
-
-
-def _runs(numbers: tuple[int, ...]) -> Iterator[str]:
-    first = last = numbers[0]
-    for number in (*numbers[1:], None):
-        if number != last + 1:
-            yield f"{first}" if first == last else f"{first} to {last}"
-            first = number or 0
-        last = number or 0
 
 
 POINTS = 4096
@@ -334,46 +268,6 @@ SMALL_PART = 8
 """A file of fewer rows than one eighth of a full one is small: it came by an update."""
 
 
-@dataclass(frozen=True, repr=False)
-class Quality(Told):
-    """Tell how the rows of an index lie; see `Index.quality`.
-
-    Attributes
-    ----------
-    rows, files, row_groups : int
-    small_files : int
-        Files of updates that were not put in order with others yet.
-    small_share, deleted_share : float
-        The share of rows in those, and of rows in files that were deleted.
-    scan : float
-        Rows of the row groups within eps of a row, on average.
-    scan_ratio : float
-        As many times as many as if all rows were put in order anew: 1 is the best.
-    centroid_drift : float
-        By how much, in all, the centroids of 20 clusters of the rows as they last were put in order moved by
-        rows that came since: the quality metric of RE-JOIN (Korkmaz 2012), from the boxes of row groups.
-    drift_in_eps : float
-        The same, divided by eps.
-    excess : float
-        Rows that updates read since because row groups do not lie in order: what ``recluster="auto"``
-        compares with the work of putting them in order.
-    """
-
-    title: ClassVar[str] = "Quality of an index"
-
-    rows: int
-    files: int
-    row_groups: int
-    small_files: int
-    small_share: float
-    deleted_share: float
-    scan: float
-    scan_ratio: float
-    centroid_drift: float
-    drift_in_eps: float
-    excess: float
-
-
 EXCESS, SMALL_EXCESS, BASIS = "excess", "small_excess", "basis"
 """Counters of manifests: rows read too many, those of small files that one of them all would have saved, and
 the version as which files were last put in order."""
@@ -384,7 +278,7 @@ def small_files(manifest: Manifest, full: int) -> list[str]:
     return [one.name for one in manifest.files if SMALL_PART * one.rows < full]
 
 
-def quality_of(version: Version, full: int) -> Quality:
+def quality_of(version: Version, full: int) -> QualityReport:
     """Tell how the rows of a version lie; `full`: rows of a full file."""
     rows, manifest, options = version.rows, version.manifest, version.manifest.options
     ratio = scan = 1.0
@@ -396,7 +290,7 @@ def quality_of(version: Version, full: int) -> Quality:
     size = sum(one.rows for one in manifest.files)
     few = sum(one.rows for one in manifest.files if one.name in small)
     drift = centroid_drift(rows.groups, int(manifest.counters.get(BASIS, 1)))
-    return Quality(
+    return QualityReport(
         manifest.rows, len(manifest.files), len(rows.groups), len(small), few / max(1, size),
         (size - manifest.rows) / max(1, size), scan, max(1.0, ratio), drift,
         drift / options.eps if options.eps > 0 else float("inf") if drift else 0.0,

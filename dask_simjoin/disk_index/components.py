@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from dask_simjoin.disk_index.blocks import sizes, snapshot_token
-from dask_simjoin.disk_index.changes import Changes
+from dask_simjoin.disk_index.changes import PairChanges
 from dask_simjoin.disk_index.checksums import SummedFile, damaged
 from dask_simjoin.disk_index.compare import Comparison, pairs_within
 from dask_simjoin.disk_index.files import parquet, read_anew, read_groups, write_named, write_tables
@@ -180,7 +180,7 @@ def _told_on(old: Grouping, version: Version) -> Grouping | None:
         delta = version.since(old.version)
     except VersionGoneError:  # the older one is none that this one was made of
         return None
-    changes = Changes(delta, False, numbered=True)
+    changes = PairChanges(delta, False, numbered=True)
     (new, new_ids), (gone, _) = (_numbers(part) for part in (delta.inserted, delta.deleted))
     stays = ~np.isin(old.seq, np.concatenate([gone, new]))
     seq = np.concatenate([old.seq[stays], new])

@@ -137,7 +137,7 @@ class Rows(LabelledExpr):
         return layer
 
 
-class Pairs(RowsExpr):
+class IndexPairs(RowsExpr):
     """Pairs of rows of an index, a partition of each block."""
 
     _label = "simjoin_changed"
@@ -193,7 +193,7 @@ def example_of_pairs(rows: Snapshot, spec: JoinSpec) -> Frame:
 
 def lazy_pairs(blocks: Blocks, rows: Snapshot) -> Frame:
     """Make a lazy frame of the pairs of some blocks; `rows`: any of the index."""
-    return new_collection(Pairs(Rows(blocks), blocks, example_of_pairs(rows, blocks.spec)))
+    return new_collection(IndexPairs(Rows(blocks), blocks, example_of_pairs(rows, blocks.spec)))
 
 
 ROWS = 1 << 20

@@ -14,27 +14,32 @@ import pandas as pd
 
 from dask_simjoin.disk_index import changes as joins
 from dask_simjoin.disk_index.cache import Opened, changes_to
-from dask_simjoin.disk_index.changes import Changes as PairChanges
-from dask_simjoin.disk_index.checking import Check, Quality, check_index, history_of, quality_of, vacuumed
+from dask_simjoin.disk_index.changes import PairChanges
+from dask_simjoin.disk_index.checking import check_index, history_of, quality_of, vacuumed
 from dask_simjoin.disk_index.commits import Change, attempted, commit
 from dask_simjoin.disk_index.components import components
 from dask_simjoin.disk_index.graph import stored_rows
-from dask_simjoin.disk_index.maintenance import HOW, Upkeep, keep_up, optimize, worn
+from dask_simjoin.disk_index.maintenance import HOW, keep_up, optimize, worn
 from dask_simjoin.disk_index.manifests import read_manifest
 from dask_simjoin.disk_index.pair_files import all_pairs
 from dask_simjoin.disk_index.publishing import Transaction, made_by
+from dask_simjoin.disk_index.reports import (
+    ChangeReport,
+    CheckReport,
+    QualityReport,
+    UpdatePlan,
+    UpdateReport,
+    UpkeepReport,
+)
 from dask_simjoin.disk_index.requests import (
     DIFF,
     IF_EXISTS,
-    ChangeReport,
-    UpdatePlan,
     check_batch,
     check_version,
 )
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.types import Manifest
 from dask_simjoin.disk_index.updating import (
-    Report,
     Update,
     changed_by,
     foreign_rows,
@@ -57,14 +62,14 @@ class Changes:
     ----------
     since, version : int
         The two versions; pairs of `since`, less `removed`, with `added`, are those of `version`.
-    report : Report
+    report : UpdateReport
         What the update took in and wrote, in numbers.
-    upkeep : Upkeep or None
+    upkeep : UpkeepReport or None
         What putting rows in order after it did, by the index's policy; None: nothing is done after it.
     """
 
-    def __init__(self, find: Callable[[int, int], PairChanges], since: int, version: int, report: Report,
-                 upkeep: Upkeep | None = None) -> None:  # fmt: skip
+    def __init__(self, find: Callable[[int, int], PairChanges], since: int, version: int,
+                 report: UpdateReport, upkeep: UpkeepReport | None = None) -> None:  # fmt: skip
         self._find = find
         self.since, self.version, self.report, self.upkeep = since, version, report, upkeep
 
@@ -99,12 +104,12 @@ class Made(NamedTuple):
     since : int
         The version before it; of a batch that is known, the one that it made then.
     manifest : Manifest
-    report : Report
+    report : UpdateReport
     """
 
     since: int
     manifest: Manifest
-    report: Report
+    report: UpdateReport
 
 
 class Index(Opened):
@@ -160,7 +165,7 @@ class Index(Opened):
         def work(now: Version, base: int, own: Transaction) -> Made | None:
             known = made_by(self._root, now.manifest, batch)
             if known is not None:
-                return Made(known, now.manifest, Report(known=True))
+                return Made(known, now.manifest, UpdateReport(known=True))
             change, report = changed_by(own, asked, now, base + 1)
             change = replace(change, counters=worn(now, [one.groups for one in change.written], FILE_ROWS))
             return self._commit(own, now, base, change, report)
@@ -264,7 +269,7 @@ class Index(Opened):
         made = attempted(self._root, self._to_restore, work)
         return Changes(self._changed, made.since, made.manifest.version, made.report)
 
-    def optimize(self, how: str = "auto") -> Upkeep:
+    def optimize(self, how: str = "auto") -> UpkeepReport:
         """Put rows in order on disk, as a version that changes no row and no pair.
 
         Parameters
@@ -275,7 +280,7 @@ class Index(Opened):
 
         Returns
         -------
-        Upkeep
+        UpkeepReport
             What was written; of `auto` it may be nothing.
         """
         check_choice("how", how, HOW)
@@ -297,12 +302,12 @@ class Index(Opened):
         """
         return components(self._now())
 
-    def quality(self) -> Quality:
+    def quality(self) -> QualityReport:
         """Tell how well rows lie on disk, from the boxes of row groups: pairs do not depend on it."""
         return quality_of(self._now(), FILE_ROWS)
 
-    def check(self) -> Check:
-        """Read all files of all versions, and tell which are damaged; see `Check`.
+    def check(self) -> CheckReport:
+        """Read all files of all versions, and tell which are damaged; see `CheckReport`.
 
         What is read is verified each time that it is read; this reads the rest, too.
 
@@ -327,7 +332,7 @@ class Index(Opened):
         return vacuumed(self._root, check_whole("keep", keep, 1))
 
     def _commit(self, own: Transaction, now: Version, base: int, change: Change,
-                report: Report) -> Made | None:  # fmt: skip
+                report: UpdateReport) -> Made | None:  # fmt: skip
         """Make the version after `base`; None: another writer was faster."""
         done = commit(own, now.manifest, base, change, self._library, now.held)
         if done is None:
@@ -345,4 +350,4 @@ class Index(Opened):
         with contextlib.suppress(VersionGoneError):
             made = manifest if manifest.version == version else read_manifest(self._root, version)
             since = made.parent or since
-        return Changes(self._changed, since, version, Report(known=True))
+        return Changes(self._changed, since, version, UpdateReport(known=True))

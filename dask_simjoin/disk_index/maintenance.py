@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +39,7 @@ from dask_simjoin.disk_index.checking import (
 )
 from dask_simjoin.disk_index.commits import Change, attempted, commit
 from dask_simjoin.disk_index.publishing import Transaction, base_of, transaction
-from dask_simjoin.disk_index.requests import Told
+from dask_simjoin.disk_index.reports import UpkeepReport
 from dask_simjoin.disk_index.rows import Written, example_table, read_part, write_rows
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.types import Groups, Part, RowFile, Snapshot
@@ -233,35 +233,12 @@ HOW = ("auto", "all", "small")
 """What `optimize` rewrites: what the policy finds worth it, all files, or those that updates wrote."""
 
 
-@dataclass(frozen=True, repr=False)
-class Upkeep(Told):
-    """What putting rows in order did.
-
-    Attributes
-    ----------
-    version : int
-        The version it made; the one there was, if nothing was worth it.
-    files_dropped, files_written : int
-    rows : int
-        Rows that were written.
-    bytes_written : int
-    """
-
-    title: ClassVar[str] = "Upkeep of an index"
-
-    version: int
-    files_dropped: int
-    files_written: int
-    rows: int
-    bytes_written: int
-
-
-def keep_up(version: Version) -> Upkeep:
+def keep_up(version: Version) -> UpkeepReport:
     """Put rows in order after an update, if the policy says so; leave it if another writer was faster.
 
     The update has made its version, and so nothing that fails here is an error of it.
     """
-    nothing = Upkeep(version.number, 0, 0, 0, 0)
+    nothing = UpkeepReport(version.number, 0, 0, 0, 0)
     if base_of(version.root, version.manifest) != version.number:
         return nothing
     try:
@@ -279,10 +256,10 @@ def keep_up(version: Version) -> Upkeep:
     return done or nothing
 
 
-def optimize(root: Path, last: Callable[[], Version], how: str) -> Upkeep:
+def optimize(root: Path, last: Callable[[], Version], how: str) -> UpkeepReport:
     """Put the rows of the last version in order."""
 
-    def work(now: Version, base: int, own: Transaction) -> Upkeep | None:
+    def work(now: Version, base: int, own: Transaction) -> UpkeepReport | None:
         if how == "auto":
             return _rewrite(own, now, base, to_rewrite(now, FILE_ROWS))
         small = small_files(now.manifest, FILE_ROWS)
@@ -292,10 +269,10 @@ def optimize(root: Path, last: Callable[[], Version], how: str) -> Upkeep:
     return attempted(root, last, work)
 
 
-def _rewrite(own: Transaction, version: Version, base: int, files: frozenset[str]) -> Upkeep | None:
+def _rewrite(own: Transaction, version: Version, base: int, files: frozenset[str]) -> UpkeepReport | None:
     """Write some files anew as the version after `base`; None: another writer was faster."""
     if not files:
-        return Upkeep(version.number, 0, 0, 0, 0)
+        return UpkeepReport(version.number, 0, 0, 0, 0)
     change = rewritten(own, version, files, base + 1, FILE_ROWS)
     change = replace(change, counters=change.counters | paid(version, files, FILE_ROWS))
     done = commit(own, version.manifest, base, change, version.library)
@@ -303,4 +280,4 @@ def _rewrite(own: Transaction, version: Version, base: int, files: frozenset[str
         return None
     size = sum(one.size + one.keys_size for one in change.written) + done[1]
     rows = sum(one.rows for one in change.written)
-    return Upkeep(base + 1, len(files), len(change.written), rows, size)
+    return UpkeepReport(base + 1, len(files), len(change.written), rows, size)

@@ -242,7 +242,7 @@ MOST_SMALL = 8
 """Small files from which on they become few, as rows are put in order."""
 
 
-class Pairs(NamedTuple):
+class WrittenPairs(NamedTuple):
     """A file of pairs that was written: its name, pairs and bytes."""
 
     name: str
@@ -267,7 +267,7 @@ def taken_in(own: Transaction, version: Version, gone: np.ndarray, again: bool) 
     return needed(StoredPairs(manifest.pairs.files + files, marks)), size
 
 
-def _written(own: Transaction, version: Version) -> list[Pairs]:
+def _written(own: Transaction, version: Version) -> list[WrittenPairs]:
     """Find the pairs that come with a version, and write them."""
     root, schema = version.root, pair_schema(version.root, version.manifest.options)
     expr = optimise_in_place(_coming(version).expr)
@@ -278,10 +278,10 @@ def _written(own: Transaction, version: Version) -> list[Pairs]:
         graph[key] = Task(key, on_worker, store, TaskRef(found), own, schema)
         keys.append(key)
     done = gather(graph, keys)
-    made = [one for one in done if isinstance(one, Pairs)]
+    made = [one for one in done if isinstance(one, WrittenPairs)]
     few = [one for one in done if isinstance(one, pa.Table) and len(one)]
     parts = cut_parts(np.array([len(one) for one in few]), SMALL)
-    made += [Pairs(*write_pairs(own, (few[n] for n in part), schema)) for part in parts]
+    made += [WrittenPairs(*write_pairs(own, (few[n] for n in part), schema)) for part in parts]
     for one in made:
         path = root / PAIRS / one.name
         if not path.is_file() or path.stat().st_size != one.size:
@@ -303,10 +303,10 @@ def _coming(version: Version) -> Frame:
     return lazy_pairs(blocks_of(came, delta.inserted, delta.same, spec, size, None, held), rows)
 
 
-def store(pairs: Frame, own: Transaction, schema: pa.Schema) -> Pairs | pa.Table:
+def store(pairs: Frame, own: Transaction, schema: pa.Schema) -> WrittenPairs | pa.Table:
     """Write the pairs of a task; give them back if they are few."""
     table = arrow_of(pairs).select(schema.names).cast(schema)
-    return table if len(table) < LEAST else Pairs(*write_pairs(own, iter([table]), schema))
+    return table if len(table) < LEAST else WrittenPairs(*write_pairs(own, iter([table]), schema))
 
 
 def tidied(own: Transaction, version: Version, whole: bool) -> tuple[StoredPairs, int]:
@@ -329,7 +329,7 @@ def tidied(own: Transaction, version: Version, whole: bool) -> tuple[StoredPairs
         key = f"simjoin_tidy-{uuid.uuid4().hex}", n
         graph[key] = Task(key, on_worker, joined, own, tuple(some), pairs.marks, schema)
         keys.append(key)
-    found: list[Pairs | None] = gather(graph, keys) if keys else []
+    found: list[WrittenPairs | None] = gather(graph, keys) if keys else []
     size, files = 0, list(stay)
     for some, made in zip(bunches, found, strict=True):
         if made is None:
@@ -341,12 +341,12 @@ def tidied(own: Transaction, version: Version, whole: bool) -> tuple[StoredPairs
 
 
 def joined(own: Transaction, files: tuple[PairFile, ...], marks: tuple[MarkFile, ...],
-           schema: pa.Schema) -> Pairs | None:  # fmt: skip
+           schema: pa.Schema) -> WrittenPairs | None:  # fmt: skip
     """Make one file of the pairs of some that are still there; None: of one, of which all are."""
     live = [sum(len(table) for table in read_live(own.root, one, marks, [LEFT])) for one in files]
     if not sum(live):
-        return Pairs("", 0, 0)
+        return WrittenPairs("", 0, 0)
     if len(files) == 1 and live[0] == files[0].rows:
         return None
     tables = (table for one in files for table in read_live(own.root, one, marks, schema.names))
-    return Pairs(*write_pairs(own, (table.cast(schema) for table in tables), schema))
+    return WrittenPairs(*write_pairs(own, (table.cast(schema) for table in tables), schema))

@@ -15,7 +15,7 @@ from dask.base import is_dask_collection
 from dask_simjoin.disk_index.commits import Change
 from dask_simjoin.disk_index.graph import parts_of
 from dask_simjoin.disk_index.publishing import Transaction
-from dask_simjoin.disk_index.requests import Told
+from dask_simjoin.disk_index.reports import UpdateReport
 from dask_simjoin.disk_index.rows import Written, example_table, read_part, read_places, write_rows
 from dask_simjoin.disk_index.schema import FILE, POSITION, Finder, as_frame, ids_as_read
 from dask_simjoin.disk_index.snapshots import Version
@@ -55,39 +55,12 @@ class Update:
     batch: str | None
 
 
-@dataclass(frozen=True, repr=False)
-class Report(Told):
-    """What an update took in and wrote.
-
-    Attributes
-    ----------
-    inserted, replaced, ignored, deleted : int
-        Rows whose ids were new; that took the place of others; that were left out; that went.
-    files : int
-        Row files that were written.
-    bytes_written : int
-        Of all files, but for the manifest.
-    known : bool
-        Whether the batch was known, so that nothing was written.
-    """
-
-    title = "An update of an index"
-
-    inserted: int = 0
-    replaced: int = 0
-    ignored: int = 0
-    deleted: int = 0
-    files: int = 0
-    bytes_written: int = 0
-    known: bool = False
-
-
 def lazy_frame(frame: Frame) -> Frame:
     """A frame as one of Dask."""
     return frame if is_dask_collection(frame) else lazy(frame, library(frame))
 
 
-def changed_by(own: Transaction, asked: Update, now: Version, version: int) -> tuple[Change, Report]:
+def changed_by(own: Transaction, asked: Update, now: Version, version: int) -> tuple[Change, UpdateReport]:
     """Find out what an update of a version changes, and write the rows that come for the next one."""
     options, schema = now.manifest.options, example_table(now.root, now.manifest.options).schema
     gone = _to_delete(asked.delete, now.finder, schema, options)
@@ -116,7 +89,7 @@ def changed_by(own: Transaction, asked: Update, now: Version, version: int) -> t
     )  # fmt: skip
     came = sum(one.rows for one in written)
     size = sum(one.size + one.keys_size for one in written)
-    report = Report(came - len(replaced), len(replaced), len(left_out), len(gone), len(written), size)
+    report = UpdateReport(came - len(replaced), len(replaced), len(left_out), len(gone), len(written), size)
     return change, report
 
 
@@ -217,7 +190,7 @@ def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
     return cast.unique()
 
 
-def restored(own: Transaction, now: Version, wanted: int, version: int) -> tuple[Change, Report]:
+def restored(own: Transaction, now: Version, wanted: int, version: int) -> tuple[Change, UpdateReport]:
     """Find out what brings back the rows of a version, and write those of them that went."""
     delta = now.since(wanted)
     schema = example_table(now.root, now.manifest.options).schema
@@ -235,7 +208,7 @@ def restored(own: Transaction, now: Version, wanted: int, version: int) -> tuple
     size = sum(one.size + one.keys_size for one in written)
     places_of = {name: at for name, at in gone.items() if len(at)}
     change = Change("restore", written, places_of, gone=np.concatenate(numbers))
-    return change, Report(came, 0, 0, went, len(written), size)
+    return change, UpdateReport(came, 0, 0, went, len(written), size)
 
 
 def _again(part: Part, own: Transaction, version: int, schema: object) -> Written | None:

@@ -30,7 +30,8 @@ from dask_simjoin.planning.outputs import COUNTS, Goal
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import check_shuffle
 from dask_simjoin.planning.tables import Tables
-from dask_simjoin.reports.plan import BlockReport, PlanReport
+from dask_simjoin.reports.block_pairs import BlockReport
+from dask_simjoin.reports.plan import PlanReport
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import gather_chunk, make_chunk, read_chunk, read_points
 from dask_simjoin.tasks.counts import count_block, count_block_pairs

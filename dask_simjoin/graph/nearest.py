@@ -21,7 +21,7 @@ from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.outputs import Goal, nearest_goal
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.reports.profile import NearestReport
+from dask_simjoin.reports.plan import NearestPlanReport
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.nearest import (
     FoundRows,
@@ -69,8 +69,8 @@ class KDistances(FoundByChunk):
     _label = "simjoin_k_distances"
     _parameters = ["frame", "source", "spec", "k", "meta", "chosen"]
 
-    def _report(self, plan: Plan) -> NearestReport:
-        return NearestReport(plan, self.operand("spec"), self.operand("k"))
+    def _report(self, plan: Plan) -> NearestPlanReport:
+        return NearestPlanReport(plan, self.operand("spec"), self.operand("k"))
 
     @property
     def goal(self) -> Goal:
@@ -137,8 +137,8 @@ class NearestJoin(LazyJoin):
 
     _plan_tells_partitions = True
 
-    def _report(self, plan: Plan) -> NearestReport:
-        return NearestReport(plan, self.operand("spec"), self.operand("k"), self.operand("bound"))
+    def _report(self, plan: Plan) -> NearestPlanReport:
+        return NearestPlanReport(plan, self.operand("spec"), self.operand("k"), self.operand("bound"))
 
     @property
     def goal(self) -> Goal:

@@ -19,7 +19,7 @@ from typing import Any
 from distributed import Client, get_worker
 
 from dask_simjoin.graph.workers import is_worker
-from dask_simjoin.reports.plan import BlockReport
+from dask_simjoin.reports.block_pairs import BlockReport
 from dask_simjoin.reports.run import MAKE_ROWS, RunReport, StepRecord
 from dask_simjoin.request.options import current_client
 
@@ -27,9 +27,6 @@ LOG = logging.getLogger("dask_simjoin")
 
 TOPIC = "dask_simjoin"
 """Under which workers log what tasks did."""
-
-BRIEF = 1e-3
-"""Seconds under which a task that makes none of the result is not told of."""
 
 BRIEF = 1e-3
 """Seconds under which a task that makes none of the result is not told of."""
@@ -105,8 +102,6 @@ class Recorded:
         )
         if not self.of and end - begin < BRIEF:
             return found
-        if not self.of and end - begin < BRIEF:
-            return found
         if is_worker():
             worker = get_worker()
             worker.log_event(TOPIC, (self.run, told._replace(thread=f"{worker.address} {told.thread}")))
@@ -120,6 +115,12 @@ def _rows(found: Any, step: str) -> int | None:
     if step in MAKE_ROWS:
         return len(found)
     return int(found) if isinstance(found, numbers.Integral) else None
+
+
+def _log(line: Callable[[], str]) -> None:
+    """Log a line, which is made only if somebody reads it."""
+    if LOG.isEnabledFor(logging.INFO):
+        LOG.info("%s", line())
 
 
 class Runs:
@@ -142,7 +143,7 @@ class Runs:
             self._runs[run] = report
             while len(self._runs) > MOST_RUNS:
                 self._runs.popitem(last=False)
-        LOG.info("%s", report.planned_line())
+        _log(report.planned_line)
 
     def find(self, run: str) -> RunReport | None:
         """What is known of a join; None: it was not planned here, or is forgotten."""
@@ -165,7 +166,7 @@ class Runs:
             report.add(told)
             done = report.done and not was_done
         if done:
-            LOG.info("%s", report.done_line())
+            _log(report.done_line)
 
     def _event(self, event: tuple[float, tuple[str, StepRecord]]) -> None:
         run, told = event[1]

@@ -73,10 +73,6 @@ class JoinChunks(Protocol):
         """How many blocks there are, and how many rows they visit in all."""
 
     @property
-    def possible(self) -> int:
-        """How many block pairs there are, if none is left out."""
-
-    @property
     def identity(self) -> Any:
         """What tells chunks from others, as Dask's tokens need it."""
 
@@ -180,11 +176,6 @@ class HomeChunks:
     def own_rows(self) -> np.ndarray:
         """Points of each chunk: none of them is in another."""
         return self.rows
-
-    @property
-    def possible(self) -> int:
-        """How many block pairs there are, if none is left out."""
-        return len(self) * (len(self) + 1) // 2
 
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
         """Chunks, and for each those from it on that it meets, itself first."""

@@ -90,11 +90,6 @@ class SpatialChunks:
         """None: rows are shuffled."""
         return ((),) * len(self)
 
-    @property
-    def possible(self) -> int:
-        """How many block pairs there are, if none is left out."""
-        return len(self) * (len(self) + 1) // 2
-
     def boxes(self) -> Boxes:
         """Boxes of the regions of all chunks, which their own points are in."""
         region = np.repeat(np.arange(len(self.own)), self.own + self.halo)

@@ -54,11 +54,6 @@ class TwoTableChunks:
         """The number of the right table's first chunk."""
         return len(self.left)
 
-    @property
-    def possible(self) -> int:
-        """How many block pairs there are, if none is left out."""
-        return len(self.left) * len(self.right)
-
     @functools.cached_property
     def rows(self) -> np.ndarray:
         """Points expected in each chunk."""

@@ -1,123 +1,55 @@
-"""Show a plan: as text, as a table, as a picture, and as numbers for scripts."""
+"""Reports of plans: what a join would run, and how much it would give."""
 
 from __future__ import annotations
 
-import html
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from dask.utils import format_bytes
 
-from dask_simjoin.planning.checks import NEED
-from dask_simjoin.planning.outputs import describe_tasks, directions, making_tasks
+from dask_simjoin.planning.checks import RANK_BYTES
+from dask_simjoin.planning.outputs import directions, making_tasks
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.reports.svg import Matrix, matrix, plot, svg
-from dask_simjoin.request.inputs import new_axes
+from dask_simjoin.planning.statistics.recall import UNKNOWN
+from dask_simjoin.reports.block_pairs import COST_FACTS, RESULT_FACTS, ROWS, BlockReport
+from dask_simjoin.reports.facts import Facts, size, without
+from dask_simjoin.request.messages import shown
 from dask_simjoin.request.spec import JoinSpec
-
-
-class BlockReport:
-    """What reports of plans have in common, whatever is joined."""
-
-    _drawn: ClassVar[str] = "pairs"
-    """What the pictures show of block pairs."""
-
-    @property
-    def pair_bytes(self) -> float:
-        """Memory of one row of the result."""
-        raise NotImplementedError
-
-    @property
-    def _sides(self) -> tuple[int, int]:
-        """Query chunks and data chunks."""
-        raise NotImplementedError
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row for each block pair."""
-        raise NotImplementedError
-
-    def _title(self) -> str:
-        raise NotImplementedError
-
-    def _facts(self) -> list[tuple[str, str]]:
-        """Names and texts of everything that the report tells."""
-        raise NotImplementedError
-
-    @property
-    def title(self) -> str:
-        """What it is about, in a few words."""
-        return self._title()
-
-    def to_dict(self) -> dict[str, int | float | str]:
-        """Numbers and words of the report by name, as a script takes them and JSON has them.
-
-        Examples
-        --------
-        >>> import pandas as pd
-        >>> import dask_simjoin
-        >>> pd.DataFrame({"x": [0.0, 1.0, 9.0]}).simjoin.plan(1.0).to_dict()["pairs"]
-        1.0
-        """
-        kinds = [kind for kind in reversed(type(self).__mro__) if issubclass(kind, BlockReport)]
-        names = dict.fromkeys(
-            name for kind in kinds for name, value in vars(kind).items()
-            if isinstance(value, property) and not name.startswith("_")
-        )  # fmt: skip
-        return {name: getattr(self, name) for name in names}
-
-    def __repr__(self) -> str:
-        facts = self._facts()
-        width = max(len(name) for name, _ in facts)
-        return "\n".join([self._title(), *(f"  {name:<{width}}  {text}" for name, text in facts)])
-
-    def _repr_html_(self) -> str:
-        facts = "".join(
-            f'<tr><th style="text-align:left">{html.escape(name)}</th>'
-            f'<td style="text-align:left">{html.escape(text)}</td></tr>'
-            for name, text in self._facts()
-        )
-        return (
-            f"<div><p><b>{html.escape(self._title())}</b></p><table><tbody>{facts}</tbody></table>"
-            f"{self.svg() if max(self._sides) > 1 else ''}</div>"
-        )
-
-    def _matrix(self) -> Matrix:
-        """What the pictures show."""
-        blocks = self.to_frame()
-        query, data, drawn = (blocks[n].to_numpy() for n in ("query_chunk", "data_chunk", self._drawn))
-        return matrix(query, data, drawn, self._sides, self._drawn)
-
-    def svg(self) -> str:
-        """The block pairs as a picture, in SVG.
-
-        Rows are query chunks and columns data chunks; the more pairs (of nearest neighbours: candidates),
-        the darker, on a logarithmic scale.  Gray cells give none, and white ones are not joined.
-        """
-        return svg(self._matrix(), self._title())
-
-    def plot(self, ax: Any = None) -> Any:
-        """The block pairs as a picture, by matplotlib.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Where to draw; default: a new figure.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-        """
-        return plot(self._matrix(), new_axes(ax), self._title())
-
 
 MAX_NAMES = 6
 """Columns that are named."""
 
-LEAST_TOLD = 0.1
+MIN_DISK_SECONDS = 0.1
 """Seconds of the disk that are worth a line."""
+
+INPUT_FACTS: Facts = (
+    *ROWS,
+    ("dimensions", lambda r: f"{r._dimensions()}{r.spec.unnamed}"),
+    ("metric", lambda r: None if r.spec.metric == "euclidean" else r.spec.metric),
+    ("engine", lambda r: r.engine),
+    ("partitioning", lambda r: r.plan.chunks.describe()),
+    ("chunks", lambda r: f"{r.chunks:,} ({size(r.plan.chunks.rows.sum() * r.plan.row_bytes)})"),
+    ("median chunk", lambda r: r._chunk(np.median(r.plan.chunks.rows) if r.chunks else 0.0)),
+    ("largest chunk", lambda r: r._chunk(r.plan.chunks.rows.max(initial=0.0))),
+)
+"""What is joined, and its chunks."""
+
+SHUFFLING = "of it to shuffle {} of rows through the disk"
+
+TIME_FACTS: Facts = (
+    ("time", lambda r: f"about {r.seconds:.2g} s, on idle cores like those that were measured"),
+    (
+        "",
+        lambda r: _disk(
+            r.plan.disk.shuffling, f"of it to shuffle {size(r.shuffled_bytes)} of rows through the disk"
+        ),
+    ),
+    ("", lambda r: _disk(r.plan.disk.spilling, f"of it to spill {size(r.spilled_bytes)} of chunks")),
+    ("", lambda r: _disk(r.plan.disk.writing, "more to write the pairs as parquet")),
+)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -162,33 +94,24 @@ class PlanReport(BlockReport):
     plan: Plan
     spec: JoinSpec
 
+    _found = "pairs"
+    _facts: ClassVar[Facts] = (*INPUT_FACTS, *RESULT_FACTS, *TIME_FACTS)
+    _exported = (
+        "pair_bytes", "title", "rows", "chunks", "block_pairs", "partitions", "pairs", "pairs_low",
+        "pairs_high", "recall", "recall_low", "recall_high", "result_bytes", "partitioning", "method",
+        "engine", "seconds", "writing_seconds", "spilled_bytes", "shuffled_bytes",
+    )  # fmt: skip
+
     @property
-    def rows(self) -> int:
-        return self.plan.rows
+    def title(self) -> str:
+        spec, unit = self.spec, self.spec.measure.unit
+        eps = spec.eps if spec.radius is None else repr(spec.radius)
+        kind = "join of two tables" if self._two else "self-join"
+        return f"Plan of a {kind}, eps={eps}{unit and f' {unit}'}"
 
     @property
     def chunks(self) -> int:
         return len(self.plan.chunks)
-
-    @property
-    def block_pairs(self) -> int:
-        return len(self.plan)
-
-    @property
-    def partitions(self) -> int:
-        return max(self.plan.outputs, 1)  # an empty result is one empty partition
-
-    @property
-    def pairs(self) -> float:
-        return self._result_rows(self.plan.estimate.total)
-
-    @property
-    def pairs_low(self) -> float:
-        return self._result_rows(self.plan.estimate.total_low)
-
-    @property
-    def pairs_high(self) -> float:
-        return self._result_rows(self.plan.estimate.total_high)
 
     @property
     def recall(self) -> float:
@@ -203,14 +126,6 @@ class PlanReport(BlockReport):
         return self.plan.recall.high
 
     @property
-    def result_bytes(self) -> int:
-        return round(self.pairs * self.pair_bytes)
-
-    @property
-    def pair_bytes(self) -> float:
-        return self.plan.pair_bytes
-
-    @property
     def partitioning(self) -> str:
         return self.plan.partitioning
 
@@ -220,7 +135,7 @@ class PlanReport(BlockReport):
 
     @property
     def engine(self) -> str:
-        return self._engine()
+        return self.plan.layout.in_words(self._names)
 
     @property
     def seconds(self) -> float:
@@ -238,8 +153,8 @@ class PlanReport(BlockReport):
     def shuffled_bytes(self) -> int:
         return round(self.plan.disk.shuffled)
 
-    def _result_rows(self, unordered: float) -> float:
-        return unordered * directions(self.spec) + (self.rows if self.spec.include_self else 0)
+    def _result_rows(self, pairs: float) -> float:
+        return pairs * directions(self.spec) + (self.rows if self.spec.include_self else 0)
 
     def to_frame(self) -> pd.DataFrame:
         """One row for each block pair.
@@ -266,77 +181,33 @@ class PlanReport(BlockReport):
             "seconds": plan.seconds,
         })  # fmt: skip
 
-    def _title(self) -> str:
-        return f"Plan of a {'join of two tables' if self._two else 'self-join'}, {self._within()}"
-
-    def _within(self) -> str:
-        eps, unit = self.spec, self.spec.measure.unit
-        return f"eps={eps.eps if eps.radius is None else eps.radius!r}{unit and f' {unit}'}"
-
-    def _facts(self) -> list[tuple[str, str]]:
-        """Names and texts of everything that the report tells."""
-        plan, budget = self.plan, self.plan.budget
-        rows = plan.chunks.rows
-        largest = float(rows.max(initial=0.0))
-        blocks = self.to_frame()
-        sizes = np.repeat((blocks["bytes"] / blocks["partitions"]).to_numpy(), plan.slices)
-        possible = plan.chunks.possible
-        found = plan.estimate
-        exact = found.sampled >= plan.table_rows[0]
-        return [
-            *self._what(),
-            ("block pairs", f"{self.block_pairs:,} of {possible:,} possible"),
-            ("skipped", f"{possible - self.block_pairs:,}, where no pair can be"),
-            ("pairs", f"{self.pairs:,.0f}" if exact else f"about {self.pairs:,.0f}"),
-            ("95 % interval", f"{self.pairs_low:,.0f} to {self.pairs_high:,.0f}"),
-            *([("recall", self.plan.recall.in_words())] if self.spec.approximate else []),
-            ("sampled", f"{found.sampled:,} rows{', which is all of them' * exact}"),
-            ("neighbours", f"{self._neighbours():,.3g} of a row, on average"),
-            ("result", f"{format_bytes(self.result_bytes)}, {self.pair_bytes:.3g} bytes a pair"),
-            ("partitions", f"{self.partitions:,}, the largest {format_bytes(round(sizes.max(initial=0.0)))}"),
-            ("memory", f"{format_bytes(round(NEED * largest * plan.row_bytes))} for the largest task"),
-            ("budget", f"{format_bytes(budget.chunk)} a chunk ({budget.origin})"),
-            ("", f"{format_bytes(budget.output)} a partition, {format_bytes(budget.result)} the result"),
-            ("tasks", describe_tasks(self._tasks(), budget.chunk)),
-            *self._time(),
-        ]
-
-    def _time(self) -> list[tuple[str, str]]:
-        """What it takes, and what of that is the disk's."""
-        disk = self.plan.disk
-        parts = [
-            (
-                disk.shuffling,
-                f"of it to shuffle {format_bytes(self.shuffled_bytes)} of rows through the disk",
-            ),
-            (disk.spilling, f"of it to spill {format_bytes(self.spilled_bytes)} of chunks"),
-            (disk.writing, "more to write the pairs as parquet"),
-        ]
-        return [
-            ("time", f"about {self.seconds:.2g} s, on idle cores like those that were measured"),
-            *(("", f"{seconds:.2g} s {what}") for seconds, what in parts if seconds >= LEAST_TOLD),
-        ]
-
-    def _what(self) -> list[tuple[str, str]]:
-        """What is joined, and how it lies in chunks."""
-        plan, rows = self.plan, self.plan.chunks.rows
-        metric = self.spec.metric
-        return [
-            ("rows", " and ".join(f"{rows:,}" for rows in plan.table_rows)),
-            ("dimensions", f"{self._dimensions()}{self.spec.unnamed}"),
-            *([] if metric == "euclidean" else [("metric", metric)]),
-            ("engine", self._engine()),
-            ("partitioning", plan.chunks.describe()),
-            ("chunks", f"{self.chunks:,} ({format_bytes(round(rows.sum() * plan.row_bytes))})"),
-            ("median chunk", self._chunk(float(np.median(rows)) if len(rows) else 0.0)),
-            ("largest chunk", self._chunk(float(rows.max(initial=0.0)))),
-        ]
+    @property
+    def _sides(self) -> tuple[int, int]:
+        sides = self.plan.chunks.sides
+        return len(sides[0]), len(sides[-1])
 
     @property
-    def _two(self) -> bool:
-        return len(self.plan.table_rows) > 1
+    def _tasks(self) -> int:
+        plan = self.plan
+        join = self.partitions + int((plan.slices > 1).sum())
+        return self._making_tasks() + join - self.chunks * plan.chunks_are_partitions
 
-    def _neighbours(self) -> float:
+    def _making_tasks(self) -> int:
+        return making_tasks(self.plan.chunks, self.plan.sources, self.spec.settings.cluster)
+
+    @property
+    def _largest_bytes(self) -> float:
+        return float(self.plan.chunks.rows.max(initial=0.0)) * self.plan.row_bytes
+
+    def _chunk(self, rows: float) -> str:
+        return f"{rows:,.0f} rows, {size(rows * self.plan.row_bytes)}"
+
+    @property
+    def _recall(self) -> str | None:
+        return self.plan.recall.in_words(self._found) if self.spec.approximate else None
+
+    @property
+    def _neighbors(self) -> float:
         ends = 1 if self._two else 2  # of a pair, that are rows of the left table
         return ends * self.plan.estimate.total / max(self.plan.table_rows[0], 1)
 
@@ -355,27 +226,108 @@ class PlanReport(BlockReport):
         axes = self.spec.measure.axes or self.spec.on
         return _listed([axes[k] for k in places])
 
-    def _engine(self) -> str:
-        return self.plan.layout.in_words(self._names)
 
-    def _chunk(self, rows: float) -> str:
-        return f"{rows:,.0f} rows, {format_bytes(round(rows * self.plan.row_bytes))}"
+@dataclass(frozen=True, repr=False, eq=False)
+class NearestPlanReport(PlanReport):
+    """The plan of a join with nearest neighbors; see `PlanReport`.
 
-    def _tasks(self) -> int:
-        """Tasks of the join about, without those that read the source where they stay on their own."""
-        plan = self.plan
-        join = self.partitions + int((plan.slices > 1).sum())
-        return (
-            making_tasks(plan.chunks, plan.sources, self.spec.settings.cluster)
-            + join
-            - self.chunks * plan.chunks_are_partitions
-        )
+    Attributes
+    ----------
+    k : int
+    bound : float
+        The largest total of a neighbor.
+    block_pairs : int
+        Chunks that are searched, for all chunks of rows.
+    pairs, pairs_low, pairs_high : float
+        The most rows that the result can have, and the fewest if no largest distance is set.
+    """
+
+    k: int = 1
+    bound: float = math.inf
+
+    _drawn, _found = "candidates", "neighbours"
+    _facts = (
+        *INPUT_FACTS,
+        ("neighbours", lambda r: r._fewer),
+        ("recall", lambda r: r._recall),
+        ("block pairs", lambda r: f"{r.block_pairs:,} visited at most, of {math.prod(r._sides):,} possible"),
+        ("result", lambda r: f"{'at most ' * r._bounded}{r.pairs:,.0f} rows, {size(r.result_bytes)}"),
+        ("partitions", lambda r: f"{r.partitions:,}"),
+        *without(COST_FACTS, ""),
+    )
 
     @property
-    def _sides(self) -> tuple[int, int]:
-        """Query chunks and data chunks."""
-        sides = self.plan.chunks.sides
-        return len(sides[0]), len(sides[-1])
+    def title(self) -> str:
+        return f"Plan of a join with nearest neighbours, k={shown(self.k)}"
+
+    @property
+    def block_pairs(self) -> int:
+        return sum(map(len, self.plan.searches))
+
+    @property
+    def partitions(self) -> int:
+        return max(len(self.plan.counted), 1)
+
+    @property
+    def pairs(self) -> float:
+        return float(self.plan.rows_found(self.k))
+
+    @property
+    def pairs_low(self) -> float:
+        return 0.0 if self._bounded else self.pairs
+
+    @property
+    def pairs_high(self) -> float:
+        return self.pairs
+
+    @property
+    def pair_bytes(self) -> float:
+        return self.plan.pair_bytes + RANK_BYTES
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each chunk of rows and each chunk that is searched for their neighbours.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``query_chunk``, ``data_chunk``, ``query_rows``, ``data_rows``, ``candidates``; in the order of
+            the search, the nearest chunks first.
+        """
+        plan = self.plan
+        numbers = np.repeat(np.arange(len(plan.searches)), [len(found) for found in plan.searches])
+        found = np.concatenate([np.zeros(0, np.int64), *plan.searches])
+        rows = plan.chunks.rows
+        return pd.DataFrame({
+            "query_chunk": numbers, "data_chunk": found - plan.chunks.first_data, "query_rows": rows[numbers],
+            "data_rows": rows[found], "candidates": rows[numbers] * rows[found],
+        })  # fmt: skip
+
+    @property
+    def _bounded(self) -> bool:
+        return self.bound < math.inf
+
+    @property
+    def _fewer(self) -> str | None:
+        every = self.plan.rows_found(self.k) // max(1, self.plan.table_rows[0])  # that there are
+        if every >= self.k:
+            return None
+        return f"{every:,} of a row at most, which is all: k={shown(self.k)} asks for more"
+
+    @property
+    def _recall(self) -> str | None:
+        if self.spec.approximate and self.plan.recall is UNKNOWN:
+            known_by = f"profile(k={shown(self.k)}) measures it"
+            return f"not told by a sample, in which rows are less dense; {known_by}"
+        return super()._recall
+
+    @property
+    def _tasks(self) -> int:
+        return self._making_tasks() + 2 * self.block_pairs + self.partitions
+
+
+def _disk(seconds: float, what: str) -> str | None:
+    """Show seconds of the disk, if they are worth a line."""
+    return f"{seconds:.2g} s {what}" if seconds >= MIN_DISK_SECONDS else None
 
 
 def _listed(names: Sequence[Any]) -> str:

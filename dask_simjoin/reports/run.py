@@ -1,13 +1,15 @@
-"""What a join did, as its tasks recorded it: text, a table, numbers for scripts."""
+"""Reports of runs: what a join did, as its tasks recorded it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import pandas as pd
 from dask.utils import format_bytes
 
-from dask_simjoin.reports.plan import BlockReport
+from dask_simjoin.reports.block_pairs import BlockReport
+from dask_simjoin.reports.facts import Report
 from dask_simjoin.request.messages import counted
 
 MAKE_ROWS = ("pairs", "nearest_rows")
@@ -26,7 +28,7 @@ class StepRecord(NamedTuple):
     begin, end : float
         Seconds since the epoch.
     rows : int or None
-        Of what it found, if it tells of rows.
+        Of what it found, if it has rows.
     thread : object
         What ran it.
     """
@@ -40,22 +42,32 @@ class StepRecord(NamedTuple):
     thread: Any
 
 
-OF_CHUNKS = "which is all pairs of rows of chunks that met"
-"""What candidates of a run are: indexes leave out most, and profiles count those that they do not."""
-
-
-class RunReport:
+class RunReport(Report):
     """What a lazy join has done so far: print it, or take its numbers.
 
     Attributes
     ----------
     title : str
         What was asked for.
-    plan : PlanReport, NearestReport or SetPlanReport
+    plan : PlanReport, NearestPlanReport or SetPlanReport
         What was expected.
     planning : float
         Seconds that planning took.
     """
+
+    _facts = (
+        ("state", lambda r: "done" if r.done else "not done, or a part of the result was asked for"),
+        ("found", lambda r: r._found()),
+        ("partitions", lambda r: f"{r.partitions:,}" + (f" of {r._of:,}" if r._made else "")),
+        ("candidates", lambda r: r._candidates()),
+        ("planning", lambda r: f"{r.planning:.2f} s"),
+        ("joining", lambda r: f"{r.seconds:.2f} s, by {counted(r.threads, 'thread')}"),
+    )
+    _exported = (
+        "title", "planning", "seconds", "rows", "bytes", "partitions", "done", "threads", "candidates",
+    )  # fmt: skip
+
+    title = ""  # each run has its own
 
     def __init__(self, title: str, plan: BlockReport, planning: float) -> None:
         self.title, self.plan, self.planning = title, plan, planning
@@ -64,20 +76,20 @@ class RunReport:
         self._made = self._of = 0
 
     def begin(self) -> None:
-        """Take in that tasks are made anew: the next one that is told of is the first."""
+        """Note that tasks are made anew: the next record is the first."""
         self._anew = True
 
-    def add(self, told: StepRecord) -> None:
-        """Take in what a task did."""
+    def add(self, record: StepRecord) -> None:
+        """Add what a task did."""
         if self._anew or self.done:
             self._steps, self._anew, self._made = {}, False, 0
-        self._made += bool(told.of) and (told.step, told.place) not in self._steps
-        self._of = told.of or self._of
-        self._steps[told.step, told.place] = told
+        self._made += bool(record.of) and (record.step, record.place) not in self._steps
+        self._of = record.of or self._of
+        self._steps[record.step, record.place] = record
 
     @property
     def _results(self) -> list[StepRecord]:
-        return [told for told in list(self._steps.values()) if told.of]
+        return [record for record in list(self._steps.values()) if record.of]
 
     @property
     def partitions(self) -> int:
@@ -93,27 +105,27 @@ class RunReport:
     def rows(self) -> int | None:
         """Rows of the result that were made so far; of a number of pairs that number."""
         results = self._results
-        counted = [told.rows for told in results or list(self._steps.values()) if told.rows is not None]
+        counted = [record.rows for record in results or list(self._steps.values()) if record.rows is not None]
         return sum(counted) if counted else None
 
     @property
     def bytes(self) -> int:
         """Memory of those rows, by what the plan says of one; 0: there is but a number."""
-        made = sum(told.rows or 0 for told in self._results if told.step in MAKE_ROWS)
+        made = sum(record.rows or 0 for record in self._results if record.step in MAKE_ROWS)
         return round(made * self.plan.pair_bytes)
 
     @property
     def seconds(self) -> float:
         """From the first task to the last."""
         steps = list(self._steps.values())
-        return max((told.end for told in steps), default=0.0) - min(
-            (told.begin for told in steps), default=0.0
+        return max((record.end for record in steps), default=0.0) - min(
+            (record.begin for record in steps), default=0.0
         )
 
     @property
     def threads(self) -> int:
         """Threads that ran tasks."""
-        return len({told.thread for told in list(self._steps.values())})
+        return len({record.thread for record in list(self._steps.values())})
 
     @property
     def candidates(self) -> float | None:
@@ -136,49 +148,45 @@ class RunReport:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Its numbers by name, as JSON has them; of each step its tasks and seconds."""
-        names = "title", "planning", "seconds", "rows", "bytes", "partitions", "done", "threads", "candidates"
-        steps = self.to_frame().to_dict("index")
-        return {name: getattr(self, name) for name in names} | {"steps": steps}
+        """Return its numbers by name, as JSON has them; for each step its tasks and seconds."""
+        return super().to_dict() | {"steps": self.to_frame().to_dict("index")}
 
     def planned_line(self) -> str:
-        """One line of what is planned."""
-        told = self.plan.to_dict()
-        parts = [
-            f"{told['rows']:,} rows", f"{told['block_pairs']:,} block pairs",
-            f"about {told['pairs']:,.0f} pairs, {format_bytes(int(told['result_bytes']))}",
-        ]  # fmt: skip
-        if "seconds" in told:
-            parts.append(f"about {told['seconds']:.2g} s")
-        return f"planned {self.title}: {', '.join(parts)}; in {self.planning:.2f} s"
+        """Return one line of what is planned."""
+        plan = self.plan
+        size = f"about {plan.pairs:,.0f} pairs, {format_bytes(plan.result_bytes)}"
+        seconds = getattr(plan, "seconds", None)  # of joins of sets nobody knows it
+        time = "" if seconds is None else f", about {seconds:.2g} s"
+        return (
+            f"planned {self.title}: {plan.rows:,} rows, {plan.block_pairs:,} block pairs, {size}{time}; "
+            f"in {self.planning:.2f} s"
+        )
 
     def done_line(self) -> str:
-        """One line of what was done."""
-        return f"done {self.title}: {self._found()}in {self.seconds:.2f} s"
+        """Return one line of what was done."""
+        found = self._found()
+        return f"done {self.title}: {found + ', ' if found else ''}in {self.seconds:.2f} s"
 
-    def _found(self) -> str:
-        """Rows and bytes, with what follows them in a list, if they are known."""
+    def _heading(self) -> str:
+        if self._steps:
+            return f"Report of {self.title}"
+        return f"{self.planned_line()}; nothing has run here since"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        return super()._lines() if self._steps else []
+
+    def _further_facts(self) -> Iterable[tuple[str, str]]:
+        for step in self.to_frame().itertuples():
+            tasks = counted(step.tasks, "task")
+            yield step.Index, f"{tasks}, {step.seconds:.2f} s, the longest {step.longest:.2f} s"
+
+    def _found(self) -> str | None:
+        """Rows and bytes, if they are known."""
         if self.rows is None:
-            return ""
-        return f"{self.rows:,} rows, " + (f"{format_bytes(self.bytes)}, " if self.bytes else "")
+            return None
+        return f"{self.rows:,} rows{f', {format_bytes(self.bytes)}' if self.bytes else ''}"
 
-    def __repr__(self) -> str:
-        if not self._steps:
-            return f"{self.planned_line()}; nothing has run here since"
-        of = f" of {self._of:,}" if self._made else ""
-        candidates = self.candidates
-        facts = [
-            ("state", "done" if self.done else "not done, or a part of the result was asked for"),
-            *([("found", self._found().removesuffix(", "))] if self.rows is not None else []),
-            ("partitions", f"{self.partitions:,}{of}"),
-            *([] if candidates is None else [("candidates", f"at most {candidates:,.0f}, {OF_CHUNKS}")]),
-            ("planning", f"{self.planning:.2f} s"),
-            ("joining", f"{self.seconds:.2f} s, by {counted(self.threads, 'thread')}"),
-        ]
-        steps = [
-            (step, f"{counted(row.tasks, 'task')}, {row.seconds:.2f} s, the longest {row.longest:.2f} s")
-            for step, row in zip(self.to_frame().index, self.to_frame().itertuples(), strict=True)
-        ]
-        width = max(len(name) for name, _ in [*facts, *steps])
-        title = f"Report of {self.title}"
-        return "\n".join([title, *(f"  {name:<{width}}  {text}" for name, text in [*facts, *steps])])
+    def _candidates(self) -> str | None:
+        if (number := self.candidates) is None:
+            return None
+        return f"at most {number:,.0f}, which is all pairs of rows of chunks that met"

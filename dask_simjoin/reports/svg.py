@@ -1,4 +1,4 @@
-"""A matrix of block pairs as a small picture, in SVG and by matplotlib."""
+"""Pictures of reports, in SVG and by matplotlib: a matrix of block pairs, and bars."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ DECADES = 4.0
 SIDE = 320
 LEAST_SIDE = 80
 """Pixels of the picture's longer side, and of the other one at least."""
+
+BAR, TEXT, LINE = 300, 150, 18
+"""Pixels of the longest bar, of the names before it, and of a line."""
+
+BLUE = "#2676b4"
+"""The color of bars."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +88,53 @@ class Matrix:
         cell = f" ({together:,} to a cell)" if together > 1 else ""
         return f"{('query', 'data')[side]} chunk {numbers}{cell}"
 
+    def svg(self, title: str) -> str:
+        """Return the picture in SVG."""
+        rows, columns = (max(n, 1) for n in self.values.shape)
+        height, width = (max(SIDE * n / max(rows, columns), LEAST_SIDE) for n in (rows, columns))
+        with np.errstate(invalid="ignore"):
+            shade = np.where(self.shades > 0, np.rint(self.shades * (SHADES - 1)), self.shades)
+        # one path for each shade is a tenth of the text that one element for each cell would be
+        paths = []
+        for k in range(-1, SHADES):
+            cells = "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(shade == k).tolist())
+            paths.append(f'<path fill="{_colour(k)}" d="{cells}"/>' if cells else "")
+        legend = [f'<rect x="{k * 12}" width="12" height="10" fill="{_colour(k)}"/>' for k in range(SHADES)]
+        end, across = height + 24, self.axis(0, back=True)
+        return _document(
+            title, SIDE + 110, end + 56,
+            '<rect width="100%" height="100%" fill="white"/>',
+            f'<text x="24" y="16">{self.axis(1)}</text>',
+            f'<text transform="translate(16,24) rotate(-90)" text-anchor="end">{across}</text>',
+            f'<g transform="translate(24,24) scale({width / columns:.6g},{height / rows:.6g})" ',
+            f'shape-rendering="crispEdges">{"".join(paths)}</g>',
+            f'<rect x="24" y="24" width="{width:g}" height="{height:g}" fill="none" stroke="gray"/>',
+            f'<g transform="translate(24,{end + 14:g})">{"".join(legend)}</g>',
+            f'<text x="24" y="{end + 40:g}">{_legend(self)}</text>',
+        )  # fmt: skip
+
+    def plot(self, ax: Any, title: str) -> Any:
+        """Draw the picture on axes of matplotlib, and return them."""
+        rows, columns = self.values.shape
+        right, bottom = columns * self.together[1] - 0.5, rows * self.together[0] - 0.5
+        low, high = self.scale
+        # values on a linear scale of logarithms: what a cell shows is then what SVG shows
+        values = np.where(self.shades < 0, low - 1, low + self.shades * (high - low))
+        colors = optional("matplotlib.colors", "matplotlib", "Plots")
+        ramp = colors.LinearSegmentedColormap.from_list("pairs", [_parts(rgb) for rgb in RAMP])
+        ramp = ramp.with_extremes(under=_parts(NOTHING))
+        image = ax.imshow(
+            np.ma.masked_invalid(values), cmap=ramp, extent=(-0.5, right, bottom, -0.5), vmin=low, vmax=high,
+            aspect="equal" if rows == columns else "auto", interpolation="nearest",
+        )  # fmt: skip
+        bar = ax.figure.colorbar(image, ax=ax, label=f"{self.what} of a cell")
+        tens = range(math.floor(low), math.ceil(high) + 1)
+        marks = [k + math.log10(n) for k in tens for n in (1, 2, 5)]
+        bar.set_ticks([mark for mark in marks if low <= mark <= high])
+        bar.ax.yaxis.set_major_formatter(lambda mark, _: _short(10**mark))
+        ax.set(xlabel="data chunk", ylabel="query chunk", title=title)
+        return ax
+
 
 def matrix(query: np.ndarray, data: np.ndarray, values: np.ndarray, chunks: tuple[int, int],
            what: str) -> Matrix:  # fmt: skip
@@ -94,56 +147,47 @@ def matrix(query: np.ndarray, data: np.ndarray, values: np.ndarray, chunks: tupl
     return Matrix(found, (queries, others), chunks, what)
 
 
-def svg(drawn: Matrix, title: str) -> str:
-    """The picture in SVG."""
-    rows, columns = (max(n, 1) for n in drawn.values.shape)
-    height, width = (max(SIDE * n / max(rows, columns), LEAST_SIDE) for n in (rows, columns))
-    with np.errstate(invalid="ignore"):
-        shade = np.where(drawn.shades > 0, np.rint(drawn.shades * (SHADES - 1)), drawn.shades)
-    # one path for each shade is a tenth of the text that one element for each cell would be
-    paths = []
-    for k in range(-1, SHADES):
-        cells = "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(shade == k).tolist())
-        paths.append(f'<path fill="{_colour(k)}" d="{cells}"/>' if cells else "")
-    legend = [f'<rect x="{k * 12}" width="12" height="10" fill="{_colour(k)}"/>' for k in range(SHADES)]
-    end = height + 24
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """Numbers as bars on a logarithmic scale.
+
+    Attributes
+    ----------
+    bars : list of tuple
+        For each bar its name, its number, and the number as text.
+    """
+
+    bars: list[tuple[str, float, str]]
+
+    def svg(self, title: str) -> str:
+        """Return the picture in SVG."""
+        decades = math.log10(1 + max((value for _, value, _ in self.bars), default=0.0)) or 1.0
+        lines = []
+        for k, (name, value, text) in enumerate(self.bars):
+            y, width = k * LINE, round(BAR * math.log10(1 + value) / decades)
+            lines.append(
+                f'<text x="{TEXT - 6}" y="{y + 13}" text-anchor="end">{name}</text>'
+                f'<rect x="{TEXT}" y="{y + 3}" width="{width}" height="{LINE - 6}" fill="{BLUE}"/>'
+                f'<text x="{TEXT + width + 6}" y="{y + 13}">{text}</text>'
+            )
+        return _document(title, TEXT + BAR + 140, max(1, len(self.bars)) * LINE, *lines)
+
+    def plot(self, ax: Any, title: str) -> Any:
+        """Draw the picture on axes of matplotlib, and return them."""
+        names, values, _ = zip(*self.bars[::-1], strict=True) if self.bars else ((), (), ())
+        ax.barh(names, values, color=BLUE)
+        ax.set(xscale="symlog", xlabel="number", title=title)
+        return ax
+
+
+Picture = Matrix | Bars
+
+
+def _document(title: str, width: float, height: float, *parts: str) -> str:
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{SIDE + 110}" height="{end + 56:g}" '
-        'font-family="sans-serif" font-size="11">'
-        f"<title>{html.escape(title)}</title>"
-        '<rect width="100%" height="100%" fill="white"/>'
-        f'<text x="24" y="16">{drawn.axis(1)}</text>'
-        f'<text transform="translate(16,24) rotate(-90)" text-anchor="end">{drawn.axis(0, back=True)}</text>'
-        f'<g transform="translate(24,24) scale({width / columns:.6g},{height / rows:.6g})" '
-        f'shape-rendering="crispEdges">{"".join(paths)}</g>'
-        f'<rect x="24" y="24" width="{width:g}" height="{height:g}" fill="none" stroke="gray"/>'
-        f'<g transform="translate(24,{end + 14:g})">{"".join(legend)}</g>'
-        f'<text x="24" y="{end + 40:g}">{_legend(drawn)}</text>'
-        "</svg>"
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
+        f'font-family="sans-serif" font-size="11"><title>{html.escape(title)}</title>{"".join(parts)}</svg>'
     )
-
-
-def plot(drawn: Matrix, ax: Any, title: str) -> Any:
-    """The same picture on axes of matplotlib."""
-    rows, columns = drawn.values.shape
-    right, bottom = columns * drawn.together[1] - 0.5, rows * drawn.together[0] - 0.5
-    low, high = drawn.scale
-    # values on a linear scale of logarithms: what a cell shows is then what SVG shows
-    values = np.where(drawn.shades < 0, low - 1, low + drawn.shades * (high - low))
-    colors = optional("matplotlib.colors", "matplotlib", "Plots")
-    ramp = colors.LinearSegmentedColormap.from_list("pairs", [_parts(rgb) for rgb in RAMP])
-    ramp = ramp.with_extremes(under=_parts(NOTHING))
-    image = ax.imshow(
-        np.ma.masked_invalid(values), cmap=ramp, extent=(-0.5, right, bottom, -0.5), vmin=low, vmax=high,
-        aspect="equal" if rows == columns else "auto", interpolation="nearest",
-    )  # fmt: skip
-    bar = ax.figure.colorbar(image, ax=ax, label=f"{drawn.what} of a cell")
-    tens = range(math.floor(low), math.ceil(high) + 1)
-    marks = [k + math.log10(n) for k in tens for n in (1, 2, 5)]
-    bar.set_ticks([mark for mark in marks if low <= mark <= high])
-    bar.ax.yaxis.set_major_formatter(lambda mark, _: _short(10**mark))
-    ax.set(xlabel="data chunk", ylabel="query chunk", title=title)
-    return ax
 
 
 def _parts(rgb: tuple[int, ...]) -> list[float]:

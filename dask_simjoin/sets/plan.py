@@ -91,9 +91,14 @@ class SetPlan(BlockPairs):
         return self.sides[0]
 
     @property
+    def table_rows(self) -> tuple[int, ...]:
+        """Rows of each table."""
+        return tuple(map(sum, self.sources))
+
+    @property
     def rows(self) -> int:
         """Rows of all tables."""
-        return sum(map(sum, self.sources))
+        return sum(self.table_rows)
 
     @property
     def number(self) -> int:

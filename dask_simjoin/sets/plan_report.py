@@ -1,4 +1,4 @@
-"""What a plan of a join of sets says to people."""
+"""Reports of the plans of joins of sets."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from dask.utils import format_bytes
 
-from dask_simjoin.planning.checks import NEED
-from dask_simjoin.planning.outputs import describe_tasks
-from dask_simjoin.reports.plan import BlockReport
+from dask_simjoin.reports.block_pairs import RESULT_FACTS, ROWS, BlockReport
+from dask_simjoin.reports.facts import size, without
 from dask_simjoin.sets.plan import SetPlan
 from dask_simjoin.sets.requests import SetSpec
 
@@ -43,9 +41,29 @@ class SetPlanReport(BlockReport):
     plan: SetPlan
     spec: SetSpec
 
+    _unit = "block"
+    _skipped_because = "whose sizes differ too much"
+    _facts = (
+        *ROWS,
+        ("without a set", lambda r: f"{r.plan.missing:,}" if r.plan.missing else None),
+        ("tokens", lambda r: f"about {r.tokens:,.0f}, {r.tokens / max(r.rows, 1):.3g} of a row"),
+        ("column", lambda r: repr(r.spec.on[0])),
+        ("tokenizer", lambda r: None if r.spec.tokenizer is None else repr(r.spec.tokenizer)),
+        ("method", lambda r: r.spec.method if isinstance(r.spec.method, str) else repr(r.spec.method)),
+        ("blocks", lambda r: f"{r.blocks:,} by size ({size(r.plan.block_bytes.sum())})"),
+        ("largest block", lambda r: f"{r._largest_rows:,.0f} rows, {size(r._largest_bytes)}"),
+        *without(RESULT_FACTS, "recall", "neighbours"),
+    )
+    _exported = (
+        "pair_bytes", "title", "rows", "tokens", "blocks", "block_pairs", "partitions", "pairs", "pairs_low",
+        "pairs_high", "result_bytes",
+    )  # fmt: skip
+
     @property
-    def rows(self) -> int:
-        return self.plan.rows
+    def title(self) -> str:
+        kind = "join of two tables" if self._two else "self-join"
+        rule = self.spec.rule
+        return f"Plan of a {kind} of sets, {rule.similarity} {rule.comparison} {self.spec.given}"
 
     @property
     def tokens(self) -> float:
@@ -54,34 +72,6 @@ class SetPlanReport(BlockReport):
     @property
     def blocks(self) -> int:
         return self.plan.number
-
-    @property
-    def block_pairs(self) -> int:
-        return len(self.plan)
-
-    @property
-    def partitions(self) -> int:
-        return max(self.plan.outputs, 1)
-
-    @property
-    def pairs(self) -> float:
-        return self.plan.estimate.total
-
-    @property
-    def pairs_low(self) -> float:
-        return self.plan.estimate.total_low
-
-    @property
-    def pairs_high(self) -> float:
-        return self.plan.estimate.total_high
-
-    @property
-    def result_bytes(self) -> int:
-        return round(self.pairs * self.pair_bytes)
-
-    @property
-    def pair_bytes(self) -> float:
-        return self.plan.pair_bytes
 
     def to_frame(self) -> pd.DataFrame:
         """One row for each block pair.
@@ -96,63 +86,29 @@ class SetPlanReport(BlockReport):
         plan = self.plan
         i, j = plan.blocks[:, 0], plan.blocks[:, 1]
         rows, found = plan.block_rows, plan.estimate
+        first_data = len(plan.sides[0]) if self._two else 0
         lows = np.concatenate([side.bounds[0] for side in plan.sides])
         return pd.DataFrame({
-            "query_chunk": i, "data_chunk": j - self._first_data, "query_rows": rows[i], "data_rows": rows[j],
+            "query_chunk": i, "data_chunk": j - first_data, "query_rows": rows[i], "data_rows": rows[j],
             "query_sizes": np.maximum(lows[i], 0), "data_sizes": np.maximum(lows[j], 0), "pairs": found.pairs,
             "pairs_low": found.low, "pairs_high": found.high, "bytes": found.pairs * plan.pair_bytes,
             "partitions": plan.slices,
         })  # fmt: skip
 
     @property
-    def _first_data(self) -> int:
-        return len(self.plan.sides[0]) if len(self.plan.sides) > 1 else 0
-
-    @property
     def _sides(self) -> tuple[int, int]:
-        """Query blocks and data blocks."""
         return len(self.plan.sides[0]), len(self.plan.sides[-1])
 
-    def _title(self) -> str:
-        kind = "join of two tables" if len(self.plan.sides) > 1 else "self-join"
-        rule = self.spec.rule
-        return f"Plan of a {kind} of sets, {rule.similarity} {rule.comparison} {self.spec.given}"
+    @property
+    def _largest_rows(self) -> float:
+        return float(self.plan.block_rows[self.plan.block_bytes.argmax()])
 
-    def _facts(self) -> list[tuple[str, str]]:
-        """Names and texts of everything that the report tells."""
-        plan, budget, found = self.plan, self.plan.budget, self.plan.estimate
-        rows, held = plan.block_rows, plan.block_bytes
-        largest = int(held.argmax())
-        one, other = self._sides
-        possible = one * (one + 1) // 2 if len(plan.sides) == 1 else one * other
-        exact = found.sampled >= sum(plan.sources[0])
-        blocks = self.to_frame()
-        sizes = blocks["bytes"] / blocks["partitions"]
-        method = self.spec.method if isinstance(self.spec.method, str) else repr(self.spec.method)
-        return [
-            ("rows", " and ".join(f"{sum(own):,}" for own in plan.sources)),
-            *([("without a set", f"{plan.missing:,}")] if plan.missing else []),
-            ("tokens", f"about {self.tokens:,.0f}, {self.tokens / max(self.rows, 1):.3g} of a row"),
-            ("column", repr(self.spec.on[0])),
-            *([] if self.spec.tokenizer is None else [("tokenizer", repr(self.spec.tokenizer))]),
-            ("method", method),
-            ("blocks", f"{self.blocks:,} by size ({format_bytes(round(held.sum()))})"),
-            ("largest block", f"{rows[largest]:,.0f} rows, {format_bytes(round(held[largest]))}"),
-            ("block pairs", f"{self.block_pairs:,} of {possible:,} possible"),
-            ("skipped", f"{possible - self.block_pairs:,}, whose sizes differ too much"),
-            ("pairs", f"{self.pairs:,.0f}" if exact else f"about {self.pairs:,.0f}"),
-            ("95 % interval", f"{self.pairs_low:,.0f} to {self.pairs_high:,.0f}"),
-            ("sampled", f"{found.sampled:,} rows{', which is all of them' * exact}"),
-            ("result", f"{format_bytes(self.result_bytes)}, {plan.pair_bytes:.3g} bytes a pair"),
-            ("partitions", f"{self.partitions:,}, the largest {format_bytes(round(sizes.max()))}"),
-            ("memory", f"{format_bytes(round(NEED * held[largest]))} for the largest task"),
-            ("budget", f"{format_bytes(budget.chunk)} a block ({budget.origin})"),
-            ("", f"{format_bytes(budget.output)} a partition, {format_bytes(budget.result)} the result"),
-            ("tasks", describe_tasks(self._tasks(), budget.chunk)),
-        ]
+    @property
+    def _largest_bytes(self) -> float:
+        return float(self.plan.block_bytes.max())
 
+    @property
     def _tasks(self) -> int:
-        """Tasks of the join about."""
         plan = self.plan
         sources = sum(map(len, plan.sources))
         sent = sum(len(own) * len(side) for own, side in zip(plan.sources, plan.sides, strict=True))

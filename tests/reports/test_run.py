@@ -11,8 +11,7 @@ import pytest
 import dask_simjoin
 from dask_simjoin.errors import PlanningError, UnsupportedFrameError
 from dask_simjoin.graph import planner
-from dask_simjoin.graph.lazy_join import UNPLANNED, LazyJoin, guard
-from dask_simjoin.graph.records import MOST_RUNS, Runs
+from dask_simjoin.graph.lazy_join import UNPLANNED, guard
 
 EPS = 0.1
 
@@ -70,6 +69,10 @@ def test_reports_tell_what_was_done(lazy, verb):
     assert told.to_dict()["steps"].keys() == set(steps.index)
     text = repr(told)
     assert text.startswith("Report of ") and all(f"  {step} " in text for step in steps.index)
+    html = told._repr_html_()
+    assert html.count("<tr>") == len(text.splitlines()) - 1 and all(
+        f">{step}<" in html for step in steps.index
+    )
 
 
 def test_numbers_are_told_of(lazy, frame):
@@ -102,15 +105,6 @@ def test_on_a_cluster_workers_tell_the_client(frame, client, caplog):
     assert "done self_join, eps=0.17" in caplog.text
 
 
-def test_log_lines(lazy, caplog):
-    result = lazy.simjoin.self_join(0.13, on=["x", "y"])
-    with caplog.at_level(logging.INFO, "dask_simjoin"):
-        found = result.compute()
-    planned, done = [record.getMessage() for record in caplog.records if record.name == "dask_simjoin"]
-    assert planned.startswith("planned self_join, eps=0.13: 120 rows, 1 block pairs, about ")
-    assert done.startswith(f"done self_join, eps=0.13: {len(found):,} rows, ")
-
-
 def test_plain_frames_log_one_line(frame, caplog):
     with caplog.at_level(logging.INFO, "dask_simjoin"):
         found = frame.simjoin.self_join(EPS, on=["x", "y"])
@@ -124,16 +118,6 @@ def test_what_has_no_report(frame, lazy):
     for result in (frame.simjoin.self_join(EPS, on=["x", "y"]), lazy, 3):
         with pytest.raises(UnsupportedFrameError, match="no lazy join in it"):
             dask_simjoin.report(result)
-
-
-def test_old_runs_are_forgotten(lazy):
-    runs, plan = Runs(), lazy.simjoin.plan(EPS, on=["x", "y"])
-    join = next(lazy.simjoin.self_join(EPS, on=["x", "y"]).expr.find_operations(LazyJoin))
-    for n in range(MOST_RUNS + 1):
-        named = type(join.named)(str(n), "a join", join.named.report)
-        runs.planned(named, plan, 0.0)
-    assert runs.find("0") is None and runs.find("1") is not None
-    assert repr(runs.find("1")).endswith("nothing has run here since")
 
 
 @pytest.mark.parametrize("verb", OF_ROWS)

@@ -118,6 +118,7 @@ def test_it_prints_and_draws():
     assert table.loc["pairs", "value"] == PAIRS and table.loc["seconds: join", "value"] > 0
     assert isinstance(table, pd.DataFrame) and table["about"].str.len().min() > 3
     assert f">{PAIRS:,}<" in found.svg() and found.svg() in found._repr_html_()
+    assert found.to_dict()["numbers"] == found.numbers and found.to_dict()["seconds"] == found.seconds
     ax = found.plot()
     assert next(iter(ax.patches)).get_width() == PAIRS
     assert found.plot(ax) is ax

@@ -1,0 +1,260 @@
+"""Reports of plans: their numbers and their text."""
+
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from dask.utils import format_bytes
+
+from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.outputs import PAIRS, describe_tasks
+from dask_simjoin.planning.plan import make_plan
+from dask_simjoin.planning.statistics.partition import summarise
+from dask_simjoin.planning.tables import tables_of
+from dask_simjoin.reports.plan import PlanReport
+from dask_simjoin.request.requests import SelfJoin
+from tests.support.frames import lay
+from tests.support.plans import EPS, KINDS, ROW
+from tests.support.points import frame_of
+
+# --- numbers ---------------------------------------------------------------------------------------
+
+
+def test_it_tells_what_the_plan_holds(ddf, chosen):
+    report = ddf.simjoin.plan(EPS, **chosen)
+    plan = ddf.simjoin.self_join(EPS, **chosen).expr.plan
+    assert isinstance(report, PlanReport)
+    assert report.rows == plan.rows == 900
+    assert report.chunks == len(plan.chunks)
+    assert report.block_pairs == len(plan) == len(plan.blocks)
+    assert report.partitions == plan.outputs
+    assert report.partitioning == plan.partitioning == chosen.get("partitioning", "entity")
+    assert report.method == plan.layout.method == "sweep"
+    assert report.pairs == plan.estimate.total
+    assert (report.pairs_low, report.pairs_high) == (plan.estimate.total_low, plan.estimate.total_high)
+    if chosen:
+        assert report.chunks >= 9
+        assert report.block_pairs >= 9
+
+
+@pytest.mark.parametrize("pairs", ["unique", "both"])
+@pytest.mark.parametrize("include_self", [False, True])
+@pytest.mark.parametrize("distance", [False, True])
+def test_a_sample_of_all_rows_tells_the_result_exactly(ddf, chosen, pairs, include_self, distance):
+    options = {"pairs": pairs, "include_self": include_self, **chosen}
+    with dask.config.set({"simjoin.output-size": "1 GiB"}):  # one partition for each block pair
+        report = ddf.simjoin.plan(EPS, return_distance=distance, **options)
+        result = ddf.simjoin.self_join(EPS, return_distance=distance, **options)
+        sizes = result.map_partitions(len).compute()
+    blocks = report.to_frame()
+    assert blocks["pairs"].tolist() == sizes.tolist()
+    assert report.pairs == report.pairs_low == report.pairs_high == sizes.sum()
+    assert report.result_bytes == sizes.sum() * (24 if distance else 16)
+    assert report.pairs == ddf.simjoin.count_pairs(EPS, **options).compute()
+    assert f"  {report.pairs:,.0f}\n" in str(report)
+    assert "which is all of them" in str(report)
+
+
+@pytest.mark.parametrize("include_self", [False, True])
+def test_the_frame_of_block_pairs(ddf, chosen, include_self):
+    report = ddf.simjoin.plan(EPS, pairs="both", include_self=include_self, **chosen)
+    blocks = report.to_frame()
+    assert blocks.columns.tolist() == [
+        "query_chunk", "data_chunk", "query_rows", "data_rows", "candidates", "pairs", "pairs_low",
+        "pairs_high", "bytes", "partitions", "seconds",
+    ]  # fmt: skip
+    assert len(blocks) == report.block_pairs
+    assert (blocks["query_chunk"] <= blocks["data_chunk"]).all()
+    assert blocks["data_chunk"].max() < report.chunks
+    assert blocks["pairs"].sum() == pytest.approx(report.pairs)
+    assert blocks["bytes"].sum() == pytest.approx(report.result_bytes, abs=1)
+    assert blocks["partitions"].sum() == report.partitions
+    assert (blocks["pairs_low"] <= blocks["pairs"]).all()
+    assert (blocks["pairs"] <= blocks["pairs_high"]).all()
+    most = 2 * blocks["candidates"].sum() + (900 if include_self else 0)
+    assert report.pairs <= blocks["pairs_high"].sum() <= most + 1e-6
+    first = blocks.drop_duplicates("query_chunk").sort_values("query_chunk")
+    assert first["query_rows"].tolist() == pytest.approx(report.plan.chunks.rows[first["query_chunk"]])
+
+
+def test_the_interval_of_a_sample():
+    x = np.random.default_rng(1).uniform(size=(60_000, 2))
+    ddf = dd.from_pandas(frame_of(x), npartitions=3)
+    report = ddf.simjoin.plan(0.005)
+    found = ddf.simjoin.count_pairs(0.005).compute()
+    assert report.plan.estimate.sampled < 60_000
+    assert 0 < report.pairs_low < report.pairs < report.pairs_high
+    assert report.pairs_low < found < report.pairs_high
+    assert f"about {report.pairs:,.0f}" in str(report)
+    assert f"{report.pairs_low:,.0f} to {report.pairs_high:,.0f}" in str(report)
+
+
+def test_many_partitions_of_sorted_rows_are_estimated_without_bias():
+    """A few rows are drawn of each: two of one partition less often than two of different ones."""
+    factors, held = [], 0
+    spec = SelfJoin(eps=0.0005, on="x").spec(pd.DataFrame({"x": [0.0]}))
+    for seed in range(6):
+        x = np.sort(np.random.default_rng(seed).uniform(size=60_000))
+        found = int((np.searchsorted(x, x + 0.0005) - np.arange(len(x)) - 1).sum())
+        parts = [pd.DataFrame({"x": part}) for part in np.split(x, 200)]
+        summaries = [summarise(part, k, spec, False, len(parts)) for k, part in enumerate(parts)]
+        told = make_plan(tables_of([summaries], spec)).estimate
+        assert told.sampled == 200 * 32
+        factors.append(told.total / found)
+        held += told.total_low <= found <= told.total_high
+    assert np.mean(factors) == pytest.approx(1, abs=0.01)
+    assert held == 6
+
+
+def test_a_pandas_frame_is_one_chunk_that_is_estimated(frame):
+    whole = frame[:200]  # so few rows are their own sample
+    with dask.config.set({"simjoin.output-size": 100}):
+        report = whole.simjoin.plan(EPS, return_distance=True, partitioning="spatial", blocksize=1000)
+    assert (report.chunks, report.block_pairs, report.partitions) == (1, 1, 1)
+    assert report.pairs == len(whole.simjoin.self_join(EPS))
+    assert report.result_bytes == 24 * report.pairs
+    assert "4.69 kiB a chunk (the whole frame, as it is in memory)" in str(report)
+    report = frame.simjoin.plan(EPS)
+    assert report.pairs_low < len(frame.simjoin.self_join(EPS)) < report.pairs_high
+
+
+def test_rows_that_are_dropped_take_no_part(frame):
+    frame = frame.copy()
+    frame.iloc[::3, 1] = np.nan
+    for how in ("pandas", "dask-3"):
+        report = lay(frame, how).simjoin.plan(EPS, dropna=True, include_self=True)
+        assert report.rows == 600
+        assert report.pairs_low >= 600
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_frames_of_no_pairs(frame, how, size):
+    report = lay(frame[:size], how).simjoin.plan(EPS, include_self=True)
+    assert (report.rows, report.pairs, report.partitions) == (size, size, 1)
+    assert report.block_pairs == len(report.to_frame()) == size
+    assert f"{size} to {size}" in str(report)
+    assert report.result_bytes == 16 * size
+    ElementTree.fromstring(report._repr_html_())
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def test_the_text_names_the_numbers(ddf):
+    report = ddf.simjoin.plan(EPS, **KINDS["entity"])
+    assert repr(report) == str(report)
+    assert 12 <= len(str(report).splitlines()) <= 21
+    assert max(map(len, str(report).splitlines())) <= 100
+    assert line(report, "rows") == "900"
+    assert line(report, "dimensions") == "2: 'c0', 'c1', all numeric columns"
+    grid = report.plan.layout.grid
+    assert line(report, "engine") == f"sweep along 'c{grid.sweep}' in cells of 'c{grid.dims[0]}'"
+    assert line(report, "partitioning").startswith("entity")
+    assert line(report, "chunks") == "10 (21.09 kiB)"
+    assert line(report, "largest chunk") == "90 rows, 2.11 kiB"
+    assert line(report, "block pairs") == "55 of 55 possible"
+    assert line(report, "skipped").startswith("0, ")
+    assert line(report, "sampled").startswith("900 rows")
+    assert "16 bytes a pair" in line(report, "result")
+    assert line(report, "partitions").startswith(f"{report.partitions:,}, ")
+    assert line(report, "memory").startswith("10.55 kiB")
+    assert line(report, "budget") == "2.34 kiB a chunk (blocksize='2.34 kiB')"
+    assert f"{format_bytes(report.plan.budget.result)} the result" in str(report)
+
+
+def test_the_text_of_spatial_chunks_and_tiles(ddf):
+    report = ddf.simjoin.plan(EPS, method="tiles", **KINDS["spatial"])
+    chunks = report.plan.chunks
+    halo = 100 * chunks.halo_rows.sum() / chunks.own_rows.sum()
+    assert f"spatial: {len(chunks.regions)} regions, {halo:.3g} %" in line(report, "partitioning")
+    assert line(report, "engine").startswith("tiles, in order of 'c")
+    possible = report.chunks * (report.chunks + 1) // 2
+    assert line(report, "block pairs") == f"{report.block_pairs} of {possible:,} possible"
+    assert line(report, "skipped").startswith(f"{possible - report.block_pairs:,}, ")
+
+
+def test_many_columns_are_cut_short():
+    report = frame_of(np.zeros((3, 200))).simjoin.plan(1.0)
+    assert (
+        line(report, "dimensions")
+        == "200: 'c0', 'c1', 'c2', 'c3', 'c4', 'c5' and 194 more, all numeric columns"
+    )
+
+
+def test_a_notebook_shows_a_table_and_a_picture():
+    name = '<b> & "x"'
+    ddf = dd.from_pandas(pd.DataFrame({name: [0.0, 1.0]}), npartitions=2)
+    report = ddf.simjoin.plan(1.0, partitioning="entity", blocksize=16)
+    root = ElementTree.fromstring(report._repr_html_())
+    cells = ["".join(cell.itertext()) for cell in root.iter("td")]
+    assert f"1: {name!r}, all numeric columns" in cells
+    assert len(cells) == len(str(report).splitlines()) - 1
+    assert root.find("{http://www.w3.org/2000/svg}svg") is not None
+
+
+def test_plans_of_places_name_their_columns_and_the_unit(frame):
+    places = 50 * frame.rename(columns={"c0": "lat", "c1": "lon"})
+    report = dd.from_pandas(places, npartitions=2).simjoin.plan(
+        500.0, on=["lat", "lon"], metric="haversine", partitioning="spatial"
+    )
+    assert line(report, "dimensions") == "2: 'lat', 'lon', as points 'x', 'y', 'z' of a sphere"
+    assert "eps=500.0 m" in str(report).splitlines()[0]
+    assert line(report, "partitioning").startswith("spatial: 1 region, ")
+    assert " m" not in str(frame.simjoin.plan(EPS)).splitlines()[0]
+
+
+def test_plans_of_lists_are_told_in_words():
+    lists = pd.DataFrame({"embedding": list(np.random.default_rng(0).normal(size=(50, 40)))})
+    report = lists.simjoin.plan(0.5, on="embedding", metric="cosine")
+    assert line(report, "dimensions") == "40, the numbers of each list in 'embedding'"
+    assert line(report, "engine") == "tiles, in order of the 16 numbers that vary most"
+
+
+def line(report, name):
+    """The text of one line of a report."""
+    (found,) = [text for text in str(report).splitlines() if text.startswith(f"  {name}  ")]
+    return found.removeprefix(f"  {name}").strip()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", ["tasks", "disk"])
+def test_the_number_of_tasks_is_about_that_of_the_graph(ddf, kind, method):
+    with dask.config.set({"dataframe.shuffle.method": method}):
+        told = int(
+            line(ddf.simjoin.plan(EPS, **KINDS[kind]), "tasks").removeprefix("about ").replace(",", "")
+        )
+        graph = dict(ddf.simjoin.self_join(EPS, **KINDS[kind]).optimize().__dask_graph__())
+    assert told / 2 <= len(graph) <= 2 * told + 3 * ddf.npartitions  # reading is not counted
+
+
+def test_many_tasks_are_told_with_a_remedy(ddf):
+    assert describe_tasks(10_000, 1 << 20) == "about 10,000"
+    assert describe_tasks(73_214, 200_000) == (
+        "about 73,214: many, 146 s of Dask's own work; fewer with a larger blocksize= than 195.31 kiB, "
+        "or larger partitions"
+    )
+    report = ddf.simjoin.plan(k=1, blocksize=8 * ROW)
+    assert "larger blocksize= than 192 B" in line(report, "tasks")
+    assert report.to_frame()["candidates"].sum() > report.pairs
+
+
+def test_time_has_what_is_spilled_and_names_what_is_written():
+    x = np.random.default_rng(0).uniform(size=(2000, 2))
+    frame = pd.DataFrame(x, columns=["x", "y"])
+    spec = SelfJoin(eps=0.01, partitioning="entity", blocksize=200 * 24).spec(frame)
+    tables = tables_of([[summarise(frame, 0, spec, True, 1)]], spec)
+    few, many = (
+        PlanReport(make_plan(tables, PAIRS, Resources(2, 2**20, True, limit, workers=2)), spec)
+        for limit in (2**20, 2**40)
+    )
+    assert few.spilled_bytes == 0 < many.spilled_bytes
+    assert many.seconds == pytest.approx(few.seconds + many.plan.disk.spilling)
+    assert few.writing_seconds == many.writing_seconds > 0
+    assert "spill" not in repr(few)
+    slow = replace(many.plan, disk=replace(many.plan.disk, spilling=2.0, writing=3.0))
+    told = repr(replace(many, plan=slow))
+    assert " 2 s of it to spill " in told and " 3 s more to write the pairs as parquet" in told
