@@ -15,7 +15,7 @@ from dask.utils import format_bytes
 from dask_simjoin.engine.base import ABOUT, Counters
 from dask_simjoin.planning.checks import NEED, RANK_BYTES
 from dask_simjoin.planning.outputs import describe_tasks, making_tasks
-from dask_simjoin.planning.statistics.recall import UNKNOWN
+from dask_simjoin.planning.statistics.estimate import UNKNOWN
 from dask_simjoin.reports.plan import PlanReport
 from dask_simjoin.request.inputs import new_axes
 from dask_simjoin.request.messages import shown

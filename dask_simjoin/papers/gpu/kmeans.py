@@ -13,8 +13,8 @@ import numpy as np
 from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import norm_constant
-from dask_simjoin.engine.gpu.pairs import Found, Sink
+from dask_simjoin.engine.gpu.kernels.sources import Sink, norm_constant
+from dask_simjoin.engine.gpu.pairs import Found
 from dask_simjoin.engine.index.gpu import CUTS
 from dask_simjoin.engine.index.kdorder import Cuts, dims_to_cut
 from dask_simjoin.engine.index.screen import Drawn
@@ -344,7 +344,7 @@ def pass_to(sink: Sink, q: Index, d: Index, layout: KMeansLayout, arguments: Seq
         kernel.pass_to(sink, q, d, layout, arguments, same=same, nodes_64=nodes_64, rows=rows)
 
 
-def tell(index: Index, layout: KMeansLayout) -> Numbers:
+def layout_stats(index: Index, layout: KMeansLayout) -> Numbers:
     """Count what a join of an index with itself does: see the CPU's."""
     own = (index["starts"][1:] - index["starts"][:-1]).get()
     compared = copies = 0

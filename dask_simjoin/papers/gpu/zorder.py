@@ -27,6 +27,7 @@ from dask_simjoin.papers.list_index import (
     make_zorder_layout,
     shifts_of,
 )
+from dask_simjoin.papers.list_index import search_layout as search_layout
 from dask_simjoin.papers.lists import ZOrder
 
 THREADS = 256

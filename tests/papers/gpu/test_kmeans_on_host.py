@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.gpu.pairs import Sink
+from dask_simjoin.engine.gpu.kernels.sources import Sink
 from dask_simjoin.engine.index.gpu import HOST
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.papers.cluster_index import labels_of, without_copies
@@ -100,7 +100,7 @@ def test_labels_and_what_is_told_are_the_cpus(device):
         for total, side in zip(totals, (index, own), strict=True):
             total[side["order"][:300]] = side["totals"]
         assert totals[0].tolist() == totals[1].tolist()
-        assert kmeans.tell(index, layout) == on_cpu.tell(own, same)
+        assert kmeans.layout_stats(index, layout) == on_cpu.layout_stats(own, same)
 
 
 def test_without_copies_pairs_of_two_clusters_are_left_out(device):

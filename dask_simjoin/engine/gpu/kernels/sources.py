@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import math
 from importlib import resources
@@ -51,6 +52,13 @@ class Source(NamedTuple):
 
     package: str
     files: tuple[str, ...]
+
+
+class Sink(enum.IntEnum):
+    """What kernels do with pairs besides writing or counting them: see `components.cuh`."""
+
+    LINK = 1
+    LOWEST = 2
 
 
 FANOUT = 64
