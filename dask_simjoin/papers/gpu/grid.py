@@ -26,6 +26,7 @@ from dask_simjoin.papers.gpu.flow import (
     found_by,
     limits,
 )
+from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.grid import PATTERNS, Grid, GridLayout, make_grid_layout
 from dask_simjoin.papers.grid_batches import Batch, facts
 
@@ -77,7 +78,7 @@ class Launch:
         layout = self.layout
         constants = {"COUNTING": 0} | self.constants | norm_constant(layout.norm)
         shape = {"DIMS": layout.dims, "INDEXED": len(layout.cells.dims), "EXACT": layout.bounds is None}
-        return load.kernel("grid", function, **shape, **constants)
+        return load.kernel(SOURCES["grid"], function, **shape, **constants)
 
     def workload(self) -> Array:
         """Count the points that the queries of each cell visit."""

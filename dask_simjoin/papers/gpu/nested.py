@@ -15,6 +15,7 @@ from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.gpu.flow import OneKernel, bounds_for, filtered, limits
+from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.grid_batches import Batch
 from dask_simjoin.papers.list_index import NestedLayout, compared
 from dask_simjoin.papers.lists import NestedLoop
@@ -57,7 +58,7 @@ class Launch:
         shape = {"DIMS": layout.dims, "BLOCK": asked.block, "EXACT": layout.bounds is None}
         shape |= {"ROTATION": asked.schedule == "rotation"}
         constants = {"COUNTING": 0} | self.constants | norm_constant(layout.norm)
-        kernel = load.kernel("nested", "join_nested", **shape, **constants)
+        kernel = load.kernel(SOURCES["nested"], "join_nested", **shape, **constants)
         kernel((batch.number,), (asked.block,), arguments)
 
 
