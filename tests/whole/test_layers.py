@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 import dask_simjoin
+from dask_simjoin import methods
 from dask_simjoin.api.accessor import when_imported
+from dask_simjoin.engine.methods import Method
 
 PACKAGE = "dask_simjoin"
 ROOT = Path(dask_simjoin.__file__).parent
@@ -259,6 +261,13 @@ print(*(name for name in sys.modules if name.startswith("{PACKAGE}.papers")))
 frame.simjoin.self_join(2.0, method="grid")
 print("{PACKAGE}.papers.cpu.grid" in sys.modules, {PACKAGE}.methods.KMeans.__name__)
 """
+
+
+def test_methods_of_papers_are_listed_before_they_are_loaded():
+    assert set(methods.__all__) <= set(dir(methods))
+    assert all(issubclass(getattr(methods, name), Method) for name in methods.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Squares'"):
+        methods.Squares  # noqa: B018
 
 
 def test_a_plain_join_imports_nothing_of_papers():
