@@ -1,7 +1,25 @@
 """Methods as objects: what `method=` takes instead of a name, with options of their own."""
 
-from dask_simjoin.engine.methods import Sweep, Tiles
-from dask_simjoin.papers.grid import Grid
-from dask_simjoin.papers.lists import KMeans, NestedLoop, ZOrder
+from typing import TYPE_CHECKING, Any
+
+from dask_simjoin.engine.methods import METHODS, Sweep, Tiles
+
+if TYPE_CHECKING:
+    from dask_simjoin.papers.grid import Grid
+    from dask_simjoin.papers.lists import KMeans, NestedLoop, ZOrder
 
 __all__ = ["Grid", "KMeans", "NestedLoop", "Sweep", "Tiles", "ZOrder"]
+
+PUBLISHED = {"Grid": "grid", "KMeans": "kmeans", "NestedLoop": "nested_loop", "ZOrder": "zorder"}
+"""Classes of methods of papers, which are loaded on first use, and the names of the methods."""
+
+
+def __getattr__(name: str) -> Any:
+    """Load the class of a method of papers."""
+    if name not in PUBLISHED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return type(METHODS[PUBLISHED[name]])
+
+
+def __dir__() -> list[str]:
+    return sorted(globals().keys() | PUBLISHED.keys())

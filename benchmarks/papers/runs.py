@@ -12,11 +12,10 @@ from benchmarks.harness.repeats import summaries
 from benchmarks.papers.data import distance_of, points
 from benchmarks.papers.rows import GPU_JOIN, Row
 from dask_simjoin.engine.base import joiner_of_library, profiler_of_library
-from dask_simjoin.papers import grid_index as index
+from dask_simjoin.papers import grid as index
 from dask_simjoin.papers.cpu import grid as on_cpu
-from dask_simjoin.papers.grid import Grid
+from dask_simjoin.papers.grid import Cost, Grid, GridLayout, costs
 from dask_simjoin.papers.grid_batches import facts
-from dask_simjoin.papers.grid_index import Cost, GridLayout, costs, fitted
 from dask_simjoin.planning.statistics.sample import Moments, moments
 
 SAMPLE = 20_000
@@ -48,7 +47,7 @@ def layout_for(row: Row, rows: int, method: Grid | str, library: str) -> Any:
     eps = eps_of(row.data, rows, row.eps)
     if isinstance(method, Grid):
         some = x[np.random.default_rng(2).choice(len(x), min(len(x), SAMPLE), replace=False)]
-        method = fitted(method, some, len(x), m.variance, eps**2)
+        method = method.fitted(some, len(x), m.variance, eps**2)
     return joiner_of_library(library).layout(method, m.lower, m.upper, m.mean, m.variance, eps**2)
 
 
@@ -115,7 +114,7 @@ def by_model(row: Row, rows: int) -> dict[str, Any]:
     x, _ = prepared(row.data, rows)
     built = on_cpu.build(x, layout)
     if counted:
-        told: dict[str, Any] = on_cpu.tell(built, layout)
+        told: dict[str, Any] = on_cpu.layout_stats(built, layout)
     else:
         work = on_cpu.workload(built, built, layout, True)
         comparisons = float(work @ np.diff(built["starts"]))

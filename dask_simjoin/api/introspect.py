@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.engine.base import Counters, joiner_of_library, profiler_of_library
+from dask_simjoin.engine.base import Counters, joiner_of_library, profiler_of_library, recall_module
 from dask_simjoin.errors import PlanningError, UnsupportedFrameError
 from dask_simjoin.graph.base import pairs_example
 from dask_simjoin.graph.lazy_join import LazyJoin
@@ -21,7 +21,7 @@ from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.data_warnings import raise_if_none
 from dask_simjoin.planning.outputs import COUNTS, PAIRS, Goal, nearest_goal
 from dask_simjoin.planning.plan import Plan as MadePlan
-from dask_simjoin.planning.statistics.recall import ALL, PLANNED, Recall, measured_neighbors, measured_recall
+from dask_simjoin.planning.statistics.estimate import ALL, Recall
 from dask_simjoin.reports.plan import NearestPlanReport, PlanReport
 from dask_simjoin.reports.profile import NearestProfile, ProfileReport
 from dask_simjoin.reports.run import RunReport
@@ -138,7 +138,11 @@ def _neighbor_recall(frames: list[Frame], made: MadePlan, spec: JoinSpec, goal: 
         read_piece(one, replace(own, dims=made.dims))["x"] for one, own in zip(frames, specs, strict=True)
     ]
     assert goal.k is not None
-    return measured_neighbors(sides[0], sides[-1], made.layout, goal.k, spec.library, goal.max_total, PLANNED)
+    recall = recall_module(spec.method)
+    found: Recall = recall.measured_neighbors(
+        sides[0], sides[-1], made.layout, goal.k, spec.library, goal.max_total, recall.PLANNED
+    )
+    return found
 
 
 @verb(Profile)
@@ -187,7 +191,8 @@ def profile(frame: Frame, asked: Profile) -> ProfileReport:
     told = ALL
     if spec.approximate:
         exact = plan_whole([frame], replace(spec, method="auto", approximate=False), COUNTS)
-        told = measured_recall(read["x"], plan.layout, exact.layout, joiner_of_library(spec.library))
+        recall = recall_module(spec.method)
+        told = recall.measured_recall(read["x"], plan.layout, exact.layout, joiner_of_library(spec.library))
     counters = Counters(counters.numbers | told.numbers(), chosen | counters.seconds)
     return ProfileReport(plan.layout.method, PlanReport(plan, spec).engine, plan.rows, counters)
 
@@ -204,7 +209,7 @@ def _nearest(frame: Frame, asked: ProfiledKnnJoin) -> ProfileReport:
     x = read_points(frame, (0, plan.sources[0][0]), replace(spec, dims=plan.dims))["x"]
     counters, told = profile_search(x, plan.layout, number, most, spec.library), ALL
     if spec.approximate:
-        told = measured_neighbors(x, x, plan.layout, number, spec.library, most)
+        told = recall_module(spec.method).measured_neighbors(x, x, plan.layout, number, spec.library, most)
     counters = Counters(counters.numbers | told.numbers(), chosen | counters.seconds)
     return NearestProfile(plan.layout.method, PlanReport(plan, spec).engine, plan.rows, counters)
 

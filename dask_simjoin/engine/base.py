@@ -11,11 +11,19 @@ from typing import Any, Protocol
 import numpy as np
 
 from dask_simjoin.engine.compat import module_of
-from dask_simjoin.engine.methods import METHODS
-from dask_simjoin.engine.protocols import Frames, Joiner, Layout, Searcher, Spanner
+from dask_simjoin.engine.methods import METHODS, Method, as_method, name_of
+from dask_simjoin.engine.protocols import (
+    Frames,
+    Joiner,
+    Layout,
+    MethodSearch,
+    Searcher,
+    SearchMethod,
+    Spanner,
+)
 from dask_simjoin.engine.threads import not_collecting
 from dask_simjoin.errors import UnsupportedFrameError
-from dask_simjoin.metrics.norms import Array, Frame
+from dask_simjoin.metrics.norms import Array, Frame, Norm
 
 ABOUT = {
     "cells": "cells that are not empty",
@@ -171,6 +179,23 @@ def profiler_of_library(name: str) -> Profiler:
 def method_module(name: str, library: str) -> Any:
     """Load what a method does with chunks of a library: a `CpuMethod` or a `GpuMethod`."""
     return _load(METHODS[name].modules[library])
+
+
+def search_layout_of(method: str | Method, library: str, lower: np.ndarray, upper: np.ndarray,
+                     variance: np.ndarray, norm: Norm, approximate: bool) -> MethodSearch | None:  # fmt: skip
+    """Return the layout of a search by the method's own module: see `SearchMethod`; None: tiles search."""
+    options = as_method(method)
+    if options is None or not options.has_search:
+        return None
+    module: SearchMethod = method_module(name_of(options), library)
+    return module.search_layout(options, lower, upper, variance, norm, approximate)
+
+
+def recall_module(method: str | Method) -> Any:
+    """Load what estimates the recall of a method that may lose pairs or neighbors."""
+    options = as_method(method)
+    assert options is not None and options.recall_module is not None
+    return _load(options.recall_module)
 
 
 def host_joiner() -> Joiner:

@@ -1,38 +1,65 @@
 """The methods by which pairs are found: an entry each, from which options, messages and docs are made.
 
-What is told here needs no kernels.  What a method does is in its modules, one for each library it serves;
+Nothing here needs kernels.  What a method does is in its modules, one for each library it serves;
 `dask_simjoin.engine.base.method_module` loads them once it is chosen.  Fields of a method are its options;
-its name alone stands for one with their defaults.
+its name alone stands for one with their defaults.  Methods of papers are loaded when they are asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import importlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar
 
-from dask_simjoin.papers.grid import Grid
-from dask_simjoin.papers.lists import KMeans, NestedLoop, ZOrder
+import numpy as np
+
+from dask_simjoin.metrics.norms import Norm
 
 AUTO = "auto"
 """The name that leaves the choice to `choose`."""
 
 
-class Method(Protocol):
-    """A way to find pairs; its docstring's first line is what docs say of it."""
+class Method:
+    """A way to find pairs; the first line of a subclass's docstring describes it in docs.
 
-    modules: ClassVar[Mapping[str, str]]
-    """The module that does it for each data frame library: a `CpuMethod` or a `GpuMethod`."""
+    A subclass overrides only the hooks that it needs.
+    """
 
-    max_dims: ClassVar[int | None]
-    """Most dimensions that it serves; None: any number."""
+    modules: ClassVar[Mapping[str, str]] = {}
+    """The module of each data frame library that implements it: a `CpuMethod` or a `GpuMethod`."""
+
+    max_dims: ClassVar[int | None] = None
+    """Largest number of dimensions; None: any number."""
+
+    has_search: ClassVar[bool] = False
+    """Whether its modules also search nearest neighbors, as a `SearchMethod`; otherwise tiles do."""
+
+    recall_module: ClassVar[str | None] = None
+    """The module that estimates the recall with `approximate=True`; None: the method is always exact."""
+
+    @property
+    def needs_sample(self) -> bool:
+        """Whether some of its options depend on a sample of the points."""
+        return False
 
     def is_best(self, dims: int) -> bool:
-        """Tell whether "auto" takes it for so many dimensions, unless one before it in the table is best."""
+        """Return whether "auto" takes it for this number of dimensions, unless an earlier entry is best."""
+        return False
+
+    def fitted(self, x: np.ndarray, rows: float, variance: np.ndarray, threshold: float,
+               norm: Norm) -> Method:  # fmt: skip
+        """Return the method with options chosen for `rows` points, of which `x` (m, d) are a sample."""
+        return self
+
+    def approximate_layout(self, layout: Any) -> Any:
+        """Return the layout of the join with `approximate=True`, from an exact one's."""
+        return layout
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Method):
     """Sweep along one coordinate, between rows of an eps-grid in the others: up to 4 dimensions.
 
     It compares 1.7 to 1.9 candidates per pair in 2 dimensions, but its neighbourhoods triple with every
@@ -47,7 +74,7 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class Tiles:
+class Tiles(Method):
     """Compare tiles of 64 points in kd order whose boxes are near: any number of dimensions.
 
     In few dimensions boxes leave fewer points out than the sweep does.
@@ -57,21 +84,73 @@ class Tiles:
         "pandas": "dask_simjoin.engine.cpu.tiles",
         "cudf": "dask_simjoin.engine.gpu.tiles",
     }
-    max_dims: ClassVar[int | None] = None
 
     def is_best(self, dims: int) -> bool:
         return True
 
 
-METHODS: dict[str, Method] = {
+class MethodTable(Mapping[str, Method]):
+    """Methods by name, each with its default options.
+
+    Parameters
+    ----------
+    entries : dict
+        Of each name the method; or, as text, the "module:Class" of one that is loaded on first use, serves
+        all libraries, and any number of dimensions.
+    """
+
+    def __init__(self, entries: dict[str, Method | str]) -> None:
+        self.entries = entries
+
+    def __getitem__(self, name: str) -> Method:
+        entry = self.entries[name]
+        return load_method(entry)() if isinstance(entry, str) else entry
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether there is such a name, without loading the method."""
+        return name in self.entries
+
+    def find(self, kind: type) -> str | None:
+        """Return the name of the methods of a class, without loading any; None: it is no such class."""
+        path = f"{kind.__module__}:{kind.__qualname__}"
+        for name, entry in self.entries.items():
+            if entry == path if isinstance(entry, str) else type(entry) is kind:
+                return name
+        return None
+
+    def serving(self, library: str | None = None, dims: int = 1) -> tuple[str, ...]:
+        """Return the names of the methods for a library (None: any) and a number of dimensions."""
+        return tuple(
+            name
+            for name, entry in self.entries.items()
+            if isinstance(entry, str)
+            or ((library is None or library in entry.modules) and dims <= (entry.max_dims or dims))
+        )
+
+
+@functools.cache
+def load_method(path: str) -> type[Method]:
+    """Load the class of a method from "module:Class"."""
+    module, _, name = path.partition(":")
+    found: type[Method] = getattr(importlib.import_module(module), name)
+    return found
+
+
+METHODS = MethodTable({
     "sweep": Sweep(),
     "tiles": Tiles(),
-    "grid": Grid(),
-    "nested_loop": NestedLoop(),
-    "zorder": ZOrder(),
-    "kmeans": KMeans(),
-}
-"""All methods by name; "auto" takes the first that is best."""
+    "grid": "dask_simjoin.papers.grid:Grid",
+    "nested_loop": "dask_simjoin.papers.lists:NestedLoop",
+    "zorder": "dask_simjoin.papers.lists:ZOrder",
+    "kmeans": "dask_simjoin.papers.lists:KMeans",
+})  # fmt: skip
+"""All methods by name; "auto" takes the first that is best, never one of papers."""
 
 DENSE = "tiles"
 """The name of the one that need not find each pair to count or to connect them."""
@@ -87,45 +166,49 @@ CHOICES = (AUTO, *METHODS)
 
 
 def choices_for(library: str) -> tuple[str, ...]:
-    """Return what the option may be for frames of a library."""
-    return (AUTO, *(name for name, method in METHODS.items() if library in method.modules))
+    """Return the values of the option for frames of a library."""
+    return (AUTO, *METHODS.serving(library))
 
 
 def choices_of(dims: int) -> tuple[str, ...]:
-    """Return what the option may be in so many dimensions, "auto" last."""
-    served = (name for name, method in METHODS.items() if method.max_dims is None or dims <= method.max_dims)
-    return (*served, AUTO)
+    """Return the values of the option for a number of dimensions, "auto" last."""
+    return (*METHODS.serving(dims=dims), AUTO)
 
 
-def is_method(asked: object) -> bool:
-    """Tell whether it is a method as an object, not as a name."""
-    return type(asked) in map(type, METHODS.values())
+def is_method(value: object) -> bool:
+    """Return whether a value is a method as an object, not as a name."""
+    return METHODS.find(type(value)) is not None
 
 
-def name_of(asked: str | Method) -> str:
-    """Return the name of what was asked for, by name or as an object."""
-    if isinstance(asked, str):
-        return asked
-    return next(name for name, method in METHODS.items() if type(method) is type(asked))
+def name_of(method: str | Method) -> str:
+    """Return the name of a method that is given by name or as an object."""
+    name = method if isinstance(method, str) else METHODS.find(type(method))
+    assert name is not None
+    return name
 
 
-def options_of(asked: str | Method, name: str) -> Method:
-    """Return the options of the chosen method of that name: those asked for, or the usual ones."""
-    return METHODS[name] if isinstance(asked, str) else asked
+def as_method(method: str | Method) -> Method | None:
+    """Return a method that is given by name or as an object; None: "auto"."""
+    if isinstance(method, str):
+        return None if method == AUTO else METHODS[method]
+    return method
 
 
-def asks_sample(asked: str | Method) -> bool:
-    """Tell whether a method's options are chosen by a sample of the points."""
-    options = METHODS.get(asked) if isinstance(asked, str) else asked
-    return (isinstance(options, Grid) and options.indexed == "auto") or (
-        isinstance(options, KMeans) or (isinstance(options, ZOrder) and options.lists == "auto")
-    )
+def options_of(method: str | Method, name: str) -> Method:
+    """Return the options of the chosen method of that name: those given, or the default ones."""
+    return METHODS[name] if isinstance(method, str) else method
 
 
-def choose(asked: str | Method, dims: int, library: str) -> str:
-    """Return the name of a method that serves a library: the one that was asked for, or the best."""
-    name = name_of(asked)
+def needs_sample(method: str | Method) -> bool:
+    """Return whether a method's options depend on a sample of the points."""
+    options = as_method(method)
+    return options is not None and options.needs_sample
+
+
+def choose(method: str | Method, dims: int, library: str) -> str:
+    """Return the name of a method that serves a library: the given one, or the best."""
+    name = name_of(method)
     if name != AUTO:
         return name
-    served = ((name, METHODS[name]) for name in choices_for(library) if name != AUTO)
-    return next(name for name, method in served if method.is_best(dims))
+    own = ((name, entry) for name, entry in METHODS.entries.items() if isinstance(entry, Method))
+    return next(name for name, entry in own if library in entry.modules and entry.is_best(dims))

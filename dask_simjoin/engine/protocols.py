@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NotRequired, Protocol, TypedDict
 
@@ -94,6 +95,42 @@ class SearchLayout(Protocol):
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
         """Describe it in a plan; `names` calls dimensions by name."""
+
+
+class MethodSearch(ABC):
+    """The layout of a search by a method's own module, a `SearchMethod`, and not by tiles."""
+
+    @property
+    @abstractmethod
+    def method(self) -> str:
+        """The name of the method."""
+
+    @property
+    @abstractmethod
+    def norm(self) -> Norm:
+        """Of the totals that say what is near."""
+
+    @abstractmethod
+    def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
+        """Describe it in a plan; `names` calls dimensions by name."""
+
+
+class SearchMethod(Protocol):
+    """The functions of a method's module that searches nearest neighbors: see `Method.has_search`."""
+
+    def search_layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, variance: np.ndarray,
+                      norm: Norm, approximate: bool) -> MethodSearch:  # fmt: skip
+        """Choose how to index all chunks, from moments (d,) of all points.
+
+        `approximate`: whether the search may miss neighbors.
+        """
+
+    def build_nearest(self, x: Array) -> Index:
+        """Index the points (n, d) of a chunk."""
+
+    def nearest(self, q: Index, d: Index, layout: Any, best_d2: Array, best_name: Array, *,
+                same: bool, bound2: float = ...) -> None:  # fmt: skip
+        """Improve the known neighbors of the rows of `q` by those of `d`: see `Searcher`."""
 
 
 class Frames(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -251,11 +251,6 @@ def labels_of(index: Index, layout: KMeansLayout, xp: ArrayModule = np) -> Array
     places = xp.arange(rows, dtype=index["starts"].dtype)
     labels[index["order"][:rows]] = xp.searchsorted(index["starts"], places, side="right") - 1
     return labels
-
-
-def without_copies(layout: Any) -> Any:
-    """Return the layout of a join that leaves out pairs of two clusters, from an exact one's by clusters."""
-    return replace(layout, copies=False) if isinstance(layout, KMeansLayout) else layout
 
 
 SIDE = 64

@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 
 from dask_simjoin.metrics.norms import Index
-from dask_simjoin.papers.grid_index import GridLayout
+from dask_simjoin.papers.grid import GridLayout
 
 ALPHA = 0.05
 """How much larger than estimated results are taken to be (the first paper's authors' code)."""

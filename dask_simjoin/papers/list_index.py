@@ -18,6 +18,7 @@ import numpy as np
 
 from dask_simjoin.engine.filters.bounds import Bounds
 from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.protocols import MethodSearch
 from dask_simjoin.metrics.norms import Norm, reach
 from dask_simjoin.papers.lists import NestedLoop, ZOrder
 
@@ -251,7 +252,7 @@ LISTS = 5
 
 
 @dataclass(frozen=True)
-class ZOrderSearch:
+class ZOrderSearch(MethodSearch):
     """Constants of one search.
 
     Attributes
@@ -286,8 +287,8 @@ class ZOrderSearch:
         return f"{words}; {'neighbours in them only' if self.approximate else 'then intervals'}"
 
 
-def make_zorder_search(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, norm: Norm,
-                       options: ZOrder, approximate: bool) -> ZOrderSearch:  # fmt: skip
+def search_layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, norm: Norm,
+                  approximate: bool) -> ZOrderSearch:  # fmt: skip
     """Choose keys and lists for points within the box [lower, upper], of this variance (d,)."""
     if options.lists == "auto":
         dims = len(lower)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
-from dask_simjoin.papers.grid import check_batches, check_one_of, check_whole, is_word
+from dask_simjoin.engine.methods import Method
+from dask_simjoin.papers.options import check_batches, check_one_of, check_whole, is_word
 
 WINDOWS = ("one-sided", "two-sided", "thesis")
 INNER = ("tiles", "nested_loop")
@@ -14,7 +15,7 @@ MAX_CLUSTERS = 4096
 
 
 @dataclass(frozen=True)
-class KMeans:
+class KMeans(Method):
     """Join the rows of each k-means cluster, and with them those that lie near to its border.
 
     `method="kmeans"` stands for it with these defaults, for comparison. It follows KMEANS-JOIN of Korkmaz,
@@ -61,7 +62,7 @@ class KMeans:
         "pandas": "dask_simjoin.papers.cpu.kmeans",
         "cudf": "dask_simjoin.papers.gpu.kmeans",
     }
-    max_dims: ClassVar[int | None] = None
+    recall_module: ClassVar[str | None] = "dask_simjoin.papers.recall"
 
     clusters: int | str = "auto"
     iterations: int = 15
@@ -88,9 +89,14 @@ class KMeans:
         """How batches are cut: strided, so that each has some of each cluster."""
         return "given"
 
-    def is_best(self, dims: int) -> bool:
-        """Tell that "auto" never takes it: the product's own methods are faster."""
-        return False
+    @property
+    def needs_sample(self) -> bool:
+        """Whether centers depend on a sample: always."""
+        return True
+
+    def approximate_layout(self, layout: Any) -> Any:
+        """Return the layout of the join that loses pairs of two clusters: no row is copied."""
+        return replace(layout, copies=False)
 
 
 SCHEDULES = ("rotation", "triangle")
@@ -98,7 +104,7 @@ BLOCKS = (32, 64, 128, 256)
 
 
 @dataclass(frozen=True)
-class NestedLoop:
+class NestedLoop(Method):
     """Compare each row with each other one: nothing is left out, as in two loops.
 
     `method="nested_loop"` stands for it with these defaults, for comparison: the package's own methods leave
@@ -143,7 +149,6 @@ class NestedLoop:
         "pandas": "dask_simjoin.papers.cpu.nested",
         "cudf": "dask_simjoin.papers.gpu.nested",
     }
-    max_dims: ClassVar[int | None] = None
 
     schedule: str = "rotation"
     block: int = 128
@@ -163,10 +168,6 @@ class NestedLoop:
         """How batches are cut: strided, so that each has early and late rows."""
         return "given"
 
-    def is_best(self, dims: int) -> bool:
-        """Tell that "auto" never takes it: the product's own methods leave rows out."""
-        return False
-
 
 SHIFTS = ("even", "random")
 WALKS = ("auto", "full", "half")
@@ -177,7 +178,7 @@ MAX_LISTS = 4097
 
 
 @dataclass(frozen=True)
-class ZOrder:
+class ZOrder(Method):
     """Walk what lies between the corners of a row's box in the best of several shifted Z-orders.
 
     `method="zorder"` stands for it with these defaults, for comparison. It follows LSS (Lieberman,
@@ -239,7 +240,8 @@ class ZOrder:
         "pandas": "dask_simjoin.papers.cpu.zorder",
         "cudf": "dask_simjoin.papers.gpu.zorder",
     }
-    max_dims: ClassVar[int | None] = None
+    has_search: ClassVar[bool] = True
+    recall_module: ClassVar[str | None] = "dask_simjoin.papers.recall"
 
     lists: int | str = "auto"
     shifts: str = "even"
@@ -272,6 +274,7 @@ class ZOrder:
         """How batches are cut: strided, so that each has long and short intervals."""
         return "given"
 
-    def is_best(self, dims: int) -> bool:
-        """Tell that "auto" never takes it: the product's own methods are faster."""
-        return False
+    @property
+    def needs_sample(self) -> bool:
+        """Whether the number of lists depends on a sample."""
+        return self.lists == "auto"

@@ -16,7 +16,7 @@ import numpy as np
 from dask.tokenize import normalize_token
 from dask.utils import format_bytes
 
-from dask_simjoin.engine.base import joiner_of_library
+from dask_simjoin.engine.base import joiner_of_library, recall_module
 from dask_simjoin.engine.index.sweep import SweepLayout
 from dask_simjoin.metrics.norms import box_gap
 from dask_simjoin.planning.budget import Budget, Resources, budget_of, make_budget
@@ -44,9 +44,8 @@ from dask_simjoin.planning.outputs import (
 )
 from dask_simjoin.planning.resources import check_moving, sent_rows
 from dask_simjoin.planning.searches import ALONE, Sharing, find_joined, find_searches, find_sharing, sought
-from dask_simjoin.planning.statistics.estimate import Estimate, no_estimate
-from dask_simjoin.planning.statistics.recall import ALL, UNKNOWN, Recall
-from dask_simjoin.planning.tables import Tables, estimate_lossy
+from dask_simjoin.planning.statistics.estimate import ALL, UNKNOWN, Estimate, Recall, no_estimate
+from dask_simjoin.planning.tables import Tables
 
 
 class BlockPairs:
@@ -269,7 +268,9 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
     # searches give as many pairs as are asked for: how many are near is of no use
     found, recall = no_estimate(blocks), UNKNOWN if spec.approximate else ALL
     if spec.approximate and goal.k is None:
-        found, recall = estimate_lossy(tables, layout, partial(tables.estimate, chunks, blocks))
+        found, recall = recall_module(spec.method).estimate_lossy(
+            tables, layout, partial(tables.estimate, chunks, blocks)
+        )
     elif goal.k is None:
         found = tables.estimate(chunks, blocks, layout)
     # tiles tell of many pairs at once within one distance, and find each within several

@@ -11,19 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from dask_simjoin.engine.base import joiner_of_library, searcher_of_library
 from dask_simjoin.engine.index.regions import Regions, make_regions
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.engine.methods import AUTO, DENSE
+from dask_simjoin.engine.methods import AUTO, DENSE, as_method
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.metrics.norms import reach
-from dask_simjoin.papers.cluster_index import KMeansLayout, without_copies
-from dask_simjoin.papers.grid import Grid
-from dask_simjoin.papers.grid_index import fitted
 from dask_simjoin.planning.chunk_limits import ChunkLimits
 from dask_simjoin.planning.data_warnings import Doubt, doubts_of_data, doubts_of_eps
 from dask_simjoin.planning.entity_chunks import EntityChunks, JoinChunks
@@ -31,7 +27,6 @@ from dask_simjoin.planning.outputs import Goal
 from dask_simjoin.planning.spatial_chunks import reach_chunks, region_chunks, spatial_chunks
 from dask_simjoin.planning.statistics.estimate import Estimate, block_of, estimate, estimate_one
 from dask_simjoin.planning.statistics.partition import PartitionSummary
-from dask_simjoin.planning.statistics.recall import Recall, expected_recall
 from dask_simjoin.planning.statistics.sample import merge_moments, near_share
 from dask_simjoin.planning.statistics.sample_pairs import sample_degrees, sample_pairs
 from dask_simjoin.planning.table import TableSummary, summarise_table, summarise_two
@@ -101,15 +96,16 @@ class Tables:
         """Choose how chunks are indexed to find pairs; `dense`: so many that it is not done one by one."""
         joiner, spec, method = joiner_of_library(self.spec.library), self.spec, self.spec.method
         lower, upper, mean, variance = self._moments()
-        if isinstance(method, Grid):
+        if not isinstance(method, str):
             x, rows = np.concatenate([table.points.x for table in self.each]), sum(self.rows)
-            method = fitted(method, x, rows, variance, spec.threshold, spec.norm)
+            method = method.fitted(x, rows, variance, spec.threshold, spec.norm)
         elif dense and method == AUTO:
             method = DENSE
         shown = [table.shown for table in self.each]
         drawn = Drawn(shown[0], shown[-1], self.right.rows)
         found = joiner.layout(method, lower, upper, mean, variance, spec.threshold, spec.norm, drawn)
-        return without_copies(found) if spec.approximate else found
+        options = as_method(method)
+        return options.approximate_layout(found) if options is not None and spec.approximate else found
 
     def search_layout(self) -> SearchLayout:
         """Choose how chunks are indexed to find nearest neighbours."""
@@ -285,29 +281,3 @@ def tables_of(summaries: Sequence[list[PartitionSummary]], spec: JoinSpec) -> Ta
         table = summarise_table(summaries[0], spec)
         return OneTable(table, table)
     return TwoTables(*summarise_two(summaries[0], summaries[1], spec))
-
-
-def estimate_lossy(tables: Tables, layout: Any,
-                   estimated: Callable[[Any], Estimate]) -> tuple[Estimate, Recall]:  # fmt: skip
-    """Return the pairs that a join by clusters is expected to find, and which share of the true ones.
-
-    `estimated`: the pairs of a join by an exact layout.
-    """
-    assert isinstance(layout, KMeansLayout)
-    found, recall = estimated(replace(layout, copies=True)), recall_of(tables, layout)
-    share, low, high = (1.0, 0.0, 1.0) if math.isnan(recall.share) else recall[:3]
-    expected = replace(
-        found, pairs=found.pairs * share, low=found.low * low, high=found.high * high,
-        total=found.total * share, total_low=found.total_low * low, total_high=found.total_high * high,
-    )  # fmt: skip
-    return expected, recall
-
-
-def recall_of(tables: Tables, layout: KMeansLayout) -> Recall:
-    """Expect the recall of a join by clusters, from pairs of rows that they were not made of.
-
-    Clusters of another draw would tell another share: which rows they part is luck.
-    """
-    joiner, exact = joiner_of_library(tables.spec.library), replace(layout, copies=True)
-    points = [table.hidden for table in tables.each]
-    return expected_recall(sample_pairs(points[0], points[-1], exact, joiner), exact, joiner)

@@ -14,7 +14,7 @@ import numpy as np
 from dask_simjoin.engine.base import frames_for, frames_of_library, joiner_for
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.ids import as_id_keys, joined, row_ids
-from dask_simjoin.engine.methods import asks_sample
+from dask_simjoin.engine.methods import needs_sample
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.engine.threads import numbers_apart, shared_out
 from dask_simjoin.errors import TABLES, ListError, SourceChangedError, in_table
@@ -361,7 +361,7 @@ def _tables(frames: Sequence[Frame], spec: JoinSpec, goal: Goal,
     raise_doubts([doubt for frame, own in _sides(frames, spec) for doubt in doubts_of_left_out(frame, own)])
     # clusters are those that a plan tells the recall of, so they are made of the same sample
     sampled = sampled or spec.approximate
-    probed = sampled or goal.k is not None or min(map(len, frames)) >= LEAST_ROWS or asks_sample(spec.method)
+    probed = sampled or goal.k is not None or min(map(len, frames)) >= LEAST_ROWS or needs_sample(spec.method)
     found = [
         look(frame, number, own, goal.with_ids, int(probed), None if sampled else PROBE)
         for number, (frame, own) in zip((0, RIGHT), _sides(frames, spec), strict=False)

@@ -10,7 +10,20 @@ import pytest
 from dask_simjoin.engine.base import LIBRARIES, MODULES, method_module
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.sinks import CpuMethod
-from dask_simjoin.engine.methods import CHOICES, METHODS, Tiles, choices_for, choices_of, choose
+from dask_simjoin.engine.methods import (
+    CHOICES,
+    LOSSY,
+    LOSSY_NEAREST,
+    METHODS,
+    NEAREST,
+    Method,
+    Tiles,
+    choices_for,
+    choices_of,
+    choose,
+    is_method,
+    name_of,
+)
 from dask_simjoin.errors import OptionError
 from dask_simjoin.planning.statistics.sample import moments
 from tests.support.points import frame_of
@@ -86,7 +99,7 @@ def test_a_method_is_one_entry(monkeypatch):
     class Squares(Tiles):
         max_dims = 2
 
-    monkeypatch.setitem(METHODS, "squares", Squares())
+    monkeypatch.setitem(METHODS.entries, "squares", Squares())
     method_module.cache_clear()
     assert choices_for("pandas") == (*CHOICES, "squares")
     assert choices_of(3) == (*CHOICES[1:], "auto")  # and not in 3 dimensions
@@ -105,6 +118,43 @@ def test_messages_name_the_methods_of_the_table():
         frame.simjoin.self_join(0.1, method="cells")
     with pytest.raises(OptionError, match=r"at most 4 columns.*use method='tiles' or 'grid' .*or 'auto'"):
         frame.simjoin.self_join(0.1, method="sweep")
+
+
+def test_methods_of_papers_are_known_by_name_alone():
+    """What the table says of them without loading them is so."""
+    published = {name: entry for name, entry in METHODS.entries.items() if isinstance(entry, str)}
+    assert len(published) == 4
+    for name, path in published.items():
+        method = METHODS[name]
+        assert path == f"{type(method).__module__}:{type(method).__qualname__}"
+        assert method.modules.keys() == set(LIBRARIES) and method.max_dims is None
+        assert name_of(method) == name and is_method(method) and not method.is_best(2)
+    assert not is_method(next(iter(published.values()))) and not is_method(Method())
+    assert all(name in METHODS for name in CHOICES[1:]) and "auto" not in METHODS
+
+
+def test_methods_that_search_offer_what_the_protocol_says():
+    protocol = text_of("dask_simjoin.engine.protocols")
+    (wanted,) = (
+        functions(node)
+        for node in protocol.body
+        if isinstance(node, ast.ClassDef) and node.name == "SearchMethod"
+    )
+    searching = [method for method in METHODS.values() if method.has_search]
+    assert [name_of(method) for method in searching] == [
+        name for name in NEAREST if name not in ("auto", "tiles")
+    ]
+    for module in (module for method in searching for module in method.modules.values()):
+        tree = text_of(module)
+        offered = functions(tree)
+        assert wanted.keys() <= offered.keys() | names_made_elsewhere(tree)
+        for function, arguments in wanted.items():
+            assert offered.get(function, arguments[1:]) == arguments[1:]
+
+
+def test_methods_that_may_lose_pairs_estimate_their_recall():
+    lossy = {name for name, method in METHODS.items() if method.recall_module is not None}
+    assert lossy == {*LOSSY, *LOSSY_NEAREST}
 
 
 def test_methods_say_what_they_do():

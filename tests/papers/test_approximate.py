@@ -11,8 +11,8 @@ from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.methods import METHODS, choices_of
 from dask_simjoin.errors import ApproximateWarning, OptionError, OptionTypeError
 from dask_simjoin.methods import KMeans
-from dask_simjoin.papers.cluster_index import labels_of, without_copies
-from dask_simjoin.planning.statistics import recall
+from dask_simjoin.papers import recall
+from dask_simjoin.papers.cluster_index import labels_of
 from tests.papers.cpu.test_kmeans import any_options, clus8, laid_out
 from tests.support.oracle import assert_same_pairs, brute_force
 from tests.support.points import cases, frame_of
@@ -32,7 +32,7 @@ def test_pairs_are_those_of_rows_of_one_cluster(case, options):
     x = np.asarray(case.x, float)
     if not len(x):
         return
-    layout = without_copies(laid_out(x, case.eps, options))
+    layout = options.approximate_layout(laid_out(x, case.eps, options))
     index = JOINER.build(x, layout)
     label = labels_of(index, layout)
     expected = {(a, b) for a, b in brute_force(x, case.eps) if label[a] == label[b]}

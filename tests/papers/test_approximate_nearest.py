@@ -8,7 +8,7 @@ import pytest
 
 from dask_simjoin.errors import ApproximateWarning, OptionError, OptionTypeError
 from dask_simjoin.methods import ZOrder
-from dask_simjoin.planning.statistics import recall
+from dask_simjoin.papers import recall
 from tests.papers.cpu.test_kmeans import clus8
 from tests.papers.cpu.test_zorder_nearest import layout_of
 from tests.support.points import frame_of

@@ -9,7 +9,7 @@ import ctypes
 import numpy as np
 
 from dask_simjoin.engine.gpu.kernels.sources import source
-from tests.support.host_gpu import as_cupy, build
+from tests.support.host_gpu import ROOMS, as_cupy, build
 
 HOST = r"""
 #include <cmath>
@@ -204,4 +204,4 @@ def _held(value):
 
 def fibers_like_cupy(folder, memory=1 << 34):
     """Give a module `cupy` made of NumPy, whose kernels run so: see `host_gpu.as_cupy`."""
-    return as_cupy(folder, compiled, ("dask_simjoin.engine.gpu", "dask_simjoin.sets.gpu"), memory)
+    return as_cupy(folder, compiled, (*ROOMS, "dask_simjoin.sets.gpu"), memory)

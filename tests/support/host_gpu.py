@@ -194,7 +194,10 @@ def _made(function):
     return made
 
 
-PLAIN = "sources", "gpu", "kernels", "methods"
+ROOMS = "dask_simjoin.engine.gpu", "dask_simjoin.papers.gpu"
+"""Packages whose modules import CuPy."""
+
+PLAIN = "sources", "streams", "gpu", "kernels"
 """Ends of the names of modules that do not import CuPy, and stay as they are."""
 
 
@@ -234,7 +237,7 @@ def as_cupy(folder, compiled, rooms, memory=1 << 34):
 @contextmanager
 def like_cupy(folder, memory=1 << 34):
     """Give such a module, and what joins grids with it; kernels run thread by thread."""
-    with as_cupy(folder, compiled, ("dask_simjoin.engine.gpu",), memory) as fake:
+    with as_cupy(folder, compiled, ROOMS, memory) as fake:
         from dask_simjoin.papers.gpu import grid
 
         yield fake, grid

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 import dask_simjoin
+from dask_simjoin import methods
 from dask_simjoin.api.registration import when_imported
+from dask_simjoin.engine.methods import Method
 
 PACKAGE = "dask_simjoin"
 ROOT = Path(dask_simjoin.__file__).parent
@@ -146,7 +148,7 @@ def test_modules_are_imported_by_name_only_where_they_are_chosen():
                 found.add(module)
         if any(imported.rpartition(".")[2] in IMPORTING_FUNCTIONS for imported, _ in imports(module)):
             found.add(module)
-    assert found == {"engine.base", "request.inputs"}
+    assert found == {"engine.base", "engine.methods", "request.inputs"}
 
 
 def is_private_dask(imported):
@@ -243,6 +245,44 @@ print(*set(sys.modules) - before)
     assert not {name.partition(".")[0] for name in loaded} & set(NOT_NEEDED)
     backends = (f"{PACKAGE}.engine.cpu.", f"{PACKAGE}.engine.gpu.")
     assert not [module for module in loaded if module.startswith(backends)]
+
+
+JOINS = f"""
+import sys
+import pandas as pd
+import dask.dataframe as dd
+import {PACKAGE}
+frame = pd.DataFrame({{"x": [0.0, 1.0, 5.0], "y": [0.0, 0.0, 0.0]}})
+assert len(frame.simjoin.self_join(2.0)) == len(frame.simjoin.knn_join(k=1)) - 2 == 1
+lazy = dd.from_pandas(frame, npartitions=2).simjoin
+lazy.plan(2.0)
+assert len(lazy.self_join(2.0).compute(scheduler="synchronous")) == 1
+print(*(name for name in sys.modules if name.startswith("{PACKAGE}.papers")))
+frame.simjoin.self_join(2.0, method="grid")
+print("{PACKAGE}.papers.cpu.grid" in sys.modules, {PACKAGE}.methods.KMeans.__name__)
+"""
+
+
+def test_methods_of_papers_are_listed_before_they_are_loaded():
+    assert set(methods.__all__) <= set(dir(methods))
+    assert all(issubclass(getattr(methods, name), Method) for name in methods.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Squares'"):
+        methods.Squares  # noqa: B018
+
+
+def test_a_plain_join_imports_nothing_of_papers():
+    assert run(JOINS) == ["True", "KMeans"]
+
+
+def test_papers_are_loaded_by_name_only():
+    """The one module that imports them is the public face of methods, for type checkers."""
+    importing = {
+        module
+        for module in modules()
+        for imported, _ in imports(module)
+        if (own(imported) or "").startswith("papers") and not module.startswith("papers")
+    }
+    assert importing == {"methods"}
 
 
 def test_the_version_is_that_of_the_installed_package():

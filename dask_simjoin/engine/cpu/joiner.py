@@ -32,10 +32,17 @@ from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.index.sweep import make_screened_layout
 from dask_simjoin.engine.methods import AUTO, DENSE, Method, choose, name_of, options_of
-from dask_simjoin.engine.protocols import Kept, Layout, Measured, Pairs, Rows, Visitor
+from dask_simjoin.engine.protocols import (
+    Kept,
+    Layout,
+    Measured,
+    MethodSearch,
+    Pairs,
+    Rows,
+    SearchMethod,
+    Visitor,
+)
 from dask_simjoin.metrics.norms import Index, Norm
-from dask_simjoin.papers.cpu import zorder
-from dask_simjoin.papers.list_index import ZOrderSearch
 
 
 def comparisons(module: CpuMethod, q: Index, d: Index, layout: Layout, same: bool, rows: Rows | None,
@@ -87,9 +94,10 @@ class CpuJoiner:
         moments = lower, upper, mean, variance
         return _module(name).layout(options_of(method, name), *moments, threshold, norm, drawn)
 
-    def build(self, x: np.ndarray, layout: Layout | NearestLayout | ZOrderSearch, threads: int = 1) -> Index:
-        if isinstance(layout, ZOrderSearch):
-            return zorder.build_nearest(x)
+    def build(self, x: np.ndarray, layout: Layout | NearestLayout | MethodSearch, threads: int = 1) -> Index:
+        if isinstance(layout, MethodSearch):
+            search: SearchMethod = method_module(layout.method, HOME)
+            return search.build_nearest(x)
         if isinstance(layout, NearestLayout):
             return cpu_nearest.build(x, None, layout, threads)
         return _module(layout.method).build(x, layout, threads)

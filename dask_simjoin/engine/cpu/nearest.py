@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dask_simjoin.engine.base import HOME, method_module, search_layout_of
 from dask_simjoin.engine.cpu.kernels import nearest as kernels
 from dask_simjoin.engine.cpu.kernels import pack
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
@@ -18,12 +19,10 @@ from dask_simjoin.engine.index.cpu_tiles import (
     make_nearest_layout,
     smallest_names,
 )
-from dask_simjoin.engine.methods import AUTO, Method, name_of, options_of
+from dask_simjoin.engine.methods import AUTO, Method
+from dask_simjoin.engine.protocols import MethodSearch, SearchMethod
 from dask_simjoin.engine.threads import numbers_apart, shared_out
 from dask_simjoin.metrics.norms import Norm
-from dask_simjoin.papers.cpu import zorder
-from dask_simjoin.papers.list_index import ZOrderSearch, make_zorder_search
-from dask_simjoin.papers.lists import ZOrder
 
 Index = dict[str, Any]
 
@@ -168,19 +167,18 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 def layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray, sample: np.ndarray,
            norm: Norm = 2, method: str | Method = AUTO,
-           approximate: bool = False) -> NearestLayout | ZOrderSearch:  # fmt: skip
-    """Choose how to index all chunks by a method: tiles, or lists in Z-order."""
-    options = options_of(method, name_of(method)) if name_of(method) != AUTO else None
-    if isinstance(options, ZOrder):
-        return make_zorder_search(lower, upper, variance, norm, options, approximate)
-    return make_nearest_layout(lower, upper, mean, variance, sample, norm)
+           approximate: bool = False) -> NearestLayout | MethodSearch:  # fmt: skip
+    """Choose how to index all chunks: by tiles, or as the method's own module does."""
+    own = search_layout_of(method, HOME, lower, upper, variance, norm, approximate)
+    return own if own is not None else make_nearest_layout(lower, upper, mean, variance, sample, norm)
 
 
-def improved(q: Index, d: Index, layout: NearestLayout | ZOrderSearch, best_d2: np.ndarray,
+def improved(q: Index, d: Index, layout: NearestLayout | MethodSearch, best_d2: np.ndarray,
              best_name: np.ndarray, *, same: bool, bound2: float = math.inf) -> None:  # fmt: skip
     """Improve the nearest neighbours of a chunk's points by another chunk's, by the layout's method."""
-    if isinstance(layout, ZOrderSearch):
-        zorder.nearest(q, d, layout, best_d2, best_name, same=same, bound2=bound2)
+    if isinstance(layout, MethodSearch):
+        module: SearchMethod = method_module(layout.method, HOME)
+        module.nearest(q, d, layout, best_d2, best_name, same=same, bound2=bound2)
     else:
         nearest(q, d, layout, best_d2, best_name, same=same, bound2=bound2)
 

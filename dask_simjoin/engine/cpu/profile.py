@@ -34,7 +34,7 @@ class CpuProfiler:
             return Counters({"pairs": 0.0}, {})
         self._run(module, x[:WARM], layout)
         numbers, seconds, index = self._run(module, x, layout)
-        numbers |= module.tell(index, layout)
+        numbers |= module.layout_stats(index, layout)
         return Counters(numbers | compared_ratio(numbers, len(x)), seconds)
 
     def _run(self, module: CpuMethod, x: np.ndarray,

@@ -310,7 +310,7 @@ class CpuMethod(Protocol):
         From `enough` on they need not be right.
         """
 
-    def tell(self, index: Index, layout: Layout) -> Numbers:
+    def layout_stats(self, index: Index, layout: Layout) -> Numbers:
         """Count what a join of an index with itself does, or looks at, for its profile."""
 
     def work(self, q: Index, d: Index, layout: Layout, same: bool) -> np.ndarray:

@@ -223,7 +223,7 @@ def _show_pairs(q: Index, d: Index, layout: SweepLayout, same: bool,
         pairs(q, d, layout, same, [q["order"], d["order"]], Shown(visit), False)
 
 
-def tell(index: Index, layout: SweepLayout) -> Numbers:
+def layout_stats(index: Index, layout: SweepLayout) -> Numbers:
     """Count what a join of an index with itself looks at: rows of cells, and points in windows."""
     offsets, most, _ = _swept(index, index, layout, True)
     told, x = np.zeros(3, np.int64), index["cols"][layout.swept]

@@ -223,7 +223,7 @@ def pairs(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[np.nd
     return int(state[3]), int(state[4])
 
 
-def tell(index: Index, layout: TilesLayout) -> Numbers:
+def layout_stats(index: Index, layout: TilesLayout) -> Numbers:
     """Count what a join of an index with itself looks at: tiles, queries near them, and their candidates."""
     told = np.zeros(3, np.int64)
     boxes = index["low"], index["high"], index["z"]

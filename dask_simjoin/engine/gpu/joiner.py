@@ -10,26 +10,28 @@ from typing import Any
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.base import Counters, Numbers, compared_ratio
+from dask_simjoin.engine.base import Counters, compared_ratio, method_module
 from dask_simjoin.engine.compat import count_up
 from dask_simjoin.engine.gpu import nearest, tiles
 from dask_simjoin.engine.gpu import pairs as gpu_pairs
 from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import norm_constant
-from dask_simjoin.engine.gpu.pairs import LIBRARY, GpuLayout, Sink, finish, finishing, method_of
+from dask_simjoin.engine.gpu.kernels.sources import Sink, norm_constant
+from dask_simjoin.engine.gpu.pairs import (
+    LIBRARY,
+    GpuLayout,
+    LayoutStats,
+    Profiled,
+    count_batches,
+    finish,
+    finishing,
+    method_of,
+)
 from dask_simjoin.engine.index.gpu import MAX_DIMS, DeviceLayout, NearestDeviceLayout
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.methods import Method, choose, options_of
-from dask_simjoin.engine.protocols import Kept, Measured, Pairs, Rows, Visitor
+from dask_simjoin.engine.protocols import Kept, Measured, MethodSearch, Pairs, Rows, SearchMethod, Visitor
 from dask_simjoin.metrics.norms import Array, Index, Norm
-from dask_simjoin.papers.cluster_index import KMeansLayout
-from dask_simjoin.papers.gpu import kmeans, zorder
-from dask_simjoin.papers.gpu.flow import TOLD, estimate, flow, found_by
-from dask_simjoin.papers.gpu.grid import Launch
-from dask_simjoin.papers.grid_batches import Batch, facts
-from dask_simjoin.papers.grid_index import GridLayout
-from dask_simjoin.papers.list_index import NestedLayout, ZOrderSearch, compared
 
 LEVELS = 8
 """Room for so many more levels of regions' tree is compiled at a time: few programs serve all trees."""
@@ -73,12 +75,13 @@ class GpuJoiner:
         options = options_of(method, name)
         return method_of(name).layout(options, lower, upper, mean, variance, threshold, norm, drawn)
 
-    def build(self, x: Array, layout: GpuLayout | NearestDeviceLayout | ZOrderSearch,
+    def build(self, x: Array, layout: GpuLayout | NearestDeviceLayout | MethodSearch,
               threads: int = 1) -> Index:  # fmt: skip
         with self._lock:
             self.built += 1
-        if isinstance(layout, ZOrderSearch):
-            return zorder.build_nearest(x)
+        if isinstance(layout, MethodSearch):
+            search: SearchMethod = method_module(layout.method, LIBRARY)
+            return search.build_nearest(x)
         if isinstance(layout, NearestDeviceLayout):
             return nearest.build(x, layout)
         load.begin(finishing(layout, "name_pairs", labels=True))  # while the index is built
@@ -256,65 +259,18 @@ class GpuProfiler:
         return self._run(x, layout)
 
     def _run(self, x: Array, layout: GpuLayout) -> Counters:
-        steps = _Steps()
-        index = steps.time("index", lambda: method_of(layout.method).build(x, layout))
-        if isinstance(layout, GridLayout):
-            numbers = _grid(index, layout, steps)
+        steps, method = _Steps(), method_of(layout.method)
+        index = steps.time("index", lambda: method.build(x, layout))
+        if isinstance(method, Profiled):
+            numbers = method.profile_join(index, layout, steps.time)
         else:
-            numbers = _any(index, layout, steps)
-        if isinstance(layout, NestedLayout):
-            numbers |= compared(len(x), layout.dims)
-        if isinstance(layout, KMeansLayout):
-            numbers |= kmeans.tell(index, layout)
+            numbers = steps.time(
+                "join", lambda: count_batches(method.batches(index, index, layout, same=True))
+            )
+        if isinstance(method, LayoutStats):
+            numbers |= method.layout_stats(index, layout)
         numbers["selectivity"] = 2 * numbers["pairs"] / len(x)
         return Counters(numbers | compared_ratio(numbers, len(x)), steps.seconds)
-
-
-def _any(index: Index, layout: GpuLayout, steps: _Steps) -> Numbers:
-    """Count the batches of a join of whose kernel no more is known."""
-    numbers: Numbers = {"pairs": 0, "batches": 0, "largest_batch": 0, "decided": 0, "refused": 0}
-
-    def join() -> None:
-        for found in method_of(layout.method).batches(index, index, layout, same=True):
-            _add(numbers, len(found.places), found.decided, found.refused)
-
-    steps.time("join", join)
-    return numbers
-
-
-def _add(numbers: Numbers, pairs: int, decided: int, refused: int) -> None:
-    numbers["pairs"] += pairs
-    numbers["batches"] += 1
-    numbers["largest_batch"] = max(numbers["largest_batch"], pairs)
-    numbers |= {"decided": decided, "refused": refused}
-
-
-def _grid(index: Index, layout: GridLayout, steps: _Steps) -> Numbers:
-    """Count what the grid join's kernel does, in a run of a build that tells it, which is not timed."""
-    numbers: Numbers = {"pairs": 0, "batches": 0, "largest_batch": 0, "decided": 0, "refused": 0}
-    join = steps.time("order", lambda: Launch.of(index, index, layout, True))
-    estimated = steps.time("estimate", lambda: estimate(join))
-    running, made = flow(join, estimated)
-
-    def work() -> None:
-        for found in found_by(running, made, join.queries):
-            _add(numbers, len(found.places), found.decided, found.refused)
-
-    steps.time("join", work)
-    telling = Launch.of(index, index, layout, True, TELLING=1)
-    state = cupy.zeros(TOLD, cupy.uint64)
-    telling.run(Batch(0, 1, len(join.places)), 0, np.uint64(0), (np.uint64(0), np.uint64(0)), state)
-    _, _, _, _, lookups, found, candidates, comparisons, terms, active, lanes = state.get().tolist()
-    host = {"keys": index["keys"].get(), "starts": index["starts"].get()}
-    places, workload = join.places.get(), join.workload().get()
-    numbers |= facts(host, layout, places, workload, estimated, comparisons) | {
-        "lookups": lookups, "found": found, "candidates": candidates, "comparisons": comparisons,
-        "terms": terms, "estimated_pairs": estimated, "batches": len(made),
-        "repeated_batches": running.repeated, "largest_batch": running.largest,
-    }  # fmt: skip
-    if lanes:
-        numbers["warp_efficiency"] = active / lanes
-    return numbers
 
 
 PROFILER = GpuProfiler()

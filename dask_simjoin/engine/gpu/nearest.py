@@ -8,19 +8,19 @@ from typing import Any
 import cupy
 import numpy as np
 
+from dask_simjoin.engine.base import method_module, search_layout_of
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.gpu import arrays
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import FANOUT, norm_constant
+from dask_simjoin.engine.gpu.pairs import LIBRARY
 from dask_simjoin.engine.index import gpu as device_nearest
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.engine.index.gpu import NearestDeviceLayout, make_nearest_device_layout
-from dask_simjoin.engine.methods import AUTO, Method, name_of, options_of
+from dask_simjoin.engine.methods import AUTO, Method
+from dask_simjoin.engine.protocols import MethodSearch, SearchMethod
 from dask_simjoin.metrics.norms import Array, Index, Norm
-from dask_simjoin.papers.gpu import zorder
-from dask_simjoin.papers.list_index import ZOrderSearch, make_zorder_search
-from dask_simjoin.papers.lists import ZOrder
 
 QUEUE = 16
 """Candidates of each query that wait in shared memory, in the search without tensor cores."""
@@ -90,11 +90,11 @@ class GpuSearcher:
     @staticmethod
     def layout(lower: Array, upper: Array, mean: Array, variance: Array, sample: Array,
                norm: Norm = 2, method: str | Method = AUTO,
-               approximate: bool = False) -> NearestDeviceLayout | ZOrderSearch:  # fmt: skip
+               approximate: bool = False) -> NearestDeviceLayout | MethodSearch:  # fmt: skip
         """From moments (d,) of all points and some of them, all on the host."""
-        options = options_of(method, name_of(method)) if name_of(method) != AUTO else None
-        if isinstance(options, ZOrder):
-            return make_zorder_search(lower, upper, variance, norm, options, approximate)
+        own = search_layout_of(method, LIBRARY, lower, upper, variance, norm, approximate)
+        if own is not None:
+            return own
         return make_nearest_device_layout(lower, upper, mean, variance, sample, shared=_shared(), norm=norm)
 
     @staticmethod
@@ -125,14 +125,15 @@ class GpuSearcher:
         return device_nearest.part(index, start, stop)
 
     @staticmethod
-    def nearest(q: Index, d: Index, layout: NearestDeviceLayout | ZOrderSearch, best_d2: Array,
+    def nearest(q: Index, d: Index, layout: NearestDeviceLayout | MethodSearch, best_d2: Array,
                 best_name: Array, *, same: bool, bound2: float = math.inf) -> None:  # fmt: skip
         """Improve what is known of the rows of `q` by those of `d`, in place; see the CPU's.
 
         `best_d2`, `best_name`: C-contiguous.
         """
-        if isinstance(layout, ZOrderSearch):
-            zorder.nearest(q, d, layout, best_d2, best_name, same=same, bound2=bound2)
+        if isinstance(layout, MethodSearch):
+            module: SearchMethod = method_module(layout.method, LIBRARY)
+            module.nearest(q, d, layout, best_d2, best_name, same=same, bound2=bound2)
             return
         k = best_d2.shape[1]
         if not (len(q["names"]) and len(d["names"]) and k):

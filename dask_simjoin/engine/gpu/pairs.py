@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.base import method_module
+from dask_simjoin.engine.base import Numbers, method_module
 from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.gpu.kernels.sources import Sink, norm_constant
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Kept, Layout, Measured, Pairs, Rows
 from dask_simjoin.metrics.norms import Array, DType, Index, Norm
@@ -80,13 +79,6 @@ class Found:
     left: int = 0
 
 
-class Sink(enum.IntEnum):
-    """What kernels do with pairs besides writing or counting them: see `components.cuh`."""
-
-    LINK = 1
-    LOWEST = 2
-
-
 class GpuLayout(Layout, Protocol):
     """How all chunks of one join are indexed on GPUs."""
 
@@ -132,6 +124,38 @@ class GpuMethod(Protocol):
     def pass_to(self, sink: Sink, q: Index, d: Index, layout: GpuLayout, arguments: Sequence[Array | int], *,
                 same: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
         """Show all pairs, or those of `rows`, to a sink, with the arguments that it says."""
+
+
+Timed = Callable[[str, Callable[[], Any]], Any]
+"""Runs a step of a profiled join to its end on the GPU, and keeps its seconds by this name."""
+
+
+@runtime_checkable
+class Profiled(Protocol):
+    """A method that counts more of a join than its batches."""
+
+    def profile_join(self, index: Index, layout: Any, timed: Timed) -> Numbers:
+        """Join an index with itself, step by step, and count what is done."""
+
+
+@runtime_checkable
+class LayoutStats(Protocol):
+    """A method that counts what a join of an index looks at, besides its batches."""
+
+    def layout_stats(self, index: Index, layout: Any) -> Numbers:
+        """Count what a join of an index with itself looks at."""
+
+
+def count_batches(batches: Iterable[Found]) -> Numbers:
+    """Count the batches of a join and their pairs."""
+    numbers: Numbers = {"pairs": 0, "batches": 0, "largest_batch": 0, "decided": 0, "refused": 0}
+    for found in batches:
+        pairs = len(found.places)
+        numbers["pairs"] += pairs
+        numbers["batches"] += 1
+        numbers["largest_batch"] = max(numbers["largest_batch"], pairs)
+        numbers |= {"decided": found.decided, "refused": found.refused}
+    return numbers
 
 
 LIBRARY = "cudf"

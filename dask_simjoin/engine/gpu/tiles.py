@@ -12,8 +12,8 @@ from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters import tensor_cores as wide
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import FANOUT, MIXED, norm_constant
-from dask_simjoin.engine.gpu.pairs import Found, Sink
+from dask_simjoin.engine.gpu.kernels.sources import FANOUT, MIXED, Sink, norm_constant
+from dask_simjoin.engine.gpu.pairs import Found
 from dask_simjoin.engine.index import gpu as device
 from dask_simjoin.engine.index.gpu import ENGINES, DeviceLayout, make_device_layout
 from dask_simjoin.engine.index.screen import Drawn

@@ -12,12 +12,11 @@ from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.sinks import NO_COUNTS, NO_PAIRS, Sink, fill
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.metrics.norms import Index, Norm, reach
-from dask_simjoin.papers import grid_index
-from dask_simjoin.papers.cpu.grid_kernels import join, scratch, workloads
+from dask_simjoin.papers import grid as grid_index
+from dask_simjoin.papers.cpu.kernels.grid import join, scratch, workloads
 from dask_simjoin.papers.cpu.unsorted import points as points
-from dask_simjoin.papers.grid import PATTERNS, Grid
+from dask_simjoin.papers.grid import PATTERNS, Grid, GridLayout, make_grid_layout
 from dask_simjoin.papers.grid_batches import facts
-from dask_simjoin.papers.grid_index import GridLayout, make_grid_layout
 
 writes_names = False
 
@@ -60,7 +59,7 @@ def sequence(q: Index, d: Index, layout: GridLayout, same: bool) -> np.ndarray:
     return np.concatenate([places[first :: asked.batches] for first in range(asked.batches)])
 
 
-def tell(index: Index, layout: GridLayout) -> Numbers:
+def layout_stats(index: Index, layout: GridLayout) -> Numbers:
     """Count what a join of an index with itself does: it counts by itself, and is done once more."""
     told = np.zeros(6, np.int64)
     n = len(index["y"])

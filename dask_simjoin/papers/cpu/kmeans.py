@@ -19,7 +19,7 @@ from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.methods import Tiles
 from dask_simjoin.metrics.norms import Index, Norm
 from dask_simjoin.papers.cluster_index import KMeansLayout, make_kmeans_layout
-from dask_simjoin.papers.cpu import list_kernels
+from dask_simjoin.papers.cpu.kernels import lists as list_kernels
 from dask_simjoin.papers.cpu.unsorted import end as end
 from dask_simjoin.papers.cpu.unsorted import points as points
 from dask_simjoin.papers.lists import KMeans
@@ -223,7 +223,7 @@ def counts(q: Index, d: Index, layout: KMeansLayout, same: bool, q_counts: np.nd
     comparisons(q, d, layout, same, _earlier_first(add) if same else add)
 
 
-def tell(index: Index, layout: KMeansLayout) -> Numbers:
+def layout_stats(index: Index, layout: KMeansLayout) -> Numbers:
     """Count what a join of an index with itself does, in one more."""
     told = comparisons(index, index, layout, True, lambda left, right: None)
     sizes = np.diff(index["starts"])

@@ -11,7 +11,7 @@ from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.sinks import NO_COUNTS, NO_PAIRS, Sink, fill
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.metrics.norms import Index, Norm
-from dask_simjoin.papers.cpu import list_kernels
+from dask_simjoin.papers.cpu.kernels import lists as list_kernels
 from dask_simjoin.papers.cpu.unsorted import build as build
 from dask_simjoin.papers.cpu.unsorted import end as end
 from dask_simjoin.papers.cpu.unsorted import part as part
@@ -73,7 +73,7 @@ def counts(q: Index, d: Index, layout: NestedLayout, same: bool, q_counts: np.nd
     _run(q, d, layout, same, [q["order"], d["order"]], None, (q_counts, d_counts))
 
 
-def tell(index: Index, layout: NestedLayout) -> Numbers:
+def layout_stats(index: Index, layout: NestedLayout) -> Numbers:
     """Tell what two loops look at, which no run need count."""
     return compared(len(index["y"]), layout.dims)
 

@@ -19,8 +19,7 @@ from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.sinks import MAX_ROOM, NO_COUNTS, NO_PAIRS, Named, Sink
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.metrics.norms import Index, Norm, reaches
-from dask_simjoin.papers.cpu import list_kernels
-from dask_simjoin.papers.cpu import list_kernels as kernels
+from dask_simjoin.papers.cpu.kernels import lists as kernels
 from dask_simjoin.papers.cpu.unsorted import build as build
 from dask_simjoin.papers.cpu.unsorted import end as end
 from dask_simjoin.papers.cpu.unsorted import part as part
@@ -34,6 +33,7 @@ from dask_simjoin.papers.list_index import (
     make_zorder_layout,
     shifts_of,
 )
+from dask_simjoin.papers.list_index import search_layout as search_layout
 from dask_simjoin.papers.lists import ZOrder
 
 
@@ -201,7 +201,7 @@ def counts(q: Index, d: Index, layout: ZOrderLayout, same: bool, q_counts: np.nd
     run(q, d, layout, same, names, None, (q_counts, d_counts), np.zeros(3, np.int64))
 
 
-def tell(index: Index, layout: ZOrderLayout) -> Numbers:
+def layout_stats(index: Index, layout: ZOrderLayout) -> Numbers:
     """Count what a join of an index with itself does: it counts by itself, and is done once more."""
     told, found = np.zeros(3, np.int64), np.zeros(len(index["y"]), np.int64)
     walks = run(index, index, layout, True, [index["order"]] * 2, None, (found, found), told)
@@ -247,7 +247,7 @@ def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: np.ndarray, best_
         # of many rows of one key, those in the middle
         middle = (begins + ends) // 2
         first, last = np.maximum(middle - k - 1, 0), np.minimum(middle + k + 1, m)
-        looked += list_kernels.look(
+        looked += kernels.look(
             every, first, last, order, *told, best_name, np.empty(1), np.empty(1, np.int64)
         )
     if layout.approximate:
@@ -277,7 +277,7 @@ def _rest(some: slice, lists: list[tuple[np.ndarray, np.ndarray]], q: Index, lay
     firsts[some], lasts[some] = best[0], best[1]
     for place, (order, _) in enumerate(lists):
         queries = (some.start + np.flatnonzero(best[2] == place)).astype(np.int32)
-        looked += list_kernels.look(
+        looked += kernels.look(
             queries, firsts, lasts, order, *told, best_name, np.empty(1), np.empty(1, np.int64)
         )
     return looked

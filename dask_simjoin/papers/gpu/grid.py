@@ -8,16 +8,27 @@ from typing import Any
 import cupy
 import numpy as np
 
+from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.gpu.pairs import Timed, count_batches
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm, reach
-from dask_simjoin.papers import grid_index
-from dask_simjoin.papers.gpu.flow import OneKernel, bounds_for, filtered, limits
-from dask_simjoin.papers.grid import PATTERNS, Grid
-from dask_simjoin.papers.grid_batches import Batch
-from dask_simjoin.papers.grid_index import GridLayout, make_grid_layout
+from dask_simjoin.papers import grid as grid_index
+from dask_simjoin.papers.gpu.flow import (
+    TOLD,
+    OneKernel,
+    bounds_for,
+    estimate,
+    filtered,
+    flow,
+    found_by,
+    limits,
+)
+from dask_simjoin.papers.gpu.kernels.sources import SOURCES
+from dask_simjoin.papers.grid import PATTERNS, Grid, GridLayout, make_grid_layout
+from dask_simjoin.papers.grid_batches import Batch, facts
 
 THREADS = 256
 """Of a block, as in the papers."""
@@ -67,7 +78,7 @@ class Launch:
         layout = self.layout
         constants = {"COUNTING": 0} | self.constants | norm_constant(layout.norm)
         shape = {"DIMS": layout.dims, "INDEXED": len(layout.cells.dims), "EXACT": layout.bounds is None}
-        return load.kernel("grid", function, **shape, **constants)
+        return load.kernel(SOURCES["grid"], function, **shape, **constants)
 
     def workload(self) -> Array:
         """Count the points that the queries of each cell visit."""
@@ -117,3 +128,25 @@ def build(x: Array, layout: GridLayout) -> Index:
 
 _KERNEL = OneKernel(Launch.of)
 batches, count, pass_to = _KERNEL.batches, _KERNEL.count, _KERNEL.pass_to
+
+
+def profile_join(index: Index, layout: GridLayout, timed: Timed) -> Numbers:
+    """Join an index with itself, and count what the kernel does in a second run, which is not timed."""
+    join = timed("order", lambda: Launch.of(index, index, layout, True))
+    estimated = timed("estimate", lambda: estimate(join))
+    running, made = flow(join, estimated)
+    numbers: Numbers = timed("join", lambda: count_batches(found_by(running, made, join.queries)))
+    telling = Launch.of(index, index, layout, True, TELLING=1)
+    state = cupy.zeros(TOLD, cupy.uint64)
+    telling.run(Batch(0, 1, len(join.places)), 0, np.uint64(0), (np.uint64(0), np.uint64(0)), state)
+    _, _, _, _, lookups, found, candidates, comparisons, terms, active, lanes = state.get().tolist()
+    host = {"keys": index["keys"].get(), "starts": index["starts"].get()}
+    places, workload = join.places.get(), join.workload().get()
+    numbers |= facts(host, layout, places, workload, estimated, comparisons) | {
+        "lookups": lookups, "found": found, "candidates": candidates, "comparisons": comparisons,
+        "terms": terms, "estimated_pairs": estimated, "batches": len(made),
+        "repeated_batches": running.repeated, "largest_batch": running.largest,
+    }  # fmt: skip
+    if lanes:
+        numbers["warp_efficiency"] = active / lanes
+    return numbers

@@ -13,8 +13,8 @@ import numpy as np
 from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import norm_constant
-from dask_simjoin.engine.gpu.pairs import Found, Sink
+from dask_simjoin.engine.gpu.kernels.sources import Sink, norm_constant
+from dask_simjoin.engine.gpu.pairs import Found
 from dask_simjoin.engine.index.gpu import CUTS
 from dask_simjoin.engine.index.kdorder import Cuts, dims_to_cut
 from dask_simjoin.engine.index.screen import Drawn
@@ -22,6 +22,7 @@ from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.cluster_index import SIDE, KMeansLayout, Parts, cut, make_kmeans_layout
 from dask_simjoin.papers.gpu.flow import NOWHERE, OneKernel, bounds_for, filtered, is_none, limits
+from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.grid_batches import Batch
 from dask_simjoin.papers.lists import KMeans
 
@@ -52,7 +53,7 @@ class Near(NamedTuple):
 def _run(layout: KMeansLayout, function: str, rows: int, *arguments: Any) -> None:
     """Launch a kernel with a block for as many rows as it takes."""
     constants = {"DIMS": layout.dims, "EXACT": True} | norm_constant(layout.norm)
-    load.kernel("clusters", function, **constants)((-(-rows // SIDE),), (THREADS,), arguments)
+    load.kernel(SOURCES["clusters"], function, **constants)((-(-rows // SIDE),), (THREADS,), arguments)
 
 
 def _units(layout: KMeansLayout) -> tuple[np.float64, np.float64]:
@@ -130,7 +131,9 @@ class Borders:
             ends = cupy.cumsum(sizes.reshape(-1), dtype=cupy.int64)
             places = cupy.empty(int(ends[-1]), cupy.int32)
             clusters, blocks = inside.shape
-            function = load.kernel("clusters", "list_members", **{"DIMS": self._layout.dims, "EXACT": True})
+            function = load.kernel(
+                SOURCES["clusters"], "list_members", **{"DIMS": self._layout.dims, "EXACT": True}
+            )
             arguments = inside, ends, sizes, np.int64(ends.size), np.int64(blocks), places
             function((-(-ends.size // THREADS),), (THREADS,), arguments)
             starts = cupy.zeros(clusters + 1, cupy.int64)
@@ -201,7 +204,7 @@ def lists(q: Index, d: Index, layout: KMeansLayout, same: bool, rows: Rows | Non
 
 def _kernel(layout: KMeansLayout, function: str, **constants: int) -> Any:
     shape = {"DIMS": layout.dims, "EXACT": layout.bounds is None, "BOXES": layout.tiles is not None}
-    return load.kernel("members", function, **shape, **constants, **norm_constant(layout.norm))
+    return load.kernel(SOURCES["members"], function, **shape, **constants, **norm_constant(layout.norm))
 
 
 def _boxes(items: Array | None, parts: Parts, z: Array, layout: KMeansLayout) -> tuple[Any, Any]:
@@ -344,7 +347,7 @@ def pass_to(sink: Sink, q: Index, d: Index, layout: KMeansLayout, arguments: Seq
         kernel.pass_to(sink, q, d, layout, arguments, same=same, nodes_64=nodes_64, rows=rows)
 
 
-def tell(index: Index, layout: KMeansLayout) -> Numbers:
+def layout_stats(index: Index, layout: KMeansLayout) -> Numbers:
     """Count what a join of an index with itself does: see the CPU's."""
     own = (index["starts"][1:] - index["starts"][:-1]).get()
     compared = copies = 0

@@ -8,14 +8,16 @@ from typing import Any
 import cupy
 import numpy as np
 
+from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.gpu.flow import OneKernel, bounds_for, filtered, limits
+from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.grid_batches import Batch
-from dask_simjoin.papers.list_index import NestedLayout
+from dask_simjoin.papers.list_index import NestedLayout, compared
 from dask_simjoin.papers.lists import NestedLoop
 
 
@@ -56,7 +58,7 @@ class Launch:
         shape = {"DIMS": layout.dims, "BLOCK": asked.block, "EXACT": layout.bounds is None}
         shape |= {"ROTATION": asked.schedule == "rotation"}
         constants = {"COUNTING": 0} | self.constants | norm_constant(layout.norm)
-        kernel = load.kernel("nested", "join_nested", **shape, **constants)
+        kernel = load.kernel(SOURCES["nested"], "join_nested", **shape, **constants)
         kernel((batch.number,), (asked.block,), arguments)
 
 
@@ -76,3 +78,8 @@ def build(x: Array, layout: NestedLayout) -> Index:
 
 _KERNEL = OneKernel(Launch.of)
 batches, count, pass_to = _KERNEL.batches, _KERNEL.count, _KERNEL.pass_to
+
+
+def layout_stats(index: Index, layout: NestedLayout) -> Numbers:
+    """Count what a join of an index with itself looks at: see `LayoutStats`."""
+    return compared(len(index["y"]), layout.dims)

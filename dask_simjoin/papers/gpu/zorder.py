@@ -17,6 +17,7 @@ from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm, reaches
 from dask_simjoin.papers.gpu.flow import OneKernel, bounds_for, filtered, is_none, limits
+from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.grid_batches import Batch
 from dask_simjoin.papers.list_index import (
     FULL_SHARE,
@@ -27,6 +28,7 @@ from dask_simjoin.papers.list_index import (
     make_zorder_layout,
     shifts_of,
 )
+from dask_simjoin.papers.list_index import search_layout as search_layout
 from dask_simjoin.papers.lists import ZOrder
 
 THREADS = 256
@@ -41,7 +43,7 @@ def blocks(threads: int) -> tuple[tuple[int], tuple[int]]:
 def kernel(program: str, layout: ZOrderLayout, function: str, **constants: int) -> Any:
     """Return the function of a file, of keys of such a layout."""
     shape = {"DIMS": layout.dims, "COLUMNS": len(layout.columns), "WORDS": layout.options.words}
-    return load.kernel(program, function, **shape, **constants, **norm_constant(layout.norm))
+    return load.kernel(SOURCES[program], function, **shape, **constants, **norm_constant(layout.norm))
 
 
 class Keys:

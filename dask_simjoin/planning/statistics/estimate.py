@@ -1,4 +1,4 @@
-"""How many pairs a join will give, from a join of the samples.
+"""Estimate how many pairs a join gives, from a join of the samples, and hold estimates of recall.
 
 The number of pairs among points drawn at random, each partition's by itself, times what each pair
 stands for, is unbiased.  Its variance is that of a U-statistic of two arguments (Hoeffding 1948, "A
@@ -62,6 +62,44 @@ class Estimate:
         before = np.cumsum(self.points) - self.points
         some = np.clip(math.ceil(part * self.sampled) - before, 0, self.points)
         return float((self.degrees * some).sum() / total)
+
+
+class Recall(NamedTuple):
+    """The share of the true pairs that are found, and where it is with a chance of 95 %.
+
+    Attributes
+    ----------
+    share, low, high : float
+        NaN: too few pairs are known to tell.
+    pairs : float
+        True pairs that tell it.
+    """
+
+    share: float
+    low: float
+    high: float
+    pairs: float
+
+    def numbers(self) -> dict[str, float]:
+        """Return it as numbers of a profile: of what is exact the share alone."""
+        if math.isinf(self.pairs):
+            return {"recall": self.share}
+        told = {"recall": self.share, "recall_low": self.low, "recall_high": self.high}
+        return ({} if math.isnan(self.share) else told) | {"recall_pairs": self.pairs}
+
+    def in_words(self, what: str = "pairs") -> str:
+        """Describe it in a report."""
+        if math.isnan(self.share):
+            return f"not told by {self.pairs:,.0f} true {what}, which are too few"
+        interval = f"95 % interval {self.low:.4f} to {self.high:.4f}"
+        return f"{self.share:.4f} of the true {what}, {interval}, by {self.pairs:,.0f} of them"
+
+
+ALL = Recall(1.0, 1.0, 1.0, math.inf)
+"""That of what is exact."""
+
+UNKNOWN = Recall(math.nan, 0.0, 1.0, 0.0)
+"""That of what nobody told."""
 
 
 def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray, block_of: BlockOf) -> Estimate:

@@ -46,48 +46,6 @@ def variants(name):
         plain = [{"DIMS": d, "EXACT": e} | purpose for d, e, purpose in every]
         several = itertools.product(NORMS, ((2, PURPOSES[0]), (17, PURPOSES[1]), (3, SINKS[0])))
         return plain + [{"DIMS": d, "EXACT": 1} | purpose | norm for norm, (d, purpose) in several]
-    if name == "grid":
-        shapes = [(1, 1), (2, 2), (3, 3), (6, 6), (16, 1), (16, 6), (17, 6), (64, 12), (2048, 2)]
-        every = [
-            *itertools.product(shapes, (0, 1), PURPOSES),
-            *itertools.product(((2, 2), (17, 6)), (0, 1), SINKS),
-        ]
-        every += [(shape, 1, PURPOSES[0] | {"TELLING": 1}) for shape in shapes]
-        every += [((6, 6), 0, PURPOSES[0] | {"TELLING": 1})]
-        every += [((2, 2), 1, norm | PURPOSES[0]) for norm in NORMS] + [((17, 6), 1, NORMS[2] | PURPOSES[1])]
-        return [{"DIMS": d, "INDEXED": k, "EXACT": e} | rest for (d, k), e, rest in every]
-    if name == "nested":
-        ways = [{"BLOCK": 128, "ROTATION": 1}, {"BLOCK": 32, "ROTATION": 0}, {"BLOCK": 256, "ROTATION": 1}]
-        every = [*itertools.product(DIMS, (0, 1), ways, PURPOSES)]
-        every += [*itertools.product((2, 17), (0, 1), ways[:2], SINKS)]
-        every += [(d, 1, ways[0], norm | PURPOSES[0]) for d, norm in itertools.product((2, 17), NORMS)]
-        return [{"DIMS": d, "EXACT": e} | way | rest for d, e, way, rest in every]
-    if name == "zorder":
-        keys = [{"COLUMNS": 1, "WORDS": 1}, {"COLUMNS": 64, "WORDS": 1}, {"COLUMNS": 200, "WORDS": 4}]
-        every = [
-            {"DIMS": d, "EXACT": e} | key | purpose
-            for d, e, key, purpose in itertools.product(DIMS, (0, 1), keys, PURPOSES)
-        ]
-        every += [
-            {"DIMS": d, "EXACT": e} | keys[0] | s for d, e, s in itertools.product((2, 17), (0, 1), SINKS)
-        ]
-        return every + [
-            {"DIMS": d, "EXACT": 1, "COUNTING": 0} | keys[0] | norm
-            for d, norm in itertools.product((2, 17), NORMS)
-        ]
-    if name == "zorder_nearest":
-        shapes = [(1, 1, 1), (2, 2, 1), (17, 17, 4), (200, 64, 1), (2048, 256, 4)]
-        every = [{"DIMS": d, "COLUMNS": c, "WORDS": w, "EXACT": 1} for d, c, w in shapes]
-        return every + [every[k] | norm for k, norm in zip((1, 2, 1), NORMS, strict=True)]
-    if name == "clusters":
-        return [
-            {"DIMS": d, "EXACT": 1} | norm for d, norm in itertools.product((1, 9, 200, 2048), ({}, *NORMS))
-        ]
-    if name == "members":
-        every = [*itertools.product(DIMS, (0, 1), (0, 1), PURPOSES)]
-        every += [*itertools.product((2, 17), (0, 1), (0, 1), SINKS)]
-        every += [(d, 1, 1, norm | PURPOSES[0]) for d, norm in itertools.product((2, 17), NORMS)]
-        return [{"DIMS": d, "EXACT": e, "BOXES": b} | rest for d, e, b, rest in every]
     if name == "tensor":
         dims = [d for d in DIMS if d <= half.MAX_DIMS]
         every = [*itertools.product(dims, PURPOSES), *itertools.product((16,), SINKS)]
@@ -150,9 +108,9 @@ def few(every, together):
     return found
 
 
-def programs():
+def programs(names, variants):
     """Tests: a file, an architecture and some of the file's variants each."""
-    for name, architecture in itertools.product(NAMES, [*DIFFERENT, *ALIKE]):
+    for name, architecture in itertools.product(names, [*DIFFERENT, *ALIKE]):
         every = variants(name)
         first = few(every, DIFFERENT[architecture]) if architecture in DIFFERENT else []
         rest = [constants for constants in every if constants not in first]
@@ -170,8 +128,12 @@ def programs():
                 )
 
 
-@pytest.mark.parametrize(("name", "architecture", "some"), list(programs()))
+@pytest.mark.parametrize(("name", "architecture", "some"), list(programs(NAMES, variants)))
 def test_every_variant_compiles(nvrtc, name, architecture, some):
+    check_compiles(nvrtc, name, architecture, some)
+
+
+def check_compiles(nvrtc, name, architecture, some):
     for constants in some:
         said = complaints(
             nvrtc, source(name, **constants), [f"--gpu-architecture={architecture}", *HASTE, *OPTIONS]
@@ -201,7 +163,11 @@ def test_two_architectures_see_every_branch_that_others_see():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_few_variants_have_every_value_of_every_constant(name):
-    every, some = variants(name), few(variants(name), 1)
+    check_few(variants(name))
+
+
+def check_few(every):
+    some = few(every, 1)
     assert len(some) < len(every) or len(every) <= AT_ONCE
     for key in set().union(*every) - {"DIMS", "WIDTH"}:
         assert {one.get(key) for one in some} == {one.get(key) for one in every}

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.kernels.jit import kernel
 from dask_simjoin.errors import OptionError, OptionTypeError
-from dask_simjoin.papers import grid_index as index
+from dask_simjoin.papers import grid as index
 from dask_simjoin.papers.cpu import grid as method
-from dask_simjoin.papers.cpu import grid_kernels as kernels
-from dask_simjoin.papers.grid import ORDERS, PATTERNS, Grid
-from dask_simjoin.papers.grid_index import costs, fitted
+from dask_simjoin.papers.cpu.kernels import grid as kernels
+from dask_simjoin.papers.grid import ORDERS, PATTERNS, Grid, costs
 from dask_simjoin.planning.statistics.sample import moments
 from tests.engine.cpu.test_methods import check
 from tests.support.method_checks import check_cuts, check_labels, check_norm
@@ -216,7 +215,7 @@ def test_the_cost_model_takes_about_the_best_number_of_dimensions():
     x, eps = skew(6000), 30.0
     m = moments(x)
     sample = x[np.random.default_rng(1).choice(len(x), 1500, replace=False)]
-    chosen = fitted(Grid(indexed="auto", pattern="full"), sample, len(x), m.variance, eps**2).indexed
+    chosen = Grid(indexed="auto", pattern="full").fitted(sample, len(x), m.variance, eps**2).indexed
     spent = {}
     for k in range(1, 9):
         told, _, built = counted(x, eps, Grid(indexed=k, pattern="full"))

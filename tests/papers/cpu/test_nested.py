@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.errors import OptionError
-from dask_simjoin.papers.cpu import list_kernels as kernels
+from dask_simjoin.papers.cpu.kernels import lists as kernels
 from dask_simjoin.papers.lists import BLOCKS, SCHEDULES, NestedLoop
 from dask_simjoin.planning.statistics.sample import moments
 from tests.engine.cpu.test_methods import check

@@ -14,6 +14,7 @@ from dask_simjoin.engine.base import profiler_of_library
 from dask_simjoin.engine.cpu.joiner import JOINER as CPU
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.lists import INNER, WINDOWS, KMeans
 from dask_simjoin.planning.statistics.sample import moments
 from tests.support.method_checks import check_all, check_frames
@@ -35,16 +36,19 @@ any_options = st.builds(
 
 def programs():
     labels = [
-        ("clusters", name, {"DIMS": d, "EXACT": True})
+        (SOURCES["clusters"], name, {"DIMS": d, "EXACT": True})
         for d in DIMS
         for name in ("label_rows", "near_clusters", "centres_apart", "list_members")
     ]
     uses = itertools.product(DIMS, (True, False), (True, False), (0, 1))
     joins = [
-        ("members", "join_members", {"DIMS": d, "EXACT": e, "BOXES": b, "COUNTING": c}) for d, e, b, c in uses
+        (SOURCES["members"], "join_members", {"DIMS": d, "EXACT": e, "BOXES": b, "COUNTING": c})
+        for d, e, b, c in uses
     ]
     boxes = [
-        ("members", "member_boxes", one[2]) for one in joins if one[2]["BOXES"] and not one[2]["COUNTING"]
+        (SOURCES["members"], "member_boxes", one[2])
+        for one in joins
+        if one[2]["BOXES"] and not one[2]["COUNTING"]
     ]
     return labels + joins + boxes
 

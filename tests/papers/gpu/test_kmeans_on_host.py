@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.gpu.pairs import Sink
+from dask_simjoin.engine.gpu.kernels.sources import Sink
 from dask_simjoin.engine.index.gpu import HOST
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.papers.cluster_index import labels_of, without_copies
+from dask_simjoin.papers.cluster_index import labels_of
 from dask_simjoin.papers.cpu import kmeans as on_cpu
 from dask_simjoin.papers.lists import INNER, WINDOWS, KMeans
 from dask_simjoin.planning.statistics.sample import moments
@@ -100,13 +100,14 @@ def test_labels_and_what_is_told_are_the_cpus(device):
         for total, side in zip(totals, (index, own), strict=True):
             total[side["order"][:300]] = side["totals"]
         assert totals[0].tolist() == totals[1].tolist()
-        assert kmeans.tell(index, layout) == on_cpu.tell(own, same)
+        assert kmeans.layout_stats(index, layout) == on_cpu.layout_stats(own, same)
 
 
 def test_without_copies_pairs_of_two_clusters_are_left_out(device):
     cupy, kmeans = device
     x = wide(make_points("clusters", 150, 2, np.random.default_rng(7)))
-    layout = without_copies(laid_out(x, 0.1, KMeans(clusters=9, windows="two-sided"), kmeans))
+    options = KMeans(clusters=9, windows="two-sided")
+    layout = options.approximate_layout(laid_out(x, 0.1, options, kmeans))
     index = kmeans.build(cupy.asarray(x), layout)
     label = labels_of(index, layout, cupy)
     every = brute_force(x, 0.1)

@@ -12,6 +12,7 @@ pytest.importorskip("cudf")
 
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.lists import OUTPUTS, SIDES, THREADS, WALKS, ZOrder
 from dask_simjoin.planning.statistics.sample import moments
 from tests.papers.gpu.test_grid import laid_out
@@ -37,7 +38,7 @@ def programs():
     functions = [(name, 0) for name in ("make_keys", "find_intervals", "walk_lists")] + [("walk_lists", 1)]
     return [
         (
-            "zorder",
+            SOURCES["zorder"],
             name,
             {"DIMS": d, "COLUMNS": min(d, 64 * w), "WORDS": w, "EXACT": exact, "COUNTING": count},
         )

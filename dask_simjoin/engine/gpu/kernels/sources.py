@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import math
 from importlib import resources
@@ -9,14 +10,10 @@ from typing import NamedTuple
 
 from dask_simjoin.metrics.norms import Norm
 
+HERE = "dask_simjoin.engine.gpu.kernels"
+
 SHARED = {
     "tiles": ("components.cuh", "staged.cuh"),
-    "grid": ("components.cuh",),
-    "nested": ("components.cuh", "meet.cuh"),
-    "zorder": ("components.cuh", "meet.cuh", "zkeys.cuh"),
-    "zorder_nearest": ("zkeys.cuh",),
-    "clusters": ("apart.cuh",),
-    "members": ("components.cuh", "meet.cuh", "apart.cuh"),
     "tensor": ("components.cuh", "tensor.cuh", "staged.cuh", "blocks.cuh", "near.cuh"),
     "tensor_wide": ("components.cuh", "tensor.cuh", "staged.cuh", "blocks.cuh", "near.cuh", "ring.cuh"),
     "finish": (),
@@ -47,10 +44,20 @@ class Source(NamedTuple):
         Where its files are.
     files : tuple of str
         Names of files, in the order in which they are put together.
+    shared : tuple of str
+        Files of this package that come before them.
     """
 
     package: str
     files: tuple[str, ...]
+    shared: tuple[str, ...] = ()
+
+
+class Sink(enum.IntEnum):
+    """What kernels do with pairs besides writing or counting them: see `components.cuh`."""
+
+    LINK = 1
+    LOWEST = 2
 
 
 FANOUT = 64
@@ -68,12 +75,12 @@ points are scaled so that the filters' bounds are far above (see `engine.filters
 
 @functools.cache
 def _text(name: str | Source) -> str:
-    """The text of one of them, with what it shares with others and with Python before it."""
-    if isinstance(name, Source):
-        return "\n".join((resources.files(name.package) / file).read_text() for file in name.files)
-    here = resources.files("dask_simjoin.engine.gpu.kernels")
-    texts = ((here / file).read_text() for file in ("common.cuh", *SHARED[name], f"{name}.cu"))
-    return _defined({"FANOUT": FANOUT, "MIXED": MIXED}) + "\n".join(texts)
+    """Return the text of one of them, with what it shares with others and with Python before it."""
+    if isinstance(name, str):
+        name = Source(HERE, (f"{name}.cu",), ("common.cuh", *SHARED[name]))
+    files = [*((HERE, file) for file in name.shared), *((name.package, file) for file in name.files)]
+    text = "\n".join((resources.files(package) / file).read_text() for package, file in files)
+    return (_defined({"FANOUT": FANOUT, "MIXED": MIXED}) if name.shared else "") + text
 
 
 def source(name: str | Source, **constants: int) -> str:

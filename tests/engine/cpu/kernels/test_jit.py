@@ -207,7 +207,9 @@ sys.path.insert(0, sys.argv[1])
 import pandas as pd
 import dask_simjoin
 from dask_simjoin.engine.gpu.kernels.sources import NAMES, source
-assert ".zip/" in dask_simjoin.__file__ and all(len(source(name)) > 1000 for name in NAMES)
+from dask_simjoin.papers.gpu.kernels.sources import SOURCES
+assert ".zip/" in dask_simjoin.__file__
+assert all(len(source(name)) > 1000 for name in (*NAMES, *SOURCES.values()))
 print(pd.DataFrame({"x": [0.0, 1.0, 3.0]}).simjoin.count_pairs(1.0, on="x"))
 """
 

@@ -1,5 +1,5 @@
 // Rows get the label of the nearest centre, and those near the border to another cluster are found: see
-// dask_simjoin/engine/index/clusters.py.  A block has SIDE rows, and goes through the centres, SIDE at a time.
+// dask_simjoin/papers/cluster_index.py.  A block has SIDE rows, and goes through the centres, SIDE at a time.
 //
 // Constants: DIMS; NORM; EXACT 1.
 

@@ -1,4 +1,4 @@
-// Keys of lists in Z-order: see dask_simjoin/engine/index/zorder.py.
+// Keys of lists in Z-order: see dask_simjoin/papers/list_index.py.
 //
 // Keys of points and of corners are made by the same operations, each rounded by itself, so that none is smaller where
 // no coordinate is.

@@ -1,9 +1,10 @@
-"""Estimate the recall of approximate joins and searches."""
+"""Estimate the recall of approximate joins and searches: see `Method.recall_module`."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,53 +13,16 @@ from dask_simjoin.engine.compat import count_up, tally, to_host
 from dask_simjoin.engine.protocols import Joiner, Layout, SearchLayout
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.papers.cluster_index import KMeansLayout, labels_of
-from dask_simjoin.planning.statistics.estimate import Z
+from dask_simjoin.planning.statistics.estimate import Estimate, Recall, Z
 from dask_simjoin.planning.statistics.sample import merge_moments, moments
-from dask_simjoin.planning.statistics.sample_pairs import Sampled
+from dask_simjoin.planning.statistics.sample_pairs import Sampled, sample_pairs
+from dask_simjoin.planning.tables import Tables
 
 LEAST_PAIRS = 100
 """Pairs of a sample from which they tell a share."""
 
 MEASURED, LEAST_MEASURED = 10_000, 1_000
 """Rows that are joined exactly with all, to measure it, and pairs of them from which they tell it."""
-
-
-class Recall(NamedTuple):
-    """The share of the true pairs that are found, and where it is with a chance of 95 %.
-
-    Attributes
-    ----------
-    share, low, high : float
-        NaN: too few pairs are known to tell.
-    pairs : float
-        True pairs that tell it.
-    """
-
-    share: float
-    low: float
-    high: float
-    pairs: float
-
-    def numbers(self) -> dict[str, float]:
-        """Return it as numbers of a profile: of what is exact the share alone."""
-        if math.isinf(self.pairs):
-            return {"recall": self.share}
-        told = {"recall": self.share, "recall_low": self.low, "recall_high": self.high}
-        return ({} if math.isnan(self.share) else told) | {"recall_pairs": self.pairs}
-
-    def in_words(self, what: str = "pairs") -> str:
-        """Describe it in a report."""
-        if math.isnan(self.share):
-            return f"not told by {self.pairs:,.0f} true {what}, which are too few"
-        interval = f"95 % interval {self.low:.4f} to {self.high:.4f}"
-        return f"{self.share:.4f} of the true {what}, {interval}, by {self.pairs:,.0f} of them"
-
-
-ALL = Recall(1.0, 1.0, 1.0, math.inf)
-"""That of what is exact."""
-
-UNKNOWN = Recall(math.nan, 0.0, 1.0, 0.0)
-"""That of what nobody told."""
 
 
 def ratio(found: np.ndarray, true: np.ndarray, of: float, pairs: float, least: float) -> Recall:
@@ -129,6 +93,31 @@ def _between(told: Recall, below: float, above: float) -> Recall:
     if math.isnan(told.share):
         return told
     return told._replace(low=max(0.0, told.share - below), high=min(1.0, told.share + above))
+
+
+def estimate_lossy(tables: Tables, layout: KMeansLayout,
+                   estimated: Callable[[Layout], Estimate]) -> tuple[Estimate, Recall]:  # fmt: skip
+    """Return the pairs that a join by clusters is expected to find, and which share of the true ones.
+
+    `estimated`: the pairs of a join by an exact layout.
+    """
+    found, recall = estimated(replace(layout, copies=True)), recall_of(tables, layout)
+    share, low, high = (1.0, 0.0, 1.0) if math.isnan(recall.share) else recall[:3]
+    expected = replace(
+        found, pairs=found.pairs * share, low=found.low * low, high=found.high * high,
+        total=found.total * share, total_low=found.total_low * low, total_high=found.total_high * high,
+    )  # fmt: skip
+    return expected, recall
+
+
+def recall_of(tables: Tables, layout: KMeansLayout) -> Recall:
+    """Expect the recall of a join by clusters, from pairs of rows that they were not made of.
+
+    Clusters of another draw would tell another share: which rows they part is luck.
+    """
+    joiner, exact = joiner_of_library(tables.spec.library), replace(layout, copies=True)
+    points = [table.hidden for table in tables.each]
+    return expected_recall(sample_pairs(points[0], points[-1], exact, joiner), exact, joiner)
 
 
 def measured_recall(x: Array, layout: KMeansLayout, exact: Layout, joiner: Joiner) -> Recall:

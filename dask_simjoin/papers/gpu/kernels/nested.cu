@@ -1,4 +1,4 @@
-// Nested loops: see dask_simjoin/engine/nested.py.  NLJ and INLJ are Korkmaz's (2012), algorithms 4 and 5.
+// Nested loops: see dask_simjoin/papers/lists.py.  NLJ and INLJ are Korkmaz's (2012), algorithms 4 and 5.
 //
 // A thread has one query, a block BLOCK of them, those of block `first + number * step`.  In a rotation (INLJ) the rows
 // of each block that is met are put into shared memory, from which all threads read the same one: some at a time,

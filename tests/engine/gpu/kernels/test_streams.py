@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dask_simjoin.engine.gpu.kernels.load import VARIABLE, Aside, asked
+from dask_simjoin.engine.gpu.kernels.streams import VARIABLE, Aside, asked
 
 
 class Stream:

@@ -1,4 +1,4 @@
-// The grid joins of two papers: see dask_simjoin/engine/grid.py.  P1 is GPU-Join (Gowanlock & Karsin 2019), P2 the
+// The grid joins of two papers: see dask_simjoin/papers/grid.py.  P1 is GPU-Join (Gowanlock & Karsin 2019), P2 the
 // load balancing for few dimensions (Gallet & Gowanlock 2019).
 //
 // A group of `threads` lanes has one query and ends with it.  Each of them looks up the cells around it, and they

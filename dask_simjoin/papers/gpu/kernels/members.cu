@@ -1,4 +1,4 @@
-// Joins rows of clusters with rows that meet them: see dask_simjoin/engine/gpu/methods/kmeans.py.
+// Joins rows of clusters with rows that meet them: see dask_simjoin/papers/gpu/kmeans.py.
 //
 // A block has a job, up to SIDE queries that all meet the members of one cluster, and takes these SIDE at a time: all,
 // or those in whose box something may be near (BOXES).

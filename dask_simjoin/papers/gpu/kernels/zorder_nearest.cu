@@ -1,4 +1,4 @@
-// Nearest neighbours by lists in Z-order: see dask_simjoin/engine/cpu/zorder_nearest.py.
+// Nearest neighbours by lists in Z-order: see dask_simjoin/papers/cpu/zorder.py.
 //
 // A warp has a query, whose lanes look at rows side by side; those that are nearer than the worst that is known are put
 // into the query's list one after the other, by all lanes.  All is float64.

@@ -1,4 +1,4 @@
-// Lists in Z-order: see dask_simjoin/engine/index/zorder.py.
+// Lists in Z-order: see dask_simjoin/papers/list_index.py.
 //
 // Queries look the interval between the keys of their corners up, in one list after the other, and then walk through the
 // best one: a group of `threads` lanes has one query, and shares its interval.
