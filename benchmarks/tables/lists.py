@@ -7,7 +7,8 @@ from typing import Any
 from benchmarks.tables.cells import count, seconds
 
 DATA = {
-    "packages": "descriptions of packages", "topics": "synthetic: topics", "copies": "synthetic: changed copies",
+    "packages": "descriptions of packages", "topics": "synthetic: topics",
+    "copies": "synthetic: changed copies",
 }  # fmt: skip
 """Descriptions of the embeddings."""
 
