@@ -63,7 +63,7 @@ class OptionTypeError(SimJoinError, TypeError):
 
 
 class ColumnError(SimJoinError, ValueError):
-    """A column is missing, duplicated or unsuitable as coordinate or id, or `by` compares unequal dtypes.
+    """A column is missing, duplicated or not a coordinate or id, or dtypes of `by` have no common values.
 
     Remedy: Name numeric columns with ``on=``, or one column of lists of numbers. Convert text and dates.
     """
@@ -127,7 +127,7 @@ class PlanningError(SimJoinError, RuntimeError):
 
 
 class SourceChangedError(SimJoinError, RuntimeError):
-    """The source returned different rows to the join than to its planning.
+    """Row counts or coordinate ranges of the source changed after the join was planned.
 
     Remedy: Persist the source, or write it to files that do not change, and build the join again.
     """
@@ -189,7 +189,7 @@ class UnitsWarning(SimJoinWarning):
 
 
 class ColumnsWarning(SimJoinWarning):
-    """Without ``on=``, an integer column looks like an id or a scale mismatch, or number objects are ignored.
+    """Without ``on=``, integers look like ids or are far wider than the others, or number objects are ignored.
 
     Remedy: Name the coordinate columns with ``on=``.
     """
