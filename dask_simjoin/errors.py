@@ -189,7 +189,7 @@ class UnitsWarning(SimJoinWarning):
 
 
 class ColumnsWarning(SimJoinWarning):
-    """Without ``on=``, integers look like ids or are far wider than the others, or number objects are ignored.
+    """Without ``on=``, integers look like ids or are far wider than others, or number objects are ignored.
 
     Remedy: Name the coordinate columns with ``on=``.
     """
