@@ -1,8 +1,7 @@
 """Every exception and warning of the package.
 
-Messages name the value, what is allowed and the remedy.  Each class is also the
-built-in exception that a user of pandas would catch.  What follows "Remedy:" is told in
-docs/reference/errors.md too.
+Messages name the value, the allowed values and the remedy.  Each class is also the built-in
+exception that a pandas user would catch.  docs/reference/errors.md repeats the "Remedy:" texts.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Remedy:
-    """A change that lets a refused call go on, for programs; the message says the same in words.
+    """A change with which a refused call can continue, for programs; the message says it in words.
 
     Attributes
     ----------
     options : dict
-        Options of the verb, and their values; None: leave the option out.
+        Options of the verb and their values; None means to omit the option.
     config : dict
-        Dask's configuration to set.
+        Dask configuration to set.
     npartitions : int or None
-        Partitions that the frame should have; of a plain frame: as a Dask DataFrame.
+        Partitions that the frame should have; a plain frame must become a Dask DataFrame.
     verb : str
-        The verb to use instead; "": the same one.
+        The verb to use instead; "" means the same verb.
     """
 
     options: dict[str, Any] = field(default_factory=dict)
@@ -36,12 +35,12 @@ class Remedy:
 
 
 class SimJoinError(Exception):
-    """Base of all errors of this package.
+    """Base class of all errors of this package.
 
     Attributes
     ----------
     remedies : tuple of Remedy
-        Changes each of which lets the call go on; not all that the message says can be one.
+        Changes, each of which lets the call continue; the message may recommend more.
     """
 
     def __init__(self, *args: object, remedies: Iterable[Remedy] = ()) -> None:
@@ -52,35 +51,35 @@ class SimJoinError(Exception):
 class OptionError(SimJoinError, ValueError):
     """An option has a value that is not allowed.
 
-    Remedy: The message names the value, what is allowed and what was likely meant; see `options`.
+    Remedy: Use one of the allowed values in the message, which also guesses what you meant; see `options`.
     """
 
 
 class OptionTypeError(SimJoinError, TypeError):
     """An option is unknown, or its value is of the wrong type.
 
-    Remedy: The message lists the options of the verb. `help(frame.simjoin.self_join)` explains them.
+    Remedy: Use an option that the message lists. `help(frame.simjoin.self_join)` explains them.
     """
 
 
 class ColumnError(SimJoinError, ValueError):
-    """A column is missing, named twice, no coordinate or id, or `by` compares what is never equal.
+    """A column is missing, duplicated or not a coordinate or id, or dtypes of `by` have no common values.
 
-    Remedy: Name numeric columns with ``on=``: convert text or dates, or name one column of lists of numbers.
+    Remedy: Name numeric columns with ``on=``, or one column of lists of numbers. Convert text and dates.
     """
 
 
 class CoordinateError(SimJoinError, ValueError):
-    """Coordinates are missing, infinite, or no float64 number.
+    """Coordinates are missing, infinite, or not exact in float64.
 
-    Remedy: Mend the rows, or leave them out with ``dropna=True``; scale integers beyond 2**53.
+    Remedy: Correct the rows, or drop them with ``dropna=True``. Scale integers beyond 2**53.
     """
 
 
 class ListError(CoordinateError):
-    """A row of a column of lists holds none of numbers, or one of another length.
+    """A row in a column of lists has no list of numbers, or a list of another length.
 
-    Remedy: Give every row a list of as many numbers, or leave out those without one by ``dropna=True``.
+    Remedy: Give every row a list of the same length. Drop rows without a list with ``dropna=True``.
     """
 
     def __init__(self, row: int, what: str) -> None:
@@ -92,16 +91,16 @@ class ListError(CoordinateError):
 
 
 class TokenError(SimJoinError, ValueError):
-    """A row holds no set of tokens, or tokens are of several kinds.
+    """A row does not hold a set of tokens, or tokens have different types.
 
-    Remedy: Give lists of strings or of integers, or texts with ``tokenizer=``.
+    Remedy: Pass lists of strings, lists of integers, or texts with ``tokenizer=``.
     """
 
 
 class DuplicateIdError(SimJoinError, ValueError):
-    """Ids do not name the rows: some repeat, or are missing.
+    """Ids repeat or are missing, so they do not identify rows.
 
-    Remedy: Name a column of unique values with ``id=``, or add one by ``frame.simjoin.with_row_id()``.
+    Remedy: Name a column of unique values with ``id=``, or add one with ``frame.simjoin.with_row_id()``.
     """
 
 
@@ -113,100 +112,100 @@ class PartitionSizeError(SimJoinError, ValueError):
 
 
 class BudgetError(SimJoinError, ValueError):
-    """A chunk, a task or the result needs more memory or disk than there is, or has most of all pairs.
+    """A chunk, task or result needs more memory or disk than available, or has most of all pairs.
 
-    Remedy: A smaller `eps`, in the right units; a `blocksize` that the message names, a verb that makes no
-    pairs (`count_pairs`), or a Dask DataFrame, whose result has parts.
+    Remedy: Check the units of `eps`, or make it smaller. Use the `blocksize` that the message names, a verb
+    without pairs (`count_pairs`), or a Dask DataFrame, whose result has partitions.
     """
 
 
 class PlanningError(SimJoinError, RuntimeError):
-    """The source failed while a join of it was planned.
+    """The source raised an error while a join was planned.
 
-    Remedy: Mend what the source raised, which is chained; or build the join where it is computed.
+    Remedy: Correct the chained error of the source, or build the join where it is computed.
     """
 
 
 class SourceChangedError(SimJoinError, RuntimeError):
-    """The source gave the join other numbers of rows or other ranges of coordinates than its planning.
+    """Row counts or coordinate ranges of the source changed after the join was planned.
 
-    Remedy: Persist the source, or write it to files that stay as they are, and build the join again.
+    Remedy: Persist the source, or write it to files that do not change, and build the join again.
     """
 
 
 class ScratchError(SimJoinError, OSError):
-    """A temporary file cannot be written, or not read by another worker; or all workers' disks are full.
+    """A temporary file cannot be written or read by another worker, or the disks of all workers are full.
 
-    Remedy: Free disk, or set Dask's ``temporary-directory`` to a folder with room that all workers share.
+    Remedy: Free disk space, or set Dask's ``temporary-directory`` to a folder that all workers share.
     """
 
 
 class IndexConflictError(SimJoinError, RuntimeError):
-    """Other writers made versions of an index again and again while this one worked, or it took half a day.
+    """Other writers repeatedly committed versions of the index first, or the update took half a day.
 
-    Remedy: Try again, or let one writer work at a time, with fewer rows.
+    Remedy: Try again, or let one writer work at a time, with fewer rows per update.
     """
 
 
 class IndexFormatError(SimJoinError, ValueError):
-    """A folder holds no index, or one with a damaged or missing file, or of another format.
+    """A folder does not hold an index, a file of it is damaged or missing, or its format is different.
 
-    Remedy: Name the folder of an index that all workers see. ``Index.check()`` lists damage, and the guide to
-    tables that grow says how to go on.
+    Remedy: Pass the folder of an index that all workers can read. ``Index.check()`` lists damage. The guide
+    to growing tables explains the repair.
     """
 
 
 class IndexWriteError(SimJoinError, OSError):
     """A file of an index cannot be written, as on a full disk.
 
-    Remedy: Free disk and do the same again; what the failed attempt wrote is removed.
+    Remedy: Free disk space and retry. Files of the failed attempt are removed.
     """
 
 
 class VersionGoneError(SimJoinError, LookupError):
-    """A version of an index is not there any more, or never was.
+    """A version of an index was removed, or never existed.
 
-    Remedy: Use a version that ``history()`` names, and keep more of them when old ones are removed.
+    Remedy: Use a version that ``history()`` lists, and keep more versions in ``vacuum()``.
     """
 
 
 class UnsupportedFrameError(SimJoinError, TypeError):
-    """The object is no data frame that can be joined.
+    """The object is not a DataFrame that can be joined.
 
-    Remedy: Give a DataFrame of Dask, pandas or cuDF: ``pd.DataFrame(array)``, ``table.to_pandas()``.
+    Remedy: Pass a Dask, pandas or cuDF DataFrame: ``pd.DataFrame(array)``, ``table.to_pandas()``.
     """
 
 
 class SimJoinWarning(UserWarning):
-    """Base of all warnings of this package."""
+    """Base class of all warnings of this package."""
 
 
 class UnitsWarning(SimJoinWarning):
-    """Units look mistaken: degrees on a plane, radians, kilometres for metres, a similarity; or all is near.
+    """Units look wrong (degrees on a plane, radians, kilometers, a similarity), or most rows are near.
 
-    Remedy: Look at the unit of `eps`: metres of "haversine", one minus the cosine of "cosine", else the
-    unit of the columns.
+    Remedy: Check the unit of `eps`: meters for "haversine", one minus the cosine for "cosine", else the unit
+    of the columns.
     """
 
 
 class ColumnsWarning(SimJoinWarning):
-    """Without ``on=``, integers count rows or are far wider than the others, or number objects are left out.
+    """Without ``on=``, integers look like ids or are far wider than others, or number objects are ignored.
 
-    Remedy: Name the coordinates with ``on=``.
+    Remedy: Name the coordinate columns with ``on=``.
     """
 
 
 class UpkeepWarning(SimJoinWarning):
-    """An update made its version, and rows could not be put in order after it.
+    """An update committed its version, but the compaction after it failed.
 
-    Remedy: Free disk; a later update, or ``optimize()``, puts them in order.
+    Remedy: Free disk space. A later update, or ``optimize()``, compacts the index.
     """
 
 
 class ApproximateWarning(SimJoinWarning):
-    """The result was asked for with `approximate=True`, and some of it may be missing.
+    """With `approximate=True`, some pairs may be missing from the result.
 
-    Remedy: Leave ``approximate=True`` out where every pair matters; else this is as it should be.
+    Remedy: Omit ``approximate=True`` if you need every pair. Otherwise ignore the warning.
     """
 
 
@@ -214,18 +213,18 @@ LARGER_DISK = (
     "Give workers a larger disk (local_directory= of the cluster, or Dask's configuration "
     "temporary-directory), more memory, or use more workers."
 )
-"""What helps where workers cannot write what does not fit their memory, in messages."""
+"""Advice in messages if workers cannot spill to disk."""
 
 TABLES = ("left", "right")
 
 
 @contextlib.contextmanager
 def in_table(which: str | None) -> Iterator[None]:
-    """Say of errors which table ("left" or "right") they are about; None: there is but one."""
+    """Add the table ("left" or "right") to errors; None means that there is only one."""
     try:
         yield
     except (ColumnError, CoordinateError, DuplicateIdError, TokenError) as error:
         if which is None:
             raise
-        # chained errors would be told twice
+        # a chained error would be shown twice
         raise type(error)(f"In the {which} table: {error}").with_traceback(error.__traceback__) from None

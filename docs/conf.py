@@ -79,7 +79,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
-html_sidebars = {"index": [], "benchmarks": []}
+html_sidebars = {"index": []}
 html_theme_options = {
     "logo": {"text": "dask-simjoin"},
     "navbar_align": "left",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.tables import (
+    comparisons,
     cpu,
     gpu,
     grids,
@@ -33,7 +34,7 @@ Table = Callable[..., list[list[str]]]
 
 TABLES: dict[str, Table] = {
     name: table
-    for module in (cpu, gpu, grids, growing, list_figures, lists, roads, sets, sets_gpu, summary)
+    for module in (comparisons, cpu, gpu, grids, growing, list_figures, lists, roads, sets, sets_gpu, summary)
     for name, table in module.TABLES.items()
 }
 """Name -> rows of cells, the head first, from the contents of the files that a page names."""

@@ -1,11 +1,12 @@
-"""``python -m benchmarks.tables``: write the tables of README.md and docs/ anew, and check their numbers.
+"""``python -m benchmarks.tables``: write the tables and charts of README.md and docs/, and check numbers.
 
-With ``--check`` nothing is written, and the exit status is 1 if a table or a number is not its result's.
+With ``--check`` nothing is written, and the exit status is 1 if a table, chart or number is not its result's.
 """
 
 import sys
 
-from benchmarks.tables import PAGES, ROOT, numbers, written
+from benchmarks.tables import PAGES, ROOT, numbers, read, written
+from benchmarks.tables.charts import charts
 
 if __name__ == "__main__":
     check = "--check" in sys.argv[1:]
@@ -18,6 +19,13 @@ if __name__ == "__main__":
             wrong += check
             if not check:
                 page.write_text(new)
+        for path, picture in charts(text, read).items():
+            if not path.exists() or path.read_text() != picture:
+                print(f"{path.relative_to(ROOT)}: {'differs from its results' if check else 'written'}")
+                wrong += check
+                if not check:
+                    path.parent.mkdir(exist_ok=True)
+                    path.write_text(picture)
         for problem in numbers.problems(text):
             print(f"{name}:{problem}")
             wrong += 1

@@ -20,9 +20,9 @@ COLUMNS = {
     "halving-20": "20 such columns",
     "lognormal-6": "lognormal, 6 columns",
     "walk-12": "a random walk, 12 columns",
-    "plane-6-knn": "5 nearest neighbours; x, y to 1,000 and 6 columns in [0, 1]",
+    "plane-6-knn": "5 nearest neighbors; x, y to 1,000 and 6 columns in [0, 1]",
     "places-5": "places: degrees, people, thousands of people, their logarithm",
-    "places-5-knn": "5 nearest neighbours of these",
+    "places-5-knn": "5 nearest neighbors of these",
     "embeddings-50": "embeddings, 50 principal components",
 }
 """What the rows of `cpu.columns` are."""
@@ -32,8 +32,8 @@ def joins(run: Found) -> Rows:
     """Self-joins beside the best peer: medians, and the spread of runs."""
     ways = ("engine", "pandas", "dask")
     table = [
-        ["data, eps", "pairs", "best peer", "engine", "pandas", "dask, one partition",
-         "engine against best peer"]
+        ["data, eps", "pairs", "best peer, s", "engine, s", "pandas, s", "dask, one partition, s",
+         "ratio, engine"]
     ]  # fmt: skip
     for name, found in run["rows"].items():
         tools = found["tools"]
@@ -54,7 +54,7 @@ def spread(found: Found) -> str:
 
 def columns(*runs: Found) -> Rows:
     """Joins of columns of unlike scales; a row is of the first run that has it."""
-    table = [["data; rows", "pairs", "here", "best peer", "times"]]
+    table = [["data; rows", "pairs", "dask-simjoin, s", "best peer, s", "ratio"]]
     found: Found = {}
     for run in reversed(runs):
         found.update(run["rows"])
@@ -68,12 +68,12 @@ def columns(*runs: Found) -> Rows:
     return table
 
 
-def two_tables(few: Found, many: Found, nearest: Found, sphere: Found) -> Rows:
-    """Joins of two tables, nearest neighbours and places."""
-    table = [["data", "pairs", "best peer", "engine", "", "verb", ""]]
+def two_tables(few: Found, many: Found) -> Rows:
+    """Joins of two tables."""
+    table = [["data", "pairs", "best peer, s", "engine, s", "ratio, engine", "verb, s", "ratio, verb"]]
     for name, found in {**few["rows"], **many["rows"]}.items():
         tools = found["tools"]
-        text = f"join, {points(name, found['dims'])}, {rows(found['left'])} with {rows(found['right'])}"
+        text = f"{points(name, found['dims'])}, {rows(found['left'])} and {rows(found['right'])}"
         best = median(tools, found["best_peer"])
         own = [
             (seconds(one), times(best / one)) for one in (median(tools, "ours"), median(tools, "ours-verb"))
@@ -81,23 +81,36 @@ def two_tables(few: Found, many: Found, nearest: Found, sphere: Found) -> Rows:
         table.append(
             [f"{text}, {found['eps']:g}", count(tools["ours"]["pairs"]), peer(found), *own[0], *own[1]]
         )
-    for name, found in nearest["rows"].items():
-        own = median(found["tools"], "ours")
-        text = f"{nearest['k']} nearest, {points(name, found['dims'])}, {rows(found['n'])}"
-        best = median(found["tools"], found["best_peer"])
-        table.append([text, "", peer(found), seconds(own), times(best / own), "", ""])
-    for found in sphere["rows"]:
+    return table
+
+
+def nearest(run: Found) -> Rows:
+    """Nearest neighbors."""
+    table = [["data", "neighbors", "best peer, s", "dask-simjoin, s", "ratio"]]
+    for name, found in run["rows"].items():
+        own, best = median(found["tools"], "ours"), median(found["tools"], found["best_peer"])
+        text = f"{points(name, found['dims'])}, {rows(found['n'])}"
+        table.append([text, count(run["k"]), peer(found), seconds(own), times(best / own)])
+    return table
+
+
+def places(run: Found) -> Rows:
+    """Joins of places on the sphere."""
+    table = [["data", "pairs", "best peer, s", "dask-simjoin, s", "ratio"]]
+    for found in run["rows"]:
         tools = found["tools"]
         own, best = median(tools, "ours"), median(tools, "sklearn")
-        text = f"{count(sphere['places'])} places within {found['metres'] / 1000:g} km"
+        text = f"{count(run['places'])} places within {found['metres'] / 1000:g} km"
         pairs = count(tools["ours"]["pairs"])
-        table.append([text, pairs, f"BallTree {seconds(best)}", "", "", seconds(own), times(best / own)])
+        table.append([text, pairs, f"BallTree {seconds(best)}", seconds(own), times(best / own)])
     return table
 
 
 def clusters(run: Found) -> Rows:
     """DBSCAN beside scikit-learn's."""
-    table = [["2-D points", "dbscan", "scikit-learn", "", "memory", "scikit-learn", ""]]
+    table = [
+        ["2-D points", "dbscan", "scikit-learn", "ratio", "memory", "scikit-learn, memory", "ratio, memory"]
+    ]
     texts = {"uniform": "uniform", "blobs": "blobs and noise"}
     for found in run["results"]:
         peer, cells = found.get("sklearn"), []
@@ -118,14 +131,14 @@ def hdbscan(*runs: Found) -> Rows:
     """HDBSCAN beside the package hdbscan and scikit-learn."""
     head = [
         "points",
-        "here",
+        "dask-simjoin",
         "hdbscan, exact",
-        "",
+        "ratio",
         "scikit-learn",
-        "",
-        "memory here",
-        "hdbscan",
-        "scikit-learn",
+        "ratio, scikit-learn",
+        "memory",
+        "hdbscan, memory",
+        "scikit-learn, memory",
     ]
     table, merged = [head], dict[tuple[int, int], Found]()
     for run in runs:
@@ -175,6 +188,8 @@ TABLES = {
     "joins": joins,
     "columns": columns,
     "two-tables": two_tables,
+    "nearest": nearest,
+    "places": places,
     "clusters": clusters,
     "hdbscan": hdbscan,
 }

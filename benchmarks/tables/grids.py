@@ -41,8 +41,8 @@ def _named(rows: list[Found]) -> Iterator[tuple[str, Found]]:
 def settings(rows: list[Found]) -> Rows:
     """Settings beside the first one of each set, on a GPU."""
     table = [
-        ["set, eps", "setting", "lanes at work in the candidate loop, %", "nvprof's WEE, published, %",
-         "s", "times as fast", "published", "tiles, s"]
+        ["set, eps", "setting", "active lanes in the candidate loop, %", "nvprof's WEE, published, %",
+         "time, s", "ratio", "ratio, published", "tiles, s"]
     ]  # fmt: skip
     for head, row in _named(rows):
         table.append([
@@ -77,7 +77,7 @@ def orders(run: Found) -> Rows:
 
 def balanced(run: Found) -> Rows:
     """Figure 13 and table VI: the final configuration beside the plain one."""
-    table = [["set, eps", "plain, s", "balanced, s", "times as fast", "published", "tiles, s"]]
+    table = [["set, eps", "plain, s", "balanced, s", "ratio", "ratio, published", "tiles, s"]]
     for figure, published in (("fig13", ""), ("tab6", REAL)):
         rows = of(run, figure)
         plain = {row["data"]: row for row in rows if row["setting"] == "plain"}
@@ -94,7 +94,7 @@ def balanced(run: Found) -> Rows:
 def columns(joins: Found, *runs: Found) -> Rows:
     """Figure 9, beside the first paper's group's own code; a row is of the first run that has it."""
     table = [
-        ["points, eps", "pairs", "six dimensions, s", "as many as the model takes, s", "tiles, s",
+        ["points, eps", "pairs", "six dimensions, s", "chosen by the model, s", "tiles, s",
          "GDS-Join, pairs to the host, s"]
     ]  # fmt: skip
     theirs = {
@@ -118,8 +118,8 @@ def columns(joins: Found, *runs: Found) -> Rows:
 def model(run: Found) -> Rows:
     """Tables III to V as the model of warps has them."""
     table = [
-        ["set, eps", "setting", "comparisons", "lanes at work, %", "nvprof's WEE, published, %",
-         "steps, times fewer", "times as fast, published"]
+        ["set, eps", "setting", "comparisons", "active lanes, %", "nvprof's WEE, published, %",
+         "ratio of steps", "ratio of times, published"]
     ]  # fmt: skip
     kept = [
         row for row in of(run, "tab3", "tab4", "tab5")
@@ -141,7 +141,7 @@ def counted(run: Found) -> Rows:
         name = f"{row['data']}, {how}" if how else f"{row['data']}, {row['eps']:g}"
         found.setdefault(name, {})[k] = row
     ks = [f"k={k}" for k in (1, 2, 3, 4, 6, 8)]
-    table = [["points", "", *ks]]
+    table = [["points", "count", *ks]]
     for name, each in found.items():
         for what, key in (("comparisons", "comparisons"), ("reads to find cells", "search_ops")):
             cells = [f"{each[k][key]:.2g}" if k in each else "" for k in ks]

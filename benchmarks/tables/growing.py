@@ -15,7 +15,18 @@ Rows = list[list[str]]
 def growing(run: Found) -> Rows:
     """Updates of an index beside joining all rows anew."""
     table = [
-        ["change", "pairs", "update", "through Dask", "", "in memory", "", "row groups", "read", "written"]
+        [
+            "change",
+            "pairs",
+            "update, s",
+            "full join, Dask, s",
+            "ratio, Dask",
+            "full join, pandas, s",
+            "ratio, pandas",
+            "row groups",
+            "read",
+            "written",
+        ]
     ]
     for row in run["batches"]:
         what = f"{row['share']:.2%} {'new' if row['change'] == 'insert' else 'deleted'}, {row['where']}"
@@ -34,7 +45,10 @@ def growing(run: Found) -> Rows:
 
 def held(run: Found) -> Rows:
     """Updates of an index that is held in memory beside joining all rows anew."""
-    table = [["change", "pairs", "update from disk", "held", "through Dask", "", "in memory", ""]]
+    table = [
+        ["change", "pairs", "update from disk, s", "persisted, s", "full join, Dask, s", "ratio, Dask",
+         "full join, pandas, s", "ratio, pandas"]
+    ]  # fmt: skip
     for row in run["batches"]:
         what = f"{row['share']:.2%} {'new' if row['change'] == 'insert' else 'deleted'}, {row['where']}"
         clock = "cpu" if run["backend"] == "pandas" else "wall"
@@ -51,7 +65,7 @@ def held(run: Found) -> Rows:
 def worn(run: Found) -> Rows:
     """An index after many updates beside one that is built anew of the same rows."""
     found = run["worn"]
-    table = [["index", "files", "size", "update", "all pairs"]]
+    table = [["index", "files", "size", "update, s", "all pairs, s"]]
     for name, what in (("worn", f"after {found['updates']} updates"), ("anew", "built anew")):
         one = found[name]
         cells = [format_bytes(one["bytes"]), seconds(one["update"]["cpu"]), seconds(one["pairs"]["cpu"])]
@@ -69,8 +83,8 @@ def rejoin(batches: Found, queries: Found) -> Rows:
         [
             "table",
             "setting",
-            "joined once after each batch, s",
-            "joined for each query",
+            "one join per batch, s",
+            "one join per query, ratio",
             *policies[1:],
             "published AR",
             "published NR",

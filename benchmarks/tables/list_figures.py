@@ -9,7 +9,7 @@ from benchmarks.tables.cells import count, seconds, times
 Found = dict[str, Any]
 Rows = list[list[str]]
 
-ROWS = {"clusters": "clusters", "uniform10": "uniform", "colours": "stand-in for colors"}
+ROWS = {"clusters": "clusters", "uniform10": "uniform", "colours": "substitute for colors"}
 """What rows of each name are."""
 
 
@@ -47,7 +47,8 @@ def _by_dims(item: tuple[tuple[Any, ...], Any]) -> tuple[Any, ...]:
 def clusters(run: Found) -> Rows:
     """How many times as fast as its first loop the thesis's joins are, published and here."""
     table = [
-        ["rows there, here", "INLJ, published", "here", "thesis windows, published", "here", "one-sided",
+        ["rows published, ours", "INLJ, published", "INLJ, ours", "thesis windows, published",
+         "thesis windows, ours", "one-sided",
          "by tiles", '"auto"']
     ]  # fmt: skip
     whole = 10 if run["model"] else 1
@@ -66,7 +67,7 @@ def clusters(run: Found) -> Rows:
 def clustered(run: Found) -> Rows:
     """Joins of rows in ten clusters, by the package's own tiles and by clusters."""
     ways = [f"one-sided, tiles, k={k}" for k in (10, 20, "auto")]
-    table = [["columns, eps", "rows", "pairs", '"auto"', "10 clusters", "20", 'clusters="auto"']]
+    table = [["columns, eps", "rows", "pairs", '"auto"', "10 clusters", "20 clusters", 'clusters="auto"']]
     for (dims, eps, number), found in _grouped(of(run, "8 to 64"), "dims", "eps", "rows").items():
         own = [seconds(found[way]["seconds"]) for way in ways]
         one = found[ways[0]]
@@ -99,8 +100,8 @@ def several(run: Found) -> Rows:
     """Numbers within ten distances at a time."""
     ways = ("largest", "each", "together", "counts, each", "counts, together", "SciPy")
     table = [
-        ["rows, columns, eps", "pairs", "only the largest", "one after the other", "together",
-         "counts of rows, one after the other", "together", "SciPy"]
+        ["rows, columns, eps", "pairs", "one distance, s", "ten calls, s", "list of ten, s",
+         "row counts, ten calls, s", "row counts, list of ten, s", "SciPy, s"]
     ]  # fmt: skip
     for row in run["rows"]:
         head = f"{row['data']}, {count(row['rows'])}, {row['dims']}, {row['eps']:g}"

@@ -19,7 +19,13 @@ GPU_JOBS = {
 def road(run: Found) -> Rows:
     """A plain frame on one core beside threads and processes: medians, and the spread of runs."""
     ways = list(dict.fromkeys(row["on"] for row in run["rows"]))
-    table = [["rows and columns, job", *ways, *(f"share of {way}" for way in ways[1:])]]
+    table = [
+        [
+            "rows and columns, job",
+            *(f"{way}, s" for way in ways),
+            *(f"relative core time, {way}" for way in ways[1:]),
+        ]
+    ]
     found: dict[tuple[str, str], dict[str, Found]] = {}
     for row in run["rows"]:
         found.setdefault((row["data"], row["job"]), {})[row["on"]] = row
@@ -39,8 +45,8 @@ def _range(runs: list[float]) -> str:
 def gpu_road(run: Found) -> Rows:
     """A plain frame on a GPU beside a cluster of one and of two GPUs."""
     table = [
-        ["job", "rows", "plain frame", "cluster of one GPU", "twice the rows, one GPU", "two GPUs", "",
-         "once more", ""]
+        ["job", "rows", "plain frame, s", "cluster of one GPU, s", "twice the rows, one GPU, s",
+         "two GPUs, s", "ratio, two GPUs", "repeated, s", "ratio, repeated"]
     ]  # fmt: skip
     for name, text in GPU_JOBS.items():
         job = run["jobs"][name]
@@ -56,7 +62,18 @@ def gpu_road(run: Found) -> Rows:
 
 def hdbscan_workers(*runs: Found) -> Rows:
     """HDBSCAN by threads and processes: medians; of older files ("best") the least of some runs."""
-    table = [["points", "plain frame", "one thread", "two", "", "one process", "two", ""]]
+    table = [
+        [
+            "points",
+            "plain frame, s",
+            "one thread, s",
+            "two threads, s",
+            "ratio, threads",
+            "one process, s",
+            "two processes, s",
+            "ratio, processes",
+        ]
+    ]
     for run in runs:
         for row in run["results"]:
             middle = min if "best" in row else statistics.median

@@ -109,7 +109,7 @@ def peers(run: Found) -> Rows:
     table = [
         ["sets, threshold", "pairs", "count, from tokens", "from lists", "from texts",
          "pairs written, from texts", "SetSimilaritySearch", "py_stringsimjoin", "DuckDB", "MinHash LSH",
-         "pairs it loses"]
+         "share of pairs that LSH misses"]
     ]  # fmt: skip
     for name, thresholds in run["sets"].items():
         for threshold, row in thresholds.items():

@@ -45,12 +45,12 @@ class MakeIndex(Coordinates, Kept):
 
     eps: Distance = field(kw_only=False, metadata=DISTANCE)
     path: PathLike = field(kw_only=False, metadata=about("folder of the index"))
-    return_distance: bool = field(default=False, metadata=about("add each pair's distance"))
-    store_pairs: bool = field(default=False, metadata=about("write pairs to the folder, too"))
+    return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
+    store_pairs: bool = field(default=False, metadata=about("also write pairs to the folder"))
     recluster: Policy | float = field(
-        default="auto", metadata=about("when rows are put in order anew: a policy, or a scan ratio")
+        default="auto", metadata=about("when to compact: a policy, or a scan ratio")
     )
-    row_group: int = field(default=ROW_GROUP, metadata=about("rows that are read at a time"))
+    row_group: int = field(default=ROW_GROUP, metadata=about("rows of a row group"))
     blocksize: Size = field(default=None, metadata=about("size of a chunk", unit="bytes"))
 
     def spec(self, meta: Frame) -> JoinSpec:
@@ -103,7 +103,7 @@ class MakeIndex(Coordinates, Kept):
         if rows > LARGEST_GROUP or rows & (rows - 1):
             raise OptionError(
                 f"row_group={shown(self.row_group)} is not allowed; use a power of two up to "
-                f"{LARGEST_GROUP:,}, such as {ROW_GROUP:,}: the rows that are read at a time."
+                f"{LARGEST_GROUP:,}, such as {ROW_GROUP:,}: the rows of a row group."
             )
         return rows
 

@@ -177,7 +177,7 @@ MARGIN = 1.25
 """How much more than what is just enough a message recommends."""
 
 PEAK = 1.3
-"""Memory that a join takes on the host at its peak, in units of its result's: see docs/benchmarks.md.
+"""Memory that a join takes on the host at its peak, in units of its result's: see docs/benchmarks/memory.md.
 
 Columns grow by an eighth at a time; where ids are not numbers, positions lie beside them for a while.
 """

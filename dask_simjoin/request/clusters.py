@@ -55,16 +55,18 @@ class Hdbscan(Nearest):
 
     names_rows: ClassVar[bool] = False
 
-    min_cluster_size: int = field(default=5, kw_only=False, metadata=about("rows of a cluster at least"))
+    min_cluster_size: int = field(
+        default=5, kw_only=False, metadata=about("minimum number of rows of a cluster")
+    )
     min_samples: int | None = field(default=None, kw_only=False, metadata=SAMPLES)
     cluster_selection_method: Selection = field(
-        default="eom", metadata=about("which clusters are chosen", choices=get_args(Selection))
+        default="eom", metadata=about("method that chooses clusters", choices=get_args(Selection))
     )
     cluster_selection_epsilon: float = field(
         default=0.0, metadata=about("distance within which clusters are not split")
     )
-    max_cluster_size: int | None = field(default=None, metadata=about("rows of a cluster at most"))
-    allow_single_cluster: bool = field(default=False, metadata=about("let all rows be one cluster"))
+    max_cluster_size: int | None = field(default=None, metadata=about("maximum number of rows of a cluster"))
+    allow_single_cluster: bool = field(default=False, metadata=about("allow a single cluster of all rows"))
 
     def least(self) -> int:
         """How many rows a cluster has at least."""
@@ -109,10 +111,10 @@ class OneStays:
 
     names_rows: ClassVar[bool] = False
 
-    keep: Hashable = field(default="first", metadata=about("which row of near ones stays"))
+    keep: Hashable = field(default="first", metadata=about("row of each group that stays"))
     grouping: Grouping = field(
         default="greedy",
-        metadata=about("near a row that stays, or connected with it", choices=get_args(Grouping)),
+        metadata=about("grouping of near rows", choices=get_args(Grouping)),
     )
 
     @property

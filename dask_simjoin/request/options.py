@@ -70,20 +70,18 @@ class Coordinates:
     """Say which columns hold coordinates and ids, and what a distance is."""
 
     on: Columns = field(default=None, metadata=about("columns of coordinates, or one column of lists"))
-    id: Hashable | None = field(default=None, metadata=about("column that names rows"))
-    metric: MetricName = field(
-        default="euclidean", metadata=about("what a distance is", choices=tuple(METRICS))
-    )
-    p: float = field(default=2, metadata=about("power of minkowski"))
-    dropna: bool = field(default=False, metadata=about("leave out rows without finite coordinates"))
+    id: Hashable | None = field(default=None, metadata=about("column of unique row ids"))
+    metric: MetricName = field(default="euclidean", metadata=about("distance metric", choices=tuple(METRICS)))
+    p: float = field(default=2, metadata=about("power of the Minkowski metric"))
+    dropna: bool = field(default=False, metadata=about("drop rows without finite coordinates"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chunked:
-    """Say how rows are divided into chunks."""
+    """Say division of rows into chunks."""
 
     partitioning: Partitioning = field(
-        default="auto", metadata=about("how rows come into chunks", choices=get_args(Partitioning))
+        default="auto", metadata=about("division of rows into chunks", choices=get_args(Partitioning))
     )
     blocksize: Size = field(default=None, metadata=about("size of a chunk and of a partition", unit="bytes"))
 
@@ -114,7 +112,7 @@ class MetricRequest(Coordinates, Chunked):
 class Engine:
     """Say how pairs are found within chunks."""
 
-    method: Method = field(default="auto", metadata=about("engine that finds pairs", choices=CHOICES))
+    method: Method = field(default="auto", metadata=about("algorithm that finds pairs", choices=CHOICES))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +128,7 @@ class MayLose(Engine):
     lossy: ClassVar[tuple[str, ...]] = LOSSY
 
     approximate: bool = field(
-        default=False, metadata=about("leave out pairs that are dear to find, with method='kmeans'")
+        default=False, metadata=about("skip pairs that are expensive to find, with method='kmeans'")
     )
 
 
@@ -145,9 +143,9 @@ class Within:
 class Kept:
     """Say which columns of rows the result has."""
 
-    keep: Columns = field(default=None, metadata=about("columns whose values the result has"))
+    keep: Columns = field(default=None, metadata=about("columns to add to the result"))
     suffixes: tuple[str, str] = field(
-        default=SUFFIXES, metadata=about("endings of kept names that both rows have")
+        default=SUFFIXES, metadata=about("suffixes for overlapping column names")
     )
 
 
@@ -157,10 +155,8 @@ class TwoTables(MetricRequest, Kept):
 
     left_on: Columns = field(default=None, metadata=about("columns of coordinates of the left table"))
     right_on: Columns = field(default=None, metadata=about("columns of coordinates of the right table"))
-    left_id: Hashable | None = field(default=None, metadata=about("column that names rows of the left table"))
-    right_id: Hashable | None = field(
-        default=None, metadata=about("column that names rows of the right table")
-    )
+    left_id: Hashable | None = field(default=None, metadata=about("column of unique ids of the left table"))
+    right_id: Hashable | None = field(default=None, metadata=about("column of unique ids of the right table"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,9 +165,10 @@ class Paired(MetricRequest, Within, MayLose):
 
     radii: ClassVar[bool] = True
 
-    eps: Radius = field(kw_only=False, metadata=about("largest distance, or column of each row's own"))
+    eps: Radius = field(kw_only=False, metadata=about("largest distance, or column of distances"))
     pairs: Pairs = field(
-        default="unique", metadata=about("each pair once, or in both directions", choices=get_args(Pairs))
+        default="unique",
+        metadata=about("each pair once, or in both directions", choices=get_args(Pairs)),
     )
     include_self: bool = field(default=False, metadata=about("pair each row with itself"))
 
@@ -181,7 +178,8 @@ class Nearest(MetricRequest):
     """Ask for nearest neighbours, which are not sought among copies of a chunk."""
 
     partitioning: Literal["auto", "entity", "spatial"] = field(
-        default="auto", metadata=about("how rows come into chunks", choices=("auto", "entity", "spatial"))
+        default="auto",
+        metadata=about("division of rows into chunks", choices=("auto", "entity", "spatial")),
     )
 
 

@@ -43,8 +43,8 @@ OrderMode = Literal["edges", "forest"]
 INNER, LEFT, SEMI, ANTI = HOW = get_args(How)
 
 DISTANCE = about("largest distance, finite")
-SAMPLES = about("rows within the distance that make a core row")
-SEVERAL = about("largest distance, a list of such, or column of each row's own")
+SAMPLES = about("minimum number of rows within the distance of a core row")
+SEVERAL = about("largest distance, list of distances, or column of distances")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class CountPairs(Paired):
 class SelfJoin(Paired, Kept):
     """Ask for the pairs of one table."""
 
-    return_distance: bool = field(default=False, metadata=about("add each pair's distance"))
+    return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve it for frames like `meta`."""
@@ -95,9 +95,9 @@ class NeighborGraph(MetricRequest, Within, Engine):
 
     eps: Distance = field(kw_only=False, metadata=DISTANCE)
     mode: GraphMode = field(
-        default="distance", metadata=about("what entries are", choices=get_args(GraphMode))
+        default="distance", metadata=about("values of the matrix entries", choices=get_args(GraphMode))
     )
-    include_self: bool = field(default=False, metadata=about("make each row a neighbour of itself"))
+    include_self: bool = field(default=False, metadata=about("count each row as its own neighbor"))
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve it for frames like `meta`."""
@@ -111,9 +111,9 @@ class Join(TwoTables, Within, MayLose):
     radii: ClassVar[bool] = True
 
     other: Frame = field(kw_only=False, repr=False, compare=False, metadata=about("right table"))
-    eps: Radius = field(kw_only=False, metadata=about("largest distance, or column of each row's own"))
+    eps: Radius = field(kw_only=False, metadata=about("largest distance, or column of distances"))
     how: How = field(default="inner", metadata=about("which rows the result has", choices=HOW))
-    return_distance: bool = field(default=False, metadata=about("add each pair's distance"))
+    return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
 
     def spec(self, left: Frame, right: Frame) -> JoinSpec:
         """Resolve it for frames like `left` and `right`."""
@@ -134,14 +134,18 @@ class KnnJoin(Nearest, TwoTables, Within, MayLose):
     lossy: ClassVar[tuple[str, ...]] = LOSSY_NEAREST
 
     other: Frame | None = field(
-        default=None, kw_only=False, repr=False, compare=False, metadata=about("table whose rows are found")
+        default=None,
+        kw_only=False,
+        repr=False,
+        compare=False,
+        metadata=about("table to search"),
     )
-    k: int = field(default=10, kw_only=False, metadata=about("how many rows are found of each"))
-    mutual: bool = field(default=False, metadata=about("keep pairs that are such in both directions"))
-    max_distance: Distance | None = field(default=None, metadata=about("largest distance of a neighbour"))
-    method: Method = field(default="auto", metadata=about("engine that finds neighbours", choices=NEAREST))
+    k: int = field(default=10, kw_only=False, metadata=about("number of neighbors per row"))
+    mutual: bool = field(default=False, metadata=about("keep pairs that are neighbors in both directions"))
+    max_distance: Distance | None = field(default=None, metadata=about("largest distance of a neighbor"))
+    method: Method = field(default="auto", metadata=about("algorithm that finds neighbors", choices=NEAREST))
     approximate: bool = field(
-        default=False, metadata=about("miss neighbours that are dear to find, with method='zorder'")
+        default=False, metadata=about("skip neighbors that are expensive to find, with method='zorder'")
     )
 
     def number(self) -> int:
@@ -167,7 +171,7 @@ class KDistances(Nearest):
 
     names_rows: ClassVar[bool] = False
 
-    k: int = field(kw_only=False, metadata=about("which neighbour's distance"))
+    k: int = field(kw_only=False, metadata=about("rank of the neighbor whose distance is returned"))
 
     def number(self) -> int:
         """Which neighbour's distance is asked for."""
@@ -206,7 +210,7 @@ class Optics(MetricRequest, Within, Engine):
     min_samples: int = field(default=5, kw_only=False, metadata=SAMPLES)
     mode: OrderMode = field(
         default="edges",
-        metadata=about("scikit-learn's order, or one of less memory", choices=get_args(OrderMode)),
+        metadata=about("order of scikit-learn, or one that needs less memory", choices=get_args(OrderMode)),
     )
 
     def samples(self) -> int:
@@ -273,15 +277,15 @@ class Plan(TwoTables, Within, MayLose):
     """Ask for the plan of a self-join, of a join of two tables, or of one with nearest neighbours."""
 
     eps: Radius | None = field(
-        default=None, kw_only=False, metadata=about("largest distance, or column of each row's own")
+        default=None, kw_only=False, metadata=about("largest distance, or column of distances")
     )
     other: Frame | None = field(default=None, repr=False, compare=False, metadata=about("right table"))
-    k: int | None = field(default=None, metadata=about("how many rows are found of each"))
+    k: int | None = field(default=None, metadata=about("number of neighbors per row"))
     pairs: Pairs = field(
         default="unique", metadata=about("each pair once, or in both directions", choices=get_args(Pairs))
     )
     include_self: bool = field(default=False, metadata=about("pair each row with itself"))
-    return_distance: bool = field(default=False, metadata=about("add each pair's distance"))
+    return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
 
     def planned(self) -> SelfJoin | Join | PlannedKnnJoin:
         """The request that is to be planned."""
@@ -311,7 +315,7 @@ class Profile(Coordinates, MayLose):
     """Ask what a self-join does, or a search for the nearest neighbours of rows of one table."""
 
     eps: Distance | None = field(default=None, kw_only=False, metadata=about("largest distance, finite"))
-    k: int | None = field(default=None, metadata=about("how many rows are found of each"))
+    k: int | None = field(default=None, metadata=about("number of neighbors per row"))
 
     def nearest(self) -> ProfiledKnnJoin | None:
         """The search that is to be profiled; None: it is a self-join."""

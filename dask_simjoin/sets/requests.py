@@ -213,7 +213,7 @@ AnyTokenizer = str | tuple[str, Any] | Callable[[str], Any] | Tokenizer | None
 Method = str | SetMethod
 
 ON = about("column of lists of tokens, or of texts with tokenizer=")
-THRESHOLD = about("what the similarity is compared with")
+THRESHOLD = about("similarity that a pair must reach")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,15 +229,16 @@ class SetOptions:
     names_rows: ClassVar[bool] = True
 
     similarity: Similarity = field(
-        default="jaccard", metadata=about("what sets have in common", choices=get_args(Similarity))
+        default="jaccard", metadata=about("similarity of two sets", choices=get_args(Similarity))
     )
     comparison: Comparison = field(
-        default=">=", metadata=about("of the similarity with the threshold", choices=get_args(Comparison))
+        default=">=",
+        metadata=about("comparison of the similarity with the threshold", choices=get_args(Comparison)),
     )
     tokenizer: AnyTokenizer = field(default=None, metadata=about("how texts become sets of tokens"))
     allow_empty: bool = field(default=False, metadata=about("whether empty sets match each other"))
     allow_missing: bool = field(default=False, metadata=about("whether rows without a set match each other"))
-    method: Method = field(default="auto", metadata=about("engine that finds pairs", choices=CHOICES))
+    method: Method = field(default="auto", metadata=about("algorithm that finds pairs", choices=CHOICES))
     blocksize: Size = field(default=None, metadata=about("size of a block and of a partition", unit="bytes"))
 
 
@@ -253,8 +254,8 @@ class OneTable(SetOptions):
 class SetSelfJoin(OneTable, Kept):
     """Ask for the pairs of one table whose sets match."""
 
-    id: Hashable | None = field(default=None, metadata=about("column that names rows"))
-    return_similarity: bool = field(default=False, metadata=about("add each pair's similarity"))
+    id: Hashable | None = field(default=None, metadata=about("column of unique row ids"))
+    return_similarity: bool = field(default=False, metadata=about("add the similarity of each pair"))
 
     def spec(self, meta: Frame) -> SetSpec:
         """Resolve it for frames like `meta`."""
@@ -297,12 +298,10 @@ class TwoTables(SetOptions, Kept):
 
     left_on: Hashable | None = field(default=None, metadata=about("column of sets of the left table"))
     right_on: Hashable | None = field(default=None, metadata=about("column of sets of the right table"))
-    id: Hashable | None = field(default=None, metadata=about("column that names rows"))
-    left_id: Hashable | None = field(default=None, metadata=about("column that names rows of the left table"))
-    right_id: Hashable | None = field(
-        default=None, metadata=about("column that names rows of the right table")
-    )
-    return_similarity: bool = field(default=False, metadata=about("add each pair's similarity"))
+    id: Hashable | None = field(default=None, metadata=about("column of unique row ids"))
+    left_id: Hashable | None = field(default=None, metadata=about("column of unique ids of the left table"))
+    right_id: Hashable | None = field(default=None, metadata=about("column of unique ids of the right table"))
+    return_similarity: bool = field(default=False, metadata=about("add the similarity of each pair"))
 
 
 @dataclass(frozen=True, kw_only=True)

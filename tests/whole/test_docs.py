@@ -8,10 +8,13 @@ import re
 import runpy
 import zlib
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from benchmarks import tables
+from benchmarks.tables import charts
+from benchmarks.tables.comparisons import Comparison
 from dask_simjoin import errors
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cli.main import CODES
@@ -170,12 +173,44 @@ def test_tables_of_measurements_are_those_of_the_results(page):
 
 
 def test_tables_of_measurements_are_made():
-    text = (ROOT / "docs" / "benchmarks.md").read_text()
+    text = (ROOT / "docs" / "benchmarks" / "joins.md").read_text()
     names = {name for page in tables.PAGES for name, _, _ in tables.MARKED.findall(page.read_text())}
     assert names == set(tables.TABLES)
     assert "| 34x |" in text and tables.written(text.replace("| 34x |", "| 340x |")) == text
     with pytest.raises(FileNotFoundError):
         tables.written(text.replace("joins/2026", "joins/1026"))
+
+
+CHARTED = [page for page in tables.PAGES if charts.MARKED.search(page.read_text())]
+
+
+@pytest.mark.parametrize("page", CHARTED, ids=lambda page: page.name)
+def test_charts_of_measurements_are_those_of_the_results(page):
+    text = page.read_text()
+    drawn = charts.charts(text, tables.read)
+    assert drawn and all(path.read_text() == picture for path, picture in drawn.items()), (
+        "python -m benchmarks.tables"
+    )
+    assert all(f"/images/benchmarks/{path.name})" in text for path in drawn)
+
+
+def test_all_charts_are_shown():
+    pages = "".join(page.read_text() for page in tables.PAGES)
+    shown = {name for name, _ in charts.MARKED.findall(pages)}
+    assert shown == set(charts.CHARTS) == {path.stem for path in charts.FOLDER.iterdir()}
+
+
+def test_a_chart_has_a_row_for_each_measurement():
+    found = [Comparison("a < b", "join", 0.01, "SciPy", 0.5), Comparison("c", "join", 2.0, "faiss", 1.0)]
+    root = ElementTree.fromstring(charts.drawn(found))
+    texts = [one.text for one in root.iter() if one.tag.endswith("text")]
+    assert {"a < b: 0.010 s, SciPy 0.500 s", "50x", "0.5x", "0.01 s", "10 s"} <= set(texts)
+
+
+def test_the_front_page_of_benchmarks_is_short():
+    page = ROOT / "docs" / "benchmarks.md"
+    table = rows(page, "| data | what | dask-simjoin | best peer | ratio |")
+    assert len(table) == 10 and len(page.read_text().split()) < 1_000
 
 
 def test_a_block_that_fails_is_seen(tmp_path):
