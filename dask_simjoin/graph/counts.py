@@ -119,7 +119,7 @@ class NeighborCounts(Aligned, LazyJoin):
 
     _label = "simjoin_neighbor_counts"
     _parameters = ["frame", "source", "spec", "meta", "chosen"]
-    _goal = ROW_COUNTS
+    _output = ROW_COUNTS
 
     def _values(self) -> Expr:
         source, plan = self._source, self.plan

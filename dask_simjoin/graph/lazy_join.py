@@ -26,10 +26,10 @@ from dask_simjoin.graph.source import FrozenSource, Listed, held_keys, is_held, 
 from dask_simjoin.graph.workers import on_worker, on_worker_of, share_work
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.entity_chunks import BY_WORKER, Chunking, Pieces, Sources, is_shuffled
-from dask_simjoin.planning.outputs import COUNTS, Goal
+from dask_simjoin.planning.outputs import COUNTS, OutputSpec
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import check_shuffle
-from dask_simjoin.planning.tables import Tables
+from dask_simjoin.planning.tables import JoinStatistics
 from dask_simjoin.reports.plan import BlockReport, PlanReport
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import gather_chunk, make_chunk, read_chunk, read_points
@@ -240,7 +240,7 @@ class LazyJoin(LabelledExpr):
     """A join of one frozen source with itself that is planned when it must be."""
 
     _parameters = ["source", "spec", "meta"]
-    _goal = COUNTS
+    _output = COUNTS
     _work: ClassVar[Work] = DISTANCES
     _plan_tells_partitions: ClassVar[bool] = False
 
@@ -271,16 +271,16 @@ class LazyJoin(LabelledExpr):
     def plan(self) -> Plan:
         """The plan; made at the first call, which computes one pass over the columns."""
         return plan_for(
-            self._source, self.operand("spec"), self.goal, self._other, self.named, self._check_tables
+            self._source, self.operand("spec"), self.output, self._other, self.named, self._check_tables
         )
 
-    def _check_tables(self, tables: Tables, have: Resources) -> None:
+    def _check_tables(self, tables: JoinStatistics, resources: Resources) -> None:
         """Refuse tables of which one task cannot hold what it must, whatever their chunks are."""
 
     @property
     def would_plan(self) -> bool:
         """Whether it would be planned if it were asked for its partitions now."""
-        key = plan_key(self.operand("spec"), self.goal, self._other)
+        key = plan_key(self.operand("spec"), self.output, self._other)
         return self._plan_tells_partitions and key not in self._source.plans
 
     @property
@@ -296,12 +296,12 @@ class LazyJoin(LabelledExpr):
         """What its tasks are recorded for: it is the same for whatever asks for the same of the same."""
         asked = (self.operand(name) for name in self._parameters if name in ("source", "other", "spec"))
         title = f"{self._label.removeprefix('simjoin_')}, {self._asked}"
-        return Named(tokenize(self._label, self.goal, *asked), title, self._report)
+        return Named(tokenize(self._label, self.output, *asked), title, self._report)
 
     @property
-    def goal(self) -> Goal:
+    def output(self) -> OutputSpec:
         """What its tasks find out, as planning needs to know it."""
-        return self._goal
+        return self._output
 
     def _tree_repr_lines(self, indent: int = 0, recursive: bool = True) -> list[str]:
         return [" " * indent + str(self)]
@@ -331,7 +331,7 @@ class LazyJoin(LabelledExpr):
             check_shuffle(chunks.method, self.operand("spec").settings.cluster)
         spec, plan = replace(spec, dims=self.plan.dims), self.plan
         return indexed_chunks(
-            source, spec, sources, chunks, plan.layout, self.goal.with_ids, plan.threads, plan.copies,
+            source, spec, sources, chunks, plan.layout, self.output.with_ids, plan.threads, plan.copies,
             plan.sent, RunName(plan.run),
         )  # fmt: skip
 

@@ -29,9 +29,9 @@ from dask_simjoin.planning.budget import (
     Resources,
     free_memory,
 )
-from dask_simjoin.planning.outputs import PAIRS, Goal
+from dask_simjoin.planning.outputs import PAIRS, OutputSpec
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.planning.resources import ITSELF, resources
+from dask_simjoin.planning.resources import ITSELF, resources_for
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks import csr
 from dask_simjoin.tasks.pairs import unmatched
@@ -66,7 +66,9 @@ class NeighborGraph(LazyJoin):
 
     _label = "simjoin_neighbor_graph"
     _parameters = ["source", "spec", "mode", "meta"]
-    _goal = Goal(result_bytes_per_row=12, single_home=True, joins=2)  # a row's name and its number of entries
+    _output = OutputSpec(
+        result_bytes_per_row=12, single_home=True, joins=2
+    )  # a row's name and its number of entries
 
     def _divisions(self) -> tuple[None, None]:
         return (None, None)
@@ -74,27 +76,27 @@ class NeighborGraph(LazyJoin):
     def _lower(self) -> Expr:
         plan, spec = self.plan, self.operand("spec")
         rows = sum(rows for rows, _ in plan.sources[0])
-        fitting = fitting_for(spec, rows, self._meta, resources(spec.library), pieces=True)
+        fitting = fitting_for(spec, rows, self._meta, resources_for(spec.library), pieces=True)
         fitting.check(2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True)
         return GraphRows(self._chunks(), plan, spec, self.operand("mode"), self._meta, fitting)
 
 
-def fitting_for(spec: JoinSpec, rows: int, example: Frame, have: Resources, pieces: bool) -> Fitting:
+def fitting_for(spec: JoinSpec, rows: int, example: Frame, resources: Resources, pieces: bool) -> Fitting:
     """List what a matrix of neighbours must fit; `pieces`: it is put together from those of chunks."""
-    gpu = have.gpu
+    gpu = resources.gpu
     entry = DEVICE_ENTRY if gpu else ENTRY
     result, made = (entry, 8), (entry + PIECE * pieces, ROW)
     limits, name = [], "simjoin.result-limit"
     if spec.settings.result is not None:
         limits.append(Limit(spec.settings.result, *result, f"the configuration's {name} is", "", name))
-    if gpu and have.memory is not None:
-        whole = have.memory if have.cluster else have.memory * have.threads
+    if gpu and resources.memory is not None:
+        whole = resources.memory if resources.cluster else resources.memory * resources.threads
         limits.append(Limit(whole, *made, "the smallest GPU has", "larger GPUs"))
-    elif have.limit is not None:
-        room = max(int(PAUSED * have.limit) - ITSELF, have.limit // 3)
+    elif resources.limit is not None:
+        room = max(int(PAUSED * resources.limit) - ITSELF, resources.limit // 3)
         limits.append(Limit(room, *made, "the smallest worker has room for", "larger workers"))
     if not gpu:
-        here = result if have.cluster else made
+        here = result if resources.cluster else made
         most = MEMORY_LIMIT if pieces else min(MEMORY_LIMIT, free_memory())
         limits.append(Limit(most, *here, "this machine has", "a larger machine"))
     return Fitting(spec.eps, rows, limits, csr.max_entries(frames_for(example).xp))
@@ -162,7 +164,7 @@ class SelfJoin(LazyJoin):
 
     _label = "simjoin_self_join"
 
-    _goal = PAIRS
+    _output = PAIRS
     _plan_tells_partitions = True
 
     def _divisions(self) -> tuple[None, ...]:

@@ -48,26 +48,26 @@ def most_rows(found: Estimate, chunks: JoinChunks, blocks: np.ndarray, spec: Joi
     return most
 
 
-def whole_slices(most: np.ndarray, pair_bytes: float, budget: Budget, have: Resources) -> np.ndarray:
+def whole_slices(most: np.ndarray, pair_bytes: float, budget: Budget, resources: Resources) -> np.ndarray:
     """Partitions of the result (block pairs,) that hold so many rows."""
     slices = np.ceil(most * pair_bytes / budget.output)
-    if have.gpu:
+    if resources.gpu:
         slices = np.maximum(slices, np.ceil(most / MAX_OUTPUT))
     return np.minimum(slices, np.ceil(most)).clip(1)
 
 
 def query_slices(slices: np.ndarray, found: Estimate, size: float, rows: int, spec: JoinSpec, budget: Budget,
-                 have: Resources) -> tuple[np.ndarray, bool]:  # fmt: skip
+                 resources: Resources) -> tuple[np.ndarray, bool]:  # fmt: skip
     """Parts of the queries of a replicated chunk, and whether they are of equally many rows.
 
     Equally many rows need no pairs to be counted first, and do where points do not have very different
     numbers of neighbours.  `slices`, `size`: partitions and bytes that the result needs.
     """
-    least = QUERIES_PER_THREAD * have.threads
+    least = QUERIES_PER_THREAD * resources.threads
     if spec.partitioning == "auto":
         least = min(least, rows // least_rows(spec.dims or 1))
     least = max(least, int(slices.max(initial=1)))
-    if not have.gpu:
+    if not resources.gpu:
         size *= 2  # places meet later ones, of which the first have most
 
     def fits(parts: int) -> bool:
@@ -82,7 +82,7 @@ def query_slices(slices: np.ndarray, found: Estimate, size: float, rows: int, sp
 
 
 @dataclass(frozen=True)
-class Goal:
+class OutputSpec:
     """What tasks are to find out and to give; with the options of a join it is what tells plans apart.
 
     Attributes
@@ -140,7 +140,7 @@ class Goal:
         return self.result_bytes_per_row + self.bytes_per_other * min(self.others_per_row, rows)
 
 
-COUNTS = Goal(dense=4096)
+COUNTS = OutputSpec(dense=4096)
 """Numbers of pairs, of whatever rows; as measured in 2 and 3 dimensions."""
 
 ROW_COUNTS = replace(COUNTS, by_row=True)
@@ -149,28 +149,28 @@ ROW_COUNTS = replace(COUNTS, by_row=True)
 LISTS = replace(COUNTS, listed=True)
 """What is made of each pair, one after the other."""
 
-CLUSTERS = Goal(dense=128, by_row=True, connected=True, together=5.0)
+CLUSTERS = OutputSpec(dense=128, by_row=True, connected=True, together=5.0)
 """Numbers of pairs, and what rows they connect; as measured in the same way."""
 
 LISTED_CLUSTERS = replace(CLUSTERS, listed=True, connected=False)
 """The same, of rows that are decided one after the other."""
 
-PAIRS = Goal(with_ids=True, materialise=True)
+PAIRS = OutputSpec(with_ids=True, materialise=True)
 """Pairs, as rows that name their rows."""
 
 
-def nearest_goal(k: int, with_ids: bool = False, max_total: float = math.inf) -> Goal:
+def nearest_output(k: int, with_ids: bool = False, max_total: float = math.inf) -> OutputSpec:
     """Seek so many nearest neighbours of each row; tasks hold them before and after each search."""
-    return Goal(with_ids, False, 40, 32, k, True, k, max_total)
+    return OutputSpec(with_ids, False, 40, 32, k, True, k, max_total)
 
 
 TREE_BYTES = 160
 """Of a row while the tree of two chunks is found."""
 
 
-def tree_goal(k: int) -> Goal:
+def tree_output(k: int) -> OutputSpec:
     """Seek so many nearest neighbours of each row, and then a minimum spanning tree."""
-    return replace(nearest_goal(k), result_bytes_per_row=40 + TREE_BYTES, spanning=True, together=1.0)
+    return replace(nearest_output(k), result_bytes_per_row=40 + TREE_BYTES, spanning=True, together=1.0)
 
 
 BRANCH = 32

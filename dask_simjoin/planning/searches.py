@@ -18,9 +18,9 @@ from dask_simjoin.metrics.norms import Norm, add, box_gap
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.chunk_limits import SHARED_DIMS
 from dask_simjoin.planning.entity_chunks import JoinChunks, serpentine
-from dask_simjoin.planning.outputs import Goal
+from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
-from dask_simjoin.planning.tables import Tables
+from dask_simjoin.planning.tables import JoinStatistics
 
 GUESSED, ASKED = 1024, 256
 """Points of the sample that are looked at for a first guess of distances; and those whose neighbours are."""
@@ -35,13 +35,13 @@ FEWEST = 1024
 """Points of the sample that are used for that at least."""
 
 
-def sought(tables: Tables, goal: Goal) -> tuple[Tables, Goal]:
-    """Return the tables with a guess of the neighbours' distance, and the goal of as many as there are."""
-    assert goal.k is not None
-    k = min(goal.k, max(1, tables.right.rows - (len(tables.each) == 1)))  # no row has more
+def neighbor_query(tables: JoinStatistics, output: OutputSpec) -> tuple[JoinStatistics, OutputSpec]:
+    """Return the tables with a guess of the neighbors' distance, and an output of as many as there are."""
+    assert output.k is not None
+    k = min(output.k, max(1, tables.right.rows - (len(tables.each) == 1)))  # no row has more
     guess = _guess(tables.right.points, k, tables.spec.measure)
-    found = goal.found_bytes(k)
-    return tables.with_eps(guess), replace(goal, k=k, result_bytes_per_row=found, others_per_row=0)
+    found = output.found_bytes(k)
+    return tables.with_eps(guess), replace(output, k=k, result_bytes_per_row=found, others_per_row=0)
 
 
 def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
@@ -65,9 +65,9 @@ def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
     return typical if math.isfinite(typical) else 0.0
 
 
-def find_searches(tables: Tables, goal: Goal, chunks: JoinChunks) -> tuple[np.ndarray, ...]:
+def find_searches(tables: JoinStatistics, output: OutputSpec, chunks: JoinChunks) -> tuple[np.ndarray, ...]:
     """Find the data's chunks that may hold neighbours of each chunk of queries, the nearest first."""
-    assert goal.k is not None
+    assert output.k is not None
     queries, first, norm = chunks.sides[0], chunks.first_data, tables.spec.norm
     lower, upper, filled = queries.boxes()
     others = chunks.sides[-1].boxes()
@@ -75,7 +75,7 @@ def find_searches(tables: Tables, goal: Goal, chunks: JoinChunks) -> tuple[np.nd
     if not first and len(filled) == 1:  # it is searched in any case
         found[filled[0]] = filled.astype(np.int64)
         return tuple(found)
-    limits = np.minimum(largest_totals(tables.right.points.x, lower, upper, goal.k, norm), goal.max_total)
+    limits = np.minimum(largest_totals(tables.right.points.x, lower, upper, output.k, norm), output.max_total)
     for at, (c, limit) in enumerate(zip(filled.tolist(), limits, strict=True)):
         away = box_gap(norm, lower[at], upper[at], others[0], others[1])
         if not first:
@@ -137,21 +137,21 @@ copy, or is sent to it."""
 ALONE: Sharing = (1, 1)
 
 
-def find_sharing(tables: Tables, chunks: JoinChunks, seconds: np.ndarray, copies: int,
-                 have: Resources) -> Sharing:  # fmt: skip
+def find_sharing(tables: JoinStatistics, chunks: JoinChunks, seconds: np.ndarray, copies: int,
+                 resources: Resources) -> Sharing:  # fmt: skip
     """Choose who finds the tree together; `seconds`: of searches for nearest rows before."""
     rows = int(chunks.rows.sum())
     if len(chunks) > 1 or (tables.dims or 0) < SHARED_DIMS or rows < SHARED_ROWS:
         return ALONE
-    if have.gpu:
+    if resources.gpu:
         return copies, copies
-    if have.workers > 1 and seconds.sum() < SHARED_SECONDS:
+    if resources.workers > 1 and seconds.sum() < SHARED_SECONDS:
         return ALONE
-    parts = max(1, min(have.threads, rows // PART_ROWS))
-    return parts, min(have.workers, parts)
+    parts = max(1, min(resources.threads, rows // PART_ROWS))
+    return parts, min(resources.workers, parts)
 
 
-def find_joined(tables: Tables, neighbors: int, chunks: JoinChunks) -> np.ndarray:
+def find_joined(tables: JoinStatistics, neighbors: int, chunks: JoinChunks) -> np.ndarray:
     """Find pairs of chunks (n, 2), int32, that may have edges of the tree between them.
 
     `neighbors`: a core distance is at most that of the neighbour of this number.

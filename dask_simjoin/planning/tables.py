@@ -25,9 +25,11 @@ from dask_simjoin.papers.cluster_index import KMeansLayout, without_copies
 from dask_simjoin.papers.grid import Grid
 from dask_simjoin.papers.grid_index import fitted
 from dask_simjoin.planning.chunk_limits import ChunkLimits
+from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.data_warnings import Doubt, doubts_of_data, doubts_of_eps
 from dask_simjoin.planning.entity_chunks import EntityChunks, JoinChunks
-from dask_simjoin.planning.outputs import Goal
+from dask_simjoin.planning.outputs import OutputSpec
+from dask_simjoin.planning.resources import can_move
 from dask_simjoin.planning.spatial_chunks import reach_chunks, region_chunks, spatial_chunks
 from dask_simjoin.planning.statistics.estimate import Estimate, block_of, estimate, estimate_one
 from dask_simjoin.planning.statistics.partition import PartitionSummary
@@ -40,12 +42,9 @@ from dask_simjoin.request.spec import JoinSpec
 
 MAX_REGIONS = 1 << 14
 
-Price = Callable[[JoinChunks | None], float]
-"""What a way to cut rows into chunks costs, in seconds."""
-
 
 @dataclass(frozen=True, eq=False)
-class Tables:
+class JoinStatistics:
     """The tables of a join: rows of the left one are joined with rows of the right one."""
 
     left: TableSummary
@@ -61,7 +60,7 @@ class Tables:
         """Pairs of rows that there are."""
         raise NotImplementedError
 
-    def row_bytes(self, goal: Goal) -> float:
+    def row_bytes(self, output: OutputSpec) -> float:
         """Memory of one row of a chunk."""
         raise NotImplementedError
 
@@ -92,9 +91,9 @@ class Tables:
         sides = (self.left, self.right)
         return sum(side.id_bytes + side.kept_bytes for side in sides) + 8 * self.spec.return_distance
 
-    def chunk_row_bytes(self, goal: Goal) -> tuple[float, ...]:
+    def chunk_row_bytes(self, output: OutputSpec) -> tuple[float, ...]:
         """Memory of one row of a chunk of each table: tasks find something out of left rows."""
-        more = goal.found_bytes(self.left.rows)
+        more = output.found_bytes(self.left.rows)
         return (self.left.row_bytes + more, *(table.row_bytes for table in self.each[1:]))
 
     def layout(self, dense: bool = False) -> Layout:
@@ -129,38 +128,44 @@ class Tables:
         points, spec = self.right.points, self.spec
         return near_share(points.x, self.right.rows, spec.threshold, spec.norm)
 
-    def chunkings(self, limits: ChunkLimits, price: Price) -> list[JoinChunks]:
-        """Cut rows into chunks in all ways that are worth comparing, the best among equals first.
-
-        `price`: of a way, in seconds; None: the least that it is of one for which rows are shuffled.
-        """
-        asked, goal, spec = self.spec.partitioning, limits.goal, self.spec
-        if goal.materialise:
+    def choose_chunks(self, limits: ChunkLimits, costs: Costs) -> JoinChunks:
+        """Cut rows into chunks in the way that is expected to be fastest, the first among equals."""
+        request, output, spec = self.spec.partitioning, limits.output, self.spec
+        if output.materialise:
             whole = [limits.replicated(table, spec.norm, spec.threshold) for table in self.each]
             made = [chunks for chunks in whole if chunks is not None]
             if len(made) == len(whole):
-                return [self._entity([*made])]
-        row_bytes = self.chunk_row_bytes(goal)
+                return self._entity([*made])
+        row_bytes = self.chunk_row_bytes(output)
         sizes = [limits.rows(table, size) for table, size in zip(self.each, row_bytes, strict=True)]
-        if asked == "spatial" and all(self.rows):
-            return [self._spatial(limits, sizes)]
-        entities = [
-            self._entity([
+        if request == "spatial" and all(self.rows):
+            return self._spatial(limits, sizes)
+        best, least = None, math.inf
+        for number in limits.numbers:
+            chunks = self._entity([
                 limits.entity(table, size, each, spec.norm, spec.threshold, number)
                 for table, size, each in zip(self.each, sizes, row_bytes, strict=True)
-            ])
-            for number in limits.numbers
-        ]  # fmt: skip
-        stays = asked == "entity" or not all(self.rows) or not limits.can_move(self.each)
-        if stays or min(map(price, entities)) <= price(None):
-            return entities
-        return [*entities, self._spatial(limits, sizes)]
+            ])  # fmt: skip
+            seconds = costs.choosing(chunks)
+            if best is None or seconds < least:
+                best, least = chunks, seconds
+        assert best is not None
+        if request == "entity" or not all(self.rows) or least <= costs.shuffled(limits.shuffle):
+            return best
+        if not can_move(limits.shuffle, limits.resources, self.each):
+            return best
+        spatial = self._spatial(limits, sizes)
+        return spatial if costs.choosing(spatial) < least else best
 
     def blocks_by_region(self, limits: ChunkLimits) -> int | None:
         """Count the block pairs of chunks of regions; None: rows cannot be moved to them, or are searched."""
-        if limits.goal.k is not None or not all(self.rows) or not limits.can_move(self.each):
+        if (
+            limits.output.k is not None
+            or not all(self.rows)
+            or not can_move(limits.shuffle, limits.resources, self.each)
+        ):
             return None
-        row_bytes = self.chunk_row_bytes(limits.goal)
+        row_bytes = self.chunk_row_bytes(limits.output)
         sizes = [limits.rows(table, size) for table, size in zip(self.each, row_bytes, strict=True)]
         return self._spatial(limits, sizes).visits[0]
 
@@ -197,13 +202,13 @@ class Tables:
             return doubts
         return doubts + doubts_of_eps(self.spec, found, self.candidates, (self.left, self.right))
 
-    def with_eps(self, eps: float) -> Tables:
+    def with_eps(self, eps: float) -> JoinStatistics:
         """Return the same tables for another distance."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
-class OneTable(Tables):
+class OneTableStatistics(JoinStatistics):
     """A table that is joined with itself."""
 
     @property
@@ -216,14 +221,14 @@ class OneTable(Tables):
         """Pairs of different rows."""
         return math.comb(self.left.rows, 2)
 
-    def row_bytes(self, goal: Goal) -> float:
+    def row_bytes(self, output: OutputSpec) -> float:
         """Memory of one row of a chunk."""
-        return self.chunk_row_bytes(goal)[0]
+        return self.chunk_row_bytes(output)[0]
 
-    def with_eps(self, eps: float) -> OneTable:
+    def with_eps(self, eps: float) -> OneTableStatistics:
         """Return the same table for another distance."""
         table = replace(self.left, spec=replace(self.spec, eps=eps))
-        return OneTable(table, table)
+        return OneTableStatistics(table, table)
 
     def _entity(self, chunks: list[EntityChunks]) -> JoinChunks:
         return chunks[0]
@@ -232,14 +237,14 @@ class OneTable(Tables):
         ((least, most),), table, spec = sizes, self.left, self.spec
         regions = self._regions(limits.region_rows(table.rows, least, most))
         rest = most, table.offsets, limits.shuffle
-        if limits.goal.single_home:
+        if limits.output.single_home:
             return region_chunks(table.points, regions, spec.norm, spec.threshold, *rest)
         away = reach(spec.norm, spec.threshold)
         return spatial_chunks(table.points, regions, spec.norm, away, spec.threshold, *rest)
 
 
 @dataclass(frozen=True, eq=False)
-class TwoTables(Tables):
+class TwoTableStatistics(JoinStatistics):
     """Two tables."""
 
     @property
@@ -252,15 +257,15 @@ class TwoTables(Tables):
         """Pairs of a left and a right row."""
         return float(self.left.rows) * self.right.rows
 
-    def row_bytes(self, goal: Goal) -> float:
+    def row_bytes(self, output: OutputSpec) -> float:
         """Memory of one row of a chunk, on average."""
         return sum(table.row_bytes * table.rows for table in self.each) / max(sum(self.rows), 1)
 
-    def with_eps(self, eps: float) -> TwoTables:
+    def with_eps(self, eps: float) -> TwoTableStatistics:
         """Return the same tables for another distance."""
         other = replace(self.right.spec, eps=eps)
         left = replace(self.left, spec=replace(self.spec, eps=eps, other=other))
-        return TwoTables(left, replace(self.right, spec=other))
+        return TwoTableStatistics(left, replace(self.right, spec=other))
 
     def _entity(self, chunks: list[EntityChunks]) -> JoinChunks:
         return EntityPairs(*chunks)
@@ -273,21 +278,21 @@ class TwoTables(Tables):
         own, shuffle = (left.points, regions, spec.norm, spec.threshold), limits.shuffle
         queries = region_chunks(*own, most[0], left.offsets, shuffle)
         rest = spec.threshold, most[1], right.offsets, shuffle
-        if limits.goal.single_home:
+        if limits.output.single_home:
             return RegionPairs(queries, region_chunks(right.points, regions, spec.norm, *rest))
         away = reach(spec.norm, spec.threshold)
         return RegionPairs(queries, reach_chunks(right.points, regions, spec.norm, away, *rest))
 
 
-def tables_of(summaries: Sequence[list[PartitionSummary]], spec: JoinSpec) -> Tables:
+def join_statistics(summaries: Sequence[list[PartitionSummary]], spec: JoinSpec) -> JoinStatistics:
     """Put together what is known of one table or two, by their partitions; refuse what cannot be joined."""
     if len(summaries) == 1:
         table = summarise_table(summaries[0], spec)
-        return OneTable(table, table)
-    return TwoTables(*summarise_two(summaries[0], summaries[1], spec))
+        return OneTableStatistics(table, table)
+    return TwoTableStatistics(*summarise_two(summaries[0], summaries[1], spec))
 
 
-def estimate_lossy(tables: Tables, layout: Any,
+def estimate_lossy(tables: JoinStatistics, layout: Any,
                    estimated: Callable[[Any], Estimate]) -> tuple[Estimate, Recall]:  # fmt: skip
     """Return the pairs that a join by clusters is expected to find, and which share of the true ones.
 
@@ -303,7 +308,7 @@ def estimate_lossy(tables: Tables, layout: Any,
     return expected, recall
 
 
-def recall_of(tables: Tables, layout: KMeansLayout) -> Recall:
+def recall_of(tables: JoinStatistics, layout: KMeansLayout) -> Recall:
     """Expect the recall of a join by clusters, from pairs of rows that they were not made of.
 
     Clusters of another draw would tell another share: which rows they part is luck.

@@ -16,7 +16,7 @@ from dask_simjoin.graph.source import freeze
 from dask_simjoin.graph.steps import check_other, one_or_two
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.outputs import PAIRS
-from dask_simjoin.planning.resources import resources
+from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.planning.statistics.partition import RIGHT
 from dask_simjoin.planning.statistics.unique_ids import check_summaries
 from dask_simjoin.reports.profile import ProfileReport
@@ -110,7 +110,7 @@ def _plan_whole(frames: list[Frame], spec: SetSpec) -> SetPlan:
                 check_summaries([summary.ids], own.id)
         tables.append([summary])
     whole = replace(spec, blocksize=MAX_BYTES, settings=settings)
-    plan = make_set_plan(tables, whole, PAIRS, resources(spec.library))
+    plan = make_set_plan(tables, whole, PAIRS, resources_for(spec.library))
     size = round(plan.block_bytes.sum())
     budget = replace(plan.budget, chunk=size, output=size, origin="the whole frame, as it is in memory")
     return replace(plan, budget=budget)

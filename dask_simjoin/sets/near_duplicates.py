@@ -37,7 +37,7 @@ from dask_simjoin.graph.lazy_join import chunk_ref
 from dask_simjoin.graph.source import pick
 from dask_simjoin.graph.steps import Steps, after
 from dask_simjoin.metrics.norms import Array
-from dask_simjoin.planning.resources import resources
+from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.sets.chunks import SetChunk, SetMeeting
 from dask_simjoin.sets.found import matches_in_parts, matching_groups, rows_of_matches
 from dask_simjoin.sets.graph import SETS, RowValues, SetNeighborCounts
@@ -217,7 +217,7 @@ class MarkRows(RowValues):
     ) -> list[TaskRef]:
         """Choose in one task, which is told all pairs, once it is known that they fit."""
         add, spec = steps.add, self.operand("spec")
-        room = resources(spec.library).room
+        room = resources_for(spec.library).room
         numbers = [add("number", place, number_of_pairs, some) for place, some in enumerate(found)]
         checked = add("check", 0, check_all, room, spec.asked, *numbers)
         own = [add("names", b, on_host, some) for b, some in enumerate(rows)]

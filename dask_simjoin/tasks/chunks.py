@@ -22,13 +22,13 @@ from dask_simjoin.metrics.norms import Array, Frame, Ids, Index
 from dask_simjoin.planning.budget import check_room
 from dask_simjoin.planning.checks import check_rows
 from dask_simjoin.planning.data_warnings import LEAST_ROWS, check_share, doubts_of_left_out, raise_doubts
-from dask_simjoin.planning.outputs import Goal, directions
+from dask_simjoin.planning.outputs import OutputSpec, directions
 from dask_simjoin.planning.plan import Plan, WholePlan, make_plan, make_whole_plan
 from dask_simjoin.planning.statistics.partition import RIGHT, Seen, limits, look, points, radii
 from dask_simjoin.planning.statistics.sample import box
 from dask_simjoin.planning.statistics.sample_pairs import PROBE
 from dask_simjoin.planning.statistics.unique_ids import check_summaries
-from dask_simjoin.planning.tables import Tables, tables_of
+from dask_simjoin.planning.tables import JoinStatistics, join_statistics
 from dask_simjoin.request.options import MAX_BYTES
 from dask_simjoin.request.spec import JoinSpec
 
@@ -299,22 +299,22 @@ def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | 
     return chunk
 
 
-def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, goal: Goal,
+def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
                  sampled: bool = False) -> tuple[list[Chunk], WholePlan]:  # fmt: skip
     """Make one chunk of each of one plain frame or two, and plan their join.
 
     `sampled`: the plan estimates the pairs, and not only for what is in doubt.
     """
-    tables, seen = _tables(frames, spec, goal, sampled)
-    plan = make_whole_plan(tables, goal)
+    tables, seen = _tables(frames, spec, output, sampled)
+    plan = make_whole_plan(tables, output)
     _check_ids(tables, frames, spec)
-    if goal.materialise:
+    if output.materialise:
         own = plan.rows if spec.include_self else 0
         rows, low = plan.estimate.total_low * directions(spec) + own, plan.estimate.total_low
         device = frames_of_library(spec.library).memory()
         check_share(plan.doubts, low / max(1.0, tables.candidates), rows, plan.pair_bytes, spec)
     raise_doubts(plan.doubts, None)
-    if goal.materialise:
+    if output.materialise:
         check_room(rows, plan.pair_bytes, spec.asked, True, device)
     chunks = [
         seen_chunk(one, len(frame), replace(own_spec, dims=plan.dims), plan.layout)
@@ -324,46 +324,50 @@ def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, goal: Goal,
     return chunks, plan
 
 
-def whole_chunk(frame: Frame, spec: JoinSpec, goal: Goal, sampled: bool = False) -> tuple[Chunk, WholePlan]:
+def whole_chunk(
+    frame: Frame, spec: JoinSpec, output: OutputSpec, sampled: bool = False
+) -> tuple[Chunk, WholePlan]:
     """Make one chunk of a plain frame, and plan its join with itself."""
-    (chunk,), plan = whole_chunks([frame], spec, goal, sampled)
+    (chunk,), plan = whole_chunks([frame], spec, output, sampled)
     return chunk, plan
 
 
-def plan_whole(frames: Sequence[Frame], spec: JoinSpec, goal: Goal, sampled: bool = False) -> Plan:
+def plan_whole(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool = False) -> Plan:
     """Plan a join of one plain frame or two in all that can be told of it; `sampled`: see `whole_chunks`."""
-    tables, _ = _tables(frames, spec, goal, sampled or goal.k is not None)
+    tables, _ = _tables(frames, spec, output, sampled or output.k is not None)
     # chunks need no room, as there is one of each frame, which is searched however far away it is
-    goal = replace(goal, result_bytes_per_row=0, others_per_row=0, max_total=math.inf)
-    plan = make_plan(tables, goal)
+    output = replace(output, result_bytes_per_row=0, others_per_row=0, max_total=math.inf)
+    plan = make_plan(tables, output)
     _check_ids(tables, frames, spec)
     raise_doubts(plan.doubts, None)
     return plan
 
 
-def layout_seconds(frame: Frame, spec: JoinSpec, goal: Goal) -> float:
+def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
     """Return the seconds that a method takes to choose clusters, lists or dimensions from a sample.
 
     A plan does so once; a second time everything it needs is compiled.
     """
-    tables, _ = _tables([frame], spec, goal, goal.k is not None)
+    tables, _ = _tables([frame], spec, output, output.k is not None)
     began = time.perf_counter()
-    if goal.k is None:
+    if output.k is None:
         tables.layout()
     else:
         tables.search_layout()
     return time.perf_counter() - began
 
 
-def _tables(frames: Sequence[Frame], spec: JoinSpec, goal: Goal,
-            sampled: bool) -> tuple[Tables, list[Seen | None]]:  # fmt: skip
+def _tables(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
+            sampled: bool) -> tuple[JoinStatistics, list[Seen | None]]:  # fmt: skip
     """Summarise frames as tables that are one chunk each, and give what was read of them."""
     raise_doubts([doubt for frame, own in _sides(frames, spec) for doubt in doubts_of_left_out(frame, own)])
     # clusters are those that a plan tells the recall of, so they are made of the same sample
     sampled = sampled or spec.approximate
-    probed = sampled or goal.k is not None or min(map(len, frames)) >= LEAST_ROWS or asks_sample(spec.method)
+    probed = (
+        sampled or output.k is not None or min(map(len, frames)) >= LEAST_ROWS or asks_sample(spec.method)
+    )
     found = [
-        look(frame, number, own, goal.with_ids, int(probed), None if sampled else PROBE)
+        look(frame, number, own, output.with_ids, int(probed), None if sampled else PROBE)
         for number, (frame, own) in zip((0, RIGHT), _sides(frames, spec), strict=False)
     ]
     for summary, _ in found:
@@ -371,10 +375,10 @@ def _tables(frames: Sequence[Frame], spec: JoinSpec, goal: Goal,
     # it comes out as one frame, whatever size partitions of a result are set to have
     settings = replace(spec.settings, output=None)
     whole = replace(spec, partitioning="entity", blocksize=MAX_BYTES, settings=settings)
-    return tables_of([[summary] for summary, _ in found], whole), [seen for _, seen in found]
+    return join_statistics([[summary] for summary, _ in found], whole), [seen for _, seen in found]
 
 
-def _check_ids(tables: Tables, frames: Sequence[Frame], spec: JoinSpec) -> None:
+def _check_ids(tables: JoinStatistics, frames: Sequence[Frame], spec: JoinSpec) -> None:
     for which, table, (_, own) in zip(
         TABLES if len(frames) > 1 else [None], tables.each, _sides(frames, spec), strict=True
     ):

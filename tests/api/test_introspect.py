@@ -27,7 +27,7 @@ from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.outputs import PAIRS, describe_tasks
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import summarise
-from dask_simjoin.planning.tables import tables_of
+from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.reports.plan import PlanReport
 from dask_simjoin.reports.svg import CELLS
 from dask_simjoin.request.requests import SelfJoin
@@ -145,7 +145,7 @@ def test_many_partitions_of_sorted_rows_are_estimated_without_bias():
         found = int((np.searchsorted(x, x + 0.0005) - np.arange(len(x)) - 1).sum())
         parts = [pd.DataFrame({"x": part}) for part in np.split(x, 200)]
         summaries = [summarise(part, k, spec, False, len(parts)) for k, part in enumerate(parts)]
-        told = make_plan(tables_of([summaries], spec)).estimate
+        told = make_plan(join_statistics([summaries], spec)).estimate
         assert told.sampled == 200 * 32
         factors.append(told.total / found)
         held += told.total_low <= found <= told.total_high
@@ -508,12 +508,14 @@ def test_chunks_beyond_the_memory_of_a_worker_are_refused():
     spec = SelfJoin(eps=1e-6).spec(frame)
     summaries = [summarise(frame, 0, spec, True, 1)]
     with pytest.raises(BudgetError) as caught:
-        make_plan(tables_of([summaries], spec), have=Resources(memory=10**6))
+        make_plan(join_statistics([summaries], spec), resources=Resources(memory=10**6))
     said = str(caught.value)
     assert "50,000 rows of 16 bytes" in said
     assert "needs about 3.81 MiB" in said and "has 0.95 MiB" in said and "blocksize='81.38 kiB'" in said
     spec = SelfJoin(eps=1e-6, blocksize="81.38 kiB", partitioning="entity").spec(frame)
-    report = PlanReport(make_plan(tables_of([summaries], spec), have=Resources(memory=10**6)), spec)
+    report = PlanReport(
+        make_plan(join_statistics([summaries], spec), resources=Resources(memory=10**6)), spec
+    )
     assert report.chunks == 10
 
 
@@ -529,15 +531,15 @@ def test_workers_too_small_to_shuffle_between():
     summaries = [summarise(frame, 0, spec, True, 1)]
     small = Resources(2, 2**27, True, 500_000_000)
     with pytest.raises(BudgetError, match=r"between workers of 476.84 MiB, and at least 640.00 MiB .*entity"):
-        make_plan(tables_of([summaries], spec), PAIRS, small, "p2p")
-    assert len(make_plan(tables_of([summaries], spec), PAIRS, small, "tasks").chunks) > 1
+        make_plan(join_statistics([summaries], spec), PAIRS, small, "p2p")
+    assert len(make_plan(join_statistics([summaries], spec), PAIRS, small, "tasks").chunks) > 1
 
 
 def test_time_has_what_is_spilled_and_names_what_is_written():
     x = np.random.default_rng(0).uniform(size=(2000, 2))
     frame = pd.DataFrame(x, columns=["x", "y"])
     spec = SelfJoin(eps=0.01, partitioning="entity", blocksize=200 * 24).spec(frame)
-    tables = tables_of([[summarise(frame, 0, spec, True, 1)]], spec)
+    tables = join_statistics([[summarise(frame, 0, spec, True, 1)]], spec)
     few, many = (
         PlanReport(make_plan(tables, PAIRS, Resources(2, 2**20, True, limit, workers=2)), spec)
         for limit in (2**20, 2**40)

@@ -19,7 +19,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 
-import dask_simjoin  # noqa: F401: gives frames the accessor
+import dask_simjoin  # noqa: F401
 
 PARTITIONS = 4
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dask_simjoin.planning import costs
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.costs import Costs
-from dask_simjoin.planning.outputs import COUNTS, ROW_COUNTS, Goal
+from dask_simjoin.planning.outputs import COUNTS, ROW_COUNTS, OutputSpec
 from dask_simjoin.tasks.chunks import make_chunk
 from dask_simjoin.tasks.matches import Meeting, equal_work
 from dask_simjoin.tasks.pairs import cut_block, cut_weighed, weigh_block
@@ -173,5 +173,7 @@ def test_the_work_of_one_block_pair_is_cut_for_all_threads_alike(threads):
 
 
 def test_a_search_costs_more_than_a_look():
-    look, search = (Costs("tiles", 4, (0.1, 0.2), 1e5, goal, Resources(2)) for goal in (COUNTS, Goal(k=5)))
-    assert search.searches(np.array([1e5]), np.array([1e5]))[0] > look.compared(1e10 * 0.1)
+    look, search = (
+        Costs("tiles", 4, (0.1, 0.2), 1e5, output, Resources(2)) for output in (COUNTS, OutputSpec(k=5))
+    )
+    assert search.searches(np.array([1e5]), np.array([1e5]))[0] > look.compare * 1e10 * 0.1

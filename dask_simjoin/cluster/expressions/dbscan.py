@@ -51,7 +51,7 @@ class Labels(FoundByChunk):
     _parameters = ["frame", "source", "spec", "min_samples", "meta", "chosen"]
 
     # a row's name, its count, components and labels
-    _goal = replace(CLUSTERS, result_bytes_per_row=40, single_home=True, joins=3)
+    _output = replace(CLUSTERS, result_bytes_per_row=40, single_home=True, joins=3)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         kind = ChunkLabels if len(plan.chunks) > 1 else AloneLabels

@@ -38,10 +38,10 @@ from dask_simjoin.graph.workers import is_worker
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import SHARE, Resources
 from dask_simjoin.planning.checks import check_edges, check_order
-from dask_simjoin.planning.outputs import Goal
+from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.planning.resources import resources
-from dask_simjoin.planning.tables import Tables
+from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.planning.tables import JoinStatistics
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import PREDECESSOR, Groups
 
@@ -170,27 +170,27 @@ class Order(FoundByChunk):
     _parameters = ["frame", "source", "spec", "max_eps", "min_samples", "mode", "meta", "chosen"]
 
     @property
-    def goal(self) -> Goal:
+    def output(self) -> OutputSpec:
         """A row's name, degree, distances and results; a forest needs its nearest others, too."""
         others = self.operand("min_samples") if self.operand("mode") == FOREST else 0
-        return Goal(False, False, 64, OTHER_BYTES, others, single_home=True)
+        return OutputSpec(False, False, 64, OTHER_BYTES, others, single_home=True)
 
     @property
     def _row_bytes(self) -> int:
         """Bytes of a row in the task that puts all of them in order."""
         return FOREST_BYTES if self.operand("mode") == FOREST else ORDER_BYTES
 
-    def _check_tables(self, tables: Tables, have: Resources) -> None:
-        check_order(tables.left.rows, self._row_bytes, have)
+    def _check_tables(self, tables: JoinStatistics, resources: Resources) -> None:
+        check_order(tables.left.rows, self._row_bytes, resources)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         samples, max_eps = self.operand("min_samples"), self.operand("max_eps")
         forest = self.operand("mode") == FOREST
-        have = resources(self.operand("spec").library)
-        check_order(plan.rows, self._row_bytes, have)
+        resources = resources_for(self.operand("spec").library)
+        check_order(plan.rows, self._row_bytes, resources)
         if forest:
             return ForestRows(chunks, plan, self.operand("spec"), max(1, min(samples - 1, plan.rows)))
-        limit = None if have.gpu else have.memory
+        limit = None if resources.gpu else resources.memory
         together = IN_MEMORY if limit is None else limit // SHARE
         scratch = make_scratch()
         check_edges(plan.estimate.total_low, max_eps, together, scratch.directory, free_space)

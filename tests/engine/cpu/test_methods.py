@@ -18,7 +18,7 @@ from dask_simjoin.planning.entity_chunks import entity_chunks
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import summarise
 from dask_simjoin.planning.statistics.sample import moments
-from dask_simjoin.planning.tables import tables_of
+from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.request.requests import SelfJoin
 from dask_simjoin.tasks.chunks import gather_chunk, read_points
 from dask_simjoin.tasks.counts import count_block
@@ -42,7 +42,7 @@ def join_chunks(x, eps, cuts=(), **options):
     bounds = [0, *cuts, len(x)]
     parts = [frame.iloc[a:b] for a, b in itertools.pairwise(bounds)]
     summaries = [summarise(part, n, spec, True) for n, part in enumerate(parts)]
-    plan = make_plan(tables_of([summaries], spec))
+    plan = make_plan(join_statistics([summaries], spec))
     chunking = entity_chunks(summaries, 1, 1000, spec.norm, spec.threshold)
     read = [
         read_points(part, known, spec) for part, known in zip(parts, enumerate(plan.sources[0]), strict=True)
