@@ -125,7 +125,7 @@ def _planned(frame: Frame, other: Frame | None, spec: JoinSpec, output: OutputSp
         data = None if other is None else freeze(other, spec.right.columns)
         return plan_for(freeze(frame, spec.columns), spec, output, data)
     made = plan_whole([frame] if other is None else [frame, other], spec, output, sampled=True)
-    raise_if_none(made.doubts, 0)
+    raise_if_none(made.data_warnings, 0)
     size = round(made.rows * made.row_bytes)
     budget = replace(made.budget, chunk=size, output=size, origin="the whole frame, as it is in memory")
     return replace(made, budget=budget, slices=np.ones_like(made.slices))

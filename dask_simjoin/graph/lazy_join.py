@@ -34,7 +34,7 @@ from dask_simjoin.reports.plan import BlockReport, PlanReport
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import gather_chunk, make_chunk, read_chunk, read_points
 from dask_simjoin.tasks.counts import count_block, count_block_pairs
-from dask_simjoin.tasks.matches import Meeting
+from dask_simjoin.tasks.matches import BlockPair
 from dask_simjoin.tasks.pairs import cut_block, cut_weighed, join_block, weigh_block
 from dask_simjoin.tasks.shuffle import unpack
 
@@ -191,20 +191,20 @@ def _once(pieces: Pieces) -> bool:
 
 
 @dataclass(frozen=True)
-class Work:
-    """Name what is done with two chunks; the functions are those of `dask_simjoin.tasks`, or like them.
+class JoinTasks:
+    """Name the functions that tasks call for a kind of join: those of `dask_simjoin.tasks`, or like them.
 
     Attributes
     ----------
-    meeting : callable
-        Brings chunks together.
+    make : callable
+        Makes a block pair of two chunks, such as a `BlockPair`.
     join, cut, count, count_pairs : callable
-        Of a meeting: make rows of a result, cut them, count them by row, count them all.
+        Take a block pair, and make rows of the result, cut them, count pairs by row, or count them all.
     weigh, cut_weighed : callable or None
         Do as `cut` does in parts: of a part of the work, and of what all parts gave.
     """
 
-    meeting: Callable[..., Any]
+    make: Callable[..., Any]
     join: Callable[..., Any]
     cut: Callable[..., Any]
     count: Callable[..., Any]
@@ -212,15 +212,14 @@ class Work:
     weigh: Callable[..., Any] | None = None
     cut_weighed: Callable[..., Any] | None = None
 
-    def meet(self, chunks: Expr, i: int, j: int, spec: Any, layout: Any, part: tuple[int, int] = (0, 1),
-             output: tuple[int, int] | None = None) -> Task:  # fmt: skip
-        """Bring two chunks together, as a task's argument: it is made within that task, and is none itself.
+    def block_pair(self, chunks: Expr, i: int, j: int, spec: Any, layout: Any, part: tuple[int, int] = (0, 1),
+                   output: tuple[int, int] | None = None) -> Task:  # fmt: skip
+        """Return the task argument that makes a block pair of the chunks `i` and `j`.
 
-        `part`: which part of the work, and of how many.  `output`: the same of the result, where the task
-        itself is told of its part.
+        `part`: index and number of parts of the work; `output`: the same of the result.
         """
         q, d = (chunk_ref(chunks, c, output or part) for c in (i, j))
-        return Task(None, self.meeting, q, d, i == j, spec, layout, part)
+        return Task(None, self.make, q, d, i == j, spec, layout, part)
 
 
 def chunk_ref(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> TaskRef:
@@ -228,12 +227,12 @@ def chunk_ref(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> TaskRef:
     return TaskRef(chunk_key(chunks, c, part))
 
 
-DISTANCES = Work(
-    Meeting, join_block, cut_block, count_block, count_block_pairs, weigh_block, cut_weighed
+DISTANCES = JoinTasks(
+    BlockPair, join_block, cut_block, count_block, count_block_pairs, weigh_block, cut_weighed
 )  # fmt: skip
 """Pairs of points within a distance."""
 
-meeting_of = DISTANCES.meet
+block_pair_of = DISTANCES.block_pair
 
 
 class LazyJoin(LabelledExpr):
@@ -241,7 +240,7 @@ class LazyJoin(LabelledExpr):
 
     _parameters = ["source", "spec", "meta"]
     _output = COUNTS
-    _work: ClassVar[Work] = DISTANCES
+    _tasks: ClassVar[JoinTasks] = DISTANCES
     _plan_tells_partitions: ClassVar[bool] = False
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.aligned import add_counts
 from dask_simjoin.graph.base import LabelledExpr, RowsExpr
 from dask_simjoin.graph.dask_private import Alias, Expr, List, Task, TaskRef
-from dask_simjoin.graph.lazy_join import LazyJoin, Work, chunk_ref, meeting_of
+from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin, block_pair_of, chunk_ref
 from dask_simjoin.graph.records import Recorded
 from dask_simjoin.graph.source import itself, optimise_in_place, pick, picked
 from dask_simjoin.graph.steps import Steps, after, blocks_of_chunks
@@ -130,14 +130,22 @@ class GraphRows(LabelledExpr):
             add("names", c, csr.matrix_numbers, refs[c], [firsts[n] for n, _, _ in own], number_type(rows))
             for c, own in enumerate(plan.counted.pieces)
         ]
-        meetings = [meeting_of(self.chunks, i, j, spec, plan.layout) for _, i, j in blocks]
-        counts = [add("count", b, csr.count_entries, meeting) for b, meeting in enumerate(meetings)]
+        block_pairs = [block_pair_of(self.chunks, i, j, spec, plan.layout) for _, i, j in blocks]
+        counts = [add("count", b, csr.count_entries, block_pair) for b, block_pair in enumerate(block_pairs)]
         entries = [add("number", b, pick, count, 2) for b, count in enumerate(counts)]
         itself = plan.rows if spec.include_self else 0
         fits = add("fits", 0, _check, List(*entries), itself, fitting)
         filled = [
             add(
-                "fill", b, after, fits, csr.fill_block, meetings[b], found, List(numbers[i], numbers[j]), mode
+                "fill",
+                b,
+                after,
+                fits,
+                csr.fill_block,
+                block_pairs[b],
+                found,
+                List(numbers[i], numbers[j]),
+                mode,
             )
             for (b, i, j), found in zip(blocks, counts, strict=True)
         ]
@@ -172,8 +180,8 @@ class SelfJoin(LazyJoin):
 
     def _lower(self) -> Expr:
         chunks, plan = self._chunks(), self.plan
-        spec, work = self.operand("spec"), self._work
-        return JoinBlocks(chunks, Cuts(chunks, plan, spec, work), plan, spec, self._meta, None, work)
+        spec, tasks = self.operand("spec"), self._tasks
+        return JoinBlocks(chunks, Cuts(chunks, plan, spec, tasks), plan, spec, self._meta, None, tasks)
 
 
 class Join(SelfJoin):
@@ -194,9 +202,9 @@ class Join(SelfJoin):
         return (None,) * (max(self.plan.outputs + self._alone, 1) + 1)
 
     def _lower(self) -> Expr:
-        chunks, plan, spec, work = self._chunks(), self.plan, self.operand("spec"), self._work
-        counts = ChunkCounts(chunks, plan, spec, work) if self._alone else None
-        return JoinBlocks(chunks, Cuts(chunks, plan, spec, work), plan, spec, self._meta, counts, work)
+        chunks, plan, spec, tasks = self._chunks(), self.plan, self.operand("spec"), self._tasks
+        counts = ChunkCounts(chunks, plan, spec, tasks) if self._alone else None
+        return JoinBlocks(chunks, Cuts(chunks, plan, spec, tasks), plan, spec, self._meta, counts, tasks)
 
 
 LEFT = "left"
@@ -206,7 +214,7 @@ class ChunkCounts(LabelledExpr):
     """Count the rows of the other table near each row of the chunks that are counted."""
 
     _label = "simjoin_counts"
-    _parameters = ["chunks", "plan", "spec", "work"]
+    _parameters = ["chunks", "plan", "spec", "tasks"]
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (len(self.operand("plan").counted) + 1)
@@ -217,7 +225,13 @@ class ChunkCounts(LabelledExpr):
         every = set(range(len(plan.counted)))
         token = self.deterministic_token
         totals = add_counts(
-            layer, token, self.chunks, plan, self.operand("spec"), every, work=self.operand("work")
+            layer,
+            token,
+            self.chunks,
+            plan,
+            self.operand("spec"),
+            every,
+            tasks=self.operand("tasks"),
         )
         for c, key in totals.items():
             layer[(self._name, c)] = Alias((self._name, c), key)
@@ -228,7 +242,7 @@ class Cuts(LabelledExpr):
     """Cut the rows of the first chunk of block pairs that give several partitions."""
 
     _label = "simjoin_cuts"
-    _parameters = ["chunks", "plan", "spec", "work"]
+    _parameters = ["chunks", "plan", "spec", "tasks"]
 
     @functools.cached_property
     def blocks(self) -> list[int]:
@@ -249,19 +263,19 @@ class Cuts(LabelledExpr):
 
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
-        work: Work = self.operand("work")
+        tasks: JoinTasks = self.operand("tasks")
         steps, layer = Steps("simjoin", self.deterministic_token), {}
         for n, block in enumerate(self.blocks):
             i, j = plan.blocks[block].tolist()
-            meet = functools.partial(work.meet, self.chunks, i, j, self.operand("spec"), plan.layout)
+            meet = functools.partial(tasks.block_pair, self.chunks, i, j, self.operand("spec"), plan.layout)
             key, slices, parts = (self._name, n), int(plan.slices[block]), int(plan.parts[block])
-            if parts == 1 or work.weigh is None:
-                layer[key] = Task(key, work.cut, meet(), slices)
+            if parts == 1 or tasks.weigh is None:
+                layer[key] = Task(key, tasks.cut, meet(), slices)
                 continue
             weights = [
-                steps.add("weights", (n, part), work.weigh, meet((part, parts))) for part in range(parts)
+                steps.add("weights", (n, part), tasks.weigh, meet((part, parts))) for part in range(parts)
             ]
-            layer[key] = Task(key, work.cut_weighed, plan.layout.grain, slices, *weights)
+            layer[key] = Task(key, tasks.cut_weighed, plan.layout.grain, slices, *weights)
         return layer | steps.layer
 
 
@@ -269,7 +283,7 @@ class JoinBlocks(RowsExpr):
     """Make the partitions that the block pairs of a plan give; with `counts` also rows in no pair."""
 
     _label = "simjoin_pairs"
-    _parameters = ["chunks", "cuts", "plan", "spec", "meta", "counts", "work", "columns", "_partitions"]
+    _parameters = ["chunks", "cuts", "plan", "spec", "meta", "counts", "tasks", "columns", "_partitions"]
     _defaults = {"counts": None, "columns": None, "_partitions": None}
 
     def _divisions(self) -> tuple[None, ...]:
@@ -296,6 +310,8 @@ class JoinBlocks(RowsExpr):
         i, j = plan.blocks[block].tolist()
         cuts = parts if plan.even or parts == 1 else self.operand("cuts").ref(block)
         slice_ = (cuts, number) if parts > 1 else (None, 0) if like else ()
-        work: Work = self.operand("work")
-        meeting = work.meet(self.chunks, i, j, self.operand("spec"), plan.layout, output=(number, parts))
-        return Task(name, recorded(work.join), meeting, self.columns, *slice_, *like)
+        tasks: JoinTasks = self.operand("tasks")
+        block_pair = tasks.block_pair(
+            self.chunks, i, j, self.operand("spec"), plan.layout, output=(number, parts)
+        )
+        return Task(name, recorded(tasks.join), block_pair, self.columns, *slice_, *like)

@@ -34,7 +34,7 @@ from dask_simjoin.graph.workers import check_worker_disks, end_without_workers
 from dask_simjoin.metrics.norms import Array, Frame
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import check_nearest
-from dask_simjoin.planning.data_warnings import raise_doubts
+from dask_simjoin.planning.data_warnings import raise_warnings
 from dask_simjoin.planning.disk import check_folder
 from dask_simjoin.planning.entity_chunks import BY_WORKER
 from dask_simjoin.planning.outputs import OutputSpec
@@ -194,7 +194,7 @@ def plan_join(source: FrozenSource, spec: JoinSpec, output: OutputSpec, other: F
         for name, (table, own), found in zip(names, tables, collected, strict=True):
             with in_table(name):
                 check_ids(table, own, found, plan.budget.chunk)
-    raise_doubts(plan.doubts)
+    raise_warnings(plan.data_warnings)
     return plan
 
 
@@ -276,10 +276,10 @@ def check_disk(plan: Plan) -> None:
 def check_ids(source: FrozenSource, spec: RowSpec, known: TableStatistics, chunk: int) -> None:
     """Refuse ids that repeat; `chunk`: bytes that a task may have of them."""
     ids = [summary.ids for summary in known.summaries if summary.ids is not None]
-    meeting = check_summaries(ids, spec.id)
-    if meeting and not known.unique:
-        size = KEY_BYTES * sum(ids[n].rows for n in meeting)
-        _check_across(source, spec, meeting, -(-size // chunk))
+    overlapping = check_summaries(ids, spec.id)
+    if overlapping and not known.unique:
+        size = KEY_BYTES * sum(ids[n].rows for n in overlapping)
+        _check_across(source, spec, overlapping, -(-size // chunk))
     known.unique = True
 
 

@@ -255,7 +255,7 @@ def check_radii(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
 
 
 def resolve_dims(summaries: list[PartitionSummary],
-            spec: JoinSpec) -> tuple[list[PartitionSummary], JoinSpec]:  # fmt: skip
+                 spec: JoinSpec) -> tuple[list[PartitionSummary], JoinSpec]:  # fmt: skip
     """The same with as many dimensions as the data have; refuses coordinates that cannot be joined."""
     check_coordinates(summaries, spec)
     found = [(n, s.dims) for n, s in enumerate(summaries) if s.dims is not None]

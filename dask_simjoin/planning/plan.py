@@ -30,7 +30,7 @@ from dask_simjoin.planning.checks import (
 )
 from dask_simjoin.planning.chunk_limits import ChunkLimits, check_one, one_chunk_of_tree
 from dask_simjoin.planning.costs import Costs
-from dask_simjoin.planning.data_warnings import Doubt
+from dask_simjoin.planning.data_warnings import DataWarning
 from dask_simjoin.planning.disk import Disk, expect_disk, needed_of_chunks
 from dask_simjoin.planning.entity_chunks import Chunking, JoinChunks, Sources, serpentine
 from dask_simjoin.planning.outputs import (
@@ -128,7 +128,7 @@ class Plan(BlockPairs):
     table_rows : tuple of int
         Points of each table that take part.
     budget : Budget
-    doubts : tuple of Doubt
+    data_warnings : tuple of DataWarning
         What is likely to be a mistake.
     searches : tuple of array, int64
         For each chunk of rows whose nearest neighbours are sought, the chunks in which they may be: itself
@@ -172,7 +172,7 @@ class Plan(BlockPairs):
     row_bytes: float
     table_rows: tuple[int, ...]
     budget: Budget
-    doubts: tuple[Doubt, ...] = field(default=(), kw_only=True)
+    data_warnings: tuple[DataWarning, ...] = field(default=(), kw_only=True)
     searches: tuple[np.ndarray, ...] = field(default=(), kw_only=True)
     joined: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int32), kw_only=True)
     parts: np.ndarray = field(kw_only=True)
@@ -314,7 +314,7 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
         disk=disk,
         threads=resources.for_each(len(chunks)),
         copies=costs.copies(chunks, int(max(slices.max(initial=1), parts.max(initial=1)))),
-        doubts=statistics.doubts(found if output.k is None else None),
+        data_warnings=statistics.data_warnings(found if output.k is None else None),
         alone=alone,
         sent=sent_rows(chunks.method, resources, max(table.row_bytes for table in statistics.each)),
         recall=recall,
@@ -398,7 +398,7 @@ class WholePlan:
         Memory of one row of the result.
     meets : bool
         Whether the chunks meet: both have points, and their boxes are within the distance.
-    doubts : tuple of Doubt
+    data_warnings : tuple of DataWarning
         What is likely to be a mistake.
     """
 
@@ -408,7 +408,7 @@ class WholePlan:
     estimate: Estimate
     pair_bytes: float
     meets: bool
-    doubts: tuple[Doubt, ...] = field(default=())
+    data_warnings: tuple[DataWarning, ...] = field(default=())
 
     @property
     def rows(self) -> int:
@@ -427,7 +427,7 @@ def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan
         # searches give as many pairs as are asked for: how many are near is of no use
         layout, none = statistics.search_layout(), no_estimate(NO_BLOCKS)
         return WholePlan(
-            layout, *shared, none, statistics.pair_bytes, all(statistics.rows), statistics.doubts(None)
+            layout, *shared, none, statistics.pair_bytes, all(statistics.rows), statistics.data_warnings(None)
         )
     meets = all(statistics.rows) and _boxes_near(statistics)
     found = no_estimate(NO_BLOCKS)
@@ -450,7 +450,7 @@ def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan
         own = sum(statistics.rows) if spec.include_self else 0
         budget = make_budget(spec.blocksize, spec.settings, Resources())
         check_result(found.total_low * directions(spec) + own, statistics.pair_bytes, budget, spec.asked)
-    return WholePlan(layout, *shared, found, statistics.pair_bytes, meets, statistics.doubts(found))
+    return WholePlan(layout, *shared, found, statistics.pair_bytes, meets, statistics.data_warnings(found))
 
 
 def _boxes_near(statistics: JoinStatistics) -> bool:

@@ -86,7 +86,7 @@ def find_searches(tables: JoinStatistics, output: OutputSpec, chunks: JoinChunks
 
 
 def largest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbors: int,
-            norm: Norm = 2) -> np.ndarray:  # fmt: skip
+                   norm: Norm = 2) -> np.ndarray:  # fmt: skip
     """For each box the largest total that a point in it can have with one of its neighbours.
 
     Points of the sample are rows: so many, and one more as one may be the point itself, within that total

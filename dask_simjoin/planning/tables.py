@@ -26,7 +26,7 @@ from dask_simjoin.papers.grid import Grid
 from dask_simjoin.papers.grid_index import fitted
 from dask_simjoin.planning.chunk_limits import ChunkLimits
 from dask_simjoin.planning.costs import Costs
-from dask_simjoin.planning.data_warnings import Doubt, doubts_of_data, doubts_of_eps
+from dask_simjoin.planning.data_warnings import DataWarning, warnings_of_data, warnings_of_eps
 from dask_simjoin.planning.entity_chunks import EntityChunks, JoinChunks
 from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.resources import can_move
@@ -195,12 +195,12 @@ class JoinStatistics:
         block, sizes = np.zeros((1, 2), np.int32), np.array([self.candidates])
         return estimate(sampled, block, sizes, lambda left, _: np.zeros(len(left), np.int64))
 
-    def doubts(self, found: Estimate | None) -> tuple[Doubt, ...]:
+    def data_warnings(self, found: Estimate | None) -> tuple[DataWarning, ...]:
         """Tell what is likely to be a mistake; `found`: pairs within `eps`, if one was given."""
-        doubts = doubts_of_data(*self.each)
+        data_warnings = warnings_of_data(*self.each)
         if found is None:
-            return doubts
-        return doubts + doubts_of_eps(self.spec, found, self.candidates, (self.left, self.right))
+            return data_warnings
+        return data_warnings + warnings_of_eps(self.spec, found, self.candidates, (self.left, self.right))
 
     def with_eps(self, eps: float) -> JoinStatistics:
         """Return the same tables for another distance."""

@@ -12,13 +12,13 @@ from dask_simjoin.graph import counts, pairs
 from dask_simjoin.graph.aligned import add_counts
 from dask_simjoin.graph.base import LabelledExpr
 from dask_simjoin.graph.dask_private import Expr, PartitionsFiltered, Task, TaskRef
-from dask_simjoin.graph.lazy_join import LazyJoin, Work, chunk_ref
+from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin, chunk_ref
 from dask_simjoin.graph.records import RUNS
 from dask_simjoin.graph.source import FrozenSource, map_frozen, pick
 from dask_simjoin.graph.steps import Call, Steps
 from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.sets.blocks import counts_by_partition, gather_block, put_beside, read_partition, send
-from dask_simjoin.sets.chunks import ReadRows, ReadSets, SetMeeting, hash_rows
+from dask_simjoin.sets.chunks import ReadRows, ReadSets, SetBlockPair, hash_rows
 from dask_simjoin.sets.encode import Merged, merge, ranks, ranks_of
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
 from dask_simjoin.sets.plan import SetPlan, set_plan_for
@@ -123,14 +123,14 @@ def vocabulary_of(found: ReadSets | Merged) -> Vocabulary:
     return found["vocabulary"]
 
 
-SETS = Work(SetMeeting, join_block, cut_block, count_block, count_block_pairs)
+SETS = JoinTasks(SetBlockPair, join_block, cut_block, count_block, count_block_pairs)
 """Pairs of rows whose sets match."""
 
 
 class LazySets(LazyJoin):
     """A join of sets that is planned when it must be."""
 
-    _work: ClassVar[Work] = SETS
+    _tasks: ClassVar[JoinTasks] = SETS
 
     @property
     def plan(self) -> SetPlan:  # type: ignore[override]
@@ -242,5 +242,5 @@ class CountRows(RowValues):
     def _by_block(self, steps: Steps) -> list[TaskRef]:
         plan, spec = self.operand("plan"), self.operand("spec")
         token, blocks = self.deterministic_token, range(len(plan.counted))
-        totals = add_counts(steps.layer, token, self.chunks, plan, spec, set(blocks), work=SETS)
+        totals = add_counts(steps.layer, token, self.chunks, plan, spec, set(blocks), tasks=SETS)
         return [TaskRef(totals[b]) for b in blocks]

@@ -23,7 +23,7 @@ from dask_simjoin.reports.profile import ProfileReport
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.options import MAX_BYTES
 from dask_simjoin.request.verb import verb
-from dask_simjoin.sets.pairs import chunks_of, count_block_pairs, read_whole, whole_meeting
+from dask_simjoin.sets.pairs import chunks_of, count_block_pairs, read_whole, whole_block_pair
 from dask_simjoin.sets.plan import SetPlan, make_set_plan, set_plan_for
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import SetPlanned, SetProfile, SetSelfJoin, SetSpec
@@ -148,10 +148,10 @@ def set_profile(frame: Frame, asked: SetProfile) -> SetProfileReport:
     split = time.perf_counter()
     (chunk,) = chunks_of(read)
     encoded = time.perf_counter()
-    joiner, rule = whole_meeting([chunk], spec).joiner, spec.rule
+    joiner, rule = whole_block_pair([chunk], spec).joiner, spec.rule
     did = joiner.counters(chunk, None, rule, spec.method)
     start = time.perf_counter()
-    row_pairs = count_block_pairs(whole_meeting([chunk], spec))
+    row_pairs = count_block_pairs(whole_block_pair([chunk], spec))
     numbers = {
         "tokens": float(len(read[0]["sets"]["codes"])), "universe": float(chunk["universe"]),
         "sets": float(len(chunk["weights"])), **did._asdict(), "row_pairs": float(row_pairs),

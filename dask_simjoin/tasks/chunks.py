@@ -21,10 +21,17 @@ from dask_simjoin.errors import TABLES, ListError, SourceChangedError, in_table
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Index
 from dask_simjoin.planning.budget import check_room
 from dask_simjoin.planning.checks import check_rows
-from dask_simjoin.planning.data_warnings import LEAST_ROWS, check_share, doubts_of_left_out, raise_doubts
+from dask_simjoin.planning.data_warnings import LEAST_ROWS, check_share, raise_warnings, warnings_of_left_out
 from dask_simjoin.planning.outputs import OutputSpec, directions
 from dask_simjoin.planning.plan import Plan, WholePlan, make_plan, make_whole_plan
-from dask_simjoin.planning.statistics.partition import RIGHT, Seen, limits, look, points, radii
+from dask_simjoin.planning.statistics.partition import (
+    RIGHT,
+    PartitionScan,
+    limits,
+    points,
+    radii,
+    scan_partition,
+)
 from dask_simjoin.planning.statistics.sample import box
 from dask_simjoin.planning.statistics.sample_pairs import PROBE
 from dask_simjoin.planning.statistics.unique_ids import check_summaries
@@ -159,7 +166,7 @@ def make_chunk(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
     return gather_chunk(layout, [(0, read["rows"])], read)
 
 
-def seen_chunk(seen: Seen, rows: int, spec: JoinSpec, layout: Layout | SearchLayout) -> Chunk:
+def scanned_chunk(seen: PartitionScan, rows: int, spec: JoinSpec, layout: Layout | SearchLayout) -> Chunk:
     """Index all of a frame of so many rows, as it was seen when it was summarised: nothing is read again."""
     places = None if seen.kept is None else module_of(seen.x).flatnonzero(seen.kept)
     read = _read(seen.x, seen.frame, places, rows, seen.limit, spec)
@@ -271,7 +278,7 @@ def whole_points(parts: list[Array], layout: Layout | SearchLayout, threads: int
 
 
 def indexed(x: Array, ids: Ids, layout: Layout | SearchLayout, example: Frame,
-             extra: dict[str, Array | Frame], threads: int = 1, named: bool = True) -> Chunk:  # fmt: skip
+            extra: dict[str, Array | Frame], threads: int = 1, named: bool = True) -> Chunk:  # fmt: skip
     """Index points; `extra`: what else is known of them, in their order; `threads`: that share the work.
 
     `named`: see `named_rows`.
@@ -312,12 +319,12 @@ def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
         own = plan.rows if spec.include_self else 0
         rows, low = plan.estimate.total_low * directions(spec) + own, plan.estimate.total_low
         device = frames_of_library(spec.library).memory()
-        check_share(plan.doubts, low / max(1.0, tables.candidates), rows, plan.pair_bytes, spec)
-    raise_doubts(plan.doubts, None)
+        check_share(plan.data_warnings, low / max(1.0, tables.candidates), rows, plan.pair_bytes, spec)
+    raise_warnings(plan.data_warnings, None)
     if output.materialise:
         check_room(rows, plan.pair_bytes, spec.asked, True, device)
     chunks = [
-        seen_chunk(one, len(frame), replace(own_spec, dims=plan.dims), plan.layout)
+        scanned_chunk(one, len(frame), replace(own_spec, dims=plan.dims), plan.layout)
         for one, (frame, own_spec) in zip(seen, _sides(frames, spec), strict=True)
         if one is not None  # else what was seen was refused
     ]
@@ -339,7 +346,7 @@ def plan_whole(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, samp
     output = replace(output, result_bytes_per_row=0, others_per_row=0, max_total=math.inf)
     plan = make_plan(tables, output)
     _check_ids(tables, frames, spec)
-    raise_doubts(plan.doubts, None)
+    raise_warnings(plan.data_warnings, None)
     return plan
 
 
@@ -358,16 +365,22 @@ def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
 
 
 def _tables(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
-            sampled: bool) -> tuple[JoinStatistics, list[Seen | None]]:  # fmt: skip
+            sampled: bool) -> tuple[JoinStatistics, list[PartitionScan | None]]:  # fmt: skip
     """Summarise frames as tables that are one chunk each, and give what was read of them."""
-    raise_doubts([doubt for frame, own in _sides(frames, spec) for doubt in doubts_of_left_out(frame, own)])
+    raise_warnings(
+        [
+            data_warning
+            for frame, own in _sides(frames, spec)
+            for data_warning in warnings_of_left_out(frame, own)
+        ]
+    )
     # clusters are those that a plan tells the recall of, so they are made of the same sample
     sampled = sampled or spec.approximate
     probed = (
         sampled or output.k is not None or min(map(len, frames)) >= LEAST_ROWS or asks_sample(spec.method)
     )
     found = [
-        look(frame, number, own, output.with_ids, int(probed), None if sampled else PROBE)
+        scan_partition(frame, number, own, output.with_ids, int(probed), None if sampled else PROBE)
         for number, (frame, own) in zip((0, RIGHT), _sides(frames, spec), strict=False)
     ]
     for summary, _ in found:

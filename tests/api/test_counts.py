@@ -60,7 +60,7 @@ def test_pairs_that_are_kept_more_than_was_thought_or_counted_before(monkeypatch
     x[::40, 2] = np.nan
     kept, make = [], csr._listed
     monkeypatch.setattr(csr, "KEPT", most)
-    monkeypatch.setattr(csr, "_listed", lambda meeting: kept.append(make(meeting)) or kept[-1])
+    monkeypatch.setattr(csr, "_listed", lambda block_pair: kept.append(make(block_pair)) or kept[-1])
     of_chunk = csr.graph_of_chunk
     monkeypatch.setattr(csr, "graph_of_chunk", lambda *args: of_chunk(*args[:-1], expected))
     found = frame_of(x).simjoin.neighbor_graph(1.5, include_self=itself, dropna=True)

@@ -34,7 +34,7 @@ from dask_simjoin.errors import BudgetError, Remedy
 from dask_simjoin.graph.aligned import add_counts
 from dask_simjoin.graph.base import LabelledExpr
 from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
-from dask_simjoin.graph.lazy_join import Chunks, chunk_ref, meeting_of
+from dask_simjoin.graph.lazy_join import Chunks, block_pair_of, chunk_ref
 from dask_simjoin.graph.row_values import FoundByChunk
 from dask_simjoin.graph.shuffle import travel
 from dask_simjoin.graph.source import pick
@@ -137,7 +137,7 @@ class MarksTogether(_Marks):
         pairs = [
             add(
                 "pairs", (b, part[0]), pairs_of_block,
-                meeting_of(self.chunks, i, j, spec, plan.layout, part), List(own[i], own[j]),
+                block_pair_of(self.chunks, i, j, spec, plan.layout, part), List(own[i], own[j]),
             )
             for b, i, j, part in plan.pieces()
         ]  # fmt: skip

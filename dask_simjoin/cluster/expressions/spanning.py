@@ -19,9 +19,9 @@ from dask_simjoin.cluster.algorithms.spanning import (
     known_of_state,
     known_of_whole,
     merge_trees,
+    neighbors_needed,
     places_of_rows,
     share_of_round,
-    sought,
     tree_of_chunk,
     without_gaps,
 )
@@ -64,7 +64,7 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
     refs = [chunk_ref(chunks, c) for c in range(len(plan.chunks))]
     own = steps.row_numbers(plan, refs)
     places = _places(plan, own)
-    number = max(1, min(sought(samples), plan.rows))
+    number = max(1, min(neighbors_needed(samples), plan.rows))
     known, trees = [], []
     for c, others in enumerate(plan.searches):
         parts = max(sharing[0], int(plan.parts[c]))
@@ -171,7 +171,7 @@ class Hierarchy(FoundByChunk):
     @property
     def output(self) -> OutputSpec:
         """The nearest rows of each row, and a tree."""
-        return tree_output(sought(self.operand("samples")))
+        return tree_output(neighbors_needed(self.operand("samples")))
 
     def _check_tables(self, tables: JoinStatistics, resources: Resources) -> None:
         check_tree(tables.left.source_rows, self.operand("min_cluster_size"), resources)
@@ -234,7 +234,7 @@ class Tree(PartitionsFiltered, LazyJoin):
     @property
     def output(self) -> OutputSpec:
         """The nearest rows of each row, and a tree."""
-        return tree_output(sought(self.operand("samples")))
+        return tree_output(neighbors_needed(self.operand("samples")))
 
     def _divisions(self) -> tuple[None, None]:
         return None, None

@@ -89,7 +89,7 @@ class PartitionSummary:
         return len(self.moments.lower) if self.moments.rows else None
 
 
-class Seen(NamedTuple):
+class PartitionScan(NamedTuple):
     """What was read of a partition on the way.
 
     Attributes
@@ -118,11 +118,12 @@ def summarise(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,
     `partitions`: how many there are in all (0: no sample is drawn); `most`: points of the sample that are
     enough.
     """
-    return look(frame, number, spec, with_ids, partitions, most)[0]
+    return scan_partition(frame, number, spec, with_ids, partitions, most)[0]
 
 
-def look(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,
-         partitions: int = 0, most: int | None = None) -> tuple[PartitionSummary, Seen | None]:  # fmt: skip
+def scan_partition(
+    frame: Frame, number: int, spec: JoinSpec, with_ids: bool, partitions: int = 0, most: int | None = None
+) -> tuple[PartitionSummary, PartitionScan | None]:
     """Summarise a partition, see `summarise`, and give what was read; None: not all of it is lists."""
     rows = len(frame)
     try:
@@ -157,7 +158,7 @@ def look(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,
         rows, found, bad, inexact, _beyond(columns, spec), zero, None, _box(found), ids, size,
         sample, kept_bytes, *radius,
     )  # fmt: skip
-    return summary, Seen(x, frame, kept, limit)
+    return summary, PartitionScan(x, frame, kept, limit)
 
 
 def radii(frame: Frame, spec: JoinSpec) -> Array:
