@@ -25,7 +25,7 @@ from dask_simjoin.graph.shuffle import (
 from dask_simjoin.graph.source import FrozenSource, Listed, held_keys, is_held, map_frozen
 from dask_simjoin.graph.workers import on_worker, on_worker_of, share_work
 from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.entity_chunks import BY_WORKER, Chunking, Pieces, Sources, is_shuffled
+from dask_simjoin.planning.entity_chunks import BY_WORKER, Chunking, Sources, is_shuffled
 from dask_simjoin.planning.outputs import COUNTS, OutputSpec
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import check_shuffle
@@ -177,17 +177,13 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
         return Chunks(FrozenSource(made), run=run)
     frame = source.inner.simplify()  # of all its columns, it is itself
     apart = copies > 1 and spec.library == "cudf" and len(spec.on) > MANY_COLUMNS
-    if is_held(frame) and _once(chunks.pieces) and not apart:
+    numbers = [n for chunk in chunks.pieces for n, _, _ in chunk]
+    is_cut = len(set(numbers)) < len(numbers)
+    if is_held(frame) and not is_cut and not apart:
         frozen = FrozenSource(frame)
         return ReadChunks(frozen, each, Listed(chunks.pieces), spec, layout, threads, with_ids, copies, run)
     read = map_frozen("simjoin_points", read_points, source, spec, each=each)
     return Chunks(FrozenSource(read), Listed(chunks.pieces), layout, threads, copies, run)
-
-
-def _once(pieces: Pieces) -> bool:
-    """Tell whether no partition is cut."""
-    numbers = [n for chunk in pieces for n, _, _ in chunk]
-    return len(set(numbers)) == len(numbers)
 
 
 @dataclass(frozen=True)
@@ -250,13 +246,10 @@ class LazyJoin(LabelledExpr):
 
     @property
     def _asked(self) -> str:
-        """What is sought, in few words."""
-        asked = next(
-            (name for name in ("max_eps", "k", "min_cluster_size", "samples") if name in self._parameters),
-            None,
-        )
-        if asked:
-            return f"{asked}={self.operand(asked)!r}"
+        """What is asked for, in few words."""
+        for name in ("max_eps", "k", "min_cluster_size", "samples"):
+            if name in self._parameters:
+                return f"{name}={self.operand(name)!r}"
         spec = self.operand("spec")
         unit = getattr(getattr(spec, "measure", None), "unit", "")  # joins of sets have no measure
         return f"{spec.asked}{unit and f' {unit}'}"
@@ -268,7 +261,7 @@ class LazyJoin(LabelledExpr):
 
     @property
     def plan(self) -> Plan:
-        """The plan; made at the first call, which computes one pass over the columns."""
+        """Look up the plan; the first call makes it, see `dask_simjoin.graph.planner.plan_join`."""
         return plan_for(
             self._source, self.operand("spec"), self.output, self._other, self.named, self._check_tables
         )
@@ -319,20 +312,13 @@ class LazyJoin(LabelledExpr):
             if self._other is None
             else [(self._source, spec), (self._other, spec.right)]
         )
-        each = [
-            self._table(source, own, sources, chunks)
-            for (source, own), sources, chunks in zip(tables, plan.sources, plan.chunks.sides, strict=True)
-        ]
+        how = plan.layout, self.output.with_ids, plan.threads, plan.copies, plan.sent, RunName(plan.run)
+        each = []
+        for (source, own), sources, chunks in zip(tables, plan.sources, plan.chunks.sides, strict=True):
+            if chunks.method is not None:
+                check_shuffle(chunks.method, spec.settings.cluster)
+            each.append(indexed_chunks(source, replace(own, dims=plan.dims), sources, chunks, *how))
         return each[0] if len(each) == 1 else BothChunks(*each)
-
-    def _table(self, source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking) -> Expr:
-        if chunks.method is not None:
-            check_shuffle(chunks.method, self.operand("spec").settings.cluster)
-        spec, plan = replace(spec, dims=self.plan.dims), self.plan
-        return indexed_chunks(
-            source, spec, sources, chunks, plan.layout, self.output.with_ids, plan.threads, plan.copies,
-            plan.sent, RunName(plan.run),
-        )  # fmt: skip
 
 
 SHOWN = "_repr_divisions"

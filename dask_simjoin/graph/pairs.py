@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -295,23 +295,24 @@ class JoinBlocks(RowsExpr):
         plan: Plan = self.operand("plan")
         counts = self.operand("counts")
         of = max(plan.outputs + (0 if counts is None else counts.npartitions), 1)
-
-        def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
-            return Recorded(function, plan.run, "pairs", index, of) if plan.run else function
-
+        call: tuple[Any, ...]
         if index >= plan.outputs and counts is not None:
             c = index - plan.outputs
             found = chunk_ref(self.chunks, c), TaskRef((counts._name, c))
-            return Task(name, recorded(unmatched), *found, self.operand("spec"), self._meta)
-        if not plan.outputs:
-            return Task(name, recorded(itself), self._meta)
-        like = () if counts is None else (self._meta,)
-        block, number, parts = plan.output(index)
-        i, j = plan.blocks[block].tolist()
-        cuts = parts if plan.even or parts == 1 else self.operand("cuts").ref(block)
-        slice_ = (cuts, number) if parts > 1 else (None, 0) if like else ()
-        tasks: JoinTasks = self.operand("tasks")
-        block_pair = tasks.block_pair(
-            self.chunks, i, j, self.operand("spec"), plan.layout, output=(number, parts)
-        )
-        return Task(name, recorded(tasks.join), block_pair, self.columns, *slice_, *like)
+            call = unmatched, *found, self.operand("spec"), self._meta
+        elif not plan.outputs:
+            call = itself, self._meta
+        else:
+            tasks: JoinTasks = self.operand("tasks")
+            like = () if counts is None else (self._meta,)
+            block, number, parts = plan.output(index)
+            cuts = parts if plan.even or parts == 1 else self.operand("cuts").ref(block)
+            slice_ = (cuts, number) if parts > 1 else (None, 0) if like else ()
+            i, j = plan.blocks[block].tolist()
+            spec, part = self.operand("spec"), (number, parts)
+            block_pair = tasks.block_pair(self.chunks, i, j, spec, plan.layout, output=part)
+            call = tasks.join, block_pair, self.columns, *slice_, *like
+        function, *arguments = call
+        if plan.run:
+            function = Recorded(function, plan.run, "pairs", index, of)
+        return Task(name, function, *arguments)

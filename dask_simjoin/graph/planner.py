@@ -39,7 +39,7 @@ from dask_simjoin.planning.disk import check_folder
 from dask_simjoin.planning.entity_chunks import BY_WORKER
 from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.plan import Plan, make_plan
-from dask_simjoin.planning.resources import resources_for, sends_by_worker, shuffle_method
+from dask_simjoin.planning.resources import resources_for, shuffle_method
 from dask_simjoin.planning.statistics.partition import RIGHT, points, summarise
 from dask_simjoin.planning.statistics.unique_ids import (
     check_summaries,
@@ -131,12 +131,6 @@ class StatisticsCache:
 STATISTICS = StatisticsCache()
 
 
-def statistics_cache_key(spec: JoinSpec, with_ids: bool, first: int) -> Hashable:
-    """Name all that summaries of a table depend on, besides its rows."""
-    rows = spec.on, spec.lists, spec.metric, spec.p, spec.dropna
-    return *rows, spec.id, str(spec.id_dtype), spec.radius, spec.keep, with_ids, first
-
-
 KEY_BYTES = 16
 """Of each id while its key is sorted."""
 
@@ -203,7 +197,12 @@ def collect(source: FrozenSource, spec: JoinSpec, with_ids: bool, first: int = 0
 
     Where its rows are held, statistics that were collected before are looked up.
     """
-    place = STATISTICS.place(source.inner, statistics_cache_key(spec, with_ids, first))
+    # all that summaries of a table depend on, besides its rows
+    key = (
+        spec.on, spec.lists, spec.metric, spec.p, spec.dropna, spec.id, str(spec.id_dtype), spec.radius,
+        spec.keep, with_ids, first,
+    )  # fmt: skip
+    place = STATISTICS.place(source.inner, key)
     found = STATISTICS.find(place)
     if found is None:
         number = source.inner.npartitions
@@ -217,24 +216,24 @@ def collect(source: FrozenSource, spec: JoinSpec, with_ids: bool, first: int = 0
 def choose_shuffle(statistics: JoinStatistics, output: OutputSpec, resources: Resources,
                    sources: list[FrozenSource]) -> str:  # fmt: skip
     """Choose how rows are sent to chunks, if they are: as Dask does, or by the workers that hold them."""
-    size = 0.0
+    size = sum(
+        s.moments.rows * (8 * len(s.moments.lower) + s.id_bytes + s.kept_bytes)
+        for table in statistics.each
+        for s in table.summaries
+    )
     dtypes: list[Any] = []
     for table, source in zip(statistics.each, sources, strict=True):
-        size += sum(
-            s.moments.rows * (8 * len(s.moments.lower) + s.id_bytes + s.kept_bytes) for s in table.summaries
-        )
         dtypes += [table.spec.id_dtype] if output.with_ids else []
         dtypes += [source.inner._meta[name].dtype for name in table.spec.keep]
     most = max(len(table.summaries) for table in statistics.each)
     configured = statistics.spec.settings.shuffle
     shuffle = shuffle_method(configured, resources, size, most, dtypes)
-    if (
-        shuffle != "p2p"
-        and sends_by_worker(output, resources, configured)
-        and all(held_by_workers(source) is not None for source in sources)
-    ):
-        return BY_WORKER
-    return shuffle
+    # what is found of each row goes back to where it lies, which Dask would have to shuffle
+    comes_back = output.by_row or output.single_home
+    apart = resources.cluster and resources.workers > 1 and not resources.gpu
+    if shuffle == "p2p" or configured or comes_back or not apart:
+        return shuffle
+    return BY_WORKER if all(held_by_workers(source) is not None for source in sources) else shuffle
 
 
 def plan_key(spec: Hashable, output: OutputSpec, other: FrozenSource | None) -> Hashable:

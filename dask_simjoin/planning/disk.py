@@ -83,7 +83,15 @@ def expect_disk(
     """
     if resources.gpu:
         return Disk()
-    away = _away(chunks, row_bytes, resources)
+    away = 0.0  # the share of chunks that a worker joins and has no room for
+    if resources.limit is not None and resources.memory is not None:
+        threads = resources.threads / resources.workers
+        largest, rows = float(chunks.rows.max(initial=0.0)), float(chunks.rows.sum())
+        itself = resources.limit - threads * resources.memory
+        room = SPILL_FROM * resources.limit - itself - threads * NEED * row_bytes * largest
+        # each worker has its share of block pairs: of many, about all chunks are in some
+        held = INDEXED * row_bytes * min(rows, chunks.visits[1] / resources.workers)
+        away = 1 - min(max(room, 0.0) / max(held, 1.0), 1.0)
     spilled = joins * away * INDEXED * row_bytes * chunks.visits[1]
     shuffled = away * PARCEL * row_bytes * float(chunks.rows.sum()) if chunks.method == "p2p" else 0.0
     return Disk(
@@ -93,19 +101,6 @@ def expect_disk(
         NANO * SHUFFLE_BYTE * shuffled / resources.threads,
         NANO * PARQUET_BYTE * result / resources.threads,
     )
-
-
-def _away(chunks: JoinChunks, row_bytes: float, resources: Resources) -> float:
-    """The share of chunks that a worker joins and has no room for."""
-    if resources.limit is None or resources.memory is None:
-        return 0.0
-    threads = resources.threads / resources.workers
-    largest, rows = float(chunks.rows.max(initial=0.0)), float(chunks.rows.sum())
-    itself = resources.limit - threads * resources.memory
-    room = SPILL_FROM * resources.limit - itself - threads * NEED * row_bytes * largest
-    # each worker has its share of block pairs: of many, about all chunks are in some
-    held = INDEXED * row_bytes * min(rows, chunks.visits[1] / resources.workers)
-    return 1 - min(max(room, 0.0) / max(held, 1.0), 1.0)
 
 
 def bytes_needed(held: float, written: float, resources: Resources) -> float:

@@ -262,12 +262,13 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     by_region = partial(statistics.blocks_by_region, limits)
     check_blocks(chunks.visits[0], chunks.rows, row_bytes, budget, resources, by_region)
     made, blocks = costs.made(chunks), chunks.blocks()
-    # searches give as many pairs as are asked for: how many are near is of no use
-    found, recall = no_estimate(blocks), UNKNOWN if spec.approximate else ALL
-    if spec.approximate and output.k is None:
+    if output.k is not None:
+        # searches give as many pairs as are asked for: how many are near is of no use
+        found, recall = no_estimate(blocks), UNKNOWN if spec.approximate else ALL
+    elif spec.approximate:
         found, recall = estimate_lossy(statistics, layout, partial(statistics.estimate, chunks, blocks))
-    elif output.k is None:
-        found = statistics.estimate(chunks, blocks, layout)
+    else:
+        found, recall = statistics.estimate(chunks, blocks, layout), ALL
     # tiles tell of many pairs at once within one distance, and find each within several
     if (
         spec.method == AUTO

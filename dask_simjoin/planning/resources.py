@@ -19,7 +19,6 @@ from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.errors import BudgetError, PlanningError, Remedy
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import MAX_ROWS
-from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.request.options import current_client, on_cluster
 
@@ -98,15 +97,6 @@ def shuffle_method(configured: str | None, resources: Resources, size: float, pa
     if size < IN_MEMORY * memory and (few or not resources.cluster):
         return "tasks"
     return "p2p" if resources.cluster else "disk"
-
-
-def sends_by_worker(output: OutputSpec, resources: Resources, configured: str | None) -> bool:
-    """Tell whether rows that workers hold are sent to chunks by one task a thread, if nothing else is set.
-
-    What is found of each row goes back to where it lies, which Dask would have to shuffle.
-    """
-    comes_back = output.by_row or output.single_home
-    return resources.cluster and resources.workers > 1 and not (resources.gpu or comes_back or configured)
 
 
 def check_shuffle(method: str, cluster: bool) -> None:

@@ -180,8 +180,8 @@ class JoinStatistics:
         """Tell from samples how many pairs the block pairs give."""
         joiner = joiner_of_library(self.spec.library)
         sampled = sample_pairs(self.left.points, self.right.points, layout, joiner)
-        meet = chunks.chunk_pairs(sampled.first, sampled.second)
-        return estimate(sampled, blocks, chunks.candidates(blocks), block_of(blocks, len(chunks), meet))
+        block = block_of(blocks, len(chunks), chunks.chunk_pairs(sampled))
+        return estimate(sampled, blocks, chunks.candidates(blocks), block)
 
     def estimate_whole(self, layout: Layout, counted: bool, listed: bool = False) -> Estimate:
         """Tell the same of one chunk of each table.
@@ -193,7 +193,7 @@ class JoinStatistics:
             return estimate_one(points, sample_degrees(points, layout, joiner, listed), self.candidates)
         sampled = sample_pairs(points, self.right.points, layout, joiner)
         block, sizes = np.zeros((1, 2), np.int32), np.array([self.candidates])
-        return estimate(sampled, block, sizes, lambda left, _: np.zeros(len(left), np.int64))
+        return estimate(sampled, block, sizes, np.zeros(len(sampled.left), np.int64))
 
     def data_warnings(self, found: Estimate | None) -> tuple[DataWarning, ...]:
         """Tell what is likely to be a mistake; `found`: pairs within `eps`, if one was given."""

@@ -226,13 +226,9 @@ def _estimate(sampled: list[SampledSets], universe: int, spec: SetSpec, sides: t
     pairs, thinned = sampled_pairs(sampled, universe, spec)
     first = len(sides[0]) if len(sides) > 1 else 0
     own = [side.block_of(table.sizes, table.hashes) for side, table in zip(sides, thinned, strict=True)]
-
-    def meet(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        i, j = own[0][left], own[-1][right] + first
-        return (i, j) if first else (np.minimum(i, j), np.maximum(i, j))
-
-    number = sum(map(len, sides))
-    return estimate(pairs, blocks, candidates, block_of(blocks, number, meet))
+    i, j = own[0][pairs.left], own[-1][pairs.right] + first
+    chunks = (i, j) if first else (np.minimum(i, j), np.maximum(i, j))
+    return estimate(pairs, blocks, candidates, block_of(blocks, sum(map(len, sides)), chunks))
 
 
 def set_plan_for(

@@ -152,10 +152,11 @@ def scan_partition(
         # the number too: of partitions that are alike, other rows must be drawn in each
         seed = (int(box_digest(found.lower, found.upper)[:12], 16), number)
         sample = draw(x, None if kept is None else to_host(kept), partitions, seed, limit, most)
+    box = box_digest(found.lower, found.upper) if found.rows else ""
     kept_bytes = sum(value_bytes(frame[name]) for name in spec.keep)
     inexact = _inexact(frame, columns, found if columns is x else None, spec)
     summary = PartitionSummary(
-        rows, found, bad, inexact, _beyond(columns, spec), zero, None, _box(found), ids, size,
+        rows, found, bad, inexact, _beyond(columns, spec), zero, None, box, ids, size,
         sample, kept_bytes, *radius,
     )  # fmt: skip
     return summary, PartitionScan(x, frame, kept, limit)
@@ -234,10 +235,6 @@ def _beyond(columns: Array, spec: JoinSpec) -> dict[Hashable, tuple[int, float]]
 def _label(frame: Frame, spec: JoinSpec, row: int) -> str:
     label = frame.index[row] if spec.id is None else frame[spec.id].iloc[row]
     return shown(label.item() if isinstance(label, np.generic) else label)
-
-
-def _box(found: Moments) -> str:
-    return box_digest(found.lower, found.upper) if found.rows else ""
 
 
 def _inexact(frame: Frame, columns: Array, found_in: Moments | None, spec: JoinSpec) -> dict[Hashable, int]:
