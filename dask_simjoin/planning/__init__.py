@@ -2,7 +2,5 @@
 
 `plan.make_plan(statistics, output, resources, shuffle)` plans every join.  `tables.JoinStatistics` has the
 statistics of one table or two: ways to cut them into chunks, a sample of their pairs, and estimates of all
-pairs.  `outputs.OutputSpec` says what tasks find out.  Joins of another kind, such as new rows with old ones,
-bring a class of `JoinStatistics` with its own `choose_chunks` and `estimate`, and chunks that answer as
-`entity_chunks.JoinChunks` says; they need no planner of their own.
+pairs.  `outputs.OutputSpec` says what tasks find out, and `budget.Resources` what runs them.
 """

@@ -1,16 +1,14 @@
-"""The tables of a join: what planning reads of their statistics.
+"""Statistics of the tables of a join, and what `make_plan` derives from them.
 
-`make_plan` asks tables for ways to cut them into chunks, for a sample of their pairs, and for what that tells
-of all pairs.  One table is joined with itself: it is its own right table.  Another kind of join, such as one
-of sets or of new rows with old ones, is another class of `Tables` that answers the same; the plan, its checks
-and its report stay what they are.
+These are layouts, ways to cut rows into chunks, estimates of pairs from samples, and warnings.  A table that
+is joined with itself is its own right table.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +25,7 @@ from dask_simjoin.papers.grid_index import fitted
 from dask_simjoin.planning.chunk_limits import ChunkLimits
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.data_warnings import DataWarning, warnings_of_data, warnings_of_eps
-from dask_simjoin.planning.entity_chunks import EntityChunks, JoinChunks
+from dask_simjoin.planning.entity_chunks import JoinChunks
 from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.resources import can_move
 from dask_simjoin.planning.spatial_chunks import reach_chunks, region_chunks, spatial_chunks
@@ -45,51 +43,53 @@ MAX_REGIONS = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class JoinStatistics:
-    """The tables of a join: rows of the left one are joined with rows of the right one."""
+    """Statistics of the tables of a join: rows of the left one are joined with rows of the right one.
+
+    Attributes
+    ----------
+    left, right : TableSummary
+        The same for a join of a table with itself.
+    each : tuple of TableSummary
+        The one table, or both.
+    spec : JoinSpec
+        What is asked of the left table, and so of the join.
+    dims : int
+        Dimensions of the space in which points are joined.
+    rows : tuple of int
+        Points of each table.
+    candidates : float
+        Pairs of different rows, or of a left and a right row.
+    pair_bytes : float
+        Memory of one row of the result.
+    """
 
     left: TableSummary
     right: TableSummary
+    each: tuple[TableSummary, ...] = field(init=False)
+    spec: JoinSpec = field(init=False)
+    dims: int = field(init=False)
+    rows: tuple[int, ...] = field(init=False)
+    candidates: float = field(init=False)
+    pair_bytes: float = field(init=False)
 
-    @property
-    def each(self) -> tuple[TableSummary, ...]:
-        """The tables that there are."""
-        raise NotImplementedError
-
-    @property
-    def candidates(self) -> float:
-        """Pairs of rows that there are."""
-        raise NotImplementedError
+    def __post_init__(self) -> None:
+        left, right = self.left, self.right
+        is_self_join, spec = left is right, left.spec
+        own = left.id_bytes + left.kept_bytes + (right.id_bytes + right.kept_bytes)
+        vars(self).update(
+            each=(left,) if is_self_join else (left, right),
+            spec=spec,
+            dims=len(left.every.lower),
+            rows=(left.rows,) if is_self_join else (left.rows, right.rows),
+            candidates=math.comb(left.rows, 2) if is_self_join else float(left.rows) * right.rows,
+            pair_bytes=own + 8 * spec.return_distance,
+        )
 
     def row_bytes(self, output: OutputSpec) -> float:
-        """Memory of one row of a chunk."""
-        raise NotImplementedError
-
-    def _entity(self, chunks: list[EntityChunks]) -> JoinChunks:
-        raise NotImplementedError
-
-    def _spatial(self, limits: ChunkLimits, sizes: list[tuple[int, int]]) -> JoinChunks:
-        raise NotImplementedError
-
-    @property
-    def spec(self) -> JoinSpec:
-        """What is asked of the left table, and so of the join."""
-        return self.left.spec
-
-    @property
-    def dims(self) -> int:
-        """Dimensions of the space in which points are joined."""
-        return len(self.left.every.lower)
-
-    @property
-    def rows(self) -> tuple[int, ...]:
-        """Points of each table."""
-        return tuple(table.rows for table in self.each)
-
-    @property
-    def pair_bytes(self) -> float:
-        """Memory of one row of the result."""
-        sides = (self.left, self.right)
-        return sum(side.id_bytes + side.kept_bytes for side in sides) + 8 * self.spec.return_distance
+        """Memory of one row of a chunk; of two tables on average."""
+        if len(self.each) == 1:
+            return self.chunk_row_bytes(output)[0]
+        return sum(table.row_bytes * table.rows for table in self.each) / max(sum(self.rows), 1)
 
     def chunk_row_bytes(self, output: OutputSpec) -> tuple[float, ...]:
         """Memory of one row of a chunk of each table: tasks find something out of left rows."""
@@ -135,17 +135,18 @@ class JoinStatistics:
             whole = [limits.replicated(table, spec.norm, spec.threshold) for table in self.each]
             made = [chunks for chunks in whole if chunks is not None]
             if len(made) == len(whole):
-                return self._entity([*made])
+                return made[0] if len(made) == 1 else EntityPairs(*made)
         row_bytes = self.chunk_row_bytes(output)
         sizes = [limits.rows(table, size) for table, size in zip(self.each, row_bytes, strict=True)]
         if request == "spatial" and all(self.rows):
             return self._spatial(limits, sizes)
         best, least = None, math.inf
         for number in limits.numbers:
-            chunks = self._entity([
+            sides = [
                 limits.entity(table, size, each, spec.norm, spec.threshold, number)
                 for table, size, each in zip(self.each, sizes, row_bytes, strict=True)
-            ])  # fmt: skip
+            ]
+            chunks: JoinChunks = sides[0] if len(sides) == 1 else EntityPairs(*sides)
             seconds = costs.choosing(chunks)
             if best is None or seconds < least:
                 best, least = chunks, seconds
@@ -203,93 +204,42 @@ class JoinStatistics:
         return data_warnings + warnings_of_eps(self.spec, found, self.candidates, (self.left, self.right))
 
     def with_eps(self, eps: float) -> JoinStatistics:
-        """Return the same tables for another distance."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, eq=False)
-class OneTableStatistics(JoinStatistics):
-    """A table that is joined with itself."""
-
-    @property
-    def each(self) -> tuple[TableSummary, ...]:
-        """The table."""
-        return (self.left,)
-
-    @property
-    def candidates(self) -> float:
-        """Pairs of different rows."""
-        return math.comb(self.left.rows, 2)
-
-    def row_bytes(self, output: OutputSpec) -> float:
-        """Memory of one row of a chunk."""
-        return self.chunk_row_bytes(output)[0]
-
-    def with_eps(self, eps: float) -> OneTableStatistics:
-        """Return the same table for another distance."""
-        table = replace(self.left, spec=replace(self.spec, eps=eps))
-        return OneTableStatistics(table, table)
-
-    def _entity(self, chunks: list[EntityChunks]) -> JoinChunks:
-        return chunks[0]
-
-    def _spatial(self, limits: ChunkLimits, sizes: list[tuple[int, int]]) -> JoinChunks:
-        ((least, most),), table, spec = sizes, self.left, self.spec
-        regions = self._regions(limits.region_rows(table.rows, least, most))
-        rest = most, table.offsets, limits.shuffle
-        if limits.output.single_home:
-            return region_chunks(table.points, regions, spec.norm, spec.threshold, *rest)
-        away = reach(spec.norm, spec.threshold)
-        return spatial_chunks(table.points, regions, spec.norm, away, spec.threshold, *rest)
-
-
-@dataclass(frozen=True, eq=False)
-class TwoTableStatistics(JoinStatistics):
-    """Two tables."""
-
-    @property
-    def each(self) -> tuple[TableSummary, ...]:
-        """The left and the right table."""
-        return self.left, self.right
-
-    @property
-    def candidates(self) -> float:
-        """Pairs of a left and a right row."""
-        return float(self.left.rows) * self.right.rows
-
-    def row_bytes(self, output: OutputSpec) -> float:
-        """Memory of one row of a chunk, on average."""
-        return sum(table.row_bytes * table.rows for table in self.each) / max(sum(self.rows), 1)
-
-    def with_eps(self, eps: float) -> TwoTableStatistics:
-        """Return the same tables for another distance."""
+        """Return the same statistics for another distance."""
+        if len(self.each) == 1:
+            table = replace(self.left, spec=replace(self.spec, eps=eps))
+            return JoinStatistics(table, table)
         other = replace(self.right.spec, eps=eps)
         left = replace(self.left, spec=replace(self.spec, eps=eps, other=other))
-        return TwoTableStatistics(left, replace(self.right, spec=other))
-
-    def _entity(self, chunks: list[EntityChunks]) -> JoinChunks:
-        return EntityPairs(*chunks)
+        return JoinStatistics(left, replace(self.right, spec=other))
 
     def _spatial(self, limits: ChunkLimits, sizes: list[tuple[int, int]]) -> JoinChunks:
-        """Make chunks of the same regions for both tables."""
-        (left, right), spec, rows = self.each, self.spec, sum(self.rows)
-        least, most = min(rows, sizes[-1][0]), [most for _, most in sizes]
-        regions = self._regions(limits.region_rows(rows, least, min(most)))
-        own, shuffle = (left.points, regions, spec.norm, spec.threshold), limits.shuffle
-        queries = region_chunks(*own, most[0], left.offsets, shuffle)
-        rest = spec.threshold, most[1], right.offsets, shuffle
-        if limits.output.single_home:
-            return RegionPairs(queries, region_chunks(right.points, regions, spec.norm, *rest))
-        away = reach(spec.norm, spec.threshold)
-        return RegionPairs(queries, reach_chunks(right.points, regions, spec.norm, away, *rest))
+        """Make chunks of regions; for two tables, of the same regions."""
+        spec, rows, shuffle = self.spec, sum(self.rows), limits.shuffle
+        norm, threshold = spec.norm, spec.threshold
+        away, single_home = reach(norm, threshold), limits.output.single_home
+        target, most = sizes[-1][0], [most for _, most in sizes]
+        if len(self.each) > 1:
+            target = min(rows, target)
+        regions = self._regions(limits.region_rows(rows, target, min(most)))
+        left, right = self.left, self.right
+        first = left.points, regions, norm
+        if len(self.each) == 1 and not single_home:
+            return spatial_chunks(*first, away, threshold, most[0], left.offsets, shuffle)
+        queries = region_chunks(*first, threshold, most[0], left.offsets, shuffle)
+        if len(self.each) == 1:
+            return queries
+        rest = threshold, most[1], right.offsets, shuffle
+        if single_home:
+            return RegionPairs(queries, region_chunks(right.points, regions, norm, *rest))
+        return RegionPairs(queries, reach_chunks(right.points, regions, norm, away, *rest))
 
 
 def join_statistics(summaries: Sequence[list[PartitionSummary]], spec: JoinSpec) -> JoinStatistics:
     """Put together what is known of one table or two, by their partitions; refuse what cannot be joined."""
     if len(summaries) == 1:
         table = summarise_table(summaries[0], spec)
-        return OneTableStatistics(table, table)
-    return TwoTableStatistics(*summarise_two(summaries[0], summaries[1], spec))
+        return JoinStatistics(table, table)
+    return JoinStatistics(*summarise_two(summaries[0], summaries[1], spec))
 
 
 def estimate_lossy(tables: JoinStatistics, layout: Any,
