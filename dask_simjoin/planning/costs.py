@@ -70,11 +70,11 @@ CLUSTER_TASK = 1.2e6
 CLUSTER_BYTE, DEVICE_BYTE = 1.5, 0.03
 """Nanoseconds to move a byte between processes, and between GPUs."""
 
-PARCELS = "parcels"
-"""How rows are sent to chunks in memory that threads share, where Dask would do it by tasks."""
+SHUFFLE_FACTOR = {BY_WORKER: 1.4, "tasks": 5.0, "disk": 10.0, "p2p": 10.0}
+"""Cost of shuffling in each way, in units of sending rows in memory that threads share."""
 
-SHUFFLE_FACTOR = {PARCELS: 1.0, BY_WORKER: 1.4, "tasks": 5.0, "disk": 10.0, "p2p": 10.0}
-"""What shuffling costs in each way, in units of that one."""
+THREADS_FACTOR = {"tasks": 1.0}
+"""The same where there is no cluster: threads share memory."""
 
 PIECES_PER_THREAD = 4
 """Pieces of the whole work for each thread: what is left to wait for in the end is a part of one."""
@@ -139,6 +139,8 @@ class Costs:
         Seconds to compare two points of near tiles, on average, and to find a pair.
     task : float
         Seconds of the scheduler for one task.
+    factors : dict
+        How many times as long each way to shuffle takes to send a row.
     """
 
     method: str
@@ -157,6 +159,7 @@ class Costs:
     pair: float = field(init=False)
     shuffle: float = field(init=False)
     task: float = field(init=False)
+    factors: dict[str, float] = field(init=False)
 
     def __post_init__(self) -> None:
         searched, dims = self.output.k is not None, self.dims
@@ -171,6 +174,7 @@ class Costs:
         # of points in near tiles some are not compared: boxes leave them out
         self.compare = NANO * (rates.compare + rates.compare_number * dims) * min(1.0, dims / PRUNED_DIMS)
         self.pair = NANO * rates.pair
+        self.factors = SHUFFLE_FACTOR if self.resources.cluster else SHUFFLE_FACTOR | THREADS_FACTOR
         self.task = NANO * (CLUSTER_TASK if self.resources.cluster else rates.task)
 
     def blocks(self, chunks: JoinChunks, blocks: np.ndarray, pairs: np.ndarray) -> np.ndarray:
@@ -197,13 +201,10 @@ class Costs:
         alone = largest * (TOGETHER / helpers + 1 - TOGETHER)
         seconds = max(whole / threads, alone) * self.build
         if chunks.method is not None:
-            seconds += self._shuffle_factor(chunks.method) / threads * whole * self.shuffle
+            seconds += self.factors[chunks.method] / threads * whole * self.shuffle
         tasks = making_tasks(chunks, self.sources, self.resources.cluster)
         tasks += self.output.joins * chunks.visits[0]
         return seconds + tasks * self.task + self._moved(chunks)
-
-    def _shuffle_factor(self, method: str) -> float:
-        return SHUFFLE_FACTOR[PARCELS if method == "tasks" and not self.resources.cluster else method]
 
     def _moved(self, chunks: JoinChunks) -> float:
         """Seconds to bring chunks to workers that have others; threads share theirs."""
@@ -239,7 +240,7 @@ class Costs:
         """Seconds that chunks for which rows are shuffled take at least."""
         each = self.build + self.output.joins * self.visit
         partitions = sum(map(len, self.sources))
-        shuffle = self._shuffle_factor(method) * self.shuffle
+        shuffle = self.factors[method] * self.shuffle
         return self.rows * (each + shuffle) / self.resources.threads + partitions * self.task
 
     def choosing(self, chunks: JoinChunks) -> float:

@@ -32,7 +32,7 @@ from dask_simjoin.planning.spatial_chunks import reach_chunks, region_chunks, sp
 from dask_simjoin.planning.statistics.estimate import Estimate, block_of, estimate, estimate_one
 from dask_simjoin.planning.statistics.partition import PartitionSummary
 from dask_simjoin.planning.statistics.recall import Recall, expected_recall
-from dask_simjoin.planning.statistics.sample import merge_moments, near_share
+from dask_simjoin.planning.statistics.sample import Moments, merge_moments, near_share
 from dask_simjoin.planning.statistics.sample_pairs import sample_degrees, sample_pairs
 from dask_simjoin.planning.table import TableSummary, summarise_table, summarise_two
 from dask_simjoin.planning.two_table_chunks import EntityPairs, RegionPairs
@@ -53,6 +53,8 @@ class JoinStatistics:
         The one table, or both.
     spec : JoinSpec
         What is asked of the left table, and so of the join.
+    every : Moments
+        Of the points of all tables.
     dims : int
         Dimensions of the space in which points are joined.
     rows : tuple of int
@@ -67,6 +69,7 @@ class JoinStatistics:
     right: TableSummary
     each: tuple[TableSummary, ...] = field(init=False)
     spec: JoinSpec = field(init=False)
+    every: Moments = field(init=False)
     dims: int = field(init=False)
     rows: tuple[int, ...] = field(init=False)
     candidates: float = field(init=False)
@@ -79,6 +82,7 @@ class JoinStatistics:
         vars(self).update(
             each=(left,) if is_self_join else (left, right),
             spec=spec,
+            every=left.every if is_self_join else merge_moments([left.every, right.every]),
             dims=len(left.every.lower),
             rows=(left.rows,) if is_self_join else (left.rows, right.rows),
             candidates=math.comb(left.rows, 2) if is_self_join else float(left.rows) * right.rows,
@@ -118,7 +122,7 @@ class JoinStatistics:
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Lower and upper bounds, mean and variance of all points; zeros without points."""
-        every = merge_moments([table.every for table in self.each])
+        every = self.every
         if every.rows:
             return every.lower, every.upper, every.mean, every.variance
         return (np.zeros(len(every.lower)),) * 4
@@ -171,7 +175,7 @@ class JoinStatistics:
         return self._spatial(limits, sizes).visits[0]
 
     def _regions(self, target: int) -> Regions:
-        every = merge_moments([table.every for table in self.each])
+        every = self.every
         x = np.concatenate([table.points.x for table in self.each])
         weight = np.concatenate([table.points.weight for table in self.each])
         away = reach(self.spec.norm, self.spec.threshold)
