@@ -180,7 +180,7 @@ class ChunkLimits:
 
     def entity(self, table: TableSummary, sizes: tuple[int, int], row_bytes: float, norm: float,
                threshold: float, number: int) -> EntityChunks:  # fmt: skip
-        """Make about so many chunks of rows in their order.
+        """Make about `number` chunks of rows in their order.
 
         Where several chunks cost more than to compare their rows, one may be larger than others may.
         """
