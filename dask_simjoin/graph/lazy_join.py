@@ -263,10 +263,10 @@ class LazyJoin(LabelledExpr):
     def plan(self) -> Plan:
         """Look up the plan; the first call makes it, see `dask_simjoin.graph.planner.plan_join`."""
         return plan_for(
-            self._source, self.operand("spec"), self.output, self._other, self.named, self._check_tables
+            self._source, self.operand("spec"), self.output, self._other, self.named, self._check_statistics
         )
 
-    def _check_tables(self, tables: JoinStatistics, resources: Resources) -> None:
+    def _check_statistics(self, statistics: JoinStatistics, resources: Resources) -> None:
         """Refuse tables of which one task cannot hold what it must, whatever their chunks are."""
 
     @property

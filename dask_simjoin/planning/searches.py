@@ -35,13 +35,13 @@ FEWEST = 1024
 """Points of the sample that are used for that at least."""
 
 
-def neighbor_query(tables: JoinStatistics, output: OutputSpec) -> tuple[JoinStatistics, OutputSpec]:
+def neighbor_query(statistics: JoinStatistics, output: OutputSpec) -> tuple[JoinStatistics, OutputSpec]:
     """Return the tables with a guess of the neighbors' distance, and an output of as many as there are."""
     assert output.k is not None
-    k = min(output.k, max(1, tables.right.rows - (len(tables.each) == 1)))  # no row has more
-    guess = _guess(tables.right.points, k, tables.spec.measure)
+    k = min(output.k, max(1, statistics.right.rows - (len(statistics.each) == 1)))  # no row has more
+    guess = _guess(statistics.right.points, k, statistics.spec.measure)
     found = output.found_bytes(k)
-    return tables.with_eps(guess), replace(output, k=k, result_bytes_per_row=found, others_per_row=0)
+    return statistics.with_eps(guess), replace(output, k=k, result_bytes_per_row=found, others_per_row=0)
 
 
 def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
@@ -65,17 +65,21 @@ def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
     return typical if math.isfinite(typical) else 0.0
 
 
-def find_searches(tables: JoinStatistics, output: OutputSpec, chunks: JoinChunks) -> tuple[np.ndarray, ...]:
+def find_searches(
+    statistics: JoinStatistics, output: OutputSpec, chunks: JoinChunks
+) -> tuple[np.ndarray, ...]:
     """Find the data's chunks that may hold neighbours of each chunk of queries, the nearest first."""
     assert output.k is not None
-    queries, first, norm = chunks.sides[0], chunks.first_data, tables.spec.norm
+    queries, first, norm = chunks.sides[0], chunks.first_data, statistics.spec.norm
     lower, upper, filled = queries.boxes()
     others = chunks.sides[-1].boxes()
     found: list[np.ndarray] = [np.zeros(0, np.int64)] * len(queries)
     if not first and len(filled) == 1:  # it is searched in any case
         found[filled[0]] = filled.astype(np.int64)
         return tuple(found)
-    limits = np.minimum(largest_totals(tables.right.points.x, lower, upper, output.k, norm), output.max_total)
+    limits = np.minimum(
+        largest_totals(statistics.right.points.x, lower, upper, output.k, norm), output.max_total
+    )
     for at, (c, limit) in enumerate(zip(filled.tolist(), limits, strict=True)):
         away = box_gap(norm, lower[at], upper[at], others[0], others[1])
         if not first:
@@ -137,11 +141,11 @@ copy, or is sent to it."""
 ALONE: Sharing = (1, 1)
 
 
-def find_sharing(tables: JoinStatistics, chunks: JoinChunks, seconds: np.ndarray, copies: int,
+def find_sharing(statistics: JoinStatistics, chunks: JoinChunks, seconds: np.ndarray, copies: int,
                  resources: Resources) -> Sharing:  # fmt: skip
     """Choose who finds the tree together; `seconds`: of searches for nearest rows before."""
     rows = int(chunks.rows.sum())
-    if len(chunks) > 1 or (tables.dims or 0) < SHARED_DIMS or rows < SHARED_ROWS:
+    if len(chunks) > 1 or (statistics.dims or 0) < SHARED_DIMS or rows < SHARED_ROWS:
         return ALONE
     if resources.gpu:
         return copies, copies
@@ -151,12 +155,12 @@ def find_sharing(tables: JoinStatistics, chunks: JoinChunks, seconds: np.ndarray
     return parts, min(resources.workers, parts)
 
 
-def find_joined(tables: JoinStatistics, neighbors: int, chunks: JoinChunks) -> np.ndarray:
+def find_joined(statistics: JoinStatistics, neighbors: int, chunks: JoinChunks) -> np.ndarray:
     """Find pairs of chunks (n, 2), int32, that may have edges of the tree between them.
 
     `neighbors`: a core distance is at most that of the neighbour of this number.
     """
-    norm, x = tables.spec.norm, tables.right.points.x
+    norm, x = statistics.spec.norm, statistics.right.points.x
     lower, upper, filled = chunks.sides[0].boxes()
     number = len(filled)
     if number < 2:

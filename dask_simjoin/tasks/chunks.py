@@ -312,14 +312,14 @@ def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
 
     `sampled`: the plan estimates the pairs, and not only for what is in doubt.
     """
-    tables, seen = _tables(frames, spec, output, sampled)
-    plan = make_whole_plan(tables, output)
-    _check_ids(tables, frames, spec)
+    statistics, seen = _scan(frames, spec, output, sampled)
+    plan = make_whole_plan(statistics, output)
+    _check_ids(statistics, frames, spec)
     if output.materialise:
         own = plan.rows if spec.include_self else 0
         rows, low = plan.estimate.total_low * directions(spec) + own, plan.estimate.total_low
         device = frames_of_library(spec.library).memory()
-        check_share(plan.data_warnings, low / max(1.0, tables.candidates), rows, plan.pair_bytes, spec)
+        check_share(plan.data_warnings, low / max(1.0, statistics.candidates), rows, plan.pair_bytes, spec)
     raise_warnings(plan.data_warnings, None)
     if output.materialise:
         check_room(rows, plan.pair_bytes, spec.asked, True, device)
@@ -341,11 +341,11 @@ def whole_chunk(
 
 def plan_whole(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool = False) -> Plan:
     """Plan a join of one plain frame or two in all that can be told of it; `sampled`: see `whole_chunks`."""
-    tables, _ = _tables(frames, spec, output, sampled or output.k is not None)
+    statistics, _ = _scan(frames, spec, output, sampled or output.k is not None)
     # chunks need no room, as there is one of each frame, which is searched however far away it is
     output = replace(output, result_bytes_per_row=0, others_per_row=0, max_total=math.inf)
-    plan = make_plan(tables, output)
-    _check_ids(tables, frames, spec)
+    plan = make_plan(statistics, output)
+    _check_ids(statistics, frames, spec)
     raise_warnings(plan.data_warnings, None)
     return plan
 
@@ -355,17 +355,17 @@ def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
 
     A plan does so once; a second time everything it needs is compiled.
     """
-    tables, _ = _tables([frame], spec, output, output.k is not None)
+    statistics, _ = _scan([frame], spec, output, output.k is not None)
     began = time.perf_counter()
     if output.k is None:
-        tables.layout()
+        statistics.layout()
     else:
-        tables.search_layout()
+        statistics.search_layout()
     return time.perf_counter() - began
 
 
-def _tables(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
-            sampled: bool) -> tuple[JoinStatistics, list[PartitionScan | None]]:  # fmt: skip
+def _scan(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
+          sampled: bool) -> tuple[JoinStatistics, list[PartitionScan | None]]:  # fmt: skip
     """Summarise frames as tables that are one chunk each, and give what was read of them."""
     raise_warnings(
         [
@@ -391,9 +391,9 @@ def _tables(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
     return join_statistics([[summary] for summary, _ in found], whole), [seen for _, seen in found]
 
 
-def _check_ids(tables: JoinStatistics, frames: Sequence[Frame], spec: JoinSpec) -> None:
+def _check_ids(statistics: JoinStatistics, frames: Sequence[Frame], spec: JoinSpec) -> None:
     for which, table, (_, own) in zip(
-        TABLES if len(frames) > 1 else [None], tables.each, _sides(frames, spec), strict=True
+        TABLES if len(frames) > 1 else [None], statistics.each, _sides(frames, spec), strict=True
     ):
         for summary in table.summaries:
             if summary.ids is not None:

@@ -182,8 +182,8 @@ class Order(FoundByChunk):
         """Bytes of a row in the task that puts all of them in order."""
         return FOREST_BYTES if self.operand("mode") == FOREST else ORDER_BYTES
 
-    def _check_tables(self, tables: JoinStatistics, resources: Resources) -> None:
-        check_order(tables.left.rows, self._row_bytes, resources)
+    def _check_statistics(self, statistics: JoinStatistics, resources: Resources) -> None:
+        check_order(statistics.left.rows, self._row_bytes, resources)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         samples, max_eps = self.operand("min_samples"), self.operand("max_eps")

@@ -173,8 +173,8 @@ class Hierarchy(FoundByChunk):
         """The nearest rows of each row, and a tree."""
         return tree_output(neighbors_needed(self.operand("samples")))
 
-    def _check_tables(self, tables: JoinStatistics, resources: Resources) -> None:
-        check_tree(tables.left.source_rows, self.operand("min_cluster_size"), resources)
+    def _check_statistics(self, statistics: JoinStatistics, resources: Resources) -> None:
+        check_tree(statistics.left.source_rows, self.operand("min_cluster_size"), resources)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         least, spec = self.operand("min_cluster_size"), self.operand("spec")
@@ -239,8 +239,8 @@ class Tree(PartitionsFiltered, LazyJoin):
     def _divisions(self) -> tuple[None, None]:
         return None, None
 
-    def _check_tables(self, tables: JoinStatistics, resources: Resources) -> None:
-        check_tree(tables.left.source_rows, None, resources)
+    def _check_statistics(self, statistics: JoinStatistics, resources: Resources) -> None:
+        check_tree(statistics.left.source_rows, None, resources)
 
     def _lower(self) -> Expr:
         prepare(self.plan, self.operand("spec"), self.operand("samples"))
