@@ -292,7 +292,7 @@ def test_memory(dense, monkeypatch):
     workers = Resources(threads=2, memory=2**30, cluster=True, limit=4 * 2**20)
     lazy = ddf.simjoin.neighbor_graph(0.5)
     with monkeypatch.context() as patched:
-        patched.setattr(pairs, "resources", lambda library: workers)
+        patched.setattr(pairs, "resources_for", lambda library: workers)
         with pytest.raises(BudgetError, match=r"smallest worker has room for 1.33 MiB.*larger workers"):
             lazy.compute()
     monkeypatch.setattr(pairs, "MEMORY_LIMIT", 2**20)
