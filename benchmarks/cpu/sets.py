@@ -44,7 +44,7 @@ from benchmarks.harness.report import environment, write
 from dask_simjoin.sets.chunks import SetChunk
 from dask_simjoin.sets.cpu.joiner import JOINER, Search
 from dask_simjoin.sets.methods import METHODS
-from dask_simjoin.sets.pairs import count_block_pairs, whole_meeting, whole_sets
+from dask_simjoin.sets.pairs import count_block_pairs, whole_block_pair, whole_sets
 from dask_simjoin.sets.requests import CountSetPairs
 from dask_simjoin.sets.tokens import QGrams
 
@@ -111,8 +111,8 @@ def measure(frame: pd.DataFrame, how: dict[str, Any], threshold: float, methods:
                 pairs[f"reference {name}"] = found
         for name, spec in specs.items():
             encoding, chunks = _seconds(lambda spec=spec: whole_sets([frame], spec, False))
-            meeting = whole_meeting(chunks, spec)
-            finding, pairs[name] = _seconds(lambda meeting=meeting: count_block_pairs(meeting))
+            block_pair = whole_block_pair(chunks, spec)
+            finding, pairs[name] = _seconds(lambda block_pair=block_pair: count_block_pairs(block_pair))
             if turn:
                 runs.setdefault(name, []).append(rounded(finding))
                 runs.setdefault("encode", []).append(rounded(encoding))

@@ -21,7 +21,7 @@ import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from benchmarks.dask.overhead import scheduler
 from benchmarks.dask.road import DATA, Data
 from benchmarks.harness.lazy import known, progress, quiet, save, table
-from dask_simjoin.graph.planner import KNOWN
+from dask_simjoin.graph.planner import STATISTICS
 
 WAYS = ("auto", "entity", "spatial", "replicated")
 
@@ -52,7 +52,7 @@ def measured(name: str, data: Data, order: str, on: str, repeat: int) -> dict[st
         frame = dd.from_pandas(plain, npartitions=data.partitions).persist()
         for n in range(repeat + 1):
             for way in WAYS:
-                KNOWN.clear()
+                STATISTICS.clear()
                 eps = data.eps * (1 + 3e-16 * (n * len(WAYS) + WAYS.index(way)))  # none is Dask's old one
                 began = time.perf_counter()
                 lazy = frame.simjoin.count_pairs(eps, partitioning=way)

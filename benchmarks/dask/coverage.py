@@ -25,7 +25,7 @@ from benchmarks.harness.points import PLACES, ROWS, SEED
 from dask_simjoin.planning.outputs import COUNTS
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import RIGHT, summarise
-from dask_simjoin.planning.tables import tables_of
+from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.request.requests import Join, SelfJoin
 
 PARTITIONS = 1, 5, 40, 400
@@ -140,13 +140,13 @@ def _planned(sides: list[list[pd.DataFrame]], eps: float, metric: str, layout: L
     if not layout.two:
         spec = SelfJoin(eps=eps, **options).spec(left)
         parts = [summarise(part, k, spec, False, layout.partitions) for k, part in enumerate(sides[0])]
-        return make_plan(tables_of([parts], spec), COUNTS).estimate
+        return make_plan(join_statistics([parts], spec), COUNTS).estimate
     spec = Join(other=right, eps=eps, **options).spec(left, right)
     parts, others = (
         [summarise(part, first + k, own, False, layout.partitions) for k, part in enumerate(side)]
         for first, own, side in zip((0, RIGHT), (spec, spec.other), sides, strict=True)
     )
-    return make_plan(tables_of([parts, others], spec), COUNTS).estimate
+    return make_plan(join_statistics([parts, others], spec), COUNTS).estimate
 
 
 def summed(runs: list[dict[str, Any]]) -> list[list[Any]]:

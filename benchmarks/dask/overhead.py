@@ -37,7 +37,7 @@ from benchmarks.harness.lazy import (
     write_uniform,
 )
 from dask_simjoin.tasks.chunks import gather_chunk, read_points
-from dask_simjoin.tasks.matches import Meeting
+from dask_simjoin.tasks.matches import BlockPair
 from dask_simjoin.tasks.pairs import join_block
 
 ROW_BYTES = 24
@@ -123,7 +123,7 @@ def engine_alone(files: list[Path], pairs: Any) -> dict[str, Any]:
     indexed = time.perf_counter()
     found = 0
     for i, j in plan.blocks.tolist():
-        found += len(join_block(Meeting(chunks[i], chunks[j], i == j, spec, plan.layout), COLUMNS))
+        found += len(join_block(BlockPair(chunks[i], chunks[j], i == j, spec, plan.layout), COLUMNS))
     return {"indexing": indexed - began, "joining": time.perf_counter() - indexed, "pairs": found}
 
 

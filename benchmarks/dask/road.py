@@ -30,7 +30,7 @@ import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from benchmarks.dask.overhead import scheduler
 from benchmarks.harness.lazy import known, progress, quiet, save, table
 from benchmarks.harness.points import SEED
-from dask_simjoin.graph.planner import KNOWN
+from dask_simjoin.graph.planner import STATISTICS
 
 CORES_SHARE = 1.25
 """What T cores may take of the T-th part of one core's time."""
@@ -194,7 +194,7 @@ def measured(name: str, data: Data, options: argparse.Namespace) -> list[dict[st
                 runs = []
                 for _ in range(options.repeat):
                     if options.fresh:
-                        KNOWN.clear()
+                        STATISTICS.clear()
                     runs.append(lazily(frame, data, job, client, next(shift)))
                 one = {"data": name, "job": job, "rows": data.rows, "dims": data.dims, "on": way,
                        "cores": cores} | middle(runs)  # fmt: skip

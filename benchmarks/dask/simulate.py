@@ -30,7 +30,7 @@ from dask_simjoin.planning.outputs import COUNTS, making_tasks
 from dask_simjoin.planning.plan import Plan, make_plan
 from dask_simjoin.planning.statistics.partition import PartitionSummary
 from dask_simjoin.planning.statistics.sample import Moments, Sample
-from dask_simjoin.planning.tables import Tables, tables_of
+from dask_simjoin.planning.tables import JoinStatistics, join_statistics
 from dask_simjoin.request.spec import JoinSpec
 
 SAMPLED = 1 << 16
@@ -126,7 +126,7 @@ def spec_of(job: Job, rows: int, partitioning: str) -> JoinSpec:
     return lazy.expr.operand("spec")
 
 
-def tables(job: Job, rows: int, partitions: int, partitioning: str) -> Tables:
+def tables(job: Job, rows: int, partitions: int, partitioning: str) -> JoinStatistics:
     """What planning would know of a table of so many rows, whose partitions lie anywhere."""
     points = job.points(SAMPLED)
     lower, upper, mean, variance = points.min(0), points.max(0), points.mean(0), points.var(0)
@@ -138,7 +138,7 @@ def tables(job: Job, rows: int, partitions: int, partitioning: str) -> Tables:
         summaries.append(
             PartitionSummary(own, moments, sample=Sample(own, places, np.ascontiguousarray(part)))
         )
-    return tables_of([summaries], spec_of(job, rows, partitioning))
+    return join_statistics([summaries], spec_of(job, rows, partitioning))
 
 
 def placed(loads: np.ndarray, seconds: np.ndarray) -> np.ndarray:
@@ -190,14 +190,15 @@ def simulate(job: Job, rows: int, machine: Machine, partitioning: str = "auto") 
     own, apart = rows / machine.workers, 1 - 1 / machine.workers
     shuffled = plan.chunks.method is not None
     moved = rows * plan.row_bytes * apart if shuffled else 0.0
-    one = replace(costs, have=replace(machine.resources, threads=1))
+    one = replace(costs, resources=replace(machine.resources, threads=1))
     loads = np.zeros(machine.workers)
-    owners = placed(loads, plan.chunks.rows * one._row(one.rates.build, one.rates.build_number))
-    shuffle = own * one._row(one.rates.shuffle, one.rates.shuffle_number) if shuffled else 0.0
+    owners = placed(loads, plan.chunks.rows * one.build)
+    shuffle = own * one.shuffle if shuffled else 0.0
     run = pieces_run(plan, machine, owners)
     tasks = making_tasks(plan.chunks, plan.sources, machine.resources.cluster) + run["tasks"]
     steps = {
-        "planning": planned, "reading": costs.reading(), "moving": moved / machine.workers / machine.rate(),
+        "planning": planned, "reading": rows * costs.read / machine.resources.threads,
+        "moving": moved / machine.workers / machine.rate(),
         "shuffling": shuffle, "indexing": float(loads.max()), "joining": run["seconds"],
     }  # fmt: skip
     workers, scheduler = sum(steps.values()), tasks * machine.task

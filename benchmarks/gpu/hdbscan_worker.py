@@ -54,8 +54,13 @@ def _clock() -> float:
 def stages(frame: Any) -> dict[str, Any]:
     """Seconds of each step of ours (distances and labels are made on the host), and the tree's weight."""
     from dask_simjoin.cluster.algorithms.condense import condense, told_of_all
-    from dask_simjoin.cluster.algorithms.spanning import distances_of, known_of_whole, sought, tree_of_chunk
-    from dask_simjoin.planning.outputs import tree_goal
+    from dask_simjoin.cluster.algorithms.spanning import (
+        distances_of,
+        known_of_whole,
+        neighbors_needed,
+        tree_of_chunk,
+    )
+    from dask_simjoin.planning.outputs import tree_output
     from dask_simjoin.request.clusters import Hdbscan
     from dask_simjoin.tasks.chunks import whole_chunk
 
@@ -68,7 +73,7 @@ def stages(frame: Any) -> dict[str, Any]:
         seconds[name] = round(now - began, 4)
         began = now
 
-    chunk, plan = whole_chunk(frame, spec, tree_goal(sought(MIN_SAMPLES)))
+    chunk, plan = whole_chunk(frame, spec, tree_output(neighbors_needed(MIN_SAMPLES)))
     note("index")
     known = known_of_whole(chunk, plan.layout, MIN_SAMPLES)
     note("core distances")

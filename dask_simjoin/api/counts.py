@@ -23,7 +23,7 @@ from dask_simjoin.request.verb import verb
 from dask_simjoin.tasks import csr
 from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.counts import count_block, count_block_pairs
-from dask_simjoin.tasks.matches import whole_meeting
+from dask_simjoin.tasks.matches import whole_block_pair
 
 Number = Any
 """An int, or a lazy Scalar of Dask; of several distances a Series."""
@@ -62,8 +62,8 @@ def neighbor_counts(frame: Frame, asked: NeighborCounts) -> Series | Frame:
     chunk, plan = whole_chunk(frame, spec, COUNTS)
     if not plan.meets:
         return example
-    found, _ = count_block(whole_meeting(chunk, spec, plan.layout))
-    raise_if_none(plan.doubts, found.sum())
+    found, _ = count_block(whole_block_pair(chunk, spec, plan.layout))
+    raise_if_none(plan.data_warnings, found.sum())
     return frames_for(meta).rows(found, chunk["ids"], example)
 
 
@@ -97,9 +97,9 @@ def count_pairs(frame: Frame, asked: CountPairs) -> Number:
             return new_collection(counts.CountPairs(source, spec, pairs_by_eps(0, spec, meta).iloc[:0], meta))
         return new_collection(counts.CountPairs(source, spec, 0))
     chunk, plan = whole_chunk(frame, spec, COUNTS)
-    found = count_block_pairs(whole_meeting(chunk, spec, plan.layout)) if plan.meets else 0
+    found = count_block_pairs(whole_block_pair(chunk, spec, plan.layout)) if plan.meets else 0
     if plan.meets:
-        raise_if_none(plan.doubts, np.max(found))
+        raise_if_none(plan.data_warnings, np.max(found))
     return pairs_by_eps(found, spec, meta) if spec.several else found
 
 

@@ -19,7 +19,7 @@ from dask_simjoin.graph.source import freeze
 from dask_simjoin.graph.steps import check_other, one_or_two
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.data_warnings import raise_if_none
-from dask_simjoin.planning.outputs import COUNTS, PAIRS, Goal, nearest_goal
+from dask_simjoin.planning.outputs import COUNTS, PAIRS, OutputSpec, nearest_output
 from dask_simjoin.planning.plan import Plan as MadePlan
 from dask_simjoin.planning.statistics.estimate import ALL, Recall
 from dask_simjoin.reports.plan import NearestPlanReport, PlanReport
@@ -112,35 +112,35 @@ def plan(frame: Frame, asked: Plan) -> PlanReport:
     spec = wanted.spec(left) if isinstance(wanted, SelfJoin) else wanted.spec(left, right)
     pairs_example(left, left if right is None else right, spec)
     most = wanted.most(spec) if isinstance(wanted, KnnJoin) else math.inf
-    goal = PAIRS if k is None else nearest_goal(k, with_ids=True, max_total=most)
-    made = _planned(frame, other, spec, goal)
-    if goal.k is not None and spec.approximate and not is_dask_collection(frame):
+    output = PAIRS if k is None else nearest_output(k, with_ids=True, max_total=most)
+    made = _planned(frame, other, spec, output)
+    if output.k is not None and spec.approximate and not is_dask_collection(frame):
         every = [frame] if other is None else [frame, other]
-        made = replace(made, recall=_neighbor_recall(every, made, spec, goal))
+        made = replace(made, recall=_neighbor_recall(every, made, spec, output))
     return PlanReport(made, spec) if k is None else NearestPlanReport(made, spec, k, most)
 
 
-def _planned(frame: Frame, other: Frame | None, spec: JoinSpec, goal: Goal) -> MadePlan:
+def _planned(frame: Frame, other: Frame | None, spec: JoinSpec, output: OutputSpec) -> MadePlan:
     if is_dask_collection(frame):
         data = None if other is None else freeze(other, spec.right.columns)
-        return plan_for(freeze(frame, spec.columns), spec, goal, data)
-    made = plan_whole([frame] if other is None else [frame, other], spec, goal, sampled=True)
-    raise_if_none(made.doubts, 0)
+        return plan_for(freeze(frame, spec.columns), spec, output, data)
+    made = plan_whole([frame] if other is None else [frame, other], spec, output, sampled=True)
+    raise_if_none(made.data_warnings, 0)
     size = round(made.rows * made.row_bytes)
     budget = replace(made.budget, chunk=size, output=size, origin="the whole frame, as it is in memory")
     return replace(made, budget=budget, slices=np.ones_like(made.slices))
 
 
-def _neighbor_recall(frames: list[Frame], made: MadePlan, spec: JoinSpec, goal: Goal) -> Recall:
+def _neighbor_recall(frames: list[Frame], made: MadePlan, spec: JoinSpec, output: OutputSpec) -> Recall:
     """Measure which share of the nearest rows a search of plain frames finds that may miss some."""
     specs = [spec] if len(frames) == 1 else [spec, spec.right]
     sides = [
         read_piece(one, replace(own, dims=made.dims))["x"] for one, own in zip(frames, specs, strict=True)
     ]
-    assert goal.k is not None
+    assert output.k is not None
     recall = recall_module(spec.method)
     found: Recall = recall.measured_neighbors(
-        sides[0], sides[-1], made.layout, goal.k, spec.library, goal.max_total, recall.PLANNED
+        sides[0], sides[-1], made.layout, output.k, spec.library, output.max_total, recall.PLANNED
     )
     return found
 
@@ -203,9 +203,9 @@ def _nearest(frame: Frame, asked: ProfiledKnnJoin) -> ProfileReport:
     most = asked.most(spec)
     if is_dask_collection(frame):
         frame = frame[spec.columns].compute()
-    goal = nearest_goal(number)
-    plan = plan_whole([frame], spec, goal)
-    chosen = {"layout": layout_seconds(frame, spec, goal)}
+    output = nearest_output(number)
+    plan = plan_whole([frame], spec, output)
+    chosen = {"layout": layout_seconds(frame, spec, output)}
     x = read_points(frame, (0, plan.sources[0][0]), replace(spec, dims=plan.dims))["x"]
     counters, told = profile_search(x, plan.layout, number, most, spec.library), ALL
     if spec.approximate:

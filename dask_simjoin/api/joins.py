@@ -26,7 +26,7 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.verb import frame_verb
 from dask_simjoin.tasks.chunks import Chunk, whole_chunk, whole_chunks
 from dask_simjoin.tasks.counts import count_block
-from dask_simjoin.tasks.matches import Meeting, whole_meeting
+from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 from dask_simjoin.tasks.pairs import join_block, unmatched, unmatched_rows
 
 
@@ -112,15 +112,15 @@ def join(frame: Frame, asked: Join) -> Frame:
     if asked.how == LEFT:
         like, alone = example, unmatched_rows(q, _counts(q, d, spec, plan), spec, example)
     with within_memory(spec.asked):
-        meeting = Meeting(q, d, False, spec, plan.layout)
-        found = join_block(meeting, list(example.columns), like=like, alone=alone)
-    raise_if_none(plan.doubts, len(found) - (0 if alone is None else alone[0]))
+        block_pair = BlockPair(q, d, False, spec, plan.layout)
+        found = join_block(block_pair, list(example.columns), like=like, alone=alone)
+    raise_if_none(plan.data_warnings, len(found) - (0 if alone is None else alone[0]))
     return found
 
 
 def _counts(q: Chunk, d: Chunk, spec: JoinSpec, plan: WholePlan) -> Array | int:
     """How many rows of the right table are near each row of the left one, by position."""
-    return count_block(Meeting(q, d, False, spec, plan.layout))[0] if plan.meets else 0
+    return count_block(BlockPair(q, d, False, spec, plan.layout))[0] if plan.meets else 0
 
 
 def semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> Frame:
@@ -292,6 +292,6 @@ def self_join(frame: Frame, asked: SelfJoin) -> Frame:
     if not plan.meets:
         return example
     with within_memory(spec.asked):
-        found = join_block(whole_meeting(chunk, spec, plan.layout), list(example.columns))
-    raise_if_none(plan.doubts, len(found))
+        found = join_block(whole_block_pair(chunk, spec, plan.layout), list(example.columns))
+    raise_if_none(plan.data_warnings, len(found))
     return found

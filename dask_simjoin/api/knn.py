@@ -19,7 +19,7 @@ from dask_simjoin.graph.steps import check_other, one_or_two
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.budget import check_room
 from dask_simjoin.planning.checks import RANK_BYTES
-from dask_simjoin.planning.outputs import nearest_goal, rows_found
+from dask_simjoin.planning.outputs import nearest_output, rows_found
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import KDistances, KnnJoin
@@ -86,7 +86,7 @@ def k_distances(frame: Frame, asked: KDistances) -> Series:
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         return new_collection(lazy.KDistances(source.inner, source, spec, number, example))
-    chunk, plan = whole_chunk(frame, spec, nearest_goal(number))
+    chunk, plan = whole_chunk(frame, spec, nearest_output(number))
     if number >= plan.rows:  # no row has so many neighbours
         far = frames.xp.full(len(chunk["ids"]), math.inf)
     else:
@@ -189,7 +189,7 @@ def _nearest(frame: Frame, asked: KnnJoin) -> Frame:
         data = None if other is None else freeze(other, spec.right.columns)
         return new_collection(NearestJoin(source, data, spec, number, bound, example))
     plain = [frame] if other is None else [frame, other]
-    chunks, plan = whole_chunks(plain, spec, nearest_goal(number, with_ids=True))
+    chunks, plan = whole_chunks(plain, spec, nearest_output(number, with_ids=True))
     q, d = chunks[0], chunks[-1]
     if not (len(q["ids"]) and len(d["ids"])):
         return example

@@ -32,7 +32,7 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.verb import frame_verb, series_verb
 from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.counts import count_block, kept_rows, no_edges
-from dask_simjoin.tasks.matches import Meeting, whole_meeting
+from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 
 
 @series_verb(NearDuplicated)
@@ -98,8 +98,8 @@ def near_duplicated(frame: Frame, asked: NearDuplicated) -> Series:
     chunk, plan = whole_chunk(frame, spec, LISTED_CLUSTERS)
     if not plan.meets:
         return example != 0
-    meeting = whole_meeting(chunk, spec, plan.layout)
-    return frames_for(meta).series(_marks(meeting, asked), chunk["ids"], None)
+    block_pair = whole_block_pair(chunk, spec, plan.layout)
+    return frames_for(meta).series(_marks(block_pair, asked), chunk["ids"], None)
 
 
 @frame_verb(NearDuplicated)
@@ -134,14 +134,14 @@ def drop_near_duplicates(frame: Frame, asked: NearDuplicated) -> Frame:
     return _staying(frame, marked, spec)
 
 
-def _marks(meeting: Meeting, asked: NearDuplicated) -> Array:
+def _marks(block_pair: BlockPair, asked: NearDuplicated) -> Array:
     """Mark the rows (n,) bool of the only chunk that there is."""
-    chunk, layout = meeting.q, meeting.layout
+    chunk, layout = block_pair.q, block_pair.layout
     if asked.counted:
-        return count_block(meeting, enough=1)[0] > 0
+        return count_block(block_pair, enough=1)[0] > 0
     if asked.grouping == CONNECTED:
-        within = components_by_place(meeting, all_cores(chunk))
-        found = best_of_chunk(chunk, 0, asked.keep, 0, within, no_edges(meeting.xp))
+        within = components_by_place(block_pair, all_cores(chunk))
+        found = best_of_chunk(chunk, 0, asked.keep, 0, within, no_edges(block_pair.xp))
         return ~stays_in_chunk(chunk, found, found.candidates)
     order = None if asked.keep == FIRST else order_of_preference(preferences(chunk, asked.keep, 0))
     return ~stays_of_chunk(chunk, layout, order)

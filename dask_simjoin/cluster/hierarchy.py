@@ -16,7 +16,7 @@ from dask_simjoin.cluster.algorithms.spanning import (
     distances_of,
     in_order,
     known_of_whole,
-    sought,
+    neighbors_needed,
     tree_of_chunk,
 )
 from dask_simjoin.cluster.expressions.optics import Extracted
@@ -29,7 +29,7 @@ from dask_simjoin.graph.dask_private import new_collection
 from dask_simjoin.graph.source import freeze
 from dask_simjoin.metrics.norms import Frame, Ids, Series
 from dask_simjoin.planning.checks import check_samples
-from dask_simjoin.planning.outputs import tree_goal
+from dask_simjoin.planning.outputs import tree_output
 from dask_simjoin.request.clusters import Hdbscan, SpanningTree
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import shown
@@ -186,7 +186,7 @@ def _whole_tree(frame: Frame, spec: JoinSpec, samples: int, named: int | None,
 
     `named`: see `check_samples`.  `prepared`: see `known_of_whole`.
     """
-    chunk, plan = whole_chunk(frame, spec, tree_goal(sought(samples)))
+    chunk, plan = whole_chunk(frame, spec, tree_output(neighbors_needed(samples)))
     check_samples(named, len(chunk["ids"]))
     if not len(chunk["ids"]):
         return None, chunk["ids"]

@@ -37,7 +37,7 @@ from dask_simjoin.request.requests import Dbscan, Optics
 from dask_simjoin.request.verb import frame_verb, series_verb
 from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.counts import components_of_ids, forest_of_ids, kept_rows, no_components
-from dask_simjoin.tasks.matches import Meeting, whole_meeting
+from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 
 BITS = 62
 """Of sums of weights."""
@@ -80,9 +80,9 @@ def whole_weights(weights: np.ndarray) -> tuple[np.ndarray, int]:
     return np.rint(np.ldexp(weights, bits)).astype(np.int64), bits
 
 
-def weighted_cores(meeting: Meeting, weights: Array, min_samples: int) -> Array:
+def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> Array:
     """Tell which rows of a chunk that meets itself are core rows (n,) bool; `weights`: of its rows."""
-    xp = meeting.xp
+    xp = block_pair.xp
     whole, bits = whole_weights(weights)
     whole = xp.asarray(whole)
     sums = whole.copy()
@@ -91,7 +91,7 @@ def weighted_cores(meeting: Meeting, weights: Array, min_samples: int) -> Array:
         xp.add.at(sums, left, whole[right])
         xp.add.at(sums, right, whole[left])
 
-    meeting.joiner.visit(*meeting.operands, visitor, same=True)
+    block_pair.joiner.visit(*block_pair.operands, visitor, same=True)
     enough = np.ldexp(float(min_samples), bits)
     if enough >= 2.0**63:
         return xp.zeros(len(sums), bool)
@@ -190,13 +190,13 @@ def _labels_and_cores(frame: Frame, asked: Dbscan,
     if not plan.meets:
         xp = frames_for(meta).xp
         return series_example(meta, LABELS), xp.zeros(0, bool), xp.zeros(0, np.int32)
-    meeting = whole_meeting(chunk, spec, plan.layout)
+    block_pair = whole_block_pair(chunk, spec, plan.layout)
     order = order_of(chunk)
     if weights is None:
-        core = cores_by_place(samples, *counts_by_place(meeting, samples))
+        core = cores_by_place(samples, *counts_by_place(block_pair, samples))
     else:
-        core = weighted_cores(meeting, weights_of_kept(weights, frame, asked), samples)[order]
-    labels = dbscan_alone(meeting, core)
+        core = weighted_cores(block_pair, weights_of_kept(weights, frame, asked), samples)[order]
+    labels = dbscan_alone(block_pair, core)
     return frames_for(meta).series(labels, chunk["ids"], LABELS), core, order
 
 
@@ -280,13 +280,13 @@ def optics(frame: Frame, asked: Optics) -> Frame:
     if not plan.meets:
         return example
     if mode == FOREST:
-        found = forest_of_chunk(whole_meeting(chunk, spec, plan.layout), samples, spec.measure)
+        found = forest_of_chunk(whole_block_pair(chunk, spec, plan.layout), samples, spec.measure)
     else:
         folder = new_folder(scratch_directory(), "whole", this_process())
         check_edges(plan.estimate.total_low, max_eps, IN_MEMORY, folder.path, free_at)
         limits = SpillLimits(folder.path, IN_MEMORY // 4, SORTED)
         try:
-            found = optics_of_chunk(whole_meeting(chunk, spec, plan.layout), max_eps, samples, limits)
+            found = optics_of_chunk(whole_block_pair(chunk, spec, plan.layout), max_eps, samples, limits)
         finally:
             shutil.rmtree(folder.path, ignore_errors=True)
     return frames_for(meta).rows(found, chunk["ids"], example)

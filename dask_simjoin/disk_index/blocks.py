@@ -23,7 +23,7 @@ from dask_simjoin.disk_index.types import Part, Snapshot
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, reach
 from dask_simjoin.planning.budget import make_budget
-from dask_simjoin.planning.resources import resources
+from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.request.options import current_settings, on_cluster
 from dask_simjoin.request.spec import JoinSpec
 
@@ -66,10 +66,10 @@ class Sizes(NamedTuple):
 
 def sizes(snapshot: Snapshot, spec: JoinSpec) -> Sizes:
     """Tell what tasks may have, by the workers' memory or the configuration."""
-    have = resources(snapshot.library)
-    chunk = make_budget(None, current_settings(on_cluster()), have).chunk
+    resources = resources_for(snapshot.library)
+    chunk = make_budget(None, current_settings(on_cluster()), resources).chunk
     each = row_bytes(spec)
-    return Sizes(max(1, int(chunk // each)), have.threads, SENT if have.cluster else chunk)
+    return Sizes(max(1, int(chunk // each)), resources.threads, SENT if resources.cluster else chunk)
 
 
 def row_bytes(spec: JoinSpec) -> int:

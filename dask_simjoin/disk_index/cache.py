@@ -33,7 +33,7 @@ from dask_simjoin.graph.dask_private import Task
 from dask_simjoin.graph.source import gather
 from dask_simjoin.graph.workers import end_without_workers, on_worker
 from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.resources import resources
+from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec
 
@@ -77,17 +77,17 @@ def hold(version: Version, before: Held, turn: int) -> Held:
 
 def _slab_rows(version: Version, spec: JoinSpec) -> int:
     """Tell how many rows a slab has at most."""
-    most, have = min(SLAB_ROWS, sizes(version.rows, spec).rows), resources(version.library)
-    if not have.gpu or have.memory is None:
+    most, resources = min(SLAB_ROWS, sizes(version.rows, spec).rows), resources_for(version.library)
+    if not resources.gpu or resources.memory is None:
         return most
-    return max(most, device_rows(int(version.rows.groups.rows.sum()), row_bytes(spec), have))
+    return max(most, device_rows(int(version.rows.groups.rows.sum()), row_bytes(spec), resources))
 
 
-def device_rows(rows: int, each: float, have: Resources) -> int:
+def device_rows(rows: int, each: float, resources: Resources) -> int:
     """Tell how many rows a slab on a GPU has, of so many in all, `each` bytes: threads here share one GPU."""
-    gpus = have.threads if have.cluster else 1
-    beside = have.threads // gpus
-    room = (have.memory or 0) * beside * DEVICE_SHARE / max(1.0, beside * 2 * DEVICE_SHARE)
+    gpus = resources.threads if resources.cluster else 1
+    beside = resources.threads // gpus
+    room = (resources.memory or 0) * beside * DEVICE_SHARE / max(1.0, beside * 2 * DEVICE_SHARE)
     return min(rows // (DEVICE_SLABS * gpus), int(room / each))
 
 
@@ -112,9 +112,9 @@ def _files(rows: Snapshot) -> Iterator[tuple[str, Groups]]:
 
 def _room(library: str) -> float:
     """Bytes that may be held."""
-    have = resources(library)
-    each = have.memory if have.memory is not None else have.shared
-    return float("inf") if each is None else SHARE * each * have.threads
+    resources = resources_for(library)
+    each = resources.memory if resources.memory is not None else resources.shared
+    return float("inf") if each is None else SHARE * each * resources.threads
 
 
 def _slabs(

@@ -24,7 +24,7 @@ from dask_simjoin.metrics.norms import Array, Frame
 from dask_simjoin.planning.statistics.sample import bounds
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
-from dask_simjoin.tasks.matches import Matches, Meeting, matches, measured
+from dask_simjoin.tasks.matches import BlockPair, Matches, matches, measured
 from dask_simjoin.tasks.pairs import Side, join_block, pair_columns, put_together
 
 
@@ -53,8 +53,8 @@ def pairs_within(how: Comparison, rows: Loaded, replaced: Replaced | None, colum
     rows = some(rows, xp.argsort(rows["seq"]))  # of a pair the row with the smaller place is left
     layout = layout_for([rows], how.spec)
     chunk = chunk_of(rows, layout)
-    meeting = Meeting(chunk, chunk, True, how.spec, layout)
-    return _pairs(meeting, (rows, rows), (False, False), replaced, columns)
+    block_pair = BlockPair(chunk, chunk, True, how.spec, layout)
+    return _pairs(block_pair, (rows, rows), (False, False), replaced, columns)
 
 
 def pairs_across(how: Comparison, rows: Loaded, others: Loaded, replaced: Replaced | None, stay: bool,
@@ -68,9 +68,9 @@ def pairs_across(how: Comparison, rows: Loaded, others: Loaded, replaced: Replac
         sides = sides[::-1]
     layout = layout_for([others, rows], how.spec)
     q, d = (chunk_of(side, layout) for side, _ in sides)
-    meeting = Meeting(q, d, False, how.spec, layout)
+    block_pair = BlockPair(q, d, False, how.spec, layout)
     (first, stays), (second, stays_too) = sides
-    return _pairs(meeting, (first, second), (stays, stays_too), replaced, columns)
+    return _pairs(block_pair, (first, second), (stays, stays_too), replaced, columns)
 
 
 def near_each_other(how: Comparison, rows: Loaded, others: Loaded) -> tuple[Loaded, Loaded]:
@@ -95,37 +95,37 @@ def pairs_with_part(how: Comparison, rows: Loaded, part: Part, replaced: Replace
     return pairs_across(how, rows, others, replaced, True, columns)
 
 
-def _pairs(meeting: Meeting, sides: tuple[Loaded, Loaded], stay: tuple[bool, bool],
+def _pairs(block_pair: BlockPair, sides: tuple[Loaded, Loaded], stay: tuple[bool, bool],
            replaced: Replaced | None, columns: list[str]) -> Frame:  # fmt: skip
     """Make rows of the result of two chunks, or of one with itself, in which the lower number is left."""
     before, after = (side["seq"] for side in sides)
     counted = replaced is None and not any("gone" in side for side in sides)
-    if counted and (meeting.same or int(before.max()) < int(after.min())):
-        return join_block(meeting, columns)
+    if counted and (block_pair.same or int(before.max()) < int(after.min())):
+        return join_block(block_pair, columns)
     if counted and int(after.max()) < int(before.min()):
-        turn = _turned(meeting.spec)
-        found = join_block(meeting, [turn.get(name, name) for name in columns])
+        turn = _turned(block_pair.spec)
+        found = join_block(block_pair, [turn.get(name, name) for name in columns])
         found.columns = columns
         return found
     # which pairs changed does not depend on which of their columns are asked for
-    measured = "distance" in columns or (replaced is not None and meeting.spec.return_distance)
-    found = matches(meeting, measured, None)
-    (q, d), xp = (meeting.q, meeting.d), meeting.xp
+    measured = "distance" in columns or (replaced is not None and block_pair.spec.return_distance)
+    found = matches(block_pair, measured, None)
+    (q, d), xp = (block_pair.q, block_pair.d), block_pair.xp
     for side, order, which in ((sides[0], q["order"], 0), (sides[1], d["order"], 1)):
         if "gone" in side:
             found = _only(found, ~side["gone"][order[found[which]]])
     left, right, away = q["order"][found.left], d["order"][found.right], found.distance
     if replaced is not None:
         both = [(side, rows, stays) for side, rows, stays in zip(sides, (left, right), stay, strict=True)]
-        new = xp.flatnonzero(~in_other_version(replaced, both[0], both[1], away, meeting.spec))
+        new = xp.flatnonzero(~in_other_version(replaced, both[0], both[1], away, block_pair.spec))
         found, left, right = _only(found, new), left[new], right[new]
     places = found.left, found.right
     of: tuple[Chunk, ...] = (q,)
-    if not meeting.same:
+    if not block_pair.same:
         swap = after[right] < before[left]
         ends = found.left, found.right + len(q["ids"])
         places, of = (xp.where(swap, *ends[::-1]), xp.where(swap, *ends)), (q, d)
-    part = pair_columns((of, places[0]), (of, places[1]), meeting.spec, columns)
+    part = pair_columns((of, places[0]), (of, places[1]), block_pair.spec, columns)
     if "distance" in columns:
         part["distance"] = found.distance
     return put_together([(len(found.left), part)], columns, frames_for(q["example"]))
@@ -151,7 +151,7 @@ def pairs_of_two(how: Comparison, rows: Loaded, others: Loaded, columns: list[st
         return how.like[columns]
     layout = layout_for([rows, others], how.spec)
     q, d = (chunk_of(side, layout) for side in (rows, others))
-    return join_block(Meeting(q, d, False, how.spec, layout), columns)
+    return join_block(BlockPair(q, d, False, how.spec, layout), columns)
 
 
 class Hits(NamedTuple):

@@ -183,7 +183,7 @@ def rewritten(own: Transaction, version: Version, files: frozenset[str], number:
     shared = f"simjoin_target-{token}"
     graph: dict[Any, Any] = {shared: Task(shared, itself, target)}
     keys: list[Any] = []
-    for region, groups in enumerate(_meeting(rows.groups.low, rows.groups.high, target, rows.options.cut)):
+    for region, groups in enumerate(_block_pair(rows.groups.low, rows.groups.high, target, rows.options.cut)):
         key = f"simjoin_rewrite-{token}", region
         graph[key] = Task(key, on_worker, write_region, rows.part(groups), TaskRef(shared), region, own)
         keys.append(key)
@@ -205,7 +205,7 @@ def _regions_of(rows: Snapshot, size: int, full: int) -> Regions:
     return make_regions(x, np.full(number, size / number), -wide, wide, away, full, MAX_REGIONS)
 
 
-def _meeting(low: np.ndarray, high: np.ndarray, target: Target, cut: tuple[int, ...]) -> list[np.ndarray]:
+def _block_pair(low: np.ndarray, high: np.ndarray, target: Target, cut: tuple[int, ...]) -> list[np.ndarray]:
     """List the row groups that may have rows in each region."""
     order = np.argsort(np.asarray(cut), kind="stable")
     low, high = low[:, order], high[:, order]

@@ -31,7 +31,7 @@ from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.engine.index.regions import Regions, make_regions
 from dask_simjoin.graph.dask_private import Expr, Shuffle, Task, TaskRef
-from dask_simjoin.graph.planner import check_ids, passed_over
+from dask_simjoin.graph.planner import check_ids, collect
 from dask_simjoin.graph.shuffle import SentPieces, cut_rows
 from dask_simjoin.graph.source import FrozenSource, MapPartition, Shared, freeze, gather, map_frozen
 from dask_simjoin.graph.source import optimise_in_place as optimised
@@ -39,7 +39,7 @@ from dask_simjoin.graph.workers import check_sending, on_worker
 from dask_simjoin.metrics.norms import Array, Frame, reach
 from dask_simjoin.planning.budget import make_budget
 from dask_simjoin.planning.entity_chunks import Piece
-from dask_simjoin.planning.resources import can_move, resources, sent_rows, shuffle_method
+from dask_simjoin.planning.resources import can_move, resources_for, sent_rows, shuffle_method
 from dask_simjoin.planning.spatial_chunks import NO_HALO
 from dask_simjoin.planning.statistics.partition import points
 from dask_simjoin.planning.table import TableSummary, summarise_table
@@ -91,9 +91,9 @@ class Asked:
 def look_at(frame: Frame, spec: JoinSpec, id: str | None, columns: list[str]) -> Incoming:
     """Pass over a lazy frame; refuse coordinates that are none, and ids that repeat."""
     source = freeze(frame, spec.columns)
-    known = passed_over(source, spec, True)
+    known = collect(source, spec, True)
     table = summarise_table(known.summaries, spec)
-    chunk = make_budget(spec.blocksize, spec.settings, resources(spec.library)).chunk
+    chunk = make_budget(spec.blocksize, spec.settings, resources_for(spec.library)).chunk
     check_ids(source, spec, known, chunk)
     return Incoming(source, table, id, columns, max(1, min(FILE_ROWS, int(chunk // table.row_bytes))))
 
@@ -274,10 +274,10 @@ def _sending(incoming: Incoming) -> str | None:
     spec, table = incoming.table.spec, incoming.table
     if len(table.summaries) == 1 or table.rows <= incoming.file_rows:
         return None
-    have, size = resources(spec.library), table.rows * table.row_bytes
+    resources, size = resources_for(spec.library), table.rows * table.row_bytes
     dtypes = [incoming.source.inner._meta[name].dtype for name in incoming.columns if name in spec.columns]
-    method = shuffle_method(spec.settings.shuffle, have, size, len(table.summaries), dtypes)
-    return method if can_move(method, have, [table]) else None
+    method = shuffle_method(spec.settings.shuffle, resources, size, len(table.summaries), dtypes)
+    return method if can_move(method, resources, [table]) else None
 
 
 def _by_region(incoming: Incoming, rows: MapPartition, options: Options, method: str) -> Expr:
@@ -290,7 +290,7 @@ def _by_region(incoming: Incoming, rows: MapPartition, options: Options, method:
     meta = with_ids(incoming.source.inner._meta.iloc[:0], incoming.id, incoming.columns)
     for name in (SEQ, VERSION, CELL):
         meta[name] = np.zeros(0, np.int64)
-    most = sent_rows(method, resources(spec.library), table.row_bytes)
+    most = sent_rows(method, resources_for(spec.library), table.row_bytes)
     pieces, shared = cut_rows(source_rows(incoming), most), Shared("simjoin_regions", regions)
     how = (spec, method), meta, shared
     if len(pieces) > len(table.summaries):

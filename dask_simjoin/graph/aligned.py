@@ -36,7 +36,7 @@ from dask_simjoin.graph.dask_private import (
     Task,
     TaskRef,
 )
-from dask_simjoin.graph.lazy_join import DISTANCES, Work, chunk_ref
+from dask_simjoin.graph.lazy_join import DISTANCES, JoinTasks, chunk_ref
 from dask_simjoin.graph.source import FrozenSource, MapPartition, optimise_in_place, picked
 from dask_simjoin.metrics.norms import Frame, Ids, Series
 from dask_simjoin.planning.plan import Plan
@@ -261,7 +261,7 @@ def found_task(names: str, found: str, held: Held, meta: Frame | Series) -> tupl
 
 def add_counts(
     layer: dict[Any, Any], token: str, chunks: Expr, plan: Plan, spec: JoinSpec, wanted: set[int],
-    enough: int | None = None, work: Work = DISTANCES,
+    enough: int | None = None, tasks: JoinTasks = DISTANCES,
 ) -> dict[int, Any]:  # fmt: skip
     """Put tasks into the layer that count neighbours of the rows of the wanted chunks; their keys.
 
@@ -273,8 +273,8 @@ def add_counts(
         if i not in parts and j not in parts:
             continue
         piece = (block, b, part[0])
-        meeting = work.meet(chunks, i, j, spec, plan.layout, part)
-        layer[piece] = Task(piece, work.count, meeting, enough)
+        block_pair = tasks.block_pair(chunks, i, j, spec, plan.layout, part)
+        layer[piece] = Task(piece, tasks.count, block_pair, enough)
         for c, side in ((i, 0), (j, 1))[: 1 + (i != j)]:
             if c in parts:
                 parts[c].append(picked(TaskRef(piece), side))

@@ -11,7 +11,7 @@ from dask_simjoin.engine.compat import values_of
 from dask_simjoin.graph.aligned import Aligned, add_counts, add_partitions, pieces_by_partition
 from dask_simjoin.graph.base import LabelledExpr, pairs_by_eps
 from dask_simjoin.graph.dask_private import Expr, List, PartitionsFiltered, Shuffle, Task, TaskRef
-from dask_simjoin.graph.lazy_join import LazyJoin, meeting_of
+from dask_simjoin.graph.lazy_join import LazyJoin, block_pair_of
 from dask_simjoin.graph.source import FrozenSource, MapPartition, Shared, optimise_in_place
 from dask_simjoin.metrics.norms import Frame, Ids, Series
 from dask_simjoin.planning.entity_chunks import Shuffled, is_shuffled
@@ -68,8 +68,8 @@ class CountUpdates(LabelledExpr):
         spec, layer = self.operand("spec"), {}
         for n, (_, i, j, part) in enumerate(plan.pieces()):
             key = (self._name, n)
-            meeting = meeting_of(self.chunks, i, j, spec, plan.layout, part)
-            layer[key] = Task(key, count_cells, meeting, self.offsets.ref)
+            block_pair = block_pair_of(self.chunks, i, j, spec, plan.layout, part)
+            layer[key] = Task(key, count_cells, block_pair, self.offsets.ref)
         return layer
 
 
@@ -119,7 +119,7 @@ class NeighborCounts(Aligned, LazyJoin):
 
     _label = "simjoin_neighbor_counts"
     _parameters = ["frame", "source", "spec", "meta", "chosen"]
-    _goal = ROW_COUNTS
+    _output = ROW_COUNTS
 
     def _values(self) -> Expr:
         source, plan = self._source, self.plan
@@ -169,7 +169,7 @@ class CountPairs(LazyJoin):
         return (None, None)
 
     def _lower(self) -> Expr:
-        total = CountTotal(self._chunks(), self.plan, self.operand("spec"), 0, self._work)
+        total = CountTotal(self._chunks(), self.plan, self.operand("spec"), 0, self._tasks)
         if self.operand("example") is None:
             return total
         return CountsByEps(total, self.operand("spec"), self._meta, self.operand("example"))
@@ -201,18 +201,18 @@ class CountTotal(LabelledExpr):
 
     _label = "simjoin_count"
     _makes_result = True
-    _parameters = ["chunks", "plan", "spec", "meta", "work"]
+    _parameters = ["chunks", "plan", "spec", "meta", "tasks"]
 
     def _divisions(self) -> tuple[None, None]:
         return (None, None)
 
     def _layer(self) -> dict[Any, Any]:
-        plan, spec, work = self.operand("plan"), self.operand("spec"), self.operand("work")
+        plan, spec, tasks = self.operand("plan"), self.operand("spec"), self.operand("tasks")
         name = f"simjoin_count_block-{self.deterministic_token}"
         layer: dict[Any, Any] = {}
         for b, i, j, part in plan.pieces():
-            meeting = work.meet(self.chunks, i, j, spec, plan.layout, part)
-            layer[(name, b, part[0])] = Task((name, b, part[0]), work.count_pairs, meeting)
+            block_pair = tasks.block_pair(self.chunks, i, j, spec, plan.layout, part)
+            layer[(name, b, part[0])] = Task((name, b, part[0]), tasks.count_pairs, block_pair)
         key = (self._name, 0)
         layer[key] = Task(key, sum, List(*(TaskRef(piece) for piece in layer)))
         return layer

@@ -25,17 +25,17 @@ from dask_simjoin.graph.shuffle import (
 from dask_simjoin.graph.source import FrozenSource, Listed, held_keys, is_held, map_frozen
 from dask_simjoin.graph.workers import on_worker, on_worker_of, share_work
 from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.entity_chunks import BY_WORKER, Chunking, Pieces, Sources, is_shuffled
-from dask_simjoin.planning.outputs import COUNTS, Goal
+from dask_simjoin.planning.entity_chunks import BY_WORKER, Chunking, Sources, is_shuffled
+from dask_simjoin.planning.outputs import COUNTS, OutputSpec
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import check_shuffle
-from dask_simjoin.planning.tables import Tables
+from dask_simjoin.planning.tables import JoinStatistics
 from dask_simjoin.reports.block_pairs import BlockReport
 from dask_simjoin.reports.plan import PlanReport
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import gather_chunk, make_chunk, read_chunk, read_points
 from dask_simjoin.tasks.counts import count_block, count_block_pairs
-from dask_simjoin.tasks.matches import Meeting
+from dask_simjoin.tasks.matches import BlockPair
 from dask_simjoin.tasks.pairs import cut_block, cut_weighed, join_block, weigh_block
 from dask_simjoin.tasks.shuffle import unpack
 
@@ -178,34 +178,30 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
         return Chunks(FrozenSource(made), run=run)
     frame = source.inner.simplify()  # of all its columns, it is itself
     apart = copies > 1 and spec.library == "cudf" and len(spec.on) > MANY_COLUMNS
-    if is_held(frame) and _once(chunks.pieces) and not apart:
+    numbers = [n for chunk in chunks.pieces for n, _, _ in chunk]
+    is_cut = len(set(numbers)) < len(numbers)
+    if is_held(frame) and not is_cut and not apart:
         frozen = FrozenSource(frame)
         return ReadChunks(frozen, each, Listed(chunks.pieces), spec, layout, threads, with_ids, copies, run)
     read = map_frozen("simjoin_points", read_points, source, spec, each=each)
     return Chunks(FrozenSource(read), Listed(chunks.pieces), layout, threads, copies, run)
 
 
-def _once(pieces: Pieces) -> bool:
-    """Tell whether no partition is cut."""
-    numbers = [n for chunk in pieces for n, _, _ in chunk]
-    return len(set(numbers)) == len(numbers)
-
-
 @dataclass(frozen=True)
-class Work:
-    """Name what is done with two chunks; the functions are those of `dask_simjoin.tasks`, or like them.
+class JoinTasks:
+    """Name the functions that tasks call for a kind of join: those of `dask_simjoin.tasks`, or like them.
 
     Attributes
     ----------
-    meeting : callable
-        Brings chunks together.
+    make : callable
+        Makes a block pair of two chunks, such as a `BlockPair`.
     join, cut, count, count_pairs : callable
-        Of a meeting: make rows of a result, cut them, count them by row, count them all.
+        Take a block pair, and make rows of the result, cut them, count pairs by row, or count them all.
     weigh, cut_weighed : callable or None
         Do as `cut` does in parts: of a part of the work, and of what all parts gave.
     """
 
-    meeting: Callable[..., Any]
+    make: Callable[..., Any]
     join: Callable[..., Any]
     cut: Callable[..., Any]
     count: Callable[..., Any]
@@ -213,15 +209,14 @@ class Work:
     weigh: Callable[..., Any] | None = None
     cut_weighed: Callable[..., Any] | None = None
 
-    def meet(self, chunks: Expr, i: int, j: int, spec: Any, layout: Any, part: tuple[int, int] = (0, 1),
-             output: tuple[int, int] | None = None) -> Task:  # fmt: skip
-        """Bring two chunks together, as a task's argument: it is made within that task, and is none itself.
+    def block_pair(self, chunks: Expr, i: int, j: int, spec: Any, layout: Any, part: tuple[int, int] = (0, 1),
+                   output: tuple[int, int] | None = None) -> Task:  # fmt: skip
+        """Return the task argument that makes a block pair of the chunks `i` and `j`.
 
-        `part`: which part of the work, and of how many.  `output`: the same of the result, where the task
-        itself is told of its part.
+        `part`: index and number of parts of the work; `output`: the same of the result.
         """
         q, d = (chunk_ref(chunks, c, output or part) for c in (i, j))
-        return Task(None, self.meeting, q, d, i == j, spec, layout, part)
+        return Task(None, self.make, q, d, i == j, spec, layout, part)
 
 
 def chunk_ref(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> TaskRef:
@@ -229,20 +224,20 @@ def chunk_ref(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> TaskRef:
     return TaskRef(chunk_key(chunks, c, part))
 
 
-DISTANCES = Work(
-    Meeting, join_block, cut_block, count_block, count_block_pairs, weigh_block, cut_weighed
+DISTANCES = JoinTasks(
+    BlockPair, join_block, cut_block, count_block, count_block_pairs, weigh_block, cut_weighed
 )  # fmt: skip
 """Pairs of points within a distance."""
 
-meeting_of = DISTANCES.meet
+block_pair_of = DISTANCES.block_pair
 
 
 class LazyJoin(LabelledExpr):
     """A join of one frozen source with itself that is planned when it must be."""
 
     _parameters = ["source", "spec", "meta"]
-    _goal = COUNTS
-    _work: ClassVar[Work] = DISTANCES
+    _output = COUNTS
+    _tasks: ClassVar[JoinTasks] = DISTANCES
     _plan_tells_partitions: ClassVar[bool] = False
 
     def __str__(self) -> str:
@@ -252,13 +247,10 @@ class LazyJoin(LabelledExpr):
 
     @property
     def _asked(self) -> str:
-        """What is sought, in few words."""
-        asked = next(
-            (name for name in ("max_eps", "k", "min_cluster_size", "samples") if name in self._parameters),
-            None,
-        )
-        if asked:
-            return f"{asked}={self.operand(asked)!r}"
+        """What is asked for, in few words."""
+        for name in ("max_eps", "k", "min_cluster_size", "samples"):
+            if name in self._parameters:
+                return f"{name}={self.operand(name)!r}"
         spec = self.operand("spec")
         unit = getattr(getattr(spec, "measure", None), "unit", "")  # joins of sets have no measure
         return f"{spec.asked}{unit and f' {unit}'}"
@@ -270,18 +262,18 @@ class LazyJoin(LabelledExpr):
 
     @property
     def plan(self) -> Plan:
-        """The plan; made at the first call, which computes one pass over the columns."""
+        """Look up the plan; the first call makes it, see `dask_simjoin.graph.planner.plan_join`."""
         return plan_for(
-            self._source, self.operand("spec"), self.goal, self._other, self.named, self._check_tables
+            self._source, self.operand("spec"), self.output, self._other, self.named, self._check_statistics
         )
 
-    def _check_tables(self, tables: Tables, have: Resources) -> None:
+    def _check_statistics(self, statistics: JoinStatistics, resources: Resources) -> None:
         """Refuse tables of which one task cannot hold what it must, whatever their chunks are."""
 
     @property
     def would_plan(self) -> bool:
         """Whether it would be planned if it were asked for its partitions now."""
-        key = plan_key(self.operand("spec"), self.goal, self._other)
+        key = plan_key(self.operand("spec"), self.output, self._other)
         return self._plan_tells_partitions and key not in self._source.plans
 
     @property
@@ -297,12 +289,12 @@ class LazyJoin(LabelledExpr):
         """What its tasks are recorded for: it is the same for whatever asks for the same of the same."""
         asked = (self.operand(name) for name in self._parameters if name in ("source", "other", "spec"))
         title = f"{self._label.removeprefix('simjoin_')}, {self._asked}"
-        return Named(tokenize(self._label, self.goal, *asked), title, self._report)
+        return Named(tokenize(self._label, self.output, *asked), title, self._report)
 
     @property
-    def goal(self) -> Goal:
+    def output(self) -> OutputSpec:
         """What its tasks find out, as planning needs to know it."""
-        return self._goal
+        return self._output
 
     def _tree_repr_lines(self, indent: int = 0, recursive: bool = True) -> list[str]:
         return [" " * indent + str(self)]
@@ -321,20 +313,13 @@ class LazyJoin(LabelledExpr):
             if self._other is None
             else [(self._source, spec), (self._other, spec.right)]
         )
-        each = [
-            self._table(source, own, sources, chunks)
-            for (source, own), sources, chunks in zip(tables, plan.sources, plan.chunks.sides, strict=True)
-        ]
+        how = plan.layout, self.output.with_ids, plan.threads, plan.copies, plan.sent, RunName(plan.run)
+        each = []
+        for (source, own), sources, chunks in zip(tables, plan.sources, plan.chunks.sides, strict=True):
+            if chunks.method is not None:
+                check_shuffle(chunks.method, spec.settings.cluster)
+            each.append(indexed_chunks(source, replace(own, dims=plan.dims), sources, chunks, *how))
         return each[0] if len(each) == 1 else BothChunks(*each)
-
-    def _table(self, source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking) -> Expr:
-        if chunks.method is not None:
-            check_shuffle(chunks.method, self.operand("spec").settings.cluster)
-        spec, plan = replace(spec, dims=self.plan.dims), self.plan
-        return indexed_chunks(
-            source, spec, sources, chunks, plan.layout, self.goal.with_ids, plan.threads, plan.copies,
-            plan.sent, RunName(plan.run),
-        )  # fmt: skip
 
 
 SHOWN = "_repr_divisions"

@@ -19,7 +19,7 @@ from dask_simjoin.graph.steps import Steps
 from dask_simjoin.graph.workers import on_worker_of
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Array
-from dask_simjoin.planning.outputs import Goal, nearest_goal
+from dask_simjoin.planning.outputs import OutputSpec, nearest_output
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.reports.plan import NearestPlanReport
 from dask_simjoin.tasks.chunks import Chunk
@@ -73,9 +73,9 @@ class KDistances(FoundByChunk):
         return NearestPlanReport(plan, self.operand("spec"), self.operand("k"))
 
     @property
-    def goal(self) -> Goal:
+    def output(self) -> OutputSpec:
         """The nearest neighbours of each row."""
-        return nearest_goal(self.operand("k"))
+        return nearest_output(self.operand("k"))
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         return ChunkDistances(chunks, plan, self.operand("k"), self.operand("spec").measure)
@@ -141,9 +141,9 @@ class NearestJoin(LazyJoin):
         return NearestPlanReport(plan, self.operand("spec"), self.operand("k"), self.operand("bound"))
 
     @property
-    def goal(self) -> Goal:
+    def output(self) -> OutputSpec:
         """The nearest neighbours of each row, by their ids."""
-        return nearest_goal(self.operand("k"), with_ids=True, max_total=self.operand("bound"))
+        return nearest_output(self.operand("k"), with_ids=True, max_total=self.operand("bound"))
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (max(len(self.plan.counted), 1) + 1)

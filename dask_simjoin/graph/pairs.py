@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.aligned import add_counts
 from dask_simjoin.graph.base import LabelledExpr, RowsExpr
 from dask_simjoin.graph.dask_private import Alias, Expr, List, Task, TaskRef
-from dask_simjoin.graph.lazy_join import LazyJoin, Work, chunk_ref, meeting_of
+from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin, block_pair_of, chunk_ref
 from dask_simjoin.graph.records import Recorded
 from dask_simjoin.graph.source import itself, optimise_in_place, pick, picked
 from dask_simjoin.graph.steps import Steps, after, blocks_of_chunks
@@ -29,9 +29,9 @@ from dask_simjoin.planning.budget import (
     Resources,
     free_memory,
 )
-from dask_simjoin.planning.outputs import PAIRS, Goal
+from dask_simjoin.planning.outputs import PAIRS, OutputSpec
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.planning.resources import ITSELF, resources
+from dask_simjoin.planning.resources import ITSELF, resources_for
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks import csr
 from dask_simjoin.tasks.pairs import unmatched
@@ -66,7 +66,9 @@ class NeighborGraph(LazyJoin):
 
     _label = "simjoin_neighbor_graph"
     _parameters = ["source", "spec", "mode", "meta"]
-    _goal = Goal(result_bytes_per_row=12, single_home=True, joins=2)  # a row's name and its number of entries
+    _output = OutputSpec(
+        result_bytes_per_row=12, single_home=True, joins=2
+    )  # a row's name and its number of entries
 
     def _divisions(self) -> tuple[None, None]:
         return (None, None)
@@ -74,27 +76,27 @@ class NeighborGraph(LazyJoin):
     def _lower(self) -> Expr:
         plan, spec = self.plan, self.operand("spec")
         rows = sum(rows for rows, _ in plan.sources[0])
-        fitting = fitting_for(spec, rows, self._meta, resources(spec.library), pieces=True)
+        fitting = fitting_for(spec, rows, self._meta, resources_for(spec.library), pieces=True)
         fitting.check(2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True)
         return GraphRows(self._chunks(), plan, spec, self.operand("mode"), self._meta, fitting)
 
 
-def fitting_for(spec: JoinSpec, rows: int, example: Frame, have: Resources, pieces: bool) -> Fitting:
+def fitting_for(spec: JoinSpec, rows: int, example: Frame, resources: Resources, pieces: bool) -> Fitting:
     """List what a matrix of neighbours must fit; `pieces`: it is put together from those of chunks."""
-    gpu = have.gpu
+    gpu = resources.gpu
     entry = DEVICE_ENTRY if gpu else ENTRY
     result, made = (entry, 8), (entry + PIECE * pieces, ROW)
     limits, name = [], "simjoin.result-limit"
     if spec.settings.result is not None:
         limits.append(Limit(spec.settings.result, *result, f"the configuration's {name} is", "", name))
-    if gpu and have.memory is not None:
-        whole = have.memory if have.cluster else have.memory * have.threads
+    if gpu and resources.memory is not None:
+        whole = resources.memory if resources.cluster else resources.memory * resources.threads
         limits.append(Limit(whole, *made, "the smallest GPU has", "larger GPUs"))
-    elif have.limit is not None:
-        room = max(int(PAUSED * have.limit) - ITSELF, have.limit // 3)
+    elif resources.limit is not None:
+        room = max(int(PAUSED * resources.limit) - ITSELF, resources.limit // 3)
         limits.append(Limit(room, *made, "the smallest worker has room for", "larger workers"))
     if not gpu:
-        here = result if have.cluster else made
+        here = result if resources.cluster else made
         most = MEMORY_LIMIT if pieces else min(MEMORY_LIMIT, free_memory())
         limits.append(Limit(most, *here, "this machine has", "a larger machine"))
     return Fitting(spec.eps, rows, limits, csr.max_entries(frames_for(example).xp))
@@ -128,14 +130,22 @@ class GraphRows(LabelledExpr):
             add("names", c, csr.matrix_numbers, refs[c], [firsts[n] for n, _, _ in own], number_type(rows))
             for c, own in enumerate(plan.counted.pieces)
         ]
-        meetings = [meeting_of(self.chunks, i, j, spec, plan.layout) for _, i, j in blocks]
-        counts = [add("count", b, csr.count_entries, meeting) for b, meeting in enumerate(meetings)]
+        block_pairs = [block_pair_of(self.chunks, i, j, spec, plan.layout) for _, i, j in blocks]
+        counts = [add("count", b, csr.count_entries, block_pair) for b, block_pair in enumerate(block_pairs)]
         entries = [add("number", b, pick, count, 2) for b, count in enumerate(counts)]
         itself = plan.rows if spec.include_self else 0
         fits = add("fits", 0, _check, List(*entries), itself, fitting)
         filled = [
             add(
-                "fill", b, after, fits, csr.fill_block, meetings[b], found, List(numbers[i], numbers[j]), mode
+                "fill",
+                b,
+                after,
+                fits,
+                csr.fill_block,
+                block_pairs[b],
+                found,
+                List(numbers[i], numbers[j]),
+                mode,
             )
             for (b, i, j), found in zip(blocks, counts, strict=True)
         ]
@@ -162,7 +172,7 @@ class SelfJoin(LazyJoin):
 
     _label = "simjoin_self_join"
 
-    _goal = PAIRS
+    _output = PAIRS
     _plan_tells_partitions = True
 
     def _divisions(self) -> tuple[None, ...]:
@@ -170,8 +180,8 @@ class SelfJoin(LazyJoin):
 
     def _lower(self) -> Expr:
         chunks, plan = self._chunks(), self.plan
-        spec, work = self.operand("spec"), self._work
-        return JoinBlocks(chunks, Cuts(chunks, plan, spec, work), plan, spec, self._meta, None, work)
+        spec, tasks = self.operand("spec"), self._tasks
+        return JoinBlocks(chunks, Cuts(chunks, plan, spec, tasks), plan, spec, self._meta, None, tasks)
 
 
 class Join(SelfJoin):
@@ -192,9 +202,9 @@ class Join(SelfJoin):
         return (None,) * (max(self.plan.outputs + self._alone, 1) + 1)
 
     def _lower(self) -> Expr:
-        chunks, plan, spec, work = self._chunks(), self.plan, self.operand("spec"), self._work
-        counts = ChunkCounts(chunks, plan, spec, work) if self._alone else None
-        return JoinBlocks(chunks, Cuts(chunks, plan, spec, work), plan, spec, self._meta, counts, work)
+        chunks, plan, spec, tasks = self._chunks(), self.plan, self.operand("spec"), self._tasks
+        counts = ChunkCounts(chunks, plan, spec, tasks) if self._alone else None
+        return JoinBlocks(chunks, Cuts(chunks, plan, spec, tasks), plan, spec, self._meta, counts, tasks)
 
 
 LEFT = "left"
@@ -204,7 +214,7 @@ class ChunkCounts(LabelledExpr):
     """Count the rows of the other table near each row of the chunks that are counted."""
 
     _label = "simjoin_counts"
-    _parameters = ["chunks", "plan", "spec", "work"]
+    _parameters = ["chunks", "plan", "spec", "tasks"]
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (len(self.operand("plan").counted) + 1)
@@ -215,7 +225,13 @@ class ChunkCounts(LabelledExpr):
         every = set(range(len(plan.counted)))
         token = self.deterministic_token
         totals = add_counts(
-            layer, token, self.chunks, plan, self.operand("spec"), every, work=self.operand("work")
+            layer,
+            token,
+            self.chunks,
+            plan,
+            self.operand("spec"),
+            every,
+            tasks=self.operand("tasks"),
         )
         for c, key in totals.items():
             layer[(self._name, c)] = Alias((self._name, c), key)
@@ -226,7 +242,7 @@ class Cuts(LabelledExpr):
     """Cut the rows of the first chunk of block pairs that give several partitions."""
 
     _label = "simjoin_cuts"
-    _parameters = ["chunks", "plan", "spec", "work"]
+    _parameters = ["chunks", "plan", "spec", "tasks"]
 
     @functools.cached_property
     def blocks(self) -> list[int]:
@@ -247,19 +263,19 @@ class Cuts(LabelledExpr):
 
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
-        work: Work = self.operand("work")
+        tasks: JoinTasks = self.operand("tasks")
         steps, layer = Steps("simjoin", self.deterministic_token), {}
         for n, block in enumerate(self.blocks):
             i, j = plan.blocks[block].tolist()
-            meet = functools.partial(work.meet, self.chunks, i, j, self.operand("spec"), plan.layout)
+            meet = functools.partial(tasks.block_pair, self.chunks, i, j, self.operand("spec"), plan.layout)
             key, slices, parts = (self._name, n), int(plan.slices[block]), int(plan.parts[block])
-            if parts == 1 or work.weigh is None:
-                layer[key] = Task(key, work.cut, meet(), slices)
+            if parts == 1 or tasks.weigh is None:
+                layer[key] = Task(key, tasks.cut, meet(), slices)
                 continue
             weights = [
-                steps.add("weights", (n, part), work.weigh, meet((part, parts))) for part in range(parts)
+                steps.add("weights", (n, part), tasks.weigh, meet((part, parts))) for part in range(parts)
             ]
-            layer[key] = Task(key, work.cut_weighed, plan.layout.grain, slices, *weights)
+            layer[key] = Task(key, tasks.cut_weighed, plan.layout.grain, slices, *weights)
         return layer | steps.layer
 
 
@@ -267,7 +283,7 @@ class JoinBlocks(RowsExpr):
     """Make the partitions that the block pairs of a plan give; with `counts` also rows in no pair."""
 
     _label = "simjoin_pairs"
-    _parameters = ["chunks", "cuts", "plan", "spec", "meta", "counts", "work", "columns", "_partitions"]
+    _parameters = ["chunks", "cuts", "plan", "spec", "meta", "counts", "tasks", "columns", "_partitions"]
     _defaults = {"counts": None, "columns": None, "_partitions": None}
 
     def _divisions(self) -> tuple[None, ...]:
@@ -279,21 +295,24 @@ class JoinBlocks(RowsExpr):
         plan: Plan = self.operand("plan")
         counts = self.operand("counts")
         of = max(plan.outputs + (0 if counts is None else counts.npartitions), 1)
-
-        def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
-            return Recorded(function, plan.run, "pairs", index, of) if plan.run else function
-
+        call: tuple[Any, ...]
         if index >= plan.outputs and counts is not None:
             c = index - plan.outputs
             found = chunk_ref(self.chunks, c), TaskRef((counts._name, c))
-            return Task(name, recorded(unmatched), *found, self.operand("spec"), self._meta)
-        if not plan.outputs:
-            return Task(name, recorded(itself), self._meta)
-        like = () if counts is None else (self._meta,)
-        block, number, parts = plan.output(index)
-        i, j = plan.blocks[block].tolist()
-        cuts = parts if plan.even or parts == 1 else self.operand("cuts").ref(block)
-        slice_ = (cuts, number) if parts > 1 else (None, 0) if like else ()
-        work: Work = self.operand("work")
-        meeting = work.meet(self.chunks, i, j, self.operand("spec"), plan.layout, output=(number, parts))
-        return Task(name, recorded(work.join), meeting, self.columns, *slice_, *like)
+            call = unmatched, *found, self.operand("spec"), self._meta
+        elif not plan.outputs:
+            call = itself, self._meta
+        else:
+            tasks: JoinTasks = self.operand("tasks")
+            like = () if counts is None else (self._meta,)
+            block, number, parts = plan.output(index)
+            cuts = parts if plan.even or parts == 1 else self.operand("cuts").ref(block)
+            slice_ = (cuts, number) if parts > 1 else (None, 0) if like else ()
+            i, j = plan.blocks[block].tolist()
+            spec, part = self.operand("spec"), (number, parts)
+            block_pair = tasks.block_pair(self.chunks, i, j, spec, plan.layout, output=part)
+            call = tasks.join, block_pair, self.columns, *slice_, *like
+        function, *arguments = call
+        if plan.run:
+            function = Recorded(function, plan.run, "pairs", index, of)
+        return Task(name, function, *arguments)

@@ -1,11 +1,13 @@
-"""Run the planning passes over a source, and cache their statistics.
+"""Plan joins of sources in steps: collect statistics, make the plan, check ids and disks.
 
-Only frames whose rows are held, by Dask or by a cluster, and columns of them: what is read or made anew
-each time may be otherwise then.  What is kept goes when the frame goes.
+`plan_for` looks a plan up, and `plan_join` makes it.  Statistics are kept of frames whose rows are held, by
+Dask or by a cluster, and of columns of them, until the frame goes.  Rows that are read or made anew each
+time may differ then, so their statistics are collected anew.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import tempfile
@@ -13,8 +15,8 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import dask
@@ -32,13 +34,13 @@ from dask_simjoin.graph.workers import check_worker_disks, end_without_workers
 from dask_simjoin.metrics.norms import Array, Frame
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import check_nearest
-from dask_simjoin.planning.data_warnings import raise_doubts
+from dask_simjoin.planning.data_warnings import raise_warnings
 from dask_simjoin.planning.disk import check_folder
 from dask_simjoin.planning.entity_chunks import BY_WORKER
-from dask_simjoin.planning.outputs import Goal
+from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.plan import Plan, make_plan
-from dask_simjoin.planning.resources import resources, sends_by_worker, shuffle_method
-from dask_simjoin.planning.statistics.partition import RIGHT, PartitionSummary, points, summarise
+from dask_simjoin.planning.resources import resources_for, shuffle_method
+from dask_simjoin.planning.statistics.partition import RIGHT, points, summarise
 from dask_simjoin.planning.statistics.unique_ids import (
     check_summaries,
     first_repeated,
@@ -47,33 +49,37 @@ from dask_simjoin.planning.statistics.unique_ids import (
     repeated_keys,
     suspected,
 )
-from dask_simjoin.planning.tables import Tables, tables_of
+from dask_simjoin.planning.tables import JoinStatistics, join_statistics
 from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec, RowSpec
 
 MAX_BYTES = 1 << 26
-"""Of all that is kept: what was not asked for the longest goes first."""
+"""Bytes of all statistics that are kept; those that were not used for the longest go first."""
 
 
 @dataclass(eq=False)
-class Known:
-    """What is known of a table: its partitions' summaries, and whether ids of several were compared."""
+class TableStatistics:
+    """Hold the summaries of a table's partitions, and whether ids of several were compared."""
 
     summaries: list[Any]
     unique: bool = False
+    size: int = field(init=False)
+    """Bytes that it takes, about: samples are most of it."""
 
-    @property
-    def size(self) -> int:
-        """Bytes that it takes, about: samples are most of it."""
-        return sum(some.nbytes for some in self.summaries) + 1000 * len(self.summaries)
+    def __post_init__(self) -> None:
+        self.size = sum(some.nbytes for some in self.summaries) + 1000 * len(self.summaries)
 
 
-class KnownTables:
-    """Hold what is known of tables, as long as their frames are held."""
+Place = tuple[Any, Hashable]
+"""Where statistics are kept: what holds a frame's rows in memory, and the key of their statistics."""
+
+
+class StatisticsCache:
+    """Keep statistics of tables as long as their frames are held."""
 
     def __init__(self, most: int = MAX_BYTES) -> None:
         self._most = most
-        self._kept: OrderedDict[Hashable, tuple[Known, weakref.ref[Any]]] = OrderedDict()
+        self._kept: OrderedDict[Hashable, tuple[TableStatistics, weakref.ref[Any]]] = OrderedDict()
         self._lock = threading.RLock()  # the collector may run callbacks of references while it is held
 
     def __len__(self) -> int:
@@ -84,24 +90,37 @@ class KnownTables:
         with self._lock:
             self._kept.clear()
 
-    def find(self, frame: Expr, what: Hashable, make: Callable[[], list[Any]]) -> Known:
-        """Return what is known of a frame in a certain respect; `make`: find it out."""
-        held = _held(frame)
-        if held is None:
-            return Known(make())
-        holder, name = held
-        key = name, what
+    def place(self, frame: Expr, key: Hashable) -> Place | None:
+        """Return where a frame's statistics are kept; None: nothing holds its rows, so they are not."""
+        while isinstance(frame, Projection):
+            frame = frame.frame
+        if isinstance(frame, FromPandas):
+            # Dask may have moved a choice of columns into it, as another expression that soon goes
+            name = frame.substitute_parameters({"columns": None})._name
+            return frame.operand("frame"), (name, key)
+        return (frame, (frame._name, key)) if is_held(frame) else None
+
+    def find(self, place: Place | None) -> TableStatistics | None:
+        """Return the statistics that are kept at a place, if any."""
+        if place is None:
+            return None
+        _, key = place
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key][0]
-        known = Known(make())
+            if key not in self._kept:
+                return None
+            self._kept.move_to_end(key)
+            return self._kept[key][0]
+
+    def keep(self, place: Place | None, statistics: TableStatistics) -> None:
+        """Keep statistics until their frame goes, or others need the room."""
+        if place is None:
+            return
+        holder, key = place
         with self._lock:
-            self._kept[key] = known, weakref.ref(holder, lambda _: self._forget(key))
+            self._kept[key] = statistics, weakref.ref(holder, lambda _: self._forget(key))
             total = sum(some.size for some, _ in self._kept.values())
             while total > self._most:
                 total -= self._kept.popitem(last=False)[1][0].size
-        return known
 
     def _forget(self, key: Hashable) -> None:
         if not sys.is_finalizing():
@@ -109,43 +128,25 @@ class KnownTables:
                 self._kept.pop(key, None)
 
 
-KNOWN = KnownTables()
-
-
-def asked_of(spec: JoinSpec, with_ids: bool, first: int) -> Hashable:
-    """Name all that summaries of a table depend on, besides its rows."""
-    rows = spec.on, spec.lists, spec.metric, spec.p, spec.dropna
-    return *rows, spec.id, str(spec.id_dtype), spec.radius, spec.keep, with_ids, first
-
-
-def _held(frame: Expr) -> tuple[Any, Hashable] | None:
-    """What holds the rows of columns of a frame in memory, and a name of the frame; None: nothing does."""
-    while isinstance(frame, Projection):
-        frame = frame.frame
-    if isinstance(frame, FromPandas):
-        # Dask may have moved a choice of columns into it, as another expression that soon goes
-        return frame.operand("frame"), frame.substitute_parameters({"columns": None})._name
-    if is_held(frame):
-        return frame, frame._name
-    return None
+STATISTICS = StatisticsCache()
 
 
 KEY_BYTES = 16
 """Of each id while its key is sorted."""
 
-Check = Callable[[Tables, Resources], None]
+Check = Callable[[JoinStatistics, Resources], None]
 """Refuses tables that what computes has no room for."""
 
 
 def plan_for(
     source: FrozenSource,
     spec: JoinSpec,
-    goal: Goal,
+    output: OutputSpec,
     other: FrozenSource | None = None,
     run: Named | None = None,
     check: Check | None = None,
 ) -> Plan:
-    """Plan a join of a source with itself, or with `other`, the right table.
+    """Look up the plan of a source's join with itself, or with `other`, the right table; else make it.
 
     The plan is kept with the source that the join was built on, so a join that is asked for its partitions
     and then computed is planned once.  Dask gives out an equal join as long as it is alive, whose
@@ -153,63 +154,113 @@ def plan_for(
 
     `run`: what tasks are recorded for; `check`: refuses tables that no chunks can help, before any are made.
     """
-    key = plan_key(spec, goal, other)
-    made: Plan = planned_once(source, key, lambda: _compute_plan(source, spec, goal, other, check), run)
-    return made
-
-
-def plan_key(spec: Hashable, goal: Goal, other: FrozenSource | None) -> Hashable:
-    """Name what tells plans of a source apart."""
-    return spec, goal, None if other is None else other.inner._name
-
-
-def planned_once(source: FrozenSource, key: Hashable, compute: Callable[[], Any], run: Named | None) -> Any:
-    """Return the plan that is kept with a source under a key; `compute`: make it."""
+    key = plan_key(spec, output, other)
     with source.lock:
         if key not in source.plans:
             begin = time.perf_counter()
-            try:
-                plan = compute()
-                if run is not None:
-                    plan = replace(plan, run=run.name)
-                    RUNS.planned(run, run.report(plan), time.perf_counter() - begin)
-                source.plans[key] = plan
-            except AttributeError as error:
-                # Dask asks expressions for attributes: it would take this for a missing one
-                raise PlanningError(
-                    f"Planning the join failed, as the source raised AttributeError: {error}"
-                ) from error
-        return source.plans[key]
+            with planning_errors():
+                plan = plan_join(source, spec, output, other, check)
+                source.plans[key] = recorded(plan, run, begin)
+        made: Plan = source.plans[key]
+        return made
 
 
-def _compute_plan(source: FrozenSource, spec: JoinSpec, goal: Goal, other: FrozenSource | None,
-                  check: Check | None) -> Plan:  # fmt: skip
+def plan_join(source: FrozenSource, spec: JoinSpec, output: OutputSpec, other: FrozenSource | None,
+              check: Check | None) -> Plan:  # fmt: skip
+    """Plan a join: collect statistics of its tables, make the plan, and check ids and disks against it."""
     end_without_workers(current_client())
-    tables = [(source, spec, passed_over(source, spec, goal.with_ids))]
-    if other is not None:
-        tables.append((other, spec.right, passed_over(other, spec.right, goal.with_ids, RIGHT)))
-    have = resources(spec.library)
-    summaries = [known.summaries for _, _, known in tables]
-    size = sum(s.moments.rows * (8 * len(s.moments.lower) + s.id_bytes + s.kept_bytes)
-               for some in summaries for s in some)  # fmt: skip
-    dtypes = [own.id_dtype for _, own, _ in tables if goal.with_ids]
-    dtypes += [table.inner._meta[name].dtype for table, own, _ in tables for name in own.keep]
-    shuffle = shuffle_method(spec.settings.shuffle, have, size, max(map(len, summaries)), dtypes)
-    if shuffle != "p2p" and sends_by_worker(goal, have, spec.settings.shuffle):
-        held = all(held_by_workers(table) is not None for table, _, _ in tables)
-        shuffle = BY_WORKER if held else shuffle
-    joined = tables_of(summaries, spec)
+    tables = [(source, spec)] if other is None else [(source, spec), (other, spec.right)]
+    collected = [
+        collect(table, own, output.with_ids, first)
+        for (table, own), first in zip(tables, (0, RIGHT), strict=False)
+    ]
+    statistics = join_statistics([table.summaries for table in collected], spec)
+    resources = resources_for(spec.library)
     if check is not None:
-        check(joined, have)
-    plan = make_plan(joined, goal, have, shuffle)
+        check(statistics, resources)
+    shuffle = choose_shuffle(statistics, output, resources, [table for table, _ in tables])
+    plan = make_plan(statistics, output, resources, shuffle)
     check_disk(plan)
-    if goal.with_ids:
-        if goal.k is not None and goal.max_total == math.inf:
-            check_nearest(plan.rows_found(goal.k), plan.pair_bytes, goal.k, plan.budget)
-        for which, table in zip(TABLES if other is not None else [None], tables, strict=True):
-            with in_table(which):
-                check_ids(*table, plan.budget.chunk)
-    raise_doubts(plan.doubts)
+    if output.with_ids:
+        if output.k is not None and output.max_total == math.inf:
+            check_nearest(plan.rows_found(output.k), plan.pair_bytes, output.k, plan.budget)
+        names = TABLES if other is not None else [None]
+        for name, (table, own), found in zip(names, tables, collected, strict=True):
+            with in_table(name):
+                check_ids(table, own, found, plan.budget.chunk)
+    raise_warnings(plan.data_warnings)
+    return plan
+
+
+def collect(source: FrozenSource, spec: JoinSpec, with_ids: bool, first: int = 0) -> TableStatistics:
+    """Collect statistics of a table by one pass over its columns.
+
+    Where its rows are held, statistics that were collected before are looked up.
+    """
+    # all that summaries of a table depend on, besides its rows
+    key = (
+        spec.on, spec.lists, spec.metric, spec.p, spec.dropna, spec.id, str(spec.id_dtype), spec.radius,
+        spec.keep, with_ids, first,
+    )  # fmt: skip
+    place = STATISTICS.place(source.inner, key)
+    found = STATISTICS.find(place)
+    if found is None:
+        number = source.inner.npartitions
+        each = list(range(first, first + number))
+        expr = map_frozen("simjoin_summary", summarise, source, spec, with_ids, number, each=each)
+        found = TableStatistics(gather(dict(expr.__dask_graph__()), expr.__dask_keys__()))
+        STATISTICS.keep(place, found)
+    return found
+
+
+def choose_shuffle(statistics: JoinStatistics, output: OutputSpec, resources: Resources,
+                   sources: list[FrozenSource]) -> str:  # fmt: skip
+    """Choose how rows are sent to chunks, if they are: as Dask does, or by the workers that hold them."""
+    size = sum(
+        s.moments.rows * (8 * len(s.moments.lower) + s.id_bytes + s.kept_bytes)
+        for table in statistics.each
+        for s in table.summaries
+    )
+    dtypes: list[Any] = []
+    for table, source in zip(statistics.each, sources, strict=True):
+        dtypes += [table.spec.id_dtype] if output.with_ids else []
+        dtypes += [source.inner._meta[name].dtype for name in table.spec.keep]
+    most = max(len(table.summaries) for table in statistics.each)
+    configured = statistics.spec.settings.shuffle
+    shuffle = shuffle_method(configured, resources, size, most, dtypes)
+    # what is found of each row goes back to where it lies, which Dask would have to shuffle
+    comes_back = output.by_row or output.single_home
+    apart = resources.cluster and resources.workers > 1 and not resources.gpu
+    if shuffle == "p2p" or configured or comes_back or not apart:
+        return shuffle
+    return BY_WORKER if all(held_by_workers(source) is not None for source in sources) else shuffle
+
+
+def plan_key(spec: Hashable, output: OutputSpec, other: FrozenSource | None) -> Hashable:
+    """Name what tells plans of a source apart."""
+    return spec, output, None if other is None else other.inner._name
+
+
+@contextlib.contextmanager
+def planning_errors() -> Iterator[None]:
+    """Raise an AttributeError of a source as another error.
+
+    Dask asks expressions for attributes: it would take it for a missing one.
+    """
+    try:
+        yield
+    except AttributeError as error:
+        raise PlanningError(
+            f"Planning the join failed, as the source raised AttributeError: {error}"
+        ) from error
+
+
+def recorded(plan: Any, run: Named | None, begin: float) -> Any:
+    """Return a plan that was just made with the name of what its tasks are recorded for, if that has one."""
+    if run is None:
+        return plan
+    plan = replace(plan, run=run.name)
+    RUNS.planned(run, run.report(plan), time.perf_counter() - begin)
     return plan
 
 
@@ -221,25 +272,13 @@ def check_disk(plan: Plan) -> None:
         check_worker_disks(plan.disk.needed, current_client())
 
 
-def passed_over(source: FrozenSource, spec: JoinSpec, with_ids: bool, first: int = 0) -> Known:
-    """Pass over the partitions of a table, unless their rows are held and were passed over before."""
-    partitions = source.inner.npartitions
-    each = list(range(first, first + partitions))
-
-    def summaries() -> list[PartitionSummary]:
-        expr = map_frozen("simjoin_summary", summarise, source, spec, with_ids, partitions, each=each)
-        return gather(dict(expr.__dask_graph__()), expr.__dask_keys__())
-
-    return KNOWN.find(source.inner, asked_of(spec, with_ids, first), summaries)
-
-
-def check_ids(source: FrozenSource, spec: RowSpec, known: Known, chunk: int) -> None:
+def check_ids(source: FrozenSource, spec: RowSpec, known: TableStatistics, chunk: int) -> None:
     """Refuse ids that repeat; `chunk`: bytes that a task may have of them."""
     ids = [summary.ids for summary in known.summaries if summary.ids is not None]
-    meeting = check_summaries(ids, spec.id)
-    if meeting and not known.unique:
-        size = KEY_BYTES * sum(ids[n].rows for n in meeting)
-        _check_across(source, spec, meeting, -(-size // chunk))
+    overlapping = check_summaries(ids, spec.id)
+    if overlapping and not known.unique:
+        size = KEY_BYTES * sum(ids[n].rows for n in overlapping)
+        _check_across(source, spec, overlapping, -(-size // chunk))
     known.unique = True
 
 

@@ -16,7 +16,7 @@ from dask_simjoin.papers.cluster_index import KMeansLayout, labels_of
 from dask_simjoin.planning.statistics.estimate import Estimate, Recall, Z
 from dask_simjoin.planning.statistics.sample import merge_moments, moments
 from dask_simjoin.planning.statistics.sample_pairs import Sampled, sample_pairs
-from dask_simjoin.planning.tables import Tables
+from dask_simjoin.planning.tables import JoinStatistics
 
 LEAST_PAIRS = 100
 """Pairs of a sample from which they tell a share."""
@@ -95,7 +95,7 @@ def _between(told: Recall, below: float, above: float) -> Recall:
     return told._replace(low=max(0.0, told.share - below), high=min(1.0, told.share + above))
 
 
-def estimate_lossy(tables: Tables, layout: KMeansLayout,
+def estimate_lossy(tables: JoinStatistics, layout: KMeansLayout,
                    estimated: Callable[[Layout], Estimate]) -> tuple[Estimate, Recall]:  # fmt: skip
     """Return the pairs that a join by clusters is expected to find, and which share of the true ones.
 
@@ -110,7 +110,7 @@ def estimate_lossy(tables: Tables, layout: KMeansLayout,
     return expected, recall
 
 
-def recall_of(tables: Tables, layout: KMeansLayout) -> Recall:
+def recall_of(tables: JoinStatistics, layout: KMeansLayout) -> Recall:
     """Expect the recall of a join by clusters, from pairs of rows that they were not made of.
 
     Clusters of another draw would tell another share: which rows they part is luck.

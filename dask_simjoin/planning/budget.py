@@ -124,11 +124,13 @@ class Budget:
     limit: str = SET
 
 
-def budget_of(chunks: int, largest: float, budget: Budget, have: Resources) -> Budget:
+def budget_of(chunks: int, largest: float, budget: Budget, resources: Resources) -> Budget:
     """Give the budget that so many chunks, the largest of so many bytes, keep to: see `Resources.whole`."""
-    if chunks > 1 or budget.chosen or not budget.chunk < largest <= have.whole:
+    if chunks > 1 or budget.chosen or not budget.chunk < largest <= resources.whole:
         return budget
-    return replace(budget, chunk=have.whole, origin=f"all rows in 1/{WHOLE} of the memory of this process")
+    return replace(
+        budget, chunk=resources.whole, origin=f"all rows in 1/{WHOLE} of the memory of this process"
+    )
 
 
 def make_budget(blocksize: int | None, settings: Settings, resources: Resources) -> Budget:

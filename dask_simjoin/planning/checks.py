@@ -76,9 +76,9 @@ GRAIN = 2
 """The same of chunks: partitions that are cut give chunks of half of what is asked for."""
 
 
-def fits_task(size: float, have: Resources) -> bool:
+def fits_task(size: float, resources: Resources) -> bool:
     """Tell whether a task has room for what it does with chunks of so many bytes."""
-    return have.memory is None or NEED * size <= have.memory
+    return resources.memory is None or NEED * size <= resources.memory
 
 
 def check_chunks(
@@ -107,7 +107,7 @@ def check_chunks(
         )
 
 
-def check_blocks(blocks: int, rows: np.ndarray, row_bytes: float, budget: Budget, have: Resources,
+def check_blocks(blocks: int, rows: np.ndarray, row_bytes: float, budget: Budget, resources: Resources,
                  by_region: Callable[[], int | None] = lambda: None) -> None:  # fmt: skip
     """Refuse more block pairs than Dask can see to, or than is worth it.
 
@@ -126,11 +126,13 @@ def check_blocks(blocks: int, rows: np.ndarray, row_bytes: float, budget: Budget
     if blocks > MAX_TASKS:
         # of chunks that all meet, block pairs go by the square of how many there are
         size = GRAIN * math.sqrt(blocks / MAX_TASKS) * max(budget.chunk, all_rows * row_bytes / chunks)
-        remedies = [Remedy({"blocksize": format_bytes(math.ceil(size))})] if fits_task(size, have) else []
+        remedies = (
+            [Remedy({"blocksize": format_bytes(math.ceil(size))})] if fits_task(size, resources) else []
+        )
         fewer = by_region()
         remedies += [Remedy({"partitioning": "spatial"})] if fewer is not None and fewer <= MAX_TASKS else []
         use = [f"{name}={value!r}" for one in remedies for name, value in one.options.items()]
-        use += ["workers with more memory"] if have.cluster or not use else []
+        use += ["workers with more memory"] if resources.cluster or not use else []
         raise BudgetError(
             f"{chunks:,} chunks of at most {format_bytes(budget.chunk)} ({budget.origin}) make {blocks:,} "
             f"block pairs, and at most {MAX_TASKS:,} are allowed; use {', or '.join(use)}.",
@@ -138,14 +140,16 @@ def check_blocks(blocks: int, rows: np.ndarray, row_bytes: float, budget: Budget
         )
 
 
-def check_outputs(outputs: float, budget: Budget, cause: str, have: Resources, two: bool = False) -> None:
+def check_outputs(
+    outputs: float, budget: Budget, cause: str, resources: Resources, two: bool = False
+) -> None:
     """Refuse more partitions of the result than Dask can see to.
 
     `cause`: what gives them, for people; `two`: whether there are two tables.
     """
     if outputs > MAX_TASKS:
         size = math.ceil(MARGIN * budget.output * outputs / MAX_TASKS)
-        fits = fits_task(size, have)
+        fits = fits_task(size, resources)
         config = {"simjoin.output-size": format_bytes(size)}
         larger = f"larger ones, dask.config.set({config}), or " if fits else ""
         raise BudgetError(
@@ -251,7 +255,7 @@ def check_radii(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
 
 
 def resolve_dims(summaries: list[PartitionSummary],
-            spec: JoinSpec) -> tuple[list[PartitionSummary], JoinSpec]:  # fmt: skip
+                 spec: JoinSpec) -> tuple[list[PartitionSummary], JoinSpec]:  # fmt: skip
     """The same with as many dimensions as the data have; refuses coordinates that cannot be joined."""
     check_coordinates(summaries, spec)
     found = [(n, s.dims) for n, s in enumerate(summaries) if s.dims is not None]

@@ -10,8 +10,8 @@ The numbers are what the arrays of each step take together, and tests measure th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dask.utils import format_bytes
 
@@ -19,8 +19,7 @@ from dask_simjoin.errors import BudgetError, Remedy
 from dask_simjoin.planning.budget import MARGIN, Budget, Resources
 from dask_simjoin.planning.checks import MAX_ROWS, TREE_SHARE, fits_task
 from dask_simjoin.planning.entity_chunks import BY_WORKER, EntityChunks, ReplicatedChunks, entity_chunks
-from dask_simjoin.planning.outputs import Goal, least_rows
-from dask_simjoin.planning.resources import can_move
+from dask_simjoin.planning.outputs import OutputSpec, least_rows
 from dask_simjoin.planning.table import TableSummary
 
 FILTER_DIMS = 8
@@ -81,44 +80,50 @@ def one_chunk_bytes(table: TableSummary, k: int, threads: int) -> float:
     return APART * rows * max(making, searching, finding) + WORKING * threads
 
 
-def bytes_alone(table: TableSummary, goal: Goal, chunks: int, have: Resources) -> float:
-    """Tell the same of so many chunks; 0: it is not one whose tree is sought, or is a GPU's."""
-    if not goal.spanning or chunks != 1 or have.gpu:
-        return 0.0
-    return one_chunk_bytes(table, goal.k or 1, threads_of_one(have))
+class OneChunk(NamedTuple):
+    """Say what one chunk of all rows takes with its spanning tree.
+
+    Attributes
+    ----------
+    need : float
+        Bytes at its peak, on each worker that has it.
+    room : float or None
+        Bytes that it may take of the smallest worker, or of this process; None: nothing tells.
+    is_best : bool
+        Whether it fits, and is worth it.
+    """
+
+    need: float
+    room: float | None
+    is_best: bool
 
 
-def room_for_one(have: Resources) -> float | None:
-    """Bytes that one chunk may take of the smallest worker, or of this process; None: nothing tells."""
-    each = have.memory if have.cluster else have.shared
-    if each is None or have.gpu:
+def one_chunk_of_tree(table: TableSummary, output: OutputSpec, resources: Resources) -> OneChunk | None:
+    """Weigh one chunk of all rows for a spanning tree; None: none is sought, or on GPUs."""
+    if not output.spanning or resources.gpu:
         return None
-    return TREE_SHARE * each * (have.together if have.cluster else have.threads)
+    threads = max(1, -(-resources.threads // resources.workers))
+    need, room = one_chunk_bytes(table, output.k or 1, threads), room_for_one(resources)
+    shares = len(table.every.lower) >= SHARED_DIMS or resources.threads <= FEW_THREADS
+    fits = room is not None and need <= room and table.source_rows <= MAX_ROWS
+    return OneChunk(need, room, fits and shares)
 
 
-def threads_of_one(have: Resources) -> int:
-    """Tell how many threads of a process share one chunk."""
-    return max(1, -(-have.threads // have.workers))
+def room_for_one(resources: Resources) -> float | None:
+    """Bytes that one chunk may take of the smallest worker, or of this process; None: nothing tells."""
+    each = resources.memory if resources.cluster else resources.shared
+    if each is None or resources.gpu:
+        return None
+    return TREE_SHARE * each * (resources.together if resources.cluster else resources.threads)
 
 
-def one_is_best(table: TableSummary, k: int, have: Resources) -> bool:
-    """Tell whether one chunk of all rows is worth it, and there is room for it and its tree."""
-    room = room_for_one(have)
-    if room is None or table.source_rows > MAX_ROWS:
-        return False
-    if len(table.every.lower) < SHARED_DIMS and have.threads > FEW_THREADS:
-        return False
-    return one_chunk_bytes(table, k, threads_of_one(have)) <= room
-
-
-def check_one(need: float, budget: Budget, have: Resources) -> None:
+def check_one(one: OneChunk, budget: Budget, resources: Resources) -> None:
     """Refuse one chunk of all rows that was asked for and does not fit a worker with its tree."""
-    room = room_for_one(have)
-    if have.cluster and room is not None and need > room:
+    if resources.cluster and one.room is not None and one.need > one.room:
         raise BudgetError(
-            f"One chunk of all rows ({budget.origin}) takes about {format_bytes(int(need))} with its tree, "
-            f"and the smallest worker has {format_bytes(int(room))} for it. Leave blocksize= out, use a "
-            "smaller one, or workers with more memory.",
+            f"One chunk of all rows ({budget.origin}) takes about {format_bytes(int(one.need))} with its "
+            f"tree, and the smallest worker has {format_bytes(int(one.room))} for it. Leave blocksize= out, "
+            "use a smaller one, or workers with more memory.",
             remedies=[Remedy({"blocksize": None})],
         )
 
@@ -127,7 +132,7 @@ CHUNKS_PER_THREAD = 4
 """Spatial chunks for each thread: their sizes differ, so more of them balance better."""
 
 HELD_PER_THREAD = 2
-"""The same where workers that hold rows send them: they are as many parcels of each thread."""
+"""The same for the shuffle by worker, where each chunk is one message per sending thread."""
 
 LEAST_ROWS = 1 << 14
 """Rows of a chunk that are worth a task."""
@@ -142,24 +147,23 @@ class ChunkLimits:
 
     Attributes
     ----------
-    goal : Goal
+    output : OutputSpec
     budget : Budget
-    have : Resources
+    resources : Resources
     shuffle : str
         How Dask would shuffle rows.
+    one : OneChunk or None
+        What one chunk of all rows takes with its spanning tree; None: no tree is sought on CPUs.
     """
 
-    goal: Goal
+    output: OutputSpec
     budget: Budget
-    have: Resources
+    resources: Resources
     shuffle: str
-
-    def can_move(self, tables: Sequence[TableSummary]) -> bool:
-        """Tell whether there is room to shuffle the rows of tables."""
-        return can_move(self.shuffle, self.have, tables)
+    one: OneChunk | None = None
 
     def rows(self, table: TableSummary, row_bytes: float) -> tuple[int, int]:
-        """Rows of a chunk: so many are worth a task, or were asked for; and so many fit."""
+        """Return the target and the maximum of rows per chunk."""
         most = int(min(max(self.budget.chunk // row_bytes, 1), MAX_ROWS))
         return most if self.budget.chosen else min(most, least_rows(len(table.every.lower))), most
 
@@ -171,19 +175,24 @@ class ChunkLimits:
         give each thread a block pair.
         """
         if self.budget.chosen:
-            return [math.ceil(math.sqrt(2 * self.have.threads))]
-        return sorted({1, self.have.threads, math.ceil(math.sqrt(2 * self.have.threads))})
+            return [math.ceil(math.sqrt(2 * self.resources.threads))]
+        return sorted({1, self.resources.threads, math.ceil(math.sqrt(2 * self.resources.threads))})
 
     def entity(self, table: TableSummary, sizes: tuple[int, int], row_bytes: float, norm: float,
                threshold: float, number: int) -> EntityChunks:  # fmt: skip
-        """Make about so many chunks of rows in their order.
+        """Make about `number` chunks of rows in their order.
 
         Where several chunks cost more than to compare their rows, one may be larger than others may.
         """
         least, most = sizes
         if self.budget.chosen:
             return entity_chunks(table.summaries, least, most, norm, threshold)
-        if number == 1 and self._may_be_one(table, row_bytes):
+        rows = table.source_rows
+        if self.one is not None:
+            is_best = self.one.is_best
+        else:
+            is_best = self.output.connected and rows * row_bytes <= self.resources.whole and rows <= MAX_ROWS
+        if number == 1 and is_best:
             whole = max(table.source_rows, 1)
             return entity_chunks(table.summaries, whole, whole, norm, threshold)
         together = clip(table.rows / number, min(LEAST_ROWS, most), most)
@@ -191,20 +200,13 @@ class ChunkLimits:
             table.summaries, together, min(most, math.ceil(UNEVEN * together)), norm, threshold
         )
 
-    def _may_be_one(self, table: TableSummary, row_bytes: float) -> bool:
-        """Tell whether one chunk of all rows is worth it and fits, which may be more than several have."""
-        rows = table.source_rows
-        if self.goal.spanning:
-            return one_is_best(table, self.goal.k or 1, self.have)
-        return self.goal.connected and rows * row_bytes <= self.have.whole and rows <= MAX_ROWS
-
     def replicated(self, table: TableSummary, norm: float, threshold: float) -> ReplicatedChunks | None:
         """Make one chunk of all rows.
 
         On GPUs that is chosen wherever it fits; None: it does not, or was not asked for.
         """
         asked, rows = table.spec.partitioning, table.source_rows
-        if asked != "replicated" and not (asked == "auto" and self.have.gpu):
+        if asked != "replicated" and not (asked == "auto" and self.resources.gpu):
             return None
         each, size = table.row_bytes, rows * table.row_bytes
         if size <= self.budget.chunk and rows <= MAX_ROWS:
@@ -212,7 +214,7 @@ class ChunkLimits:
             return entity_chunks(table.summaries, whole, whole, norm, threshold, ReplicatedChunks)
         if asked == "replicated":
             larger = format_bytes(int(MARGIN * size))
-            fits = rows <= MAX_ROWS and fits_task(MARGIN * size, self.have)
+            fits = rows <= MAX_ROWS and fits_task(MARGIN * size, self.resources)
             use = f"blocksize={larger!r}, or " if fits else ""
             raise BudgetError(
                 f"partitioning='replicated' makes one chunk of all {rows:,} rows of {each:.0f} bytes, "
@@ -228,7 +230,7 @@ class ChunkLimits:
     def region_rows(self, rows: int, least: int, most: int) -> int:
         """Rows of a region, of so many in all."""
         each = HELD_PER_THREAD if self.shuffle == BY_WORKER else CHUNKS_PER_THREAD
-        return clip(rows / (each * self.have.threads), least, most)
+        return clip(rows / (each * self.resources.threads), least, most)
 
 
 def clip(rows: float, least: int, most: int) -> int:

@@ -8,13 +8,13 @@ each way took.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.entity_chunks import BY_WORKER, JoinChunks
-from dask_simjoin.planning.outputs import Goal
+from dask_simjoin.planning.entity_chunks import BY_WORKER, JoinChunks, Sources
+from dask_simjoin.planning.outputs import OutputSpec, making_tasks
 
 NANO = 1e-9
 
@@ -70,11 +70,11 @@ CLUSTER_TASK = 1.2e6
 CLUSTER_BYTE, DEVICE_BYTE = 1.5, 0.03
 """Nanoseconds to move a byte between processes, and between GPUs."""
 
-PARCELS = "parcels"
-"""How rows are sent to chunks in memory that threads share, where Dask would do it by tasks."""
+SHUFFLE_FACTOR = {BY_WORKER: 1.4, "tasks": 5.0, "disk": 10.0, "p2p": 10.0}
+"""Cost of shuffling in each way, in units of sending rows in memory that threads share."""
 
-SHUFFLE_FACTOR = {PARCELS: 1.0, BY_WORKER: 1.4, "tasks": 5.0, "disk": 10.0, "p2p": 10.0}
-"""What shuffling costs in each way, in units of that one."""
+THREADS_FACTOR = {"tasks": 1.0}
+"""The same where there is no cluster: threads share memory."""
 
 PIECES_PER_THREAD = 4
 """Pieces of the whole work for each thread: what is left to wait for in the end is a part of one."""
@@ -111,9 +111,9 @@ LEAST_ROWS = 1024
 """Rows of queries of a piece."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Costs:
-    """Tell what a join costs where it will run.
+    """Expect seconds of the steps of a join where it will run.
 
     Attributes
     ----------
@@ -125,62 +125,57 @@ class Costs:
         quarter of the points: their tiles are larger.
     rows : float
         Of all tables together.
-    goal : Goal
-    have : Resources
+    output : OutputSpec
+    resources : Resources
     swept : int
         Of the dimensions, those that a sweep looks through.
+    row_bytes : float
+        Memory of one row of a chunk.
+    sources : tuple of Sources
+        The partitions of each table.
+    read, build, visit, shuffle : float
+        Seconds of a thread to read one row, to index it, to look for what it is near to, and to send it.
+    compare, pair : float
+        Seconds to compare two points of near tiles, on average, and to find a pair.
+    task : float
+        Seconds of the scheduler for one task.
+    factors : dict
+        How many times as long each way to shuffle takes to send a row.
     """
 
     method: str
     dims: int
     near: tuple[float, float]
     rows: float
-    goal: Goal
-    have: Resources
+    output: OutputSpec
+    resources: Resources
     swept: int = SWEPT_DIMS
+    row_bytes: float = 0.0
+    sources: tuple[Sources, ...] = ()
+    read: float = field(init=False)
+    build: float = field(init=False)
+    visit: float = field(init=False)
+    compare: float = field(init=False)
+    pair: float = field(init=False)
+    shuffle: float = field(init=False)
+    task: float = field(init=False)
+    factors: dict[str, float] = field(init=False)
 
-    @property
-    def rates(self) -> Rates:
-        """Choose what steps take."""
-        if self.have.gpu:
-            return DEVICE
-        return SWEEP if self.method == "sweep" and self.goal.k is None else TILES
-
-    @property
-    def _visit(self) -> float:
-        more = 3.0 ** (self.swept - SWEPT_DIMS) if self.rates is SWEEP else 1.0
-        if self.goal.k is not None:
-            more = SEARCH
-        return NANO * self.rates.visit * max(more, 1 / 3)
-
-    @property
-    def _task(self) -> float:
-        return NANO * (CLUSTER_TASK if self.have.cluster else self.rates.task)
-
-    def _row(self, each: float, number: float) -> float:
-        return NANO * (each + number * self.dims)
-
-    def _shuffle(self, method: str) -> float:
-        return SHUFFLE_FACTOR[PARCELS if method == "tasks" and not self.have.cluster else method]
-
-    def _apart(self, chunks: JoinChunks) -> float:
-        """How many times as much is compared, as chunks of few points of all of space have larger tiles."""
-        if chunks.method is not None or not len(chunks):
-            return 1.0
-        rows = float(chunks.rows.sum())
-        number = rows**2 / max(float((chunks.rows**2).sum()), 1.0)
-        whole, quarter = (max(near, 1e-9) for near in self.near)
-        larger = min((quarter / whole) ** (math.log(max(number, 1.0)) / math.log(4)), 1 / min(whole, 1.0))
-        return larger * (1 + SPLIT * (1 - 1 / max(number, 1.0)))
-
-    def compared(self, candidates: float) -> float:
-        """Seconds to compare so many pairs of points, of which boxes leave out what is not near."""
-        return self._row(self.rates.compare, self.rates.compare_number) * self._compared * candidates
-
-    @property
-    def _compared(self) -> float:
-        """Share of the pairs of points of near tiles that are compared: boxes leave out others."""
-        return min(1.0, self.dims / PRUNED_DIMS)
+    def __post_init__(self) -> None:
+        searched, dims = self.output.k is not None, self.dims
+        rates = SWEEP if self.method == "sweep" and not searched else TILES
+        if self.resources.gpu:
+            rates = DEVICE
+        more = 3.0 ** (self.swept - SWEPT_DIMS) if rates is SWEEP else 1.0
+        self.visit = NANO * rates.visit * max(SEARCH if searched else more, 1 / 3)
+        self.read = NANO * (rates.read + rates.read_number * dims)
+        self.build = NANO * (rates.build + rates.build_number * dims)
+        self.shuffle = NANO * (rates.shuffle + rates.shuffle_number * dims)
+        # of points in near tiles some are not compared: boxes leave them out
+        self.compare = NANO * (rates.compare + rates.compare_number * dims) * min(1.0, dims / PRUNED_DIMS)
+        self.pair = NANO * rates.pair
+        self.factors = SHUFFLE_FACTOR if self.resources.cluster else SHUFFLE_FACTOR | THREADS_FACTOR
+        self.task = NANO * (CLUSTER_TASK if self.resources.cluster else rates.task)
 
     def blocks(self, chunks: JoinChunks, blocks: np.ndarray, pairs: np.ndarray) -> np.ndarray:
         """Seconds (block pairs,) that a thread takes to go through each of them once; `pairs`: they give."""
@@ -189,45 +184,44 @@ class Costs:
         candidates = chunks.candidates(blocks)
         whole = self.near[0] * self.rows**2 / 2
         met = candidates * min(1.0, whole / max(float(candidates.sum()), 1.0))
-        found: np.ndarray = NANO * self.rates.pair * pairs
-        return found + self._visit * visited + self.compared(1.0) * met
+        found: np.ndarray = self.pair * pairs
+        return found + self.visit * visited + self.compare * met
 
     def searches(self, rows: np.ndarray, met: np.ndarray) -> np.ndarray:
         """Seconds (chunks,) to search the neighbours of so many rows among so many of all others."""
-        compared: np.ndarray = SEARCH_COMPARED * self.compared(1.0) * self.near[0] * rows * met
-        return self._visit * rows + compared
+        compared: np.ndarray = SEARCH_COMPARED * self.compare * self.near[0] * rows * met
+        return self.visit * rows + compared
 
-    def reading(self) -> float:
-        """Seconds of all threads to read the tables, whatever chunks are made of."""
-        return self.rows * self._row(self.rates.read, self.rates.read_number) / self.have.threads
-
-    def making(self, chunks: JoinChunks, tasks: int) -> float:
-        """Seconds from what was read to the last index; `tasks`: that it takes, block pairs besides."""
-        rates, threads, rows = self.rates, self.have.threads, chunks.rows
+    def made(self, chunks: JoinChunks) -> float:
+        """Seconds until chunks are where they are needed: indexed, and moved."""
+        threads, rows = self.resources.threads, chunks.rows
         largest, whole = float(rows.max(initial=0.0)), float(rows.sum())
         # a chunk is indexed by threads that would be idle, and not as fast as several chunks
-        helpers = 1 if chunks.method is not None else self.have.for_each(len(chunks))
+        helpers = 1 if chunks.method is not None else self.resources.for_each(len(chunks))
         alone = largest * (TOGETHER / helpers + 1 - TOGETHER)
-        seconds = max(whole / threads, alone) * self._row(rates.build, rates.build_number)
+        seconds = max(whole / threads, alone) * self.build
         if chunks.method is not None:
-            factor = self._shuffle(chunks.method) / threads
-            seconds += factor * whole * self._row(rates.shuffle, rates.shuffle_number)
-        return seconds + tasks * self._task
+            seconds += self.factors[chunks.method] / threads * whole * self.shuffle
+        tasks = making_tasks(chunks, self.sources, self.resources.cluster)
+        tasks += self.output.joins * chunks.visits[0]
+        return seconds + tasks * self.task + self._moved(chunks)
 
-    def moving(self, chunks: JoinChunks, row_bytes: float) -> float:
+    def _moved(self, chunks: JoinChunks) -> float:
         """Seconds to bring chunks to workers that have others; threads share theirs."""
-        if not self.have.cluster or self.have.workers < 2:
+        if not self.resources.cluster or self.resources.workers < 2:
             return 0.0
-        byte = NANO * (DEVICE_BYTE if self.have.gpu else CLUSTER_BYTE)
-        apart = 1 - 1 / self.have.workers
+        byte = NANO * (DEVICE_BYTE if self.resources.gpu else CLUSTER_BYTE)
+        apart = 1 - 1 / self.resources.workers
         # partitions lie anywhere, and what makes a chunk of them is sent those that lie elsewhere
-        gathered = 0.0 if self.have.gpu or chunks.method is not None else 8 * self.dims * self.rows * apart
-        gathered *= byte / min(max(len(chunks), 1), self.have.workers)
+        gathered = (
+            0.0 if self.resources.gpu or chunks.method is not None else 8 * self.dims * self.rows * apart
+        )
+        gathered *= byte / min(max(len(chunks), 1), self.resources.workers)
         visited = chunks.visits[1] - float(chunks.rows.sum())  # beyond each chunk's meeting with itself
-        most = float(chunks.rows.sum()) * (self.have.workers - 1)
-        if len(chunks) < self.have.workers:  # a chunk whose queries are cut is sent to all
+        most = float(chunks.rows.sum()) * (self.resources.workers - 1)
+        if len(chunks) < self.resources.workers:  # a chunk whose queries are cut is sent to all
             visited = most
-        return gathered + min(visited * apart, most) * row_bytes * byte / self.have.workers
+        return gathered + min(visited * apart, most) * self.row_bytes * byte / self.resources.workers
 
     def copies(self, chunks: JoinChunks, parts: int) -> int:
         """Choose for how many GPUs each chunk is made that would be sent to all of them.
@@ -236,29 +230,37 @@ class Costs:
         `parts`: into which the largest block pair is cut.
         """
         alone = chunks.method is None and all(len(side) == 1 for side in chunks.sides)
-        return min(self.have.workers, parts) if alone and self.have.gpu and self.have.cluster else 1
+        return (
+            min(self.resources.workers, parts)
+            if alone and self.resources.gpu and self.resources.cluster
+            else 1
+        )
 
-    def shuffled(self, method: str, partitions: int) -> float:
-        """Seconds that chunks take at least for which rows of so many partitions are shuffled."""
-        each = self._row(self.rates.build, self.rates.build_number) + self.goal.joins * self._visit
-        shuffle = self._shuffle(method) * self._row(self.rates.shuffle, self.rates.shuffle_number)
-        return self.rows * (each + shuffle) / self.have.threads + partitions * self._task
+    def shuffled(self, method: str) -> float:
+        """Seconds that chunks for which rows are shuffled take at least."""
+        each = self.build + self.output.joins * self.visit
+        partitions = sum(map(len, self.sources))
+        shuffle = self.factors[method] * self.shuffle
+        return self.rows * (each + shuffle) / self.resources.threads + partitions * self.task
 
-    def made(self, chunks: JoinChunks, tasks: int, row_bytes: float) -> float:
-        """Seconds until chunks are where they are needed; `tasks`: that make them."""
-        tasks += self.goal.joins * chunks.visits[0]
-        return self.making(chunks, tasks) + self.moving(chunks, row_bytes)
-
-    def choosing(self, chunks: JoinChunks, tasks: int, row_bytes: float) -> float:
+    def choosing(self, chunks: JoinChunks) -> float:
         """Seconds of what depends on how rows are cut into chunks."""
-        more = self._apart(chunks) - 1
-        join = self._visit * chunks.visits[1] + more * self.compared(self.near[0] * self.rows**2 / 2)
-        apart = self._visit * self.goal.together * self.rows if len(chunks) > 1 else 0.0
-        return self.made(chunks, tasks, row_bytes) + (self.goal.joins * join + apart) / self.have.threads
+        more = 0.0
+        if chunks.method is None and len(chunks):
+            # chunks of few points of all of space have larger tiles, so more is compared
+            rows = float(chunks.rows.sum())
+            number = rows**2 / max(float((chunks.rows**2).sum()), 1.0)
+            whole, quarter = (max(near, 1e-9) for near in self.near)
+            larger = (quarter / whole) ** (math.log(max(number, 1.0)) / math.log(4))
+            more = min(larger, 1 / min(whole, 1.0)) * (1 + SPLIT * (1 - 1 / max(number, 1.0))) - 1
+        join = self.visit * chunks.visits[1] + more * (self.compare * (self.near[0] * self.rows**2 / 2))
+        apart = self.visit * self.output.together * self.rows if len(chunks) > 1 else 0.0
+        return self.made(chunks) + (self.output.joins * join + apart) / self.resources.threads
 
     def expected(self, made: float, seconds: np.ndarray) -> float:
         """Seconds from the first task to the last: see `made`, and `blocks` or `searches`."""
-        return self.reading() + made + float(seconds.sum()) * self.goal.joins / self.have.threads
+        threads = self.resources.threads
+        return self.rows * self.read / threads + made + float(seconds.sum()) * self.output.joins / threads
 
     def pieces(self, seconds: np.ndarray, rows: np.ndarray, row_bytes: float | None) -> np.ndarray:
         """Cut the work of each block pair (n,) into pieces of about equal work.
@@ -266,24 +268,26 @@ class Costs:
         `rows`: of their first chunks.  A piece may find a number for each row of both chunks, so there are
         no more of them than what a chunk itself takes; None: it finds none but for its own.
         """
-        if self.have.threads < 2 or not len(seconds):
+        if self.resources.threads < 2 or not len(seconds):
             return np.ones(len(seconds), np.int64)
-        least = LEAST_CLUSTER_PIECE if self.have.cluster else LEAST_PIECE
-        if self.goal.by_row and not self.have.cluster:
+        least = LEAST_CLUSTER_PIECE if self.resources.cluster else LEAST_PIECE
+        if self.output.by_row and not self.resources.cluster:
             least = min(least, LEAST_ROW_PIECE)
-        least = LEAST_DEVICE_PIECE if self.have.gpu else least
+        least = LEAST_DEVICE_PIECE if self.resources.gpu else least
         whole = max(float(seconds.sum()), NANO)
-        each = max(whole / (PIECES_PER_THREAD * self.have.threads), least)
-        if self.have.gpu and self.have.workers > 1:
+        each = max(whole / (PIECES_PER_THREAD * self.resources.threads), least)
+        if self.resources.gpu and self.resources.workers > 1:
             each = min(each, MOST_DEVICE_PIECE)
         piece = np.full(len(seconds), each)
         most = rows // LEAST_ROWS
         if row_bytes is not None:
             most = np.minimum(max(2.0, row_bytes // 2), most)
-        if self.goal.by_row and not self.have.gpu:
-            enough = seconds / (seconds / whole * self.have.threads).clip(1)  # for every thread to have one
+        if self.output.by_row and not self.resources.gpu:
+            enough = seconds / (seconds / whole * self.resources.threads).clip(
+                1
+            )  # for every thread to have one
             piece = np.maximum(piece, np.minimum(NANO * WORTH * ROW_OF_PIECE * rows, enough))
         wanted = np.ceil(seconds / piece - 0.25).clip(1)
         if len(wanted) == 1 and wanted[0] > 1:  # pieces are alike: as many for each thread
-            wanted = np.ceil(wanted / self.have.threads) * self.have.threads
+            wanted = np.ceil(wanted / self.resources.threads) * self.resources.threads
         return np.minimum(wanted, most.clip(1)).astype(np.int64)

@@ -62,21 +62,23 @@ OUTSIDE = ("dask_simjoin", "dask", "distributed", "functools", "contextlib")
 """Packages whose lines no warning is about."""
 
 
-class Doubt(NamedTuple):
+class DataWarning(NamedTuple):
     """A warning; `if_none`: it is in place only if the join finds no pair."""
 
     warning: SimJoinWarning
     if_none: bool = False
 
 
-def raise_doubts(doubts: Iterable[Doubt], found: int | None = 0) -> None:
+def raise_warnings(data_warnings: Iterable[DataWarning], found: int | None = 0) -> None:
     """Warn, at the caller's line; `found`: pairs, if they are known; None: they will be."""
-    for doubt in doubts:
-        if not doubt.if_none or found == 0:
-            warnings.warn(doubt.warning, stacklevel=_outside())
+    for data_warning in data_warnings:
+        if not data_warning.if_none or found == 0:
+            warnings.warn(data_warning.warning, stacklevel=_outside())
 
 
-def check_share(doubts: Iterable[Doubt], share: float, rows: float, row_bytes: float, spec: JoinSpec) -> None:
+def check_share(
+    data_warnings: Iterable[DataWarning], share: float, rows: float, row_bytes: float, spec: JoinSpec
+) -> None:
     """Refuse most of all pairs of many rows, unless a limit that was set allows them.
 
     `share`: of all pairs that rows could be; `rows`: of the result, at least.
@@ -84,7 +86,7 @@ def check_share(doubts: Iterable[Doubt], share: float, rows: float, row_bytes: f
     size = rows * row_bytes
     if share < LARGE or size < DEAR or spec.settings.result is not None:
         return
-    causes = [str(d.warning).replace(ENDS, "") for d in doubts if isinstance(d.warning, UnitsWarning)]
+    causes = [str(d.warning).replace(ENDS, "") for d in data_warnings if isinstance(d.warning, UnitsWarning)]
     likely = " ".join(causes) or f"These are at least {share:.0%} of all pairs of rows."
     raise BudgetError(
         f"{spec.asked} gives at least {rows:,.0f} rows, estimated from a sample, which take "
@@ -94,9 +96,9 @@ def check_share(doubts: Iterable[Doubt], share: float, rows: float, row_bytes: f
     )
 
 
-def raise_if_none(doubts: Iterable[Doubt], found: Any) -> None:
+def raise_if_none(data_warnings: Iterable[DataWarning], found: Any) -> None:
     """Warn of what is in doubt once no pair is found; the rest has been said."""
-    raise_doubts([doubt for doubt in doubts if doubt.if_none], int(found))
+    raise_warnings([data_warning for data_warning in data_warnings if data_warning.if_none], int(found))
 
 
 def _outside() -> int:
@@ -108,18 +110,20 @@ def _outside() -> int:
     return level
 
 
-def doubts_of_data(*sides: TableSummary) -> tuple[Doubt, ...]:
+def warnings_of_data(*sides: TableSummary) -> tuple[DataWarning, ...]:
     """What the points of some tables tell by themselves."""
     each = (_approximate, _radians, _degrees, _swapped, _columns)
-    found = [doubt for side in sides for told in each for doubt in told(side)]
-    return tuple({str(doubt.warning): doubt for doubt in found}.values())  # of two tables it may be the same
+    found = [data_warning for side in sides for told in each for data_warning in told(side)]
+    return tuple(
+        {str(data_warning.warning): data_warning for data_warning in found}.values()
+    )  # of two tables it may be the same
 
 
-def _approximate(side: TableSummary) -> list[Doubt]:
+def _approximate(side: TableSummary) -> list[DataWarning]:
     if not side.spec.approximate:
         return []
     if name_of(side.spec.method) in LOSSY_NEAREST:
-        return [Doubt(ApproximateWarning(
+        return [DataWarning(ApproximateWarning(
             "approximate=True tells rows that are near, and may miss nearer ones. profile(k=...) with the "
             "same options measures how many it finds; approximate=False finds the nearest."
         ))]  # fmt: skip
@@ -127,10 +131,10 @@ def _approximate(side: TableSummary) -> list[Doubt]:
         "approximate=True leaves out pairs of rows of two clusters. profile() with the same options measures "
         "how many are left, and plan() expects them from a sample; approximate=False finds all."
     )
-    return [Doubt(ApproximateWarning(text))]
+    return [DataWarning(ApproximateWarning(text))]
 
 
-def _radians(side: TableSummary) -> list[Doubt]:
+def _radians(side: TableSummary) -> list[DataWarning]:
     every, spec = side.every, side.spec
     if spec.metric != Haversine.name or every.rows < LEAST_ROWS:
         return []
@@ -148,7 +152,7 @@ def _radians(side: TableSummary) -> list[Doubt]:
     )]  # fmt: skip
 
 
-def _degrees(side: TableSummary) -> list[Doubt]:
+def _degrees(side: TableSummary) -> list[DataWarning]:
     """Latitude and longitude by their names and values, compared as if they were of a plane."""
     every, spec = side.every, side.spec
     places = latitude_and_longitude(spec.on) if len(spec.on) == 2 else None
@@ -167,7 +171,7 @@ def _degrees(side: TableSummary) -> list[Doubt]:
     )]  # fmt: skip
 
 
-def _swapped(side: TableSummary) -> list[Doubt]:
+def _swapped(side: TableSummary) -> list[DataWarning]:
     """x before y, which is latitude before longitude in no map."""
     spec = side.spec
     if spec.metric != Haversine.name or side.every.rows < LEAST_ROWS:
@@ -181,14 +185,14 @@ def _swapped(side: TableSummary) -> list[Doubt]:
     )]  # fmt: skip
 
 
-def _columns(side: TableSummary) -> list[Doubt]:
+def _columns(side: TableSummary) -> list[DataWarning]:
     """Integers that are no coordinates, where nobody said which columns are."""
     every, spec, points = side.every, side.spec, side.points
     if not spec.chosen or spec.measure.embeds or every.rows < PROBED:
         return []
     spread = np.sqrt(every.variance)
     others = max(float(s) for s, name in zip(spread, spec.on, strict=True) if name not in spec.chosen)
-    doubts = []
+    data_warnings = []
     for name in spec.chosen:
         k = spec.on.index(name)
         steps = np.diff(points.x[:, k])
@@ -198,14 +202,14 @@ def _columns(side: TableSummary) -> list[Doubt]:
             what = f"is spread {spread[k] / others:,.0f} times as wide as the widest of the others"
         else:
             continue
-        doubts.append(Doubt(ColumnsWarning(
+        data_warnings.append(DataWarning(ColumnsWarning(
             f"Without on= the coordinates are all numeric columns, {listed(spec.on)}, of which {name!r} "
             f"holds integers and {what}. Name the coordinates with on=[...]; this warning is gone then."
         )))  # fmt: skip
-    return doubts
+    return data_warnings
 
 
-def doubts_of_left_out(frame: Frame, spec: JoinSpec) -> tuple[Doubt, ...]:
+def warnings_of_left_out(frame: Frame, spec: JoinSpec) -> tuple[DataWarning, ...]:
     """Numbers as objects, such as Decimal, that are no coordinates where nobody said which columns are."""
     if spec.chosen is None or not isinstance(frame, pd.DataFrame):
         return ()
@@ -215,7 +219,7 @@ def doubts_of_left_out(frame: Frame, spec: JoinSpec) -> tuple[Doubt, ...]:
     if spec.id_dtype is None:  # ids that were named are not known any more, and may be such
         found = {name: kind for name, kind in found.items() if kind != "int"}
     return tuple(
-        Doubt(ColumnsWarning(
+        DataWarning(ColumnsWarning(
             f"Without on= the coordinates are all numeric columns, {listed(spec.on)}. {name!r} is of dtype "
             f"object, holds numbers ({kind}), and is left out: df.astype({{{name!r}: 'float64'}}) makes it "
             "one of them, on=[...] ends this warning."
@@ -232,8 +236,8 @@ def _a_number(column: pd.Series) -> str:
     return type(value).__name__ if plain else ""
 
 
-def doubts_of_eps(spec: JoinSpec, found: Estimate, candidates: float,
-                  sides: tuple[TableSummary, TableSummary]) -> tuple[Doubt, ...]:  # fmt: skip
+def warnings_of_eps(spec: JoinSpec, found: Estimate, candidates: float,
+                    sides: tuple[TableSummary, TableSummary]) -> tuple[DataWarning, ...]:  # fmt: skip
     """What the pairs of the samples tell of `eps`; `candidates`: how many pairs rows could be."""
     if spec.bound != "eps" or min(side.every.rows for side in sides) < LEAST_ROWS or not candidates:
         return ()
@@ -242,7 +246,7 @@ def doubts_of_eps(spec: JoinSpec, found: Estimate, candidates: float,
     return (*large, *_tiny(spec, found, *sides))
 
 
-def _large(spec: JoinSpec, share: float, sides: tuple[TableSummary, TableSummary]) -> list[Doubt]:
+def _large(spec: JoinSpec, share: float, sides: tuple[TableSummary, TableSummary]) -> list[DataWarning]:
     eps = f"eps={spec.radius if spec.radius is not None else spec.eps!r}"
     if spec.metric == Cosine.name and spec.radius is None and 0.5 <= spec.eps <= 1 and share >= SIMILAR:
         return [_units(
@@ -275,7 +279,7 @@ def _total(spec: JoinSpec, lower: np.ndarray, upper: np.ndarray) -> float:
         return float(spec.measure.distance(total, np)[0])
 
 
-def _tiny(spec: JoinSpec, found: Estimate, left: TableSummary, right: TableSummary) -> list[Doubt]:
+def _tiny(spec: JoinSpec, found: Estimate, left: TableSummary, right: TableSummary) -> list[DataWarning]:
     """Kilometres for metres: nothing is near, and rows are thousands of times as far."""
     points = right.points
     if spec.metric != Haversine.name or spec.radius is not None or found.total or not spec.eps:
@@ -285,7 +289,7 @@ def _tiny(spec: JoinSpec, found: Estimate, left: TableSummary, right: TableSumma
     away = _typical(left.points, points, spec) * math.sqrt(len(points.x) / points.rows)
     if away < FAR * spec.eps:
         return []
-    return [Doubt(UnitsWarning(
+    return [DataWarning(UnitsWarning(
         f"No pair is likely within eps={spec.eps!r} metres: the nearest rows are about {away:,.0f} metres "
         f"apart. metric={spec.metric!r} is in metres; if kilometres are meant, use eps={1000 * spec.eps:g}."
     ), if_none=True)]  # fmt: skip
@@ -301,5 +305,5 @@ def _typical(left: SamplePoints, right: SamplePoints, spec: JoinSpec) -> float:
     return float(np.median(spec.measure.distance(np.minimum(nearest, 4.0), np)))
 
 
-def _units(text: str) -> Doubt:
-    return Doubt(UnitsWarning(text))
+def _units(text: str) -> DataWarning:
+    return DataWarning(UnitsWarning(text))

@@ -14,7 +14,7 @@ from dask_simjoin.errors import LARGER_DISK, BudgetError, Remedy, ScratchError
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import NEED
 from dask_simjoin.planning.entity_chunks import JoinChunks
-from dask_simjoin.planning.outputs import Goal
+from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.resources import MOVE_BYTES
 
 NANO = 1e-9
@@ -74,61 +74,58 @@ class Disk:
         return self.spilling + self.shuffling
 
 
-def expect_disk(chunks: JoinChunks, row_bytes: float, result: float, joins: int, have: Resources) -> Disk:
+def expect_disk(
+    chunks: JoinChunks, row_bytes: float, result: float, joins: int, resources: Resources
+) -> Disk:
     """Expect what goes through the disk.
 
     `row_bytes`: of a chunk's row; `result`: of all pairs; `joins`: how often block pairs are gone through.
     """
-    if have.gpu:
+    if resources.gpu:
         return Disk()
-    away = _away(chunks, row_bytes, have)
+    away = 0.0  # the share of chunks that a worker joins and has no room for
+    if resources.limit is not None and resources.memory is not None:
+        threads = resources.threads / resources.workers
+        largest, rows = float(chunks.rows.max(initial=0.0)), float(chunks.rows.sum())
+        itself = resources.limit - threads * resources.memory
+        room = SPILL_FROM * resources.limit - itself - threads * NEED * row_bytes * largest
+        # each worker has its share of block pairs: of many, about all chunks are in some
+        held = INDEXED * row_bytes * min(rows, chunks.visits[1] / resources.workers)
+        away = 1 - min(max(room, 0.0) / max(held, 1.0), 1.0)
     spilled = joins * away * INDEXED * row_bytes * chunks.visits[1]
     shuffled = away * PARCEL * row_bytes * float(chunks.rows.sum()) if chunks.method == "p2p" else 0.0
     return Disk(
         spilled,
-        NANO * SPILL_BYTE * spilled / have.workers,
+        NANO * SPILL_BYTE * spilled / resources.workers,
         shuffled,
-        NANO * SHUFFLE_BYTE * shuffled / have.threads,
-        NANO * PARQUET_BYTE * result / have.threads,
+        NANO * SHUFFLE_BYTE * shuffled / resources.threads,
+        NANO * PARQUET_BYTE * result / resources.threads,
     )
 
 
-def _away(chunks: JoinChunks, row_bytes: float, have: Resources) -> float:
-    """The share of chunks that a worker joins and has no room for."""
-    if have.limit is None or have.memory is None:
-        return 0.0
-    threads = have.threads / have.workers
-    largest, rows = float(chunks.rows.max(initial=0.0)), float(chunks.rows.sum())
-    itself = have.limit - threads * have.memory
-    room = SPILL_FROM * have.limit - itself - threads * NEED * row_bytes * largest
-    # each worker has its share of block pairs: of many, about all chunks are in some
-    held = INDEXED * row_bytes * min(rows, chunks.visits[1] / have.workers)
-    return 1 - min(max(room, 0.0) / max(held, 1.0), 1.0)
-
-
-def bytes_needed(held: float, written: float, have: Resources) -> float:
+def bytes_needed(held: float, written: float, resources: Resources) -> float:
     """Return what lies on the disks of all workers at a time, at least.
 
     `held`: bytes of all workers that are held at a time; `written`: those that go through files anyway.
     """
-    if have.limit is None or have.gpu:
+    if resources.limit is None or resources.gpu:
         return 0.0
-    room = have.workers * max(PAUSE_FROM * have.limit - LEAST_ITSELF, 0.0)
+    room = resources.workers * max(PAUSE_FROM * resources.limit - LEAST_ITSELF, 0.0)
     return max(written, held - room, 0.0)
 
 
-def needed_of_chunks(chunks: JoinChunks, blocks: np.ndarray, row_bytes: Sequence[float], goal: Goal,
-                     have: Resources) -> float:  # fmt: skip
+def needed_of_chunks(chunks: JoinChunks, blocks: np.ndarray, row_bytes: Sequence[float], output: OutputSpec,
+                     resources: Resources) -> float:  # fmt: skip
     """Return the same of chunks that meet in this order; `row_bytes`: of a row of each table's chunks."""
     each = np.concatenate([side.rows * own for side, own in zip(chunks.sides, row_bytes, strict=False)])
-    whole = goal.joins > 1 or goal.spanning  # all chunks are needed again
+    whole = output.joins > 1 or output.spanning  # all chunks are needed again
     held = INDEXED * (float(each.sum()) if whole else held_at_once(blocks, each))
     sent = float(each.sum() + MOVE_BYTES * chunks.rows.sum()) if chunks.method is not None else 0.0
     if chunks.method == "disk":  # of this process, through Dask's temporary folder
         return sent
     if chunks.method == "p2p":
-        return bytes_needed(held, sent, have)
-    return bytes_needed(max(held, sent), 0.0, have)
+        return bytes_needed(held, sent, resources)
+    return bytes_needed(max(held, sent), 0.0, resources)
 
 
 def held_at_once(blocks: np.ndarray, sizes: np.ndarray) -> float:

@@ -20,9 +20,8 @@ import numpy as np
 
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.metrics.norms import Array, Norm, box_gap
-from dask_simjoin.planning.statistics.estimate import Meet
 from dask_simjoin.planning.statistics.partition import PartitionSummary
-from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
+from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints
 
 Piece = tuple[int, int, int]
 """Number of a partition, and the rows start ... stop-1 of it."""
@@ -84,8 +83,8 @@ class JoinChunks(Protocol):
     def candidates(self, blocks: np.ndarray) -> np.ndarray:
         """Pairs of points that each block compares, if none is left out."""
 
-    def chunk_pairs(self, points: SamplePoints, others: SamplePoints) -> Meet:
-        """Return what tells the chunks in which pairs of sample points of both tables meet."""
+    def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
+        """Return the left and the right chunk (pairs,) of each sampled pair."""
 
     def describe(self) -> str:
         """Say in words how rows lie in chunks."""
@@ -266,10 +265,10 @@ class EntityChunks(HomeChunks):
         """The chunks of sample points."""
         return np.searchsorted(self.starts, points.position, side="right") - 1
 
-    def chunk_pairs(self, points: SamplePoints, others: SamplePoints) -> Meet:
-        """Return what tells the chunks in which pairs of sample points meet."""
-        chunk = self.chunk_of(points)
-        return lambda left, right: (chunk[left], chunk[right])
+    def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
+        """Return the two chunks (pairs,), the first one first, of each sampled pair."""
+        chunk = self.chunk_of(sampled.first)
+        return chunk[sampled.left], chunk[sampled.right]
 
     @property
     def identity(self) -> Any:
@@ -296,28 +295,23 @@ def entity_chunks(summaries: list[PartitionSummary], least: int, most: int, norm
     pieces: list[tuple[Piece, ...]] = []
     open_: list[Piece] = []
     size = 0
-
-    def close() -> None:
-        nonlocal open_, size
-        if open_:
-            pieces.append(tuple(open_))
-        open_, size = [], 0
-
     for n, summary in enumerate(summaries):
         rows = summary.source_rows
+        if open_ and (rows > most or (size and size + rows > most)):
+            pieces.append(tuple(open_))
+            open_, size = [], 0
         if rows > most:
-            close()
             parts = math.ceil(rows / most)
             cuts = [rows * k // parts for k in range(parts + 1)]
             pieces += [((n, a, b),) for a, b in itertools.pairwise(cuts)]
             continue
-        if size and size + rows > most:
-            close()
         open_.append((n, 0, rows))
         size += rows
         if size >= least:
-            close()
-    close()
+            pieces.append(tuple(open_))
+            open_, size = [], 0
+    if open_:
+        pieces.append(tuple(open_))
     offsets = np.cumsum([0, *(s.source_rows for s in summaries)])
     lower, upper, points = [], [], []
     for chunk in pieces:

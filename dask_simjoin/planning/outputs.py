@@ -1,4 +1,4 @@
-"""What tasks return, into how many partitions, and the number of tasks."""
+"""Outputs of tasks: what they return, into how many partitions, and the number of tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUERIES_PER_THREAD = 4
 """Parts of the queries of one replicated chunk, for each GPU or thread."""
 
 MAX_UNEVEN = 16
-"""How many times as many parts as partitions are needed for to spare counting pairs."""
+"""Cut queries into at most this many times the needed partitions before counting pairs first."""
 
 
 def least_rows(dims: int) -> int:
@@ -48,26 +48,26 @@ def most_rows(found: Estimate, chunks: JoinChunks, blocks: np.ndarray, spec: Joi
     return most
 
 
-def whole_slices(most: np.ndarray, pair_bytes: float, budget: Budget, have: Resources) -> np.ndarray:
+def whole_slices(most: np.ndarray, pair_bytes: float, budget: Budget, resources: Resources) -> np.ndarray:
     """Partitions of the result (block pairs,) that hold so many rows."""
     slices = np.ceil(most * pair_bytes / budget.output)
-    if have.gpu:
+    if resources.gpu:
         slices = np.maximum(slices, np.ceil(most / MAX_OUTPUT))
     return np.minimum(slices, np.ceil(most)).clip(1)
 
 
 def query_slices(slices: np.ndarray, found: Estimate, size: float, rows: int, spec: JoinSpec, budget: Budget,
-                 have: Resources) -> tuple[np.ndarray, bool]:  # fmt: skip
+                 resources: Resources) -> tuple[np.ndarray, bool]:  # fmt: skip
     """Parts of the queries of a replicated chunk, and whether they are of equally many rows.
 
     Equally many rows need no pairs to be counted first, and do where points do not have very different
     numbers of neighbours.  `slices`, `size`: partitions and bytes that the result needs.
     """
-    least = QUERIES_PER_THREAD * have.threads
+    least = QUERIES_PER_THREAD * resources.threads
     if spec.partitioning == "auto":
         least = min(least, rows // least_rows(spec.dims or 1))
     least = max(least, int(slices.max(initial=1)))
-    if not have.gpu:
+    if not resources.gpu:
         size *= 2  # places meet later ones, of which the first have most
 
     def fits(parts: int) -> bool:
@@ -82,8 +82,8 @@ def query_slices(slices: np.ndarray, found: Estimate, size: float, rows: int, sp
 
 
 @dataclass(frozen=True)
-class Goal:
-    """What tasks are to find out and to give; with the options of a join it is what tells plans apart.
+class OutputSpec:
+    """Say what the tasks of a join find out and return; together with its options it identifies a plan.
 
     Attributes
     ----------
@@ -92,31 +92,29 @@ class Goal:
     materialise : bool
         Whether pairs come out as rows, which must fit partitions and the limit of a result.
     result_bytes_per_row : int
-        What tasks find out of each row of a chunk, which leaves room for it.
+        Bytes that tasks find out for each row of a chunk, which must leave room for them.
     bytes_per_other, others_per_row : int
-        What they find out besides of other rows for each row, and of how many, if there are so many.
+        Bytes for each of several other rows besides, and the number of these per row.
     single_home : bool
-        Whether what is found out of a row is known where the row is, which is then in one chunk only.
+        Whether results of a row are kept with the row, which is then in one chunk only.
     k : int or None
-        Nearest neighbours that are sought of each row; None: pairs within a distance are.
+        Nearest neighbors per row; None: pairs within a distance.
     max_total : float
-        The largest total of a neighbour.
+        Largest total of a neighbor.
     dense : float
-        Neighbours of a row from which on, in all dimensions, tiles serve best: they tell of many pairs at
-        once what is asked of them.
+        Neighbors per row from which on tiles are fastest in all dimensions: they count many pairs at once.
     joins : int
-        How often block pairs are gone through.
+        Number of times that tasks go through the block pairs.
     spanning : bool
-        Whether, besides neighbours, a minimum spanning tree is sought.
+        Whether a minimum spanning tree is made after the search for neighbors.
     by_row : bool
-        Whether each piece of the work tells a number of each row of a chunk.
+        Whether each piece of the work gives a number for each row of a chunk.
     listed : bool
-        Whether pairs are gone through one by one, though they do not come out.
+        Whether tasks go through pairs one by one, though these do not come out.
     connected : bool
-        Whether rows are connected by pairs that are not shown, and labelled.
+        Whether rows are connected by pairs that do not come out, and labelled.
     together : float
-        What is saved of a row where all are in one chunk, whose places tell rows apart, in units of looking
-        for what it is near to.
+        Saving per row if all rows are in one chunk, in units of a visit: its places identify rows.
     """
 
     with_ids: bool = False
@@ -136,41 +134,41 @@ class Goal:
     together: float = 0.0
 
     def found_bytes(self, rows: int) -> int:
-        """Bytes that tasks find out of each row of a table of so many."""
+        """Bytes that tasks find out for each row; `rows`: of the table."""
         return self.result_bytes_per_row + self.bytes_per_other * min(self.others_per_row, rows)
 
 
-COUNTS = Goal(dense=4096)
-"""Numbers of pairs, of whatever rows; as measured in 2 and 3 dimensions."""
+COUNTS = OutputSpec(dense=4096)
+"""Number of all pairs; `dense` is measured in 2 and 3 dimensions."""
 
 ROW_COUNTS = replace(COUNTS, by_row=True)
-"""The same, of each row."""
+"""Number of pairs per row."""
 
 LISTS = replace(COUNTS, listed=True)
-"""What is made of each pair, one after the other."""
+"""Results made from each pair in turn."""
 
-CLUSTERS = Goal(dense=128, by_row=True, connected=True, together=5.0)
-"""Numbers of pairs, and what rows they connect; as measured in the same way."""
+CLUSTERS = OutputSpec(dense=128, by_row=True, connected=True, together=5.0)
+"""Numbers of pairs per row, and connected rows; measured in the same way."""
 
 LISTED_CLUSTERS = replace(CLUSTERS, listed=True, connected=False)
-"""The same, of rows that are decided one after the other."""
+"""The same for rows that are decided one after the other."""
 
-PAIRS = Goal(with_ids=True, materialise=True)
+PAIRS = OutputSpec(with_ids=True, materialise=True)
 """Pairs, as rows that name their rows."""
 
 
-def nearest_goal(k: int, with_ids: bool = False, max_total: float = math.inf) -> Goal:
-    """Seek so many nearest neighbours of each row; tasks hold them before and after each search."""
-    return Goal(with_ids, False, 40, 32, k, True, k, max_total)
+def nearest_output(k: int, with_ids: bool = False, max_total: float = math.inf) -> OutputSpec:
+    """Return the output of a search for `k` neighbors; tasks hold them before and after each search."""
+    return OutputSpec(with_ids, False, 40, 32, k, True, k, max_total)
 
 
 TREE_BYTES = 160
 """Of a row while the tree of two chunks is found."""
 
 
-def tree_goal(k: int) -> Goal:
-    """Seek so many nearest neighbours of each row, and then a minimum spanning tree."""
-    return replace(nearest_goal(k), result_bytes_per_row=40 + TREE_BYTES, spanning=True, together=1.0)
+def tree_output(k: int) -> OutputSpec:
+    """Return the output of a search for `k` neighbors, and then a minimum spanning tree."""
+    return replace(nearest_output(k), result_bytes_per_row=40 + TREE_BYTES, spanning=True, together=1.0)
 
 
 BRANCH = 32

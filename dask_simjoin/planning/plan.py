@@ -18,6 +18,7 @@ from dask.utils import format_bytes
 
 from dask_simjoin.engine.base import joiner_of_library, recall_module
 from dask_simjoin.engine.index.sweep import SweepLayout
+from dask_simjoin.engine.methods import AUTO, DENSE
 from dask_simjoin.metrics.norms import box_gap
 from dask_simjoin.planning.budget import Budget, Resources, budget_of, make_budget
 from dask_simjoin.planning.checks import (
@@ -27,25 +28,31 @@ from dask_simjoin.planning.checks import (
     check_outputs,
     check_result,
 )
-from dask_simjoin.planning.chunk_limits import ChunkLimits, bytes_alone, check_one
+from dask_simjoin.planning.chunk_limits import ChunkLimits, check_one, one_chunk_of_tree
 from dask_simjoin.planning.costs import Costs
-from dask_simjoin.planning.data_warnings import Doubt
+from dask_simjoin.planning.data_warnings import DataWarning
 from dask_simjoin.planning.disk import Disk, expect_disk, needed_of_chunks
 from dask_simjoin.planning.entity_chunks import Chunking, JoinChunks, Sources, serpentine
 from dask_simjoin.planning.outputs import (
     PAIRS,
-    Goal,
+    OutputSpec,
     directions,
-    making_tasks,
     most_rows,
     query_slices,
     rows_found,
     whole_slices,
 )
 from dask_simjoin.planning.resources import check_moving, sent_rows
-from dask_simjoin.planning.searches import ALONE, Sharing, find_joined, find_searches, find_sharing, sought
+from dask_simjoin.planning.searches import (
+    ALONE,
+    Sharing,
+    find_joined,
+    find_searches,
+    find_sharing,
+    neighbor_query,
+)
 from dask_simjoin.planning.statistics.estimate import ALL, UNKNOWN, Estimate, Recall, no_estimate
-from dask_simjoin.planning.tables import Tables
+from dask_simjoin.planning.tables import JoinStatistics
 
 
 class BlockPairs:
@@ -120,7 +127,7 @@ class Plan(BlockPairs):
     table_rows : tuple of int
         Points of each table that take part.
     budget : Budget
-    doubts : tuple of Doubt
+    data_warnings : tuple of DataWarning
         What is likely to be a mistake.
     searches : tuple of array, int64
         For each chunk of rows whose nearest neighbours are sought, the chunks in which they may be: itself
@@ -164,7 +171,7 @@ class Plan(BlockPairs):
     row_bytes: float
     table_rows: tuple[int, ...]
     budget: Budget
-    doubts: tuple[Doubt, ...] = field(default=(), kw_only=True)
+    data_warnings: tuple[DataWarning, ...] = field(default=(), kw_only=True)
     searches: tuple[np.ndarray, ...] = field(default=(), kw_only=True)
     joined: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int32), kw_only=True)
     parts: np.ndarray = field(kw_only=True)
@@ -223,82 +230,76 @@ class Plan(BlockPairs):
         return normalize_token((type(self).__qualname__, *content))
 
 
-def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
+def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources: Resources | None = None,
               shuffle: str = "tasks") -> Plan:  # fmt: skip
-    """Plan a join of tables; refuse what cannot be joined.
+    """Plan a join; refuse what cannot be joined.
 
     Parameters
     ----------
-    tables
-        What is known of them.
-    goal
+    statistics
+        Of its tables, with what is asked of them.
+    output
         What tasks are to find out.
-    have
+    resources
         What runs them.
     shuffle
-        How Dask would shuffle rows.
+        How rows would be shuffled.
     """
-    have = have or Resources()
-    if goal.k is not None:
-        tables, goal = sought(tables, goal)
-    spec = tables.spec
-    budget = make_budget(spec.blocksize, spec.settings, have)
-    layout = tables.layout()
-    swept = layout.swept_dims if isinstance(layout, SweepLayout) else tables.dims
-    near = _near(tables, layout, goal, have)
-    costs = Costs(layout.method, tables.dims, near, float(sum(tables.rows)), goal, have, swept)
-    row_bytes = tables.row_bytes(goal)
-    sources = tuple(table.sources for table in tables.each)
-
-    def how(chunks: JoinChunks) -> tuple[JoinChunks, int, float]:
-        return chunks, making_tasks(chunks, sources, have.cluster), row_bytes
-
-    def price(chunks: JoinChunks | None) -> float:
-        if chunks is None:
-            return costs.shuffled(shuffle, sum(map(len, sources)))
-        return costs.choosing(*how(chunks))
-
-    limits = ChunkLimits(goal, budget, have, shuffle)
-    chunks = min(tables.chunkings(limits, price), key=price)
-    budget = budget_of(len(chunks), float(chunks.rows.max(initial=0)) * row_bytes, budget, have)
-    check_blocks(
-        chunks.visits[0], chunks.rows, row_bytes, budget, have, partial(tables.blocks_by_region, limits)
-    )
-    made, blocks = costs.made(*how(chunks)), chunks.blocks()
-    # searches give as many pairs as are asked for: how many are near is of no use
-    found, recall = no_estimate(blocks), UNKNOWN if spec.approximate else ALL
-    if spec.approximate and goal.k is None:
+    resources = resources or Resources()
+    if output.k is not None:
+        statistics, output = neighbor_query(statistics, output)
+    spec = statistics.spec
+    budget = make_budget(spec.blocksize, spec.settings, resources)
+    row_bytes = statistics.row_bytes(output)
+    sources = tuple(table.sources for table in statistics.each)
+    layout: AnyLayout = statistics.layout() if output.k is None else statistics.search_layout()
+    costs = _costs(statistics, layout, output, resources, row_bytes, sources)
+    one = one_chunk_of_tree(statistics.left, output, resources)
+    limits = ChunkLimits(output, budget, resources, shuffle, one)
+    chunks = statistics.choose_chunks(limits, costs)
+    budget = budget_of(len(chunks), float(chunks.rows.max(initial=0)) * row_bytes, budget, resources)
+    by_region = partial(statistics.blocks_by_region, limits)
+    check_blocks(chunks.visits[0], chunks.rows, row_bytes, budget, resources, by_region)
+    made, blocks = costs.made(chunks), chunks.blocks()
+    if output.k is not None:
+        # searches give as many pairs as are asked for: how many are near is of no use
+        found, recall = no_estimate(blocks), UNKNOWN if spec.approximate else ALL
+    elif spec.approximate:
         found, recall = recall_module(spec.method).estimate_lossy(
-            tables, layout, partial(tables.estimate, chunks, blocks)
+            statistics, layout, partial(statistics.estimate, chunks, blocks)
         )
-    elif goal.k is None:
-        found = tables.estimate(chunks, blocks, layout)
+    else:
+        found, recall = statistics.estimate(chunks, blocks, layout), ALL
     # tiles tell of many pairs at once within one distance, and find each within several
-    if not tables.spec.several and goal.dense < 2 * found.total / max(1, tables.left.rows):
-        layout = tables.layout(dense=True)
-    pair_bytes, replicated = tables.pair_bytes, chunks.kind == "replicated"
+    if (
+        spec.method == AUTO
+        and not spec.several
+        and output.dense < 2 * found.total / max(1, statistics.left.rows)
+    ):
+        layout = statistics.layout(dense=True)
+    pair_bytes, replicated = statistics.pair_bytes, chunks.kind == "replicated"
     most = most_rows(found, chunks, blocks, spec)
-    slices, even = whole_slices(most, pair_bytes, budget, have), False
+    slices, even = whole_slices(most, pair_bytes, budget, resources), False
     first = chunks.rows[blocks[:, 0]]
     seconds = costs.blocks(chunks, blocks, found.pairs * directions(spec))
     parts = costs.pieces(seconds, first, row_bytes)
     if replicated:
         size = float(most.sum()) * pair_bytes
-        slices, even = query_slices(slices, found, size, tables.left.rows, spec, budget, have)
-    elif goal.materialise and (parts > 1).any():
+        slices, even = query_slices(slices, found, size, statistics.left.rows, spec, budget, resources)
+    elif output.materialise and (parts > 1).any():
         even = bool((slices == 1).all())
         slices = np.maximum(slices, parts)
-    if goal.materialise:
-        check_outputs(float(slices.sum()), budget, spec.asked, have, len(tables.each) > 1)
-    result = found.total * directions(spec) * pair_bytes if goal.materialise else 0.0
-    alone = bytes_alone(tables.left, goal, len(chunks), have)
-    disk = Disk() if alone else expect_disk(chunks, row_bytes, result, goal.joins, have)
-    own_bytes = [table.row_bytes for table in tables.each]
-    if goal.k is None and not alone:
-        disk = replace(disk, needed=needed_of_chunks(chunks, blocks, own_bytes, goal, have))
+    if output.materialise:
+        check_outputs(float(slices.sum()), budget, spec.asked, resources, len(statistics.each) > 1)
+    result = found.total * directions(spec) * pair_bytes if output.materialise else 0.0
+    alone = one.need if one is not None and len(chunks) == 1 else 0.0
+    disk = Disk() if alone else expect_disk(chunks, row_bytes, result, output.joins, resources)
+    own_bytes = [table.row_bytes for table in statistics.each]
+    if output.k is None and not alone:
+        disk = replace(disk, needed=needed_of_chunks(chunks, blocks, own_bytes, output, resources))
     plan = Plan(
         layout,
-        tables.dims,
+        statistics.dims,
         sources,
         chunks,
         blocks,
@@ -307,63 +308,72 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
         found,
         pair_bytes,
         row_bytes,
-        tables.rows,
+        statistics.rows,
         budget,
         parts=parts,
         seconds=seconds,
         expected=costs.expected(made, seconds) + disk.seconds,
         disk=disk,
-        threads=have.for_each(len(chunks)),
+        threads=resources.for_each(len(chunks)),
         copies=costs.copies(chunks, int(max(slices.max(initial=1), parts.max(initial=1)))),
-        doubts=tables.doubts(found if goal.k is None else None),
+        data_warnings=statistics.data_warnings(found if output.k is None else None),
         alone=alone,
-        sent=sent_rows(chunks.method, have, max(table.row_bytes for table in tables.each)),
+        sent=sent_rows(chunks.method, resources, max(table.row_bytes for table in statistics.each)),
         recall=recall,
     )
     if chunks.method is not None:
-        check_moving(chunks.method, have, tables.each)
-    check_one(alone, budget, have)
-    for side, row_bytes in zip(() if alone else chunks.sides, tables.chunk_row_bytes(goal), strict=False):
-        check_chunks(side.rows, row_bytes, budget, have, len(blocks))
-    if goal.materialise:
+        check_moving(chunks.method, resources, statistics.each)
+    if one is not None and alone:
+        check_one(one, budget, resources)
+    for side, row_bytes in zip(
+        () if alone else chunks.sides, statistics.chunk_row_bytes(output), strict=False
+    ):
+        check_chunks(side.rows, row_bytes, budget, resources, len(blocks))
+    if output.materialise:
         own = plan.rows if spec.include_self else 0
         check_result(
-            found.total_low * directions(spec) + own, pair_bytes, budget, spec.asked, len(tables.each) > 1
+            found.total_low * directions(spec) + own, pair_bytes, budget, spec.asked, len(statistics.each) > 1
         )
-    return plan if goal.k is None else _searched(plan, tables, goal, costs, made)
+    return plan if output.k is None else _searched(plan, statistics, output, costs, made)
 
 
-def _near(tables: Tables, layout: AnyLayout, goal: Goal, have: Resources) -> tuple[float, float]:
-    """Estimate shares of near points, as `Costs` needs them: a sweep compares few others."""
-    return (1.0, 1.0) if layout.method == "sweep" and goal.k is None and not have.gpu else tables.near()
+def _costs(statistics: JoinStatistics, layout: AnyLayout, output: OutputSpec, resources: Resources,
+           row_bytes: float, sources: tuple[Sources, ...]) -> Costs:  # fmt: skip
+    """Tell costs what they depend on, besides chunks."""
+    swept = layout.swept_dims if isinstance(layout, SweepLayout) else statistics.dims
+    method = layout.method if output.k is None else DENSE
+    # a sweep compares few others, whatever is near
+    near = (1.0, 1.0) if method == "sweep" and not resources.gpu else statistics.near()
+    rows = float(sum(statistics.rows))
+    return Costs(method, statistics.dims, near, rows, output, resources, swept, row_bytes, sources)
 
 
-def _searched(plan: Plan, tables: Tables, goal: Goal, costs: Costs, made: float) -> Plan:
+def _searched(plan: Plan, statistics: JoinStatistics, output: OutputSpec, costs: Costs, made: float) -> Plan:
     """Put searches for nearest neighbours in the place of block pairs."""
-    searches = find_searches(tables, goal, plan.chunks)
-    check_blocks(sum(map(len, searches)), plan.chunks.rows, plan.row_bytes, plan.budget, costs.have)
+    searches = find_searches(statistics, output, plan.chunks)
+    check_blocks(sum(map(len, searches)), plan.chunks.rows, plan.row_bytes, plan.budget, costs.resources)
     pairs = np.array([(min(i, j), max(i, j)) for i, found in enumerate(searches) for j in found.tolist()])
     blocks = serpentine(np.unique(pairs.reshape(-1, 2), axis=0)).astype(np.int32)
     slices = np.ones(len(blocks), np.int64)
-    joined = find_joined(tables, goal.k or 1, plan.chunks) if goal.spanning else plan.joined
-    check_blocks(len(joined), plan.chunks.rows, plan.row_bytes, plan.budget, costs.have)
+    joined = find_joined(statistics, output.k or 1, plan.chunks) if output.spanning else plan.joined
+    check_blocks(len(joined), plan.chunks.rows, plan.row_bytes, plan.budget, costs.resources)
     rows = plan.chunks.rows
     met = np.array([float(rows[found].sum()) for found in searches])
     seconds = costs.searches(rows[: len(searches)], met)
     parts = np.ones(len(searches), np.int64)
-    if not costs.have.gpu:  # one search fills a GPU
+    if not costs.resources.gpu:  # one search fills a GPU
         parts = costs.pieces(seconds, rows[: len(searches)], None)
     disk, copies, sharing = plan.disk, 1, ALONE
     if not plan.alone:
-        own_bytes = [table.row_bytes for table in tables.each]
+        own_bytes = [table.row_bytes for table in statistics.each]
         met_in_turn = np.array([(c, d) for c, some in enumerate(searches) for d in some.tolist()])
-        needed = needed_of_chunks(plan.chunks, met_in_turn.reshape(-1, 2), own_bytes, goal, costs.have)
+        needed = needed_of_chunks(plan.chunks, met_in_turn.reshape(-1, 2), own_bytes, output, costs.resources)
         disk = replace(disk, needed=needed)
-    if goal.spanning:
-        copies = costs.copies(plan.chunks, costs.have.workers)
-        sharing = find_sharing(tables, plan.chunks, seconds, copies, costs.have)
+    if output.spanning:
+        copies = costs.copies(plan.chunks, costs.resources.workers)
+        sharing = find_sharing(statistics, plan.chunks, seconds, copies, costs.resources)
     return replace(
-        plan, layout=tables.search_layout(), blocks=blocks, slices=slices, searches=searches, joined=joined,
+        plan, blocks=blocks, slices=slices, searches=searches, joined=joined,
         parts=parts, seconds=seconds, copies=copies, sharing=sharing, disk=disk,
         expected=costs.expected(made, seconds) + plan.disk.seconds,
     )  # fmt: skip
@@ -390,7 +400,7 @@ class WholePlan:
         Memory of one row of the result.
     meets : bool
         Whether the chunks meet: both have points, and their boxes are within the distance.
-    doubts : tuple of Doubt
+    data_warnings : tuple of DataWarning
         What is likely to be a mistake.
     """
 
@@ -400,7 +410,7 @@ class WholePlan:
     estimate: Estimate
     pair_bytes: float
     meets: bool
-    doubts: tuple[Doubt, ...] = field(default=())
+    data_warnings: tuple[DataWarning, ...] = field(default=())
 
     @property
     def rows(self) -> int:
@@ -412,35 +422,41 @@ class WholePlan:
         return rows_found(self.table_rows, k)
 
 
-def make_whole_plan(tables: Tables, goal: Goal) -> WholePlan:
+def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan:
     """Plan a join of tables, each of which is one chunk; refuse a result beyond the configured limit."""
-    shared = tables.dims, tables.rows
-    if goal.k is not None:
+    shared = statistics.dims, statistics.rows
+    if output.k is not None:
         # searches give as many pairs as are asked for: how many are near is of no use
-        layout, none = tables.search_layout(), no_estimate(NO_BLOCKS)
-        return WholePlan(layout, *shared, none, tables.pair_bytes, all(tables.rows), tables.doubts(None))
-    meets = all(tables.rows) and _boxes_near(tables)
+        layout, none = statistics.search_layout(), no_estimate(NO_BLOCKS)
+        return WholePlan(
+            layout, *shared, none, statistics.pair_bytes, all(statistics.rows), statistics.data_warnings(None)
+        )
+    meets = all(statistics.rows) and _boxes_near(statistics)
     found = no_estimate(NO_BLOCKS)
-    layout = tables.layout()
+    layout = statistics.layout()
     if meets:
-        spec, counted = tables.spec, not goal.materialise and not goal.listed
-        shown = goal.listed or bool(spec.several) or spec.radius is not None
+        spec, counted = statistics.spec, not output.materialise and not output.listed
+        shown = output.listed or bool(spec.several) or spec.radius is not None
         joiner = joiner_of_library(spec.library)
-        joiner.foresee(layout, shown=shown, counted=counted, connected=goal.connected)
-        found = tables.estimate_whole(layout, not goal.materialise, goal.listed)
+        joiner.foresee(layout, shown=shown, counted=counted, connected=output.connected)
+        found = statistics.estimate_whole(layout, not output.materialise, output.listed)
     # tiles tell of many pairs at once within one distance, and find each within several
-    if not tables.spec.several and goal.dense < 2 * found.total / max(1, tables.left.rows):
-        layout = tables.layout(dense=True)
-    if goal.materialise:
-        spec = tables.spec
-        own = sum(tables.rows) if spec.include_self else 0
+    if (
+        statistics.spec.method == AUTO
+        and not statistics.spec.several
+        and output.dense < 2 * found.total / max(1, statistics.left.rows)
+    ):
+        layout = statistics.layout(dense=True)
+    if output.materialise:
+        spec = statistics.spec
+        own = sum(statistics.rows) if spec.include_self else 0
         budget = make_budget(spec.blocksize, spec.settings, Resources())
-        check_result(found.total_low * directions(spec) + own, tables.pair_bytes, budget, spec.asked)
-    return WholePlan(layout, *shared, found, tables.pair_bytes, meets, tables.doubts(found))
+        check_result(found.total_low * directions(spec) + own, statistics.pair_bytes, budget, spec.asked)
+    return WholePlan(layout, *shared, found, statistics.pair_bytes, meets, statistics.data_warnings(found))
 
 
-def _boxes_near(tables: Tables) -> bool:
+def _boxes_near(statistics: JoinStatistics) -> bool:
     """Whether the boxes of both sides are within the distance."""
-    (a, b), spec = (tables.left.every, tables.right.every), tables.spec
+    (a, b), spec = (statistics.left.every, statistics.right.every), statistics.spec
     gap = box_gap(spec.norm, a.lower, a.upper, b.lower, b.upper)
     return bool(gap <= spec.threshold)

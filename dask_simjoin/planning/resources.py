@@ -19,7 +19,6 @@ from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.errors import BudgetError, PlanningError, Remedy
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import MAX_ROWS
-from dask_simjoin.planning.outputs import Goal
 from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.request.options import current_client, on_cluster
 
@@ -38,7 +37,7 @@ MAX_MOVES = 4096
 """Partitions times threads up to which that makes no more tasks than it is worth."""
 
 
-def resources(library: str) -> Resources:
+def resources_for(library: str) -> Resources:
     """Threads and memory of what Dask would compute with now, for frames of a library."""
     client = current_client()
     workers: dict[str, Any] = {}
@@ -84,29 +83,20 @@ def _free_disk(of_workers: Iterable[str]) -> int | None:
     return max(free, default=None)
 
 
-def shuffle_method(configured: str | None, have: Resources, size: float, partitions: int,
+def shuffle_method(configured: str | None, resources: Resources, size: float, partitions: int,
                    dtypes: list[Any]) -> str:  # fmt: skip
     """How to shuffle so many bytes of rows from partitions, with columns of these dtypes."""
-    if have.gpu:
+    if resources.gpu:
         return "tasks"  # the others go by the host's memory
     if any(isinstance(dtype, pd.CategoricalDtype) or dtype == np.dtype(object) for dtype in dtypes):
         return "tasks"  # the others write Arrow, which has no column of any objects or categories
-    if configured is not None and (configured != "p2p" or have.cluster):
+    if configured is not None and (configured != "p2p" or resources.cluster):
         return configured
-    memory = (have.memory or 0) * have.threads if have.cluster else MEMORY_LIMIT
-    few = partitions * have.threads <= MAX_MOVES
-    if size < IN_MEMORY * memory and (few or not have.cluster):
+    memory = (resources.memory or 0) * resources.threads if resources.cluster else MEMORY_LIMIT
+    few = partitions * resources.threads <= MAX_MOVES
+    if size < IN_MEMORY * memory and (few or not resources.cluster):
         return "tasks"
-    return "p2p" if have.cluster else "disk"
-
-
-def sends_by_worker(goal: Goal, have: Resources, configured: str | None) -> bool:
-    """Tell whether rows that workers hold are sent to chunks by one task a thread, if nothing else is set.
-
-    What is found of each row goes back to where it lies, which Dask would have to shuffle.
-    """
-    comes_back = goal.by_row or goal.single_home
-    return have.cluster and have.workers > 1 and not (have.gpu or comes_back or configured)
+    return "p2p" if resources.cluster else "disk"
 
 
 def check_shuffle(method: str, cluster: bool) -> None:
@@ -144,29 +134,29 @@ BY_ORDER = Remedy({"partitioning": "entity"})
 """What moves no rows."""
 
 
-def sent_rows(method: str | None, have: Resources, row_bytes: float) -> int:
+def sent_rows(method: str | None, resources: Resources, row_bytes: float) -> int:
     """Tell how many rows of a partition are shuffled at a time, of so many bytes each in their chunk."""
-    if method != "p2p" or have.memory is None:
+    if method != "p2p" or resources.memory is None:
         return MAX_ROWS
-    return max(1, min(MAX_ROWS, int(have.memory / AT_ONCE / (row_bytes + MOVE_BYTES))))
+    return max(1, min(MAX_ROWS, int(resources.memory / AT_ONCE / (row_bytes + MOVE_BYTES))))
 
 
-def check_moving(method: str, have: Resources, tables: Sequence[TableSummary]) -> None:
+def check_moving(method: str, resources: Resources, tables: Sequence[TableSummary]) -> None:
     """Refuse to shuffle the rows of tables between workers that have no room for that.
 
     Dask pauses a worker at 80 % of its limit, and kills it at 95 %.  With no data to spill it stays paused,
     and with partitions too large it is killed again and again; what waits for it waits for ever, or nearly.
     """
-    if method != "p2p" or have.limit is None or have.memory is None:
+    if method != "p2p" or resources.limit is None or resources.memory is None:
         return
-    if have.limit < LEAST_WORKER:
+    if resources.limit < LEAST_WORKER:
         raise BudgetError(
-            f"Rows would be shuffled between workers of {format_bytes(have.limit)}, and at least "
+            f"Rows would be shuffled between workers of {format_bytes(resources.limit)}, and at least "
             f"{format_bytes(LEAST_WORKER)} are needed, most of them for what a worker loads; use fewer, "
             "larger workers, or partitioning='entity'.",
             remedies=[BY_ORDER],
         )
-    most = have.memory // LARGEST
+    most = resources.memory // LARGEST
     for table in tables:
         rows, each = max(summary.source_rows for summary in table.summaries), table.row_bytes
         if rows * each > most:
@@ -174,18 +164,18 @@ def check_moving(method: str, have: Resources, tables: Sequence[TableSummary]) -
             raise BudgetError(
                 f"Rows would be shuffled from partitions of up to {rows:,} rows of {each:.0f} bytes, "
                 f"{format_bytes(int(rows * each))}, and a thread of the smallest worker has "
-                f"{format_bytes(have.memory)}, with room for partitions of at most {format_bytes(most)}. Use "
-                f"smaller ones, such as ddf.repartition(npartitions={parts}) or "
+                f"{format_bytes(resources.memory)}, with room for partitions of at most {format_bytes(most)}."
+                f" Use smaller ones, such as ddf.repartition(npartitions={parts}) or "
                 "dd.read_parquet(..., split_row_groups=True), workers with more memory or fewer threads, or "
                 "partitioning='entity'.",
                 remedies=[Remedy(npartitions=parts), BY_ORDER],
             )
 
 
-def can_move(method: str, have: Resources, tables: Sequence[TableSummary]) -> bool:
+def can_move(method: str, resources: Resources, tables: Sequence[TableSummary]) -> bool:
     """Tell whether `check_moving` would not refuse."""
     try:
-        check_moving(method, have, tables)
+        check_moving(method, resources, tables)
     except BudgetError:
         return False
     return True

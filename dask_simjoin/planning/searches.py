@@ -18,9 +18,9 @@ from dask_simjoin.metrics.norms import Norm, add, box_gap
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.chunk_limits import SHARED_DIMS
 from dask_simjoin.planning.entity_chunks import JoinChunks, serpentine
-from dask_simjoin.planning.outputs import Goal
+from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
-from dask_simjoin.planning.tables import Tables
+from dask_simjoin.planning.tables import JoinStatistics
 
 GUESSED, ASKED = 1024, 256
 """Points of the sample that are looked at for a first guess of distances; and those whose neighbours are."""
@@ -35,13 +35,13 @@ FEWEST = 1024
 """Points of the sample that are used for that at least."""
 
 
-def sought(tables: Tables, goal: Goal) -> tuple[Tables, Goal]:
-    """Return the tables with a guess of the neighbours' distance, and the goal of as many as there are."""
-    assert goal.k is not None
-    k = min(goal.k, max(1, tables.right.rows - (len(tables.each) == 1)))  # no row has more
-    guess = _guess(tables.right.points, k, tables.spec.measure)
-    found = goal.found_bytes(k)
-    return tables.with_eps(guess), replace(goal, k=k, result_bytes_per_row=found, others_per_row=0)
+def neighbor_query(statistics: JoinStatistics, output: OutputSpec) -> tuple[JoinStatistics, OutputSpec]:
+    """Return the tables with a guess of the neighbors' distance, and an output of as many as there are."""
+    assert output.k is not None
+    k = min(output.k, max(1, statistics.right.rows - (len(statistics.each) == 1)))  # no row has more
+    guess = _guess(statistics.right.points, k, statistics.spec.measure)
+    found = output.found_bytes(k)
+    return statistics.with_eps(guess), replace(output, k=k, result_bytes_per_row=found, others_per_row=0)
 
 
 def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
@@ -65,17 +65,21 @@ def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
     return typical if math.isfinite(typical) else 0.0
 
 
-def find_searches(tables: Tables, goal: Goal, chunks: JoinChunks) -> tuple[np.ndarray, ...]:
+def find_searches(
+    statistics: JoinStatistics, output: OutputSpec, chunks: JoinChunks
+) -> tuple[np.ndarray, ...]:
     """Find the data's chunks that may hold neighbours of each chunk of queries, the nearest first."""
-    assert goal.k is not None
-    queries, first, norm = chunks.sides[0], chunks.first_data, tables.spec.norm
+    assert output.k is not None
+    queries, first, norm = chunks.sides[0], chunks.first_data, statistics.spec.norm
     lower, upper, filled = queries.boxes()
     others = chunks.sides[-1].boxes()
     found: list[np.ndarray] = [np.zeros(0, np.int64)] * len(queries)
     if not first and len(filled) == 1:  # it is searched in any case
         found[filled[0]] = filled.astype(np.int64)
         return tuple(found)
-    limits = np.minimum(largest_totals(tables.right.points.x, lower, upper, goal.k, norm), goal.max_total)
+    limits = np.minimum(
+        largest_totals(statistics.right.points.x, lower, upper, output.k, norm), output.max_total
+    )
     for at, (c, limit) in enumerate(zip(filled.tolist(), limits, strict=True)):
         away = box_gap(norm, lower[at], upper[at], others[0], others[1])
         if not first:
@@ -86,7 +90,7 @@ def find_searches(tables: Tables, goal: Goal, chunks: JoinChunks) -> tuple[np.nd
 
 
 def largest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbors: int,
-            norm: Norm = 2) -> np.ndarray:  # fmt: skip
+                   norm: Norm = 2) -> np.ndarray:  # fmt: skip
     """For each box the largest total that a point in it can have with one of its neighbours.
 
     Points of the sample are rows: so many, and one more as one may be the point itself, within that total
@@ -137,26 +141,26 @@ copy, or is sent to it."""
 ALONE: Sharing = (1, 1)
 
 
-def find_sharing(tables: Tables, chunks: JoinChunks, seconds: np.ndarray, copies: int,
-                 have: Resources) -> Sharing:  # fmt: skip
+def find_sharing(statistics: JoinStatistics, chunks: JoinChunks, seconds: np.ndarray, copies: int,
+                 resources: Resources) -> Sharing:  # fmt: skip
     """Choose who finds the tree together; `seconds`: of searches for nearest rows before."""
     rows = int(chunks.rows.sum())
-    if len(chunks) > 1 or (tables.dims or 0) < SHARED_DIMS or rows < SHARED_ROWS:
+    if len(chunks) > 1 or (statistics.dims or 0) < SHARED_DIMS or rows < SHARED_ROWS:
         return ALONE
-    if have.gpu:
+    if resources.gpu:
         return copies, copies
-    if have.workers > 1 and seconds.sum() < SHARED_SECONDS:
+    if resources.workers > 1 and seconds.sum() < SHARED_SECONDS:
         return ALONE
-    parts = max(1, min(have.threads, rows // PART_ROWS))
-    return parts, min(have.workers, parts)
+    parts = max(1, min(resources.threads, rows // PART_ROWS))
+    return parts, min(resources.workers, parts)
 
 
-def find_joined(tables: Tables, neighbors: int, chunks: JoinChunks) -> np.ndarray:
+def find_joined(statistics: JoinStatistics, neighbors: int, chunks: JoinChunks) -> np.ndarray:
     """Find pairs of chunks (n, 2), int32, that may have edges of the tree between them.
 
     `neighbors`: a core distance is at most that of the neighbour of this number.
     """
-    norm, x = tables.spec.norm, tables.right.points.x
+    norm, x = statistics.spec.norm, statistics.right.points.x
     lower, upper, filled = chunks.sides[0].boxes()
     number = len(filled)
     if number < 2:

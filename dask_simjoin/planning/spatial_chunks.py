@@ -19,8 +19,7 @@ from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.metrics.norms import Array, Norm, box_gap
 from dask_simjoin.planning.entity_chunks import Boxes, HomeChunks, Pieces, Sources
-from dask_simjoin.planning.statistics.estimate import Meet
-from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
+from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints
 from dask_simjoin.request.messages import counted
 
 
@@ -142,20 +141,17 @@ class SpatialChunks:
                 found += [(first + i, first + j) for j in range(i, own + halo)]
         return np.array(found, np.int32).reshape(-1, 2)
 
-    def chunk_pairs(self, points: SamplePoints, others: SamplePoints) -> Meet:
-        """Return what tells the chunks in which pairs of sample points meet."""
+    def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
+        """Return the two chunks (pairs,), the first one first, of each sampled pair."""
+        points, left, right = sampled.first, sampled.left, sampled.right
         region = host_joiner().regions(points.x, self.regions, self.reach, self.threshold, self.norm)[0]
-
-        def meet(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            swap = region[left] > region[right]
-            a, b = np.where(swap, right, left), np.where(swap, left, right)
-            same = region[a] == region[b]
-            i = self.own_chunk(region[a], points.position[a])
-            own = self.own_chunk(region[b], points.position[b])
-            j = np.where(same, own, self.halo_chunk(region[a], points.position[b]))
-            return np.where(same, np.minimum(i, j), i), np.where(same, np.maximum(i, j), j)
-
-        return meet
+        swap = region[left] > region[right]
+        a, b = np.where(swap, right, left), np.where(swap, left, right)
+        same = region[a] == region[b]
+        i = self.own_chunk(region[a], points.position[a])
+        own = self.own_chunk(region[b], points.position[b])
+        j = np.where(same, own, self.halo_chunk(region[a], points.position[b]))
+        return np.where(same, np.minimum(i, j), i), np.where(same, np.maximum(i, j), j)
 
     @property
     def identity(self) -> Any:
@@ -275,15 +271,12 @@ class RegionChunks(HomeChunks):
         region: np.ndarray = host_joiner().regions(points.x, self.regions, **NO_HALO)[0]
         return region
 
-    def chunk_pairs(self, points: SamplePoints, others: SamplePoints) -> Meet:
-        """Return what tells the chunks in which pairs of sample points meet."""
+    def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
+        """Return the two chunks (pairs,), the first one first, of each sampled pair."""
+        points = sampled.first
         chunk = self.own_chunk(self.region_of(points), points.position)
-
-        def meet(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            i, j = chunk[left], chunk[right]
-            return np.minimum(i, j), np.maximum(i, j)
-
-        return meet
+        i, j = chunk[sampled.left], chunk[sampled.right]
+        return np.minimum(i, j), np.maximum(i, j)
 
     @property
     def identity(self) -> Any:

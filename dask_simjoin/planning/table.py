@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,6 +31,14 @@ class TableSummary:
     points : SamplePoints
     id_bytes, kept_bytes : float
         Memory of one row's id, and of its columns that the result keeps.
+    rows : int
+        Points: rows that take part.
+    source_rows : int
+        Rows of the table, those left out included.
+    row_bytes : float
+        Memory of one row of a chunk.
+    sources : Sources
+        Of each partition its rows, and a digest of its box.
     """
 
     spec: JoinSpec
@@ -40,22 +48,19 @@ class TableSummary:
     points: SamplePoints
     id_bytes: float
     kept_bytes: float
+    rows: int = field(init=False)
+    source_rows: int = field(init=False)
+    row_bytes: float = field(init=False)
+    sources: Sources = field(init=False)
 
-    @property
-    def row_bytes(self) -> float:
-        """Memory of one row of a chunk."""
+    def __post_init__(self) -> None:
         radius = 8 * (self.spec.radius is not None)
-        return 8 * len(self.every.lower) + self.id_bytes + self.kept_bytes + radius
-
-    @property
-    def source_rows(self) -> int:
-        """Rows of the table, those left out included."""
-        return sum(summary.source_rows for summary in self.summaries)
-
-    @property
-    def rows(self) -> int:
-        """Points: rows that take part."""
-        return self.every.rows
+        vars(self).update(
+            rows=self.every.rows,
+            source_rows=int(self.offsets[-1]),
+            row_bytes=8 * len(self.every.lower) + self.id_bytes + self.kept_bytes + radius,
+            sources=tuple((summary.source_rows, summary.box) for summary in self.summaries),
+        )
 
     @property
     def shown(self) -> np.ndarray:
@@ -78,11 +83,6 @@ class TableSummary:
     def _half(self, which: int) -> SamplePoints:
         order = np.random.default_rng(len(self.points.x)).permutation(len(self.points.x))
         return self.points.take(np.flatnonzero(order % 2 == which))
-
-    @property
-    def sources(self) -> Sources:
-        """Of each partition its rows, and a digest of its box."""
-        return tuple((summary.source_rows, summary.box) for summary in self.summaries)
 
 
 def summarise_table(summaries: list[PartitionSummary], spec: JoinSpec) -> TableSummary:

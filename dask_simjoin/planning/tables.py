@@ -1,16 +1,14 @@
-"""The tables of a join: what planning reads of their statistics.
+"""Statistics of the tables of a join, and what `make_plan` derives from them.
 
-`make_plan` asks tables for ways to cut them into chunks, for a sample of their pairs, and for what that tells
-of all pairs.  One table is joined with itself: it is its own right table.  Another kind of join, such as one
-of sets or of new rows with old ones, is another class of `Tables` that answers the same; the plan, its checks
-and its report stay what they are.
+These are layouts, ways to cut rows into chunks, estimates of pairs from samples, and warnings.  A table that
+is joined with itself is its own right table.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -21,13 +19,15 @@ from dask_simjoin.engine.methods import AUTO, DENSE, as_method
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.metrics.norms import reach
 from dask_simjoin.planning.chunk_limits import ChunkLimits
-from dask_simjoin.planning.data_warnings import Doubt, doubts_of_data, doubts_of_eps
-from dask_simjoin.planning.entity_chunks import EntityChunks, JoinChunks
-from dask_simjoin.planning.outputs import Goal
+from dask_simjoin.planning.costs import Costs
+from dask_simjoin.planning.data_warnings import DataWarning, warnings_of_data, warnings_of_eps
+from dask_simjoin.planning.entity_chunks import JoinChunks
+from dask_simjoin.planning.outputs import OutputSpec
+from dask_simjoin.planning.resources import can_move
 from dask_simjoin.planning.spatial_chunks import reach_chunks, region_chunks, spatial_chunks
 from dask_simjoin.planning.statistics.estimate import Estimate, block_of, estimate, estimate_one
 from dask_simjoin.planning.statistics.partition import PartitionSummary
-from dask_simjoin.planning.statistics.sample import merge_moments, near_share
+from dask_simjoin.planning.statistics.sample import Moments, merge_moments, near_share
 from dask_simjoin.planning.statistics.sample_pairs import sample_degrees, sample_pairs
 from dask_simjoin.planning.table import TableSummary, summarise_table, summarise_two
 from dask_simjoin.planning.two_table_chunks import EntityPairs, RegionPairs
@@ -35,61 +35,64 @@ from dask_simjoin.request.spec import JoinSpec
 
 MAX_REGIONS = 1 << 14
 
-Price = Callable[[JoinChunks | None], float]
-"""What a way to cut rows into chunks costs, in seconds."""
-
 
 @dataclass(frozen=True, eq=False)
-class Tables:
-    """The tables of a join: rows of the left one are joined with rows of the right one."""
+class JoinStatistics:
+    """Statistics of the tables of a join: rows of the left one are joined with rows of the right one.
+
+    Attributes
+    ----------
+    left, right : TableSummary
+        The same for a join of a table with itself.
+    each : tuple of TableSummary
+        The one table, or both.
+    spec : JoinSpec
+        What is asked of the left table, and so of the join.
+    every : Moments
+        Of the points of all tables.
+    dims : int
+        Dimensions of the space in which points are joined.
+    rows : tuple of int
+        Points of each table.
+    candidates : float
+        Pairs of different rows, or of a left and a right row.
+    pair_bytes : float
+        Memory of one row of the result.
+    """
 
     left: TableSummary
     right: TableSummary
+    each: tuple[TableSummary, ...] = field(init=False)
+    spec: JoinSpec = field(init=False)
+    every: Moments = field(init=False)
+    dims: int = field(init=False)
+    rows: tuple[int, ...] = field(init=False)
+    candidates: float = field(init=False)
+    pair_bytes: float = field(init=False)
 
-    @property
-    def each(self) -> tuple[TableSummary, ...]:
-        """The tables that there are."""
-        raise NotImplementedError
+    def __post_init__(self) -> None:
+        left, right = self.left, self.right
+        is_self_join, spec = left is right, left.spec
+        own = left.id_bytes + left.kept_bytes + (right.id_bytes + right.kept_bytes)
+        vars(self).update(
+            each=(left,) if is_self_join else (left, right),
+            spec=spec,
+            every=left.every if is_self_join else merge_moments([left.every, right.every]),
+            dims=len(left.every.lower),
+            rows=(left.rows,) if is_self_join else (left.rows, right.rows),
+            candidates=math.comb(left.rows, 2) if is_self_join else float(left.rows) * right.rows,
+            pair_bytes=own + 8 * spec.return_distance,
+        )
 
-    @property
-    def candidates(self) -> float:
-        """Pairs of rows that there are."""
-        raise NotImplementedError
+    def row_bytes(self, output: OutputSpec) -> float:
+        """Memory of one row of a chunk; of two tables on average."""
+        if len(self.each) == 1:
+            return self.chunk_row_bytes(output)[0]
+        return sum(table.row_bytes * table.rows for table in self.each) / max(sum(self.rows), 1)
 
-    def row_bytes(self, goal: Goal) -> float:
-        """Memory of one row of a chunk."""
-        raise NotImplementedError
-
-    def _entity(self, chunks: list[EntityChunks]) -> JoinChunks:
-        raise NotImplementedError
-
-    def _spatial(self, limits: ChunkLimits, sizes: list[tuple[int, int]]) -> JoinChunks:
-        raise NotImplementedError
-
-    @property
-    def spec(self) -> JoinSpec:
-        """What is asked of the left table, and so of the join."""
-        return self.left.spec
-
-    @property
-    def dims(self) -> int:
-        """Dimensions of the space in which points are joined."""
-        return len(self.left.every.lower)
-
-    @property
-    def rows(self) -> tuple[int, ...]:
-        """Points of each table."""
-        return tuple(table.rows for table in self.each)
-
-    @property
-    def pair_bytes(self) -> float:
-        """Memory of one row of the result."""
-        sides = (self.left, self.right)
-        return sum(side.id_bytes + side.kept_bytes for side in sides) + 8 * self.spec.return_distance
-
-    def chunk_row_bytes(self, goal: Goal) -> tuple[float, ...]:
+    def chunk_row_bytes(self, output: OutputSpec) -> tuple[float, ...]:
         """Memory of one row of a chunk of each table: tasks find something out of left rows."""
-        more = goal.found_bytes(self.left.rows)
+        more = output.found_bytes(self.left.rows)
         return (self.left.row_bytes + more, *(table.row_bytes for table in self.each[1:]))
 
     def layout(self, dense: bool = False) -> Layout:
@@ -115,7 +118,7 @@ class Tables:
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Lower and upper bounds, mean and variance of all points; zeros without points."""
-        every = merge_moments([table.every for table in self.each])
+        every = self.every
         if every.rows:
             return every.lower, every.upper, every.mean, every.variance
         return (np.zeros(len(every.lower)),) * 4
@@ -125,43 +128,50 @@ class Tables:
         points, spec = self.right.points, self.spec
         return near_share(points.x, self.right.rows, spec.threshold, spec.norm)
 
-    def chunkings(self, limits: ChunkLimits, price: Price) -> list[JoinChunks]:
-        """Cut rows into chunks in all ways that are worth comparing, the best among equals first.
-
-        `price`: of a way, in seconds; None: the least that it is of one for which rows are shuffled.
-        """
-        asked, goal, spec = self.spec.partitioning, limits.goal, self.spec
-        if goal.materialise:
+    def choose_chunks(self, limits: ChunkLimits, costs: Costs) -> JoinChunks:
+        """Cut rows into chunks in the way that is expected to be fastest, the first among equals."""
+        request, output, spec = self.spec.partitioning, limits.output, self.spec
+        if output.materialise:
             whole = [limits.replicated(table, spec.norm, spec.threshold) for table in self.each]
             made = [chunks for chunks in whole if chunks is not None]
             if len(made) == len(whole):
-                return [self._entity([*made])]
-        row_bytes = self.chunk_row_bytes(goal)
+                return made[0] if len(made) == 1 else EntityPairs(*made)
+        row_bytes = self.chunk_row_bytes(output)
         sizes = [limits.rows(table, size) for table, size in zip(self.each, row_bytes, strict=True)]
-        if asked == "spatial" and all(self.rows):
-            return [self._spatial(limits, sizes)]
-        entities = [
-            self._entity([
+        if request == "spatial" and all(self.rows):
+            return self._spatial(limits, sizes)
+        best, least = None, math.inf
+        for number in limits.numbers:
+            sides = [
                 limits.entity(table, size, each, spec.norm, spec.threshold, number)
                 for table, size, each in zip(self.each, sizes, row_bytes, strict=True)
-            ])
-            for number in limits.numbers
-        ]  # fmt: skip
-        stays = asked == "entity" or not all(self.rows) or not limits.can_move(self.each)
-        if stays or min(map(price, entities)) <= price(None):
-            return entities
-        return [*entities, self._spatial(limits, sizes)]
+            ]
+            chunks: JoinChunks = sides[0] if len(sides) == 1 else EntityPairs(*sides)
+            seconds = costs.choosing(chunks)
+            if best is None or seconds < least:
+                best, least = chunks, seconds
+        assert best is not None
+        if request == "entity" or not all(self.rows) or least <= costs.shuffled(limits.shuffle):
+            return best
+        if not can_move(limits.shuffle, limits.resources, self.each):
+            return best
+        spatial = self._spatial(limits, sizes)
+        return spatial if costs.choosing(spatial) < least else best
 
     def blocks_by_region(self, limits: ChunkLimits) -> int | None:
         """Count the block pairs of chunks of regions; None: rows cannot be moved to them, or are searched."""
-        if limits.goal.k is not None or not all(self.rows) or not limits.can_move(self.each):
+        if (
+            limits.output.k is not None
+            or not all(self.rows)
+            or not can_move(limits.shuffle, limits.resources, self.each)
+        ):
             return None
-        row_bytes = self.chunk_row_bytes(limits.goal)
+        row_bytes = self.chunk_row_bytes(limits.output)
         sizes = [limits.rows(table, size) for table, size in zip(self.each, row_bytes, strict=True)]
         return self._spatial(limits, sizes).visits[0]
 
     def _regions(self, target: int) -> Regions:
-        every = merge_moments([table.every for table in self.each])
+        every = self.every
         x = np.concatenate([table.points.x for table in self.each])
         weight = np.concatenate([table.points.weight for table in self.each])
         away = reach(self.spec.norm, self.spec.threshold)
@@ -171,8 +181,8 @@ class Tables:
         """Tell from samples how many pairs the block pairs give."""
         joiner = joiner_of_library(self.spec.library)
         sampled = sample_pairs(self.left.points, self.right.points, layout, joiner)
-        meet = chunks.chunk_pairs(sampled.first, sampled.second)
-        return estimate(sampled, blocks, chunks.candidates(blocks), block_of(blocks, len(chunks), meet))
+        block = block_of(blocks, len(chunks), chunks.chunk_pairs(sampled))
+        return estimate(sampled, blocks, chunks.candidates(blocks), block)
 
     def estimate_whole(self, layout: Layout, counted: bool, listed: bool = False) -> Estimate:
         """Tell the same of one chunk of each table.
@@ -184,100 +194,49 @@ class Tables:
             return estimate_one(points, sample_degrees(points, layout, joiner, listed), self.candidates)
         sampled = sample_pairs(points, self.right.points, layout, joiner)
         block, sizes = np.zeros((1, 2), np.int32), np.array([self.candidates])
-        return estimate(sampled, block, sizes, lambda left, _: np.zeros(len(left), np.int64))
+        return estimate(sampled, block, sizes, np.zeros(len(sampled.left), np.int64))
 
-    def doubts(self, found: Estimate | None) -> tuple[Doubt, ...]:
+    def data_warnings(self, found: Estimate | None) -> tuple[DataWarning, ...]:
         """Tell what is likely to be a mistake; `found`: pairs within `eps`, if one was given."""
-        doubts = doubts_of_data(*self.each)
+        data_warnings = warnings_of_data(*self.each)
         if found is None:
-            return doubts
-        return doubts + doubts_of_eps(self.spec, found, self.candidates, (self.left, self.right))
+            return data_warnings
+        return data_warnings + warnings_of_eps(self.spec, found, self.candidates, (self.left, self.right))
 
-    def with_eps(self, eps: float) -> Tables:
-        """Return the same tables for another distance."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, eq=False)
-class OneTable(Tables):
-    """A table that is joined with itself."""
-
-    @property
-    def each(self) -> tuple[TableSummary, ...]:
-        """The table."""
-        return (self.left,)
-
-    @property
-    def candidates(self) -> float:
-        """Pairs of different rows."""
-        return math.comb(self.left.rows, 2)
-
-    def row_bytes(self, goal: Goal) -> float:
-        """Memory of one row of a chunk."""
-        return self.chunk_row_bytes(goal)[0]
-
-    def with_eps(self, eps: float) -> OneTable:
-        """Return the same table for another distance."""
-        table = replace(self.left, spec=replace(self.spec, eps=eps))
-        return OneTable(table, table)
-
-    def _entity(self, chunks: list[EntityChunks]) -> JoinChunks:
-        return chunks[0]
-
-    def _spatial(self, limits: ChunkLimits, sizes: list[tuple[int, int]]) -> JoinChunks:
-        ((least, most),), table, spec = sizes, self.left, self.spec
-        regions = self._regions(limits.region_rows(table.rows, least, most))
-        rest = most, table.offsets, limits.shuffle
-        if limits.goal.single_home:
-            return region_chunks(table.points, regions, spec.norm, spec.threshold, *rest)
-        away = reach(spec.norm, spec.threshold)
-        return spatial_chunks(table.points, regions, spec.norm, away, spec.threshold, *rest)
-
-
-@dataclass(frozen=True, eq=False)
-class TwoTables(Tables):
-    """Two tables."""
-
-    @property
-    def each(self) -> tuple[TableSummary, ...]:
-        """The left and the right table."""
-        return self.left, self.right
-
-    @property
-    def candidates(self) -> float:
-        """Pairs of a left and a right row."""
-        return float(self.left.rows) * self.right.rows
-
-    def row_bytes(self, goal: Goal) -> float:
-        """Memory of one row of a chunk, on average."""
-        return sum(table.row_bytes * table.rows for table in self.each) / max(sum(self.rows), 1)
-
-    def with_eps(self, eps: float) -> TwoTables:
-        """Return the same tables for another distance."""
+    def with_eps(self, eps: float) -> JoinStatistics:
+        """Return the same statistics for another distance."""
+        if len(self.each) == 1:
+            table = replace(self.left, spec=replace(self.spec, eps=eps))
+            return JoinStatistics(table, table)
         other = replace(self.right.spec, eps=eps)
         left = replace(self.left, spec=replace(self.spec, eps=eps, other=other))
-        return TwoTables(left, replace(self.right, spec=other))
-
-    def _entity(self, chunks: list[EntityChunks]) -> JoinChunks:
-        return EntityPairs(*chunks)
+        return JoinStatistics(left, replace(self.right, spec=other))
 
     def _spatial(self, limits: ChunkLimits, sizes: list[tuple[int, int]]) -> JoinChunks:
-        """Make chunks of the same regions for both tables."""
-        (left, right), spec, rows = self.each, self.spec, sum(self.rows)
-        least, most = min(rows, sizes[-1][0]), [most for _, most in sizes]
-        regions = self._regions(limits.region_rows(rows, least, min(most)))
-        own, shuffle = (left.points, regions, spec.norm, spec.threshold), limits.shuffle
-        queries = region_chunks(*own, most[0], left.offsets, shuffle)
-        rest = spec.threshold, most[1], right.offsets, shuffle
-        if limits.goal.single_home:
-            return RegionPairs(queries, region_chunks(right.points, regions, spec.norm, *rest))
-        away = reach(spec.norm, spec.threshold)
-        return RegionPairs(queries, reach_chunks(right.points, regions, spec.norm, away, *rest))
+        """Make chunks of regions; for two tables, of the same regions."""
+        spec, rows, shuffle = self.spec, sum(self.rows), limits.shuffle
+        norm, threshold = spec.norm, spec.threshold
+        away, single_home = reach(norm, threshold), limits.output.single_home
+        target, most = sizes[-1][0], [most for _, most in sizes]
+        if len(self.each) > 1:
+            target = min(rows, target)
+        regions = self._regions(limits.region_rows(rows, target, min(most)))
+        left, right = self.left, self.right
+        first = left.points, regions, norm
+        if len(self.each) == 1 and not single_home:
+            return spatial_chunks(*first, away, threshold, most[0], left.offsets, shuffle)
+        queries = region_chunks(*first, threshold, most[0], left.offsets, shuffle)
+        if len(self.each) == 1:
+            return queries
+        rest = threshold, most[1], right.offsets, shuffle
+        if single_home:
+            return RegionPairs(queries, region_chunks(right.points, regions, norm, *rest))
+        return RegionPairs(queries, reach_chunks(right.points, regions, norm, away, *rest))
 
 
-def tables_of(summaries: Sequence[list[PartitionSummary]], spec: JoinSpec) -> Tables:
+def join_statistics(summaries: Sequence[list[PartitionSummary]], spec: JoinSpec) -> JoinStatistics:
     """Put together what is known of one table or two, by their partitions; refuse what cannot be joined."""
     if len(summaries) == 1:
         table = summarise_table(summaries[0], spec)
-        return OneTable(table, table)
-    return TwoTables(*summarise_two(summaries[0], summaries[1], spec))
+        return JoinStatistics(table, table)
+    return JoinStatistics(*summarise_two(summaries[0], summaries[1], spec))

@@ -14,8 +14,7 @@ import numpy as np
 from dask_simjoin.metrics.norms import box_gap
 from dask_simjoin.planning.entity_chunks import Chunking, EntityChunks, serpentine
 from dask_simjoin.planning.spatial_chunks import RegionChunks
-from dask_simjoin.planning.statistics.estimate import Meet
-from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
+from dask_simjoin.planning.statistics.sample_pairs import Sampled
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,10 +108,10 @@ class EntityPairs(TwoTableChunks):
             found.append(np.stack([np.full_like(near, i), near + self.first_data], axis=1))
         return serpentine(np.concatenate(found))
 
-    def chunk_pairs(self, points: SamplePoints, others: SamplePoints) -> Meet:
-        """Return what tells the chunks in which pairs of sample points of both tables meet."""
-        own, there = self.left.chunk_of(points), self.right.chunk_of(others) + self.first_data
-        return lambda left, right: (own[left], there[right])
+    def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
+        """Return the left and the right chunk (pairs,) of each sampled pair."""
+        own, there = self.left.chunk_of(sampled.first), self.right.chunk_of(sampled.second)
+        return own[sampled.left], there[sampled.right] + self.first_data
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,12 +138,13 @@ class RegionPairs(TwoTableChunks):
             found.append(np.stack(np.meshgrid(own, others, indexing="ij"), axis=-1).reshape(-1, 2))
         return np.concatenate(found)
 
-    def chunk_pairs(self, points: SamplePoints, others: SamplePoints) -> Meet:
-        """Return what tells the chunks in which pairs of sample points of both tables meet."""
-        data, first = self.right, self.first_data
-        region = self.left.region_of(points)
-        own = self.left.own_chunk(region, points.position)
-        if not data.everywhere:
-            there = data.own_chunk(data.region_of(others), others.position) + first
-            return lambda left, right: (own[left], there[right])
-        return lambda left, right: (own[left], data.own_chunk(region[left], others.position[right]) + first)
+    def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
+        """Return the left and the right chunk (pairs,) of each sampled pair."""
+        data, others, left, right = self.right, sampled.second, sampled.left, sampled.right
+        region = self.left.region_of(sampled.first)
+        own = self.left.own_chunk(region, sampled.first.position)
+        if data.everywhere:
+            there = data.own_chunk(region[left], others.position[right])
+        else:
+            there = data.own_chunk(data.region_of(others), others.position)[right]
+        return own[left], there + self.first_data

@@ -280,20 +280,20 @@ def _scale(example: Frame, given: Mapping[str, Any]) -> float:
             "by= needs a largest distance, which nearest neighbours in other groups would be beyond; use "
             "max_distance=, however large (eps= of a plan)."
         )
-    asked = given[bound]
-    if isinstance(asked, str) and has_column(example.columns, asked):
+    value = given[bound]
+    if isinstance(value, str) and has_column(example.columns, value):
         raise OptionError(
-            f"{bound}={asked!r} names a column, which by= does not serve; use one distance for all rows, or "
+            f"{bound}={value!r} names a column, which by= does not serve; use one distance for all rows, or "
             "filter the pairs of a join without by= by columns that keep= keeps."
         )
     named = given.get("metric", "euclidean"), given.get("p", 2)
     metric, _ = check_metric(*named)
-    several = several_of(asked, *named) if bound == "eps" else None
-    each = several or (check_eps(without_unit(asked, metric, bound), bound),)
+    several = several_of(value, *named) if bound == "eps" else None
+    each = several or (check_eps(without_unit(value, metric, bound), bound),)
     scale = max(separation(metric, eps) for eps in each)
     if not math.isfinite(scale) or scale > MOST:
         raise OptionError(
-            f"{bound}={shown(asked)} is too large for by=: no number is beyond all "
+            f"{bound}={shown(value)} is too large for by=: no number is beyond all "
             "distances; use a smaller one."
         )
     return scale

@@ -244,15 +244,15 @@ def check_how(how: object, swapped: str) -> None:
         raise OptionError(f"how={shown(how)} is not allowed; use one of {', '.join(map(repr, HOW))}{hint}.")
 
 
-def _counted(asked: CountPairs | NeighborCounts, meta: Frame, eps: object) -> JoinSpec:
+def _counted(request: CountPairs | NeighborCounts, meta: Frame, eps: object) -> JoinSpec:
     """Resolve what is asked for within one distance or several."""
-    several = several_of(eps, asked.metric, asked.p)
+    several = several_of(eps, request.metric, request.p)
     if several is None:
-        return resolve(asked, meta, eps)
-    return within_several(resolve(asked, meta, max(several)), several)
+        return resolve(request, meta, eps)
+    return within_several(resolve(request, meta, max(several)), several)
 
 
-def _paired(asked: Paired, spec: JoinSpec) -> JoinSpec:
+def _paired(request: Paired, spec: JoinSpec) -> JoinSpec:
     """Refuse own distances of rows where each pair is asked for once."""
     if spec.radius is not None and spec.pairs != "both":
         raise OptionError(

@@ -120,41 +120,41 @@ AS_GIVEN = ("pairs", "include_self", "return_distance", "dropna", "method", "par
 FLAGS = ("include_self", "return_distance", "dropna")
 
 
-def resolve(asked: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
+def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     """Check the options of a request for one frame like `meta` (its empty example), but for `keep`."""
     settings, name = current_settings(on_cluster()), library(meta)
-    radius = own_radius(meta, eps) if asked.radii else None
-    metric, p = check_metric(asked.metric, asked.p)
-    far = 0.0 if radius is not None else check_eps(without_unit(eps, metric, asked.bound), asked.bound)
-    check_choices(asked)
-    blocksize = None if asked.blocksize is None else parse_size("blocksize", asked.blocksize)
-    given = {name: getattr(asked, name) for name in AS_GIVEN if hasattr(asked, name)}
+    radius = own_radius(meta, eps) if request.radii else None
+    metric, p = check_metric(request.metric, request.p)
+    far = 0.0 if radius is not None else check_eps(without_unit(eps, metric, request.bound), request.bound)
+    check_choices(request)
+    blocksize = None if request.blocksize is None else parse_size("blocksize", request.blocksize)
+    given = {name: getattr(request, name) for name in AS_GIVEN if hasattr(request, name)}
     given |= {name: check_flag(name, given[name]) for name in FLAGS if name in given}
     check_columns(meta)
-    dtype = id_dtype(meta, asked.id)
-    by, grouped = groups_of(getattr(asked, "by", None))
+    dtype = id_dtype(meta, request.id)
+    by, grouped = groups_of(getattr(request, "by", None))
     suggested = meta[[name for name in meta.columns if name not in (*by, *grouped)]] if by else meta
-    on = check_on(suggested if asked.on is None else meta, asked.on, asked.id, radius)
-    check_columns_of(metric, on, asked.on is None)
+    on = check_on(suggested if request.on is None else meta, request.on, request.id, radius)
+    check_columns_of(metric, on, request.on is None)
     lists = lists_of(meta[on[0]]) if len(on) == 1 else None
     columns = len(on) if lists is None else lists.length
     dims = None if columns is None else metric.dims(columns) + len(grouped)
     spec = JoinSpec(
-        far, (*on, *grouped), asked.id, metric=asked.metric, p=p, dims=dims, by=by,
+        far, (*on, *grouped), request.id, metric=request.metric, p=p, dims=dims, by=by,
         lists=lists is not None, blocksize=blocksize, settings=settings, id_dtype=dtype, library=name,
-        radius=radius, bound=asked.bound, **given,
-        chosen=integers_among(kinds_of(meta, on)) if asked.on is None else None,
+        radius=radius, bound=request.bound, **given,
+        chosen=integers_among(kinds_of(meta, on)) if request.on is None else None,
     )  # fmt: skip
     methods = choices_for(name)
-    asked_method = name_of(spec.method)
-    if asked_method not in methods:
+    method = name_of(spec.method)
+    if method not in methods:
         raise OptionError(
-            f"method={asked_method!r} does not serve frames of {name!r}; use one of "
+            f"method={method!r} does not serve frames of {name!r}; use one of "
             f"{', '.join(map(repr, methods))}, or ddf.to_backend('pandas')."
         )
     check_dims(spec)
-    spec = losing(spec, getattr(asked, "approximate", False), getattr(asked, "lossy", LOSSY))
-    return spec if asked.names_rows else without_ids(spec)
+    spec = losing(spec, getattr(request, "approximate", False), getattr(request, "lossy", LOSSY))
+    return spec if request.names_rows else without_ids(spec)
 
 
 def losing(spec: JoinSpec, approximate: object, methods: tuple[str, ...] = LOSSY) -> JoinSpec:
@@ -170,22 +170,22 @@ def losing(spec: JoinSpec, approximate: object, methods: tuple[str, ...] = LOSSY
 
 def searched(spec: JoinSpec) -> JoinSpec:
     """Refuse a method that searches no nearest neighbours."""
-    asked = name_of(spec.method)
-    if asked not in NEAREST:
+    method = name_of(spec.method)
+    if method not in NEAREST:
         raise OptionError(
-            f"method={asked!r} searches no nearest neighbours; use one of {', '.join(map(repr, NEAREST))}."
+            f"method={method!r} searches no nearest neighbours; use one of {', '.join(map(repr, NEAREST))}."
         )
     return spec
 
 
-def check_choices(asked: Any, is_method: Callable[[object], bool] = is_method) -> None:
+def check_choices(request: Any, is_method: Callable[[object], bool] = is_method) -> None:
     """Refuse a value that is none of an option's choices; `metric` and `how` have checks of their own.
 
     `is_method`: tells a method as an object from what is none.
     """
-    found = (option for option in fields(asked) if option.name not in ("metric", "how"))
+    found = (option for option in fields(request) if option.name not in ("metric", "how"))
     for option in sorted(found, key=lambda option: ORDER.index(option.name)):
-        choices, value = cast(tuple[str, ...], option.metadata["choices"]), getattr(asked, option.name)
+        choices, value = cast(tuple[str, ...], option.metadata["choices"]), getattr(request, option.name)
         if option.name == "method":
             check_method(value, choices, is_method)
         elif choices:
@@ -227,9 +227,9 @@ def id_dtype(meta: Frame, id: Hashable | None) -> DType:
     return dtype
 
 
-def keeping(asked: Kept, spec: Spec, left: Frame, right: Frame | None = None) -> Spec:
+def keeping(request: Kept, spec: Spec, left: Frame, right: Frame | None = None) -> Spec:
     """Add the kept columns of one table, or of two, to a resolved join."""
-    of_left, of_right, names = resolve_keep(asked.keep, asked.suffixes, left, right)
+    of_left, of_right, names = resolve_keep(request.keep, request.suffixes, left, right)
     found: Any = spec  # every spec is a dataclass
     if spec.other is not None:
         other: Any = spec.other
@@ -239,17 +239,17 @@ def keeping(asked: Kept, spec: Spec, left: Frame, right: Frame | None = None) ->
     return resolved
 
 
-def resolve_two(asked: TwoTables, left: Frame, right: Frame, eps: object) -> JoinSpec:
+def resolve_two(request: TwoTables, left: Frame, right: Frame, eps: object) -> JoinSpec:
     """Check the options of a request for two frames like these (empty examples), but for `keep`."""
-    ids = [asked.id if own is None else own for own in (asked.left_id, asked.right_id)]
-    radius = own_radius(left, eps) if asked.radii else None
-    by, added = groups_of(getattr(asked, "by", None))
-    columns = _coordinates(asked, left, right, [*ids, radius], (*by, *added))
+    ids = [request.id if own is None else own for own in (request.left_id, request.right_id)]
+    radius = own_radius(left, eps) if request.radii else None
+    by, added = groups_of(getattr(request, "by", None))
+    columns = _coordinates(request, left, right, [*ids, radius], (*by, *added))
     sides = zip((left, right), columns, ids, (eps, eps if radius is None else 0.0), strict=True)
     specs = []
     for which, (table, on, id, far) in zip(TABLES, sides, strict=True):
         with in_table(which):
-            specs.append(resolve(replace(asked, on=on, id=id), table, far))
+            specs.append(resolve(replace(request, on=on, id=id), table, far))
     first, second = specs
     if len(first.on) != len(second.on):
         raise ColumnError(
@@ -262,15 +262,17 @@ def resolve_two(asked: TwoTables, left: Frame, right: Frame, eps: object) -> Joi
             f"Column {first.on[0]!r} of the left table holds {holds[0]}, and {second.on[0]!r} of the "
             f"right one {holds[1]}; name columns that hold the same."
         )
-    if asked.on is None and asked.left_on is None:
+    if request.on is None and request.left_on is None:
         chosen = integers_among(_kinds(left, right, first.on))
         first, second = (replace(own, chosen=chosen) for own in specs)
     return replace(first, other=second)
 
 
-def check_one_table(asked: Any) -> None:
+def check_one_table(request: Any) -> None:
     """Refuse options of two tables where there is but one."""
-    if any(side is not None for side in (asked.left_on, asked.right_on, asked.left_id, asked.right_id)):
+    if any(
+        side is not None for side in (request.left_on, request.right_on, request.left_id, request.right_id)
+    ):
         raise OptionError(
             "left_on=, right_on=, left_id= and right_id= are of joins of two tables; use on= and id=."
         )
@@ -282,15 +284,15 @@ def _kinds(left: Frame, right: Frame, shared: Iterable[Hashable]) -> dict[Hashab
     return {name: "f" if "f" in (own, other) else own for (name, own), other in kinds}
 
 
-def _coordinates(asked: TwoTables, left: Frame, right: Frame,
+def _coordinates(request: TwoTables, left: Frame, right: Frame,
                  besides: list[Hashable | None], groups: tuple[Hashable, ...]) -> list[Columns]:  # fmt: skip
     """The coordinates of both tables as they are named, or as both have them `besides` ids and distances.
 
     `groups`: columns that tell groups.
     """
-    if asked.left_on is None and asked.right_on is None:
-        if asked.on is not None:
-            return [asked.on, asked.on]
+    if request.left_on is None and request.right_on is None:
+        if request.on is not None:
+            return [request.on, request.on]
         shared: list[Hashable] = [
             name
             for name in numeric_columns(left, (besides[0], besides[2], ROW_ID, *groups))
@@ -304,11 +306,11 @@ def _coordinates(asked: TwoTables, left: Frame, right: Frame,
             )
         check_chosen(_kinds(left, right, shared))
         return [shared, shared]
-    if asked.on is not None:
+    if request.on is not None:
         raise OptionError(
             "on= names the columns of both tables; use it, or left_on= and right_on=, not both."
         )
-    if asked.left_on is None or asked.right_on is None:
-        missing = "left_on" if asked.left_on is None else "right_on"
+    if request.left_on is None or request.right_on is None:
+        missing = "left_on" if request.left_on is None else "right_on"
         raise OptionError(f"{missing}= is missing; name the columns of both tables, or use on= for both.")
-    return [asked.left_on, asked.right_on]
+    return [request.left_on, request.right_on]

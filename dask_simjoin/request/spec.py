@@ -235,10 +235,10 @@ def check_dims(spec: JoinSpec) -> None:
     has = f"the lists of column {spec.on[0]!r} have" if spec.lists else "on= names"
     what = "numbers" if spec.lists else "columns"
     has = f"{has} {spec.dims - 1:,}, to which by= adds one" if spec.by else f"{has} {spec.dims:,}"
-    served, asked = choices_of(spec.dims), name_of(spec.method)
-    if asked not in served:
+    served, method = choices_of(spec.dims), name_of(spec.method)
+    if method not in served:
         raise OptionError(
-            f"method={asked!r} serves at most {METHODS[asked].max_dims} {what}, and {has}; "
+            f"method={method!r} serves at most {METHODS[method].max_dims} {what}, and {has}; "
             f"use method={' or '.join(map(repr, served))}."
         )
     if most is not None and spec.dims > most:

@@ -140,7 +140,7 @@ class Comparison(NamedTuple):
     right_first: int
 
 
-class SetMeeting(NamedTuple):
+class SetBlockPair(NamedTuple):
     """Say which two chunks are compared, and by what.
 
     Attributes

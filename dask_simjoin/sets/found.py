@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dask_simjoin.metrics.norms import Array, ArrayModule
-from dask_simjoin.sets.chunks import SetChunk, SetMeeting
+from dask_simjoin.sets.chunks import SetBlockPair, SetChunk
 from dask_simjoin.sets.requests import SetSpec, equal_match
 from dask_simjoin.sets.types import kinds_of, sizes_of
 
@@ -52,22 +52,22 @@ def group_rows(chunk: SetChunk) -> Array:
     return chunk["firsts"][1:] - chunk["firsts"][:-1]
 
 
-def set_matches(meeting: SetMeeting, start: int, stop: int, scored: bool) -> SetMatches:
+def set_matches(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> SetMatches:
     """Find what groups start ... stop-1 of the second chunk match in the first, themselves left out."""
-    parts = list(matches_in_parts(meeting, start, stop, scored))
-    join = meeting.xp.concatenate
+    parts = list(matches_in_parts(block_pair, start, stop, scored))
+    join = block_pair.xp.concatenate
     whole = [join([part[k] for part in parts]) if scored or k != 2 else None for k in range(4)]
     return SetMatches(*whole)
 
 
-def matches_in_parts(meeting: SetMeeting, start: int, stop: int, scored: bool) -> Iterator[SetMatches]:
+def matches_in_parts(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> Iterator[SetMatches]:
     """Find the same, some at a time."""
-    rule, joiner, q, d = meeting.spec.rule, meeting.joiner, meeting.q, meeting.d
-    yield _special(meeting, start, stop, scored)
+    rule, joiner, q, d = block_pair.spec.rule, block_pair.joiner, block_pair.q, block_pair.d
+    yield _special(block_pair, start, stop, scored)
     sets = len(d["weights"])
-    compared = meeting.comparisons(start, min(stop, sets)) if start < sets else ()
+    compared = block_pair.comparisons(start, min(stop, sets)) if start < sets else ()
     for left, right, left_first, right_first in compared:
-        for some in joiner.batches(left, right, rule, meeting.method):
+        for some in joiner.batches(left, right, rule, block_pair.method):
             one, other = some.left + left_first, some.right + right_first
             score = None
             if scored:
@@ -75,14 +75,14 @@ def matches_in_parts(meeting: SetMeeting, start: int, stop: int, scored: bool) -
             yield SetMatches(one, other, score, q["weights"][one] * d["weights"][other])
 
 
-def _special(meeting: SetMeeting, start: int, stop: int, scored: bool) -> SetMatches:
+def _special(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> SetMatches:
     """Pair empty sets of two chunks, and rows without one, as far as that is asked for."""
-    xp, spec = meeting.xp, meeting.spec
+    xp, spec = block_pair.xp, block_pair.spec
     groups = []
-    sides = [(chunk["firsts"][-3:], len(chunk["weights"])) for chunk in (meeting.q, meeting.d)]
+    sides = [(chunk["firsts"][-3:], len(chunk["weights"])) for chunk in (block_pair.q, block_pair.d)]
     for k, (wanted, score) in enumerate(((spec.empty_match, 1.0), (spec.allow_missing, math.nan))):
         (q_ends, q_sets), (d_ends, d_sets) = sides
-        if meeting.same or not wanted or not start <= d_sets + k < stop:
+        if block_pair.same or not wanted or not start <= d_sets + k < stop:
             continue
         rows = int(q_ends[k + 1] - q_ends[k]) * int(d_ends[k + 1] - d_ends[k])
         if rows:
@@ -98,30 +98,30 @@ def all_groups(chunk: SetChunk) -> int:
     return len(chunk["weights"]) + 2
 
 
-def rows_of_matches(meeting: SetMeeting, found: SetMatches, scored: bool,
+def rows_of_matches(block_pair: SetBlockPair, found: SetMatches, scored: bool,
                     some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
     """Make rows of pairs of sets; `some`: only those numbered so, by the second chunk's sets."""
-    xp = meeting.xp
+    xp = block_pair.xp
     left, right, score, rows = found
     if some is not None:
         order = xp.lexsort(xp.stack([left, right]))
         left, right, rows = left[order], right[order], rows[order]
         score = None if score is None else score[order]
     lo, hi = (0, int(rows.sum())) if some is None else some
-    return rows_between(meeting, SetMatches(left, right, score, rows), scored, lo, hi)
+    return rows_between(block_pair, SetMatches(left, right, score, rows), scored, lo, hi)
 
 
-def rows_between(meeting: SetMeeting, found: SetMatches, scored: bool, lo: int, hi: int) -> RowPairs:
+def rows_between(block_pair: SetBlockPair, found: SetMatches, scored: bool, lo: int, hi: int) -> RowPairs:
     """Make rows lo ... hi-1 of those of pairs of sets, in their order."""
-    xp = meeting.xp
-    q_firsts, d_firsts = meeting.q["firsts"], meeting.d["firsts"]
+    xp = block_pair.xp
+    q_firsts, d_firsts = block_pair.q["firsts"], block_pair.d["firsts"]
     left, right, score, rows = found
     ends = xp.cumsum(rows)
     total = int(ends[-1]) if len(ends) else 0
     if lo == 0 and hi == total == len(rows):  # no set is there twice
         return RowPairs(q_firsts[left], d_firsts[right], score if scored else None)
     pair, within = numbered(ends, lo, hi, xp)
-    wide = group_rows(meeting.d)[right][pair]
+    wide = group_rows(block_pair.d)[right][pair]
     one, other = within // wide, within % wide
     return RowPairs(
         q_firsts[left][pair] + one, d_firsts[right][pair] + other,
@@ -168,15 +168,15 @@ class OwnPairs(NamedTuple):
         return int(self.ends[-1]) if len(self.ends) else 0
 
 
-def own_pairs(meeting: SetMeeting) -> OwnPairs:
+def own_pairs(block_pair: SetBlockPair) -> OwnPairs:
     """Find the rows of a chunk that equal ones come before; of two chunks there are none."""
-    xp = meeting.xp
+    xp = block_pair.xp
     none = xp.zeros(0, xp.int64)
-    if not meeting.same:
+    if not block_pair.same:
         return OwnPairs(none, none, none)
-    chunk = meeting.d
+    chunk = block_pair.d
     rows, firsts = group_rows(chunk), chunk["firsts"]
-    groups = xp.flatnonzero((rows > 1) & matching_groups(chunk, meeting.spec, xp))
+    groups = xp.flatnonzero((rows > 1) & matching_groups(chunk, block_pair.spec, xp))
     group, k = numbered(xp.cumsum(rows[groups]), 0, int(rows[groups].sum()), xp)
     first = firsts[groups][group]
     return OwnPairs(first + k, first, xp.cumsum(k))
@@ -195,10 +195,10 @@ def matching_groups(chunk: SetChunk, spec: SetSpec, xp: ArrayModule) -> Array:
     return match
 
 
-def rows_of_equals(meeting: SetMeeting, own: OwnPairs, scored: bool,
+def rows_of_equals(block_pair: SetBlockPair, own: OwnPairs, scored: bool,
                    some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
     """Make rows of pairs of rows whose sets are equal; `some`: only those numbered so."""
-    xp, chunk = meeting.xp, meeting.d
+    xp, chunk = block_pair.xp, block_pair.d
     lo, hi = (0, own.total) if some is None else some
     member, earlier = numbered(own.ends, lo, hi, xp)
     right = own.places[member]
@@ -207,29 +207,29 @@ def rows_of_equals(meeting: SetMeeting, own: OwnPairs, scored: bool,
         group = xp.searchsorted(chunk["firsts"], right, side="right") - 1
         sizes = sizes_of(chunk)
         each = xp.ones(len(sizes) + 2)
-        each[: len(sizes)] = meeting.spec.rule.score(sizes, sizes, sizes)
+        each[: len(sizes)] = block_pair.spec.rule.score(sizes, sizes, sizes)
         each[-1] = math.nan
         score = each[group]
     return RowPairs(own.first[member] + earlier, right, score)
 
 
 def row_pairs(
-    meeting: SetMeeting, scored: bool, told: Callable[[int], None] | None = None
+    block_pair: SetBlockPair, scored: bool, told: Callable[[int], None] | None = None
 ) -> Iterator[RowPairs]:
     """Find all pairs of rows of two chunks, or of one with itself, some at a time.
 
     `told`: is called, now and then, with how many were found so far.
     """
-    own, most = own_pairs(meeting), ROWS if meeting.xp is np else DEVICE_ROWS
+    own, most = own_pairs(block_pair), ROWS if block_pair.xp is np else DEVICE_ROWS
     rows = own.total
     if told is not None:
         told(rows)
     for first in range(0, own.total, most):
-        yield rows_of_equals(meeting, own, scored, (first, min(first + most, own.total)))
-    for found in matches_in_parts(meeting, 0, all_groups(meeting.d), scored):
+        yield rows_of_equals(block_pair, own, scored, (first, min(first + most, own.total)))
+    for found in matches_in_parts(block_pair, 0, all_groups(block_pair.d), scored):
         number = int(found.rows.sum())
         rows += number
         if told is not None:
             told(rows)
         for first in range(0, max(number, 1), most):
-            yield rows_between(meeting, found, scored, first, min(first + most, number))
+            yield rows_between(block_pair, found, scored, first, min(first + most, number))

@@ -12,13 +12,13 @@ from dask_simjoin.graph import counts, pairs
 from dask_simjoin.graph.aligned import add_counts
 from dask_simjoin.graph.base import LabelledExpr
 from dask_simjoin.graph.dask_private import Expr, PartitionsFiltered, Task, TaskRef
-from dask_simjoin.graph.lazy_join import LazyJoin, Work, chunk_ref
+from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin, chunk_ref
 from dask_simjoin.graph.records import RUNS
 from dask_simjoin.graph.source import FrozenSource, map_frozen, pick
 from dask_simjoin.graph.steps import Call, Steps
-from dask_simjoin.planning.resources import resources
+from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.sets.blocks import counts_by_partition, gather_block, put_beside, read_partition, send
-from dask_simjoin.sets.chunks import ReadRows, ReadSets, SetMeeting, hash_rows
+from dask_simjoin.sets.chunks import ReadRows, ReadSets, SetBlockPair, hash_rows
 from dask_simjoin.sets.encode import Merged, merge, ranks, ranks_of
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
 from dask_simjoin.sets.plan import SetPlan, set_plan_for
@@ -62,7 +62,7 @@ class SetChunks(LabelledExpr):
             keys += [(t, n, key) for n, key in enumerate(source.inner.__dask_keys__())]
         own, universe = self._ranks(steps, [TaskRef(key) for _, _, key in keys])
         firsts = [np.cumsum([0, *rows]).tolist() for rows in plan.sources]
-        threads = resources(spec.library).threads if spec.settings.cluster else None
+        threads = resources_for(spec.library).threads if spec.settings.cluster else None
         sends: list[list[Call]] = [[] for _ in plan.sides]
         for (t, n, key), rank in zip(keys, own, strict=True):
             rows = self._small(steps, "rows", (t, n), rows_of, TaskRef(key))
@@ -123,19 +123,19 @@ def vocabulary_of(found: ReadSets | Merged) -> Vocabulary:
     return found["vocabulary"]
 
 
-SETS = Work(SetMeeting, join_block, cut_block, count_block, count_block_pairs)
+SETS = JoinTasks(SetBlockPair, join_block, cut_block, count_block, count_block_pairs)
 """Pairs of rows whose sets match."""
 
 
 class LazySets(LazyJoin):
     """A join of sets that is planned when it must be."""
 
-    _work: ClassVar[Work] = SETS
+    _tasks: ClassVar[JoinTasks] = SETS
 
     @property
     def plan(self) -> SetPlan:  # type: ignore[override]
         """The plan; made at the first call, which computes one pass over the column."""
-        return set_plan_for(self._source, self.operand("spec"), self.goal, self._other, self.named)
+        return set_plan_for(self._source, self.operand("spec"), self.output, self._other, self.named)
 
     def _report(self, plan: SetPlan) -> SetPlanReport:  # type: ignore[override]
         return SetPlanReport(plan, self.operand("spec"))
@@ -224,7 +224,7 @@ class RowValues(PartitionsFiltered, LabelledExpr):
             (b, counts_by_partition, (chunk_ref(self.chunks, b), values, offsets))
             for b, values in enumerate(self._by_block(steps))
         ]
-        threads = resources(spec.library).threads if spec.settings.cluster else None
+        threads = resources_for(spec.library).threads if spec.settings.cluster else None
         found = steps.spread("split", "part", splits, self._partitions, threads)
         keys = read.__dask_keys__()
         for place, n in enumerate(self._partitions):
@@ -242,5 +242,5 @@ class CountRows(RowValues):
     def _by_block(self, steps: Steps) -> list[TaskRef]:
         plan, spec = self.operand("plan"), self.operand("spec")
         token, blocks = self.deterministic_token, range(len(plan.counted))
-        totals = add_counts(steps.layer, token, self.chunks, plan, spec, set(blocks), work=SETS)
+        totals = add_counts(steps.layer, token, self.chunks, plan, spec, set(blocks), tasks=SETS)
         return [TaskRef(totals[b]) for b in blocks]

@@ -16,14 +16,14 @@ from dask_simjoin.graph.source import freeze
 from dask_simjoin.graph.steps import check_other, one_or_two
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.outputs import PAIRS
-from dask_simjoin.planning.resources import resources
+from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.planning.statistics.partition import RIGHT
 from dask_simjoin.planning.statistics.unique_ids import check_summaries
 from dask_simjoin.reports.profile import ProfileReport
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.options import MAX_BYTES
 from dask_simjoin.request.verb import verb
-from dask_simjoin.sets.pairs import chunks_of, count_block_pairs, read_whole, whole_meeting
+from dask_simjoin.sets.pairs import chunks_of, count_block_pairs, read_whole, whole_block_pair
 from dask_simjoin.sets.plan import SetPlan, make_set_plan, set_plan_for
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import SetPlanned, SetProfile, SetSelfJoin, SetSpec
@@ -110,7 +110,7 @@ def _plan_whole(frames: list[Frame], spec: SetSpec) -> SetPlan:
                 check_summaries([summary.ids], own.id)
         tables.append([summary])
     whole = replace(spec, blocksize=MAX_BYTES, settings=settings)
-    plan = make_set_plan(tables, whole, PAIRS, resources(spec.library))
+    plan = make_set_plan(tables, whole, PAIRS, resources_for(spec.library))
     size = round(plan.block_bytes.sum())
     budget = replace(plan.budget, chunk=size, output=size, origin="the whole frame, as it is in memory")
     return replace(plan, budget=budget)
@@ -148,10 +148,10 @@ def set_profile(frame: Frame, asked: SetProfile) -> SetProfileReport:
     split = time.perf_counter()
     (chunk,) = chunks_of(read)
     encoded = time.perf_counter()
-    joiner, rule = whole_meeting([chunk], spec).joiner, spec.rule
+    joiner, rule = whole_block_pair([chunk], spec).joiner, spec.rule
     did = joiner.counters(chunk, None, rule, spec.method)
     start = time.perf_counter()
-    row_pairs = count_block_pairs(whole_meeting([chunk], spec))
+    row_pairs = count_block_pairs(whole_block_pair([chunk], spec))
     numbers = {
         "tokens": float(len(read[0]["sets"]["codes"])), "universe": float(chunk["universe"]),
         "sets": float(len(chunk["weights"])), **did._asdict(), "row_pairs": float(row_pairs),

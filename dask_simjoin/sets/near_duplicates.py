@@ -37,8 +37,8 @@ from dask_simjoin.graph.lazy_join import chunk_ref
 from dask_simjoin.graph.source import pick
 from dask_simjoin.graph.steps import Steps, after
 from dask_simjoin.metrics.norms import Array
-from dask_simjoin.planning.resources import resources
-from dask_simjoin.sets.chunks import SetChunk, SetMeeting
+from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.sets.chunks import SetBlockPair, SetChunk
 from dask_simjoin.sets.found import matches_in_parts, matching_groups, rows_of_matches
 from dask_simjoin.sets.graph import SETS, RowValues, SetNeighborCounts
 from dask_simjoin.sets.plan import SetPlan
@@ -82,31 +82,31 @@ def standing_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> Standing:
     )
 
 
-def _matches(meeting: SetMeeting, sides: Sequence[Standing]) -> Iterator[tuple[Array, Array]]:
+def _matches(block_pair: SetBlockPair, sides: Sequence[Standing]) -> Iterator[tuple[Array, Array]]:
     """Find pairs of rows that may stay, as places among them, some at a time."""
     chunks = [cast(Any, {"firsts": side.firsts}) for side in (sides[0], sides[-1])]
-    thin = meeting._replace(q=chunks[0], d=chunks[1])
+    thin = block_pair._replace(q=chunks[0], d=chunks[1])
     wide = [side.firsts[1:] - side.firsts[:-1] for side in (sides[0], sides[-1])]
-    for found in matches_in_parts(meeting, *meeting.range, False):
+    for found in matches_in_parts(block_pair, *block_pair.range, False):
         rows = wide[0][found.left] * wide[1][found.right]
         pairs = rows_of_matches(thin, found._replace(rows=rows), False)
         yield pairs.left, pairs.right
 
 
-def forest_of_block(meeting: SetMeeting, sides: Sequence[Standing]) -> Edges:
+def forest_of_block(block_pair: SetBlockPair, sides: Sequence[Standing]) -> Edges:
     """Connect rows of two chunks by as few edges as do what all of their matches connect."""
-    xp, joiner = meeting.xp, joiner_of_library(meeting.spec.library)
-    numbers = sides[0].numbers if meeting.same else xp.concatenate([side.numbers for side in sides])
-    first = 0 if meeting.same else len(sides[0].numbers)
+    xp, joiner = block_pair.xp, joiner_of_library(block_pair.spec.library)
+    numbers = sides[0].numbers if block_pair.same else xp.concatenate([side.numbers for side in sides])
+    first = 0 if block_pair.same else len(sides[0].numbers)
     parent = new_nodes(len(numbers), xp)
-    for left, right in _matches(meeting, sides):
+    for left, right in _matches(block_pair, sides):
         joiner.link(parent, left, right + first)
     joiner.roots(parent)
     other = xp.flatnonzero(parent != xp.arange(len(parent)))
     return numbers[other], numbers[parent[other]]
 
 
-def pairs_of_block(meeting: SetMeeting, sides: Sequence[Standing],
+def pairs_of_block(block_pair: SetBlockPair, sides: Sequence[Standing],
                    told: Callable[[int], None] | None = None) -> HostPairs:  # fmt: skip
     """List the matches of two chunks by the numbers of their rows.
 
@@ -115,7 +115,7 @@ def pairs_of_block(meeting: SetMeeting, sides: Sequence[Standing],
     numbers = [to_host(side.numbers) for side in (sides[0], sides[-1])]
     parts: list[HostPairs] = []
     found = 0
-    for left, right in _matches(meeting, sides):
+    for left, right in _matches(block_pair, sides):
         parts.append((numbers[0][to_host(left)], numbers[1][to_host(right)]))
         found += len(left)
         if told is not None:
@@ -194,7 +194,7 @@ class MarkRows(RowValues):
             add(
                 "forest" if connected else "pairs", (b, part[0]),
                 forest_of_block if connected else pairs_of_block,
-                SETS.meet(self.chunks, i, j, spec, plan.layout, part), List(rows[i], rows[j]),
+                SETS.block_pair(self.chunks, i, j, spec, plan.layout, part), List(rows[i], rows[j]),
             )
             for b, i, j, part in plan.pieces()
         ]  # fmt: skip
@@ -217,7 +217,7 @@ class MarkRows(RowValues):
     ) -> list[TaskRef]:
         """Choose in one task, which is told all pairs, once it is known that they fit."""
         add, spec = steps.add, self.operand("spec")
-        room = resources(spec.library).room
+        room = resources_for(spec.library).room
         numbers = [add("number", place, number_of_pairs, some) for place, some in enumerate(found)]
         checked = add("check", 0, check_all, room, spec.asked, *numbers)
         own = [add("names", b, on_host, some) for b, some in enumerate(rows)]

@@ -15,7 +15,7 @@ from dask_simjoin.metrics.norms import Array, Frame
 from dask_simjoin.planning.budget import room_now
 from dask_simjoin.planning.checks import check_rows
 from dask_simjoin.planning.statistics.unique_ids import check_summaries, summarise_ids
-from dask_simjoin.sets.chunks import ReadSets, SetChunk, SetMeeting, read_sets, set_chunk
+from dask_simjoin.sets.chunks import ReadSets, SetBlockPair, SetChunk, read_sets, set_chunk
 from dask_simjoin.sets.encode import merge, ranked, ranks, ranks_of
 from dask_simjoin.sets.found import (
     RowPairs,
@@ -45,7 +45,7 @@ class SetCuts(TypedDict):
     parts: int
 
 
-def join_block(meeting: SetMeeting, columns: list[str], cuts: SetCuts | None = None, number: int = 0,
+def join_block(block_pair: SetBlockPair, columns: list[str], cuts: SetCuts | None = None, number: int = 0,
                like: Frame | None = None, alone: ResultRows | None = None,
                told: Callable[[int], None] | None = None) -> Frame:  # fmt: skip
     """Find all pairs of two chunks, or of one with itself.
@@ -54,22 +54,22 @@ def join_block(meeting: SetMeeting, columns: list[str], cuts: SetCuts | None = N
     example of what it returns, if dtypes are others than the columns'; `alone`: then also these rows: see
     `put_together`.  `told`: see `row_pairs`.
     """
-    spec, frames = meeting.spec, frames_for(meeting.q["example"])
+    spec, frames = block_pair.spec, frames_for(block_pair.q["example"])
     scored = spec.score is not None and spec.score in columns
-    found = row_pairs(meeting, scored, told) if cuts is None else _part(meeting, scored, cuts, number)
-    if meeting.xp is np and frames.xp is np and (meeting.same or spec.other is not None):
-        parts = [_written(meeting, found, columns)]
+    found = row_pairs(block_pair, scored, told) if cuts is None else _part(block_pair, scored, cuts, number)
+    if block_pair.xp is np and frames.xp is np and (block_pair.same or spec.other is not None):
+        parts = [_written(block_pair, found, columns)]
     else:
-        parts = [_columns(meeting, rows, columns) for rows in found]
+        parts = [_columns(block_pair, rows, columns) for rows in found]
     if alone is not None and like is not None:
         return put_together(parts, columns, frames, like, alone)
     made = put_together(parts, columns, frames)
     return made if like is None else cast_like(made, like)
 
 
-def _written(meeting: SetMeeting, found: Iterator[RowPairs], columns: list[str]) -> ResultRows:
+def _written(block_pair: SetBlockPair, found: Iterator[RowPairs], columns: list[str]) -> ResultRows:
     """Make columns of pairs of rows, each of one chunk, on the host."""
-    spec, chunks = meeting.spec, (meeting.q, meeting.d)
+    spec, chunks = block_pair.spec, (block_pair.q, block_pair.d)
     names = [
         {name: column for name, column in kept.items() if name in columns}
         for kept in (spec.kept_left, spec.kept_right)
@@ -78,25 +78,25 @@ def _written(meeting: SetMeeting, found: Iterator[RowPairs], columns: list[str])
     for rows in found:
         left, right = rows.left, rows.right
         if spec.other is None:
-            left, right = _in_order(meeting, left, right)
+            left, right = _in_order(block_pair, left, right)
         written.add(left, right, *([] if rows.score is None else [rows.score]))
     return written.rows()
 
 
-def _in_order(meeting: SetMeeting, left: Array, right: Array, behind: int = 0) -> tuple[Array, Array]:
+def _in_order(block_pair: SetBlockPair, left: Array, right: Array, behind: int = 0) -> tuple[Array, Array]:
     """Turn pairs of rows so that the left one comes first in the frame; `behind`: to add to right places."""
-    swap = _numbers(meeting.d)[right] < _numbers(meeting.q)[left]
+    swap = _numbers(block_pair.d)[right] < _numbers(block_pair.q)[left]
     right = right + behind if behind else right
-    return meeting.xp.where(swap, right, left), meeting.xp.where(swap, left, right)
+    return block_pair.xp.where(swap, right, left), block_pair.xp.where(swap, left, right)
 
 
-def _columns(meeting: SetMeeting, rows: RowPairs, columns: list[str]) -> ResultRows:
-    q, d, same, spec = meeting.q, meeting.d, meeting.same, meeting.spec
+def _columns(block_pair: SetBlockPair, rows: RowPairs, columns: list[str]) -> ResultRows:
+    q, d, same, spec = block_pair.q, block_pair.d, block_pair.same, block_pair.spec
     left, right = rows.left, rows.right
     left_of: tuple[Chunk, ...] = (q,)
     right_of: tuple[Chunk, ...] = (d,)
     if spec.other is None:  # the row that comes first in the frame is the left one
-        left, right = _in_order(meeting, left, right, 0 if same else len(q["ids"]))
+        left, right = _in_order(block_pair, left, right, 0 if same else len(q["ids"]))
         if not same:
             left_of = right_of = (q, d)
     part = pair_columns((left_of, left), (right_of, right), spec, columns)
@@ -111,60 +111,60 @@ def _numbers(chunk: Chunk) -> Array:
     return chunk["position"][order] if "position" in chunk else order
 
 
-def cut_block(meeting: SetMeeting, parts: int) -> SetCuts:
+def cut_block(block_pair: SetBlockPair, parts: int) -> SetCuts:
     """Count what each set of the second chunk gives, so that parts of equally many rows can be made."""
-    xp, groups = meeting.xp, all_groups(meeting.d)
+    xp, groups = block_pair.xp, all_groups(block_pair.d)
     rows = xp.zeros(groups, np.int64)
-    for found in matches_in_parts(meeting, 0, groups, False):  # so that only some are held at a time
+    for found in matches_in_parts(block_pair, 0, groups, False):  # so that only some are held at a time
         xp.add.at(rows, found.right, found.rows)
-    return SetCuts(own=own_pairs(meeting).total, ends=to_host(xp.cumsum(rows)), parts=parts)
+    return SetCuts(own=own_pairs(block_pair).total, ends=to_host(xp.cumsum(rows)), parts=parts)
 
 
-def _part(meeting: SetMeeting, scored: bool, cuts: SetCuts, number: int) -> Iterator[RowPairs]:
+def _part(block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int) -> Iterator[RowPairs]:
     """Make the rows of one part, which may have none: parts are planned from an estimate."""
     own, ends, parts = cuts["own"], cuts["ends"], cuts["parts"]
     total = own + (int(ends[-1]) if len(ends) else 0)
     lo, hi = total * number // parts, total * (number + 1) // parts
     if lo < min(own, hi):
-        yield rows_of_equals(meeting, own_pairs(meeting), scored, (lo, min(own, hi)))
+        yield rows_of_equals(block_pair, own_pairs(block_pair), scored, (lo, min(own, hi)))
     if own < hi or lo == hi:
         lo, hi = max(lo - own, 0), max(hi - own, 0)
         start = int(np.searchsorted(ends, lo, side="right"))
         stop = int(np.searchsorted(ends, hi, side="left")) + 1 if lo < hi else start
         before = int(ends[start - 1]) if start else 0
-        found = set_matches(meeting, start, min(stop, len(ends)), scored)
+        found = set_matches(block_pair, start, min(stop, len(ends)), scored)
         some = (lo - before, hi - before) if lo < hi else (0, 0)
-        yield rows_of_matches(meeting, found, scored, some)
+        yield rows_of_matches(block_pair, found, scored, some)
 
 
-def count_block(meeting: SetMeeting, enough: int | None = None) -> tuple[Array, Array | None]:
+def count_block(block_pair: SetBlockPair, enough: int | None = None) -> tuple[Array, Array | None]:
     """Count the matches that the rows of two chunks have in each other, by position.
 
     `enough`: from there on counts need not be right.  For one chunk with itself the second is None.
     """
-    xp, q, d, same = meeting.xp, meeting.q, meeting.d, meeting.same
+    xp, q, d, same = block_pair.xp, block_pair.q, block_pair.d, block_pair.same
     counts = [xp.zeros(all_groups(q), np.int64)]
     counts.append(counts[0] if same else xp.zeros(all_groups(d), np.int64))
-    rule, joiner = meeting.spec.rule, meeting.joiner
-    start, stop = meeting.range
-    for left, right, left_first, right_first in meeting.comparisons(start, stop):
-        one, other = joiner.counts(left, right, rule, meeting.method)
+    rule, joiner = block_pair.spec.rule, block_pair.joiner
+    start, stop = block_pair.range
+    for left, right, left_first, right_first in block_pair.comparisons(start, stop):
+        one, other = joiner.counts(left, right, rule, block_pair.method)
         counts[0][left_first : left_first + len(one)] += one
         if right is not None:
             counts[1][right_first : right_first + len(other)] += other
-    if meeting.first:
+    if block_pair.first:
         if same:
-            match = matching_groups(d, meeting.spec, xp)
+            match = matching_groups(d, block_pair.spec, xp)
             counts[0] += xp.where(match, xp.maximum(group_rows(d) - 1, 0), 0)
         else:
-            found = set_matches(meeting, len(d["weights"]), all_groups(d), False)
+            found = set_matches(block_pair, len(d["weights"]), all_groups(d), False)
             xp.add.at(counts[0], found.left, group_rows(d)[found.right])
             xp.add.at(counts[1], found.right, group_rows(q)[found.left])
-    return _by_position(meeting, 0, counts), None if same else _by_position(meeting, 1, counts)
+    return _by_position(block_pair, 0, counts), None if same else _by_position(block_pair, 1, counts)
 
 
-def _by_position(meeting: SetMeeting, side: int, counts: list[Array]) -> Array:
-    chunk, xp = (meeting.q, meeting.d)[side], meeting.xp
+def _by_position(block_pair: SetBlockPair, side: int, counts: list[Array]) -> Array:
+    chunk, xp = (block_pair.q, block_pair.d)[side], block_pair.xp
     places = xp.arange(len(chunk["ids"]))
     group = xp.searchsorted(chunk["firsts"], places, side="right") - 1
     found = xp.empty(len(places), np.int64)
@@ -172,20 +172,20 @@ def _by_position(meeting: SetMeeting, side: int, counts: list[Array]) -> Array:
     return found
 
 
-def count_block_pairs(meeting: SetMeeting) -> int:
+def count_block_pairs(block_pair: SetBlockPair) -> int:
     """Count the pairs of rows that `join_block` would return."""
-    d, rule, joiner = meeting.d, meeting.spec.rule, meeting.joiner
-    start, stop = meeting.range
+    d, rule, joiner = block_pair.d, block_pair.spec.rule, block_pair.joiner
+    start, stop = block_pair.range
     pairs = sum(
-        joiner.count(left, right, rule, meeting.method)
-        for left, right, _, _ in meeting.comparisons(start, stop)
+        joiner.count(left, right, rule, block_pair.method)
+        for left, right, _, _ in block_pair.comparisons(start, stop)
     )
-    if meeting.first and meeting.same:
+    if block_pair.first and block_pair.same:
         rows = group_rows(d)
-        match = matching_groups(d, meeting.spec, meeting.xp)
+        match = matching_groups(d, block_pair.spec, block_pair.xp)
         pairs += int((rows * (rows - 1) // 2 * match).sum())
-    elif meeting.first:
-        found = set_matches(meeting, len(d["weights"]), all_groups(d), False)
+    elif block_pair.first:
+        found = set_matches(block_pair, len(d["weights"]), all_groups(d), False)
         pairs += int(found.rows.sum())
     return pairs
 
@@ -221,9 +221,9 @@ def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
     return chunks
 
 
-def whole_meeting(chunks: Sequence[SetChunk], spec: SetSpec) -> SetMeeting:
+def whole_block_pair(chunks: Sequence[SetChunk], spec: SetSpec) -> SetBlockPair:
     """Bring a chunk together with itself, or with the other table's."""
-    return SetMeeting(chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method)
+    return SetBlockPair(chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method)
 
 
 def room_check(chunks: Sequence[SetChunk], spec: SetSpec) -> Callable[[int], None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -10,16 +11,23 @@ import numpy as np
 from dask.tokenize import normalize_token
 
 from dask_simjoin.errors import TABLES, in_table
-from dask_simjoin.graph.planner import KNOWN, Known, check_ids, plan_key, planned_once
+from dask_simjoin.graph.planner import (
+    STATISTICS,
+    TableStatistics,
+    check_ids,
+    plan_key,
+    planning_errors,
+    recorded,
+)
 from dask_simjoin.graph.records import Named
 from dask_simjoin.graph.source import FrozenSource, gather, map_frozen
 from dask_simjoin.graph.workers import check_worker_disks
 from dask_simjoin.planning.budget import Budget, Resources, make_budget
 from dask_simjoin.planning.checks import check_blocks, check_chunks, check_outputs, check_result, check_rows
 from dask_simjoin.planning.disk import bytes_needed
-from dask_simjoin.planning.outputs import Goal, whole_slices
+from dask_simjoin.planning.outputs import OutputSpec, whole_slices
 from dask_simjoin.planning.plan import BlockPairs
-from dask_simjoin.planning.resources import resources
+from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.planning.statistics.estimate import Estimate, block_of, estimate
 from dask_simjoin.planning.statistics.partition import RIGHT
 from dask_simjoin.request.options import current_client
@@ -129,12 +137,14 @@ class SetPlan(BlockPairs):
         return normalize_token((type(self).__qualname__, *content))
 
 
-def make_set_plan(tables: list[list[SetSummary]], spec: SetSpec, goal: Goal, have: Resources) -> SetPlan:
+def make_set_plan(
+    tables: list[list[SetSummary]], spec: SetSpec, output: OutputSpec, resources: Resources
+) -> SetPlan:
     """Plan a join of tables whose partitions were summarised; refuse what does not fit."""
     for summaries in tables:
         for number, summary in enumerate(summaries):
             check_rows(summary.source_rows, number)
-    budget = make_budget(spec.blocksize, spec.settings, have)
+    budget = make_budget(spec.blocksize, spec.settings, resources)
     sampled, universe = gather_sets(tables)
     sizes = [_average(some, "id_bytes") + _average(some, "kept_bytes") for some in tables]
     tokens = [float(np.maximum(t.points.x[:, 0], 0) @ t.points.weight) for t in sampled]
@@ -143,16 +153,16 @@ def make_set_plan(tables: list[list[SetSummary]], spec: SetSpec, goal: Goal, hav
         sum(size * n for size, n in zip(sizes, rows, strict=True)) + TOKEN_BYTES * sum(tokens)
     ) / max(1, sum(rows))
     sides = tuple(
-        _blocks(table, n, own, ROW_BYTES + size, budget, have)
+        _blocks(table, n, own, ROW_BYTES + size, budget, resources)
         for table, n, own, size in zip(sampled, rows, tokens, sizes, strict=True)
     )
     special = spec.empty_match or spec.allow_missing
     asked = sides[0], sides[1] if len(sides) > 1 else None, spec.rule, special
     block_rows = np.concatenate([side.rows for side in sides])
     check_blocks(
-        len(block_rows), block_rows, row_bytes, budget, have
+        len(block_rows), block_rows, row_bytes, budget, resources
     )  # as each is in some pair, but for a few
-    check_blocks(count_meetings(*asked), block_rows, row_bytes, budget, have)
+    check_blocks(count_meetings(*asked), block_rows, row_bytes, budget, resources)
     blocks = meeting_blocks(*asked)
     candidates = _candidates(blocks, block_rows, len(sides) == 1)
     order = np.argsort(-_magnitude(candidates), kind="stable")
@@ -160,12 +170,12 @@ def make_set_plan(tables: list[list[SetSummary]], spec: SetSpec, goal: Goal, hav
     found = _estimate(sampled, universe, spec, sides, blocks, candidates)
     pair_bytes = sum(sizes) * (2 if len(sides) == 1 else 1) + 8 * (spec.score is not None)
     slices = np.ones(len(blocks), np.int64)
-    if goal.materialise:
-        slices = whole_slices(found.high, pair_bytes, budget, have).astype(np.int64)
-        check_outputs(float(slices.sum()), budget, spec.asked, have, len(sides) > 1)
+    if output.materialise:
+        slices = whole_slices(found.high, pair_bytes, budget, resources).astype(np.int64)
+        check_outputs(float(slices.sum()), budget, spec.asked, resources, len(sides) > 1)
         check_result(found.total_low, pair_bytes, budget, spec.asked, len(sides) > 1)
     for side in sides:
-        check_chunks(side.rows, side.bytes / np.maximum(side.rows, 1), budget, have, len(blocks))
+        check_chunks(side.rows, side.bytes / np.maximum(side.rows, 1), budget, resources, len(blocks))
     return SetPlan(
         spec.method,
         tuple(tuple(s.source_rows for s in some) for some in tables),
@@ -197,14 +207,14 @@ def _average(summaries: list[SetSummary], name: str) -> float:
 
 
 def _blocks(table: SampledSets, rows: int, tokens: float, row_bytes: float, budget: Budget,
-            have: Resources) -> SizeBlocks:  # fmt: skip
+            resources: Resources) -> SizeBlocks:  # fmt: skip
     """Make the blocks of a table: as many as its memory asks for, or keep threads busy.
 
     `row_bytes`: of a row besides its tokens.
     """
     number = math.ceil((rows * row_bytes + TOKEN_BYTES * tokens) / budget.chunk)
     if not budget.chosen:
-        busy = have.threads if have.gpu else BLOCKS_PER_THREAD * have.threads
+        busy = resources.threads if resources.gpu else BLOCKS_PER_THREAD * resources.threads
         number = max(number, min(int(tokens // LEAST_TOKENS), busy))
     return size_blocks(table.sizes, table.hashes, table.points.weight, max(1, number), row_bytes)
 
@@ -221,56 +231,62 @@ def _estimate(sampled: list[SampledSets], universe: int, spec: SetSpec, sides: t
     pairs, thinned = sampled_pairs(sampled, universe, spec)
     first = len(sides[0]) if len(sides) > 1 else 0
     own = [side.block_of(table.sizes, table.hashes) for side, table in zip(sides, thinned, strict=True)]
-
-    def meet(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        i, j = own[0][left], own[-1][right] + first
-        return (i, j) if first else (np.minimum(i, j), np.maximum(i, j))
-
-    number = sum(map(len, sides))
-    return estimate(pairs, blocks, candidates, block_of(blocks, number, meet))
+    i, j = own[0][pairs.left], own[-1][pairs.right] + first
+    chunks = (i, j) if first else (np.minimum(i, j), np.maximum(i, j))
+    return estimate(pairs, blocks, candidates, block_of(blocks, sum(map(len, sides)), chunks))
 
 
 def set_plan_for(
     source: FrozenSource,
     spec: SetSpec,
-    goal: Goal,
+    output: OutputSpec,
     other: FrozenSource | None = None,
     run: Named | None = None,
 ) -> SetPlan:
-    """Plan a join of a source's sets with themselves, or with those of `other`; see `plan_for`."""
-    key = plan_key(spec, goal, other)
-    made: SetPlan = planned_once(source, key, lambda: _compute_plan(source, spec, goal, other), run)
-    return made
+    """Look up the plan of a join of a source's sets with themselves, or with those of `other`; else make it.
+
+    See `dask_simjoin.graph.planner.plan_for`.
+    """
+    key = plan_key(spec, output, other)
+    with source.lock:
+        if key not in source.plans:
+            begin = time.perf_counter()
+            with planning_errors():
+                plan = plan_set_join(source, spec, output, other)
+                source.plans[key] = recorded(plan, run, begin)
+        made: SetPlan = source.plans[key]
+        return made
 
 
-def _compute_plan(source: FrozenSource, spec: SetSpec, goal: Goal, other: FrozenSource | None) -> SetPlan:
+def plan_set_join(source: FrozenSource, spec: SetSpec, output: OutputSpec,
+                  other: FrozenSource | None) -> SetPlan:  # fmt: skip
+    """Plan a join of sets: collect statistics of its tables, make the plan, and check ids and disks."""
     tables = [(source, spec)] if other is None else [(source, spec), (other, spec.right)]
     names = TABLES if other is not None else (None,)
-    known: list[Known] = []
-    for which, first, (table, own) in zip(names, (0, RIGHT), tables, strict=False):
-        with in_table(which):
-            known.append(_known(table, own, goal.with_ids, first))
-    have = resources(spec.library)
-    plan = make_set_plan([one.summaries for one in known], spec, goal, have)
+    collected: list[TableStatistics] = []
+    for name, first, (table, own) in zip(names, (0, RIGHT), tables, strict=False):
+        with in_table(name):
+            collected.append(collect_sets(table, own, output.with_ids, first))
+    resources = resources_for(spec.library)
+    plan = make_set_plan([one.summaries for one in collected], spec, output, resources)
     # blocks are by size, so that none is whole before all rows are encoded
-    check_worker_disks(bytes_needed(float(plan.block_bytes.sum()), 0.0, have), current_client())
-    if goal.with_ids:
-        for which, one, (table, own) in zip(names, known, tables, strict=True):
-            with in_table(which):
+    check_worker_disks(bytes_needed(float(plan.block_bytes.sum()), 0.0, resources), current_client())
+    if output.with_ids:
+        for name, one, (table, own) in zip(names, collected, tables, strict=True):
+            with in_table(name):
                 check_ids(table, own, one, plan.budget.chunk)
     return plan
 
 
-def _known(source: FrozenSource, spec: SetSpec, with_ids: bool, first: int) -> Known:
-    """Pass over the partitions of a table, unless their rows are held and were passed over before."""
-    partitions = source.inner.npartitions
-    each = list(range(partitions))
-
-    def summaries() -> list[SetSummary]:
-        expr = map_frozen(
-            "simjoin_set_summary", summarise_sets, source, spec, with_ids, partitions, first, each=each
-        )
-        return gather(dict(expr.__dask_graph__()), expr.__dask_keys__())
-
-    asked = "sets", spec.on, spec.tokenizer, spec.id, str(spec.id_dtype), spec.keep, with_ids, first
-    return KNOWN.find(source.inner, asked, summaries)
+def collect_sets(source: FrozenSource, spec: SetSpec, with_ids: bool, first: int) -> TableStatistics:
+    """Collect statistics of a table's sets by one pass, or look them up where its rows are held."""
+    key = "sets", spec.on, spec.tokenizer, spec.id, str(spec.id_dtype), spec.keep, with_ids, first
+    place = STATISTICS.place(source.inner, key)
+    found = STATISTICS.find(place)
+    if found is None:
+        number = source.inner.npartitions
+        rest = spec, with_ids, number, first
+        expr = map_frozen("simjoin_set_summary", summarise_sets, source, *rest, each=list(range(number)))
+        found = TableStatistics(gather(dict(expr.__dask_graph__()), expr.__dask_keys__()))
+        STATISTICS.keep(place, found)
+    return found

@@ -13,7 +13,7 @@ from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.statistics.sample import Sample, sample_size
 from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints, gather_samples
 from dask_simjoin.planning.statistics.unique_ids import IdSummary, summarise_ids
-from dask_simjoin.sets.chunks import SetChunk, SetMeeting, checked_presence, read_sets
+from dask_simjoin.sets.chunks import SetBlockPair, SetChunk, checked_presence, read_sets
 from dask_simjoin.sets.encode import (
     CodedSets,
     collapse,
@@ -177,17 +177,17 @@ def sampled_pairs(
     tables: list[SampledSets], universe: int, spec: SetSpec
 ) -> tuple[Sampled, list[SampledSets]]:
     """Join samples of two tables, or of one with itself; fewer rows where they give too many pairs."""
-    meeting = _meeting(tables, universe, spec)
-    expected = count_block_pairs(meeting)
+    block_pair = _block_pair(tables, universe, spec)
+    expected = count_block_pairs(block_pair)
     if expected > MAX_PAIRS:
         part = (MAX_PAIRS / expected) ** 0.5
         random = np.random.default_rng(len(tables[0].points.x))
         tables = [_thinned(table, part, random) for table in tables]
-        meeting = _meeting(tables, universe, spec)
+        block_pair = _block_pair(tables, universe, spec)
     left, right = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for rows in row_pairs(meeting, False):
-        left.append(meeting.q["order"][rows.left])
-        right.append(meeting.d["order"][rows.right])
+    for rows in row_pairs(block_pair, False):
+        left.append(block_pair.q["order"][rows.left])
+        right.append(block_pair.d["order"][rows.right])
     first, second = tables[0].points, tables[-1].points
     return Sampled(first, second, np.concatenate(left), np.concatenate(right), 1.0), tables
 
@@ -198,9 +198,9 @@ def _thinned(table: SampledSets, part: float, random: np.random.Generator) -> Sa
     return table.take(np.sort(random.choice(rows, fewer, replace=False)))
 
 
-def _meeting(tables: list[SampledSets], universe: int, spec: SetSpec) -> SetMeeting:
+def _block_pair(tables: list[SampledSets], universe: int, spec: SetSpec) -> SetBlockPair:
     chunks = []
     for table in tables:
         made = collapse(table.sets, universe, table.sizes < 0)
         chunks.append(cast(SetChunk, {**made["block"], "order": made["order"], "firsts": made["firsts"]}))
-    return SetMeeting(chunks[0], chunks[-1], len(chunks) == 1, spec, AUTO, library=HOME)
+    return SetBlockPair(chunks[0], chunks[-1], len(chunks) == 1, spec, AUTO, library=HOME)

@@ -21,7 +21,7 @@ from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI
 from dask_simjoin.request.verb import frame_verb, series_verb, verb
 from dask_simjoin.sets import graph
-from dask_simjoin.sets.chunks import SetMeeting
+from dask_simjoin.sets.chunks import SetBlockPair
 from dask_simjoin.sets.near_duplicates import SetNearDuplicated as LazyMarks
 from dask_simjoin.sets.near_duplicates import (
     best_of_chunk,
@@ -39,7 +39,7 @@ from dask_simjoin.sets.pairs import (
     count_block_pairs,
     join_block,
     room_check,
-    whole_meeting,
+    whole_block_pair,
     whole_sets,
 )
 from dask_simjoin.sets.requests import (
@@ -128,7 +128,9 @@ def set_self_join(frame: Frame, asked: SetSelfJoin) -> Frame:
         return new_collection(graph.SetSelfJoin(freeze(frame, spec.columns), spec, example))
     chunks = whole_sets([frame], spec, True)
     with within_memory(spec.asked):
-        return join_block(whole_meeting(chunks, spec), list(example.columns), told=room_check(chunks, spec))
+        return join_block(
+            whole_block_pair(chunks, spec), list(example.columns), told=room_check(chunks, spec)
+        )
 
 
 @frame_verb(SetJoin)
@@ -185,16 +187,16 @@ def set_join(frame: Frame, asked: SetJoin) -> Frame:
         )
         return frame[(counted > 0) if asked.how == SEMI else (counted == 0)]
     chunks = whole_sets([frame, other], spec, named)
-    meeting = whole_meeting(chunks, spec)
+    block_pair = whole_block_pair(chunks, spec)
     if not named:
-        counts = count_block(meeting)[0]
+        counts = count_block(block_pair)[0]
         return frame[(counts > 0) if asked.how == SEMI else (counts == 0)]
     like = alone = None
     if asked.how == LEFT:
-        like, alone = example, unmatched_rows(chunks[0], count_block(meeting)[0], spec, example)
+        like, alone = example, unmatched_rows(chunks[0], count_block(block_pair)[0], spec, example)
     with within_memory(spec.asked):
         told = room_check(chunks, spec)
-        return join_block(meeting, list(example.columns), like=like, alone=alone, told=told)
+        return join_block(block_pair, list(example.columns), like=like, alone=alone, told=told)
 
 
 @series_verb(SetNeighborCounts)
@@ -224,7 +226,7 @@ def set_neighbor_counts(frame: Frame, asked: SetNeighborCounts) -> Series:
             graph.SetNeighborCounts(source.inner, source, spec, series_example(meta, NEIGHBORS))
         )
     chunks = whole_sets([frame], spec, False)
-    counts, _ = count_block(whole_meeting(chunks, spec))
+    counts, _ = count_block(whole_block_pair(chunks, spec))
     return frames_for(meta).series(counts, frame.index, NEIGHBORS)
 
 
@@ -249,7 +251,7 @@ def count_set_pairs(frame: Frame, asked: CountSetPairs) -> Number:
     spec = asked.spec(example_of(frame))
     if is_dask_collection(frame):
         return new_collection(graph.CountSetPairs(freeze(frame, spec.columns), spec, 0))
-    return count_block_pairs(whole_meeting(whole_sets([frame], spec, False), spec))
+    return count_block_pairs(whole_block_pair(whole_sets([frame], spec, False), spec))
 
 
 @series_verb(SetNearDuplicated)
@@ -311,7 +313,7 @@ def set_near_duplicated(frame: Frame, asked: SetNearDuplicated) -> Series:
             return new_collection(graph.SetNeighborCounts(*common, example)) != 0
         return new_collection(LazyMarks(*common, asked.keep, asked.grouping, example)) != 0
     (chunk,) = whole_sets([frame], spec, False)
-    gone = _marks(whole_meeting([chunk], spec), asked)
+    gone = _marks(whole_block_pair([chunk], spec), asked)
     return frames_for(meta).series(gone, frame.index, None)
 
 
@@ -339,17 +341,17 @@ def drop_set_near_duplicates(frame: Frame, asked: SetNearDuplicated) -> Frame:
     return frame[~set_near_duplicated(frame, **vars(asked))]
 
 
-def _marks(meeting: SetMeeting, asked: SetNearDuplicated) -> Array:
+def _marks(block_pair: SetBlockPair, asked: SetNearDuplicated) -> Array:
     """Mark the rows (n,) bool of the only chunk that there is."""
-    chunk, spec = meeting.q, meeting.spec
+    chunk, spec = block_pair.q, block_pair.spec
     if asked.counted:
-        return count_block(meeting)[0] > 0
+        return count_block(block_pair)[0] > 0
     rows = standing_rows(chunk, spec, asked.keep)
     if asked.grouping == CONNECTED:
-        forest = merge_edges(spec.library, forest_of_block(meeting, [rows]))
+        forest = merge_edges(spec.library, forest_of_block(block_pair, [rows]))
         best = best_of_chunk(rows, forest, spec.library)
         return marks_of_groups(chunk, rows, best, best.candidates) != 0
     check = functools.partial(check_pairs, room=free_memory(), asked=spec.asked)
-    pairs = pairs_of_block(meeting, [rows], check)
+    pairs = pairs_of_block(block_pair, [rows], check)
     (stay,) = stays_of_chunks(spec.library, [on_host(rows)], pairs)
     return marks_but(chunk, rows, stay) != np.int64(0)

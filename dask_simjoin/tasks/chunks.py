@@ -21,14 +21,21 @@ from dask_simjoin.errors import TABLES, ListError, SourceChangedError, in_table
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Index
 from dask_simjoin.planning.budget import check_room
 from dask_simjoin.planning.checks import check_rows
-from dask_simjoin.planning.data_warnings import LEAST_ROWS, check_share, doubts_of_left_out, raise_doubts
-from dask_simjoin.planning.outputs import Goal, directions
+from dask_simjoin.planning.data_warnings import LEAST_ROWS, check_share, raise_warnings, warnings_of_left_out
+from dask_simjoin.planning.outputs import OutputSpec, directions
 from dask_simjoin.planning.plan import Plan, WholePlan, make_plan, make_whole_plan
-from dask_simjoin.planning.statistics.partition import RIGHT, Seen, limits, look, points, radii
+from dask_simjoin.planning.statistics.partition import (
+    RIGHT,
+    PartitionScan,
+    limits,
+    points,
+    radii,
+    scan_partition,
+)
 from dask_simjoin.planning.statistics.sample import box
 from dask_simjoin.planning.statistics.sample_pairs import PROBE
 from dask_simjoin.planning.statistics.unique_ids import check_summaries
-from dask_simjoin.planning.tables import Tables, tables_of
+from dask_simjoin.planning.tables import JoinStatistics, join_statistics
 from dask_simjoin.request.options import MAX_BYTES
 from dask_simjoin.request.spec import JoinSpec
 
@@ -159,7 +166,7 @@ def make_chunk(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
     return gather_chunk(layout, [(0, read["rows"])], read)
 
 
-def seen_chunk(seen: Seen, rows: int, spec: JoinSpec, layout: Layout | SearchLayout) -> Chunk:
+def scanned_chunk(seen: PartitionScan, rows: int, spec: JoinSpec, layout: Layout | SearchLayout) -> Chunk:
     """Index all of a frame of so many rows, as it was seen when it was summarised: nothing is read again."""
     places = None if seen.kept is None else module_of(seen.x).flatnonzero(seen.kept)
     read = _read(seen.x, seen.frame, places, rows, seen.limit, spec)
@@ -271,7 +278,7 @@ def whole_points(parts: list[Array], layout: Layout | SearchLayout, threads: int
 
 
 def indexed(x: Array, ids: Ids, layout: Layout | SearchLayout, example: Frame,
-             extra: dict[str, Array | Frame], threads: int = 1, named: bool = True) -> Chunk:  # fmt: skip
+            extra: dict[str, Array | Frame], threads: int = 1, named: bool = True) -> Chunk:  # fmt: skip
     """Index points; `extra`: what else is known of them, in their order; `threads`: that share the work.
 
     `named`: see `named_rows`.
@@ -299,71 +306,81 @@ def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | 
     return chunk
 
 
-def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, goal: Goal,
+def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
                  sampled: bool = False) -> tuple[list[Chunk], WholePlan]:  # fmt: skip
     """Make one chunk of each of one plain frame or two, and plan their join.
 
     `sampled`: the plan estimates the pairs, and not only for what is in doubt.
     """
-    tables, seen = _tables(frames, spec, goal, sampled)
-    plan = make_whole_plan(tables, goal)
-    _check_ids(tables, frames, spec)
-    if goal.materialise:
+    statistics, seen = _scan(frames, spec, output, sampled)
+    plan = make_whole_plan(statistics, output)
+    _check_ids(statistics, frames, spec)
+    if output.materialise:
         own = plan.rows if spec.include_self else 0
         rows, low = plan.estimate.total_low * directions(spec) + own, plan.estimate.total_low
         device = frames_of_library(spec.library).memory()
-        check_share(plan.doubts, low / max(1.0, tables.candidates), rows, plan.pair_bytes, spec)
-    raise_doubts(plan.doubts, None)
-    if goal.materialise:
+        check_share(plan.data_warnings, low / max(1.0, statistics.candidates), rows, plan.pair_bytes, spec)
+    raise_warnings(plan.data_warnings, None)
+    if output.materialise:
         check_room(rows, plan.pair_bytes, spec.asked, True, device)
     chunks = [
-        seen_chunk(one, len(frame), replace(own_spec, dims=plan.dims), plan.layout)
+        scanned_chunk(one, len(frame), replace(own_spec, dims=plan.dims), plan.layout)
         for one, (frame, own_spec) in zip(seen, _sides(frames, spec), strict=True)
         if one is not None  # else what was seen was refused
     ]
     return chunks, plan
 
 
-def whole_chunk(frame: Frame, spec: JoinSpec, goal: Goal, sampled: bool = False) -> tuple[Chunk, WholePlan]:
+def whole_chunk(
+    frame: Frame, spec: JoinSpec, output: OutputSpec, sampled: bool = False
+) -> tuple[Chunk, WholePlan]:
     """Make one chunk of a plain frame, and plan its join with itself."""
-    (chunk,), plan = whole_chunks([frame], spec, goal, sampled)
+    (chunk,), plan = whole_chunks([frame], spec, output, sampled)
     return chunk, plan
 
 
-def plan_whole(frames: Sequence[Frame], spec: JoinSpec, goal: Goal, sampled: bool = False) -> Plan:
+def plan_whole(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool = False) -> Plan:
     """Plan a join of one plain frame or two in all that can be told of it; `sampled`: see `whole_chunks`."""
-    tables, _ = _tables(frames, spec, goal, sampled or goal.k is not None)
+    statistics, _ = _scan(frames, spec, output, sampled or output.k is not None)
     # chunks need no room, as there is one of each frame, which is searched however far away it is
-    goal = replace(goal, result_bytes_per_row=0, others_per_row=0, max_total=math.inf)
-    plan = make_plan(tables, goal)
-    _check_ids(tables, frames, spec)
-    raise_doubts(plan.doubts, None)
+    output = replace(output, result_bytes_per_row=0, others_per_row=0, max_total=math.inf)
+    plan = make_plan(statistics, output)
+    _check_ids(statistics, frames, spec)
+    raise_warnings(plan.data_warnings, None)
     return plan
 
 
-def layout_seconds(frame: Frame, spec: JoinSpec, goal: Goal) -> float:
+def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
     """Return the seconds that a method takes to choose clusters, lists or dimensions from a sample.
 
     A plan does so once; a second time everything it needs is compiled.
     """
-    tables, _ = _tables([frame], spec, goal, goal.k is not None)
+    statistics, _ = _scan([frame], spec, output, output.k is not None)
     began = time.perf_counter()
-    if goal.k is None:
-        tables.layout()
+    if output.k is None:
+        statistics.layout()
     else:
-        tables.search_layout()
+        statistics.search_layout()
     return time.perf_counter() - began
 
 
-def _tables(frames: Sequence[Frame], spec: JoinSpec, goal: Goal,
-            sampled: bool) -> tuple[Tables, list[Seen | None]]:  # fmt: skip
+def _scan(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
+          sampled: bool) -> tuple[JoinStatistics, list[PartitionScan | None]]:  # fmt: skip
     """Summarise frames as tables that are one chunk each, and give what was read of them."""
-    raise_doubts([doubt for frame, own in _sides(frames, spec) for doubt in doubts_of_left_out(frame, own)])
+    raise_warnings(
+        [
+            data_warning
+            for frame, own in _sides(frames, spec)
+            for data_warning in warnings_of_left_out(frame, own)
+        ]
+    )
     # clusters are those that a plan tells the recall of, so they are made of the same sample
     sampled = sampled or spec.approximate
-    probed = sampled or goal.k is not None or min(map(len, frames)) >= LEAST_ROWS or needs_sample(spec.method)
+    probed = (
+        sampled or output.k is not None or min(map(len, frames)) >= LEAST_ROWS or needs_sample(spec.method)
+    )
     found = [
-        look(frame, number, own, goal.with_ids, int(probed), None if sampled else PROBE)
+        scan_partition(frame, number, own, output.with_ids, int(probed), None if sampled else PROBE)
         for number, (frame, own) in zip((0, RIGHT), _sides(frames, spec), strict=False)
     ]
     for summary, _ in found:
@@ -371,12 +388,12 @@ def _tables(frames: Sequence[Frame], spec: JoinSpec, goal: Goal,
     # it comes out as one frame, whatever size partitions of a result are set to have
     settings = replace(spec.settings, output=None)
     whole = replace(spec, partitioning="entity", blocksize=MAX_BYTES, settings=settings)
-    return tables_of([[summary] for summary, _ in found], whole), [seen for _, seen in found]
+    return join_statistics([[summary] for summary, _ in found], whole), [seen for _, seen in found]
 
 
-def _check_ids(tables: Tables, frames: Sequence[Frame], spec: JoinSpec) -> None:
+def _check_ids(statistics: JoinStatistics, frames: Sequence[Frame], spec: JoinSpec) -> None:
     for which, table, (_, own) in zip(
-        TABLES if len(frames) > 1 else [None], tables.each, _sides(frames, spec), strict=True
+        TABLES if len(frames) > 1 else [None], statistics.each, _sides(frames, spec), strict=True
     ):
         for summary in table.summaries:
             if summary.ids is not None:

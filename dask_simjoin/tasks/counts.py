@@ -18,58 +18,60 @@ from dask_simjoin.errors import ColumnError, SourceChangedError
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids, Series
 from dask_simjoin.planning.statistics.partition import points
 from dask_simjoin.request.spec import JoinSpec, RowSpec
-from dask_simjoin.tasks.matches import Meeting, visit_radii
+from dask_simjoin.tasks.matches import BlockPair, visit_radii
 from dask_simjoin.tasks.shuffle import CELL, COUNT, POSITION
 
 Number = Any
 """An int, or an array of int64."""
 
 
-def count_block(meeting: Meeting, enough: int | None = None) -> tuple[Array, Array | None]:
+def count_block(block_pair: BlockPair, enough: int | None = None) -> tuple[Array, Array | None]:
     """Count the neighbours that the rows of two chunks have in each other; `enough`: as of `Joiner.counts`.
 
     For one chunk with itself the second array is None.
     """
-    counts = _counts(meeting, meeting.rows, enough)
-    return counts[0], None if meeting.same else counts[1]
+    counts = _counts(block_pair, block_pair.rows, enough)
+    return counts[0], None if block_pair.same else counts[1]
 
 
-def _counts(meeting: Meeting, rows: Rows | None, enough: int | None = None) -> list[Array]:
+def _counts(block_pair: BlockPair, rows: Rows | None, enough: int | None = None) -> list[Array]:
     """Count the neighbours of the rows of both chunks, by position: a part of them that some places give.
 
     Within several distances they are (n, distances).
     """
-    same, spec, joiner = meeting.same, meeting.spec, meeting.joiner
+    same, spec, joiner = block_pair.same, block_pair.spec, block_pair.joiner
     if spec.several:
         limits, asked = np.unique(spec.thresholds, return_inverse=True)
-        found = joiner.tally(*meeting.operands, limits, same=same, by_row=True, rows=rows)
+        found = joiner.tally(*block_pair.operands, limits, same=same, by_row=True, rows=rows)
         return [numbers[:, joiner.xp.asarray(asked)] for numbers in found]
     if spec.radius is None:
-        return joiner.counts(*meeting.operands, same=same, enough=enough, rows=rows)
+        return joiner.counts(*block_pair.operands, same=same, enough=enough, rows=rows)
     xp = joiner.xp
-    counts = [xp.zeros(len(side["ids"]), xp.int64) for side in meeting.chunks]
+    counts = [xp.zeros(len(side["ids"]), xp.int64) for side in block_pair.chunks]
 
     def show(side: int, left: Array, right: Array, totals: Array) -> None:
         count_up(counts[side], left)
 
-    visit_radii(meeting, show, rows)
+    visit_radii(block_pair, show, rows)
     return counts
 
 
-def _within_several(meeting: Meeting, rows: Rows | None) -> np.ndarray:
+def _within_several(block_pair: BlockPair, rows: Rows | None) -> np.ndarray:
     """Count the pairs within each of several distances: (distances,) int64."""
-    limits, asked = np.unique(meeting.spec.thresholds, return_inverse=True)
-    (found,) = meeting.joiner.tally(*meeting.operands, limits, same=meeting.same, by_row=False, rows=rows)
+    limits, asked = np.unique(block_pair.spec.thresholds, return_inverse=True)
+    (found,) = block_pair.joiner.tally(
+        *block_pair.operands, limits, same=block_pair.same, by_row=False, rows=rows
+    )
     numbers: np.ndarray = to_host(found)[0, asked]
     return numbers
 
 
-def count_cells(meeting: Meeting, offsets: np.ndarray) -> Frame:
+def count_cells(block_pair: BlockPair, offsets: np.ndarray) -> Frame:
     """Count the neighbours of rows of spatial chunks, as updates to be shuffled to their partitions."""
-    q, _, same, spec = meeting[:4]
-    frames, rows = frames_for(q["example"]), meeting.rows
+    q, _, same, spec = block_pair[:4]
+    frames, rows = frames_for(q["example"]), block_pair.rows
     parts = []
-    for each in meeting.comparisons():
+    for each in block_pair.comparisons():
         counts = _counts(each, rows)
         sides = (each.q,) if spec.other is not None else (each.q, each.d)
         parts += [(side["position"], count) for side, count in zip(sides, counts, strict=False)]
@@ -78,9 +80,9 @@ def count_cells(meeting: Meeting, offsets: np.ndarray) -> Frame:
     count = xp.concatenate([part for _, part in parts])
     # rows without neighbours are only counted once: when their chunk meets itself
     sent = (count if count.ndim == 1 else count.max(axis=1)) > 0
-    if spec.other is not None and meeting.first:
+    if spec.other is not None and block_pair.first:
         sent[:] = True  # a chunk of two tables never meets itself
-    elif same and meeting.first:
+    elif same and block_pair.first:
         sent[: len(q["ids"])] = True
     return scatter(position[sent], count[sent], offsets, frames)
 
@@ -100,21 +102,21 @@ def update_columns(number: int) -> list[str]:
     return [f"{COUNT}{k}" for k in range(number)]
 
 
-def count_block_pairs(meeting: Meeting) -> Number:
+def count_block_pairs(block_pair: BlockPair) -> Number:
     """Count the pairs that `join_block` would return; an array (distances,) where there are several."""
-    q, _, same, spec = meeting[:4]
+    q, _, same, spec = block_pair[:4]
     pairs: Number = np.zeros(len(spec.several), np.int64) if spec.several else 0
-    rows = meeting.rows
-    for each in meeting.comparisons():
+    rows = block_pair.rows
+    for each in block_pair.comparisons():
         if spec.several:
             pairs += _within_several(each, rows) * (2 if spec.pairs == "both" else 1)
             continue
         if spec.radius is not None:
             pairs += sum(int(count.sum()) for count in _counts(each, rows))
             continue
-        found = int(meeting.joiner.weights(*each.operands, same=each.same, rows=rows).sum())
+        found = int(block_pair.joiner.weights(*each.operands, same=each.same, rows=rows).sum())
         pairs += found * (2 if spec.pairs == "both" else 1)
-    return pairs + (len(q["ids"]) if spec.include_self and same and meeting.first else 0)
+    return pairs + (len(q["ids"]) if spec.include_self and same and block_pair.first else 0)
 
 
 PREDECESSOR = "predecessor"

@@ -22,7 +22,7 @@ from dask_simjoin.request.inputs import optional
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import count_block
-from dask_simjoin.tasks.matches import Meeting, whole_meeting
+from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 
 SORTED = 1 << 24
 """Entries that are sorted at a time where no kernel sorts them row by row."""
@@ -170,26 +170,26 @@ def matrix_numbers(chunk: Chunk, firsts: list[int], kind: DType) -> Array:
     return numbers
 
 
-def count_entries(meeting: Meeting) -> tuple[Array, Array | None, int]:
+def count_entries(block_pair: BlockPair) -> tuple[Array, Array | None, int]:
     """Count the entries of the rows of two chunks in each other's columns, and all of them."""
-    counts = [None if c is None else narrow(c) for c in count_block(meeting)]
+    counts = [None if c is None else narrow(c) for c in count_block(block_pair)]
     return counts[0], counts[1], sum(int(c.sum(dtype=np.int64)) for c in counts if c is not None)
 
 
-def fill_block(meeting: Meeting, counts: tuple[Array, Array | None, int], numbers: Sequence[Array],
+def fill_block(block_pair: BlockPair, counts: tuple[Array, Array | None, int], numbers: Sequence[Array],
                mode: str) -> tuple[MatrixRows, MatrixRows | None]:  # fmt: skip
     """Make the entries of the rows of two chunks in each other's columns.
 
     `counts`: what `count_entries` gave; `numbers`: of both chunks' rows.
     """
-    xp = meeting.xp
+    xp = block_pair.xp
     parts, at = [], []
-    for count in counts[: len(meeting.chunks)]:
+    for count in counts[: len(block_pair.chunks)]:
         starts = starts_of(count)
         parts.append(_no_entries(count, int(starts[-1]), numbers[0].dtype, xp))
         at.append(starts[:-1])
-    fill(meeting, numbers, mode, at, parts)
-    return parts[0], None if meeting.same else parts[1]
+    fill(block_pair, numbers, mode, at, parts)
+    return parts[0], None if block_pair.same else parts[1]
 
 
 def _no_entries(counts: Array, entries: int, kind: DType, xp: ArrayModule) -> MatrixRows:
@@ -197,7 +197,7 @@ def _no_entries(counts: Array, entries: int, kind: DType, xp: ArrayModule) -> Ma
     return {"counts": counts, "columns": xp.empty(entries, kind), "values": xp.empty(entries)}
 
 
-def fill(meeting: Meeting, numbers: Sequence[Array], mode: str, at: list[Array],
+def fill(block_pair: BlockPair, numbers: Sequence[Array], mode: str, at: list[Array],
          parts: list[MatrixRows], listed: Listed | None = None) -> None:  # fmt: skip
     """Put the entries of two chunks, or of one with itself, where their rows' next entries go.
 
@@ -205,12 +205,12 @@ def fill(meeting: Meeting, numbers: Sequence[Array], mode: str, at: list[Array],
     """
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
-        values = weights_of(totals, meeting.spec, mode)
+        values = weights_of(totals, block_pair.spec, mode)
         for side, rows, columns in ((0, left, numbers[1][right]), (-1, right, numbers[0][left])):
             put(rows, columns, values, at[side], parts[side]["columns"], parts[side]["values"])
 
     if listed is None:
-        meeting.joiner.visit(*meeting.operands, visitor, same=meeting.same)
+        block_pair.joiner.visit(*block_pair.operands, visitor, same=block_pair.same)
         return
     for part in listed:
         visitor(*part)
@@ -258,7 +258,7 @@ class _ManyError(Exception):
     """Ends a pass of which the pairs are too many to be kept."""
 
 
-def _listed(meeting: Meeting) -> Listed | None:
+def _listed(block_pair: BlockPair) -> Listed | None:
     """List the pairs of a chunk with itself; None: they are too many."""
     parts: Listed = []
     number = 0
@@ -271,15 +271,15 @@ def _listed(meeting: Meeting) -> Listed | None:
         parts.append((left.copy(), right.copy(), totals.copy()))
 
     try:
-        meeting.joiner.visit(*meeting.operands, visitor, same=True)
+        block_pair.joiner.visit(*block_pair.operands, visitor, same=True)
     except _ManyError:
         return None
     return parts
 
 
-def _degrees(meeting: Meeting, listed: Listed) -> Array:
+def _degrees(block_pair: BlockPair, listed: Listed) -> Array:
     """Count the pairs that each row of a chunk is in."""
-    found = meeting.xp.zeros(len(meeting.q["ids"]), np.int64)
+    found = block_pair.xp.zeros(len(block_pair.q["ids"]), np.int64)
     for left, right, _ in listed:
         count_up(found, left, right)
     return found
@@ -289,10 +289,10 @@ def graph_of_chunk(chunk: Chunk, spec: JoinSpec, layout: Layout, mode: str, fitt
                    expected: float) -> SparseMatrix:  # fmt: skip
     """Make the matrix of one chunk that is all there is; `expected`: how many pairs it seems to have."""
     xp = frames_for(chunk["example"]).xp
-    meeting = whole_meeting(chunk, spec, layout)
+    block_pair = whole_block_pair(chunk, spec, layout)
     numbers = matrix_numbers(chunk, [0], np.int64)
-    listed = _listed(meeting) if 2 * expected <= KEPT else None
-    degrees = count_block(meeting)[0] if listed is None else _degrees(meeting, listed)
+    listed = _listed(block_pair) if 2 * expected <= KEPT else None
+    degrees = count_block(block_pair)[0] if listed is None else _degrees(block_pair, listed)
     counts = degrees + 1 if spec.include_self else degrees
     every = len(numbers) == fitting.rows  # as they ascend, each row's number is its place
     if not every:
@@ -307,7 +307,7 @@ def graph_of_chunk(chunk: Chunk, spec: JoinSpec, layout: Layout, mode: str, fitt
     if spec.include_self:
         with_itself(numbers, mode, at, part)
     numbers = numbers.astype(kind, copy=False)
-    fill(meeting, (numbers, numbers), mode, [at], [part], listed)
+    fill(block_pair, (numbers, numbers), mode, [at], [part], listed)
     sort_rows(starts, part["columns"], part["values"])
     return matrix(part["values"], part["columns"], starts.astype(kind, copy=False))
 

@@ -27,7 +27,7 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 
 
-class Meeting(NamedTuple):
+class BlockPair(NamedTuple):
     """Say which two chunks are compared, and by what.
 
     Attributes
@@ -91,7 +91,7 @@ class Meeting(NamedTuple):
         """Tell whether either row of a pair may come first in the frame."""
         return not self.same and "position" in self.q and self.spec.other is None
 
-    def comparisons(self) -> Iterator[Meeting]:
+    def comparisons(self) -> Iterator[BlockPair]:
         """Go through what is compared: both chunks, and the first one with the halo of the second."""
         yield self
         if "halo" in self.d and len(self.d["halo"]["ids"]):
@@ -109,9 +109,9 @@ def equal_work(work: np.ndarray, places: int, grain: int, parts: int) -> list[in
     return [0, *cuts[1:-1], places]
 
 
-def whole_meeting(chunk: Chunk, spec: JoinSpec, layout: Layout) -> Meeting:
+def whole_block_pair(chunk: Chunk, spec: JoinSpec, layout: Layout) -> BlockPair:
     """Bring a chunk together with itself."""
-    return Meeting(chunk, chunk, True, spec, layout)
+    return BlockPair(chunk, chunk, True, spec, layout)
 
 
 RATIO = 4.0
@@ -128,31 +128,33 @@ Show = Callable[[int, Array, Array, Array], None]
 other one, and totals."""
 
 
-def visit_radii(meeting: Meeting, show: Show, rows: Rows | None = None) -> None:
+def visit_radii(block_pair: BlockPair, show: Show, rows: Rows | None = None) -> None:
     """Show all pairs within the left row's radius; of one table in both directions."""
-    both = meeting.spec.other is None
-    sides = (0, 1) if both and not meeting.same else (0,)
-    chunks = meeting.q, meeting.d
-    classes = [_classes(chunks[side], meeting.layout.norm, meeting.xp) for side in sides]
+    both = block_pair.spec.other is None
+    sides = (0, 1) if both and not block_pair.same else (0,)
+    chunks = block_pair.q, block_pair.d
+    classes = [_classes(chunks[side], block_pair.layout.norm, block_pair.xp) for side in sides]
     if all(some is None for some in classes):
-        _at_once(meeting, show, rows, both)
+        _at_once(block_pair, show, rows, both)
         return
     for side, some in zip(sides, classes, strict=True):
-        _in_classes(meeting, show, rows, side, some)
+        _in_classes(block_pair, show, rows, side, some)
 
 
-def _at_once(meeting: Meeting, show: Show, rows: Rows | None, both: bool) -> None:
-    xp = meeting.xp
-    limits = [by_position(chunk, chunk["own_limit"], xp) for chunk in (meeting.q, meeting.d)[: 1 + both]]
+def _at_once(block_pair: BlockPair, show: Show, rows: Rows | None, both: bool) -> None:
+    xp = block_pair.xp
+    limits = [
+        by_position(chunk, chunk["own_limit"], xp) for chunk in (block_pair.q, block_pair.d)[: 1 + both]
+    ]
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
         found = totals <= limits[0][left]
         show(0, left[found], right[found], totals[found])
         if both:
             found = totals <= limits[1][right]
-            show(0 if meeting.same else 1, right[found], left[found], totals[found])
+            show(0 if block_pair.same else 1, right[found], left[found], totals[found])
 
-    meeting.joiner.visit(*meeting.operands, visitor, same=meeting.same, rows=rows)
+    block_pair.joiner.visit(*block_pair.operands, visitor, same=block_pair.same, rows=rows)
 
 
 def _classes(chunk: Chunk, norm: Norm, xp: ArrayModule) -> Array | None:
@@ -170,9 +172,11 @@ def _classes(chunk: Chunk, norm: Norm, xp: ArrayModule) -> Array | None:
     return number if candidates * GAIN < len(limit) else None
 
 
-def _in_classes(meeting: Meeting, show: Show, rows: Rows | None, side: int, classes: Array | None) -> None:
-    joiner, xp, layout = meeting.joiner, meeting.xp, meeting.layout
-    own, other = (meeting.q, meeting.d) if side == 0 else (meeting.d, meeting.q)
+def _in_classes(
+    block_pair: BlockPair, show: Show, rows: Rows | None, side: int, classes: Array | None
+) -> None:
+    joiner, xp, layout = block_pair.joiner, block_pair.xp, block_pair.layout
+    own, other = (block_pair.q, block_pair.d) if side == 0 else (block_pair.d, block_pair.q)
     limits = own["own_limit"]
     positions = [chunk["order"][: len(chunk["ids"])] for chunk in (own, other)]
     x, y = (joiner.points(cast(Index, chunk), layout) for chunk in (own, other))
@@ -193,14 +197,14 @@ def _in_classes(meeting: Meeting, show: Show, rows: Rows | None, side: int, clas
         some = some[box_gap(layout.norm, x[some], x[some], lower, upper) <= threshold]
         if not len(some):
             continue
-        _join(meeting, show, side, threshold, x[some], y, (positions[0][some], positions[1], limits[some]))
+        _join(block_pair, show, side, threshold, x[some], y, (positions[0][some], positions[1], limits[some]))
 
 
-def _join(meeting: Meeting, show: Show, side: int, threshold: float, x: Array, y: Array,
+def _join(block_pair: BlockPair, show: Show, side: int, threshold: float, x: Array, y: Array,
           told: tuple[Array, Array, Array]) -> None:  # fmt: skip
     """Join some left points with points; `told`: positions of both, and the left ones' limits."""
-    joiner, same = meeting.joiner, meeting.same
-    layout = _layout(meeting, threshold, x, y)
+    joiner, same = block_pair.joiner, block_pair.same
+    layout = _layout(block_pair, threshold, x, y)
     lefts, rights, limits = told
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
@@ -212,9 +216,9 @@ def _join(meeting: Meeting, show: Show, side: int, threshold: float, x: Array, y
     joiner.visit(joiner.build(x, layout), joiner.build(y, layout), layout, visitor, same=False)
 
 
-def _layout(meeting: Meeting, threshold: float, x: Array, y: Array) -> Layout:
-    every, given = merge_moments([moments(x), moments(y)]), meeting.layout
-    return meeting.joiner.layout(
+def _layout(block_pair: BlockPair, threshold: float, x: Array, y: Array) -> Layout:
+    every, given = merge_moments([moments(x), moments(y)]), block_pair.layout
+    return block_pair.joiner.layout(
         given.method, every.lower, every.upper, every.mean, every.variance, threshold, given.norm
     )
 
@@ -249,20 +253,20 @@ def measured(spec: JoinSpec, xp: ArrayModule) -> Measured:
     return functools.partial(spec.measure.distance, xp=xp)
 
 
-def matches(meeting: Meeting, distance: bool, rows: Rows | None) -> Matches:
+def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches:
     """Find all pairs of two chunks, or of one with itself, each once; the left row is the frame's first."""
-    q, d, same, spec = meeting[:4]
+    q, d, same, spec = block_pair[:4]
     if spec.radius is not None:
-        return _within_radius(meeting, distance, rows)
-    joiner = meeting.joiner
+        return _within_radius(block_pair, distance, rows)
+    joiner = block_pair.joiner
     xp = joiner.xp
     made = measured(spec, xp) if distance else None
     places = tuple(xp.arange(len(side["ids"]), dtype=xp.int64) for side in (q, d))
     found = joiner.pairs(
-        *meeting.operands, same=same, distance=made, labels=(places[0], places[1]), rows=rows
+        *block_pair.operands, same=same, distance=made, labels=(places[0], places[1]), rows=rows
     )
     left, right = found.left, found.right
-    if not meeting.order_unknown:
+    if not block_pair.order_unknown:
         return Matches(left, right, found.distance, (q,), (d,))
     swap = d["position"][d["order"][right]] < q["position"][q["order"][left]]
     right = right + len(q["ids"])
@@ -270,10 +274,10 @@ def matches(meeting: Meeting, distance: bool, rows: Rows | None) -> Matches:
     return Matches(left, right, found.distance, (q, d), (q, d))
 
 
-def _within_radius(meeting: Meeting, distance: bool, rows: Rows | None) -> Matches:
+def _within_radius(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches:
     """Find pairs within the left row's radius; of one table in both directions, each decided by itself."""
-    q, d, same, spec = meeting[:4]
-    xp, both = meeting.xp, spec.other is None
+    q, d, same, spec = block_pair[:4]
+    xp, both = block_pair.xp, spec.other is None
     # of one table a row of either chunk may be the left one
     sides = ((q, d), (q, d)) if both and not same else ((q,), (d,))
     first = len(q["ids"]) if both and not same else 0
@@ -282,7 +286,7 @@ def _within_radius(meeting: Meeting, distance: bool, rows: Rows | None) -> Match
     def show(side: int, left: Array, right: Array, totals: Array) -> None:
         parts.append((left + first, right, totals) if side else (left, right + first, totals))
 
-    visit_radii(meeting, show, rows)
+    visit_radii(block_pair, show, rows)
     kinds = xp.int64, xp.int64, xp.float64
     left, right, totals = (
         xp.concatenate([xp.zeros(0, kind), *(part[k] for part in parts)]) for k, kind in enumerate(kinds)

@@ -17,7 +17,7 @@ from dask_simjoin.engine.protocols import Frames, Rows
 from dask_simjoin.metrics.norms import Array, Frame, Values
 from dask_simjoin.request.spec import JoinSpec, RowSpec
 from dask_simjoin.tasks.chunks import Chunk
-from dask_simjoin.tasks.matches import Meeting, ids_of, kept_values, matches, measured, rank, visit_radii
+from dask_simjoin.tasks.matches import BlockPair, ids_of, kept_values, matches, measured, rank, visit_radii
 
 PLACE = object()
 """The name of rows' places, which are kept of rows some of whose columns only a frame can take."""
@@ -152,26 +152,27 @@ def twice(values: Array) -> Array:
     return whole
 
 
-def join_block(meeting: Meeting, columns: list[str], cuts: np.ndarray | int | None = None, number: int = 0,
-               like: Frame | None = None, alone: ResultRows | None = None) -> Frame:  # fmt: skip
+def join_block(block_pair: BlockPair, columns: list[str], cuts: np.ndarray | int | None = None,
+               number: int = 0, like: Frame | None = None,
+               alone: ResultRows | None = None) -> Frame:  # fmt: skip
     """Find all pairs of two chunks, or of one with itself.
 
     `columns`: of the result.  `cuts`, as `cut_block` gives them, or how many parts of about equal work to
     make, and `number`: only the pairs of that part of the first chunk's rows.  `like`: an example of what it
     returns, if dtypes are others than the columns'; `alone`: then also these rows: see `put_together`.
     """
-    q, _, same, spec = meeting[:4]
+    q, _, same, spec = block_pair[:4]
     frames = frames_for(q["example"])
     rows = None
     if cuts is not None:
         if isinstance(cuts, int):
-            rows = meeting._replace(part=(number, cuts)).rows
+            rows = block_pair._replace(part=(number, cuts)).rows
         else:
             rows = int(cuts[number]), int(cuts[number + 1])
     parts: list[ResultRows] = []
-    for each in meeting.comparisons():
+    for each in block_pair.comparisons():
         parts += _pairs(each, columns, rows)
-    if spec.include_self and same and meeting.xp is not np:
+    if spec.include_self and same and block_pair.xp is not np:
         parts.append(_selves(q, spec, columns, rows))
     if alone is not None and like is not None:
         return put_together(parts, columns, frames, like, alone)
@@ -230,19 +231,21 @@ Side = tuple[tuple[Chunk, ...], Array]
 """Rows of chunks: the chunks, and places in their indexes, one after the other."""
 
 
-def _pairs(meeting: Meeting, columns: list[str], rows: Rows | None) -> list[ResultRows]:
+def _pairs(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list[ResultRows]:
     """Give the pairs of two chunks as columns, in both directions if asked for."""
-    q, d, _, spec = meeting[:4]
+    q, d, _, spec = block_pair[:4]
     keyed = q["id_keys"] is not None and d["id_keys"] is not None
     own_radius = spec.radius is not None
     # of one table with radii a row of either chunk may be the left one
-    in_order = not meeting.order_unknown and not (own_radius and spec.other is None and not meeting.same)
-    if in_order and own_radius and meeting.xp is np:
-        return [_within_radius(meeting, columns, rows)]
-    if in_order and not own_radius and (keyed or meeting.xp is np):
-        return _filled(meeting, columns, rows)
+    in_order = not block_pair.order_unknown and not (
+        own_radius and spec.other is None and not block_pair.same
+    )
+    if in_order and own_radius and block_pair.xp is np:
+        return [_within_radius(block_pair, columns, rows)]
+    if in_order and not own_radius and (keyed or block_pair.xp is np):
+        return _filled(block_pair, columns, rows)
     distance = "distance" in columns
-    found = matches(meeting, distance, rows)
+    found = matches(block_pair, distance, rows)
     sides = [(found.left_of, found.left), (found.right_of, found.right)]
     directions = [sides]
     if spec.pairs == "both" and not own_radius:
@@ -253,10 +256,10 @@ def _pairs(meeting: Meeting, columns: list[str], rows: Rows | None) -> list[Resu
     return [(len(found.left), part) for part in parts]
 
 
-def _filled(meeting: Meeting, columns: list[str], rows: Rows | None) -> list[ResultRows]:
+def _filled(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list[ResultRows]:
     """Give the pairs as columns where all columns are filled while they are found."""
-    q, d, same, spec = meeting[:4]
-    made = measured(spec, meeting.xp) if "distance" in columns else None
+    q, d, same, spec = block_pair[:4]
+    made = measured(spec, block_pair.xp) if "distance" in columns else None
     both = spec.pairs == "both"
     names = [
         {name: column for name, column in of_side.items() if name in columns or both}
@@ -264,17 +267,19 @@ def _filled(meeting: Meeting, columns: list[str], rows: Rows | None) -> list[Res
     ]
     one, other = (SideColumns(chunk, kept) for chunk, kept in zip((q, d), names, strict=True))
     labels, kept = (one.labels, other.labels), [one.kept, other.kept]
-    operands, wanted = meeting.operands, kept if any(kept) else None
-    found = meeting.joiner.pairs(*operands, same=same, distance=made, labels=labels, rows=rows, kept=wanted)
+    operands, wanted = block_pair.operands, kept if any(kept) else None
+    found = block_pair.joiner.pairs(
+        *operands, same=same, distance=made, labels=labels, rows=rows, kept=wanted
+    )
     number, away = len(found.left), found.distance
     left = [found.left, *found.kept[: len(one.kept)]]
     right = [found.right, *found.kept[len(one.kept) :]]
     del found
-    if both and same and meeting.xp is np:
+    if both and same and block_pair.xp is np:
         number, (left, right) = 2 * number, both_ways(left, right)
         away = None if away is None else twice(away)
         both = False
-    if spec.include_self and same and meeting.xp is np:
+    if spec.include_self and same and block_pair.xp is np:
         places = _own_places(q, rows)
         left, right = (
             [appended([values, table[places]]) for values, table in zip(found, tables, strict=True)]
@@ -292,23 +297,23 @@ def _filled(meeting: Meeting, columns: list[str], rows: Rows | None) -> list[Res
     return [(number, part) for part in parts]
 
 
-def _within_radius(meeting: Meeting, columns: list[str], rows: Rows | None) -> ResultRows:
+def _within_radius(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> ResultRows:
     """Give the pairs within the left rows' radii, where one chunk has all left rows, on the host."""
-    spec, chunks = meeting.spec, (meeting.q, meeting.d)
+    spec, chunks = block_pair.spec, (block_pair.q, block_pair.d)
     names = [
         {name: column for name, column in kept.items() if name in columns}
         for kept in (spec.kept_left, spec.kept_right)
     ]
-    made = measured(spec, meeting.xp) if "distance" in columns else None
+    made = measured(spec, block_pair.xp) if "distance" in columns else None
     written = PairColumns(chunks, names, [] if made is None else ["distance"])
-    ranks = [rank(chunk, meeting.xp) for chunk in chunks]
+    ranks = [rank(chunk, block_pair.xp) for chunk in chunks]
 
     def show(side: int, left: Array, right: Array, totals: Array) -> None:
         written.add(ranks[0][left], ranks[1][right], *([] if made is None else [made(totals)]))
 
-    visit_radii(meeting, show, rows)
-    if spec.include_self and meeting.same:
-        places = _own_places(meeting.q, rows)
+    visit_radii(block_pair, show, rows)
+    if spec.include_self and block_pair.same:
+        places = _own_places(block_pair.q, rows)
         written.add(places, places, np.zeros(len(places)))
     return written.rows()
 
@@ -373,17 +378,17 @@ def _concat(parts: list[Values], frames: Frames, alone: bool) -> Values:
     return frames.stacked([frames.result({"part": part}, len(part)) for part in parts])["part"]
 
 
-def cut_block(meeting: Meeting, parts: int) -> np.ndarray:
+def cut_block(block_pair: BlockPair, parts: int) -> np.ndarray:
     """Find places in the first chunk's index that cut its rows into parts of about equally many pairs."""
-    return cut_weighed(meeting.layout.grain, parts, weigh_block(meeting))
+    return cut_weighed(block_pair.layout.grain, parts, weigh_block(block_pair))
 
 
-def weigh_block(meeting: Meeting) -> Array:
+def weigh_block(block_pair: BlockPair) -> Array:
     """Count the pairs (int64) that places of the first chunk give, up to each of those of this part."""
-    joiner, rows = meeting.joiner, meeting.rows
-    start, stop = rows or (0, len(meeting.q["ids"]))
+    joiner, rows = block_pair.joiner, block_pair.rows
+    start, stop = rows or (0, len(block_pair.q["ids"]))
     pairs = joiner.xp.zeros(stop - start, joiner.xp.int64)
-    for each in meeting.comparisons():
+    for each in block_pair.comparisons():
         pairs += joiner.weights(*each.operands, same=each.same, rows=rows)
     return joiner.xp.cumsum(pairs, out=pairs)
 

@@ -60,7 +60,7 @@ def test_pairs_that_are_kept_more_than_was_thought_or_counted_before(monkeypatch
     x[::40, 2] = np.nan
     kept, make = [], csr._listed
     monkeypatch.setattr(csr, "KEPT", most)
-    monkeypatch.setattr(csr, "_listed", lambda meeting: kept.append(make(meeting)) or kept[-1])
+    monkeypatch.setattr(csr, "_listed", lambda block_pair: kept.append(make(block_pair)) or kept[-1])
     of_chunk = csr.graph_of_chunk
     monkeypatch.setattr(csr, "graph_of_chunk", lambda *args: of_chunk(*args[:-1], expected))
     found = frame_of(x).simjoin.neighbor_graph(1.5, include_self=itself, dropna=True)
@@ -292,7 +292,7 @@ def test_memory(dense, monkeypatch):
     workers = Resources(threads=2, memory=2**30, cluster=True, limit=4 * 2**20)
     lazy = ddf.simjoin.neighbor_graph(0.5)
     with monkeypatch.context() as patched:
-        patched.setattr(pairs, "resources", lambda library: workers)
+        patched.setattr(pairs, "resources_for", lambda library: workers)
         with pytest.raises(BudgetError, match=r"smallest worker has room for 1.33 MiB.*larger workers"):
             lazy.compute()
     monkeypatch.setattr(pairs, "MEMORY_LIMIT", 2**20)

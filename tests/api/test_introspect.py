@@ -20,7 +20,7 @@ from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import summarise
-from dask_simjoin.planning.tables import tables_of
+from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.reports.plan import PlanReport
 from dask_simjoin.request.requests import SelfJoin
 from tests.support.frames import computed, lay
@@ -120,12 +120,14 @@ def test_chunks_beyond_the_memory_of_a_worker_are_refused():
     spec = SelfJoin(eps=1e-6).spec(frame)
     summaries = [summarise(frame, 0, spec, True, 1)]
     with pytest.raises(BudgetError) as caught:
-        make_plan(tables_of([summaries], spec), have=Resources(memory=10**6))
+        make_plan(join_statistics([summaries], spec), resources=Resources(memory=10**6))
     said = str(caught.value)
     assert "50,000 rows of 16 bytes" in said
     assert "needs about 3.81 MiB" in said and "has 0.95 MiB" in said and "blocksize='81.38 kiB'" in said
     spec = SelfJoin(eps=1e-6, blocksize="81.38 kiB", partitioning="entity").spec(frame)
-    report = PlanReport(make_plan(tables_of([summaries], spec), have=Resources(memory=10**6)), spec)
+    report = PlanReport(
+        make_plan(join_statistics([summaries], spec), resources=Resources(memory=10**6)), spec
+    )
     assert report.chunks == 10
 
 
@@ -141,5 +143,5 @@ def test_workers_too_small_to_shuffle_between():
     summaries = [summarise(frame, 0, spec, True, 1)]
     small = Resources(2, 2**27, True, 500_000_000)
     with pytest.raises(BudgetError, match=r"between workers of 476.84 MiB, and at least 640.00 MiB .*entity"):
-        make_plan(tables_of([summaries], spec), PAIRS, small, "p2p")
-    assert len(make_plan(tables_of([summaries], spec), PAIRS, small, "tasks").chunks) > 1
+        make_plan(join_statistics([summaries], spec), PAIRS, small, "p2p")
+    assert len(make_plan(join_statistics([summaries], spec), PAIRS, small, "tasks").chunks) > 1

@@ -19,7 +19,7 @@ from dask_simjoin.engine.cpu import tiles
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.planning import budget, costs, resources
 from dask_simjoin.tasks.chunks import make_chunk
-from dask_simjoin.tasks.matches import Meeting
+from dask_simjoin.tasks.matches import BlockPair
 from tests.support.density import SETS, labels_of_neighbours
 from tests.support.frames import planned, split
 from tests.support.oracle import brute_force, squared_distances
@@ -67,7 +67,7 @@ def test_parts_of_one_chunk_give_its_labels(case, min_samples, parts):
     """Whatever part of the work finds a neighbour, and however few rows are core rows."""
     spec, layout, source = planned(frame_of(case.x), case.eps)
     chunk = make_chunk(frame_of(case.x), (0, source), spec, layout)
-    whole = Meeting(chunk, chunk, True, spec, layout)
+    whole = BlockPair(chunk, chunk, True, spec, layout)
     some = [whole._replace(part=(k, parts)) for k in range(parts)]
     core = cores_by_place(min_samples, *(counts_by_place(one, min_samples)[0] for one in some))
     within = [components_by_place(one, core) for one in some]
@@ -85,7 +85,7 @@ def test_parts_of_the_work_are_cut_once(monkeypatch):
     spec, layout, source = planned(frame, 0.4)
     assert layout.method == "tiles"
     chunk = make_chunk(frame, (0, source), spec, layout)
-    parts = [Meeting(chunk, chunk, True, spec, layout, (k, 4)) for k in range(4)]
+    parts = [BlockPair(chunk, chunk, True, spec, layout, (k, 4)) for k in range(4)]
     asked, work = [], tiles.work
     monkeypatch.setattr(tiles, "work", lambda *given: asked.append(1) or work(*given))
     core = cores_by_place(3, *(counts_by_place(one, 3)[0] for one in parts))

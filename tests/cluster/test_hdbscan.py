@@ -296,10 +296,12 @@ def test_a_tree_that_fits_no_worker(monkeypatch):
     lazy = dd.from_pandas(frame, npartitions=2).simjoin
     for one, each in ((lazy.hdbscan(7), 64), (lazy.hdbscan(2), 120), (lazy.spanning_tree(), 64)):
         limit = math.ceil(len(frame) * each / TREE_SHARE)
-        monkeypatch.setattr(expressions, "resources", lambda library, limit=limit: Resources(limit=limit - 1))
+        monkeypatch.setattr(
+            expressions, "resources_for", lambda library, limit=limit: Resources(limit=limit - 1)
+        )
         with pytest.raises(BudgetError, match=r"spanning tree of all 200 rows, .* the smallest worker has"):
             one.compute(scheduler="sync")
-        monkeypatch.setattr(expressions, "resources", lambda library, limit=limit: Resources(limit=limit))
+        monkeypatch.setattr(expressions, "resources_for", lambda library, limit=limit: Resources(limit=limit))
         one.compute(scheduler="sync")
 
 

@@ -313,7 +313,7 @@ def test_many_samples_of_few_neighbours():
 
 def test_rows_that_no_worker_can_order_are_refused(monkeypatch):
     lazy = dd.from_pandas(frame_of(np.zeros((400, 2))), npartitions=3)
-    monkeypatch.setattr(graph_optics, "resources", lambda library: Resources(limit=50_000))
+    monkeypatch.setattr(graph_optics, "resources_for", lambda library: Resources(limit=50_000))
     for mode, bytes_ in (("edges", "58.59 kiB"), ("forest", "195.31 kiB")):
         with pytest.raises(BudgetError, match=rf"all 400 rows in order, which takes {bytes_}.*48.83 kiB"):
             lazy.simjoin.optics(1.0, mode=mode).compute()

@@ -41,7 +41,7 @@ def on_disk(monkeypatch):
     """All edges go into files."""
     monkeypatch.setattr(verbs, "IN_MEMORY", 4096)
     monkeypatch.setattr(graph_optics, "IN_MEMORY", 4096)
-    monkeypatch.setattr(graph_optics, "resources", lambda library: Resources(2, 4096, True))
+    monkeypatch.setattr(graph_optics, "resources_for", lambda library: Resources(2, 4096, True))
 
 
 PARTS = 6

@@ -21,7 +21,7 @@ from dask_simjoin.disk_index import writing as loading
 from dask_simjoin.graph import workers
 from dask_simjoin.graph.shuffle import cut_rows
 from dask_simjoin.planning import resources as moving
-from dask_simjoin.planning.resources import resources
+from dask_simjoin.planning.resources import resources_for
 from tests.support.frames import lay
 from tests.support.gates import until
 from tests.support.growing import Model
@@ -341,7 +341,7 @@ def test_a_cluster_without_workers_is_an_error(tmp_path, monkeypatch):
 def test_shuffled_in_pieces_or_where_workers_have_no_room_not_at_all(room, client, tmp_path, monkeypatch):
     """Files are of regions then, or of partitions, which are the same rows and pairs."""
     monkeypatch.setattr(loading, "FILE_ROWS", 40)
-    memory = resources("pandas").memory
+    memory = resources_for("pandas").memory
     monkeypatch.setattr(moving, "AT_ONCE", memory / (10 * (4 * 8 + moving.MOVE_BYTES)))
     monkeypatch.setattr(moving, "LEAST_WORKER", 0 if room else 2**60)
     sent = []

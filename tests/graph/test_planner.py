@@ -11,7 +11,6 @@ import pytest
 import dask_simjoin  # noqa: F401
 from dask_simjoin.errors import DuplicateIdError
 from dask_simjoin.graph import planner
-from dask_simjoin.graph import planner as known
 from dask_simjoin.planning.statistics.partition import summarise
 from dask_simjoin.request.requests import SelfJoin
 
@@ -27,7 +26,7 @@ def passes(monkeypatch):
     """Numbers of the partitions that are summarised."""
     found = []
     monkeypatch.setattr(planner, "summarise", lambda *args: found.append(args[1]) or summarise(*args))
-    monkeypatch.setattr(planner, "KNOWN", known.KnownTables())
+    monkeypatch.setattr(planner, "STATISTICS", planner.StatisticsCache())
     return found
 
 
@@ -101,14 +100,14 @@ def test_ids_are_compared_once_and_repeated_ones_refused_each_time(passes, monke
 def test_nothing_outlives_its_frame(passes, kind):
     ddf = held(kind, 5)
     ddf.simjoin.count_pairs(0.01, on=["x", "y"]).compute()
-    assert len(planner.KNOWN) == 1
+    assert len(planner.STATISTICS) == 1
     del ddf
     gc.collect()
-    assert len(planner.KNOWN) == 0
+    assert len(planner.STATISTICS) == 0
 
 
 def test_what_is_kept_is_bounded():
-    kept = known.KnownTables(most=8000)
+    kept = planner.StatisticsCache(most=8000)
     frames = [dd.from_pandas(frame(n), npartitions=3, sort=False) for n in range(9)]
     spec = SelfJoin(eps=0.1, on=["x", "y"]).spec(frame(0).iloc[:0])
     made = []
@@ -118,7 +117,11 @@ def test_what_is_kept_is_bounded():
         return [summarise(frame(n), 0, spec, True, 1)]
 
     for n in [*range(9), 8, 0]:
-        found = kept.find(frames[n].expr, "asked", lambda n=n: make(n))
+        place = kept.place(frames[n].expr, "request")
+        found = kept.find(place)
+        if found is None:
+            found = planner.TableStatistics(make(n))
+            kept.keep(place, found)
         assert found.summaries[0].source_rows == 300
     assert made == [*range(9), 0]
     assert len(kept) == 8000 // found.size

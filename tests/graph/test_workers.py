@@ -54,7 +54,7 @@ def test_verbs_that_need_more_than_is_free_are_refused(cluster, monkeypatch, ver
     """Workers of so little memory that all rows go to disk, of which 100 B are free."""
     have = Resources(2, 1 << 20, True, 1 << 20, workers=1, together=2)
     for module in (planner, set_planner):
-        monkeypatch.setattr(module, "resources", lambda library: have)
+        monkeypatch.setattr(module, "resources_for", lambda library: have)
     x = np.random.default_rng(0).uniform(size=(400, 2))
     points = dd.from_pandas(pd.DataFrame(x, columns=["x", "y"]), npartitions=4)
     sets = dd.from_pandas(pd.DataFrame({"s": [f"{n % 7} {n % 5} x" for n in range(400)]}), npartitions=4)

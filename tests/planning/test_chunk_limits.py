@@ -19,7 +19,7 @@ GB = 10**9
 
 
 def plan_of(ddf, have, monkeypatch, **how):
-    monkeypatch.setattr(planner, "resources", lambda library: have)
+    monkeypatch.setattr(planner, "resources_for", lambda library: have)
     return ddf.simjoin.hdbscan(10, **how).expr.plan
 
 
@@ -91,5 +91,5 @@ def test_it_takes_no_more_than_planned(dims, rows, samples, threads):
 def test_chunks_of_processes_that_share_no_memory():
     frame = pd.DataFrame({"x": np.arange(50.0), "y": 0.0})
     with dask.config.set(scheduler="processes"):
-        assert chunk_limits.room_for_one(planner.resources("pandas")) is None
+        assert chunk_limits.room_for_one(planner.resources_for("pandas")) is None
         assert dd.from_pandas(frame, npartitions=2).simjoin.hdbscan(5).expr.plan.alone > 0

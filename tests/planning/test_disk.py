@@ -20,7 +20,7 @@ from dask_simjoin.planning.disk import (
     held_at_once,
     needed_of_chunks,
 )
-from dask_simjoin.planning.outputs import COUNTS, Goal
+from dask_simjoin.planning.outputs import COUNTS, OutputSpec
 
 GB = 2**30
 
@@ -148,7 +148,7 @@ def test_shuffles_write_all_rows_or_hold_them():
     assert needed(None) == 0
     # each is needed again in the end, or meets all
     twice = pytest.approx(INDEXED * 50e6 * 24 - room)
-    assert needed(None, goal=Goal(joins=2)) == needed(None, goal=Goal(spanning=True)) == twice
+    assert needed(None, goal=OutputSpec(joins=2)) == needed(None, goal=OutputSpec(spanning=True)) == twice
     assert needed(None, several(50, 10**6, None)[1]) == twice
 
 

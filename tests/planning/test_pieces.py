@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from dask_simjoin.planning import costs
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.costs import Costs
-from dask_simjoin.planning.outputs import COUNTS, ROW_COUNTS, Goal
+from dask_simjoin.planning.outputs import COUNTS, ROW_COUNTS, OutputSpec
 from dask_simjoin.tasks.chunks import make_chunk
-from dask_simjoin.tasks.matches import Meeting, equal_work
+from dask_simjoin.tasks.matches import BlockPair, equal_work
 from dask_simjoin.tasks.pairs import cut_block, cut_weighed, weigh_block
 from tests.support.density import labels_of_neighbours
 from tests.support.frames import planned, split
@@ -99,7 +99,7 @@ def test_parts_of_a_meeting_are_the_whole(case, parts):
     frame = frame_of(case.x)
     spec, layout, source = planned(frame, case.eps)
     chunk = make_chunk(frame, (0, source), spec, layout)
-    whole = Meeting(chunk, chunk, True, spec, layout)
+    whole = BlockPair(chunk, chunk, True, spec, layout)
     joiner = whole.joiner
     ranges = [whole._replace(part=(k, parts)).rows for k in range(parts)]
     assert ranges[0][0] == 0 and ranges[-1][1] == len(case.x)
@@ -121,7 +121,7 @@ def test_parts_are_even(dims):
     frame = frame_of(x)
     spec, layout, source = planned(frame, 0.25 if dims == 6 else 1.0)
     chunk = make_chunk(frame, (0, source), spec, layout)
-    whole = Meeting(chunk, chunk, True, spec, layout)
+    whole = BlockPair(chunk, chunk, True, spec, layout)
     work = np.repeat(whole.joiner.work(*whole.operands, same=True), 100)
     done = np.concatenate([[0.0], np.cumsum(work)]) / work.sum()
     places = np.linspace(0, len(x), len(done))
@@ -173,5 +173,7 @@ def test_the_work_of_one_block_pair_is_cut_for_all_threads_alike(threads):
 
 
 def test_a_search_costs_more_than_a_look():
-    look, search = (Costs("tiles", 4, (0.1, 0.2), 1e5, goal, Resources(2)) for goal in (COUNTS, Goal(k=5)))
-    assert search.searches(np.array([1e5]), np.array([1e5]))[0] > look.compared(1e10 * 0.1)
+    look, search = (
+        Costs("tiles", 4, (0.1, 0.2), 1e5, output, Resources(2)) for output in (COUNTS, OutputSpec(k=5))
+    )
+    assert search.searches(np.array([1e5]), np.array([1e5]))[0] > look.compare * 1e10 * 0.1

@@ -12,7 +12,7 @@ from dask_simjoin.planning.outputs import COUNTS, PAIRS
 from dask_simjoin.planning.plan import make_whole_plan
 from dask_simjoin.planning.statistics.partition import summarise
 from dask_simjoin.planning.statistics.sample_pairs import PROBE
-from dask_simjoin.planning.tables import OneTable, tables_of
+from dask_simjoin.planning.tables import JoinStatistics, join_statistics
 from dask_simjoin.request.requests import SelfJoin
 from tests.support.points import frame_of
 
@@ -20,7 +20,7 @@ from tests.support.points import frame_of
 def tables_for(x, eps, most=PROBE, **options):
     frame = frame_of(x)
     spec = SelfJoin(eps=eps, **options).spec(frame)
-    return tables_of([[summarise(frame, 0, spec, True, 1, most)]], spec)
+    return join_statistics([[summarise(frame, 0, spec, True, 1, most)]], spec)
 
 
 @pytest.mark.parametrize("eps", [0.0, 1e-3, 0.02, 0.2, 3.0])
@@ -52,8 +52,8 @@ def test_plans_that_count_and_plans_that_pair():
     limited = replace(tables.spec, settings=replace(tables.spec.settings, result=1000))
     table = replace(tables.left, spec=limited)
     with pytest.raises(BudgetError, match=r"simjoin.result-limit"):
-        make_whole_plan(OneTable(table, table), PAIRS)
-    make_whole_plan(OneTable(table, table), COUNTS)
+        make_whole_plan(JoinStatistics(table, table), PAIRS)
+    make_whole_plan(JoinStatistics(table, table), COUNTS)
 
 
 def test_tables_far_apart_do_not_meet():

@@ -240,7 +240,7 @@ def follow(case, verb, options, config, npartitions, before):
 def test_remedies_are_tried(monkeypatch, name, record_property):
     case = CASES[name]
     for module in (planner, set_planner, trees, optics, duplicates, set_duplicates, pairs):
-        monkeypatch.setattr(module, "resources", lambda library: case.have)
+        monkeypatch.setattr(module, "resources_for", lambda library: case.have)
     # planned for a cluster, and computed without one
     monkeypatch.setattr(planner, "shuffle_method", lambda *_: "p2p" if case.have.cluster else "tasks")
     monkeypatch.setattr("dask_simjoin.graph.lazy_join.check_shuffle", lambda *_: None)

@@ -11,7 +11,7 @@ import pytest
 
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.planning.budget import MAX_RESULT
-from dask_simjoin.planning.resources import resources
+from dask_simjoin.planning.resources import resources_for
 
 FRAME = pd.DataFrame(np.random.default_rng(0).uniform(size=(2000, 2)), columns=["x", "y"])
 
@@ -57,13 +57,13 @@ def test_a_plain_frame_is_not_limited_by_the_disk(disks):
 
 
 def test_disks_that_are_not_seen_limit_nothing(disks, client):
-    assert resources("pandas").disk == 10**6
+    assert resources_for("pandas").disk == 10**6
     info = client.scheduler_info(n_workers=-1)
     for worker in info["workers"].values():
         worker["local_directory"] = "/there/is/no/such/folder"
     client.scheduler_info = lambda n_workers: info
     try:
-        assert resources("pandas").disk is None
+        assert resources_for("pandas").disk is None
         assert lazy().simjoin.self_join(0.3).expr.plan.budget.result == MAX_RESULT
     finally:
         del client.scheduler_info

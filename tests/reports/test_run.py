@@ -31,8 +31,8 @@ def lazy(frame):
 @pytest.fixture
 def plans(monkeypatch):
     """The number of plans that were made, as a list of as many."""
-    made, compute = [], planner._compute_plan
-    monkeypatch.setattr(planner, "_compute_plan", lambda *args: made.append(1) or compute(*args))
+    made, compute = [], planner.plan_join
+    monkeypatch.setattr(planner, "plan_join", lambda *args: made.append(1) or compute(*args))
     return made
 
 

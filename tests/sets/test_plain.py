@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_simjoin.errors import BudgetError
-from dask_simjoin.sets.pairs import cut_block, join_block, whole_meeting, whole_sets
+from dask_simjoin.sets.pairs import cut_block, join_block, whole_block_pair, whole_sets
 from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.requests import SetSelfJoin
 from tests.support.sets import (
@@ -109,10 +109,10 @@ def test_more_parts_than_pairs(parts):
         {"sets": [["a", "b"], ["b", "a"], ["a", "b", "c"], ["x"], ["y", "z"], ["y", "z", "w"]]}
     )
     spec = SetSelfJoin(on="sets", threshold=0.6, return_similarity=True).spec(frame)
-    meeting = whole_meeting(whole_sets([frame], spec, True), spec)
+    block_pair = whole_block_pair(whole_sets([frame], spec, True), spec)
     columns = ["left", "right", "similarity"]
-    cuts = cut_block(meeting, parts)
-    found = [join_block(meeting, columns, cuts, number) for number in range(parts)]
+    cuts = cut_block(block_pair, parts)
+    found = [join_block(block_pair, columns, cuts, number) for number in range(parts)]
     want = frame.simjoin.set_self_join("sets", 0.6, return_similarity=True)
     together = pd.concat([some for some in found if len(some)])
     assert sorted(together.itertuples(index=False)) == sorted(want.itertuples(index=False))

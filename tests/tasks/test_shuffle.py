@@ -13,7 +13,7 @@ from dask_simjoin.graph.shuffle import cut_rows
 from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import RIGHT, summarise
-from dask_simjoin.planning.tables import tables_of
+from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.request.requests import Join, SelfJoin
 from dask_simjoin.tasks.chunks import as_planned
 from dask_simjoin.tasks.shuffle import CELL, cell_chunk, pack, send, send_piece, unpack
@@ -92,7 +92,9 @@ def test_parcels_are_what_frames_are(kind, text, dropna, blocksize):
     asked = SelfJoin(eps=0.2, on=["c0", "c1"], keep="when", dropna=dropna, partitioning="spatial",
                      blocksize=blocksize)  # fmt: skip
     spec = asked.spec(parts[0].iloc[:0])
-    plan = make_plan(tables_of([[summarise(p, n, spec, True, 5) for n, p in enumerate(parts)]], spec), PAIRS)
+    plan = make_plan(
+        join_statistics([[summarise(p, n, spec, True, 5) for n, p in enumerate(parts)]], spec), PAIRS
+    )
     assert len(plan.chunks) > 3
     assert moved(parts, spec, plan, 0) > 1
 
@@ -107,7 +109,7 @@ def test_parcels_of_two_tables_with_radii():
         [summarise(part, first + n, own, True, 2) for n, part in enumerate(some)]
         for first, own, some in ((0, spec, parts), (RIGHT, spec.other, others))
     ]
-    plan = make_plan(tables_of(tables, spec), PAIRS)
+    plan = make_plan(join_statistics(tables, spec), PAIRS)
     assert plan.chunks.sides[1].everywhere
     assert moved(parts, spec, plan, 0) == moved(others, spec.other, plan, 1) == 0
 

@@ -20,7 +20,7 @@ from dask_simjoin.graph import planner
 from dask_simjoin.planning.checks import MAX_ROWS, check_rows
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import summarise
-from dask_simjoin.planning.tables import tables_of
+from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.request.options import current_settings
 from dask_simjoin.request.requests import SelfJoin
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
@@ -117,8 +117,8 @@ def test_building_a_join_runs_no_task(parquet):
 
 def test_planned_once(ddf, monkeypatch):
     calls = []
-    compute = planner._compute_plan
-    monkeypatch.setattr(planner, "_compute_plan", lambda *args: calls.append(args) or compute(*args))
+    compute = planner.plan_join
+    monkeypatch.setattr(planner, "plan_join", lambda *args: calls.append(args) or compute(*args))
     pairs = ddf.simjoin.self_join(EPS * 1.25, **HUNDRED)
     assert pairs.npartitions == pairs.optimize().npartitions
     pairs.compute()
@@ -382,7 +382,7 @@ def test_partitions_too_large_to_index(ddf):
     huge = replace(summary, source_rows=2**33, moments=replace(summary.moments, rows=2**33))
     with dask.config.set({"simjoin.blocksize": "1 TiB"}):
         spec = replace(spec, partitioning="entity", settings=current_settings())
-        plan = make_plan(tables_of([[summary, huge]], spec))
+        plan = make_plan(join_statistics([[summary, huge]], spec))
     assert plan.chunks.rows.sum() == 2**33 + 100
     assert plan.chunks.rows.max() <= MAX_ROWS
     with pytest.raises(errors.PartitionSizeError, match=r"Partition 1 has 2,147,483,648 rows.*repartition"):

@@ -22,7 +22,7 @@ from dask_simjoin.graph.workers import SHUFFLE_BUFFER
 from dask_simjoin.planning import resources as cluster
 from dask_simjoin.planning import resources as moving
 from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.resources import resources
+from dask_simjoin.planning.resources import resources_for
 from tests.support.gates import PATIENCE, until
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.points import frame_of
@@ -102,7 +102,7 @@ def test_large_partitions_are_sent_in_pieces(client, x, monkeypatch):
     frame.iloc[7, 0] = np.nan
     ddf = dd.from_pandas(frame, npartitions=3, sort=False)
     chosen = {"partitioning": "spatial", "blocksize": 400 * 40, "dropna": True}
-    memory = resources("pandas").memory
+    memory = resources_for("pandas").memory
     monkeypatch.setattr(moving, "AT_ONCE", memory / (140 * (8 * 4 + moving.MOVE_BYTES)))
     pairs = ddf.simjoin.self_join(EPS, **chosen)
     assert pairs.expr.plan.chunks.method == "p2p" and pairs.expr.plan.sent == 140
@@ -139,7 +139,7 @@ def test_the_budget_is_of_the_workers(client, x):
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     limit = min(w["memory_limit"] for w in workers)
     memory = limit - 300 * 2**20
-    have = resources("pandas")
+    have = resources_for("pandas")
     assert have.disk > 0
     assert replace(have, disk=None) == Resources(2, memory, True, limit, workers=2)
     plan = dd.from_pandas(frame_of(x), npartitions=5).simjoin.self_join(EPS).expr.plan
@@ -239,7 +239,7 @@ from dask_simjoin.graph import planner
 def refuse(*args):
     raise RuntimeError("the scheduler planned a join")
 
-planner._compute_plan = refuse
+planner.plan_join = refuse
 planner.plan_for = refuse
 from dask_simjoin.graph import lazy_join
 lazy_join.plan_for = refuse

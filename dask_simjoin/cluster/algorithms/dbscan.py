@@ -37,7 +37,7 @@ from dask_simjoin.engine.threads import shared_out
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import CHUNK, Edges, RowNumbers, new_nodes, no_edges, spanning_forest
-from dask_simjoin.tasks.matches import Meeting
+from dask_simjoin.tasks.matches import BlockPair
 
 
 class Standing(NamedTuple):
@@ -100,19 +100,19 @@ class Numbering(NamedTuple):
     numbers: Array
 
 
-def edges_across(meeting: Meeting, numbers: tuple[int, int], core: Sequence[Array],
+def edges_across(block_pair: BlockPair, numbers: tuple[int, int], core: Sequence[Array],
                  within: Sequence[Array]) -> Edges:  # fmt: skip
     """Connect the components of two chunks by as few edges as do, between places that stand for them.
 
     `numbers`: of the chunks; `core`, `within`: their core rows and components, by place.
     """
-    placed, xp = by_place(meeting), meeting.xp
+    placed, xp = by_place(block_pair), block_pair.xp
     offset = len(within[0])
     nodes = new_nodes(offset + len(within[1]), xp)
     parent = xp.concatenate([within[0].astype(nodes.dtype), within[1].astype(nodes.dtype) + offset])
     first = (parent == nodes) & xp.concatenate(core)
     joiner = placed.joiner
-    joiner.connect(*placed.operands, parent, tuple(core), offset, same=False, rows=meeting.rows)
+    joiner.connect(*placed.operands, parent, tuple(core), offset, same=False, rows=block_pair.rows)
     joiner.roots(parent)
     tied = xp.flatnonzero(first & (parent != nodes))
 
@@ -207,24 +207,24 @@ Border = tuple[Array, Array]
 """Some places of a chunk, ascending, and the lowest labels that they are near."""
 
 
-def border_labels(meeting: Meeting, labels: Sequence[Array]) -> tuple[Border, ...]:
+def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Border, ...]:
     """Find the lowest label among the core neighbours that places of chunks have in each other.
 
     `labels`: of the places of each chunk, -1 where there is no core row; what is found, too, is of each.
     """
-    xp, low = meeting.xp, lowered(meeting, labels)
+    xp, low = block_pair.xp, lowered(block_pair, labels)
     # few rows have any, and many block pairs give them
     return tuple((rows, some[rows]) for some in low for rows in (xp.flatnonzero(some < NOWHERE),))
 
 
-def lowered(meeting: Meeting, labels: Sequence[Array]) -> list[Array]:
+def lowered(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
     """Do the same for all places (n,) of each chunk: `NOWHERE` where there is none."""
-    joiner, same, placed = meeting.joiner, meeting.same, by_place(meeting)
+    joiner, same, placed = block_pair.joiner, block_pair.same, by_place(block_pair)
     low = [joiner.xp.full(len(some), NOWHERE) for some in labels]
     # for `any` of booleans CuPy compiles kernels of CUB, for seconds; their least number has one
     if any(len(some) and int(some.min()) < 0 for some in labels):
         lists = (labels[0], labels[-1]), (low[0], low[-1])
-        joiner.lowest(*placed.operands, *lists, same=same, rows=meeting.rows)
+        joiner.lowest(*placed.operands, *lists, same=same, rows=block_pair.rows)
     return low
 
 
@@ -264,18 +264,18 @@ def labels_by_place(chunk: Chunk, threads: int, core: Array, *parts: Array) -> A
     return joiner.numbers(joined(parts, joiner), (core, order_of(chunk)), threads)
 
 
-def dbscan_alone(meeting: Meeting, core: Array, threads: int = 1) -> Array:
+def dbscan_alone(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
     """Label the rows of the chunk; `core`: at which places there are core rows."""
-    within, xp = components_by_place(meeting, core), meeting.xp
-    labels = labels_by_place(meeting.q, threads, core, within)
+    within, xp = components_by_place(block_pair, core), block_pair.xp
+    labels = labels_by_place(block_pair.q, threads, core, within)
     if xp is np:
         del within  # as large as what is found at borders
-        return labels_of_rows(meeting.q, threads, labels, *border_labels(meeting, [labels]))
-    (low,) = lowered(meeting, [labels])
-    return rows_of_places(xp.where(low < NOWHERE, low, labels), order_of(meeting.q))
+        return labels_of_rows(block_pair.q, threads, labels, *border_labels(block_pair, [labels]))
+    (low,) = lowered(block_pair, [labels])
+    return rows_of_places(xp.where(low < NOWHERE, low, labels), order_of(block_pair.q))
 
 
-def label_alone(meeting: Meeting, min_samples: int, threads: int) -> Array:
+def label_alone(block_pair: BlockPair, min_samples: int, threads: int) -> Array:
     """Label the rows of the chunk in one task: several, each of which waits for another, take longer."""
-    core = cores_by_place(min_samples, *counts_by_place(meeting, min_samples))
-    return dbscan_alone(meeting, core, threads)
+    core = cores_by_place(min_samples, *counts_by_place(block_pair, min_samples))
+    return dbscan_alone(block_pair, core, threads)

@@ -25,7 +25,7 @@ from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Series
 from dask_simjoin.request.columns import kind_of_number
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import Edges, RowNumbers, row_numbers
-from dask_simjoin.tasks.matches import Meeting, by_position
+from dask_simjoin.tasks.matches import BlockPair, by_position
 
 FEW = 2048
 """Rows all of whose pairs fit, as there are two million at most."""
@@ -150,7 +150,7 @@ def near_standing(standing: Index | None, chunk: Chunk, layout: Layout) -> Array
     return _near(standing, chunk, layout, joiner)  # type: ignore[arg-type]
 
 
-def pairs_of_block(meeting: Meeting, numbers: Sequence[RowNumbers]) -> HostPairs:
+def pairs_of_block(block_pair: BlockPair, numbers: Sequence[RowNumbers]) -> HostPairs:
     """List the pairs of two chunks by the numbers of their rows."""
     parts: list[HostPairs] = []
     own = numbers[0], numbers[-1]
@@ -160,7 +160,7 @@ def pairs_of_block(meeting: Meeting, numbers: Sequence[RowNumbers]) -> HostPairs
         one, other = sides
         parts.append((one, other))
 
-    meeting.joiner.visit(*meeting.operands, visitor, same=meeting.same, rows=meeting.rows)
+    block_pair.joiner.visit(*block_pair.operands, visitor, same=block_pair.same, rows=block_pair.rows)
     return concatenated(parts)
 
 

@@ -20,7 +20,7 @@ from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.checks import MAX_ROWS
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import new_nodes
-from dask_simjoin.tasks.matches import Meeting
+from dask_simjoin.tasks.matches import BlockPair
 
 
 @dataclass(frozen=True)
@@ -112,10 +112,10 @@ class _Run:
         return np.cumsum(ends), self._runs.others[some], self._runs.squared[some]
 
 
-def edges_of_block(meeting: Meeting, limits: SpillLimits) -> tuple[Runs, Runs | None]:
+def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[Runs, Runs | None]:
     """Collect edges of the pairs of two chunks, from the rows of either; of one, in both directions."""
-    same = meeting.same
-    sides = [_Side(len(side["ids"]), limits) for side in meeting.chunks]
+    same = block_pair.same
+    sides = [_Side(len(side["ids"]), limits) for side in block_pair.chunks]
     waiting: list[tuple[np.ndarray, ...]] = []
     number = 0
 
@@ -141,7 +141,7 @@ def edges_of_block(meeting: Meeting, limits: SpillLimits) -> tuple[Runs, Runs | 
             sort()
 
     with discard_on_error(*(store for side in sides for store in side.stores)):
-        meeting.joiner.visit(*meeting.operands, visitor, same=same)
+        block_pair.joiner.visit(*block_pair.operands, visitor, same=same)
         sort()
     first, *second = [side.finish() for side in sides]
     return first, second[0] if second else None
@@ -232,16 +232,16 @@ def rows_of_places(values: Array, order: Array) -> Array:
     return out
 
 
-def by_place(meeting: Meeting) -> Meeting:
+def by_place(block_pair: BlockPair) -> BlockPair:
     """Number the rows of chunks that meet by their places.
 
     Which of them are a part of the work is for the meeting itself to tell, which tells all parts at once.
     """
     placed = []
-    for chunk in meeting.chunks:
+    for chunk in block_pair.chunks:
         order = chunk["order"]
-        placed.append(cast(Chunk, chunk | {"order": meeting.xp.arange(len(order), dtype=order.dtype)}))
-    return meeting._replace(q=placed[0], d=placed[-1])
+        placed.append(cast(Chunk, chunk | {"order": block_pair.xp.arange(len(order), dtype=order.dtype)}))
+    return block_pair._replace(q=placed[0], d=placed[-1])
 
 
 class PlaceCounts(NamedTuple):
@@ -259,18 +259,18 @@ class PlaceCounts(NamedTuple):
     counts: Array
 
 
-def counts_by_place(meeting: Meeting, min_samples: int) -> tuple[PlaceCounts, ...]:
+def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCounts, ...]:
     """Count the neighbours of places of a chunk, or of two in each other: of each the counts.
 
     Of a part of the work, those that it finds: of one chunk none before its own places.
     """
-    placed, rows, xp, least = by_place(meeting), meeting.rows, meeting.xp, min_samples - 1
-    found = placed.joiner.counts(*placed.operands, same=meeting.same, enough=least, rows=rows)
+    placed, rows, xp, least = by_place(block_pair), block_pair.rows, block_pair.xp, min_samples - 1
+    found = placed.joiner.counts(*placed.operands, same=block_pair.same, enough=least, rows=rows)
     starts = [0] * len(found)
     if rows is not None and xp is np:
         start, stop = rows
         starts[0], some = start, found[0]
-        found[0] = some[start:] if meeting.same and some[stop:].any() else some[start:stop]
+        found[0] = some[start:] if block_pair.same and some[stop:].any() else some[start:stop]
     kind = np.min_scalar_type(min(least, MAX_ROWS))  # they travel; and are added up as wider ones
     found = [xp.minimum(some, np.iinfo(kind).max).astype(kind) for some in found]
     return tuple(map(PlaceCounts, starts, found))
@@ -295,14 +295,14 @@ def all_cores(chunk: Chunk) -> Array:
     return module_of(order).ones(len(order), bool)
 
 
-def components_by_place(meeting: Meeting, core: Array) -> Array:
+def components_by_place(block_pair: BlockPair, core: Array) -> Array:
     """Find for each place (n,) the first one of its component; of those of no core row they are themselves.
 
     Of a part of the work they are the components that it finds.
     """
-    placed = by_place(meeting)
+    placed = by_place(block_pair)
     parent = new_nodes(len(core), placed.xp)
-    placed.joiner.connect(*placed.operands, parent, (core, core), 0, same=True, rows=meeting.rows)
+    placed.joiner.connect(*placed.operands, parent, (core, core), 0, same=True, rows=block_pair.rows)
     placed.joiner.roots(parent)
     return parent
 

@@ -24,7 +24,7 @@ from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import RowNumbers, row_numbers
-from dask_simjoin.tasks.matches import Meeting
+from dask_simjoin.tasks.matches import BlockPair
 
 BUFFER = 1 << 21
 """Edges that are collected until only a forest of them is kept, at least."""
@@ -73,16 +73,16 @@ def least_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
     return found
 
 
-def smallest_of_block(meeting: Meeting, number: int) -> list[np.ndarray]:
+def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
     """Find for both chunks' rows squares (n, number) of the smallest distances to each other; inf: fewer."""
-    best = [np.full((len(side["ids"]), number), np.inf) for side in meeting.chunks]
+    best = [np.full((len(side["ids"]), number), np.inf) for side in block_pair.chunks]
 
     def visitor(left: Array, right: Array, squared: Array) -> None:
         away = to_host(squared)
         for some, rows in ((best[0], left), (best[-1], right)):
             host_kernels("optics").keep_smallest(some, to_host(rows), away)
 
-    meeting.joiner.visit(*meeting.operands, visitor, same=meeting.same)
+    block_pair.joiner.visit(*block_pair.operands, visitor, same=block_pair.same)
     return best
 
 
@@ -153,14 +153,14 @@ class _Block:
         return (weight, self._numbers[low], self._numbers[high]), attached
 
 
-def forest_of_block(meeting: Meeting, core: Sequence[np.ndarray],
+def forest_of_block(block_pair: BlockPair, core: Sequence[np.ndarray],
                     numbers: Sequence[np.ndarray]) -> tuple[Edges, list[Attached]]:  # fmt: skip
     """Find the forest of the edges between two chunks (or in one), and what core rows reach the others.
 
     `core`: squares of core distances of both chunks' rows; inf: not a core row.  `numbers`: of those rows.
     """
-    block = _Block(core, numbers, meeting.same)
-    meeting.joiner.visit(*meeting.operands, block.visitor, same=meeting.same)
+    block = _Block(core, numbers, block_pair.same)
+    block_pair.joiner.visit(*block_pair.operands, block.visitor, same=block_pair.same)
     return block.finish()
 
 
@@ -233,10 +233,10 @@ def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: l
     return [table[some] for some in places]
 
 
-def forest_of_chunk(meeting: Meeting, min_samples: int, metric: Metric) -> np.ndarray:
+def forest_of_chunk(block_pair: BlockPair, min_samples: int, metric: Metric) -> np.ndarray:
     """Give the result (n, 4) for the rows of one chunk that is all there is, and meets itself."""
-    rows = np.arange(len(meeting.q["ids"]))
+    rows = np.arange(len(block_pair.q["ids"]))
     number = max(1, min(min_samples - 1, len(rows)))
-    core = core_distances(meeting.q, number, *smallest_of_block(meeting, number))
-    forest, attached = forest_of_block(meeting, (core, core), (rows, rows))
+    core = core_distances(block_pair.q, number, *smallest_of_block(block_pair, number))
+    forest, attached = forest_of_block(block_pair, (core, core), (rows, rows))
     return order_forest([rows], [core], attached, forest, metric)[0]

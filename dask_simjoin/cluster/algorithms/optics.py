@@ -20,7 +20,7 @@ from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.request.inputs import optional
 from dask_simjoin.tasks.counts import PREDECESSOR
-from dask_simjoin.tasks.matches import Meeting
+from dask_simjoin.tasks.matches import BlockPair
 
 COLUMNS = {
     "ordering": np.int64,
@@ -90,10 +90,12 @@ def visit_in_order(rank: np.ndarray, by_rank: np.ndarray, expands: np.ndarray, d
     return place, reach, predecessor
 
 
-def optics_of_chunk(meeting: Meeting, max_eps: float, min_samples: int, limits: SpillLimits) -> np.ndarray:
+def optics_of_chunk(
+    block_pair: BlockPair, max_eps: float, min_samples: int, limits: SpillLimits
+) -> np.ndarray:
     """Give the result (n, 4) for the rows of one chunk that is all there is, and meets itself."""
-    n = len(meeting.q["ids"])
-    runs: Runs = edges_of_block(meeting, limits)[0]
+    n = len(block_pair.q["ids"])
+    runs: Runs = edges_of_block(block_pair, limits)[0]
     part = gather_edges(n, max_eps, min_samples, [0], limits, runs)
     found = order_rows([n], [part])[0]
     discard([part])

@@ -57,7 +57,7 @@ class Known(TypedDict):
     beyond: Array
 
 
-def sought(min_samples: int) -> int:
+def neighbors_needed(min_samples: int) -> int:
     """Tell how many nearest rows are sought of each row: that of its core distance, and one beyond."""
     return max(min_samples - 1, FEWEST_LISTED) + 1
 
@@ -165,7 +165,7 @@ def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int, part: t
     searcher, rows = searcher_for(chunk["example"]), len(chunk["ids"])
     spanner_for(chunk["example"]).prepare(layout, _keep_some, *prepared)
     query, place = searcher.renamed(cast(Index, chunk), 0), _places(chunk)
-    xp, number = module_of(place), min(sought(min_samples), rows)
+    xp, number = module_of(place), min(neighbors_needed(min_samples), rows)
     if xp is np:  # what came from another worker lies anywhere: else each search would copy it
         query = aligned_index(query)
     first, last = part_of_places(rows, searcher.grain, part)

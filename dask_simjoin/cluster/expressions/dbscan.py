@@ -29,7 +29,7 @@ from dask_simjoin.cluster.algorithms.edges import (
 )
 from dask_simjoin.graph.base import LabelledExpr
 from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
-from dask_simjoin.graph.lazy_join import Chunks, chunk_ref, meeting_of
+from dask_simjoin.graph.lazy_join import Chunks, block_pair_of, chunk_ref
 from dask_simjoin.graph.row_values import FoundByChunk
 from dask_simjoin.graph.shuffle import travel
 from dask_simjoin.graph.source import pick, picked
@@ -51,7 +51,7 @@ class Labels(FoundByChunk):
     _parameters = ["frame", "source", "spec", "min_samples", "meta", "chosen"]
 
     # a row's name, its count, components and labels
-    _goal = replace(CLUSTERS, result_bytes_per_row=40, single_home=True, joins=3)
+    _output = replace(CLUSTERS, result_bytes_per_row=40, single_home=True, joins=3)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         kind = ChunkLabels if len(plan.chunks) > 1 else AloneLabels
@@ -80,7 +80,7 @@ class ChunkLabels(LabelledExpr):
         pieces = pieces_of(self.chunks, plan, spec)
         found: list[list[Task]] = [[] for _ in every]
         for piece in pieces:
-            counts = add("count", piece.place, counts_by_place, piece.meeting, samples)
+            counts = add("count", piece.place, counts_by_place, piece.block_pair, samples)
             for side, c in enumerate(piece.chunks):
                 found[c].append(picked(counts, side))
         cores = [add("core", c, cores_by_place, samples, *found[c]) for c in every]
@@ -97,7 +97,7 @@ class ChunkLabels(LabelledExpr):
         ]
         low: list[list[Task]] = [[] for _ in every]
         for piece in pieces:
-            border = add("border", piece.place, border_labels, piece.meeting, piece.of(labels))
+            border = add("border", piece.place, border_labels, piece.block_pair, piece.of(labels))
             for side, c in enumerate(piece.chunks):
                 low[c].append(picked(border, side))
         for c in every:
@@ -118,12 +118,12 @@ class AloneLabels(ChunkLabels):
         add, chunk = steps.add, chunk_ref(self.chunks, 0)
         pieces, key = pieces_of(self.chunks, plan, spec), (self._name, 0)
         if len(pieces) == 1:
-            return {key: Task(key, label_alone, pieces[0].meeting, samples, plan.threads)}
-        counts = [add("count", one.place, counts_by_place, one.meeting, samples) for one in pieces]
+            return {key: Task(key, label_alone, pieces[0].block_pair, samples, plan.threads)}
+        counts = [add("count", one.place, counts_by_place, one.block_pair, samples) for one in pieces]
         core = add("core", 0, cores_by_place, samples, *(picked(some, 0) for some in counts))
-        within = [add("within", one.place, components_by_place, one.meeting, core) for one in pieces]
+        within = [add("within", one.place, components_by_place, one.block_pair, core) for one in pieces]
         labels = add("number", 0, labels_by_place, chunk, plan.threads, core, *within)
-        low = [add("border", one.place, border_labels, one.meeting, List(labels)) for one in pieces]
+        low = [add("border", one.place, border_labels, one.block_pair, List(labels)) for one in pieces]
         borders = (picked(some, 0) for some in low)
         steps.layer[key] = Task(key, labels_of_rows, chunk, plan.threads, labels, *borders)
         return steps.layer
@@ -143,7 +143,7 @@ class Piece(NamedTuple):
 
     place: tuple[int, int]
     chunks: tuple[int, ...]
-    meeting: Task
+    block_pair: Task
 
     def of(self, values: list[TaskRef]) -> List:
         """Take what there is of its chunks."""
@@ -153,12 +153,12 @@ class Piece(NamedTuple):
 def pieces_of(chunks: Expr, plan: Plan, spec: JoinSpec) -> list[Piece]:
     """List what chunks that meet do: each meets itself, if only to tell that it has no points."""
     pieces = [
-        Piece((b, part[0]), (i,) if i == j else (i, j), meeting_of(chunks, i, j, spec, plan.layout, part))
+        Piece((b, part[0]), (i,) if i == j else (i, j), block_pair_of(chunks, i, j, spec, plan.layout, part))
         for b, i, j, part in plan.pieces()
     ]
     alone = set(range(len(plan.chunks))) - {piece.chunks[0] for piece in pieces if len(piece.chunks) == 1}
     return pieces + [
-        Piece((len(plan) + c, 0), (c,), meeting_of(chunks, c, c, spec, plan.layout)) for c in sorted(alone)
+        Piece((len(plan) + c, 0), (c,), block_pair_of(chunks, c, c, spec, plan.layout)) for c in sorted(alone)
     ]
 
 
@@ -170,11 +170,11 @@ def add_components(steps: Steps, pieces: list[Piece], plan: Plan, spec: JoinSpec
     for piece in pieces:
         if len(piece.chunks) == 1:
             (c,) = piece.chunks
-            found[c].append(add("within", piece.place, components_by_place, piece.meeting, cores[c]))
+            found[c].append(add("within", piece.place, components_by_place, piece.block_pair, cores[c]))
     join = functools.partial(joined_places, spec.library)
     within = [some[0] if len(some) == 1 else add("joined", c, join, *some) for c, some in enumerate(found)]
     edges = [
-        add("across", one.place, edges_across, one.meeting, one.chunks, one.of(cores), one.of(within))
+        add("across", one.place, edges_across, one.block_pair, one.chunks, one.of(cores), one.of(within))
         for one in pieces
         if len(one.chunks) == 2
     ]

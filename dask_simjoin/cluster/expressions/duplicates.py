@@ -34,7 +34,7 @@ from dask_simjoin.errors import BudgetError, Remedy
 from dask_simjoin.graph.aligned import add_counts
 from dask_simjoin.graph.base import LabelledExpr
 from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
-from dask_simjoin.graph.lazy_join import Chunks, chunk_ref, meeting_of
+from dask_simjoin.graph.lazy_join import Chunks, block_pair_of, chunk_ref
 from dask_simjoin.graph.row_values import FoundByChunk
 from dask_simjoin.graph.shuffle import travel
 from dask_simjoin.graph.source import pick
@@ -43,7 +43,7 @@ from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.outputs import CLUSTERS
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.planning.resources import resources
+from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import Groups
 
@@ -60,7 +60,7 @@ class NearDuplicated(FoundByChunk):
 
     _label = "simjoin_near_duplicated"
     _parameters = ["frame", "source", "spec", "keep", "grouping", "meta", "chosen"]
-    _goal = replace(CLUSTERS, result_bytes_per_row=48, single_home=True, joins=2)
+    _output = replace(CLUSTERS, result_bytes_per_row=48, single_home=True, joins=2)
 
     @property
     def _groups(self) -> Groups:
@@ -76,7 +76,7 @@ class NearDuplicated(FoundByChunk):
             return GroupMarks(*common)
         if len(plan.chunks) == 1 or (keep in (FIRST, LAST) and plan.counted.in_frame_order):
             return MarksInOrder(*common)
-        check_pairs(plan, keep, spec.asked, resources(spec.library))
+        check_pairs(plan, keep, spec.asked, resources_for(spec.library))
         return MarksTogether(*common)
 
 
@@ -137,7 +137,7 @@ class MarksTogether(_Marks):
         pairs = [
             add(
                 "pairs", (b, part[0]), pairs_of_block,
-                meeting_of(self.chunks, i, j, spec, plan.layout, part), List(own[i], own[j]),
+                block_pair_of(self.chunks, i, j, spec, plan.layout, part), List(own[i], own[j]),
             )
             for b, i, j, part in plan.pieces()
         ]  # fmt: skip
@@ -187,11 +187,11 @@ class MarksOfAllNear(LabelledExpr):
         return layer
 
 
-def check_pairs(plan: Plan, keep: object, asked: str, have: Resources) -> None:
+def check_pairs(plan: Plan, keep: object, asked: str, resources: Resources) -> None:
     """Refuse pairs of all chunks that one task cannot hold."""
     pairs = plan.estimate.total_low
     need = int(pairs * PAIR_BYTES + plan.rows * ROW_BYTES)
-    room = have.room
+    room = resources.room
     if room is not None and need > room:
         raise BudgetError(
             f"keep={keep!r} chooses rows in another order than that of the chunks, so that one task is told "

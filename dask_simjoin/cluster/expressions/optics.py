@@ -30,7 +30,7 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.aligned import Aligned
 from dask_simjoin.graph.base import LabelledExpr
 from dask_simjoin.graph.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
-from dask_simjoin.graph.lazy_join import Chunks, chunk_ref, meeting_of
+from dask_simjoin.graph.lazy_join import Chunks, block_pair_of, chunk_ref
 from dask_simjoin.graph.row_values import FoundByChunk
 from dask_simjoin.graph.source import FrozenSource, optimise_in_place, pick, picked
 from dask_simjoin.graph.steps import Steps, blocks_of_chunks
@@ -38,10 +38,10 @@ from dask_simjoin.graph.workers import is_worker
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import SHARE, Resources
 from dask_simjoin.planning.checks import check_edges, check_order
-from dask_simjoin.planning.outputs import Goal
+from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.planning.resources import resources
-from dask_simjoin.planning.tables import Tables
+from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.planning.tables import JoinStatistics
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import PREDECESSOR, Groups
 
@@ -122,18 +122,20 @@ class ForestRows(LabelledExpr):
         add, number = steps.add, self.operand("neighbors")
         every, blocks = range(len(plan.chunks)), plan.blocks.tolist()
         refs = [chunk_ref(self.chunks, c) for c in every]
-        meetings = [meeting_of(self.chunks, i, j, self.operand("spec"), plan.layout) for i, j in blocks]
+        block_pairs = [block_pair_of(self.chunks, i, j, self.operand("spec"), plan.layout) for i, j in blocks]
         met = blocks_of_chunks(plan)
 
         def of_chunk(found: list[TaskRef], c: int) -> list[Task]:
             return [picked(found[b], side) for b, side, _ in met[c]]
 
-        smallest = [add("smallest", b, smallest_of_block, found, number) for b, found in enumerate(meetings)]
+        smallest = [
+            add("smallest", b, smallest_of_block, found, number) for b, found in enumerate(block_pairs)
+        ]
         cores = [add("core", c, core_distances, refs[c], number, *of_chunk(smallest, c)) for c in every]
         numbers = steps.row_numbers(plan, refs)
         numbers = [add("rows", c, numbers_of_rows, refs[c], own) for c, own in enumerate(numbers)]
         forests = [
-            add("forest", b, forest_of_block, meetings[b], *(List(x[i], x[j]) for x in (cores, numbers)))
+            add("forest", b, forest_of_block, block_pairs[b], *(List(x[i], x[j]) for x in (cores, numbers)))
             for b, (i, j) in enumerate(blocks)
         ]
         trees = [add("trees", b, pick, forest, 0) for b, forest in enumerate(forests)]
@@ -170,27 +172,27 @@ class Order(FoundByChunk):
     _parameters = ["frame", "source", "spec", "max_eps", "min_samples", "mode", "meta", "chosen"]
 
     @property
-    def goal(self) -> Goal:
+    def output(self) -> OutputSpec:
         """A row's name, degree, distances and results; a forest needs its nearest others, too."""
         others = self.operand("min_samples") if self.operand("mode") == FOREST else 0
-        return Goal(False, False, 64, OTHER_BYTES, others, single_home=True)
+        return OutputSpec(False, False, 64, OTHER_BYTES, others, single_home=True)
 
     @property
     def _row_bytes(self) -> int:
         """Bytes of a row in the task that puts all of them in order."""
         return FOREST_BYTES if self.operand("mode") == FOREST else ORDER_BYTES
 
-    def _check_tables(self, tables: Tables, have: Resources) -> None:
-        check_order(tables.left.rows, self._row_bytes, have)
+    def _check_statistics(self, statistics: JoinStatistics, resources: Resources) -> None:
+        check_order(statistics.left.rows, self._row_bytes, resources)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         samples, max_eps = self.operand("min_samples"), self.operand("max_eps")
         forest = self.operand("mode") == FOREST
-        have = resources(self.operand("spec").library)
-        check_order(plan.rows, self._row_bytes, have)
+        resources = resources_for(self.operand("spec").library)
+        check_order(plan.rows, self._row_bytes, resources)
         if forest:
             return ForestRows(chunks, plan, self.operand("spec"), max(1, min(samples - 1, plan.rows)))
-        limit = None if have.gpu else have.memory
+        limit = None if resources.gpu else resources.memory
         together = IN_MEMORY if limit is None else limit // SHARE
         scratch = make_scratch()
         check_edges(plan.estimate.total_low, max_eps, together, scratch.directory, free_space)
@@ -229,7 +231,7 @@ class OrderedRows(LabelledExpr):
         sizes = [steps.add("sizes", c, _size, refs[c]) for c in every]
         firsts = steps.add("nodes", 0, _first_nodes, *sizes)
         runs = [
-            steps.add("edges", b, edges_of_block, meeting_of(self.chunks, i, j, spec, plan.layout), block)
+            steps.add("edges", b, edges_of_block, block_pair_of(self.chunks, i, j, spec, plan.layout), block)
             for b, (i, j) in enumerate(plan.blocks.tolist())
         ]
         how = self.operand("max_eps"), self.operand("min_samples")

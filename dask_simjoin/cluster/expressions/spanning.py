@@ -19,9 +19,9 @@ from dask_simjoin.cluster.algorithms.spanning import (
     known_of_state,
     known_of_whole,
     merge_trees,
+    neighbors_needed,
     places_of_rows,
     share_of_round,
-    sought,
     tree_of_chunk,
     without_gaps,
 )
@@ -39,10 +39,10 @@ from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import check_samples, check_tree
 from dask_simjoin.planning.entity_chunks import EntityChunks
-from dask_simjoin.planning.outputs import Goal, tree_goal
+from dask_simjoin.planning.outputs import OutputSpec, tree_output
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.planning.resources import resources
-from dask_simjoin.planning.tables import Tables
+from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.planning.tables import JoinStatistics
 from dask_simjoin.request.clusters import Choice
 from dask_simjoin.request.spec import JoinSpec
 
@@ -64,7 +64,7 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
     refs = [chunk_ref(chunks, c) for c in range(len(plan.chunks))]
     own = steps.row_numbers(plan, refs)
     places = _places(plan, own)
-    number = max(1, min(sought(samples), plan.rows))
+    number = max(1, min(neighbors_needed(samples), plan.rows))
     known, trees = [], []
     for c, others in enumerate(plan.searches):
         parts = max(sharing[0], int(plan.parts[c]))
@@ -147,7 +147,7 @@ def prepare(plan: Plan, spec: JoinSpec, samples: int | None, least: int | None =
     `samples`: see `check_samples`.
     """
     check_samples(samples, plan.table_rows[0])
-    check_tree(rows_of_frame(plan), least, resources(spec.library))
+    check_tree(rows_of_frame(plan), least, resources_for(spec.library))
     if plan.sharing[1] > 1:
         share_work()
 
@@ -169,12 +169,12 @@ class Hierarchy(FoundByChunk):
     ]
 
     @property
-    def goal(self) -> Goal:
+    def output(self) -> OutputSpec:
         """The nearest rows of each row, and a tree."""
-        return tree_goal(sought(self.operand("samples")))
+        return tree_output(neighbors_needed(self.operand("samples")))
 
-    def _check_tables(self, tables: Tables, have: Resources) -> None:
-        check_tree(tables.left.source_rows, self.operand("min_cluster_size"), have)
+    def _check_statistics(self, statistics: JoinStatistics, resources: Resources) -> None:
+        check_tree(statistics.left.source_rows, self.operand("min_cluster_size"), resources)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         least, spec = self.operand("min_cluster_size"), self.operand("spec")
@@ -232,15 +232,15 @@ class Tree(PartitionsFiltered, LazyJoin):
     _defaults = {"_partitions": None}
 
     @property
-    def goal(self) -> Goal:
+    def output(self) -> OutputSpec:
         """The nearest rows of each row, and a tree."""
-        return tree_goal(sought(self.operand("samples")))
+        return tree_output(neighbors_needed(self.operand("samples")))
 
     def _divisions(self) -> tuple[None, None]:
         return None, None
 
-    def _check_tables(self, tables: Tables, have: Resources) -> None:
-        check_tree(tables.left.source_rows, None, have)
+    def _check_statistics(self, statistics: JoinStatistics, resources: Resources) -> None:
+        check_tree(statistics.left.source_rows, None, resources)
 
     def _lower(self) -> Expr:
         prepare(self.plan, self.operand("spec"), self.operand("samples"))

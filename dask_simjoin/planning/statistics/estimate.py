@@ -9,7 +9,6 @@ points with many neighbours make it vary more than a count would.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,12 +18,6 @@ from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints
 
 Z = 1.96
 """Of the intervals: 95 %, both sides."""
-
-BlockOf = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""Blocks of pairs of sample points, by their places."""
-
-Meet = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""Chunks in which pairs of sample points meet, by the points' places."""
 
 PRIOR = 0.5
 """How many pairs the belief is worth that pairs are spread like points."""
@@ -102,7 +95,7 @@ UNKNOWN = Recall(math.nan, 0.0, 1.0, 0.0)
 """That of what nobody told."""
 
 
-def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray, block_of: BlockOf) -> Estimate:
+def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray, block: np.ndarray) -> Estimate:
     """Estimate the pairs of all blocks.
 
     Parameters
@@ -113,14 +106,13 @@ def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray, block_of: 
         The chunks that meet.
     sizes : array (B,), float64
         The number of candidates of each block, the product of its sides' sizes.
-    block_of : callable
-        Blocks of pairs of sample points, by their places.
+    block : array (pairs,)
+        The block of each sampled pair.
     """
     first, second, same = sampled.first, sampled.second, sampled.same
     exact = all(len(some.x) >= some.rows for some in (first, second))
     if min(len(first.x), len(second.x)) < 1 + same or not len(blocks):
         return _nothing_seen(sizes, blocks, not exact, len(first.x))
-    block = block_of(sampled.left, sampled.right)
     value, degree, shared, each = _within(sampled) if same else _across(sampled)
     seen = np.bincount(block, minlength=len(blocks)).astype(float)
     pairs = np.bincount(block, value, minlength=len(blocks))
@@ -142,16 +134,13 @@ def estimate_one(points: SamplePoints, degree: np.ndarray, candidates: float) ->
     return _from_pairs(Found(seen * value, np.array([seen]), degree, shared, each, exact), sizes)
 
 
-def block_of(blocks: np.ndarray, chunks: int, meet: Meet) -> BlockOf:
-    """Return f(left, right): the block of each sampled pair, from the chunk pairs that `meet` gives."""
+def block_of(blocks: np.ndarray, chunks: int, pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Return the block of each sampled pair; `pairs`: the chunks that its points are in."""
     keys = blocks[:, 0].astype(np.int64) * (chunks + 1) + blocks[:, 1]
-    order = np.argsort(keys)
-
-    def found(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        i, j = meet(left, right)
-        return order[np.searchsorted(keys[order], i * (chunks + 1) + j)]
-
-    return found
+    order, (i, j) = np.argsort(keys), pairs
+    if not len(keys):
+        return np.zeros(len(i), np.int64)
+    return order[np.searchsorted(keys[order], i * (chunks + 1) + j)]
 
 
 def _within(sampled: Sampled) -> tuple[np.ndarray, np.ndarray, float, float]:

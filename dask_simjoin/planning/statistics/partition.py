@@ -89,7 +89,7 @@ class PartitionSummary:
         return len(self.moments.lower) if self.moments.rows else None
 
 
-class Seen(NamedTuple):
+class PartitionScan(NamedTuple):
     """What was read of a partition on the way.
 
     Attributes
@@ -118,11 +118,12 @@ def summarise(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,
     `partitions`: how many there are in all (0: no sample is drawn); `most`: points of the sample that are
     enough.
     """
-    return look(frame, number, spec, with_ids, partitions, most)[0]
+    return scan_partition(frame, number, spec, with_ids, partitions, most)[0]
 
 
-def look(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,
-         partitions: int = 0, most: int | None = None) -> tuple[PartitionSummary, Seen | None]:  # fmt: skip
+def scan_partition(
+    frame: Frame, number: int, spec: JoinSpec, with_ids: bool, partitions: int = 0, most: int | None = None
+) -> tuple[PartitionSummary, PartitionScan | None]:
     """Summarise a partition, see `summarise`, and give what was read; None: not all of it is lists."""
     rows = len(frame)
     try:
@@ -151,13 +152,14 @@ def look(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,
         # the number too: of partitions that are alike, other rows must be drawn in each
         seed = (int(box_digest(found.lower, found.upper)[:12], 16), number)
         sample = draw(x, None if kept is None else to_host(kept), partitions, seed, limit, most)
+    box = box_digest(found.lower, found.upper) if found.rows else ""
     kept_bytes = sum(value_bytes(frame[name]) for name in spec.keep)
     inexact = _inexact(frame, columns, found if columns is x else None, spec)
     summary = PartitionSummary(
-        rows, found, bad, inexact, _beyond(columns, spec), zero, None, _box(found), ids, size,
+        rows, found, bad, inexact, _beyond(columns, spec), zero, None, box, ids, size,
         sample, kept_bytes, *radius,
     )  # fmt: skip
-    return summary, Seen(x, frame, kept, limit)
+    return summary, PartitionScan(x, frame, kept, limit)
 
 
 def radii(frame: Frame, spec: JoinSpec) -> Array:
@@ -233,10 +235,6 @@ def _beyond(columns: Array, spec: JoinSpec) -> dict[Hashable, tuple[int, float]]
 def _label(frame: Frame, spec: JoinSpec, row: int) -> str:
     label = frame.index[row] if spec.id is None else frame[spec.id].iloc[row]
     return shown(label.item() if isinstance(label, np.generic) else label)
-
-
-def _box(found: Moments) -> str:
-    return box_digest(found.lower, found.upper) if found.rows else ""
 
 
 def _inexact(frame: Frame, columns: Array, found_in: Moments | None, spec: JoinSpec) -> dict[Hashable, int]:

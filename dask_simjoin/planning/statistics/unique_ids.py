@@ -100,14 +100,14 @@ def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list
         filled.sort(key=lambda n: summaries[n].low)
     except TypeError:
         return filled
-    meeting = set()
+    overlapping = set()
     last = filled[0]
     for n in filled[1:]:
         if summaries[n].low <= summaries[last].high:
-            meeting |= {n, last}
+            overlapping |= {n, last}
         if summaries[n].high > summaries[last].high:
             last = n
-    return sorted(meeting)
+    return sorted(overlapping)
 
 
 def key_buckets(ids: Ids, buckets: int) -> list[Array]:

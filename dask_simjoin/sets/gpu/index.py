@@ -167,14 +167,14 @@ class Meetings:
         probes = Entries.of(join.left, lengths.left)
         index = Entries.of(join.right, lengths.right).sorted()
         number = len(probes.keys)
-        first, meetings = cupy.empty(number, cupy.int64), cupy.empty(number, cupy.int64)
+        first, block_pairs = cupy.empty(number, cupy.int64), cupy.empty(number, cupy.int64)
         arguments = (
             probes.keys, np.int64(number), index.keys, np.int64(len(index.keys)), join.low, join.high, first,
-            meetings,
+            block_pairs,
         )  # fmt: skip
         over(number, "index", "look_up", arguments, **ANY)
         work = cupy.zeros(number + 1, cupy.int64)
-        cupy.cumsum(meetings, out=work[1:])
+        cupy.cumsum(block_pairs, out=work[1:])
         return cls(probes, index, first, work, int(work[-1]))
 
 

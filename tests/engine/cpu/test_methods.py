@@ -18,11 +18,11 @@ from dask_simjoin.planning.entity_chunks import entity_chunks
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import summarise
 from dask_simjoin.planning.statistics.sample import moments
-from dask_simjoin.planning.tables import tables_of
+from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.request.requests import SelfJoin
 from dask_simjoin.tasks.chunks import gather_chunk, read_points
 from dask_simjoin.tasks.counts import count_block
-from dask_simjoin.tasks.matches import Meeting
+from dask_simjoin.tasks.matches import BlockPair
 from dask_simjoin.tasks.pairs import join_block
 from tests.support.oracle import as_set, assert_same_pairs, brute_force, squared_distances
 from tests.support.points import KINDS, Case, cases, frame_of, make_points
@@ -42,7 +42,7 @@ def join_chunks(x, eps, cuts=(), **options):
     bounds = [0, *cuts, len(x)]
     parts = [frame.iloc[a:b] for a, b in itertools.pairwise(bounds)]
     summaries = [summarise(part, n, spec, True) for n, part in enumerate(parts)]
-    plan = make_plan(tables_of([summaries], spec))
+    plan = make_plan(join_statistics([summaries], spec))
     chunking = entity_chunks(summaries, 1, 1000, spec.norm, spec.threshold)
     read = [
         read_points(part, known, spec) for part, known in zip(parts, enumerate(plan.sources[0]), strict=True)
@@ -54,15 +54,15 @@ def join_chunks(x, eps, cuts=(), **options):
     counts = [np.zeros(len(chunk["ids"]), np.int64) for chunk in chunks]
     found, distances = set(), {}
     for i, j in chunking.blocks().tolist():
-        meeting = Meeting(chunks[i], chunks[j], i == j, spec, plan.layout)
-        pairs = join_block(meeting, COLUMNS)
+        block_pair = BlockPair(chunks[i], chunks[j], i == j, spec, plan.layout)
+        pairs = join_block(block_pair, COLUMNS)
         new = as_set(pairs)
-        plain = join_block(meeting, COLUMNS[:2])
+        plain = join_block(block_pair, COLUMNS[:2])
         assert as_set(plain) == new
         assert not (new & found)
         found |= new
         distances |= dict(zip(zip(pairs.left, pairs.right, strict=True), pairs.distance, strict=True))
-        a, c = count_block(meeting)
+        a, c = count_block(block_pair)
         counts[i] += a
         if c is not None:
             counts[j] += c
