@@ -20,7 +20,9 @@ from dask_simjoin.errors import (
     UnsupportedFrameError,
 )
 from dask_simjoin.neighbors import NearestNeighbors
-from tests.support.points import cases
+from tests.cluster.algorithms.test_dbscan import labels_of
+from tests.support.density import SETS
+from tests.support.points import cases, frame_of
 from tests.support.profiles import examples
 
 sklearn_cluster = pytest.importorskip("sklearn.cluster")
@@ -231,3 +233,27 @@ except ValueError as error:
     assert "not fitted" in str(error)
 """
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
+
+
+def test_estimator():
+    x, eps, min_samples = SETS["moons"]
+    want = labels_of(x, eps, min_samples)
+    tool = DBSCAN(eps, min_samples=min_samples)
+    assert isinstance(tool.fit_predict(x), np.ndarray)
+    assert tool.fit_predict(x).tolist() == want and tool.n_features_in_ == 2
+    lazy = tool.fit_predict(da.from_array(x, chunks=(500, 1)))
+    assert isinstance(lazy, da.Array) and lazy.shape == (len(x),)
+    assert lazy.compute().tolist() == want
+    frame = frame_of(x).assign(other=1.0)
+    assert tool.set_params(on=["c0", "c1"]).fit(frame).labels_.tolist() == want
+    labels = tool.fit(dd.from_pandas(frame, npartitions=3)).labels_
+    assert labels.compute().tolist() == want
+
+
+def test_parameters():
+    tool = DBSCAN(2.0).set_params(min_samples=7, blocksize="1 MiB")
+    assert tool.get_params()["min_samples"] == 7 and tool.get_params()["eps"] == 2.0
+    with pytest.raises(ValueError, match=r"(no|Invalid) parameter 'samples'"):
+        tool.set_params(samples=3)
+    with pytest.raises(OptionError, match="min_samples=0"):
+        DBSCAN(1.0, min_samples=0).fit(np.zeros((3, 2)))

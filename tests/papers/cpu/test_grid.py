@@ -17,7 +17,7 @@ from dask_simjoin.papers.cpu import grid_kernels as kernels
 from dask_simjoin.papers.grid import ORDERS, PATTERNS, Grid
 from dask_simjoin.papers.grid_index import costs, fitted
 from dask_simjoin.planning.statistics.sample import moments
-from tests.engine.cpu.test_methods import check
+from tests.engine.cpu.test_joiner import check
 from tests.support.method_checks import check_cuts, check_labels, check_norm
 from tests.support.oracle import brute_force
 from tests.support.points import cases, frame_of

@@ -13,7 +13,7 @@ from dask_simjoin.errors import OptionError
 from dask_simjoin.papers.cpu import list_kernels as kernels
 from dask_simjoin.papers.lists import BLOCKS, SCHEDULES, NestedLoop
 from dask_simjoin.planning.statistics.sample import moments
-from tests.engine.cpu.test_methods import check
+from tests.engine.cpu.test_joiner import check
 from tests.support.method_checks import check_cuts, check_labels, check_norm
 from tests.support.points import cases, frame_of
 from tests.support.profiles import examples

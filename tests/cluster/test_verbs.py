@@ -12,7 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dask_simjoin
+from dask_simjoin.errors import ColumnError, UnsupportedFrameError
 from tests.support.frames import split
+from tests.support.oracle import brute_force
+from tests.support.points import frame_of
 from tests.support.profiles import examples
 
 
@@ -116,3 +119,66 @@ def test_ids_that_do_not_compare_have_one_order_in_all_partitionings(ids):
         every = dask.compute(*map(dask_simjoin.connected_components, found))
     assert len({tuple(some.id) for some in every}) == 1
     assert all(some.component.tolist() == list(range(len(ids))) for some in every)
+
+
+def components(pairs):
+    """Groups of ids by the definition: in the order of their smallest ids."""
+    groups = []
+    for a, b in pairs:
+        touched = [g for g in groups if a in g or b in g]
+        groups = [g for g in groups if g not in touched] + [set().union({a, b}, *touched)]
+    groups.sort(key=min)
+    return {name: k for k, group in enumerate(groups) for name in group}
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=40), st.integers(1, 5), st.booleans()
+)
+def test_connected_components(pairs, partitions, text):
+    names = [(f"id {a:02}", f"id {b:02}") if text else (a, b) for a, b in pairs]
+    frame = pd.DataFrame(names, columns=["left", "right"]).astype("str" if text else "int64")
+    want = components(names)
+    size = -(-len(frame) // partitions)
+    ddf = split(frame, [min(len(frame), size * k) for k in range(1, partitions)])
+    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
+        lazy = dask_simjoin.connected_components(ddf).compute()
+    for found in (dask_simjoin.connected_components(frame), lazy):
+        assert dict(zip(found.id.tolist(), found.component.tolist(), strict=True)) == want
+        assert found.component.dtype == np.int64 and found.id.is_monotonic_increasing
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [("int64", "uint64"), ("UInt64", "int64[pyarrow]"), ("uint64", "int64[pyarrow]"), ("category", "int64"),
+     (pd.ArrowDtype(pa.dictionary(pa.int8(), pa.int64())),) * 2],
+)  # fmt: skip
+def test_ids_of_both_sides_are_of_other_dtypes(left, right):
+    """Numbers above 2**53 are not all floats, which pandas makes of signed and unsigned ones."""
+    a = 2**53
+    sides = {"left": ([a, a + 3, 1], left), "right": ([a + 1, a + 2, a + 1], right)}
+    frame = pd.DataFrame(
+        {name: pd.Series(ids, dtype=object).astype(kind) for name, (ids, kind) in sides.items()}
+    )
+    for pairs in (frame, dd.from_pandas(frame, npartitions=3)):
+        groups = dask_simjoin.connected_components(pairs)
+        groups = groups if pairs is frame else groups.compute()
+        assert groups.id.tolist() == [1, a, a + 1, a + 2, a + 3]
+        assert groups.component.tolist() == [0, 0, 0, 1, 1]
+
+
+def test_components_of_a_join_are_clusters_of_one_neighbour():
+    x = np.random.default_rng(0).uniform(size=(900, 2))
+    ddf = dd.from_pandas(frame_of(x), npartitions=4)
+    groups = dask_simjoin.connected_components(ddf.simjoin.self_join(0.02)).compute()
+    labels = ddf.simjoin.dbscan(0.02, 2).compute()
+    assert groups.id.tolist() == labels.index[labels >= 0].tolist()
+    assert groups.component.tolist() == labels[labels >= 0].tolist()
+    assert len(groups) == len({i for pair in brute_force(x, 0.02) for i in pair})
+
+
+def test_frames_that_are_no_pairs():
+    with pytest.raises(ColumnError, match="no column 'left'"):
+        dask_simjoin.connected_components(pd.DataFrame({"right": [1]}))
+    with pytest.raises(UnsupportedFrameError):
+        dask_simjoin.connected_components([(1, 2)])

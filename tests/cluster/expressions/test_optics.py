@@ -6,28 +6,22 @@ import subprocess
 import sys
 import warnings
 
-import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
 from distributed import Client, LocalCluster, wait
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.cluster import OPTICS, cluster_optics_dbscan, cluster_optics_xi, verbs
 from dask_simjoin.cluster.algorithms.edges import SpillLimits
-from dask_simjoin.cluster.algorithms.forest import least_eps
-from dask_simjoin.cluster.algorithms.scratch import ArrayWriter, StoredArray, scratch_directory
+from dask_simjoin.cluster.algorithms.scratch import ArrayWriter, scratch_directory
 from dask_simjoin.cluster.expressions import optics as graph_optics
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError, ScratchError
-from dask_simjoin.metrics.distances import make_metric
 from dask_simjoin.planning.budget import Resources
 from tests.support.density import SETS
-from tests.support.frames import split
 from tests.support.points import frame_of
-from tests.support.profiles import chosen, examples, in_turns
 
 sklearn_cluster = pytest.importorskip("sklearn.cluster")
 sklearn_base = pytest.importorskip("sklearn.base")
@@ -76,50 +70,6 @@ def points(draw):
     return x, eps
 
 
-@settings(max_examples=examples(150))
-@given(
-    points(), st.integers(2, 7), st.sampled_from([4, 9, 1000]), st.sampled_from(["entity", "spatial", "auto"])
-)
-def test_any_points(case, min_samples, rows, partitioning):
-    x, eps = case
-    want = sklearn_optics(x, eps, min_samples)
-    frame = frame_of(x)
-    assert_same(frame.simjoin.optics(eps, min_samples), want)
-    how = {"partitioning": partitioning, "blocksize": rows * (8 * x.shape[1] + 72)}
-    lazy = split(frame, [len(x) // 3, len(x) // 2]).simjoin.optics(eps, min_samples, **how)
-    with dask.config.set(scheduler="sync"):
-        assert_same(lazy.compute(), want)
-
-
-@in_turns(
-    1,
-    lambda name, partitions, partitioning: (
-        partitions == {"entity": 40, "spatial": 1}.get(partitioning) or partitions == 7
-    ),
-    name=[n for n in SETS if n not in ("fewer rows than samples", "every row a cluster")],
-    partitions=chosen([7, 1, 40], [7, 1]),
-    partitioning=["entity", "spatial"],
-)
-def test_equal_to_scikit_learn(name, partitions, partitioning):
-    x, eps, min_samples = SETS[name]
-    x = np.random.default_rng(1).permutation(x)[:700]
-    eps = 2 * eps
-    frame = frame_of(x)
-    frame.index = frame.index + 100
-    want = sklearn_optics(x, eps, min_samples)
-    assert_same(frame.simjoin.optics(eps, min_samples), want)
-    ddf = dd.from_pandas(frame, npartitions=partitions)
-    how = {"partitioning": partitioning, "blocksize": max(1, len(x) // 12) * 90}
-    order = ddf.simjoin.optics(eps, min_samples, **how)
-    found = order.compute()
-    assert found.index.tolist() == frame.index.tolist()
-    assert_same(found, want)
-    assert order.npartitions == ddf.npartitions
-    last = order.partitions[order.npartitions - 1].compute()
-    assert_same(last, want[len(want) - len(last) :])
-    assert ddf.assign(r=order["reachability"]).r.compute().tolist() == want.reachability.tolist()
-
-
 def test_on_a_cluster(client):
     x, eps, min_samples = SETS["moons"]
     x = x[:500]
@@ -130,31 +80,6 @@ def test_on_a_cluster(client):
         how = {"partitioning": partitioning, "blocksize": "9 kB"}
         assert_same(ddf.simjoin.optics(2 * eps, min_samples, **how).compute(), want)
         assert_same(ddf.simjoin.optics(2 * eps, min_samples, mode="forest", **how).compute(), forest)
-
-
-def test_edges_in_files(tmp_path, monkeypatch):
-    """Runs and gathered edges of many pieces, all of them on disk, and gone afterwards."""
-    x, eps, min_samples = SETS["blobs"]
-    x = x[:600]
-    want = sklearn_optics(x, 2 * eps, min_samples)
-    held = []
-
-    def room(directory, most, buffer):
-        held.append(SpillLimits(str(tmp_path), 64, 300))
-        return held[-1]
-
-    monkeypatch.setattr(verbs, "SpillLimits", room)
-    monkeypatch.setattr(graph_optics, "SpillLimits", room)
-    discarded = []
-    monkeypatch.setattr(
-        StoredArray, "discard", lambda self, old=StoredArray.discard: (discarded.append(self), old(self))
-    )
-    assert_same(frame_of(x).simjoin.optics(2 * eps, min_samples), want)
-    ddf = dd.from_pandas(frame_of(x), npartitions=5)
-    lazy = ddf.simjoin.optics(2 * eps, min_samples, partitioning="entity", blocksize="12 kB")
-    assert_same(lazy.compute(scheduler="sync"), want)
-    assert sum(one.values is None for one in discarded) > 40 and held
-    assert not list(tmp_path.iterdir())
 
 
 def test_rows_left_out():
@@ -186,119 +111,7 @@ def test_few_rows(rows, mode):
         assert np.isinf(found.reachability).all() and np.isinf(found.core_distance).all()
 
 
-def test_where_scikit_learn_takes_whole_nodes():
-    """Its tree accepts a node whose far end is within the rounded root; the definition here has no roots."""
-    x = np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
-    eps = math.sqrt(3)
-    assert eps * eps < 3
-    frame = frame_of(x)
-    assert frame.simjoin.dbscan(eps, 2).tolist() == [-1, -1]
-    assert frame.simjoin.dbscan(math.nextafter(eps, 2), 2).tolist() == [0, 0]
-    order = frame.simjoin.optics(eps, 2)
-    assert order.core_distance.tolist() == [np.round(eps, 15)] * 2 and np.isinf(order.reachability).all()
-
-
 # --- clusters of an order -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["moons", "blobs", "varied", "lattice"])
-def test_extraction_is_that_of_scikit_learn(name):
-    x, eps, min_samples = SETS[name]
-    x = np.random.default_rng(1).permutation(x)[:700]
-    order = frame_of(x).simjoin.optics(2 * eps, min_samples)
-    lazy = dd.from_pandas(frame_of(x), npartitions=6).simjoin.optics(2 * eps, min_samples)
-    known = {
-        "reachability": order.reachability.to_numpy(),
-        "ordering": np.argsort(order.ordering.to_numpy()),
-    }
-    for eps_ in (0.0, 0.5 * eps, eps, 2 * eps):
-        core = order.core_distance.to_numpy()
-        want = sklearn_cluster.cluster_optics_dbscan(**known, core_distances=core, eps=eps_)
-        assert cluster_optics_dbscan(order, eps_).tolist() == want.tolist()
-        labels = cluster_optics_dbscan(lazy, eps_)
-        assert labels.npartitions == lazy.npartitions and labels.compute().tolist() == want.tolist()
-        assert lazy.assign(label=labels).label.compute().tolist() == want.tolist()
-        assert (
-            labels.partitions[2].compute().tolist()
-            == lazy.assign(w=labels).w.partitions[2].compute().tolist()
-        )
-    predecessor = order.predecessor.to_numpy()
-    want, _ = sklearn_cluster.cluster_optics_xi(
-        **known, predecessor=predecessor, min_samples=min_samples, xi=0.1
-    )
-    assert cluster_optics_xi(order, min_samples, xi=0.1).tolist() == want.tolist()
-    assert cluster_optics_xi(lazy, min_samples, xi=0.1).compute().tolist() == want.tolist()
-
-
-def same_groups(one, other):
-    """Whether two labellings differ in their numbers only."""
-    both = set(zip(one, other, strict=True))
-    return len(both) == len({a for a, _ in both}) == len({b for _, b in both})
-
-
-@settings(max_examples=examples(80))
-@given(points(), st.integers(2, 6), st.sampled_from([5, 1000]), st.sampled_from(["entity", "spatial"]))
-def test_the_forest_knows_the_clusters_at_every_distance(case, min_samples, rows, partitioning):
-    x, max_eps = case
-    frame = frame_of(x)
-    order = frame.simjoin.optics(max_eps, min_samples, mode="forest")
-    how = {"partitioning": partitioning, "blocksize": rows * (8 * x.shape[1] + 64 + 16 * min_samples)}
-    lazy = split(frame, [len(x) // 3, len(x) // 2]).simjoin.optics(max_eps, min_samples, mode="forest", **how)
-    with dask.config.set(scheduler="sync"):
-        assert_same(lazy.compute(), order)
-    steps = order.reachability[np.isfinite(order.reachability)].unique()[:4]
-    for eps in (max_eps, 0.7 * max_eps, max_eps / math.sqrt(2), *steps, *np.nextafter(steps, 0)):
-        core = (frame.simjoin.neighbor_counts(eps) + 1 >= min_samples).to_numpy()
-        assert (order.core_distance <= eps).tolist() == core.tolist()
-        labels, want = cluster_optics_dbscan(order, eps), frame.simjoin.dbscan(eps, min_samples)
-        assert same_groups(labels[core], want[core])
-
-
-METRICS = {
-    "sqeuclidean": (2.0, {}), "manhattan": (2.0, {}), "chebyshev": (1.0, {}), "minkowski": (1.5, {"p": 3}),
-    "cosine": (0.05, {}), "haversine": (2e6, {}),
-}  # fmt: skip
-"""Of each metric a distance within which some rows are, and more options."""
-
-
-@pytest.mark.parametrize(
-    "metric",
-    [
-        "haversine",
-        "cosine",
-        "sqeuclidean",
-        *(pytest.param(m, marks=pytest.mark.slow) for m in ("manhattan", "chebyshev", "minkowski")),
-    ],
-)
-def test_the_forest_in_every_metric(metric):
-    max_eps, more = METRICS[metric]
-    rng = np.random.default_rng(7)
-    x = np.round(rng.uniform(-9, 9, (90, 2)), 1)
-    frame = frame_of(np.concatenate([x, x[:5]]))
-    how = {"metric": metric, "on": list(frame.columns), **more}
-    order = frame.simjoin.optics(max_eps, 4, mode="forest", **how)
-    lazy = split(frame, [30, 60]).simjoin.optics(max_eps, 4, mode="forest", partitioning="entity", **how)
-    assert_same(lazy.compute(scheduler="sync"), order)
-    steps = np.sort(order.reachability[np.isfinite(order.reachability)].unique())
-    steps = steps[[0, len(steps) // 2, -1]]
-    for eps in (max_eps, *steps, *np.nextafter(steps, 0)):
-        core = (frame.simjoin.neighbor_counts(eps, **how) + 1 >= 4).to_numpy()
-        assert (order.core_distance <= eps).tolist() == core.tolist()
-        labels, want = cluster_optics_dbscan(order, eps), frame.simjoin.dbscan(eps, 4, **how)
-        assert same_groups(labels[core], want[core])
-
-
-@pytest.mark.parametrize("metric", ["euclidean", "minkowski", "cosine", "haversine"])
-@given(totals=st.lists(st.floats(0, allow_nan=False), max_size=30))
-def test_least_eps(metric, totals):
-    metric, totals = make_metric(metric, 3 if metric == "minkowski" else 2), np.array(totals)
-    if metric.embeds:
-        totals = np.minimum(totals, 4)
-    with np.errstate(over="ignore", under="ignore"):
-        eps = least_eps(totals, metric)
-        less = np.nextafter(eps, 0)
-        assert (metric.threshold(eps) >= totals).all()
-        assert ((metric.threshold(less) < totals) | (eps == 0) | np.isinf(totals)).all()
 
 
 def test_many_samples_of_few_neighbours():
