@@ -9,17 +9,12 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin.disk_index import publishing
-from dask_simjoin.errors import OptionError, VersionGoneError
+from dask_simjoin.errors import VersionGoneError
 from tests.support.oracle import as_set
 
 
 def frame(ids):
     return pd.DataFrame({"key": np.array(ids), "x": np.array(ids, float)})
-
-
-def files(path):
-    """All files of an index, by their folder."""
-    return {folder.name: {one.name for one in folder.iterdir()} for folder in path.iterdir()}
 
 
 @pytest.fixture
@@ -33,31 +28,6 @@ def index(tmp_path):
     made.optimize("all")
     made.update(frame([0]), delete=[7], batch="c")
     return made
-
-
-def test_what_is_kept_can_be_asked_for(index):
-    """`vacuum` keeps all that the versions it keeps need, and nothing else."""
-    before = files(index.path)
-    assert index.vacuum(keep=4) > 0
-    assert index.history().index.tolist() == [2, 3, 4, 5]
-    changes = index.changes(2).compute()
-    assert as_set(changes[changes["diff"] > 0]) == set()
-    assert {tuple(sorted(pair)) for pair in as_set(changes[changes["diff"] < 0])} == {(1, 2), (6, 7)}
-    old = dask_simjoin.open_index(index.path, version=2)
-    assert as_set(old.pairs().compute()) == {(k, k + 1) for k in range(1, 7)}
-    with pytest.raises(VersionGoneError, match="Version 1 of the index"):
-        index.restore(1)
-    index.restore(2)
-    assert as_set(index.pairs().compute()) == {(k, k + 1) for k in range(1, 7)}
-    assert index.vacuum(keep=1) > 0
-    assert index.history().index.tolist() == [6]
-    assert as_set(index.pairs().compute()) == {(k, k + 1) for k in range(1, 7)}
-    after = files(index.path)
-    assert all(len(after[folder]) < len(before[folder]) for folder in ("_versions", "rows"))
-    again = index.update(frame([6, 7]), delete=[0], batch="a")  # known, though its changes are gone
-    assert again.report.known and again.version == 2
-    with pytest.raises(VersionGoneError):
-        again.added  # noqa: B018
 
 
 @pytest.mark.parametrize("store_pairs", [False, True])
@@ -98,17 +68,6 @@ def test_files_of_nobody_are_removed_once_they_are_old(index):
     assert not stray.exists() and not half.exists()
     assert len(list(index.path.glob("components/*"))) == 1
     assert index.history().index.tolist() == [1, 2, 3, 4, 5]
-
-
-def test_an_id_may_come_again(index):
-    """Once it is deleted it is free; its row is a new one, behind all others."""
-    with pytest.raises(OptionError, match="that no row of the index has: 1, 7"):
-        index.delete([1, 2, 7])
-    changes = index.update(frame([1]))
-    assert changes.report.inserted == 1
-    assert as_set(changes.added.compute()) == {(2, 1), (0, 1)}
-    index.delete([1])
-    assert as_set(index.pairs().compute()) == {(k, k + 1) for k in range(2, 6)}
 
 
 def test_nothing_to_do_is_a_version_too(index):

@@ -1,20 +1,14 @@
 """What an update does: no pair depends on how rows came, and no more is read and written than must be."""
 
-import pickle
-
 import dask
 import numpy as np
 import pandas as pd
 import pytest
 
 import dask_simjoin
-from dask_simjoin.disk_index import blocks, changes, maintenance
-from dask_simjoin.disk_index import rows as read_rows
+from dask_simjoin.disk_index import blocks
 from dask_simjoin.disk_index.checking import OPENED
-from dask_simjoin.disk_index.files import read_groups
 from dask_simjoin.disk_index.maintenance import COMMIT, REWRITE
-from dask_simjoin.disk_index.rows import read_part
-from dask_simjoin.disk_index.snapshots import last_version
 from tests.support.frames import lay
 from tests.support.oracle import as_set
 
@@ -50,52 +44,6 @@ def test_one_batch_or_many_of_the_same_rows_give_equal_pairs(tmp_path):
         assert told == expected == as_set(index.pairs().compute())
         changes = index.changes(1).compute()
         assert as_set(changes) == expected - known
-
-
-def test_tasks_look_up_which_rows_went_and_are_not_told(tmp_path):
-    known = rows(np.random.default_rng(2).uniform(0, 30, (4000, 2)))
-    index = known.simjoin.index(EPS, tmp_path, row_group=32, recluster="never", **HOW)
-    before = len(pickle.dumps(index.pairs()))
-    index.delete(known["key"][:2000:2])
-    index.delete(known["key"][1:2000:2])
-    assert len(pickle.dumps(index.pairs())) < before + 1000
-    last = last_version(index.path, "pandas").rows
-    went = [set(last.places[0] // 32) & {group} for group in range(len(last.groups))]
-    there = np.flatnonzero(went).tolist()
-    part = last.part(there[::-2])
-    assert part.pieces[0][1] == tuple(sorted(there[::-2])) and len(part.deleted) == 2
-    assert part.deleted is last.part(there).deleted
-    left = read_part(part)["key"]
-    assert len(left) < 32 * len(there[::-2]) and left.min() >= 2000
-
-
-def test_tasks_of_row_groups_of_which_no_row_went_read_no_deletions(tmp_path):
-    known = pd.DataFrame({"key": np.arange(320), "x": np.arange(320.0), "y": 0.0})
-    index = known.simjoin.index(EPS, tmp_path, row_group=32, recluster="never", **HOW)
-    index.delete([0, 1, 300])
-    last = last_version(index.path, "pandas").rows
-    assert [bool(last.part([group]).deleted) for group in range(10)] == [True, *[False] * 8, True]
-
-
-def test_few_row_groups_are_read_for_rows_that_lie_together(tmp_path):
-    """The numbers of 10 million rows in 610 row groups, with 32 rows a group."""
-    random = np.random.default_rng(1)
-    side = 610**0.5
-    known = rows(random.uniform(0, side, (32 * 610, 2)))
-    index = known.simjoin.index(0.01 * side / 32, tmp_path, row_group=32, recluster="never", **HOW)
-    corner = rows(random.uniform(5, 5 + side * 1e-3**0.5, (200, 2)), 10**6)
-    together = index.update(corner)
-    assert together.work.row_groups in range(610, 700)
-    assert together.work.row_groups_read < 0.03 * together.work.row_groups
-    assert together.report.files == 1
-    scattered = index.update(rows(random.uniform(0, side, (100, 2)), 2 * 10**6))
-    assert scattered.work.row_groups_read < 0.4 * scattered.work.row_groups
-    assert scattered.report.files == 1
-    many = index.update(rows(random.uniform(0, side, (6000, 2)), 3 * 10**6))
-    assert many.work.row_groups_read > 0.99 * many.work.row_groups  # more rows than groups
-    gone = index.delete(range(10**6, 10**6 + 200))
-    assert gone.work.deleted == 200
-    assert gone.work.row_groups_read < 0.05 * gone.work.row_groups
 
 
 def stream(kind, updates, random):
@@ -139,15 +87,6 @@ def test_rent_or_buy_costs_little_more_than_the_best_policy_does(kind, updates, 
     assert own < max(found.values())
 
 
-def test_an_update_of_nothing_near_anything_reads_nothing(tmp_path):
-    known = rows(np.random.default_rng(3).uniform(0, 10, (500, 2)))
-    index = known.simjoin.index(EPS, tmp_path, row_group=32, **HOW)
-    changes = index.update(rows(np.full((3, 2), 1e6), 1000))
-    assert (changes.work.row_groups_read, changes.work.bytes_read, changes.work.rows_read) == (0, 0, 0)
-    assert len(changes.added) == 3  # which lie at one place
-    assert maintenance.to_rewrite(last_version(tmp_path, "pandas"), 1 << 20) == frozenset()
-
-
 def test_on_a_cluster(tmp_path, client, monkeypatch):
     """Few new rows travel with the graph; many are read again by workers."""
     random = np.random.default_rng(4)
@@ -164,37 +103,3 @@ def test_on_a_cluster(tmp_path, client, monkeypatch):
     joined = dask_simjoin.connected_components(every.simjoin.self_join(EPS, **HOW))
     sizes = groups["component"].value_counts()
     assert sorted(sizes[sizes > 1]) == sorted(joined["component"].value_counts())
-
-
-@pytest.mark.parametrize("way", ["few", "lists", "many", "rewritten"])
-def test_rows_that_went_are_read_with_those_beside_them(way, tmp_path, monkeypatch):
-    """Each row group once, where they are few and lie where they lay; else those that went are read first."""
-    random = np.random.default_rng(8)
-    x = random.uniform(0, 30, (3000, 2))
-    known, how = rows(x), HOW
-    if way == "lists":
-        known, how = known[["key"]].assign(v=list(x)), {"on": "v", "id": "key"}
-    index = known.simjoin.index(EPS, tmp_path, row_group=128, recluster="never", **how)
-    index.delete(known["key"][:20])  # those that went before are among neither
-    gone = random.permutation(np.arange(20, 3000))[:60]
-    version = index.delete(known["key"][gone]).version
-    if way == "rewritten":
-        index.optimize("all")
-    if way == "many":
-        monkeypatch.setattr(changes, "sizes", lambda *about: blocks.sizes(*about)._replace(held=0))
-    read = []
-
-    def counted(file, groups, *columns):
-        read.extend(groups)
-        return read_groups(file, groups, *columns)
-
-    monkeypatch.setattr(read_rows, "read_groups", counted)
-    told = index._changed(version - 1, index.version)
-    found = as_set(told.removed.compute())
-    before, after = (
-        as_set(some.simjoin.self_join(EPS, **how)) for some in (known[20:], known[20:].drop(gone))
-    )
-    assert before - after and found == before - after
-    assert len(read) == 24 if way in ("few", "lists") else len(read) > 24
-    assert told.report.row_groups_read == len(known) // 128 + (way != "rewritten")
-    assert told.report.deleted == 60

@@ -8,8 +8,6 @@ from typing import get_args, get_type_hints
 import pytest
 
 import dask_simjoin
-from dask_simjoin.api.accessor import VerbMethods
-from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.engine.methods import CHOICES
 from dask_simjoin.metrics import METRICS
 from dask_simjoin.request.options import MethodName, MetricName
@@ -42,15 +40,6 @@ def test_names_are_those_that_there_are():
     assert get_args(MethodName) == CHOICES
     for verb in (dask_simjoin.self_join, dask_simjoin.dbscan, dask_simjoin.near_duplicated):
         assert get_type_hints(verb)["metric"] == MetricName
-
-
-def test_the_accessor_has_every_verb_and_no_other():
-    methods = {
-        name for name, value in vars(VerbMethods).items() if callable(value) and not name.startswith("_")
-    }
-    assert methods == set(VERBS)
-    for name, verb in VERBS.items():
-        assert vars(VerbMethods)[name].__wrapped__ is verb.function
 
 
 @pytest.mark.slow

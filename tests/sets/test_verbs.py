@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_simjoin.errors import BudgetError
-from dask_simjoin.sets.pairs import cut_block, join_block, whole_meeting, whole_sets
 from dask_simjoin.sets.predicate import Rule
-from dask_simjoin.sets.requests import SetSelfJoin
 from tests.support.sets import (
     COMPARISONS,
     KINDS,
@@ -100,21 +98,3 @@ def test_a_result_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
     with pytest.raises(BudgetError, match=r"threshold=0.5 gives at least 12,497,500 rows, .*count_set_pairs"):
         frame.simjoin.set_self_join("sets", 0.5)
     assert frame.simjoin.count_set_pairs("sets", 0.5) == 5000 * 4999 // 2
-
-
-@pytest.mark.parametrize("parts", [1, 2, 7, 40])
-def test_more_parts_than_pairs(parts):
-    """Results are cut by an estimate: parts may have nothing, of equal sets or of others."""
-    frame = pd.DataFrame(
-        {"sets": [["a", "b"], ["b", "a"], ["a", "b", "c"], ["x"], ["y", "z"], ["y", "z", "w"]]}
-    )
-    spec = SetSelfJoin(on="sets", threshold=0.6, return_similarity=True).spec(frame)
-    meeting = whole_meeting(whole_sets([frame], spec, True), spec)
-    columns = ["left", "right", "similarity"]
-    cuts = cut_block(meeting, parts)
-    found = [join_block(meeting, columns, cuts, number) for number in range(parts)]
-    want = frame.simjoin.set_self_join("sets", 0.6, return_similarity=True)
-    together = pd.concat([some for some in found if len(some)])
-    assert sorted(together.itertuples(index=False)) == sorted(want.itertuples(index=False))
-    assert len(want) == 4
-    assert all(list(some.columns) == columns for some in found)

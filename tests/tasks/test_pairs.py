@@ -10,11 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.planning import costs
-from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.costs import Costs
-from dask_simjoin.planning.outputs import COUNTS, ROW_COUNTS, Goal
 from dask_simjoin.tasks.chunks import make_chunk
-from dask_simjoin.tasks.matches import Meeting, equal_work
+from dask_simjoin.tasks.matches import Meeting
 from dask_simjoin.tasks.pairs import cut_block, cut_weighed, weigh_block
 from tests.support.density import labels_of_neighbours
 from tests.support.frames import planned, split
@@ -112,66 +109,3 @@ def test_parts_of_a_meeting_are_the_whole(case, parts):
     for outputs in (2, 5):
         cuts = cut_weighed(layout.grain, outputs, *weights)
         assert cuts.tolist() == cut_block(whole, outputs).tolist() == sorted(cuts)
-
-
-@pytest.mark.parametrize("dims", [6, 16])
-def test_parts_are_even(dims):
-    """Of points all of which meet, and of such as meet few others: no part does half more than its share."""
-    x = np.random.default_rng(0).uniform(size=(30_000, dims))
-    frame = frame_of(x)
-    spec, layout, source = planned(frame, 0.25 if dims == 6 else 1.0)
-    chunk = make_chunk(frame, (0, source), spec, layout)
-    whole = Meeting(chunk, chunk, True, spec, layout)
-    work = np.repeat(whole.joiner.work(*whole.operands, same=True), 100)
-    done = np.concatenate([[0.0], np.cumsum(work)]) / work.sum()
-    places = np.linspace(0, len(x), len(done))
-    for parts in (2, 5, 8):
-        shares = [
-            float(np.diff(np.interp(whole._replace(part=(k, parts)).rows, places, done))[0])
-            for k in range(parts)
-        ]
-        assert max(shares) < 1.5 / parts
-
-
-def test_equal_work():
-    assert equal_work(np.ones(1), 100, 1, 4) == [0, 25, 50, 75, 100]
-    assert equal_work(np.array([3.0, 1.0]), 100, 1, 2) == [0, 33, 100]
-    assert equal_work(np.ones(1), 10, 64, 3) == [0, 0, 0, 10]
-
-
-def test_pieces_are_as_even_as_the_estimate():
-    for threads in (2, 8):
-        have = Resources(threads)
-        made = Costs("tiles", 16, (1.0, 1.0), 1e6, COUNTS, have)
-        seconds = np.array([8.0, 1.0, 1.0, 0.001])
-        rows = np.full(4, 1e6)
-        parts = made.pieces(seconds, rows, 1000.0)
-        assert parts[-1] == 1 and (seconds / parts).max() <= 1.5 * seconds.sum() / (4 * threads)
-    one = Costs("tiles", 16, (1.0, 1.0), 1e6, COUNTS, Resources(1))
-    assert one.pieces(seconds, rows, 1000.0).tolist() == [1, 1, 1, 1]
-
-
-def test_pieces_that_find_a_number_for_each_row_are_worth_it():
-    """Few of many rows, or they take longer than what they do; one for each thread in any case."""
-    goal, rows = ROW_COUNTS, np.full(1, 8e6)
-    few, free = (Costs("sweep", 2, (1.0, 1.0), 8e6, g, Resources(4)) for g in (goal, COUNTS))
-    assert free.pieces(np.array([1.0]), rows, 1000.0).tolist() == [16]
-    assert few.pieces(np.array([1.0]), rows, 1000.0).tolist() == [4]
-    assert few.pieces(np.array([100.0]), rows, 1000.0).tolist() == [16]
-    assert few.pieces(np.array([1.0, 0.1]), np.full(2, 8e6), 1000.0).tolist() == [4, 1]
-    many = Costs("sweep", 2, (1.0, 1.0), 8e6, goal, Resources(4, 2**30, True, gpu=True))
-    assert many.pieces(np.array([1.0]), rows, 1000.0).tolist() == [16]
-
-
-@pytest.mark.parametrize("threads", [2, 3])
-def test_the_work_of_one_block_pair_is_cut_for_all_threads_alike(threads):
-    made = Costs(
-        "tiles", 16, (1.0, 1.0), 1e6, COUNTS, Resources(threads, 2**30, True, gpu=True, workers=threads)
-    )
-    for seconds in (0.1, 0.4, 3.66):
-        assert made.pieces(np.array([seconds]), np.full(1, 1e6), 1000.0)[0] % threads == 0
-
-
-def test_a_search_costs_more_than_a_look():
-    look, search = (Costs("tiles", 4, (0.1, 0.2), 1e5, goal, Resources(2)) for goal in (COUNTS, Goal(k=5)))
-    assert search.searches(np.array([1e5]), np.array([1e5]))[0] > look.compared(1e10 * 0.1)

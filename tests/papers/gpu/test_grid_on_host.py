@@ -9,7 +9,6 @@ import pytest
 from dask_simjoin.engine.base import profiler_of_library
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
-from dask_simjoin.engine.gpu.pairs import Sink
 from dask_simjoin.papers.cpu import grid as on_cpu
 from dask_simjoin.papers.grid import ORDERS, PATTERNS, Grid
 from dask_simjoin.papers.grid_batches import Batch, Flow, batches, sample
@@ -71,6 +70,8 @@ def test_other_norms(device, norm):
 
 
 def test_sinks_tie_what_pairs_tie(device):
+    from dask_simjoin.engine.gpu.pairs import Sink
+
     cupy, grid = device
     x = np.random.default_rng(1).exponential(1.0, (300, 2))
     layout = laid_out(x, 0.1, Grid(), grid)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.gpu.pairs import Sink
 from dask_simjoin.engine.index.gpu import HOST
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.papers.cluster_index import labels_of, without_copies
@@ -133,6 +132,8 @@ def test_few_clusters_at_a_time(device, monkeypatch):
 
 
 def test_sinks_tie_what_pairs_tie(device):
+    from dask_simjoin.engine.gpu.pairs import Sink
+
     cupy, kmeans = device
     x = wide(np.random.default_rng(1).exponential(1.0, (150, 2)))
     layout = laid_out(x, 0.1, KMeans(clusters=12), kmeans)

@@ -6,7 +6,6 @@ import itertools
 import numpy as np
 import pytest
 
-from dask_simjoin.engine.gpu.pairs import Sink
 from dask_simjoin.papers.lists import SCHEDULES, NestedLoop
 from dask_simjoin.planning.statistics.sample import moments
 from tests.papers.gpu.test_grid_on_host import laid_out
@@ -59,6 +58,8 @@ def test_other_norms(device, norm):
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_sinks_tie_what_pairs_tie(device, schedule):
+    from dask_simjoin.engine.gpu.pairs import Sink
+
     cupy, nested = device
     x = np.random.default_rng(1).exponential(1.0, (150, 2))
     layout = laid_out(x, 0.1, NestedLoop(schedule=schedule, block=32), nested)

@@ -36,7 +36,7 @@ def search(gpu, q, d, q_names, d_names, k, same, layout, bound2=math.inf, cuts=(
     def chunks(x, names):
         bounds = [0, *sorted(min(c, len(x)) for c in cuts), len(x)]
         for a, b in itertools.pairwise(bounds):
-            index = gpu.build(x[a:b].view(host_gpu.Array))
+            index = gpu.build_nearest(x[a:b].view(host_gpu.Array))
             yield relabelled(index, names[a:b])
 
     data = list(chunks(d, d_names))

@@ -6,7 +6,6 @@ import itertools
 import numpy as np
 import pytest
 
-from dask_simjoin.engine.gpu.pairs import Sink
 from dask_simjoin.papers.lists import OUTPUTS, WALKS, ZOrder
 from dask_simjoin.planning.statistics.sample import moments
 from tests.papers.gpu.test_grid_on_host import laid_out
@@ -61,6 +60,8 @@ def test_other_norms(device, norm):
 
 @pytest.mark.parametrize("walk", WALKS)
 def test_sinks_tie_what_pairs_tie(device, walk):
+    from dask_simjoin.engine.gpu.pairs import Sink
+
     cupy, zorder = device
     x = np.random.default_rng(1).exponential(1.0, (150, 2))
     layout = laid_out(x, 0.1, ZOrder(walk=walk), zorder)

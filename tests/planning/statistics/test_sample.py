@@ -1,5 +1,6 @@
 """Boxes, means and variances of points, whatever they are and however they lie in memory."""
 
+import dask
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT, TILE
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import box_gap
+from dask_simjoin.planning.statistics import sample
 from dask_simjoin.planning.statistics import sample as module
 from dask_simjoin.planning.statistics.sample import (
     CEILING,
@@ -20,6 +22,9 @@ from dask_simjoin.planning.statistics.sample import (
     near_share,
     sample_size,
 )
+from tests.support.frames import split
+from tests.support.oracle import as_set, brute_force
+from tests.support.points import frame_of
 from tests.support.profiles import examples, in_turns
 
 VALUES = [0.0, -0.0, 1.0, -3.5, 1e-310, 1e6 + 1e-3, -1e17, 1e17]
@@ -170,3 +175,30 @@ def test_points_of_many_numbers_are_fewer(dims, monkeypatch):
     monkeypatch.setattr(module, "kd_order", watched)
     near_share(np.random.default_rng(0).normal(size=(9000, dims)), 10**6, 1.0, 2)
     assert taken[0] * dims <= module.MOST_NUMBERS
+
+
+@pytest.fixture(scope="module")
+def x():
+    return np.random.default_rng(5).uniform(size=(2000, 2))
+
+
+def test_partitions_that_are_alike_are_sampled_apart():
+    """Twenty snapshots of the same points: pairs across them are no rarer than others."""
+    points = np.random.default_rng(0).uniform(size=(2000, 2))
+    frame = frame_of(np.tile(points, (20, 1)))
+    ddf = split(frame, range(2000, 40_000, 2000))
+    found = ddf.simjoin.self_join(0.002).expr.plan.estimate
+    assert found.total_low <= ddf.simjoin.count_pairs(0.002).compute() <= found.total_high
+    assert found.sampled < len(frame)
+
+
+def test_a_sample_is_never_empty(x, monkeypatch):
+    """However many columns and partitions there are."""
+    monkeypatch.setattr(sample, "MAX_BYTES", 1)
+    ddf = split(frame_of(x), range(200, 2000, 200))
+    for kind in ("entity", "spatial"):
+        with dask.config.set({"simjoin.output-size": "1 MiB"}):
+            pairs = ddf.simjoin.self_join(0.05, partitioning=kind, blocksize=300 * 24)
+            assert pairs.expr.plan.estimate.total_high > 0
+            assert pairs.expr.plan.chunks.rows.sum() >= 2000
+            assert as_set(pairs.compute()) == brute_force(x, 0.05)

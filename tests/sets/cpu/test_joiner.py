@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.sets.cpu import joiner
-from dask_simjoin.sets.cpu import joiner as search
 from dask_simjoin.sets.cpu.joiner import JOINER, Choice, Search
 from dask_simjoin.sets.methods import CHOICES, Bitmap, PPJoin
 from dask_simjoin.sets.predicate import COMPARISONS, SIMILARITIES, Rule
-from tests.support.profiles import examples, in_turns, pairwise
+from tests.support.profiles import examples, pairwise
 from tests.support.sets_oracle import block_of, matching
 
 THRESHOLDS = [Fraction(t) for t in ("0.55", "0.65", "0.8", "0.9", "1/3", "1")]
@@ -82,19 +81,6 @@ def alike(rng, n, size, universe):
         if len(tokens):
             found.append(np.unique(tokens))
     return [some.tolist() for some in found]
-
-
-@in_turns(1, method=TOLD, two=[False, True], sampled=[False, True])
-def test_sets_of_many_sizes(two, method, sampled, monkeypatch):
-    if sampled:  # sets are looked at, however few there are
-        monkeypatch.setattr(search, "FEW", -1)
-    rng = np.random.default_rng(5)
-    left = [*alike(rng, 150, 90, 300), list(range(0, 900, 2))]
-    right = [*alike(rng, 40, 30, 250), *left[::3]] if two else None
-    for similarity, threshold in [("jaccard", "0.7"), ("dice", "0.6"), ("cosine", "0.8"), ("overlap", "20")]:
-        for comparison in (">=", "="):
-            _, _, expected = check(left, right, Rule(similarity, Fraction(threshold), comparison), method)
-            assert expected or comparison == "="
 
 
 @pytest.mark.parametrize("method", TOLD, ids=str)

@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 
 cupy = pytest.importorskip("cupy")
 
-from dask_simjoin.sets.gpu.chunks import HostFilter, chunks
-from dask_simjoin.sets.gpu.index import ANY, prefixes
+from dask_simjoin.sets.gpu.index import ANY
 from dask_simjoin.sets.gpu.joiner import JOINER
 from dask_simjoin.sets.gpu.kernels.sources import SOURCES
-from dask_simjoin.sets.gpu.operands import Operands
-from dask_simjoin.sets.gpu.verify import COLUMNS, flat
-from dask_simjoin.sets.methods import AllPairs, Bitmap, GroupJoin, PPJoin
+from dask_simjoin.sets.gpu.verify import COLUMNS
+from dask_simjoin.sets.methods import Bitmap, GroupJoin, PPJoin
 from dask_simjoin.sets.predicate import COMPARISONS, SIMILARITIES, Rule
 from tests.sets.gpu.cases import METHODS
 from tests.support.profiles import examples
@@ -25,7 +23,6 @@ from tests.support.sets_joins import (
     check_blocks,
     check_in_parts,
     dense_matching,
-    on_device,
     random_sets,
     rule_values,
 )
@@ -110,20 +107,6 @@ def test_ways_to_verify_and_blocks(many, verify, block):
             check_blocks(JOINER, many[which], None, rule, method, expected, cupy)
 
 
-@pytest.mark.parametrize("chunk_bytes", [20_000, 100_000, 10**7])
-@pytest.mark.parametrize("filtering", ["gpu", "cpu"])
-@pytest.mark.parametrize("kind", [AllPairs, PPJoin, GroupJoin, Bitmap])
-def test_budgets(many, kind, filtering, chunk_bytes):
-    """Buffers that overflow, and chunks that end within a probe's candidates."""
-    if kind is Bitmap and filtering == "cpu":
-        pytest.skip("bitmaps are compared by the GPU")
-    more = {} if kind is Bitmap else {"filter": filtering}
-    rule = Rule("jaccard", Fraction("0.6"))
-    block = many[0]
-    expected = dense_matching(block, None, rule)
-    check_blocks(JOINER, block, None, rule, kind(chunk_bytes=chunk_bytes, **more), expected, cupy)
-
-
 @pytest.mark.parametrize(
     "method", [Bitmap(), PPJoin(), GroupJoin(), PPJoin(filter="cpu"), GroupJoin(filter="cpu", members="cpu")]
 )
@@ -132,37 +115,3 @@ def test_pairs_in_parts_are_all_pairs(many, method):
     for q, d in ((many[0], None), (many[0], many[1])):
         expected = dense_matching(q, d, rule)
         check_in_parts(JOINER, q, d, rule, method, expected, (3000, 10**7), cupy)
-
-
-def test_weights_and_universes():
-    """Weights that multiply beyond int32, tokens near the end of int32, and sides that share few."""
-    top = 2**31 - 2
-    q, _ = block_of([[1, top], [1, 2, top]], [2**20, 3 * 2**20])
-    d, _ = block_of([[1, 2, 3, top], [7]], [2**21, 5])
-    rule = Rule("jaccard", Fraction("0.5"))
-    for method in (Bitmap(), PPJoin(), AllPairs(verify="C"), GroupJoin()):
-        check_blocks(JOINER, q, d, rule, method, {(0, 1): 2, (1, 1): 3}, cupy)
-        check_blocks(JOINER, q, None, rule, method, {(0, 1): 2}, cupy)
-
-
-SPIN = """
-extern "C" __global__ void spin(long long clocks) {
-    for (long long begin = clock64(); clock64() - begin < clocks;);
-}
-"""
-
-
-def test_buffers_are_filled_again_once_they_are_copied(many):
-    """While the GPU is busy, the CPU's filters fill their buffers again."""
-    join = Operands.of(on_device(many[2], cupy), None, Rule("jaccard", Fraction("0.6")))
-    busy = cupy.RawKernel(SPIN, "spin")
-
-    def found(room):
-        filters, pairs = HostFilter(join, prefixes(join, groups=False), 0, positional=False), []
-        for part in chunks(filters, len(join.left), room):
-            pairs.append(flat(part.found))
-            busy((1,), (1,), (np.int64(5_000_000),))
-        return cupy.concatenate(pairs).get()
-
-    whole = found(10**7)
-    assert (found(max(1000, len(whole) // 40)) == whole).all()

@@ -5,7 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from dask_simjoin.engine.gpu.kernels.load import VARIABLE, Aside, asked
+from tests.support.host_gpu import as_cupy
+
+with as_cupy(None, None, ("dask_simjoin.engine.gpu",)):
+    from dask_simjoin.engine.gpu.kernels.load import VARIABLE, Aside, asked
 
 
 class Stream:

@@ -10,8 +10,7 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin.errors import PlanningError, UnsupportedFrameError
-from dask_simjoin.graph import planner
-from dask_simjoin.graph.lazy_join import UNPLANNED, LazyJoin, guard
+from dask_simjoin.graph.lazy_join import LazyJoin
 from dask_simjoin.graph.records import MOST_RUNS, Runs
 
 EPS = 0.1
@@ -27,14 +26,6 @@ def frame():
 def lazy(frame):
     with dask.config.set(scheduler="synchronous", **{"dataframe.convert-string": False}):
         yield dd.from_pandas(frame, npartitions=3)
-
-
-@pytest.fixture
-def plans(monkeypatch):
-    """The number of plans that were made, as a list of as many."""
-    made, compute = [], planner._compute_plan
-    monkeypatch.setattr(planner, "_compute_plan", lambda *args: made.append(1) or compute(*args))
-    return made
 
 
 OF_ROWS = {
@@ -134,24 +125,3 @@ def test_old_runs_are_forgotten(lazy):
         runs.planned(named, plan, 0.0)
     assert runs.find("0") is None and runs.find("1") is not None
     assert repr(runs.find("1")).endswith("nothing has run here since")
-
-
-@pytest.mark.parametrize("verb", OF_ROWS)
-def test_showing_a_lazy_result_plans_nothing(lazy, plans, verb):
-    rows = lazy[lazy["x"] >= 0]  # a frame of its own: an equal join may be alive, and planned
-    result = getattr(rows.simjoin, verb)(**OF_ROWS[verb])
-    further = result[result["left"] > result["right"]].assign(z=1)
-    for one in (result, further, further["left"], result["left"].sum()):
-        assert (UNPLANNED.name in repr(one)) == (one.ndim > 0)
-    assert UNPLANNED.name in further._repr_html_()
-    assert not plans
-    number = further.npartitions
-    assert f"npartitions={number}" in repr(further) and f"npartitions={number}" in repr(result)
-
-
-def test_dask_is_guarded_once():
-    class Shows:
-        _repr_divisions = property(lambda self: "divisions")
-
-    assert guard(Shows) and guard(Shows)
-    assert not guard(int)

@@ -1,0 +1,44 @@
+"""Showing a lazy result plans nothing."""
+
+import dask
+import dask.dataframe as dd
+import pytest
+
+from dask_simjoin.graph import planner
+from dask_simjoin.graph.lazy_join import UNPLANNED, guard
+from tests.graph.test_records import OF_ROWS
+
+
+@pytest.fixture
+def lazy(frame):
+    with dask.config.set(scheduler="synchronous", **{"dataframe.convert-string": False}):
+        yield dd.from_pandas(frame, npartitions=3)
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    """The number of plans that were made, as a list of as many."""
+    made, compute = [], planner._compute_plan
+    monkeypatch.setattr(planner, "_compute_plan", lambda *args: made.append(1) or compute(*args))
+    return made
+
+
+@pytest.mark.parametrize("verb", OF_ROWS)
+def test_showing_a_lazy_result_plans_nothing(lazy, plans, verb):
+    rows = lazy[lazy["x"] >= 0]  # a frame of its own: an equal join may be alive, and planned
+    result = getattr(rows.simjoin, verb)(**OF_ROWS[verb])
+    further = result[result["left"] > result["right"]].assign(z=1)
+    for one in (result, further, further["left"], result["left"].sum()):
+        assert (UNPLANNED.name in repr(one)) == (one.ndim > 0)
+    assert UNPLANNED.name in further._repr_html_()
+    assert not plans
+    number = further.npartitions
+    assert f"npartitions={number}" in repr(further) and f"npartitions={number}" in repr(result)
+
+
+def test_dask_is_guarded_once():
+    class Shows:
+        _repr_divisions = property(lambda self: "divisions")
+
+    assert guard(Shows) and guard(Shows)
+    assert not guard(int)
