@@ -1,7 +1,5 @@
 """What an index refuses: with the value, what is allowed, and a remedy; and nothing is changed."""
 
-import os
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -126,17 +124,6 @@ def test_folders(made, tmp_path):
         dask_simjoin.open_index(tmp_path / "index", version=0)
 
 
-def test_a_file_system_without_links(tmp_path, monkeypatch):
-    def link(source, target):
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", link)
-    with pytest.raises(
-        errors.OptionError, match=r"without hard links \(Operation not permitted\), by which of two"
-    ):
-        FRAME.simjoin.index(1.0, tmp_path / "index", on="x", id="key")
-
-
 NEW = pd.DataFrame({"key": [8, 9], "x": [0.5, 6.0], "name": ["d", "e"]})
 
 
@@ -249,14 +236,3 @@ def test_tables_that_are_joined(made, frame, error, message):
     """A row that can be in no pair would hide those of the others."""
     with pytest.raises(getattr(errors, error), match=message):
         made.join(frame)
-
-
-def test_odd_paths_and_names(made, tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for path in ("~/o\u0308ne index", f"file://{tmp_path}/other"):
-        assert FRAME.simjoin.index(1.0, path, on="x", id="key").path.parent == tmp_path
-        assert len(dask_simjoin.open_index(path)) == 3
-    with pytest.raises(errors.OptionError, match="half of a surrogate pair"):
-        made.update(NEW, batch="\ud800")
-    made.update(NEW, batch="\0 \n/../\u00e9")
-    assert made.history()["batch"].tolist()[1:] == ["\0 \n/../\u00e9"]

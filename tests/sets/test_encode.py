@@ -1,6 +1,5 @@
 """Encoding: one order of tokens, blocks of distinct sets, and which blocks meet."""
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -8,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_simjoin.sets.columns import occurrences
-from dask_simjoin.sets.encode import each_once, merge, ranked, ranks, ranks_of, some_sets
+from dask_simjoin.sets.encode import each_once, merge, ranked, ranks, ranks_of
 
 TABLES = st.lists(st.lists(st.lists(st.integers(-3, 40), max_size=9), max_size=12), min_size=1, max_size=4)
 
@@ -46,12 +45,6 @@ def test_ranks_are_one_order_of_all_tables(tables, strings):
         if len(row) == 1:
             order[tokens[0]] = counts[next(iter(row))]
     assert [order[rank] for rank in sorted(order)] == sorted(order.values())
-
-
-def test_some_sets():
-    sets, _ = read([[1, 2], [], [3], [1, 3]])
-    some = some_sets(sets, np.array([3, 1, 0]))
-    assert some["offsets"].tolist() == [0, 2, 2, 4]
 
 
 @pytest.mark.parametrize("values", [[[0, 2**40]], [[2**40 + k] for k in range(9)], [[-(2**62)], [2**62]]])

@@ -6,13 +6,12 @@ import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dask_simjoin
-from dask_simjoin.errors import BudgetError, DuplicateIdError, SourceChangedError, TokenError
+from dask_simjoin.errors import BudgetError, DuplicateIdError, TokenError
 from dask_simjoin.sets import QGrams
 from tests.support.profiles import examples
 from tests.support.sets import as_columns, found_pairs, rows_of_sets
@@ -213,26 +212,3 @@ def test_what_only_the_data_tell_is_refused():
     with pytest.raises(DuplicateIdError, match="are not unique"):
         parted(again, 3).simjoin.set_self_join("sets", 0.5).compute()
     assert parted(again, 3).simjoin.count_set_pairs("sets", 0.5).compute() > 0
-
-
-def test_a_source_that_changes_is_refused():
-    sizes = iter([4, 5])
-
-    def read(n):
-        return pd.DataFrame({"sets": [[1, 2]] * next(sizes)})
-
-    ddf = dd.from_map(read, [0], meta=pd.DataFrame({"sets": [[1]]}).iloc[:0])
-    with pytest.raises(SourceChangedError, match="had 4 rows when the join was planned and has 5 now"):
-        ddf.simjoin.set_self_join("sets", 0.5).compute()
-
-
-def test_arrow_lists_and_empty_partitions():
-    dtype = pd.ArrowDtype(pa.list_(pa.string()))
-    frame = pd.DataFrame({"sets": pd.array([["a", "b"], ["b", "a"], [], None], dtype=dtype)})
-    ddf = dd.from_map(lambda n: frame if n == 1 else frame.iloc[:0], range(3), meta=frame.iloc[:0])
-    assert found_pairs(ddf.simjoin.set_self_join("sets", 0.5).compute()) == {(0, 1): None}
-    none = dd.from_pandas(frame.iloc[:0], npartitions=1)
-    assert len(none.simjoin.set_self_join("sets", 0.5).compute()) == 0
-    assert none.simjoin.count_set_pairs("sets", 0.5).compute() == 0
-    assert len(none.simjoin.set_neighbor_counts("sets", 0.5).compute()) == 0
-    assert len(ddf.simjoin.set_join(none, "sets", 0.5, how="leftanti").compute()) == 4

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dask_simjoin.cluster.algorithms import duplicates
 from dask_simjoin.cluster.algorithms.duplicates import numbers_of
 from dask_simjoin.engine.base import host_joiner
-from dask_simjoin.errors import BudgetError, ColumnError, OptionError, OptionTypeError
+from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from tests.support.duplicates import marked, order_of
 from tests.support.frames import split
 from tests.support.oracle import squared_distances
@@ -82,25 +82,6 @@ def test_like_pandas_where_rows_are_equal():
         pd.testing.assert_frame_equal(once, frame.drop_duplicates(["x", "y"], keep=keep))
 
 
-@pytest.mark.parametrize("grouping", ["greedy", "connected"])
-def test_lazy_marks_are_aligned_and_computed_late(grouping):
-    rng = np.random.default_rng(2)
-    frame = pd.DataFrame(rng.uniform(size=(400, 2)), columns=["x", "y"]).assign(name="a")
-    ddf = dd.from_pandas(frame, npartitions=4)
-    want = np.array(wanted(frame[["x", "y"]].to_numpy(), 0.05, "first", grouping))
-    how = {"grouping": grouping, "on": ["x", "y"]}
-    with dask.config.set(scheduler=None):
-        lazy = ddf.simjoin.near_duplicated(0.05, **how)
-    assert lazy.dtype == bool and lazy.name is None
-    assert lazy.divisions == ddf.divisions
-    whole = ddf.assign(gone=lazy).compute()
-    assert whole["gone"].tolist() == want.tolist()
-    assert lazy.partitions[2].compute().tolist() == want[200:300].tolist()
-    names = ddf.simjoin.drop_near_duplicates(0.05, **how)[["name"]]
-    assert names.compute().index.tolist() == frame.index[~want].tolist()
-    assert names.divisions == ddf.divisions
-
-
 @pytest.mark.parametrize("lazy", [False, True])
 def test_rows_without_coordinates(lazy):
     frame = pd.DataFrame({"x": [1.0, np.nan, 1.0, np.inf, 5.0, 1.5]}, index=[3, 3, 4, 4, 5, 5])
@@ -152,17 +133,3 @@ def test_refused():
             data.simjoin.near_duplicated(1, grouping="chain")
         with pytest.raises(OptionTypeError, match="eps= is missing"):
             data.simjoin.near_duplicated()
-
-
-def test_pairs_that_one_task_cannot_hold(client):
-    """In the order of a column pairs meet in one task; in that of the frame they need not."""
-    x = np.random.default_rng(1).uniform(size=(2000, 2))
-    ddf = dd.from_pandas(pd.DataFrame(x, columns=["x", "y"]).assign(v=1.0), npartitions=3)
-    how = {"on": ["x", "y"], "blocksize": "30 kB"}
-    want = wanted(x, 0.2, "first", "greedy")
-    with pytest.MonkeyPatch.context() as patched:
-        assert ddf.simjoin.near_duplicated(0.2, keep="v", **how).compute().tolist() == want
-        patched.setattr("dask_simjoin.cluster.expressions.duplicates.PAIR_BYTES", 1 << 20)
-        assert ddf.simjoin.near_duplicated(0.2, **how).compute().tolist() == want
-        with pytest.raises(BudgetError, match=r"one task is told all pairs.*Use grouping='connected'"):
-            ddf.simjoin.near_duplicated(0.2, keep="v", partitioning="entity", **how).compute()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.sets.cpu import joiner
-from dask_simjoin.sets.cpu.joiner import JOINER, Choice, Search
+from dask_simjoin.sets.cpu.joiner import JOINER
 from dask_simjoin.sets.methods import CHOICES, Bitmap, PPJoin
 from dask_simjoin.sets.predicate import COMPARISONS, SIMILARITIES, Rule
 from tests.support.profiles import examples, pairwise
@@ -127,18 +127,3 @@ def test_arrays_that_are_read_only_or_apart_are_taken_as_they_are():
     other = block | {"tokens": np.repeat(block["tokens"], 2)[::2], "weights": block["weights"].copy()}
     other["weights"].flags.writeable = False
     assert JOINER.count(other, None, rule, "auto") == expected > 0
-
-
-def choice_for(sizes, universe, threshold, method="auto"):
-    """What is chosen for 3000 random sets."""
-    rng = np.random.default_rng(0)
-    block, _ = block_of([rng.choice(universe, sizes, replace=False).tolist() for _ in range(3000)])
-    return Search(block, None, Rule("jaccard", Fraction(threshold)), method).choice
-
-
-def test_long_sets_of_few_tokens_are_compared_by_bitmaps_and_others_by_lists():
-    long = choice_for(100, 800, "0.5")
-    assert not long.listed and long.words >= 4  # fewer bits leave nothing out
-    assert choice_for(8, 20_000, "0.8").listed
-    assert choice_for(100, 800, "0.5", PPJoin(words=32)) == Choice(True, 16)
-    assert not choice_for(8, 20_000, "0.8", "bitmap").listed

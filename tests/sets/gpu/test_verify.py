@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dask_simjoin.sets.methods import Bitmap, GroupJoin, PPJoin
+from dask_simjoin.sets.methods import PPJoin
 from dask_simjoin.sets.predicate import COMPARISONS, SIMILARITIES, Rule
 from tests.sets.gpu.cases import METHODS
 from tests.support import host_gpu
@@ -72,27 +72,6 @@ def test_sets_larger_than_shared_memory(device):
         found = joiner.pairs(*(on_device(one, cupy) for one in (q, d)), Rule("overlap", Fraction(1)), method)
         overlaps = [[1, 1], [1, 11_999], [1, 12_998], [1, 12_999]]
         assert pairs_of(found) == {(i, j): o for i, row in enumerate(overlaps) for j, o in enumerate(row)}
-
-
-def test_blocks_without_sets(device):
-    cupy, joiner = device
-    empty, some = (on_device(block_of(sets)[0], cupy) for sets in ([], [[1, 2], [1, 2, 3]]))
-    rule = Rule("jaccard", Fraction("0.5"))
-    for q, d in ((empty, None), (empty, some), (some, empty)):
-        assert len(joiner.pairs(q, d, rule, "auto").left) == 0
-        assert joiner.count(q, d, rule, "auto") == 0
-        assert [one.tolist() for one in joiner.counts(q, d, rule, "auto")] == [
-            [0] * len(one["weights"]) for one in (q, q if d is None else d)
-        ]
-
-
-@pytest.mark.parametrize(
-    "method", [Bitmap(), *(one for one in METHODS if isinstance(one, GroupJoin))], ids=str
-)
-def test_one_set(device, method):
-    """Nothing meets, and nothing is left to go on with."""
-    cupy, joiner = device
-    check(joiner, [frozenset([0])], None, Rule("jaccard", Fraction("0.55")), method, cupy)
 
 
 def test_buffers_are_filled_again_once_they_are_copied(device, monkeypatch):
