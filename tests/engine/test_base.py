@@ -22,7 +22,9 @@ def test_frames_are_of_the_library_that_their_class_is_derived_from():
 
 
 def test_other_libraries_are_refused_by_name():
-    with pytest.raises(UnsupportedFrameError, match=r"Frames of 'polars' cannot be joined; .* use ddf.to_backend\('pandas'\)"):
+    with pytest.raises(
+        UnsupportedFrameError, match=r"Frames of 'polars' cannot be joined; .* use ddf.to_backend\('pandas'\)"
+    ):
         base.frames_of_library("polars")
 
 

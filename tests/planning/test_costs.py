@@ -1,11 +1,25 @@
 """What the steps of a join cost, and the parts that its work is cut into."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.outputs import COUNTS, ROW_COUNTS, Goal
+
+
+class Chunks(NamedTuple):
+    """What costs ask of chunks."""
+
+    rows: np.ndarray
+    sides: list
+    method: str | None
+    visits: np.ndarray
+
+    def __len__(self):
+        return len(self.rows)
 
 
 def test_pieces_are_as_even_as_the_estimate():
@@ -44,3 +58,24 @@ def test_the_work_of_one_block_pair_is_cut_for_all_threads_alike(threads):
 def test_a_search_costs_more_than_a_look():
     look, search = (Costs("tiles", 4, (0.1, 0.2), 1e5, goal, Resources(2)) for goal in (COUNTS, Goal(k=5)))
     assert search.searches(np.array([1e5]), np.array([1e5]))[0] > look.compared(1e10 * 0.1)
+
+
+def test_rows_of_many_chunks_are_compared_half_as_often_again():
+    """They are in no common order: of two chunks a quarter more, of many half as much."""
+    rows, method = 1e6, "tiles"
+    compared = []
+    for number in (1, 2, 1000):
+        costs = Costs(method, 16, (1.0, 1.0), rows, COUNTS, Resources(1))
+        each = np.full(number, rows / number)
+        chunks = Chunks(each, [each], None, np.array([0.0, 0.0]))
+        compared.append(costs.choosing(chunks, 0, 8.0) - costs.made(chunks, 0, 8.0))
+    every = Costs(method, 16, (1.0, 1.0), rows, COUNTS, Resources(1)).compared(rows**2 / 2)
+    assert np.allclose(compared, [0.0, 0.25 * every, 0.5 * every], rtol=2e-3)
+
+
+def test_what_is_read_and_searched_is_shared_by_threads():
+    one, four = (Costs("tiles", 4, (0.5, 0.5), 1e6, COUNTS, Resources(n)) for n in (1, 4))
+    assert one.reading() == 4 * four.reading() > 0
+    seconds = np.array([2.0, 6.0])
+    assert np.isclose(one.expected(1.0, seconds) - one.reading(), 9.0)
+    assert np.isclose(four.expected(1.0, seconds) - four.reading(), 3.0)

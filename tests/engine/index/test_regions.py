@@ -46,4 +46,8 @@ def test_walls_are_where_something_lies_behind():
     regions = make_regions(x, np.ones(200), x.min(0), x.max(0), 0.0, 60.0, 4)
     cut, low, high = regions.walls
     assert cut.tolist() == [0] and np.sort(low[:, 0])[0] == -np.inf and np.sort(high[:, 0])[-1] == np.inf
-    assert np.sort(low[:, 0])[1:].tolist() == np.sort(high[:, 0])[:-1].tolist() == np.sort(regions.split).tolist()
+    assert (
+        np.sort(low[:, 0])[1:].tolist()
+        == np.sort(high[:, 0])[:-1].tolist()
+        == np.sort(regions.split).tolist()
+    )

@@ -38,7 +38,11 @@ def test_the_least_edge_of_each_component_is_kept_and_inner_edges_go():
     low, high = np.array([0, 0, 1, 0], np.int32), np.array([2, 1, 3, 4], np.int32)
     best = np.full(3, np.inf), np.full(3, -1, np.int32), np.full(3, -1, np.int32), names
     kept = offer_edges(component, names, weight, low, high, best)
-    assert kept == 3 and list(zip(low[:3].tolist(), high[:3].tolist(), strict=True)) == [(0, 2), (1, 3), (0, 4)]
+    assert kept == 3 and list(zip(low[:3].tolist(), high[:3].tolist(), strict=True)) == [
+        (0, 2),
+        (1, 3),
+        (0, 4),
+    ]
     assert best[0].tolist() == [2.0, 5.0, 2.0]
     # of (1, 3) and (0, 4), both of weight 2, the one of the smaller name is taken
     assert best[1].tolist() == [0, 2, 4] and best[2].tolist() == [4, 0, 0]

@@ -7,6 +7,7 @@ from numba import njit
 
 from dask_simjoin.engine.cpu.kernels.spanning import offer
 
+
 @njit
 def offered(best, weight, a, b, start, end):
     return offer(best, 0, weight, a, b, start, end)

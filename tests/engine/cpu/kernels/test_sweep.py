@@ -36,7 +36,8 @@ def test_pairs_of_all_rows_of_the_grid_are_counted_once(dims):
     assert JOINER.weights(index, index, layout, same=True).sum() == len(expected)
     places = np.array(sorted(expected), np.int64).reshape(-1)
     assert (
-        JOINER.counts(index, index, layout, same=True)[0].tolist() == np.bincount(places, minlength=90).tolist()
+        JOINER.counts(index, index, layout, same=True)[0].tolist()
+        == np.bincount(places, minlength=90).tolist()
     )
     limits = np.array([0.1**2, 0.5**2])
     (found,) = JOINER.tally(index, index, layout, limits, same=True, by_row=False, rows=None)
