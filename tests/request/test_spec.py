@@ -20,7 +20,8 @@ def test_only_columns_of_the_join_are_read():
 
 
 @pytest.mark.parametrize(("metric", "p", "norm", "threshold"), [
-    ("euclidean", 2, 2, 9.0), ("manhattan", 2, 1, 3.0), ("chebyshev", 2, np.inf, 3.0), ("minkowski", 3, 3, 27.0),
+    ("euclidean", 2, 2, 9.0), ("manhattan", 2, 1, 3.0), ("chebyshev", 2, np.inf, 3.0),
+    ("minkowski", 3, 3, 27.0),
 ])  # fmt: skip
 def test_thresholds_are_those_of_the_metric(metric, p, norm, threshold):
     more = {"p": p} if metric == "minkowski" else {}
