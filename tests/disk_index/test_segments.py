@@ -9,7 +9,11 @@ VERSION = np.array([1, 2, 2, 3, 5, 5])
 
 
 def slab(version=VERSION):
-    return {"version": version, "seq": np.arange(len(version)), "ages": (int(version.min()), int(version.max()))}
+    return {
+        "version": version,
+        "seq": np.arange(len(version)),
+        "ages": (int(version.min()), int(version.max())),
+    }
 
 
 @pytest.mark.parametrize("versions", [(0, 5), (1, 5), (0, 3), (2, 3), (5, 9)])
@@ -18,7 +22,7 @@ def slab(version=VERSION):
 def test_rows_that_count(versions, places, named):
     found = taken(slab(), Chosen(np.array(places, np.int64), named, versions))
     listed = np.isin(np.arange(len(VERSION)), places)
-    want = (VERSION > versions[0]) & (VERSION <= versions[1]) & (listed == named)
+    want = (versions[0] < VERSION) & (versions[1] >= VERSION) & (listed == named)
     if found is None:
         found = np.ones(len(VERSION), bool)
     assert found.tolist() == want.tolist()
@@ -30,7 +34,13 @@ def test_nothing_is_looked_at_where_all_rows_count():
 
 def test_points_in_a_box_include_its_faces():
     x = np.array([[0.0, 0.0], [1.0, 2.0], [1.0, 2.1], [-0.1, 1.0], [0.5, 0.5]])
-    assert within(x, (np.array([0.0, 0.0]), np.array([1.0, 2.0]))).tolist() == [True, True, False, False, True]
+    assert within(x, (np.array([0.0, 0.0]), np.array([1.0, 2.0]))).tolist() == [
+        True,
+        True,
+        False,
+        False,
+        True,
+    ]
 
 
 def test_bytes_are_those_of_all_arrays():

@@ -15,7 +15,9 @@ def groups(file, group, rows, oldest, newest):
         own = np.flatnonzero(np.array(file) == one)
         starts[own] = np.cumsum(rows[own]) - rows[own]
     box = np.zeros((len(rows), 1))
-    return Groups(np.array(file), np.array(group), starts, rows, np.array(oldest), np.array(newest), box, box + 1)
+    return Groups(
+        np.array(file), np.array(group), starts, rows, np.array(oldest), np.array(newest), box, box + 1
+    )
 
 
 @pytest.fixture
@@ -23,7 +25,16 @@ def snapshot():
     """File a with groups of 10, 10, 5 rows, and b with 8 and 4; the 13th row of a is left out."""
     every = groups([0, 0, 0, 1, 1], [0, 1, 2, 0, 1], [10, 10, 5, 8, 4], [1, 1, 1, 2, 3], [1, 1, 2, 2, 3])
     return Snapshot(
-        Path("somewhere"), None, "pandas", ("a", "b"), every, {0: np.array([12])}, False, (0, 2), 36, ("gone",)
+        Path("somewhere"),
+        None,
+        "pandas",
+        ("a", "b"),
+        every,
+        {0: np.array([12])},
+        False,
+        (0, 2),
+        36,
+        ("gone",),
     )
 
 
@@ -32,7 +43,9 @@ def test_a_part_names_its_groups_by_files_in_their_order(snapshot):
     assert part.pieces == (("a", (0, 1)), ("b", (0,))) and part.library == "pandas" and not part.named
 
 
-@pytest.mark.parametrize(("which", "told"), [([0], ()), ([1], ("gone",)), ([0, 2, 3], ()), ([3, 1], ("gone",))])
+@pytest.mark.parametrize(
+    ("which", "told"), [([0], ()), ([1], ("gone",)), ([0, 2, 3], ()), ([3, 1], ("gone",))]
+)
 def test_files_of_deletions_are_told_only_where_they_count(snapshot, which, told):
     assert snapshot.part(which).deleted == told
 

@@ -8,7 +8,6 @@ cupy = pytest.importorskip("cupy")
 from dask_simjoin.engine.filters.float16 import make_nearest_vectors, make_vectors
 from dask_simjoin.engine.gpu.arrays import bounds, spread
 from dask_simjoin.engine.gpu.build import BUILDER
-from dask_simjoin.engine.gpu.pairs import GrowingColumns
 from dask_simjoin.engine.index.gpu import ENGINES, boxed, build, build_nearest, make_nearest_device_layout
 from tests.support.gpu_kernels import layout_for
 from tests.support.points import KINDS, make_points
@@ -79,15 +78,3 @@ def test_no_spread_of_what_is_not_finite():
         assert spread(x) is None and bounds(x) is None
     assert spread(cupy.full((2, 1), 1.7e308, order="F")) is None
     assert spread(cupy.zeros((5, 3))) is None
-
-
-@pytest.mark.parametrize("told", [0, 3, 50, 10_000])
-def test_columns_grow_whatever_was_expected(told):
-    random = np.random.default_rng(told)
-    columns, parts = GrowingColumns([np.int32, np.float64]), []
-    for more in (5, 0, 7, 200, 1, 63):
-        parts.append([random.integers(0, 9, more).astype(np.int32), random.random(more)])
-        for place, part in zip(columns.add(more, told), parts[-1], strict=True):
-            place[:] = cupy.asarray(part)
-    for k, column in enumerate(columns.columns()):
-        np.testing.assert_array_equal(cupy.asnumpy(column), np.concatenate([part[k] for part in parts]))
