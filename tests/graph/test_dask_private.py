@@ -18,20 +18,19 @@ def test_all_that_is_used_is_there():
         assert issubclass(kind, dask_private.Expr) and "_simplify_down" in vars(kind)
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="there is no such lock since Python 3.12")
-def test_divisions_that_compute_hold_up_no_others(monkeypatch):
-    """One frame's divisions are asked for by another thread while those of this one are found."""
-    other = dd.from_pandas(pd.DataFrame({"x": range(6)}), npartitions=2).expr
+class Slow(dask_private.FromPandas):
+    """A frame whose divisions wait for those of another one, found by another thread."""
+
     done = threading.Event()
 
-    class Slow(type(other)):
-        def _divisions(self):
-            thread = threading.Thread(target=lambda: (other.divisions, done.set()))
-            thread.start()
-            assert done.wait(10)
-            thread.join()
-            return super()._divisions()
+    def _divisions(self):
+        other = dd.from_pandas(pd.DataFrame({"x": range(6)}), npartitions=2).expr
+        threading.Thread(target=lambda: (other.divisions, self.done.set()), daemon=True).start()
+        assert self.done.wait(10)
+        return super()._divisions()
 
-    slow = dd.from_pandas(pd.DataFrame({"x": range(3)}), npartitions=1).expr
-    own = Slow(*slow.operands)
-    assert own.divisions == slow.divisions
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="there is no such lock since Python 3.12")
+def test_divisions_that_compute_hold_up_no_others():
+    plain = dd.from_pandas(pd.DataFrame({"x": range(3)}), npartitions=1).expr
+    assert Slow(*plain.operands).divisions == plain.divisions

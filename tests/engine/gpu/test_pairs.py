@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+cupy = pytest.importorskip("cupy")
+
 from dask_simjoin.engine.gpu.pairs import GrowingColumns
 
-cupy = pytest.importorskip("cupy")
 pytestmark = pytest.mark.gpu
 
 
