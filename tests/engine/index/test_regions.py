@@ -37,6 +37,9 @@ def test_weights_and_limits_say_where_it_is_cut():
     assert len(regions) == 2 and abs(regions.split[0] - 0.277) < 0.02  # half of the weight
     assert len(make_regions(x, weight, np.zeros(1), np.ones(1), 10.0, 300.0, 9)) == 1  # all are near
     assert len(make_regions(x, weight, np.zeros(1), np.ones(1), 0.0, 1e9, 9)) == 1  # none has too many
+    two = np.repeat([0.0, 1.0], [40, 60])[:, None]
+    cut = make_regions(two, np.ones(100), np.zeros(1), np.ones(1), 0.0, 1.0, 9)
+    assert len(cut) == 2 and cut.split.tolist() == [1.0]  # points at a cut lie behind it
     equal = np.zeros((50, 2))
     assert len(make_regions(equal, np.ones(50), np.zeros(2), np.zeros(2), 0.0, 1.0, 9)) == 1
 
