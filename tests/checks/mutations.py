@@ -158,17 +158,7 @@ def killed(one):
         folder = Path(name)
         applied(one, folder)
         file, *more = one.test.split()
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-x",
-            "-p",
-            "no:cacheprovider",
-            f"tests/{file}",
-            *more,
-        ]
+        pytest = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
         own = os.environ | {"NUMBA_CACHE_DIR": str(folder / "kernels"), "PYTHONPATH": str(folder)}
         try:
             done = subprocess.run(
