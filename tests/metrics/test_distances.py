@@ -121,28 +121,6 @@ def test_thresholds_of_arrays_are_those_of_numbers(metric, p):
     assert (np.diff(found) >= 0).all()
 
 
-def test_thresholds_on_the_sphere():
-    square = sphere.squared_chord
-    assert square(0.0) == 0.0
-    for eps in (1e-3, 1.0, 1234.5, 1e6, 1e7, 2e7):
-        assert square(eps) == pytest.approx(4 * math.sin(eps / (2 * sphere.RADIUS)) ** 2, rel=1e-14)
-        near = [math.nextafter(eps, 0), eps, math.nextafter(eps, INF)]
-        assert sorted(map(square, near)) == [square(some) for some in near]
-        assert sphere.metres(np.array([square(eps)]), np)[0] == pytest.approx(eps, rel=1e-8, abs=1e-12)
-    assert square(HALF * (1 - 1e-12)) <= 4 < square(HALF * (1 + 1e-12)) == square(1e300)
-
-
-def test_known_distances_on_the_sphere():
-    x = np.array([[0.0, 0.0], [0, 180], [90, 5], [-90, 0], [0, 90], [0, -90], [0, 1], [60, 1]])
-    found = distances(x, x, "haversine")
-    assert found[0, 1] == found[2, 3] == found[4, 5] == pytest.approx(HALF, rel=1e-15)
-    assert found[0, 2] == found[1, 3] == found[4, 0] == pytest.approx(HALF / 2, rel=1e-15)
-    assert found[0, 6] == pytest.approx(HALF / 180, rel=1e-14)
-    assert found[6, 7] == pytest.approx(HALF / 3, rel=1e-15)
-    assert (np.diag(found) == 0).all() and (found == found.T).all()
-    assert len(brute_force(x, HALF, "haversine")) == 28
-
-
 # --- pairs, counts and clusters -------------------------------------------------------------------
 
 

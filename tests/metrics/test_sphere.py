@@ -4,9 +4,11 @@ import math
 from decimal import Decimal, localcontext
 
 import numpy as np
+import pytest
 
 from dask_simjoin.metrics import sphere
 from tests.metrics.test_distances import HALF, INF, NAN
+from tests.support.oracle import brute_force, distances
 
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
 
@@ -90,3 +92,35 @@ def test_thresholds_on_the_sphere_are_rounded_once():
     found = sphere.squared_chord(metres)
     assert found.tolist() == [true_chord(value) for value in metres.tolist()]
     assert found[:9].tolist() == [sphere.squared_chord(value) for value in metres[:9].tolist()]
+
+
+def test_thresholds_on_the_sphere():
+    square = sphere.squared_chord
+    assert square(0.0) == 0.0
+    for eps in (1e-3, 1.0, 1234.5, 1e6, 1e7, 2e7):
+        assert square(eps) == pytest.approx(4 * math.sin(eps / (2 * sphere.RADIUS)) ** 2, rel=1e-14)
+        near = [math.nextafter(eps, 0), eps, math.nextafter(eps, INF)]
+        assert sorted(map(square, near)) == [square(some) for some in near]
+        assert sphere.metres(np.array([square(eps)]), np)[0] == pytest.approx(eps, rel=1e-8, abs=1e-12)
+    assert square(HALF * (1 - 1e-12)) <= 4 < square(HALF * (1 + 1e-12)) == square(1e300)
+
+
+def test_known_distances_on_the_sphere():
+    x = np.array([[0.0, 0.0], [0, 180], [90, 5], [-90, 0], [0, 90], [0, -90], [0, 1], [60, 1]])
+    found = distances(x, x, "haversine")
+    assert found[0, 1] == found[2, 3] == found[4, 5] == pytest.approx(HALF, rel=1e-15)
+    assert found[0, 2] == found[1, 3] == found[4, 0] == pytest.approx(HALF / 2, rel=1e-15)
+    assert found[0, 6] == pytest.approx(HALF / 180, rel=1e-14)
+    assert found[6, 7] == pytest.approx(HALF / 3, rel=1e-15)
+    assert (np.diag(found) == 0).all() and (found == found.T).all()
+    assert len(brute_force(x, HALF, "haversine")) == 28
+
+
+def test_distances_are_in_metres_of_the_mean_radius():
+    """Half of the circumference, and from Paris to New York."""
+    x = np.array([[0.0, 0.0], [0, 180], [48.8566, 2.3522], [40.7128, -74.006]])
+    found = distances(x, x, "haversine")
+    assert found[0, 1] == pytest.approx(20_015_114.442, abs=1e-3)
+    assert found[2, 3] == pytest.approx(5_837_241, abs=1000)
+    squared = sphere.squared_chord(np.array([20_015_114.442, 1000.0]))
+    assert sphere.metres(squared, np) == pytest.approx([20_015_114.442, 1000.0], abs=0.5)
