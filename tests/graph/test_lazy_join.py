@@ -2,11 +2,19 @@
 
 import dask
 import dask.dataframe as dd
+import numpy as np
+import pandas as pd
 import pytest
 
 from dask_simjoin.graph import planner
 from dask_simjoin.graph.lazy_join import UNPLANNED, guard
 from tests.graph.test_records import OF_ROWS
+
+
+@pytest.fixture
+def frame():
+    x = np.random.default_rng(3).uniform(size=(120, 2))
+    return pd.DataFrame(x, columns=["x", "y"]).assign(tags=[["a", "b"][k % 2 :] for k in range(120)])
 
 
 @pytest.fixture
