@@ -28,4 +28,3 @@ def test_integers_are_numbered_among_those_that_differ(step):
 def test_sizes_of_a_block_are_listed_once():
     sizes = sizes_of({"offsets": np.array([0, 1, 2, 4, 6, 9])})
     assert sizes.tolist() == [1, 1, 2, 2, 3] and kinds_of(sizes).tolist() == [1, 2, 3]
-    assert kinds_of(np.array([0, 2])).tolist() == [2]
