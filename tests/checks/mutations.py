@@ -117,7 +117,7 @@ MUTATIONS = [
              "planning/test_outputs.py"),
     Mutation("planning/outputs.py", "tables[-1] - (len(tables) == 1)", "tables[-1]", "planning/test_outputs.py"),
     Mutation("planning/tables.py", "np.concatenate([table.points.weight for table in self.each])",
-             "np.ones(len(x))", "planning/test_spatial_chunks.py"),
+             "np.ones(len(x))", "planning/test_tables.py"),
     Mutation("request/spec.py", "self.names[len(self.keep) :]", "self.names[: len(self.keep)]",
              "request/test_spec.py"),
     Mutation("request/clusters.py", "most < self.least()", "most < 1", "request/test_clusters.py"),

@@ -54,3 +54,19 @@ def test_rows_that_are_left_out_are_rows_of_the_source():
     spec = SelfJoin(eps=1.0, dropna=True).spec(frame)
     table = tables_of([[summarise(frame, 0, spec, True, 1)]], spec).left
     assert (table.rows, table.source_rows) == (2, 3)
+
+
+def test_regions_hold_equally_many_rows_however_few_of_them_were_drawn():
+    """Of the left table a tenth as many rows were drawn as of the right one, for as many rows."""
+    rng = np.random.default_rng(2)
+    left, right = rng.uniform(0, 1, (2000, 1)), rng.uniform(1, 2, (2000, 1))
+    spec = Join(frame_of(right), 1e-3).spec(frame_of(left), frame_of(right))
+    tables = tables_of(
+        [
+            [summarise(frame_of(x), 0, own, True, 1, most)]
+            for x, own, most in ((left, spec, 100), (right, spec.right, 1000))
+        ],
+        spec,
+    )
+    regions = tables._regions(2100)
+    assert len(regions) == 2 and abs(regions.split[0] - 1.0) < 0.02
