@@ -16,8 +16,8 @@ sys.dont_write_bytecode = False
 HERE = Path(__file__).parent
 NEEDS = re.compile(r"^import (cupy|cudf)$", re.MULTILINE)
 ON_GPU = [
-    *(path for path in (HERE / "dask_simjoin/engine/gpu").rglob("*.py") if NEEDS.search(path.read_text())),
-    *(HERE / "dask_simjoin/sets/algorithms/gpu").glob("*.py"),
+    *(path for path in (HERE / "dask_simjoin").glob("**/gpu/**/*.py") if NEEDS.search(path.read_text())),
+    *(HERE / "dask_simjoin/sets/gpu").glob("*.py"),
     *(HERE / "tests").rglob("sanitized.py"),
     *(HERE / "tests/support").glob("gpu_*.py"),
 ]

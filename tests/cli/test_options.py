@@ -8,11 +8,10 @@ from fractions import Fraction
 
 import click
 import pytest
-from click.shell_completion import ShellComplete
 
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cli.main import cli
-from dask_simjoin.cli.options import SHARED, WRITTEN, flag, given
+from dask_simjoin.cli.options import flag, given
 from dask_simjoin.metrics.norms import Columns
 from tests.checks.verb_tables import COMMANDS, of_verbs
 
@@ -73,14 +72,6 @@ def test_what_is_not_given_has_the_default_of_the_verb(named):
             command.make_context("x", ["in.csv", *rest, *output])
 
 
-def test_no_option_is_called_as_another(named):
-    command, request = named
-    names = [one.name for one in command.params]
-    assert len(set(names)) == len(names)
-    others = {"tables", *(one.name for one in [*SHARED, *WRITTEN])}
-    assert {field.name for field in dataclasses.fields(request)} == set(names) - others
-
-
 def test_columns_may_be_named_one_by_one():
     command = cli.commands["count-pairs"]
     ctx = command.make_context("x", ["t.csv", "--eps", "radius", "--on", "x", "--on", "y"])
@@ -108,9 +99,3 @@ def test_thresholds_that_are_none():
     command = cli.commands["sets"].commands["count-pairs"]
     with pytest.raises(click.BadParameter, match="'high' is not a number"):
         command.make_context("x", ["t.csv", "--on", "tags", "--threshold", "high"])
-
-
-def test_completion_knows_commands_and_choices():
-    done = ShellComplete(cli, {}, "dask-simjoin", "_DASK_SIMJOIN_COMPLETE")
-    assert [one.value for one in done.get_completions([], "self")] == ["self-join"]
-    assert [one.value for one in done.get_completions(["join", "--metric"], "ha")] == ["haversine"]

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 
 from dask_simjoin.cluster import DBSCAN, HDBSCAN, OPTICS
 from dask_simjoin.errors import (
-    ColumnError,
-    CoordinateError,
     OptionError,
     OptionTypeError,
-    UnsupportedFrameError,
 )
 from dask_simjoin.neighbors import NearestNeighbors
-from tests.support.points import cases
+from tests.cluster.algorithms.test_dbscan import labels_of
+from tests.support.density import SETS
+from tests.support.points import cases, frame_of
 from tests.support.profiles import examples
 
 sklearn_cluster = pytest.importorskip("sklearn.cluster")
@@ -28,7 +27,6 @@ sklearn_neighbors = pytest.importorskip("sklearn.neighbors")
 checks = pytest.importorskip("sklearn.utils.estimator_checks")
 
 X = np.random.default_rng(0).uniform(size=(200, 2))
-NEW = np.random.default_rng(1).uniform(-0.1, 1.1, size=(40, 2))
 KINDS = [DBSCAN, OPTICS, HDBSCAN, NearestNeighbors]
 
 
@@ -127,85 +125,6 @@ def test_weights_that_are_refused():
         DBSCAN().fit(da.from_array(X), sample_weight=np.ones(200))
 
 
-@pytest.mark.parametrize("queries", [None, NEW])
-@pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
-def test_neighbours(queries, metric):
-    ours = NearestNeighbors(n_neighbors=4, radius=0.12, metric=metric).fit(X)
-    theirs = sklearn_neighbors.NearestNeighbors(n_neighbors=4, radius=0.12, metric=metric).fit(X)
-    for options in ({}, {"n_neighbors": 1}):
-        away, rows = ours.kneighbors(queries, **options)
-        want = theirs.kneighbors(queries, **options)
-        assert rows.tolist() == want[1].tolist() and np.allclose(away, want[0], rtol=1e-12)
-        assert ours.kneighbors(queries, return_distance=False, **options).tolist() == rows.tolist()
-    for options in ({"sort_results": True}, {"radius": 0.3, "sort_results": True}):
-        found, want = (one.radius_neighbors(queries, **options) for one in (ours, theirs))
-        for a, b in zip(found, want, strict=True):
-            assert a.shape == b.shape and all(
-                np.allclose(x, y, rtol=1e-12) for x, y in zip(a, b, strict=True)
-            )
-    assert any(not len(some) for some in ours.radius_neighbors(queries, 0.02, return_distance=False))
-    for mode in ("connectivity", "distance"):
-        for name in ("kneighbors_graph", "radius_neighbors_graph"):
-            found, want = (getattr(one, name)(queries, mode=mode) for one in (ours, theirs))
-            assert found.shape == want.shape and abs(found - want).max() < 1e-12
-            assert found.nnz == want.nnz > 100
-
-
-def test_neighbours_of_frames():
-    """Labels do not matter, and columns are found by their names."""
-    frame = pd.DataFrame(X, columns=["x", "y"], index=np.arange(200)[::-1]).assign(name="a")
-    made = NearestNeighbors(n_neighbors=3, on=["x", "y"]).fit(frame)
-    queries = frame[["name", "y", "x"]].iloc[:20]
-    assert (
-        made.kneighbors(queries)[1].tolist()
-        == NearestNeighbors(n_neighbors=3).fit(X).kneighbors(X[:20])[1].tolist()
-    )
-    places = NearestNeighbors(radius="5000 km", metric="haversine").fit(
-        np.array([[0.0, 0.0], [0.0, 40.0], [0.0, 90.0]])
-    )
-    assert places.radius_neighbors([[0.0, 10.0]], return_distance=False)[0].tolist() == [0, 1]
-
-
-def test_neighbours_that_are_refused():
-    made = NearestNeighbors(n_neighbors=5).fit(X[:5])
-    with pytest.raises(OptionError, match=r"Expected n_neighbors <= n_samples_fit.*use at most 4"):
-        made.kneighbors()
-    assert made.kneighbors(NEW)[1].shape == (40, 5)
-    with pytest.raises(OptionError, match="X has 3 features, but NearestNeighbors is expecting 2 features"):
-        made.kneighbors(np.zeros((2, 3)))
-    with pytest.raises(ValueError, match="not fitted yet"):
-        NearestNeighbors().kneighbors(X)
-    with pytest.raises(UnsupportedFrameError, match=r"use frame\.simjoin\.knn_join"):
-        NearestNeighbors().fit(da.from_array(X))
-    with pytest.raises(CoordinateError, match="finite"):
-        NearestNeighbors().fit(np.array([[np.nan], [1.0]]))
-    with pytest.raises(OptionError, match="radius=-1 is not allowed"):
-        made.radius_neighbors(NEW, radius=-1)
-    with pytest.raises(OptionTypeError, match="radius=None is not a number"):
-        NearestNeighbors(radius=None).fit(X)
-
-
-def test_queries_have_the_columns_that_were_fitted():
-    """Not only those that both happen to have."""
-    frame, new = pd.DataFrame(X, columns=["x", "y"]), pd.DataFrame(NEW, columns=["x", "y"])
-    want = NearestNeighbors().fit(X).kneighbors(NEW)
-    named = NearestNeighbors(radius=0.2).fit(frame.assign(name="a"))
-    for some in (new, new[["y", "x"]], new.assign(other=9.0), NEW, NEW.tolist()):
-        assert all(np.array_equal(*pair) for pair in zip(named.kneighbors(some), want, strict=True))
-    for find in (named.kneighbors, named.radius_neighbors, named.radius_neighbors_graph):
-        with pytest.raises(
-            ColumnError, match=r"X has no columns 'y', and NearestNeighbors was fitted to 'x'"
-        ):
-            find(new[["x"]])
-        with pytest.raises(ColumnError, match=r"X has no columns 'x'"):
-            find(new.rename(columns={"x": "other"}))
-    with pytest.raises(ColumnError, match=r"X has no columns 0, 1, .* use .* X.to_numpy\(\)"):
-        NearestNeighbors().fit(X).kneighbors(new)
-    lists = pd.DataFrame({"v": list(X)})
-    found = NearestNeighbors(on="v").fit(lists.assign(other=0)).kneighbors(pd.DataFrame({"v": list(NEW)}))
-    assert all(np.array_equal(*pair) for pair in zip(found, want, strict=True))
-
-
 @pytest.mark.processes
 def test_without_scikit_learn():
     """It is optional, and not imported before an estimator is asked for."""
@@ -231,3 +150,27 @@ except ValueError as error:
     assert "not fitted" in str(error)
 """
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
+
+
+def test_estimator():
+    x, eps, min_samples = SETS["moons"]
+    want = labels_of(x, eps, min_samples)
+    tool = DBSCAN(eps, min_samples=min_samples)
+    assert isinstance(tool.fit_predict(x), np.ndarray)
+    assert tool.fit_predict(x).tolist() == want and tool.n_features_in_ == 2
+    lazy = tool.fit_predict(da.from_array(x, chunks=(500, 1)))
+    assert isinstance(lazy, da.Array) and lazy.shape == (len(x),)
+    assert lazy.compute().tolist() == want
+    frame = frame_of(x).assign(other=1.0)
+    assert tool.set_params(on=["c0", "c1"]).fit(frame).labels_.tolist() == want
+    labels = tool.fit(dd.from_pandas(frame, npartitions=3)).labels_
+    assert labels.compute().tolist() == want
+
+
+def test_parameters():
+    tool = DBSCAN(2.0).set_params(min_samples=7, blocksize="1 MiB")
+    assert tool.get_params()["min_samples"] == 7 and tool.get_params()["eps"] == 2.0
+    with pytest.raises(ValueError, match=r"(no|Invalid) parameter 'samples'"):
+        tool.set_params(samples=3)
+    with pytest.raises(OptionError, match="min_samples=0"):
+        DBSCAN(1.0, min_samples=0).fit(np.zeros((3, 2)))

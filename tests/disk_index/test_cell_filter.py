@@ -3,10 +3,11 @@
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_simjoin.disk_index.cell_filter import mark, near_marks
+from dask_simjoin.disk_index.cell_filter import Boxes, mark, near_marks, near_tiles, tiled, touched
 from dask_simjoin.metrics.distances import make_metric
 from tests.support.oracle import totals
 
@@ -56,3 +57,55 @@ def test_where_cells_tell_nothing_there_are_none():
     assert mark(np.random.default_rng(0).uniform(0, 1, (50, 2)), 2, 1.0) is None
     constant = mark(np.zeros((5, 2)), 2, 1e-300)
     assert constant is None or near(constant, np.zeros((1, 2))).all()
+
+
+METRICS = [("euclidean", 2), ("manhattan", 1), ("chebyshev", math.inf), ("minkowski", 3)]
+
+
+def reached(x, boxes, metric, p, eps):
+    """The groups within reach of rows, and the rows' tiles."""
+    norm, threshold = make_metric(metric, p).norm, make_metric(metric, p).threshold(eps)
+    tiles = tiled(x, boxes.dims)
+    near = near_tiles(tiles, boxes, norm, threshold)
+    return touched(tiles, near, boxes, norm, threshold), tiles
+
+
+def boxes_around(parts, dims):
+    """The boxes of some groups of rows."""
+    return Boxes(
+        np.asarray(dims), np.array([y.min(axis=0)[dims] for y in parts]),
+        np.array([y.max(axis=0)[dims] for y in parts]),
+    )  # fmt: skip
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from(METRICS), st.integers(1, 5), st.sampled_from([0.0, 1e8]))
+def test_groups_with_a_pair_are_reached_and_no_others_than_boxes_tell(seed, metric, dims, offset):
+    random = np.random.default_rng(seed)
+    x = random.integers(0, 12, (random.integers(1, 300), dims)) / 2 + offset
+    parts = [random.integers(0, 5, (4, dims)) / 2 + random.integers(0, 12, dims) + offset for _ in range(9)]
+    eps = float(random.choice([0.0, 0.5, 1.0, 1.5, math.sqrt(2), 3.0]))
+    chosen = sorted(random.permutation(dims)[: random.integers(1, dims + 1)].tolist())
+    boxes = boxes_around(parts, chosen)
+    found, tiles = reached(x, boxes, *metric, eps)
+    assert sorted(tiles.order.tolist()) == list(range(len(x)))
+    threshold = make_metric(*metric).threshold(eps)
+    for k, y in enumerate(parts):
+        if (totals(x, y, *metric) <= threshold).any():
+            assert found[k]
+        nearest = np.clip(x[:, chosen], boxes.lower[k], boxes.upper[k])
+        assert found[k] == (np.diag(totals(x[:, chosen], nearest, *metric)) <= threshold).any()
+
+
+@pytest.mark.parametrize("rows", [1, 64, 65, 5000])
+def test_one_row_within_reach_is_enough(rows):
+    x = np.zeros((rows, 2))
+    x[rows // 2] = 10.0
+    boxes = Boxes(np.arange(2), np.array([[11.0, 10], [11.5, 10]]), np.array([[12.0, 12], [12.0, 12]]))
+    assert reached(x, boxes, "euclidean", 2, 1.0)[0].tolist() == [True, False]
+
+
+def test_no_rows_and_no_groups():
+    boxes = Boxes(np.arange(2), np.zeros((1, 2)), np.ones((1, 2)))
+    assert reached(np.zeros((0, 2)), boxes, "euclidean", 2, 1.0)[0].tolist() == [False]
+    none = boxes.some(np.zeros(0, np.int64))
+    assert len(reached(np.zeros((3, 2)), none, "euclidean", 2, 1.0)[0]) == 0

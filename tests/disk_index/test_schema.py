@@ -12,6 +12,8 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin.disk_index import schema
+from dask_simjoin.disk_index.files import FOLDERS, read_anew
+from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.errors import ColumnError, DuplicateIdError
 from tests.support.oracle import as_set
 
@@ -144,3 +146,51 @@ def test_kept_values_of_types_that_parquet_changes(tmp_path):
         assert found["price"].tolist() == [*rows["price"][:4], Decimal("1000.5"), 7]
         with pytest.raises(ColumnError, match=r"Column 'price' of the new rows has values .* round"):
             index.update(rows.iloc[:1].assign(key=9, price=Decimal("0.125")))
+
+
+@pytest.fixture
+def own(tmp_path):
+    """An attempt to make a version, in an empty index."""
+    for name in FOLDERS:
+        (tmp_path / name).mkdir()
+    made = Transaction(tmp_path)
+    made.lease.touch()
+    return made
+
+
+def keys_of(own, **files):
+    """Key files of row files of some ids, and of all of them in one file."""
+    made = []
+    for name, ids in files.items():
+        table = pa.table({"key": ids, schema.SEQ: np.arange(len(ids)) + 1000 * len(made)})
+        made.append(schema.write_keys(table, "key", name, own)[0])
+    joined, size = schema._joined(made, own, set(files))
+    assert size == (own.root / "keys" / joined[0].name).stat().st_size
+    return made, joined[0]
+
+
+def read(own, one):
+    table = read_anew(own.root / "keys" / one.name)
+    return [table[name].to_pylist() for name in (schema.KEY, schema.SEQ, schema.FILE, schema.POSITION)]
+
+
+def test_key_files_are_joined_in_the_order_of_keys_without_those_of_files_that_are_gone(own):
+    made, every = keys_of(own, a=np.arange(5), b=np.arange(5, 8), c=np.arange(8, 20))
+    keys, seq, files, positions = read(own, every)
+    assert keys == sorted(keys) and (every.rows, every.low, every.high) == (20, keys[0], keys[-1])
+    assert sorted(seq) == [*range(5), *range(1000, 1003), *range(2000, 2012)]
+    (fewer,), _ = schema._joined(made, own, {"a", "c"})
+    kept = [row for row in zip(keys, seq, files, positions, strict=True) if row[2] != "b"]
+    assert list(zip(*read(own, fewer), strict=True)) == kept and fewer.rows == 17
+    assert schema._joined(made, own, {"d"}) == ((), 0)
+
+
+def test_key_files_mostly_of_files_that_are_gone_are_written_anew(own):
+    _, every = keys_of(own, a=np.arange(6), b=np.arange(6, 10))
+    assert schema.without_stale((every,), own, {"a", "b"}) == ((every,), 0)
+    (fewer,), size = schema.without_stale((every,), own, {"a"})  # 60 % of its keys are left
+    assert fewer.name != every.name and fewer.rows == 6 and set(read(own, fewer)[2]) == {"a"}
+    assert size == (own.root / "keys" / fewer.name).stat().st_size
+    _, mostly = keys_of(own, a=np.arange(8), b=np.arange(8, 10))
+    assert schema.without_stale((mostly,), own, {"a"}) == ((mostly,), 0)  # 80 %
+    assert schema.without_stale((every,), own, {"c"}) == ((), 0)

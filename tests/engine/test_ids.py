@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 from dask_simjoin.errors import ColumnError, DuplicateIdError, SimJoinError
-from dask_simjoin.planning.statistics import unique_ids
 from tests.support.frames import computed, itself, lay, split
 from tests.support.oracle import as_set, assert_same_pairs
 from tests.support.profiles import pairwise
@@ -205,119 +204,6 @@ def test_categories_that_differ_between_partitions(unknown):
 
 # --- ids that repeat ------------------------------------------------------------------------------
 
-WITHIN = {
-    "ints sorted": ([5, 5, 6, 7, 8, 9], "5"),
-    "ints unsorted": ([8, 8, 6, 7, 5, 9], "8"),
-    "last of all": ([1, 2, 3, 4, 9, 9], "9"),
-    "strings": (list("ccabde"), "'c'"),
-    "all the same": ([4] * 6, "4"),
-    "datetimes": (days(7, 7, 1, 2, 3, 4), r".*2020\D+0?1\D+0?7.*"),
-    "datetimes in ns": (days(7, 7, 1, 2, 3, 4, unit="ns"), r".*2020\D+0?1\D+0?7.*"),
-    "unsorted datetimes in ns": (days(2, 1, 2, 3, 4, 5, unit="ns"), r".*2020\D+0?1\D+0?2.*"),
-    "timedeltas in ns": (pd.to_timedelta([7, 7, 1, 2, 3, 4], unit="D").as_unit("ns"), r".*(7 days|days=7).*"),
-    "unsorted timedeltas in ns": (
-        pd.to_timedelta([7, 1, 7, 2, 3, 4], unit="D").as_unit("ns"),
-        r".*(7 days|days=7).*",
-    ),
-    "zeros of both signs": ([0.0, -0.0, 1, 2, 3, 4], "-?0.0"),
-}
-
-
-@pytest.mark.parametrize("case", WITHIN)
-def test_ids_repeat_within_a_partition(how, where, case):
-    ids, shown = WITHIN[case]
-    if how == "dask-3" and case.startswith("unsorted"):
-        how = "dask-1"  # the two rows must lie in one partition
-    partition = 2 if how == "dask-3" and case == "last of all" else 0
-    subject = "The ids in column 'key'" if where == "column" else "The index labels"
-    remedy = "Use id= another column" if where == "column" else "Use id= a column of unique values"
-    text = (
-        rf"^{subject} are not unique: {shown} repeats in partition {partition}, so a pair could not tell "
-        rf"which row it means\. {remedy}, or add one: {REMEDY}"
-    )
-    frame, options = named(ids, where)
-    assert_refused(frame, how, options, text)
-
-
-ACROSS = {
-    "ints unsorted": ([3, 1, 9, 2, 4, 3], "3"),
-    "ints sorted": ([1, 2, 2, 3, 4, 5], "2"),
-    "at the ends": ([1, 2, 3, 4, 5, 1], "1"),
-    "in ranges within ranges": ([0, 9, 3, 4, 4, 5], "4"),
-    "partitions in reverse": ([8, 9, 4, 5, 3, 4], "4"),
-    "strings": (list("abcdea"), "'a'"),
-    "datetimes in order and not": (days(1, 4, 6, 2, 5, 4), r".*2020\D+0?1\D+0?4.*"),
-    "datetimes in ns": (days(1, 4, 6, 2, 5, 4, unit="ns"), r".*2020\D+0?1\D+0?4.*"),
-    "zeros of both signs": ([0.0, 1, 2, 3, 4, -0.0], "-?0.0"),
-    "negative": ([-1, -9, -2, -8, -3, -9], "-9"),
-}
-
-
-@pytest.mark.parametrize("case", ACROSS)
-def test_ids_repeat_across_partitions(where, case):
-    ids, shown = ACROSS[case]
-    subject = "The ids in column 'key'" if where == "column" else "The index labels"
-    text = rf"^{subject} are not unique: {shown} repeats in several partitions, so .*{REMEDY}"
-    frame, options = named(ids, where)
-    assert_refused(frame, "dask-3", options, text)
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float32", "Float64", "double[pyarrow]", "category", "object"])
-@pytest.mark.parametrize("second", [1, 5])
-def test_zeros_of_both_signs_are_equal(how, where, dtype, second):
-    """In one partition or in two."""
-    ids = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
-    ids[second] = -0.0
-    frame, options = named(pd.Series(ids, dtype="float64").astype(dtype).array, where)
-    assert_refused(frame, how, options, r"are not unique: -?0\.0 repeats in ")
-
-
-@pytest.mark.parametrize("ordered", [False, True])
-def test_categories_whose_order_is_not_that_of_their_values(where, ordered):
-    """Codes that increase say nothing of values: these are c, a | b, a."""
-    frame, options = named(pd.Categorical(list("cabade"), categories=list("cbade"), ordered=ordered), where)
-    assert_refused(frame, "dask-3", options, "'a' repeats in several partitions")
-
-
-def test_many_ids_that_repeat_once(where):
-    rng = np.random.default_rng(1)
-    ids = rng.permutation(10_000)
-    ids[9_000] = ids[20]
-    frame, options = named(ids, where, np.arange(10_000) * 5.0)
-    assert_refused(frame, "dask-3", options, rf"{ids[20]} repeats in several partitions")
-
-
-NO_REPEATS = {
-    "interleaved": [0, 3, 1, 4, 2, 5],
-    "partitions in reverse": [4, 5, 2, 3, 0, 1],
-    "unsorted": [5, 0, 3, 2, 4, 1],
-    "ranges within ranges": [0, 9, 3, 6, 4, 5],
-    "ranges that touch": [0, 2, 3, 5, 6, 8],
-    "negative": [-1, 1, -2, 2, -3, 3],
-    "strings": list("adbecf"),
-    "datetimes": days(1, 4, 6, 2, 5, 3),
-    "floats": [0.0, 0.5, -0.5, 0.25, np.inf, -np.inf],
-    "mixed": np.array([1, "a", 2, "b", 3, "c"], object),
-    "strings here and numbers there": np.array(["a", "b", 1, 2, 3, 4], object),
-}
-
-
-@pytest.mark.parametrize("case", NO_REPEATS)
-def test_ids_that_do_not_repeat(how, where, case):
-    frame, options = named(NO_REPEATS[case], where)
-    keys = (frame["key"] if where == "column" else frame.index).tolist()
-    pairs = computed(lay(frame, how).simjoin.self_join(1.0, **options))
-    assert as_set(pairs) == {(keys[i], keys[i + 1]) for i in (0, 2, 4)}
-
-
-def test_many_interleaved_ids(where):
-    rng = np.random.default_rng(2)
-    frame, options = named(rng.permutation(9_999), where, np.repeat(np.arange(3_333) * 5.0, 3))
-    keys = (frame["key"] if where == "column" else frame.index).to_numpy().reshape(-1, 3)
-    pairs = lay(frame, "dask-3").simjoin.self_join(0.0, **options).compute()
-    expected = {(int(r[i]), int(r[j])) for r in keys for i, j in ((0, 1), (0, 2), (1, 2))}
-    assert_same_pairs(as_set(pairs), expected)
-
 
 def test_numbers_of_neighbours_and_of_pairs_need_no_ids(how):
     frame = pd.DataFrame({"x": PAIRED}, index=pd.Index([7.0, 7.0, 7.0, np.nan, np.nan, 1.0], name="key"))
@@ -424,40 +310,6 @@ def test_parquet_files_without_coordinates_named(files):
     assert as_set(numbered.simjoin.self_join(1.1, id="row_id").compute()) == {(0, 1), (2, 3), (4, 5)}
 
 
-def test_row_ids_are_numbers_of_rows(how):
-    frame = pd.DataFrame({"x": PAIRED, "name": list("abcdef")}, index=[3, 3, 1, 1, 2, 2])
-    numbered = lay(frame, how).simjoin.with_row_id()
-    assert list(numbered.columns) == ["x", "name", "row_id"]
-    assert numbered.dtypes["row_id"] == np.dtype("int64")
-    rows = computed(numbered)
-    pd.testing.assert_frame_equal(rows, frame.assign(row_id=np.arange(6)))
-    assert list(frame.columns) == ["x", "name"]
-
-
-def test_row_ids_of_a_filtered_frame(how):
-    frame = pd.DataFrame({"x": PAIRED})
-    data = lay(frame, how)
-    for keep, expected in ((lambda x: x > 5, 4), (lambda x: x > 20, 1), (lambda x: x > 99, 0)):
-        part = data[keep(data["x"])].simjoin.with_row_id()
-        assert computed(part)["row_id"].tolist() == list(range(expected))
-        pairs = computed(part.simjoin.self_join(99.0, id="row_id"))
-        assert as_set(pairs) == {(i, j) for i in range(expected) for j in range(i + 1, expected)}
-
-
-def test_row_ids_of_no_rows(how):
-    frame = pd.DataFrame({"x": PAIRED}).iloc[:0]
-    rows = computed(lay(frame, how).simjoin.with_row_id())
-    assert rows["row_id"].dtype == np.dtype("int64")
-    assert len(rows) == 0
-
-
-@pytest.mark.parametrize("first", [list("abcdef"), [None] * 6, [np.nan] * 6, days(1, 2, 3, 4, 5, 6)])
-def test_the_first_column_may_be_of_any_kind(how, first):
-    frame = pd.DataFrame({"first": first, "x": PAIRED})
-    rows = computed(lay(frame, how).simjoin.with_row_id())
-    assert rows["row_id"].tolist() == [0, 1, 2, 3, 4, 5]
-
-
 def test_the_row_id_column_is_no_coordinate_by_default(how):
     frame = pd.DataFrame({"x": PAIRED, "row_id": [0, 100, 200, 300, 400, 500]})
     data = lay(frame, how)
@@ -473,43 +325,7 @@ def test_the_row_id_column_is_a_coordinate_where_it_is_named(how):
     assert computed(data.simjoin.count_pairs(1.0, on=["x", "row_id"])) == 0
 
 
-def test_another_name_for_row_ids(how):
-    numbered = lay(pd.DataFrame({"x": PAIRED}, index=[0] * 6), how).simjoin.with_row_id("number")
-    pairs = numbered.simjoin.self_join(1.0, id="number")
-    assert as_set(computed(pairs)) == {(0, 1), (2, 3), (4, 5)}
-
-
 # --- out of core ----------------------------------------------------------------------------------
-
-
-def _shuffled_ids(kind, rows=3000):
-    numbers = np.random.default_rng(0).permutation(rows)
-    if kind == "text":
-        return pd.Index([f"row {n}" for n in numbers])
-    if kind == "time":
-        return pd.to_datetime(numbers, unit="s")
-    return pd.Index(numbers - 1000, dtype=kind)
-
-
-@pytest.mark.parametrize("kind", ["int64", "int16", "float64", "text", "time"])
-def test_ids_are_compared_in_buckets_that_fit_the_budget(kind):
-    ids = _shuffled_ids(kind)
-    frame = pd.DataFrame({"x": np.arange(3000.0) * 9}, index=ids)
-    parts = [frame.iloc[n : n + 500] for n in range(0, 3000, 500)]
-    split = dd.from_map(lambda part: part, parts, meta=frame.iloc[:0])
-    with dask.config.set({"simjoin.blocksize": 3200, "scheduler": "sync"}):
-        assert len(split.simjoin.self_join(1.0).compute()) == 0
-        parts[5] = parts[5].set_axis([*ids[2500:2999], ids[17]])
-        again = dd.from_map(lambda part: part, parts, meta=frame.iloc[:0], label="again")
-        with pytest.raises(DuplicateIdError, match=r"repeats in several partitions"):
-            again.simjoin.self_join(1.0).compute()
-
-
-def test_ids_whose_keys_collide_are_compared_themselves(monkeypatch):
-    monkeypatch.setattr(unique_ids, "id_keys", lambda ids: np.zeros(len(ids), np.uint64))
-    frame = pd.DataFrame({"x": np.arange(3000.0) * 9}, index=_shuffled_ids("text"))
-    split = dd.from_map(lambda n: frame.iloc[n : n + 1500], [0, 1500], meta=frame.iloc[:0])
-    assert len(split.simjoin.self_join(1.0).compute(scheduler="sync")) == 0
 
 
 @pytest.mark.parametrize("how", ["pandas", "dask-3"])

@@ -21,7 +21,7 @@ from dask_simjoin.planning import searches
 from dask_simjoin.planning.statistics.sample import moments
 from dask_simjoin.request.spec import JoinSpec
 from tests.support.frames import split
-from tests.support.oracle import as_set, squared_distances
+from tests.support.oracle import as_set
 from tests.support.oracle import totals as totals_of
 from tests.support.points import cases, frame_of, make_points
 from tests.support.profiles import examples, in_turns, pairwise
@@ -268,30 +268,6 @@ def test_halos(case):
 
 
 # --- bounds -----------------------------------------------------------------------------------------
-
-
-def raised(t, p):
-    """The square of the power half as high, and once more `t` where p is odd."""
-    if p == 1:
-        return t
-    half = raised(t, p // 2)
-    return half * half * t if p % 2 else half * half
-
-
-@pytest.mark.parametrize("norm", POWERS)
-def test_totals_are_those_of_the_package(norm):
-    rng = np.random.default_rng(5)
-    x = np.concatenate([make_points(kind, 20, 6, rng) for kind in ("uniform", "scales", "huge", "tiny")])
-    total = np.zeros((len(x), len(x)))
-    with np.errstate(over="ignore"):
-        for k in range(6):
-            total = norms.add(total, np.abs(x[:, None, k] - x[None, :, k]), norm)
-    np.testing.assert_array_equal(total, totals(x, x, norm))
-    if norm < math.inf:
-        with np.errstate(over="ignore"):
-            np.testing.assert_array_equal(norms.power(x[:, 0], norm), raised(x[:, 0], norm))
-    if norm == 2:
-        np.testing.assert_array_equal(total, squared_distances(x, x))
 
 
 @settings(max_examples=examples(300))

@@ -2,6 +2,7 @@
 
 import gc
 import tracemalloc
+from dataclasses import replace
 
 import dask
 import dask.dataframe as dd
@@ -12,7 +13,12 @@ import pytest
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.graph import planner
 from dask_simjoin.planning import chunk_limits
-from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.budget import Budget, Resources
+from dask_simjoin.planning.checks import MAX_ROWS
+from dask_simjoin.planning.outputs import CLUSTERS, least_rows, tree_goal
+from dask_simjoin.planning.statistics.partition import summarise
+from dask_simjoin.planning.tables import join_statistics
+from dask_simjoin.request.requests import SelfJoin
 from tests.support.points import frame_of
 
 GB = 10**9
@@ -93,3 +99,27 @@ def test_chunks_of_processes_that_share_no_memory():
     with dask.config.set(scheduler="processes"):
         assert chunk_limits.room_for_one(planner.resources_for("pandas")) is None
         assert dd.from_pandas(frame, npartitions=2).simjoin.hdbscan(5).expr.plan.alone > 0
+
+
+def table_of(rows, dims=2):
+    """A table of so many rows, of which only the number counts here."""
+    frame = frame_of(np.zeros((4, dims)))
+    spec = SelfJoin(eps=1.0).spec(frame)
+    table = join_statistics([[summarise(frame, 0, spec, True, 1, 4)]], spec).left
+    return replace(table, summaries=[replace(one, source_rows=rows) for one in table.summaries])
+
+
+def test_each_thread_that_shares_a_chunk_takes_its_part_of_each_row():
+    rows = 10**6
+    needs = [chunk_limits.one_chunk_bytes(table_of(rows, 8), 5, threads) for threads in (8, 9, 16)]
+    each = chunk_limits.APART * rows * chunk_limits.PART_BYTES + chunk_limits.WORKING
+    assert np.allclose(np.diff(needs), [each, 7 * each])
+
+
+@pytest.mark.parametrize("goal", [CLUSTERS, tree_goal(5)])
+def test_one_chunk_has_no_more_rows_than_can_be_numbered(goal):
+    have = Resources(2, shared=10**15, together=2)
+    limits = chunk_limits.ChunkLimits(goal, Budget(10**9, 10**9, 10**12, False, ""), have, "tasks")
+    assert limits._may_be_one(table_of(MAX_ROWS), 8.0)
+    assert not limits._may_be_one(table_of(MAX_ROWS + 1), 8.0)
+    assert limits.rows(table_of(10), 1e-3) == (least_rows(2), MAX_ROWS)

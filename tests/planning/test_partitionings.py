@@ -2,7 +2,6 @@
 
 import re
 
-import cloudpickle
 import dask
 import numpy as np
 import pandas as pd
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError
 from dask_simjoin.planning import checks
-from dask_simjoin.planning.statistics import sample
 from tests.support.frames import split
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.points import Case, cases, frame_of
@@ -105,48 +103,6 @@ def test_five_entity_and_five_spatial_partitionings(x, ids):
     assert len(sizes) >= 8
 
 
-def test_large_partitions_are_cut_and_small_ones_merged(x):
-    ddf = split(frame_of(x), (1200, *range(1250, 2000, 50)))
-    plan = ddf.simjoin.self_join(0.03, partitioning="entity", blocksize=300 * 24).expr.plan
-    assert max(plan.chunks.rows) <= 300
-    assert sum(plan.chunks.rows) == 2000
-    assert [len(pieces) for pieces in plan.chunks.pieces] == [1, 1, 1, 1, 6, 6, 4]
-
-
-def test_spatial_blocks_grow_with_the_data(x):
-    """Entity chunks all meet each other, regions only meet their halos."""
-    for parts in (10, 20, 40):
-        size = 2000 // parts
-        ddf = split(frame_of(x), range(size, 2000, size))
-        chunks = {"blocksize": size * 24}
-        entity = ddf.simjoin.self_join(0.01, partitioning="entity", **chunks).expr.plan
-        assert len(entity) == parts * (parts + 1) // 2
-        plan = ddf.simjoin.self_join(0.01, partitioning="spatial", **chunks).expr.plan
-        assert plan.partitioning == "spatial"
-        assert len(plan) <= 2 * parts
-
-
-def test_sorted_data_need_no_shuffle():
-    x = np.sort(np.random.default_rng(0).uniform(size=(2000, 1)), axis=0)
-    plan = split(frame_of(x), range(100, 2000, 100)).simjoin.self_join(1e-4, blocksize=1600).expr.plan
-    assert plan.partitioning == "entity"
-    assert len(plan) < 50
-
-
-def test_no_partition_of_the_result_is_much_larger_than_allowed(x):
-    """Skew: a third of the points in one small cell, so that one block pair gives nearly all pairs."""
-    x = np.concatenate([x, np.random.default_rng(1).normal(0.5, 0.004, (1000, 2))])
-    ddf = split(frame_of(x), (1000, 2500))
-    expected = brute_force(x, 0.01)
-    for kind in ("entity", "spatial"):
-        with dask.config.set({"simjoin.output-size": 16 * 5_000, "scheduler": "sync"}):
-            pairs = ddf.simjoin.self_join(0.01, partitioning=kind, blocksize=1000 * 24)
-            sizes = pairs.map_partitions(len).compute()
-            assert_same_pairs(as_set(pairs.compute()), expected)
-        assert sizes.sum() == len(expected) > 300_000
-        assert sizes.max() < 1.5 * 5_000
-
-
 def test_only_some_columns_and_partitions(x):
     pairs = split(frame_of(x), (900,)).simjoin.self_join(
         0.03, partitioning="spatial", blocksize=300 * 24, return_distance=True
@@ -175,48 +131,6 @@ def test_dropped_rows_are_numbered_too(x):
         pd.testing.assert_series_equal(counts.compute(), local)
         parts = [counts.partitions[n].compute() for n in range(4)]
         pd.testing.assert_series_equal(pd.concat(parts), local)
-
-
-def test_float32_and_integer_columns_travel_exactly(x):
-    rng = np.random.default_rng(2)
-    frame = pd.DataFrame({
-        "a": x[:, 0].astype(np.float32),
-        "b": rng.integers(0, 50, 2000).astype(np.int16),
-        "c": pd.array(rng.integers(0, 3, 2000), "Int64"),
-        "d": rng.uniform(size=2000) < 0.5,
-    })  # fmt: skip
-    on = ["a", "b", "c", "d"]
-    expected = brute_force(frame[on].astype(float).to_numpy(), 1.0)
-    pairs = split(frame, (900,)).simjoin.self_join(1.0, on=on, partitioning="spatial", blocksize=300 * 40)
-    assert_same_pairs(as_set(pairs.compute()), expected)
-
-
-def test_partitions_that_are_alike_are_sampled_apart():
-    """Twenty snapshots of the same points: pairs across them are no rarer than others."""
-    points = np.random.default_rng(0).uniform(size=(2000, 2))
-    frame = frame_of(np.tile(points, (20, 1)))
-    ddf = split(frame, range(2000, 40_000, 2000))
-    found = ddf.simjoin.self_join(0.002).expr.plan.estimate
-    assert found.total_low <= ddf.simjoin.count_pairs(0.002).compute() <= found.total_high
-    assert found.sampled < len(frame)
-
-
-def test_a_sample_is_never_empty(x, monkeypatch):
-    """However many columns and partitions there are."""
-    monkeypatch.setattr(sample, "MAX_BYTES", 1)
-    ddf = split(frame_of(x), range(200, 2000, 200))
-    for kind in ("entity", "spatial"):
-        with dask.config.set({"simjoin.output-size": "1 MiB"}):
-            pairs = ddf.simjoin.self_join(0.05, partitioning=kind, blocksize=300 * 24)
-            assert pairs.expr.plan.estimate.total_high > 0
-            assert pairs.expr.plan.chunks.rows.sum() >= 2000
-            assert as_set(pairs.compute()) == brute_force(x, 0.05)
-
-
-def test_no_more_partitions_than_pairs():
-    x = np.random.default_rng(0).uniform(size=(200, 1))
-    pairs = split(frame_of(x), (100,)).simjoin.self_join(2.0, blocksize=1)
-    assert pairs.npartitions <= 200 * 201 // 2
 
 
 def test_too_many_block_pairs_are_refused(x, monkeypatch):
@@ -263,33 +177,6 @@ def test_a_blocksize_that_is_not_allowed(x, value):
         split(frame_of(x), ()).simjoin.self_join(0.05, blocksize=value)
 
 
-def test_ways_to_shuffle(x):
-    ddf = split(frame_of(x), (1000,))
-    chosen = {"partitioning": "spatial", "blocksize": 300 * 24}
-    expected = brute_force(x, 0.03)
-    for how, meant in (("disk", "disk"), ("tasks", "tasks"), ("p2p", "tasks")):  # without a cluster
-        with dask.config.set({"dataframe.shuffle.method": how}):
-            pairs = ddf.simjoin.self_join(0.03, **chosen)
-            assert pairs.expr.plan.chunks.method == meant
-            assert_same_pairs(as_set(pairs.compute()), expected)
-    with (
-        dask.config.set({"dataframe.shuffle.method": "simple"}),
-        pytest.raises(OptionError, match=r"shuffle.method='simple' is not allowed; use one of 'tasks'"),
-    ):
-        ddf.simjoin.self_join(0.03, **chosen)
-
-
-def test_regions_do_not_travel_with_every_task(x):
-    ddf = split(frame_of(x), range(50, 2000, 50))
-    pairs = ddf.simjoin.self_join(0.001, partitioning="spatial", blocksize=20 * 24)
-    plan = pairs.expr.plan
-    assert len(plan.chunks) > 60
-    graph = dict(pairs.optimize().__dask_graph__())
-    sizes = {key: len(cloudpickle.dumps(task)) for key, task in graph.items() if "simjoin_send" in str(key)}
-    assert len(sizes) >= 40
-    assert max(sizes.values()) < 6000 < len(cloudpickle.dumps(plan.chunks))
-
-
 def test_ids_that_no_index_can_hold():
     frame = pd.DataFrame({"x": [1.0, 2.0], "key": np.array([1, 2], np.float16)})
     with pytest.raises(ColumnError, match=r"ids in column 'key' are of dtype float16.*astype"):
@@ -306,38 +193,3 @@ def test_sizes_of_partitions_refuse_nothing_that_has_none(x, monkeypatch):
         assert ddf.simjoin.neighbor_counts(0.2).sum().compute() == 2 * len(expected)
         assert as_set(frame_of(x).simjoin.self_join(0.2)) == expected
         assert frame_of(x).simjoin.count_pairs(0.2) == len(expected)
-
-
-def test_replicated_is_one_chunk_and_parts_of_its_queries():
-    x = np.random.default_rng(0).uniform(size=(3000, 2))
-    ddf = split(frame_of(x), (1000, 1500))
-    expected = brute_force(x, 0.02)
-    with dask.config.set({"scheduler": "sync", "num_workers": 3}):
-        pairs = ddf.simjoin.self_join(0.02, partitioning="replicated")
-        assert pairs.expr.plan.even and len(pairs.expr.plan.chunks) == 1
-        assert pairs.npartitions == 12
-        assert_same_pairs(as_set(pairs.compute()), expected)
-        report = ddf.simjoin.plan(0.02, partitioning="replicated")
-        assert report.partitioning == "replicated" and "parts of its queries" in str(report)
-        with pytest.raises(BudgetError, match=r"one chunk of all 3,000 rows.*use blocksize='87.89 kiB'"):
-            ddf.simjoin.plan(0.02, partitioning="replicated", blocksize="10 kB")
-        assert ddf.simjoin.count_pairs(0.02, partitioning="replicated").compute() == len(expected)
-        assert ddf.simjoin.neighbor_counts(0.02, partitioning="replicated").sum().compute() == 2 * len(
-            expected
-        )
-
-
-@pytest.mark.parametrize("skewed", [False, True])
-def test_replicated_outputs_are_bounded(skewed):
-    """By equally many rows where that does, and else by counting pairs first."""
-    rng = np.random.default_rng(0)
-    x = rng.uniform(size=(6000, 2))
-    if skewed:
-        x[:200] = 0.5 + rng.normal(0, 1e-4, (200, 2))
-    expected = brute_force(x, 0.02)
-    with dask.config.set({"scheduler": "sync", "num_workers": 1, "simjoin.output-size": 16 * 1500}):
-        pairs = split(frame_of(x), (2500,)).simjoin.self_join(0.02, partitioning="replicated")
-        assert pairs.expr.plan.even != skewed
-        parts = dask.compute(*pairs.to_delayed())
-    assert max(map(len, parts)) < 1.2 * 1500
-    assert_same_pairs(set().union(*map(as_set, parts)), expected)

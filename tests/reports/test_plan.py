@@ -14,7 +14,7 @@ from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.outputs import PAIRS, describe_tasks
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import summarise
-from dask_simjoin.planning.tables import tables_of
+from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.reports.plan import PlanReport
 from dask_simjoin.request.requests import SelfJoin
 from tests.support.frames import lay
@@ -102,7 +102,7 @@ def test_many_partitions_of_sorted_rows_are_estimated_without_bias():
         found = int((np.searchsorted(x, x + 0.0005) - np.arange(len(x)) - 1).sum())
         parts = [pd.DataFrame({"x": part}) for part in np.split(x, 200)]
         summaries = [summarise(part, k, spec, False, len(parts)) for k, part in enumerate(parts)]
-        told = make_plan(tables_of([summaries], spec)).estimate
+        told = make_plan(join_statistics([summaries], spec)).estimate
         assert told.sampled == 200 * 32
         factors.append(told.total / found)
         held += told.total_low <= found <= told.total_high
@@ -246,7 +246,7 @@ def test_time_has_what_is_spilled_and_names_what_is_written():
     x = np.random.default_rng(0).uniform(size=(2000, 2))
     frame = pd.DataFrame(x, columns=["x", "y"])
     spec = SelfJoin(eps=0.01, partitioning="entity", blocksize=200 * 24).spec(frame)
-    tables = tables_of([[summarise(frame, 0, spec, True, 1)]], spec)
+    tables = join_statistics([[summarise(frame, 0, spec, True, 1)]], spec)
     few, many = (
         PlanReport(make_plan(tables, PAIRS, Resources(2, 2**20, True, limit, workers=2)), spec)
         for limit in (2**20, 2**40)

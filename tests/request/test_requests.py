@@ -7,11 +7,10 @@ import typing
 import pandas as pd
 import pytest
 
-import dask_simjoin
 from dask_simjoin import SimJoinAccessor
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.engine.methods import CHOICES, NEAREST
-from dask_simjoin.errors import OptionError, OptionTypeError
+from dask_simjoin.errors import OptionError
 from dask_simjoin.request.options import ORDER
 from dask_simjoin.request.requests import Join, Plan, PlannedKnnJoin, SelfJoin
 from dask_simjoin.sets.methods import CHOICES as SET_CHOICES
@@ -23,20 +22,6 @@ FRAME = pd.DataFrame({"x": [0.0, 1.0, 3.0], "r": [1.0, 1.0, 9.0], "sets": [[1], 
 def verb(request):
     """Each verb of the table."""
     return request.param
-
-
-def test_methods_and_functions_have_one_signature_and_one_text(verb):
-    method = getattr(SimJoinAccessor, verb.name)
-    own, *options = inspect.signature(method).parameters.values()
-    frame, *same = inspect.signature(verb.function).parameters.values()
-    assert (own.name, frame.name) == ("self", "frame")
-    assert options == same
-    assert [one.name for one in inspect.signature(getattr(FRAME.simjoin, verb.name)).parameters.values()] == [
-        one.name for one in options
-    ]
-    assert method.__doc__ == verb.function.__doc__
-    assert getattr(dask_simjoin, verb.name) is verb.function
-    assert verb.name in dask_simjoin.__all__ and verb.name in dir(FRAME.simjoin)
 
 
 def test_options_are_the_fields_of_the_request(verb):
@@ -85,12 +70,6 @@ def test_choices_are_all_that_is_taken(verb):
         if choices:
             with pytest.raises(OptionError, match=f"{name}='no-such-choice' is not allowed"):
                 verb.function(FRAME, **options | {name: "no-such-choice"})
-
-
-def test_an_option_is_given_twice():
-    for call in (FRAME.simjoin.self_join, lambda *args, **more: dask_simjoin.self_join(FRAME, *args, **more)):
-        with pytest.raises(OptionTypeError, match=r"^self_join\(\) got multiple values for argument 'eps'"):
-            call(1.0, eps=1.0)
 
 
 def test_a_plan_is_of_the_request_that_its_options_make():

@@ -1,5 +1,6 @@
 """Thresholds as integers against fractions of whole numbers."""
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -129,3 +130,14 @@ def test_scores_are_the_similarities_rounded_once(rule, a, b, data):
     found = rule.score(np.array([a]), np.array([b]), np.array([overlap], np.int32))
     assert found.dtype == np.float64
     assert found.tolist() == [float(exact)]
+
+
+@settings(max_examples=examples(300))
+@given(rules(), st.integers(1, 60))
+@example(Rule("jaccard", Fraction(1, 2), ">"), 4)  # 8 is as much as with ">=" only
+def test_bounds_of_sizes_are_tight(rule, a):
+    """They are the least and the largest size of which as many tokens as there can be are enough."""
+    assert rule.smallest(a) == next(b for b in itertools.count(1) if rule.need(a, b) <= b)
+    high = rule.largest(a)
+    if high is not None and high >= a:  # none of more than "1" alike is larger
+        assert rule.need(a, high) <= a < rule.need(a, high + 1)

@@ -39,3 +39,26 @@ def test_few_numbers_far_apart_need_no_node_for_each():
     far = np.array([5, CHUNK * 1000 + 7, CHUNK * 1000 + 2**31])
     found = spanning_forest([(far[1:], far[:-1])], host_joiner())
     assert found[0].tolist() == far[1:].tolist() and found[1].tolist() == [5, 5]
+
+
+def nodes_of(edges, monkeypatch):
+    """How many nodes there were, and what was found."""
+    nodes, plain = [], counts.component_roots
+
+    def roots(number, *more):
+        nodes.append(number)
+        return plain(number, *more)
+
+    monkeypatch.setattr(counts, "component_roots", roots)
+    found = spanning_forest([tuple(np.array(edges, np.int64).T)], host_joiner())
+    monkeypatch.undo()
+    return nodes, list(zip(*(side.tolist() for side in found), strict=True))
+
+
+def test_numbers_that_lie_close_are_not_sorted(monkeypatch):
+    """Each number up to the last one of its chunk is a node; only where that is too many are they sorted."""
+    close = [(0, 2), (2, 5), (CHUNK + 1, CHUNK + 3)]
+    assert nodes_of(close, monkeypatch) == ([6 + 4], forest_of(close))
+    far = [(0, 1000), (CHUNK + 1, CHUNK + 3)]
+    assert nodes_of(far, monkeypatch) == ([4], forest_of(far))
+    assert nodes_of([(-3, 1), (1, 2)], monkeypatch) == ([3], [(1, -3), (2, -3)])

@@ -11,6 +11,10 @@ from hypothesis import strategies as st
 
 import dask_simjoin  # noqa: F401  registers the accessor
 from dask_simjoin.tasks import matches
+from dask_simjoin.tasks.chunks import make_chunk
+from dask_simjoin.tasks.matches import BlockPair, equal_work
+from tests.support.frames import planned
+from tests.support.points import frame_of
 from tests.support.profiles import examples
 
 NORMS = {"euclidean": 2, "manhattan": 1, "chebyshev": np.inf}
@@ -72,3 +76,28 @@ def test_few_large_radii_are_a_class() -> None:
     classes = matches._classes(chunk, 2, np)  # type: ignore[arg-type]
     assert classes is not None and (classes[:3] == 0).all() and (classes[3:] > 0).all()
     assert matches._classes({"own_limit": np.full(1000, 2.0)}, 2, np) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dims", [6, 16])
+def test_parts_are_even(dims):
+    """Of points all of which meet, and of such as meet few others: no part does half more than its share."""
+    x = np.random.default_rng(0).uniform(size=(30_000, dims))
+    frame = frame_of(x)
+    spec, layout, source = planned(frame, 0.25 if dims == 6 else 1.0)
+    chunk = make_chunk(frame, (0, source), spec, layout)
+    whole = BlockPair(chunk, chunk, True, spec, layout)
+    work = np.repeat(whole.joiner.work(*whole.operands, same=True), 100)
+    done = np.concatenate([[0.0], np.cumsum(work)]) / work.sum()
+    places = np.linspace(0, len(x), len(done))
+    for parts in (2, 5, 8):
+        shares = [
+            float(np.diff(np.interp(whole._replace(part=(k, parts)).rows, places, done))[0])
+            for k in range(parts)
+        ]
+        assert max(shares) < 1.5 / parts
+
+
+def test_equal_work():
+    assert equal_work(np.ones(1), 100, 1, 4) == [0, 25, 50, 75, 100]
+    assert equal_work(np.array([3.0, 1.0]), 100, 1, 2) == [0, 33, 100]
+    assert equal_work(np.ones(1), 10, 64, 3) == [0, 0, 0, 10]

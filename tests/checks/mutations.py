@@ -1,0 +1,208 @@
+"""Changes to the package that the tests beside the changed module must notice.
+
+python -m tests.checks.mutations            # all of them, some minutes
+python -m tests.checks.mutations 3 17       # some, by number
+python -m tests.checks.mutations --list
+
+Each is applied to a copy of the tree, and the test file nearest to the module is run there.  A mutation
+is killed if that fails.  Kernels of a mutated text are compiled into a folder of the copy.
+"""
+
+# ruff: noqa: E501 (texts of modules are as they are)
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support.paths import ROOT
+
+SECONDS = 300
+"""After which a test that does not end counts as failed."""
+
+PARTS = "dask_simjoin", "tests", "pyproject.toml", "conftest.py", "_dask_simjoin_cli.py"
+"""What of the tree the tests of modules need."""
+
+
+class Mutation(NamedTuple):
+    """One change: `old` occurs once in `file`, a module; `test` is a test file, with options of pytest."""
+
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+K, D = "engine/cpu/kernels/", "disk_index/"
+
+SURVIVED = [
+    Mutation(K + "sweep.py", """            own = half and offsets[o] == 0
+            lo = d_starts[p]
+            for i in range(q_starts[r], q_starts[r + 1]):
+                x = xq[i]
+                lo = i + 1 if own else _opening(x, swept, lo, stop_j, reach)
+                j, found""", """            own = half
+            lo = d_starts[p]
+            for i in range(q_starts[r], q_starts[r + 1]):
+                x = xq[i]
+                lo = i + 1 if own else _opening(x, swept, lo, stop_j, reach)
+                j, found""", K + "test_sweep.py -k counted"),
+    Mutation("planning/outputs.py", "chunks.rows[blocks[:, 0]], 0)", "0.0, 0)", "planning/test_outputs.py"),
+    Mutation("planning/chunk_limits.py", "self.have.whole and rows <= MAX_ROWS", "self.have.whole",
+             "planning/test_chunk_limits.py -k numbered"),
+    Mutation("planning/chunk_limits.py", "PART_BYTES * threads", "PART_BYTES",
+             "planning/test_chunk_limits.py -k thread"),
+    Mutation("planning/costs.py", "SPLIT = 0.5", "SPLIT = 5.0", "planning/test_costs.py"),
+    Mutation("tasks/counts.py", "if nodes > NODES_OF_EDGE * len(left):", "if nodes > 0:", "tasks/test_counts.py"),
+    Mutation("sets/predicate.py", "-(-top // bottom) - 1 if above", "-(-top // bottom) if above",
+             "sets/test_predicate.py"),
+    Mutation("sets/cpu/kernels/candidates.py", "b - places[at]) >= row[b]", "b - places[at]) > row[b]",
+             "sets/cpu/kernels/test_candidates.py"),
+    Mutation(D + "schema.py", "if live >= MOSTLY * one.rows:", "if True:", D + "test_schema.py -k key_files"),
+    Mutation(D + "schema.py", "pa.array(sorted(files), pa.string())), bool)[of]",
+             "pa.array(sorted(files), pa.string())), bool)[of] | True", D + "test_schema.py -k key_files"),
+]  # fmt: skip
+"""Those of an earlier review that no test noticed."""
+
+MUTATIONS = [
+    *SURVIVED,
+    Mutation(K + "mutual.py", "<= row else at", "< row else at", K + "test_mutual.py"),
+    Mutation(K + "pack.py", "order[free[chunk[i]]] = i", "order[free[chunk[i]]] = chunk[i]", K + "test_pack.py"),
+    Mutation(K + "pack.py", "min(max((y[i] - low[1]) * scale[1], 0.0), most[1])",
+             "max((y[i] - low[1]) * scale[1], 0.0)", K + "test_pack.py"),
+    Mutation(K + "boruvka.py", "weight[first] == max(core[start[first]], core[end[first]])",
+             "weight[first] == core[start[first]]", K + "test_boruvka.py"),
+    Mutation(K + "boruvka.py", "offer(best, b, weight[e], names[i], names[j], j, i)", "pass",
+             K + "test_boruvka.py"),
+    Mutation(K + "hierarchy.py", "rows += size[child - n] if child >= n else 1", "rows += 1",
+             K + "test_hierarchy.py"),
+    Mutation(K + "hierarchy.py", "a_low[i] == b_low[j] and a_high[i] < b_high[j]",
+             "a_low[i] == b_low[j] and a_high[i] > b_high[j]", K + "test_hierarchy.py"),
+    Mutation(K + "nearest_scan.py", "np.uint64(name) > np.uint64(other)", "name > other",
+             K + "test_nearest_scan.py"),
+    Mutation(K + "moments.py", "delta * delta * (float(before) * rows / together)", "delta * delta",
+             K + "test_moments.py"),
+    Mutation(K + "spanning.py", "return bool(a < low or (a == low and b < high))", "return bool(a < low)",
+             K + "test_spanning.py"),
+    Mutation(K + "tile_simd.py", "whole = builder.and_(dims_, const(-LANES))", "whole = const(0)\n        dims_ = whole",
+             K + "test_tile_simd.py"),
+    Mutation("engine/index/regions.py", "left = x[inside, cut[0]] < cut[1]", "left = x[inside, cut[0]] <= cut[1]",
+             "engine/index/test_regions.py"),
+    Mutation("engine/index/regions.py", "weight[places].sum() / 2", "weight[places].sum() / 3",
+             "engine/index/test_regions.py"),
+    Mutation("engine/index/cpu_tiles.py", "padded[1].max(axis=1)", "padded[1].min(axis=1)",
+             "engine/index/test_cpu_tiles.py"),
+    Mutation("engine/filters/float32.py", "(1 + 8 * U) + dims * 2.0**-140", "(1 - 64 * U) + dims * 2.0**-140",
+             "engine/filters/test_float32.py"),
+    Mutation("engine/filters/float16.py", "t = outer**2 / 2 + 2 * outer * r + 2 * r * r", "t = outer**2 / 2",
+             "engine/filters/test_float16.py"),
+    Mutation("engine/filters/bounds.py", "(self.outer + self.rho) ** 2", "(self.outer - self.rho) ** 2",
+             "engine/index/test_gpu.py"),
+    Mutation("engine/filters/tensor_cores.py", "stages * 3 * half.TILE", "stages * half.TILE",
+             "engine/filters/test_tensor_cores.py"),
+    Mutation("engine/base.py", "(rows * (rows - 1) / 2)", "(rows * rows / 2)", "engine/test_base.py"),
+    Mutation("metrics/sphere.py", "RADIUS = ", "RADIUS = 1 + ", "metrics/test_sphere.py"),
+    Mutation("planning/searches.py", "len(x) <= neighbors:", "len(x) <= 0:", "planning/test_searches.py"),
+    Mutation("planning/searches.py", "np.maximum(np.abs(x[:, k] - lower[k])", "np.minimum(np.abs(x[:, k] - lower[k])",
+             "planning/test_searches.py"),
+    Mutation("planning/statistics/sample_pairs.py", "return (1 - 1 / rows) / (1 - 1 / drawn) if drawn > 1 else 1.0",
+             "return 1.0", "planning/statistics/test_sample_pairs.py"),
+    Mutation("planning/outputs.py", "np.minimum(slices, np.ceil(most)).clip(1)", "slices.clip(1)",
+             "planning/test_outputs.py"),
+    Mutation("planning/outputs.py", "tables[-1] - (len(tables) == 1)", "tables[-1]", "planning/test_outputs.py"),
+    Mutation("planning/tables.py", "np.concatenate([table.points.weight for table in self.each])",
+             "np.ones(len(x))", "planning/test_tables.py"),
+    Mutation("request/spec.py", "self.names[len(self.keep) :]", "self.names[: len(self.keep)]",
+             "request/test_spec.py"),
+    Mutation("request/clusters.py", "most < self.least()", "most < 1", "request/test_clusters.py"),
+    Mutation(D + "types.py", "bool((first < behind).any())", "bool((first <= behind).any())", D + "test_types.py"),
+    Mutation(D + "types.py", "(chosen.newest <= to).all()", "True", D + "test_types.py"),
+    Mutation(D + "segments.py", "& (x[:, k] <= upper[k])", "& (x[:, k] < upper[k])", D + "test_segments.py"),
+    Mutation(D + "segments.py", "(version > above) & (version <= to)\n    found[places] = False",
+             "(version > above)\n    found[places] = False", D + "test_segments.py"),
+    Mutation(D + "row_batch.py", "there = found | stay", "there = found", D + "test_row_batch.py"),
+    Mutation(D + "row_batch.py", "order = xp.argsort(seq)", "order = xp.arange(len(seq))", D + "test_row_batch.py"),
+    Mutation(D + "files.py", "total + size > most", "total + size >= most", D + "test_files.py"),
+    Mutation("sets/types.py", "np.cumsum(present, dtype=np.int32) - np.int32(1)", "np.cumsum(present, dtype=np.int32)",
+             "sets/test_types.py"),
+    Mutation("sets/blocks.py", "np.where(sizes > 0, self._first[found] + within, 0)", "self._first[found]",
+             "sets/test_blocks.py"),
+    Mutation("papers/cpu/unsorted.py", "start : stop + SWEEP_LANES", "start:stop", "papers/cpu/test_unsorted.py"),
+]  # fmt: skip
+
+
+def applied(one, folder):
+    """Copy the tree to a folder, and change it there."""
+    for part in PARTS:
+        source, target = ROOT / part, folder / part
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, target)
+    path = folder / "dask_simjoin" / one.file
+    text = path.read_text()
+    if text.count(one.old) != 1:
+        raise ValueError(f"{one.file} has {one.old!r} {text.count(one.old)} times, and not once")
+    path.write_text(text.replace(one.old, one.new))
+
+
+def killed(one):
+    """Whether the nearest test fails with a mutation, and its last line."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        applied(one, folder)
+        file, *more = one.test.split()
+        pytest = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+        own = os.environ | {"NUMBA_CACHE_DIR": str(folder / "kernels"), "PYTHONPATH": str(folder)}
+        try:
+            done = subprocess.run(
+                [*pytest, f"tests/{file}", *more],
+                cwd=folder,
+                env=own,
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return True, f"did not end within {SECONDS} s"
+        lines = done.stdout.strip().splitlines() or [done.stderr[-200:]]
+        if done.returncode > 1:
+            raise RuntimeError("\n".join([f"status {done.returncode}", *lines[-20:]]))
+        return done.returncode != 0, lines[-1]  # below 0: a crash
+
+
+def main():
+    """Run what is asked for; the exit status is 1 if a mutation survives."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("numbers", nargs="*", type=int)
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("-n", type=int, default=2, help="how many at a time")
+    asked = parser.parse_args()
+    chosen = asked.numbers or range(len(MUTATIONS))
+    if asked.list:
+        for number in chosen:
+            print(number, MUTATIONS[number].file, repr(MUTATIONS[number].new))
+        return 0
+    start, survived = time.monotonic(), []
+    with ThreadPoolExecutor(asked.n) as pool:
+        for number, (dead, line) in zip(
+            chosen, pool.map(lambda n: killed(MUTATIONS[n]), chosen), strict=True
+        ):
+            print(number, "killed" if dead else "SURVIVED", MUTATIONS[number].file, "|", line, flush=True)
+            survived += [] if dead else [number]
+    print(
+        f"{len(chosen) - len(survived)} of {len(chosen)} killed in {time.monotonic() - start:.0f} s",
+        survived or "",
+    )
+    return int(bool(survived))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+"""The program: one command per verb, and what completion knows."""
+
+import dataclasses
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from dask_simjoin.api.verbs import VERBS
+from dask_simjoin.cli.main import cli
+from dask_simjoin.cli.options import SHARED, WRITTEN
+from tests.checks.command_table import COMMANDS, of_verbs
+
+
+@pytest.fixture(params=of_verbs(), ids=lambda name: " ".join(name))
+def named(request):
+    """A command and the request of its verb."""
+    return COMMANDS[request.param], VERBS[COMMANDS[request.param].verb].request
+
+
+def test_no_option_is_called_as_another(named):
+    command, request = named
+    names = [one.name for one in command.params]
+    assert len(set(names)) == len(names)
+    others = {"tables", *(one.name for one in [*SHARED, *WRITTEN])}
+    assert {field.name for field in dataclasses.fields(request)} == set(names) - others
+
+
+def test_completion_knows_commands_and_choices():
+    done = ShellComplete(cli, {}, "dask-simjoin", "_DASK_SIMJOIN_COMPLETE")
+    assert [one.value for one in done.get_completions([], "self")] == ["self-join"]
+    assert [one.value for one in done.get_completions(["join", "--metric"], "ha")] == ["haversine"]

@@ -1,0 +1,104 @@
+"""The order of rows that OPTICS gives, and clusters of an order, equal to scikit-learn's."""
+
+import math
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_simjoin.cluster import cluster_optics_dbscan, cluster_optics_xi
+from tests.cluster.expressions.test_optics import assert_same, points, sklearn_optics
+from tests.support.density import SETS
+from tests.support.frames import split
+from tests.support.points import frame_of
+from tests.support.profiles import chosen, examples, in_turns
+
+sklearn_cluster = pytest.importorskip("sklearn.cluster")
+
+
+@settings(max_examples=examples(150))
+@given(
+    points(), st.integers(2, 7), st.sampled_from([4, 9, 1000]), st.sampled_from(["entity", "spatial", "auto"])
+)
+def test_any_points(case, min_samples, rows, partitioning):
+    x, eps = case
+    want = sklearn_optics(x, eps, min_samples)
+    frame = frame_of(x)
+    assert_same(frame.simjoin.optics(eps, min_samples), want)
+    how = {"partitioning": partitioning, "blocksize": rows * (8 * x.shape[1] + 72)}
+    lazy = split(frame, [len(x) // 3, len(x) // 2]).simjoin.optics(eps, min_samples, **how)
+    with dask.config.set(scheduler="sync"):
+        assert_same(lazy.compute(), want)
+
+
+@in_turns(
+    1,
+    lambda name, partitions, partitioning: (
+        partitions == {"entity": 40, "spatial": 1}.get(partitioning) or partitions == 7
+    ),
+    name=[n for n in SETS if n not in ("fewer rows than samples", "every row a cluster")],
+    partitions=chosen([7, 1, 40], [7, 1]),
+    partitioning=["entity", "spatial"],
+)
+def test_equal_to_scikit_learn(name, partitions, partitioning):
+    x, eps, min_samples = SETS[name]
+    x = np.random.default_rng(1).permutation(x)[:700]
+    eps = 2 * eps
+    frame = frame_of(x)
+    frame.index = frame.index + 100
+    want = sklearn_optics(x, eps, min_samples)
+    assert_same(frame.simjoin.optics(eps, min_samples), want)
+    ddf = dd.from_pandas(frame, npartitions=partitions)
+    how = {"partitioning": partitioning, "blocksize": max(1, len(x) // 12) * 90}
+    order = ddf.simjoin.optics(eps, min_samples, **how)
+    found = order.compute()
+    assert found.index.tolist() == frame.index.tolist()
+    assert_same(found, want)
+    assert order.npartitions == ddf.npartitions
+    last = order.partitions[order.npartitions - 1].compute()
+    assert_same(last, want[len(want) - len(last) :])
+    assert ddf.assign(r=order["reachability"]).r.compute().tolist() == want.reachability.tolist()
+
+
+def test_where_scikit_learn_takes_whole_nodes():
+    """Its tree accepts a node whose far end is within the rounded root; the definition here has no roots."""
+    x = np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
+    eps = math.sqrt(3)
+    assert eps * eps < 3
+    frame = frame_of(x)
+    assert frame.simjoin.dbscan(eps, 2).tolist() == [-1, -1]
+    assert frame.simjoin.dbscan(math.nextafter(eps, 2), 2).tolist() == [0, 0]
+    order = frame.simjoin.optics(eps, 2)
+    assert order.core_distance.tolist() == [np.round(eps, 15)] * 2 and np.isinf(order.reachability).all()
+
+
+@pytest.mark.parametrize("name", ["moons", "blobs", "varied", "lattice"])
+def test_extraction_is_that_of_scikit_learn(name):
+    x, eps, min_samples = SETS[name]
+    x = np.random.default_rng(1).permutation(x)[:700]
+    order = frame_of(x).simjoin.optics(2 * eps, min_samples)
+    lazy = dd.from_pandas(frame_of(x), npartitions=6).simjoin.optics(2 * eps, min_samples)
+    known = {
+        "reachability": order.reachability.to_numpy(),
+        "ordering": np.argsort(order.ordering.to_numpy()),
+    }
+    for eps_ in (0.0, 0.5 * eps, eps, 2 * eps):
+        core = order.core_distance.to_numpy()
+        want = sklearn_cluster.cluster_optics_dbscan(**known, core_distances=core, eps=eps_)
+        assert cluster_optics_dbscan(order, eps_).tolist() == want.tolist()
+        labels = cluster_optics_dbscan(lazy, eps_)
+        assert labels.npartitions == lazy.npartitions and labels.compute().tolist() == want.tolist()
+        assert lazy.assign(label=labels).label.compute().tolist() == want.tolist()
+        assert (
+            labels.partitions[2].compute().tolist()
+            == lazy.assign(w=labels).w.partitions[2].compute().tolist()
+        )
+    predecessor = order.predecessor.to_numpy()
+    want, _ = sklearn_cluster.cluster_optics_xi(
+        **known, predecessor=predecessor, min_samples=min_samples, xi=0.1
+    )
+    assert cluster_optics_xi(order, min_samples, xi=0.1).tolist() == want.tolist()
+    assert cluster_optics_xi(lazy, min_samples, xi=0.1).compute().tolist() == want.tolist()

@@ -1,0 +1,115 @@
+"""Lazy labels of DBSCAN: chunks, parts of their work, and fused partitions."""
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+from dask_simjoin.planning import budget, costs, resources
+from tests.cluster.algorithms.test_dbscan import by_definition, labels_of
+from tests.support.density import SETS
+from tests.support.points import frame_of
+from tests.support.profiles import in_turns
+
+
+def test_on_a_cluster(client, monkeypatch):
+    x, eps, min_samples = SETS["moons"]
+    ddf = dd.from_pandas(frame_of(x), npartitions=6)
+    with monkeypatch.context() as fine:  # workers that share one chunk's places
+        fine.setattr(costs, "LEAST_CLUSTER_PIECE", 0.0)
+        fine.setattr(costs, "ROW_OF_PIECE", 0.0)
+        fine.setattr(costs, "LEAST_ROWS", 1)
+        alone = ddf.simjoin.dbscan(eps, min_samples, partitioning="entity")
+        assert len(alone.expr.plan.chunks) == 1 < alone.expr.plan.parts.max()
+        assert alone.compute().tolist() == labels_of(x, eps, min_samples)
+    for partitioning in ("entity", "spatial"):
+        how = {"partitioning": partitioning, "blocksize": "12 kB"}
+        labels = ddf.simjoin.dbscan(eps, min_samples, **how).compute()
+        assert labels.tolist() == labels_of(x, eps, min_samples)
+
+
+@in_turns(1, partitioning=["entity", "spatial"], shape=["lattice", "lines"])
+def test_clusters_that_only_other_chunks_connect(partitioning, shape):
+    """Hardly two rows of a chunk are near each other, and their places are in another order."""
+    random = np.random.default_rng(3)
+    if shape == "lattice":
+        x = np.stack(np.meshgrid(np.arange(40.0), np.arange(30.0)), axis=-1).reshape(-1, 2)
+        x = x[random.random(len(x)) < 0.75]
+        eps, min_samples = 1.0, 4
+    else:  # of which each has one cluster, and each chunk some rows
+        line = random.uniform(0, 60, 1500)
+        x, eps, min_samples = np.stack([line, 5.0 * random.integers(0, 4, 1500)], axis=1), 1.0, 3
+    x = random.permutation(x)
+    frame, want = frame_of(x), labels_of(x, eps, min_samples)
+    assert max(want) > 2 and -1 in labels_of(x, 0.5, min_samples)
+    ddf = dd.from_pandas(frame, npartitions=24)
+    for rows in (40, 200):
+        how = {"partitioning": partitioning, "blocksize": rows * 64}
+        lazy = ddf.simjoin.dbscan(eps, min_samples, **how)
+        assert len(lazy.expr.plan.chunks) > 4
+        assert lazy.compute().tolist() == want
+
+
+@pytest.mark.parametrize("partitioning", ["entity", "spatial"])
+def test_parts_of_block_pairs_give_the_same_labels(partitioning, monkeypatch):
+    x, eps, min_samples = SETS["moons"]
+    x = np.random.default_rng(5).permutation(x)
+    monkeypatch.setattr(costs, "LEAST_PIECE", 0.0)
+    monkeypatch.setattr(costs, "LEAST_ROW_PIECE", 0.0)
+    monkeypatch.setattr(costs, "ROW_OF_PIECE", 0.0)
+    monkeypatch.setattr(costs, "LEAST_ROWS", 1)
+    ddf = dd.from_pandas(frame_of(x), npartitions=8)
+    with dask.config.set(scheduler="threads", num_workers=4):
+        labels = ddf.simjoin.dbscan(
+            eps, min_samples, partitioning=partitioning, blocksize=f"{len(x) // 3 * 64} B"
+        )
+        plan = labels.expr.plan
+        assert len(plan.chunks) > 1 and plan.parts.max() > 1
+        assert labels.compute().tolist() == labels_of(x, eps, min_samples)
+
+
+@pytest.mark.parametrize("min_samples", [2, 256, 257, 1200, 1201])
+def test_counts_of_several_chunks_are_added_up(min_samples):
+    """Each is cut to the numbers of its type, and so many rows are near that sums are not."""
+    x = np.zeros((2400, 2))
+    x[::2] += 5.0  # in each of four chunks 300
+    ddf = dd.from_pandas(frame_of(x), npartitions=4)
+    labels = ddf.simjoin.dbscan(1.0, min_samples, partitioning="entity", blocksize=600 * 64)
+    assert len(labels.expr.plan.chunks) == 4
+    assert labels.compute().tolist() == by_definition(x, 1.0, min_samples)
+
+
+def test_one_chunk_where_the_memory_of_this_process_has_room_for_it(monkeypatch):
+    """Several take longer, and as much memory: threads share it, and all of them are kept."""
+    monkeypatch.setattr(resources, "MEMORY_LIMIT", 10_000_000)
+    monkeypatch.setattr(budget, "LOCAL_CHUNK", 64_000)
+    frame = frame_of(np.random.default_rng(0).uniform(size=(20_000, 2)))
+    with dask.config.set(scheduler="threads", num_workers=2):
+        labels = dd.from_pandas(frame, npartitions=4).simjoin.dbscan(0.005, 4)
+        plan = labels.expr.plan
+        assert len(plan.chunks) == 1 and plan.budget.chunk == 2_000_000 < 2 * plan.rows * plan.row_bytes
+        assert labels.compute().tolist() == labels_of(frame.to_numpy(), 0.005, 4)
+        twice = dd.from_pandas(pd.concat([frame, frame + 2], ignore_index=True), npartitions=4)
+        plan = twice.simjoin.dbscan(0.005, 4).expr.plan
+        assert len(plan.chunks) > 1 and plan.budget.chunk < 1_000_000
+        plan = twice.simjoin.count_pairs(0.005).expr.plan  # which is compared as fast in several
+        assert len(plan.chunks) > 1
+
+
+@pytest.mark.parametrize("frames", ["labels", "assigned"])
+def test_partitions_of_labels_are_fused_with_what_follows(frames):
+    """Many are made of one chunk, and a task of a cluster takes longer than most of them."""
+    x, eps, min_samples = SETS["moons"]
+    frame = frame_of(x)
+    ddf = dd.from_pandas(frame, npartitions=12)
+    labels = ddf.simjoin.dbscan(eps, min_samples)
+    lazy = labels + 1 if frames == "labels" else ddf.assign(label=labels)
+    lazy = lazy.optimize()
+    keys = [str(key) for key in lazy.__dask_graph__()]
+    assert sum("simjoin_dbscan_rows" in key for key in keys) == 12  # none besides what they are fused into
+    assert not any("simjoin_dbscan_rows" in key and "add" not in key and "assign" not in key for key in keys)
+    found = lazy.compute() - 1 if frames == "labels" else lazy.compute().label
+    assert found.tolist() == labels_of(x, eps, min_samples)
+    some = labels.partitions[[3, 7]].optimize().compute()
+    assert some.tolist() == labels.compute()[some.index].tolist() and len(some) == len(x) // 6

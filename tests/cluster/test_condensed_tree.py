@@ -1,0 +1,74 @@
+"""Condensed trees, and the clusters chosen from them."""
+
+import math
+
+import dask.dataframe as dd
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_simjoin.cluster import choose_clusters, condensed_tree
+from dask_simjoin.errors import ColumnError
+from tests.cluster.test_hierarchy import choices, points
+from tests.support.density import SETS
+from tests.support.points import frame_of
+from tests.support.profiles import examples
+
+
+@settings(max_examples=examples(50))
+@given(points(), st.integers(2, 8), st.integers(1, 6), choices())
+def test_condensed_trees_are_those_that_clusters_are_of(x, least, samples, choice):
+    frame = frame_of(x)
+    tree = frame.simjoin.spanning_tree(min_samples=samples)
+    condensed = condensed_tree(tree, least)
+    if choice["max_cluster_size"] is not None and choice["max_cluster_size"] < least:
+        return
+    chosen = choose_clusters(condensed, **choice)
+    want = frame.simjoin.hdbscan(least, min_samples=samples, **choice)
+    pd.testing.assert_frame_equal(chosen, want, check_index_type=False)
+    n = len(x)
+    sizes = condensed[condensed["child"] < n].groupby("parent").size()
+    for cluster in condensed[condensed["child"] > n].itertuples():
+        below = {cluster.child}
+        for child, parent in zip(condensed["child"], condensed["parent"], strict=True):
+            if parent in below and child > n:
+                below.add(child)
+        assert sum(sizes.get(own, 0) for own in below) == cluster.child_size >= least
+    assert sorted(condensed.loc[condensed["child"] < n, "child"]) == list(range(n))
+
+
+def test_condensed_trees_of_lazy_ones():
+    frame = frame_of(SETS["moons"][0][:300])
+    lazy = dd.from_pandas(frame, npartitions=2).simjoin.spanning_tree(min_samples=4)
+    tree = frame.simjoin.spanning_tree(min_samples=4)
+    want = condensed_tree(tree, 9)
+    found = condensed_tree(lazy, 9)
+    pd.testing.assert_frame_equal(found.compute(scheduler="sync"), want)
+    pd.testing.assert_frame_equal(choose_clusters(found).compute(scheduler="sync"), choose_clusters(want))
+    pd.testing.assert_frame_equal(condensed_tree(tree.sample(frac=1, random_state=0), 9), want)
+    pd.testing.assert_frame_equal(condensed_tree(tree.convert_dtypes(), 9), want)
+    for wrong in (tree.iloc[1:], tree.assign(left=0, right=1), tree.assign(distance=-tree["distance"])):
+        with pytest.raises(ColumnError, match=r"are no tree of .* rows; give a whole result"):
+            condensed_tree(wrong)
+    with pytest.raises(ColumnError, match="no column 'left'"):
+        condensed_tree(frame)
+    for name, values in (("left", "a"), ("right", 0.5), ("distance", math.nan), ("left", None)):
+        with pytest.raises(ColumnError, match=f"Column '{name}' of dtype .* give a whole result"):
+            condensed_tree(tree.assign(**{name: values}))
+
+
+def test_condensed_trees_that_were_changed_are_refused():
+    """And those that were only written and read are taken; a cluster that is none is never looked up."""
+    tree = condensed_tree(frame_of(SETS["moons"][0][:300]).simjoin.spanning_tree(min_samples=4), 9)
+    want = choose_clusters(tree)
+    for same in (tree.astype(float), tree.convert_dtypes(), tree.astype(str).astype(float)):
+        pd.testing.assert_frame_equal(choose_clusters(same), want)
+    later = pd.Series([10**6], index=[5])
+    for wrong in (tree[1:], tree.assign(parent=later.reindex(tree.index, fill_value=300)),
+                  tree.assign(lambda_val=-tree["lambda_val"])):  # fmt: skip
+        with pytest.raises(ColumnError, match=r"are no whole condensed tree; give all rows"):
+            choose_clusters(wrong)
+    for name, values in (("parent", "a"), ("child", 0.5), ("lambda_val", math.nan), ("child_size", math.nan)):
+        with pytest.raises(ColumnError, match=rf"'{name}' of dtype .* give a whole result of condensed_tree"):
+            choose_clusters(tree.assign(**{name: values}))

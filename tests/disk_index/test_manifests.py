@@ -1,0 +1,104 @@
+"""Old versions: what changed since, what is brought back, and what is removed for good."""
+
+import os
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dask_simjoin
+from dask_simjoin.disk_index import publishing
+from dask_simjoin.errors import VersionGoneError
+from tests.support.oracle import as_set
+
+
+def frame(ids):
+    return pd.DataFrame({"key": np.array(ids), "x": np.array(ids, float)})
+
+
+@pytest.fixture
+def index(tmp_path):
+    """Five versions: made, two updates, rows put in order, and an update."""
+    made = frame(range(6)).simjoin.index(
+        1.0, tmp_path / "index", on="x", id="key", row_group=2, recluster="never"
+    )
+    made.update(frame([6, 7]), delete=[0], batch="a")
+    made.update(frame([8]), delete=[1], batch="b")
+    made.optimize("all")
+    made.update(frame([0]), delete=[7], batch="c")
+    return made
+
+
+@pytest.mark.parametrize("store_pairs", [False, True])
+def test_what_is_removed_as_it_is_read_is_refused_by_the_name_of_its_version(store_pairs, tmp_path):
+    """Also by an index that was opened at that version, and by frames that were made before."""
+    how = {"on": "x", "id": "key", "store_pairs": store_pairs, "recluster": "never"}
+    made = frame(range(8)).simjoin.index(1.0, tmp_path, **how)
+    old = dask_simjoin.open_index(tmp_path, version=1)
+    lazy = [old.pairs(), old.rows(), old.components()]
+    other = dask_simjoin.open_index(tmp_path, version=1)
+    made.delete([0])
+    made.optimize("all")
+    for _ in range(2):
+        made.update(frame([0]), if_exists="replace")
+        made.components()
+    made.vacuum(keep=1)
+    for found in lazy:
+        with pytest.raises(VersionGoneError, match=r"is not there: vacuum\(\).* history\(\) names"):
+            found.compute()
+    for ask in (other.pairs, other.rows, other.components):
+        with pytest.raises(VersionGoneError):
+            ask().compute()
+
+
+def test_files_of_nobody_are_removed_once_they_are_old(index):
+    """New ones may be those of an update that is at work."""
+    index.components()
+    stray, half = index.path / "rows" / "stray.parquet", index.path / "components" / ".stray.parquet"
+    unfinished = index.path / "_versions" / ".stray.manifest"
+    for path in (stray, half, unfinished):
+        path.write_bytes(b"1234")
+    assert index.vacuum(keep=10) == 4
+    assert stray.exists() and not unfinished.exists()  # the writer of this one makes it again
+    yesterday = time.time() - 25 * 60 * 60
+    for path in (stray, half, *index.path.glob("components/0*")):
+        os.utime(path, (yesterday, yesterday))
+    assert index.vacuum(keep=10) == 8
+    assert not stray.exists() and not half.exists()
+    assert len(list(index.path.glob("components/*"))) == 1
+    assert index.history().index.tolist() == [1, 2, 3, 4, 5]
+
+
+def test_nothing_to_do_is_a_version_too(index):
+    changes = index.update(frame([2, 3]), if_exists="ignore", batch="d")
+    assert (changes.version, changes.report.ignored, changes.report.files) == (6, 2, 0)
+    assert not len(changes.added) and not len(changes.removed)
+    assert index.update(None, batch="d").report.known
+
+
+def test_history_tells_what_was_done(index):
+    told = index.history()
+    assert told["kind"].tolist() == ["index", "update", "update", "rewrite", "update"]
+    assert told["batch"].fillna("").tolist() == ["", "a", "b", "", "c"]
+    assert told["rows"].tolist() == [6, 7, 7, 7, 7]
+    assert (pd.to_datetime(told["time"]) <= pd.Timestamp.now("UTC")).all()
+
+
+def test_manifests_stay_small_however_many_batches_there_are(tmp_path, monkeypatch):
+    """Earlier names lie in files, which vacuum leaves, and are known as before."""
+    monkeypatch.setattr(publishing, "MOST", 3)
+    folder = tmp_path / "index"
+    frame = pd.DataFrame({"key": [0], "x": [0.0]})
+    index = frame.simjoin.index(1.0, folder, on="x", id="key", recluster="never")
+    for k in range(1, 9):
+        index.update(frame.assign(key=k, x=float(k)), batch=f"day {k}")
+    assert len(index._now().manifest.batches) == 2
+    assert len(list((folder / "_versions").glob("*.parquet"))) == 2
+    index.vacuum(keep=1)
+    again = dask_simjoin.open_index(folder)
+    for k in (1, 5, 8):
+        changes = again.update(frame.assign(key=k), batch=f"day {k}")
+        assert changes.report.known and changes.version == k + 1
+    assert again.version == 9
+    assert as_set(again.changes(0).compute()) == {(k, k + 1) for k in range(8)}

@@ -1,0 +1,48 @@
+"""Which rows of a segment count, and which points lie in a box: against NumPy."""
+
+import numpy as np
+import pytest
+
+from dask_simjoin.disk_index.segments import Chosen, slab_bytes, taken, within
+
+VERSION = np.array([1, 2, 2, 3, 5, 5])
+
+
+def slab(version=VERSION):
+    return {
+        "version": version,
+        "seq": np.arange(len(version)),
+        "ages": (int(version.min()), int(version.max())),
+    }
+
+
+@pytest.mark.parametrize("versions", [(0, 5), (1, 5), (0, 3), (2, 3), (5, 9)])
+@pytest.mark.parametrize("places", [[], [0], [2, 5]])
+@pytest.mark.parametrize("named", [True, False])
+def test_rows_that_count(versions, places, named):
+    found = taken(slab(), Chosen(np.array(places, np.int64), named, versions))
+    listed = np.isin(np.arange(len(VERSION)), places)
+    want = (versions[0] < VERSION) & (versions[1] >= VERSION) & (listed == named)
+    if found is None:
+        found = np.ones(len(VERSION), bool)
+    assert found.tolist() == want.tolist()
+
+
+def test_nothing_is_looked_at_where_all_rows_count():
+    assert taken(slab(), Chosen(np.zeros(0, np.int64), False, (0, 5))) is None
+
+
+def test_points_in_a_box_include_its_faces():
+    x = np.array([[0.0, 0.0], [1.0, 2.0], [1.0, 2.1], [-0.1, 1.0], [0.5, 0.5]])
+    assert within(x, (np.array([0.0, 0.0]), np.array([1.0, 2.0]))).tolist() == [
+        True,
+        True,
+        False,
+        False,
+        True,
+    ]
+
+
+def test_bytes_are_those_of_all_arrays():
+    own = slab()
+    assert slab_bytes(own) == VERSION.nbytes + own["seq"].nbytes

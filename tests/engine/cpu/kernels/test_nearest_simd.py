@@ -1,0 +1,25 @@
+"""Masks of 64 lanes against NumPy."""
+
+import numpy as np
+import pytest
+from numba import njit
+
+from dask_simjoin.engine.cpu.kernels.nearest_simd import lanes_other, lanes_within
+
+
+@njit
+def masks(numbers, limit, names, own):
+    return lanes_within(numbers.ctypes.data, limit), lanes_other(names.ctypes.data, own)
+
+
+def bits(chosen):
+    return sum(1 << int(k) for k in np.flatnonzero(chosen))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lanes(seed):
+    rng = np.random.default_rng(seed)
+    numbers, names = rng.integers(0, 5, 64).astype(float), rng.integers(0, 3, 64).astype(np.int32)
+    numbers[rng.integers(0, 64, 5)] = np.nan  # of places without a point
+    within, other = masks(numbers, 2.0, names, np.int32(1))
+    assert (within, other) == (bits(numbers <= 2.0), bits(names != 1))

@@ -1,0 +1,64 @@
+"""Modules of methods and of libraries offer what the protocols say."""
+
+import ast
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from dask_simjoin.engine.base import LIBRARIES, MODULES
+from dask_simjoin.engine.methods import METHODS, choices_for
+
+PROTOCOLS = {"pandas": "engine/cpu/sinks.py", "cudf": "engine/gpu/pairs.py"}
+
+
+def functions(tree):
+    """Names and arguments of the functions of a module or a class, from its text."""
+    found = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return {node.name: [a.arg for a in (*node.args.args, *node.args.kwonlyargs)] for node in found}
+
+
+def names_made_elsewhere(tree):
+    """Names that a module imports to offer them, and those of what it makes by other means than `def`."""
+    imported = [a for node in tree.body if isinstance(node, ast.ImportFrom) for a in node.names]
+    given = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
+    names = [name for target in given for name in ast.walk(target) if isinstance(name, ast.Name)]
+    return {a.asname for a in imported if a.asname == a.name} | {name.id for name in names}
+
+
+def text_of(module):
+    return ast.parse(Path(find_spec(module).origin).read_text())
+
+
+@pytest.mark.parametrize(
+    ("library", "name"), [(library, name) for name, m in METHODS.items() for library in m.modules]
+)
+def test_modules_of_methods_offer_what_the_protocol_says(library, name):
+    """By their texts: those of GPUs cannot be imported everywhere."""
+    protocol = text_of("dask_simjoin." + PROTOCOLS[library].removesuffix(".py").replace("/", "."))
+    wanted = {
+        function: arguments[1:]
+        for node in protocol.body
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Method")
+        for function, arguments in functions(node).items()
+    }
+    tree = text_of(METHODS[name].modules[library])
+    offered = functions(tree)
+    assert wanted
+    assert wanted.keys() <= offered.keys() | names_made_elsewhere(tree)
+    assert {function: offered.get(function, wanted[function]) for function in wanted} == wanted
+
+
+def test_every_library_has_all_jobs_and_a_method():
+    jobs = ("frames", "join", "search", "span", "profile", "sets")
+    assert {job for _, job in MODULES} == {*jobs, "encoding", "splitting"}  # which only the host does
+    for library in LIBRARIES:
+        assert all(is_a_file(MODULES[library, job]) for job in jobs)
+        assert len(choices_for(library)) > 1
+
+
+def is_a_file(module):
+    """The file of a module, whether or not it can be imported."""
+    return (
+        Path(find_spec("dask_simjoin").origin).parent.parent / (module.replace(".", "/") + ".py")
+    ).exists()

@@ -1,0 +1,38 @@
+"""Estimates from samples: what counting alone tells of pairs is what the pairs tell."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.planning.test_plan import tables_for
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-3, 0.02, 0.2, 3.0])
+@pytest.mark.parametrize("rows", [0, 1, 2, 200, 5000, 30_000])
+@pytest.mark.parametrize("dims", [2, 6])
+def test_degrees_tell_what_pairs_tell(rows, eps, dims):
+    if rows > 5000 and eps > 1:
+        eps = 0.3
+    tables = tables_for(np.random.default_rng(rows).uniform(size=(rows, dims)), eps)
+    layout = tables.layout()
+    counted, found = (tables.estimate_whole(layout, way) for way in (True, False))
+    for name in ("total", "total_low", "total_high"):
+        assert math.isclose(getattr(counted, name), getattr(found, name), rel_tol=1e-9), name
+    listed = tables.estimate_whole(layout, True, True)
+    for name in ("degrees", "points"):
+        told = [getattr(one, name).tolist() for one in (counted, found, listed)]
+        assert told[0] == told[1] == told[2]
+    assert counted.total_low <= counted.total * (1 + 1e-12)
+    assert counted.total <= counted.total_high * (1 + 1e-12)
+
+
+def test_shares_of_the_most_joined_points():
+    x = np.random.default_rng(3).normal(size=(250, 2))  # few enough to be its own sample
+    tables = tables_for(x, 0.3, most=250)
+    found = tables.estimate_whole(tables.layout(), False)
+    near = (((x[:, None] - x) ** 2).sum(axis=2) <= 0.3**2).sum(axis=1) - 1
+    near = -np.sort(-near)
+    for part in (0.0, 1 / 250, 0.01, 0.3, 1.0):
+        assert math.isclose(found.share(part), near[: math.ceil(part * 250)].sum() / near.sum())
+    assert len(found.degrees) < 100

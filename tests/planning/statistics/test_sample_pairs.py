@@ -1,0 +1,41 @@
+"""Samples of partitions put together: weights by which their pairs are those of all points, on average."""
+
+import numpy as np
+import pytest
+
+from dask_simjoin.planning.statistics.sample import Sample
+from dask_simjoin.planning.statistics.sample_pairs import gather_samples
+
+
+def gathered(sizes, drawn, rng):
+    samples, offsets = [], np.concatenate([[0], np.cumsum(sizes)])
+    for size, few in zip(sizes, drawn, strict=True):
+        places = np.sort(rng.choice(size, few, replace=False))
+        samples.append(Sample(size, places, places[:, None].astype(float)))
+    return gather_samples(samples, offsets, 1)
+
+
+def test_points_have_the_numbers_and_weights_of_their_rows():
+    found = gathered([6, 0, 10], [3, 0, 5], np.random.default_rng(0))
+    assert found.rows == 16 and found.partition.tolist() == [0] * 3 + [2] * 5
+    assert found.weight.tolist() == [2.0] * 8
+    assert (found.position[:3] < 6).all() and (found.position[3:] >= 6).all()
+
+
+@pytest.mark.parametrize("drawn", [[3, 5], [2, 10], [6, 2]])
+def test_pairs_stand_for_all_pairs(drawn):
+    """Of each partition all pairs of its rows; of two, each pair of rows: whatever was drawn."""
+    sizes = [6, 10]
+    found = gathered(sizes, drawn, np.random.default_rng(1))
+    left, right = np.triu_indices(len(found.x), 1)
+    shares = found.stands_for(left, right)
+    same = found.partition[left] == found.partition[right]
+    assert np.isclose(shares[same].sum(), 6 * 5 / 2 + 10 * 9 / 2)
+    assert np.isclose(shares[~same].sum(), 60)
+    every = found.take(np.arange(len(found.x)))
+    assert every.stands_for(left, right).tolist() == shares.tolist()
+
+
+def test_no_rows():
+    found = gathered([0, 0], [0, 0], np.random.default_rng(0))
+    assert len(found.x) == 0 and found.rows == 0 and found.x.shape == (0, 1)

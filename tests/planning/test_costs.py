@@ -1,0 +1,83 @@
+"""What the steps of a join cost, and the parts that its work is cut into."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.costs import Costs
+from dask_simjoin.planning.outputs import COUNTS, ROW_COUNTS, OutputSpec
+
+
+class Chunks(NamedTuple):
+    """What costs ask of chunks."""
+
+    rows: np.ndarray
+    sides: list
+    method: str | None
+    visits: np.ndarray
+
+    def __len__(self):
+        return len(self.rows)
+
+
+def test_pieces_are_as_even_as_the_estimate():
+    for threads in (2, 8):
+        have = Resources(threads)
+        made = Costs("tiles", 16, (1.0, 1.0), 1e6, COUNTS, have)
+        seconds = np.array([8.0, 1.0, 1.0, 0.001])
+        rows = np.full(4, 1e6)
+        parts = made.pieces(seconds, rows, 1000.0)
+        assert parts[-1] == 1 and (seconds / parts).max() <= 1.5 * seconds.sum() / (4 * threads)
+    one = Costs("tiles", 16, (1.0, 1.0), 1e6, COUNTS, Resources(1))
+    assert one.pieces(seconds, rows, 1000.0).tolist() == [1, 1, 1, 1]
+
+
+def test_pieces_that_find_a_number_for_each_row_are_worth_it():
+    """Few of many rows, or they take longer than what they do; one for each thread in any case."""
+    goal, rows = ROW_COUNTS, np.full(1, 8e6)
+    few, free = (Costs("sweep", 2, (1.0, 1.0), 8e6, g, Resources(4)) for g in (goal, COUNTS))
+    assert free.pieces(np.array([1.0]), rows, 1000.0).tolist() == [16]
+    assert few.pieces(np.array([1.0]), rows, 1000.0).tolist() == [4]
+    assert few.pieces(np.array([100.0]), rows, 1000.0).tolist() == [16]
+    assert few.pieces(np.array([1.0, 0.1]), np.full(2, 8e6), 1000.0).tolist() == [4, 1]
+    many = Costs("sweep", 2, (1.0, 1.0), 8e6, goal, Resources(4, 2**30, True, gpu=True))
+    assert many.pieces(np.array([1.0]), rows, 1000.0).tolist() == [16]
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_the_work_of_one_block_pair_is_cut_for_all_threads_alike(threads):
+    made = Costs(
+        "tiles", 16, (1.0, 1.0), 1e6, COUNTS, Resources(threads, 2**30, True, gpu=True, workers=threads)
+    )
+    for seconds in (0.1, 0.4, 3.66):
+        assert made.pieces(np.array([seconds]), np.full(1, 1e6), 1000.0)[0] % threads == 0
+
+
+def test_a_search_costs_more_than_a_look():
+    look, search = (
+        Costs("tiles", 4, (0.1, 0.2), 1e5, goal, Resources(2)) for goal in (COUNTS, OutputSpec(k=5))
+    )
+    assert search.searches(np.array([1e5]), np.array([1e5]))[0] > look.compared(1e10 * 0.1)
+
+
+def test_rows_of_many_chunks_are_compared_half_as_often_again():
+    """They are in no common order: of two chunks a quarter more, of many half as much."""
+    rows, method = 1e6, "tiles"
+    compared = []
+    for number in (1, 2, 1000):
+        costs = Costs(method, 16, (1.0, 1.0), rows, COUNTS, Resources(1))
+        each = np.full(number, rows / number)
+        chunks = Chunks(each, [each], None, np.array([0.0, 0.0]))
+        compared.append(costs.choosing(chunks, 0, 8.0) - costs.made(chunks, 0, 8.0))
+    every = Costs(method, 16, (1.0, 1.0), rows, COUNTS, Resources(1)).compared(rows**2 / 2)
+    assert np.allclose(compared, [0.0, 0.25 * every, 0.5 * every], rtol=2e-3)
+
+
+def test_what_is_read_and_searched_is_shared_by_threads():
+    one, four = (Costs("tiles", 4, (0.5, 0.5), 1e6, COUNTS, Resources(n)) for n in (1, 4))
+    assert one.reading() == 4 * four.reading() > 0
+    seconds = np.array([2.0, 6.0])
+    assert np.isclose(one.expected(1.0, seconds) - one.reading(), 9.0)
+    assert np.isclose(four.expected(1.0, seconds) - four.reading(), 3.0)

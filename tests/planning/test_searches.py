@@ -1,0 +1,40 @@
+"""Which chunks a search compares: limits that no neighbor lies beyond, by brute force."""
+
+import numpy as np
+import pytest
+
+from dask_simjoin.planning.searches import FEWEST, farthest_totals, largest_totals, used_points
+from tests.support.oracle import totals
+
+METRICS = {1: "manhattan", 2: "euclidean", np.inf: "chebyshev"}
+
+
+@pytest.mark.parametrize("norm", METRICS)
+@pytest.mark.parametrize("k", [1, 3])
+def test_no_neighbor_of_a_point_in_a_box_is_further(norm, k):
+    rng = np.random.default_rng(k)
+    x = rng.normal(size=(200, 3))
+    parts = np.array_split(x[np.argsort(x[:, 0])], 5)
+    lower, upper = np.array([p.min(0) for p in parts]), np.array([p.max(0) for p in parts])
+    limits = largest_totals(x, lower, upper, k, norm)
+    for part, limit in zip(parts, limits, strict=True):
+        kth = np.sort(totals(part, x, METRICS[norm]), axis=1)[:, k]  # its own total comes first
+        assert kth.max() <= limit < 30
+    assert np.isinf(largest_totals(x[:k], lower, upper, k, norm)).all()
+
+
+@pytest.mark.parametrize("norm", METRICS)
+def test_totals_with_the_far_corner_of_a_box(norm):
+    rng = np.random.default_rng(0)
+    x, lower, upper = rng.normal(size=(50, 2)), np.array([-0.5, 0.0]), np.array([0.25, 1.0])
+    corners = np.array([[a, b] for a in (-0.5, 0.25) for b in (0.0, 1.0)])
+    want = totals(x, corners, METRICS[norm]).max(axis=1)
+    assert farthest_totals(x, lower, upper, norm).tolist() == want.tolist()
+
+
+def test_a_large_sample_is_thinned():
+    x = np.arange(4000.0)[:, None]
+    assert used_points(x, 10) is x
+    some = used_points(x, 1 << 40)
+    assert len(some) == FEWEST and (np.diff(some[:, 0]) > 0).all()
+    assert len(used_points(x, 1 << 40, 3000)) == 3000

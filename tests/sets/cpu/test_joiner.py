@@ -1,0 +1,129 @@
+"""Every method of the CPU against the definition."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_simjoin.sets.cpu import joiner
+from dask_simjoin.sets.cpu.joiner import JOINER
+from dask_simjoin.sets.methods import CHOICES, Bitmap, PPJoin
+from dask_simjoin.sets.predicate import COMPARISONS, SIMILARITIES, Rule
+from tests.support.profiles import examples, pairwise
+from tests.support.sets_oracle import block_of, matching
+
+THRESHOLDS = [Fraction(t) for t in ("0.55", "0.65", "0.8", "0.9", "1/3", "1")]
+
+TOLD = [*CHOICES, PPJoin(words=1), PPJoin(words=16), Bitmap(words=2), Bitmap(words=32)]
+
+TOKENS = st.sampled_from([*range(15), 64, 128, 1024, 4096, 4097, 10**6])
+"""Few, so that sets are alike, and some whose last bits are alike, which share bits and lists."""
+
+SETS = st.lists(st.frozensets(TOKENS, min_size=1, max_size=12), max_size=20)
+
+
+def rule_of(similarity, threshold, comparison):
+    """A rule of a threshold that is a share, or of a number of tokens about as strict."""
+    if similarity == "overlap":
+        threshold = Fraction(1 + int(5 * threshold))
+    return Rule(similarity, threshold, comparison)
+
+
+def check(left, right, rule, method):
+    """Compare all that a joiner tells with the definition."""
+    q, q_sets = block_of(left)
+    d, d_sets = (None, None) if right is None else block_of(right)
+    expected = matching(q_sets, d_sets, rule)
+    found = JOINER.pairs(q, d, rule, method)
+    assert found.next is None
+    pairs = list(zip(found.left.tolist(), found.right.tolist(), strict=True))
+    assert len(set(pairs)) == len(pairs)
+    assert dict(zip(pairs, found.overlap.tolist(), strict=True)) == expected
+    assert [column.dtype for column in found[:3]] == [np.int64, np.int64, np.int32]
+    weights = q["weights"], (q if d is None else d)["weights"]
+    products = [weights[0][i] * weights[1][j] for i, j in expected]
+    assert JOINER.count(q, d, rule, method) == sum(products)
+    counts = [np.zeros(len(w), np.int64) for w in weights]
+    if d is None:
+        counts[1] = counts[0]
+    for i, j in expected:
+        counts[0][i] += weights[1][j]
+        counts[1][j] += weights[0][i]
+    told = JOINER.counts(q, d, rule, method)
+    assert [side.tolist() for side in told] == [side.tolist() for side in counts]
+    counters = JOINER.counters(q, d, rule, method)
+    assert counters.pairs == len(expected)
+    assert counters.candidates >= counters.verified >= counters.pairs
+    assert method == "groupjoin" or counters.listed >= counters.candidates
+    return q, d, expected
+
+
+@pairwise(similarity=list(SIMILARITIES), comparison=list(COMPARISONS), method=TOLD)
+def test_pairs_are_those_by_definition(similarity, comparison, method):
+    @settings(max_examples=examples(60))
+    @given(SETS, st.none() | SETS, st.sampled_from(THRESHOLDS))
+    def check_some(left, right, threshold):
+        check(left, right, rule_of(similarity, threshold, comparison), method)
+
+    check_some()
+
+
+def alike(rng, n, size, universe):
+    """Sets of up to a size, some of which differ from another one in a few tokens."""
+    found = []
+    for k in range(n):
+        tokens = rng.choice(universe, rng.integers(1, size + 1), replace=False)
+        if k % 3:
+            kept = found[rng.integers(len(found))]
+            tokens = np.concatenate([kept[rng.random(len(kept)) < 0.95], tokens[: rng.integers(4)]])
+        if len(tokens):
+            found.append(np.unique(tokens))
+    return [some.tolist() for some in found]
+
+
+@pytest.mark.parametrize("method", TOLD, ids=str)
+@pytest.mark.parametrize("two", [False, True])
+def test_pairs_in_parts_are_all_pairs(two, method, monkeypatch):
+    rng = np.random.default_rng(2)
+    some = [[rng.choice(25, rng.integers(1, 15), replace=False).tolist() for _ in range(90)] for _ in "qd"]
+    rule = Rule("jaccard", Fraction("0.4"))
+    monkeypatch.setattr(joiner, "ROOM", 3)  # less than some sets have
+    q, d, expected = check(some[0], some[1] if two else None, rule, method)
+    for limit in (1, 7, 100, 10**6):
+        found, start, longest = [], 0, 0
+        while start is not None:
+            part = JOINER.pairs(q, d, rule, method, limit=limit, start=start)
+            found += zip(part.left.tolist(), part.right.tolist(), strict=True)
+            longest, start = max(longest, len(part.left)), part.next
+        assert sorted(found) == sorted(expected)
+        if method != "groupjoin":  # whose groups are not cut
+            assert longest < limit + max(len(q["weights"]), 1 if d is None else len(d["weights"]))
+
+
+@pytest.mark.parametrize("method", CHOICES)
+def test_where_nothing_can_match_there_is_nothing(method):
+    empty, _ = block_of([])
+    some, _ = block_of([[1], [1, 2], [3, 4, 5]])
+    strict = Rule("jaccard", Fraction(1), ">")
+    many = Rule("overlap", Fraction(4))
+    cases = [(empty, None, strict), (empty, some, strict), (some, empty, many), (some, None, strict)]
+    cases += [(some, some, strict), (some, None, many), (some, some, many)]
+    for q, d, rule in cases:
+        found = JOINER.pairs(q, d, rule, method)
+        assert (len(found.left), found.next) == (0, None)
+        assert JOINER.count(q, d, rule, method) == 0
+        assert [side.tolist() for side in JOINER.counts(q, d, rule, method)] == [
+            [0] * len(side["weights"]) for side in (q, q if d is None else d)
+        ]
+
+
+def test_arrays_that_are_read_only_or_apart_are_taken_as_they_are():
+    rng = np.random.default_rng(3)
+    block, _ = block_of(alike(rng, 60, 20, 60))
+    rule = Rule("jaccard", Fraction("0.6"))
+    expected = JOINER.count(block, None, rule, "auto")
+    other = block | {"tokens": np.repeat(block["tokens"], 2)[::2], "weights": block["weights"].copy()}
+    other["weights"].flags.writeable = False
+    assert JOINER.count(other, None, rule, "auto") == expected > 0

@@ -1,0 +1,52 @@
+"""Candidates in chunks: one is filled while the GPU verifies another."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+cupy = pytest.importorskip("cupy")
+
+from dask_simjoin.sets.gpu.chunks import HostFilter, chunks
+from dask_simjoin.sets.gpu.index import prefixes
+from dask_simjoin.sets.gpu.operands import Operands
+from dask_simjoin.sets.gpu.verify import flat
+from dask_simjoin.sets.predicate import Rule
+from tests.support.sets_joins import (
+    on_device,
+    random_sets,
+)
+from tests.support.sets_oracle import block_of
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def many():
+    """Blocks of thousands of sets, of up to 300 tokens."""
+    rng = np.random.default_rng(3)
+    return [block_of(random_sets(rng, n, universe, most))[0] for n, universe, most in
+            ((3000, 400, 40), (2500, 400, 60), (1500, 900, 300))]  # fmt: skip
+
+
+SPIN = """
+extern "C" __global__ void spin(long long clocks) {
+    for (long long begin = clock64(); clock64() - begin < clocks;);
+}
+"""
+
+
+def test_buffers_are_filled_again_once_they_are_copied(many):
+    """While the GPU is busy, the CPU's filters fill their buffers again."""
+    join = Operands.of(on_device(many[2], cupy), None, Rule("jaccard", Fraction("0.6")))
+    busy = cupy.RawKernel(SPIN, "spin")
+
+    def found(room):
+        filters, pairs = HostFilter(join, prefixes(join, groups=False), 0, positional=False), []
+        for part in chunks(filters, len(join.left), room):
+            pairs.append(flat(part.found))
+            busy((1,), (1,), (np.int64(5_000_000),))
+        return cupy.concatenate(pairs).get()
+
+    whole = found(10**7)
+    assert (found(max(1000, len(whole) // 40)) == whole).all()

@@ -1,0 +1,49 @@
+"""Plans of set joins: blocks pruned by size, and refusals."""
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+from dask_simjoin.errors import BudgetError, DuplicateIdError, OptionError, OptionTypeError
+from tests.sets.test_introspect import HOW
+
+
+@pytest.fixture
+def frame():
+    random = np.random.default_rng(5)
+    words = np.array([f"w{n}" for n in range(300)])
+    texts = [
+        " ".join(words[(random.pareto(1.0, random.integers(1, 12)) % 300).astype(int)]) for _ in range(4000)
+    ]
+    return pd.DataFrame({"text": texts})
+
+
+def test_blocks_are_pruned_by_size():
+    frame = pd.DataFrame({"sets": [list(range(n)) for n in range(1, 120)] * 20})
+    with dask.config.set({"dataframe.convert-string": False}):
+        ddf = dd.from_pandas(frame, npartitions=3, sort=False)
+    plan = ddf.simjoin.set_plan("sets", 0.9, blocksize="60 kB")
+    assert plan.blocks > 10
+    assert plan.block_pairs < plan.blocks * 4 < plan.blocks * (plan.blocks + 1) // 2
+    blocks = plan.to_frame()
+    assert (blocks["query_sizes"] <= blocks["data_sizes"]).all()
+    assert blocks["partitions"].sum() == plan.partitions
+    assert plan.svg().startswith("<svg") and "<table>" in plan._repr_html_()
+    found = ddf.simjoin.set_self_join("sets", 0.9, blocksize="60 kB")
+    assert found.npartitions == plan.partitions
+    assert len(found) == frame.simjoin.count_set_pairs("sets", 0.9)
+
+
+def test_plans_refuse_as_joins_do(frame):
+    ddf = dd.from_pandas(frame, npartitions=3)
+    refused = pytest.raises(BudgetError, match=r"threshold=0\.7 gives at least")
+    with dask.config.set({"simjoin.result-limit": "1 kB"}), refused:
+        ddf.simjoin.set_plan(**HOW)
+    with pytest.raises(DuplicateIdError, match="not unique"):
+        pd.concat([frame, frame]).simjoin.set_plan(**HOW)
+    with pytest.raises(OptionTypeError, match="threshold= is missing"):
+        frame.simjoin.set_plan("text", tokenizer="words")
+    with pytest.raises(OptionError, match="are of joins of two tables"):
+        frame.simjoin.set_plan("text", 0.5, left_on="text")
