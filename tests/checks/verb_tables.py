@@ -13,7 +13,7 @@ from dask_simjoin.metrics import METRICS
 from dask_simjoin.request.options import MetricRequest, Partitioning
 from dask_simjoin.request.requests import Plan
 from dask_simjoin.request.verb import options_of
-from dask_simjoin.sets.requests import JoinStatistics, SetOptions
+from dask_simjoin.sets.requests import OneTable, SetOptions
 from tests.support.paths import ROOT
 
 CALLS = ["| verb | gives |", "|---|---|"]
@@ -25,7 +25,7 @@ SHARED_OPTIONS = ["| option | of | for |", "|---|---|---|"]
 TOLD = {"eps", *(option.name for option in fields(MetricRequest))}
 """Options that the text above the table of options names."""
 
-TOLD_OF_SETS = {option.name for option in options_of(JoinStatistics)}
+TOLD_OF_SETS = {option.name for option in options_of(OneTable)}
 
 COMMANDS = {
     (*group, name): command

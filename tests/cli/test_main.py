@@ -8,7 +8,7 @@ from click.shell_completion import ShellComplete
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cli.main import cli
 from dask_simjoin.cli.options import SHARED, WRITTEN
-from tests.checks.command_table import COMMANDS, of_verbs
+from tests.checks.verb_tables import COMMANDS, of_verbs
 
 
 @pytest.fixture(params=of_verbs(), ids=lambda name: " ".join(name))

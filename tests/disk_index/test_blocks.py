@@ -6,7 +6,7 @@ import pytest
 
 from dask_simjoin.disk_index import blocks, maintenance
 from dask_simjoin.disk_index.blocks import Sizes, all_blocks
-from dask_simjoin.disk_index.changes import Changes
+from dask_simjoin.disk_index.changes import PairChanges
 from dask_simjoin.disk_index.graph import spec_of
 from dask_simjoin.disk_index.snapshots import last_version
 from tests.disk_index.test_updating import EPS, HOW, rows
@@ -26,7 +26,7 @@ def test_only_row_groups_within_reach_are_read(tmp_path, monkeypatch):
     new = random.uniform(40, 43, (30, 2))
     stored.change(new, np.arange(5000, 5030), [])
     delta, read = stored.delta(), []
-    found = Changes(delta, False)
+    found = PairChanges(delta, False)
     assert found.report.row_groups == 79
     lower, upper = (side[:, ::-1] for side in (delta.same.groups.low, delta.same.groups.high))
     gap = np.maximum(np.maximum(lower[:, None] - new, new - upper[:, None]), 0)

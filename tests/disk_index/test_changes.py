@@ -7,7 +7,7 @@ import pytest
 from dask_simjoin.disk_index import blocks, cell_filter, changes, pair_files
 from dask_simjoin.disk_index import changes as joins
 from dask_simjoin.disk_index.blocks import Sizes
-from dask_simjoin.disk_index.changes import Changes
+from dask_simjoin.disk_index.changes import PairChanges
 from dask_simjoin.disk_index.graph import spec_of
 from dask_simjoin.disk_index.pair_files import found_pairs
 from tests.support.oracle import brute_force, distances
@@ -101,7 +101,7 @@ def test_pairs_that_came_and_went(case, tmp_path, small_tasks):
     metric, p = how.get("metric", "euclidean"), how.get("p", 2)
     for distance in (False, True):
         old, new = (pairs_of(version, eps, metric, p, distance) for version in (before, after))
-        found = Changes(stored.delta(), distance)
+        found = PairChanges(stored.delta(), distance)
         assert found_in(found.added, distance) == new - old
         assert found_in(found.removed, distance) == old - new
     assert old & new

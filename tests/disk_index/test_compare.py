@@ -8,7 +8,7 @@ import pytest
 from dask_simjoin.disk_index import blocks, cell_filter, changes, pair_files
 from dask_simjoin.disk_index import changes as joins
 from dask_simjoin.disk_index.blocks import Sizes
-from dask_simjoin.disk_index.changes import Changes
+from dask_simjoin.disk_index.changes import PairChanges
 from dask_simjoin.disk_index.graph import spec_of
 from dask_simjoin.disk_index.pair_files import found_pairs
 from dask_simjoin.disk_index.types import Part
@@ -52,7 +52,7 @@ def test_parts_are_read_where_they_are_compared(dims, apart, tmp_path, small_tas
 def test_few_rows_are_held_and_every_kind_of_change_is_told(counts, tmp_path):
     stored, *versions = change(tmp_path, lambda random, n: grid(random, n, 2), 1.0, counts=counts)
     old, new = (pairs_of(version, 1.0, "euclidean", 2, False) for version in versions)
-    found = Changes(stored.delta(), False)
+    found = PairChanges(stored.delta(), False)
     assert not any(isinstance(rows, Part) for side in found.blocks for rows in side.moved)
     assert found_in(found.added, False) == new - old
     assert found_in(found.removed, False) == old - new

@@ -8,7 +8,7 @@ import pytest
 from dask_simjoin.disk_index import blocks, cell_filter, changes, pair_files
 from dask_simjoin.disk_index import changes as joins
 from dask_simjoin.disk_index.blocks import Sizes
-from dask_simjoin.disk_index.changes import Changes
+from dask_simjoin.disk_index.changes import PairChanges
 from tests.disk_index.test_changes import change, grid
 from tests.support.oracle import distances
 from tests.support.stored import Stored
@@ -47,6 +47,6 @@ def test_pairs_with_another_frame(tmp_path, small_tasks):
 
 def test_columns_that_are_not_asked_for_are_not_made(tmp_path):
     stored, *_ = change(tmp_path, lambda random, n: grid(random, n, 2), 1.0)
-    added = Changes(stored.delta(), True).added
+    added = PairChanges(stored.delta(), True).added
     assert list(added["distance"].to_frame().optimize().compute().columns) == ["distance"]
     assert added["left"].compute().tolist() == added.compute()["left"].tolist()

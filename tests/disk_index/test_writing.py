@@ -18,6 +18,7 @@ from dask_simjoin.disk_index import writing as loading
 from dask_simjoin.graph import workers
 from dask_simjoin.graph.shuffle import cut_rows
 from dask_simjoin.planning import resources as moving
+from dask_simjoin.planning.resources import resources_for
 from tests.disk_index.test_index import KNOWN, points, table
 from tests.support.frames import lay
 from tests.support.gates import until

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dask_simjoin.engine.base import LIBRARIES, MODULES, method_module
+from dask_simjoin.engine.base import LIBRARIES, method_module
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.sinks import CpuMethod
 from dask_simjoin.engine.methods import (
@@ -47,33 +47,6 @@ def names_made_elsewhere(tree):
 
 def text_of(module):
     return ast.parse(Path(find_spec(module).origin).read_text())
-
-
-@pytest.mark.parametrize(
-    ("library", "name"), [(library, name) for name, m in METHODS.items() for library in m.modules]
-)
-def test_modules_of_methods_offer_what_the_protocol_says(library, name):
-    """By their texts: those of GPUs cannot be imported everywhere."""
-    protocol = text_of("dask_simjoin." + PROTOCOLS[library].removesuffix(".py").replace("/", "."))
-    wanted = {
-        function: arguments[1:]
-        for node in protocol.body
-        if isinstance(node, ast.ClassDef) and node.name.endswith("Method")
-        for function, arguments in functions(node).items()
-    }
-    tree = text_of(METHODS[name].modules[library])
-    offered = functions(tree)
-    assert wanted
-    assert wanted.keys() <= offered.keys() | names_made_elsewhere(tree)
-    assert {function: offered.get(function, wanted[function]) for function in wanted} == wanted
-
-
-def test_every_library_has_all_jobs_and_a_method():
-    jobs = ("frames", "join", "search", "span", "profile", "sets")
-    assert {job for _, job in MODULES} == {*jobs, "encoding", "splitting"}  # which only the host does
-    for library in LIBRARIES:
-        assert all(is_a_file(MODULES[library, job]) for job in jobs)
-        assert len(choices_for(library)) > 1
 
 
 def is_a_file(module):

@@ -8,7 +8,7 @@ import pytest
 
 from dask_simjoin.graph import planner
 from dask_simjoin.graph.lazy_join import UNPLANNED, guard
-from tests.graph.test_records import OF_ROWS
+from tests.reports.test_run import OF_ROWS
 
 
 @pytest.fixture

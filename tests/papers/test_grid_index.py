@@ -6,9 +6,8 @@ import math
 import numpy as np
 
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.papers import grid_index as index
-from dask_simjoin.papers.grid import Grid
-from dask_simjoin.papers.grid_index import costs, fitted
+from dask_simjoin.papers import grid as index
+from dask_simjoin.papers.grid import Grid, costs
 from dask_simjoin.planning.statistics.sample import moments
 from tests.papers.cpu.test_grid import COMPARISONS, counted, laid_out
 from tests.support.points import frame_of
@@ -32,7 +31,7 @@ def test_the_cost_model_takes_about_the_best_number_of_dimensions():
     x, eps = skew(6000), 30.0
     m = moments(x)
     sample = x[np.random.default_rng(1).choice(len(x), 1500, replace=False)]
-    chosen = fitted(Grid(indexed="auto", pattern="full"), sample, len(x), m.variance, eps**2).indexed
+    chosen = Grid(indexed="auto", pattern="full").fitted(sample, len(x), m.variance, eps**2).indexed
     spent = {}
     for k in range(1, 9):
         told, _, built = counted(x, eps, Grid(indexed=k, pattern="full"))

@@ -15,7 +15,7 @@ from dask_simjoin.graph import planner
 from dask_simjoin.planning import chunk_limits
 from dask_simjoin.planning.budget import Budget, Resources
 from dask_simjoin.planning.checks import MAX_ROWS
-from dask_simjoin.planning.outputs import CLUSTERS, least_rows, tree_goal
+from dask_simjoin.planning.outputs import CLUSTERS, least_rows, tree_output
 from dask_simjoin.planning.statistics.partition import summarise
 from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.request.requests import SelfJoin
@@ -116,7 +116,7 @@ def test_each_thread_that_shares_a_chunk_takes_its_part_of_each_row():
     assert np.allclose(np.diff(needs), [each, 7 * each])
 
 
-@pytest.mark.parametrize("goal", [CLUSTERS, tree_goal(5)])
+@pytest.mark.parametrize("goal", [CLUSTERS, tree_output(5)])
 def test_one_chunk_has_no_more_rows_than_can_be_numbered(goal):
     have = Resources(2, shared=10**15, together=2)
     limits = chunk_limits.ChunkLimits(goal, Budget(10**9, 10**9, 10**12, False, ""), have, "tasks")

@@ -11,7 +11,6 @@ import pytest
 import dask_simjoin
 from dask_simjoin.errors import PlanningError, UnsupportedFrameError
 from dask_simjoin.graph import planner
-from dask_simjoin.graph.lazy_join import UNPLANNED, guard
 
 EPS = 0.1
 
@@ -118,24 +117,3 @@ def test_what_has_no_report(frame, lazy):
     for result in (frame.simjoin.self_join(EPS, on=["x", "y"]), lazy, 3):
         with pytest.raises(UnsupportedFrameError, match="no lazy join in it"):
             dask_simjoin.report(result)
-
-
-@pytest.mark.parametrize("verb", OF_ROWS)
-def test_showing_a_lazy_result_plans_nothing(lazy, plans, verb):
-    rows = lazy[lazy["x"] >= 0]  # a frame of its own: an equal join may be alive, and planned
-    result = getattr(rows.simjoin, verb)(**OF_ROWS[verb])
-    further = result[result["left"] > result["right"]].assign(z=1)
-    for one in (result, further, further["left"], result["left"].sum()):
-        assert (UNPLANNED.name in repr(one)) == (one.ndim > 0)
-    assert UNPLANNED.name in further._repr_html_()
-    assert not plans
-    number = further.npartitions
-    assert f"npartitions={number}" in repr(further) and f"npartitions={number}" in repr(result)
-
-
-def test_dask_is_guarded_once():
-    class Shows:
-        _repr_divisions = property(lambda self: "divisions")
-
-    assert guard(Shows) and guard(Shows)
-    assert not guard(int)

@@ -6,7 +6,7 @@ from tests.support import prose
 from tests.support.paths import ROOT
 
 PAGES = {
-    "docs/architecture.md": 1,
+    "docs/architecture.md": 2,
     "docs/benchmarks.md": 5,
     "docs/benchmarks/clusters.md": 4,
     "docs/benchmarks/gpus.md": 6,
@@ -47,10 +47,10 @@ ROOMS = {
     "cluster": 252,
     "disk_index": 481,
     "engine": 824,
-    "graph": 208,
+    "graph": 196,
     "metrics": 45,
     "papers": 224,
-    "planning": 427,
+    "planning": 364,
     "reports": 40,
     "request": 160,
     "sets": 252,

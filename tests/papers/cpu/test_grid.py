@@ -10,16 +10,13 @@ from hypothesis import strategies as st
 
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.kernels.jit import kernel
-from dask_simjoin.errors import OptionError, OptionTypeError
-from dask_simjoin.papers import grid as index
 from dask_simjoin.papers.cpu import grid as method
 from dask_simjoin.papers.cpu.kernels import grid as kernels
-from dask_simjoin.papers.grid import ORDERS, PATTERNS, Grid, costs
+from dask_simjoin.papers.grid import ORDERS, PATTERNS, Grid
 from dask_simjoin.planning.statistics.sample import moments
-from tests.engine.cpu.test_methods import check
+from tests.engine.cpu.test_joiner import check
 from tests.support.method_checks import check_cuts, check_labels, check_norm
-from tests.support.oracle import brute_force
-from tests.support.points import cases, frame_of
+from tests.support.points import cases
 from tests.support.profiles import examples
 
 LOOKUPS, FOUND, CANDIDATES, COMPARISONS, TERMS, PAIRS = range(6)
@@ -86,83 +83,6 @@ def visited(coords, side, pattern):
     return [tuple(int(key // s % (side + 2)) for s in strides) for key in keys[out[:n]]]
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 4])
-@pytest.mark.parametrize("pattern", ["unicomp", "lid"])
-def test_half_patterns_visit_each_two_adjacent_cells_once(k, pattern):
-    seen = set()
-    for cell in itertools.product(range(1, 5), repeat=k):
-        near = visited(cell, 4, pattern)
-        assert near[0] == cell
-        both = set(visited(cell, 4, "full"))
-        assert both == {
-            other
-            for other in itertools.product(range(1, 5), repeat=k)
-            if all(abs(a - b) <= 1 for a, b in zip(cell, other, strict=True))
-        }
-        new = {frozenset((cell, other)) for other in near[1:]}
-        assert len(new) == len(near) - 1
-        assert not (new & seen)
-        seen |= new
-        if pattern == "lid" and all(1 < c < 4 for c in cell):
-            assert len(near) - 1 == (3**k - 1) // 2
-    adjacent = sum(
-        all(abs(a - b) <= 1 for a, b in zip(*two, strict=True))
-        for two in itertools.combinations(itertools.product(range(1, 5), repeat=k), 2)
-    )
-    assert len(seen) == adjacent
-
-
-def test_unicomp_in_two_dimensions_is_the_papers():
-    """P2, algorithm 2 and figure 2: 8, 6, 2 and no cell besides the own one."""
-    own = [(3, 3), (2, 3), (3, 2), (2, 2)]
-    assert [len(visited(cell, 5, "unicomp")) - 1 for cell in own] == [8, 6, 2, 0]
-
-
-@pytest.mark.parametrize("dims", [1, 2, 3])
-def test_the_papers_identities_of_comparisons(dims):
-    x = np.random.default_rng(dims).exponential(1.0, (1500, dims))
-    eps = 0.3
-    kinds = {
-        pattern: counted(x, eps, Grid(pattern=pattern, sort=False, short_circuit=False, order="given"))
-        for pattern in PATTERNS
-    }
-    told, layout, built = kinds["full"]
-    sizes = np.diff(built["starts"])
-    own = int((sizes**2).sum())
-    near = (np.abs(built["coords"][:, None] - built["coords"][None]) <= 1).all(-1)
-    assert told[COMPARISONS] == int(sizes @ near @ sizes) > own
-    half = kinds["lid"][0][COMPARISONS]
-    assert told[COMPARISONS] - own == 2 * (half - own)
-    assert kinds["unicomp"][0][COMPARISONS] == half
-    pairs = len(brute_force(x, eps))
-    assert all(kind[0][PAIRS] == pairs for kind in kinds.values())
-    assert all(kind[0][TERMS] == dims * kind[0][COMPARISONS] for kind in kinds.values())
-    work = method.workload(built, built, layout, True)
-    assert int(work @ sizes) == told[COMPARISONS]
-
-
-def test_sorting_and_the_short_circuit_compare_less_and_find_the_same():
-    x = np.random.default_rng(0).uniform(size=(800, 10))
-    every = Grid(indexed=3, sort=False, short_circuit=False, pattern="full")
-    plain, window, short = (
-        counted(x, 0.3, Grid(indexed=3, sort=sort, short_circuit=short, pattern="full"))[0]
-        for sort, short in ((False, False), (True, False), (False, True))
-    )
-    assert counted(x, 0.3, every)[0].tolist() == plain.tolist()
-    assert plain[CANDIDATES] == plain[COMPARISONS] > 1.2 * window[COMPARISONS]
-    assert short[COMPARISONS] == plain[COMPARISONS] and short[TERMS] < plain[TERMS] / 2
-    assert plain[PAIRS] == window[PAIRS] == short[PAIRS] > 0
-
-
-@pytest.mark.parametrize("sort_dim", [0, 1])
-def test_ties_at_eps_in_the_sorted_dimension(sort_dim):
-    """The authors' code scans while differences are below eps, and loses these."""
-    x = np.zeros((300, 2))
-    x[:, sort_dim] = np.repeat([0.0, 0.1, 0.1 + 0.1], 100)
-    x[:, 1 - sort_dim] = np.random.default_rng(0).choice([0.0, 1e-9], 300)
-    check(x, 0.1, (150,), method=Grid(indexed=1, reorder=False, sort=True))
-
-
 @pytest.mark.parametrize(
     "x",
     [
@@ -179,30 +99,6 @@ def test_extremes(x, eps):
     check(x, eps, (len(x) // 2,), method=Grid(indexed=12))
 
 
-def test_cells_are_widened_only_where_numbers_would_not_fit():
-    x = np.concatenate([np.zeros((1, 10)), np.full((1, 10), 2.0**29)])
-    assert len(laid_out(x, 1.0, Grid(indexed=10)).cells.widened) == 10
-    assert laid_out(x, 1.0, Grid(indexed=2)).cells.widened == ()
-
-
-def test_workloads_never_rise_and_orders_are_permutations():
-    x = np.random.default_rng(1).exponential(1.0, (3000, 2))
-    for order in ORDERS:
-        layout = laid_out(x, 0.2, Grid(order=order, batches=5))
-        built = JOINER.build(x, layout)
-        places = method.sequence(built, built, layout, True)
-        assert sorted(places.tolist()) == list(range(len(x)))
-        work = method.workload(built, built, layout, True)
-        cell = np.searchsorted(built["starts"], places, side="right") - 1
-        if order == "given":
-            assert built["order"][places].tolist() == [n for first in range(5) for n in range(first, 3000, 5)]
-        elif order == "queue":
-            assert (np.diff(work[cell]) <= 0).all()
-        else:
-            batches = np.split(work[cell], np.cumsum([len(range(first, 3000, 5)) for first in range(5)])[:-1])
-            assert all((np.diff(batch) <= 0).all() for batch in batches)
-
-
 def skew(rows, dims=18):
     """Clusters whose columns vary more and more."""
     rng = np.random.default_rng(0)
@@ -211,55 +107,5 @@ def skew(rows, dims=18):
     return x * 2.0 ** (np.arange(dims) / 2)
 
 
-def test_the_cost_model_takes_about_the_best_number_of_dimensions():
-    x, eps = skew(6000), 30.0
-    m = moments(x)
-    sample = x[np.random.default_rng(1).choice(len(x), 1500, replace=False)]
-    chosen = Grid(indexed="auto", pattern="full").fitted(sample, len(x), m.variance, eps**2).indexed
-    spent = {}
-    for k in range(1, 9):
-        told, _, built = counted(x, eps, Grid(indexed=k, pattern="full"))
-        spent[k] = 18 * told[COMPARISONS] + len(x) * 3**k * math.log2(len(built["keys"]))
-    assert spent[chosen] <= 1.5 * min(spent.values()) < max(spent.values())
-    every = list(costs(Grid(sort=False), sample, len(x), m.variance, eps**2))
-    assert [cost.indexed for cost in every] == list(range(1, 13))
-    assert all(a.compare >= b.compare and a.search < b.search for a, b in itertools.pairwise(every))
-    assert (
-        frame_of(x[:500]).simjoin.plan(eps, method=Grid(indexed="auto")).plan.layout.options.indexed != "auto"
-    )
-
-
 def test_dbscan_and_two_tables_are_those_of_other_methods(how):
     check_labels(how, ["grid", Grid.plain(), Grid.balanced(), Grid.gpu_join(2)])
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("indexed", 0), ("indexed", 13), ("indexed", "all"), ("indexed", True), ("indexed", 2.0),
-        ("indexed", np.arange(2)), ("reorder", 1), ("sort", "yes"), ("pattern", "half"), ("order", 3),
-        ("batches", 0),
-        ("short_circuit", None),
-    ],
-)  # fmt: skip
-def test_options_are_checked(name, value):
-    with pytest.raises(OptionError, match=rf"Grid\({name}="):
-        Grid(**{name: value})
-
-
-def test_a_class_is_no_method():
-    frame = frame_of(np.zeros((3, 2)))
-    with pytest.raises(OptionTypeError, match=r"use method=Grid\(\)"):
-        frame.simjoin.self_join(1.0, method=Grid)
-    with pytest.raises(OptionError, match="use one of 'auto', 'sweep', 'tiles', 'grid', 'nested_loop'"):
-        frame.simjoin.self_join(1.0, method=3)
-
-
-def test_more_cells_than_a_join_has_are_no_cells_of_its_parts():
-    """A part keeps the mask of the whole."""
-    x = np.random.default_rng(2).uniform(size=(400, 3))
-    layout = laid_out(x, 0.2)
-    built = JOINER.build(x, layout)
-    some = index.part(built, 100, 250, 64)
-    assert len(some["y"]) == 150 and some["starts"][-1] == 150 and some["starts"][0] == 0
-    assert len(some["keys"]) == len(some["coords"]) == len(some["starts"]) - 1 < len(built["keys"])

@@ -6,7 +6,7 @@ import pytest
 
 from dask_simjoin.engine.gpu.kernels.sources import source
 from dask_simjoin.papers.gpu.kernels.sources import SOURCES
-from tests.engine.gpu.test_compiles import (
+from tests.engine.gpu.kernels.test_sources import (
     DIMS,
     NORMS,
     PURPOSES,

@@ -11,7 +11,7 @@ from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.gpu.kernels.sources import Sink, norm_constant
 from dask_simjoin.papers.cpu import grid as on_cpu
 from dask_simjoin.papers.grid import ORDERS, PATTERNS, Grid
-from dask_simjoin.papers.grid_batches import Batch, Flow, batches, sample
+from dask_simjoin.papers.grid_batches import Batch
 from dask_simjoin.planning.statistics.sample import moments
 from tests.support import host_gpu
 from tests.support.method_checks import check_kernels, check_ties, found_of
@@ -76,28 +76,6 @@ def test_sinks_tie_what_pairs_tie(device):
     check_ties(grid, Sink.LINK, x, 0.1, layout, cupy)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-def test_batches_that_overflow_are_done_again(device, order, monkeypatch):
-    """Half of the points are one point: most pairs are of queries that no sample shows."""
-    cupy, grid = device
-    x = np.concatenate([np.random.default_rng(0).uniform(1, 2, (150, 2)), np.zeros((150, 2))])
-    one_kernel = grid.OneKernel.batches.__globals__  # not those of a module of that name
-    monkeypatch.setitem(one_kernel, "estimate", lambda join: 1.0)
-    flows = []
-
-    def noted(lanes):
-        flows.append(Flow(lanes))
-        return flows[-1]
-
-    monkeypatch.setitem(one_kernel["flow"].__globals__, "Flow", noted)
-    for streams in (1, 3):
-        layout = laid_out(x, 0.01, Grid(order=order, buffer=64, streams=streams), grid)
-        index = grid.build(cupy.asarray(x), layout)
-        assert_same_pairs(found_of(grid, index, index, layout, True), brute_force(x, 0.01))
-    assert all(flow.repeated > 3 for flow in flows) and len(flows) == 2
-    assert flows[0].largest >= 64
-
-
 def test_counters_are_the_cpus(device):
     cupy, grid = device
     flow = importlib.import_module("dask_simjoin.papers.gpu.flow")
@@ -144,21 +122,3 @@ def test_profiles_are_the_cpus(device, options):
 def bounds_of(x):
     m = moments(x)
     return m.lower, m.upper, m.mean, m.variance
-
-
-def test_batches_are_the_papers():
-    """P2, figure 1: 12 points in 3 strided batches of 4; at least 3, and as many as fit the buffers."""
-    made, room = batches(Grid(order="given"), 12, 9.0, 10**8)
-    assert [list(range(12)[b.first :: b.step]) for b in made] == [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]]
-    assert room == 1024
-    made, room = batches(Grid(), 10**6, 9e8, 10**8)
-    assert len(made) == 10 and room == 10**8
-    assert sum(batch.number for batch in made) == 10**6 and {batch.step for batch in made} == {1}
-    made, room = batches(Grid(order="workload"), 10**6, 1e8, 10**8)
-    assert len(made) == 3 and room == 38_333_334
-    assert sample(Grid(order="given"), 1000) == Batch(0, 100, 10)
-    assert sample(Grid(order="queue"), 1000) == Batch(0, 1, 10)
-    for batch in (Batch(3, 7, 5), Batch(4, 1, 5)):
-        places = [batch.first + n * batch.step for n in range(batch.number)]
-        halves = [[b.first + n * b.step for n in range(b.number)] for b in batch.halves()]
-        assert sorted([*halves[0], *halves[1]]) == places and len(halves[0]) == 3

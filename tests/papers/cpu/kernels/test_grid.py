@@ -7,7 +7,7 @@ import pytest
 
 from dask_simjoin.engine.cpu.kernels.jit import kernel
 from dask_simjoin.papers.cpu import grid as method
-from dask_simjoin.papers.cpu import grid_kernels as kernels
+from dask_simjoin.papers.cpu.kernels import grid as kernels
 from dask_simjoin.papers.grid import PATTERNS, Grid
 from tests.engine.cpu.test_joiner import check
 from tests.papers.cpu.test_grid import CANDIDATES, COMPARISONS, FOUND, LOOKUPS, PAIRS, TERMS, counted

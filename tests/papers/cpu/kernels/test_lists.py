@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dask_simjoin.papers.cpu import list_kernels as kernels
+from dask_simjoin.papers.cpu.kernels import lists as kernels
 from dask_simjoin.papers.lists import SCHEDULES, NestedLoop
 from tests.engine.cpu.test_joiner import check
 
