@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 from click.shell_completion import ShellComplete
 
-from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cli.main import cli
 from dask_simjoin.cli.options import SHARED, WRITTEN
 from tests.checks.verb_tables import COMMANDS, of_verbs
@@ -14,7 +13,7 @@ from tests.checks.verb_tables import COMMANDS, of_verbs
 @pytest.fixture(params=of_verbs(), ids=lambda name: " ".join(name))
 def named(request):
     """A command and the request of its verb."""
-    return COMMANDS[request.param], VERBS[COMMANDS[request.param].verb].request
+    return COMMANDS[request.param], COMMANDS[request.param].request
 
 
 def test_no_option_is_called_as_another(named):

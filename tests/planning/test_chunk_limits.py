@@ -106,7 +106,8 @@ def table_of(rows, dims=2):
     frame = frame_of(np.zeros((4, dims)))
     spec = SelfJoin(eps=1.0).spec(frame)
     table = join_statistics([[summarise(frame, 0, spec, True, 1, 4)]], spec).left
-    return replace(table, summaries=[replace(one, source_rows=rows) for one in table.summaries])
+    summaries = [replace(one, source_rows=rows) for one in table.summaries]
+    return replace(table, summaries=summaries, offsets=np.array([0, rows]))
 
 
 def test_each_thread_that_shares_a_chunk_takes_its_part_of_each_row():
@@ -116,10 +117,10 @@ def test_each_thread_that_shares_a_chunk_takes_its_part_of_each_row():
     assert np.allclose(np.diff(needs), [each, 7 * each])
 
 
-@pytest.mark.parametrize("goal", [CLUSTERS, tree_output(5)])
-def test_one_chunk_has_no_more_rows_than_can_be_numbered(goal):
-    have = Resources(2, shared=10**15, together=2)
-    limits = chunk_limits.ChunkLimits(goal, Budget(10**9, 10**9, 10**12, False, ""), have, "tasks")
-    assert limits._may_be_one(table_of(MAX_ROWS), 8.0)
-    assert not limits._may_be_one(table_of(MAX_ROWS + 1), 8.0)
+def test_one_chunk_has_no_more_rows_than_can_be_numbered():
+    resources = Resources(2, shared=10**15, together=2)
+    for rows, fits in ((MAX_ROWS, True), (MAX_ROWS + 1, False)):
+        one = chunk_limits.one_chunk_of_tree(table_of(rows), tree_output(5), resources)
+        assert one is not None and one.is_best is fits
+    limits = chunk_limits.ChunkLimits(CLUSTERS, Budget(10**9, 10**9, 10**12, False, ""), resources, "tasks")
     assert limits.rows(table_of(10), 1e-3) == (least_rows(2), MAX_ROWS)

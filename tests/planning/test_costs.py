@@ -59,7 +59,7 @@ def test_a_search_costs_more_than_a_look():
     look, search = (
         Costs("tiles", 4, (0.1, 0.2), 1e5, goal, Resources(2)) for goal in (COUNTS, OutputSpec(k=5))
     )
-    assert search.searches(np.array([1e5]), np.array([1e5]))[0] > look.compared(1e10 * 0.1)
+    assert search.searches(np.array([1e5]), np.array([1e5]))[0] > look.compare * 1e10 * 0.1
 
 
 def test_rows_of_many_chunks_are_compared_half_as_often_again():
@@ -67,17 +67,18 @@ def test_rows_of_many_chunks_are_compared_half_as_often_again():
     rows, method = 1e6, "tiles"
     compared = []
     for number in (1, 2, 1000):
-        costs = Costs(method, 16, (1.0, 1.0), rows, COUNTS, Resources(1))
+        costs = Costs(method, 16, (1.0, 1.0), rows, COUNTS, Resources(1), row_bytes=8.0, sources=((),))
         each = np.full(number, rows / number)
         chunks = Chunks(each, [each], None, np.array([0.0, 0.0]))
-        compared.append(costs.choosing(chunks, 0, 8.0) - costs.made(chunks, 0, 8.0))
-    every = Costs(method, 16, (1.0, 1.0), rows, COUNTS, Resources(1)).compared(rows**2 / 2)
+        compared.append(costs.choosing(chunks) - costs.made(chunks))
+    every = Costs(method, 16, (1.0, 1.0), rows, COUNTS, Resources(1)).compare * rows**2 / 2
     assert np.allclose(compared, [0.0, 0.25 * every, 0.5 * every], rtol=2e-3)
 
 
 def test_what_is_read_and_searched_is_shared_by_threads():
     one, four = (Costs("tiles", 4, (0.5, 0.5), 1e6, COUNTS, Resources(n)) for n in (1, 4))
-    assert one.reading() == 4 * four.reading() > 0
-    seconds = np.array([2.0, 6.0])
-    assert np.isclose(one.expected(1.0, seconds) - one.reading(), 9.0)
-    assert np.isclose(four.expected(1.0, seconds) - four.reading(), 3.0)
+    none, seconds = np.array([]), np.array([2.0, 6.0])
+    reading = [costs.expected(0.0, none) for costs in (one, four)]
+    assert reading[0] == 4 * reading[1] > 0
+    assert np.isclose(one.expected(1.0, seconds) - reading[0], 9.0)
+    assert np.isclose(four.expected(1.0, seconds) - reading[1], 3.0)

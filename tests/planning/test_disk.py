@@ -143,8 +143,8 @@ def test_shuffles_write_all_rows_or_hold_them():
     have = workers(0.6 * GB)
     alone = np.array([(i, i) for i in range(50)])
 
-    def needed(method, blocks=alone, goal=COUNTS):
-        return needed_of_chunks(several(50, 10**6, method)[0], blocks, [24], goal, have)
+    def needed(method, blocks=alone, output=COUNTS):
+        return needed_of_chunks(several(50, 10**6, method)[0], blocks, [24], output, have)
 
     assert needed("p2p") == 50e6 * (24 + 16)
     room = 2 * (PAUSE_FROM * have.limit - LEAST_ITSELF)
