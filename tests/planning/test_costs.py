@@ -67,9 +67,9 @@ def test_rows_of_many_chunks_are_compared_half_as_often_again():
     rows, method = 1e6, "tiles"
     compared = []
     for number in (1, 2, 1000):
-        costs = Costs(method, 16, (1.0, 1.0), rows, COUNTS, Resources(1), row_bytes=8.0, sources=((),))
+        costs = Costs(method, 16, (1.0, 1.0), rows, COUNTS, Resources(1), row_bytes=8.0)
         each = np.full(number, rows / number)
-        chunks = Chunks(each, [each], None, np.array([0.0, 0.0]))
+        chunks = Chunks(each, [], None, np.array([0.0, 0.0]))
         compared.append(costs.choosing(chunks) - costs.made(chunks))
     every = Costs(method, 16, (1.0, 1.0), rows, COUNTS, Resources(1)).compare * rows**2 / 2
     assert np.allclose(compared, [0.0, 0.25 * every, 0.5 * every], rtol=2e-3)
