@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 
 import dask_simjoin
-from dask_simjoin.disk_index.index import Changes, Index
+from dask_simjoin.disk_index.index import Index, IndexChanges
 
 DATA = Path(__file__).resolve().parent / "data" / "places.parquet"
 HOW = {"on": ["latitude", "longitude"], "id": "geonameid", "metric": "haversine"}
@@ -91,7 +91,7 @@ def main() -> None:
     first, files = files_of(pd.read_parquet(DATA), options.nights)
     folder = options.folder or Path(tempfile.mkdtemp()) / "places"
 
-    def take_in(index: Index, night: int) -> Changes:
+    def take_in(index: Index, night: int) -> IndexChanges:
         rows, gone = files[night]
         # the name of the batch makes it safe to do again, whatever became of the first try
         return index.update(rows, delete=gone, if_exists="replace", batch=f"night {night}")

@@ -42,10 +42,10 @@ import pandas as pd
 from benchmarks.harness.ours import VERSION
 from benchmarks.harness.report import environment, write
 from dask_simjoin.sets.chunks import SetChunk
-from dask_simjoin.sets.cpu.joiner import JOINER, Search
+from dask_simjoin.sets.cpu.joiner import JOINER, SetSearch
 from dask_simjoin.sets.methods import METHODS
 from dask_simjoin.sets.pairs import count_block_pairs, whole_block_pair, whole_sets
-from dask_simjoin.sets.requests import CountSetPairs
+from dask_simjoin.sets.requests import CountSetPairsRequest
 from dask_simjoin.sets.tokens import QGrams
 
 TEXTS, CHARACTERS = 20_000, 270
@@ -100,7 +100,7 @@ def _reference(program: Path, path: Path, threshold: float) -> dict[str, tuple[f
 def measure(frame: pd.DataFrame, how: dict[str, Any], threshold: float, methods: list[str], repeat: int,
             programs: list[Path], path: Path) -> dict[str, Any]:  # fmt: skip
     """Measure one set of sets at one threshold."""
-    asked = {name: CountSetPairs("sets", threshold, method=name, **how) for name in methods}
+    asked = {name: CountSetPairsRequest("sets", threshold, method=name, **how) for name in methods}
     specs = {name: one.spec(frame.iloc[:0]) for name, one in asked.items()}
     runs: dict[str, list[float]] = {}
     pairs: dict[str, int] = {}
@@ -119,7 +119,7 @@ def measure(frame: pd.DataFrame, how: dict[str, Any], threshold: float, methods:
     chunk, spec = chunks[0], specs["auto"]
     medians = {name: statistics.median(some) for name, some in runs.items()}
     found = {"seconds": medians, "runs": runs, "pairs": pairs}
-    found["chosen"] = Search(chunk, None, spec.rule, "auto").choice._asdict()
+    found["chosen"] = SetSearch(chunk, None, spec.rule, "auto").choice._asdict()
     found["counters"] = {name: JOINER.counters(chunk, None, spec.rule, name)._asdict() for name in methods}
     peers = [seconds for name, seconds in medians.items() if name.startswith("reference")]
     if peers:
@@ -129,7 +129,7 @@ def measure(frame: pd.DataFrame, how: dict[str, Any], threshold: float, methods:
 
 def threads(frame: pd.DataFrame, how: dict[str, Any], threshold: float) -> dict[str, float]:
     """Measure, by the clock, two counts one after the other and side by side."""
-    spec = CountSetPairs("sets", threshold, **how).spec(frame.iloc[:0])
+    spec = CountSetPairsRequest("sets", threshold, **how).spec(frame.iloc[:0])
     (chunk,) = whole_sets([frame], spec, False)
 
     def count() -> None:
@@ -170,7 +170,7 @@ def main() -> None:
         for name in options.sets:
             read, how = SETS[name]
             frame = pd.DataFrame({"sets": read(options.folder)}).reset_index(drop=True)
-            spec = CountSetPairs("sets", 0.9, **how).spec(frame.iloc[:0])
+            spec = CountSetPairsRequest("sets", 0.9, **how).spec(frame.iloc[:0])
             (chunk,) = whole_sets([frame], spec, False)
             path = Path(scratch) / name
             _dump(chunk, path)

@@ -26,7 +26,7 @@ from dask_simjoin.planning.outputs import COUNTS
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import RIGHT, summarise
 from dask_simjoin.planning.tables import join_statistics
-from dask_simjoin.request.requests import Join, SelfJoin
+from dask_simjoin.request.requests import JoinRequest, SelfJoinRequest
 
 PARTITIONS = 1, 5, 40, 400
 
@@ -138,10 +138,10 @@ def _planned(sides: list[list[pd.DataFrame]], eps: float, metric: str, layout: L
     left, right = (side[0].iloc[:0] for side in sides)
     options = {"metric": metric, "on": list(left.columns)}
     if not layout.two:
-        spec = SelfJoin(eps=eps, **options).spec(left)
+        spec = SelfJoinRequest(eps=eps, **options).spec(left)
         parts = [summarise(part, k, spec, False, layout.partitions) for k, part in enumerate(sides[0])]
         return make_plan(join_statistics([parts], spec), COUNTS).estimate
-    spec = Join(other=right, eps=eps, **options).spec(left, right)
+    spec = JoinRequest(other=right, eps=eps, **options).spec(left, right)
     parts, others = (
         [summarise(part, first + k, own, False, layout.partitions) for k, part in enumerate(side)]
         for first, own, side in zip((0, RIGHT), (spec, spec.other), sides, strict=True)

@@ -61,10 +61,10 @@ def stages(frame: Any) -> dict[str, Any]:
         tree_of_chunk,
     )
     from dask_simjoin.planning.outputs import tree_output
-    from dask_simjoin.request.clusters import Hdbscan
+    from dask_simjoin.request.clusters import HdbscanRequest
     from dask_simjoin.tasks.chunks import whole_chunk
 
-    asked = Hdbscan(MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES)
+    asked = HdbscanRequest(MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES)
     spec, seconds, began = asked.spec(frame.iloc[:0]), {}, _clock()
 
     def note(name: str) -> None:

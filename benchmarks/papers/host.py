@@ -44,7 +44,7 @@ def to_host(rows: int, eps: float, streams: int, pinned: bool) -> dict[str, Any]
     method = replace(Grid.gpu_join(), streams=streams)
     layout = grid.layout(method, m.lower, m.upper, m.mean, m.variance, eps * eps, 2)
     index = grid.build(cupy.asarray(x), layout)
-    join = grid.Launch.of(index, index, layout, True)
+    join = grid.GridLaunch.of(index, index, layout, True)
     expected = estimate(join)
     running, made = flow(join, expected)
     kernels = _drained(running, made, len(join.places))

@@ -12,8 +12,8 @@ import cupy
 from benchmarks.harness.gpu_timing import timed
 from benchmarks.papers.sets import best_of, cpu_seconds, made, rule_of, told_of
 from benchmarks.papers.sets_told import METHODS, MOST, PAPER, SHAPES, TABLE4, winner_of_fig10
-from dask_simjoin.sets.gpu.batches import Count
-from dask_simjoin.sets.gpu.chunks import CANDIDATE_BYTES, Chunk, HostFilter, chunks
+from dask_simjoin.sets.gpu.batches import SetPairCount
+from dask_simjoin.sets.gpu.chunks import CANDIDATE_BYTES, GpuSetChunk, HostFilter, chunks
 from dask_simjoin.sets.gpu.index import prefixes
 from dask_simjoin.sets.gpu.joiner import JOINER
 from dask_simjoin.sets.gpu.operands import Operands
@@ -110,11 +110,11 @@ def decomposed(data: str, block: SetBlock, threshold: str, repeat: int) -> dict[
     """Table 4: the join, and its phases one after the other; serialization is a part of filtering here."""
     join = Operands.of(block, None, rule_of(threshold))
     lengths = prefixes(join, groups=False)
-    sink, filtering, verifying, candidates = Count(join), 0.0, 0.0, 0
+    sink, filtering, verifying, candidates = SetPairCount(join), 0.0, 0.0, 0
     coming = chunks(HostFilter(join, lengths, 0, positional=True), len(join.left), CHUNKS[1] // ENTRY)
     while True:  # a chunk is filled while the one before is verified: less than that is waited for
         begin = time.perf_counter()
-        chunk: Chunk | None = next(coming, None)
+        chunk: GpuSetChunk | None = next(coming, None)
         filtering += time.perf_counter() - begin
         if chunk is None:
             break
@@ -145,7 +145,7 @@ def verified(data: str, block: SetBlock, threshold: str, repeat: int, runs: dict
     found = next(chunks(filters, len(join.left), CHUNKS[1])).found
 
     def count(way: str, threads: int) -> int:
-        sink = Count(join)
+        sink = SetPairCount(join)
         verify_grouped(join, found, way, threads, sink)
         return sink.totals()[0]
 

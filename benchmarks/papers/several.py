@@ -71,7 +71,7 @@ def sets_on_gpu(rows: int) -> list[dict[str, Any]]:
 
     layout = layout_for(ROW, rows, ROW.method, "cudf")
     built = grid.build(cupy.asarray(prepared(ROW.data, rows)[0]), layout)
-    whole = grid.Launch.of(built, built, layout, True)
+    whole = grid.GridLaunch.of(built, built, layout, True)
     ends = cupy.arange(rows, dtype=cupy.int32)
     found = []
     for kind, places in (("strided", whole.places), ("contiguous", ends)):

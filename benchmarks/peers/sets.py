@@ -61,7 +61,7 @@ def ours(given: Given, threshold: float) -> Iterator[tuple[str, Job, Callable[[A
 
     import dask_simjoin  # noqa: F401 (registers the accessor)
     from dask_simjoin.sets.pairs import whole_sets
-    from dask_simjoin.sets.requests import CountSetPairs
+    from dask_simjoin.sets.requests import CountSetPairsRequest
     from dask_simjoin.sets.tokens import QGrams
 
     lists = pa.array(given["tokens"], pa.list_(pa.int32()))
@@ -75,7 +75,7 @@ def ours(given: Given, threshold: float) -> Iterator[tuple[str, Job, Callable[[A
         how: dict[str, Any] = {}
         if name == "texts":
             how["tokenizer"] = QGrams(2, padding=False) if given["grams"] else "whitespace"
-        spec = CountSetPairs("sets", threshold, **how).spec(frame.iloc[:0])
+        spec = CountSetPairsRequest("sets", threshold, **how).spec(frame.iloc[:0])
 
         def encode(frame: Any = frame, spec: Any = spec) -> Any:
             return whole_sets([frame], spec, False)

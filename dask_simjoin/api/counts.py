@@ -18,7 +18,7 @@ from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.data_warnings import raise_if_none
 from dask_simjoin.planning.outputs import COUNTS, LISTS
 from dask_simjoin.request.inputs import example_of
-from dask_simjoin.request.requests import CountPairs, NeighborCounts, NeighborGraph
+from dask_simjoin.request.requests import CountPairsRequest, NeighborCountsRequest, NeighborGraphRequest
 from dask_simjoin.request.verb import verb
 from dask_simjoin.tasks import csr
 from dask_simjoin.tasks.chunks import whole_chunk
@@ -29,8 +29,8 @@ Number = Any
 """An int, or a lazy Scalar of Dask; of several distances a Series."""
 
 
-@verb(NeighborCounts)
-def neighbor_counts(frame: Frame, asked: NeighborCounts) -> Series | Frame:
+@verb(NeighborCountsRequest)
+def neighbor_counts(frame: Frame, asked: NeighborCountsRequest) -> Series | Frame:
     """How many rows lie within `eps` of each row, the row itself not counted.
 
     No pair is materialised.  Parameters are those of `self_join`; `id` only says which column
@@ -67,8 +67,8 @@ def neighbor_counts(frame: Frame, asked: NeighborCounts) -> Series | Frame:
     return frames_for(meta).rows(found, chunk["ids"], example)
 
 
-@verb(CountPairs)
-def count_pairs(frame: Frame, asked: CountPairs) -> Number:
+@verb(CountPairsRequest)
+def count_pairs(frame: Frame, asked: CountPairsRequest) -> Number:
     """The number of rows that `self_join` would return, without materialising any.
 
     Parameters are those of `self_join`; `id` only says which column is no coordinate.
@@ -107,8 +107,8 @@ Matrix = Any
 """A sparse matrix of SciPy or CuPy, or a Delayed of one."""
 
 
-@verb(NeighborGraph)
-def neighbor_graph(frame: Frame, asked: NeighborGraph) -> Matrix:
+@verb(NeighborGraphRequest)
+def neighbor_graph(frame: Frame, asked: NeighborGraphRequest) -> Matrix:
     """The rows within `eps` of each row as a sparse matrix, for ``metric="precomputed"``.
 
     Other parameters are those of `self_join`; `id` only says which column is no coordinate.

@@ -26,15 +26,21 @@ from dask_simjoin.reports.plan import NearestPlanReport, PlanReport
 from dask_simjoin.reports.profile import NearestProfile, ProfileReport
 from dask_simjoin.reports.run import RunReport
 from dask_simjoin.request.inputs import example_of
-from dask_simjoin.request.requests import KnnJoin, Plan, Profile, ProfiledKnnJoin, SelfJoin
+from dask_simjoin.request.requests import (
+    KnnJoinRequest,
+    PlanRequest,
+    ProfiledKnnJoinRequest,
+    ProfileRequest,
+    SelfJoinRequest,
+)
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.verb import verb
 from dask_simjoin.tasks.chunks import layout_seconds, plan_whole, read_piece, read_points
 from dask_simjoin.tasks.nearest import profile_search
 
 
-@verb(Plan)
-def plan(frame: Frame, asked: Plan) -> PlanReport:
+@verb(PlanRequest)
+def plan(frame: Frame, asked: PlanRequest) -> PlanReport:
     """What `self_join` with the same options would run, and how much it would give.
 
     With `other` it is the plan of `join`, and with `k` that of `knn_join`, whose `max_distance` is `eps`.
@@ -103,15 +109,15 @@ def plan(frame: Frame, asked: Plan) -> PlanReport:
     """
     wanted = asked.planned()
     k = None
-    if isinstance(wanted, KnnJoin):
+    if isinstance(wanted, KnnJoinRequest):
         wanted.number()
         k = int(wanted.k)  # the report says what was asked for
     if asked.other is not None:
         check_other("other=frame", asked.other)
     frame, other, left, right = one_or_two(frame, asked.other)
-    spec = wanted.spec(left) if isinstance(wanted, SelfJoin) else wanted.spec(left, right)
+    spec = wanted.spec(left) if isinstance(wanted, SelfJoinRequest) else wanted.spec(left, right)
     pairs_example(left, left if right is None else right, spec)
-    most = wanted.most(spec) if isinstance(wanted, KnnJoin) else math.inf
+    most = wanted.most(spec) if isinstance(wanted, KnnJoinRequest) else math.inf
     output = PAIRS if k is None else nearest_output(k, with_ids=True, max_total=most)
     made = _planned(frame, other, spec, output)
     if output.k is not None and spec.approximate and not is_dask_collection(frame):
@@ -145,8 +151,8 @@ def _neighbor_recall(frames: list[Frame], made: MadePlan, spec: JoinSpec, output
     return found
 
 
-@verb(Profile)
-def profile(frame: Frame, asked: Profile) -> ProfileReport:
+@verb(ProfileRequest)
+def profile(frame: Frame, asked: ProfileRequest) -> ProfileReport:
     """Run a self-join, or with `k` a search for nearest rows, keep nothing of it, and tell what it did.
 
     It runs at the call, on one core or one GPU, with all rows as one chunk.  Of a Dask DataFrame the
@@ -197,7 +203,7 @@ def profile(frame: Frame, asked: Profile) -> ProfileReport:
     return ProfileReport(plan.layout.method, PlanReport(plan, spec).engine, plan.rows, counters)
 
 
-def _nearest(frame: Frame, asked: ProfiledKnnJoin) -> ProfileReport:
+def _nearest(frame: Frame, asked: ProfiledKnnJoinRequest) -> ProfileReport:
     """Run a search for the nearest rows of each row."""
     number, spec = asked.number(), asked.spec(example_of(frame))
     most = asked.most(spec)

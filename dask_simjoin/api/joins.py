@@ -21,7 +21,7 @@ from dask_simjoin.planning.outputs import COUNTS, PAIRS
 from dask_simjoin.planning.plan import WholePlan
 from dask_simjoin.planning.statistics.partition import points
 from dask_simjoin.request.inputs import example_of
-from dask_simjoin.request.requests import ANTI, LEFT, SEMI, Join, SelfJoin
+from dask_simjoin.request.requests import ANTI, LEFT, SEMI, JoinRequest, SelfJoinRequest
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.verb import frame_verb
 from dask_simjoin.tasks.chunks import Chunk, whole_chunk, whole_chunks
@@ -30,8 +30,8 @@ from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 from dask_simjoin.tasks.pairs import join_block, unmatched, unmatched_rows
 
 
-@frame_verb(Join)
-def join(frame: Frame, asked: Join) -> Frame:
+@frame_verb(JoinRequest)
+def join(frame: Frame, asked: JoinRequest) -> Frame:
     """Every pair of a row of this frame and a row of `other` within `eps` of each other.
 
     Parameters
@@ -159,8 +159,8 @@ def _taken(frame: Frame, spec: JoinSpec) -> Series:
     return frames.series(kept, frame.index, "taken")
 
 
-@frame_verb(SelfJoin)
-def self_join(frame: Frame, asked: SelfJoin) -> Frame:
+@frame_verb(SelfJoinRequest)
+def self_join(frame: Frame, asked: SelfJoinRequest) -> Frame:
     """Every pair of rows within `eps` of each other.
 
     Parameters

@@ -22,7 +22,7 @@ from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.outputs import nearest_output, rows_found
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import shown
-from dask_simjoin.request.requests import KDistances, KnnJoin
+from dask_simjoin.request.requests import KDistancesRequest, KnnJoinRequest
 from dask_simjoin.request.resolve import check_flag
 from dask_simjoin.request.verb import frame_verb, series_verb
 from dask_simjoin.tasks.chunks import whole_chunk, whole_chunks
@@ -42,8 +42,8 @@ MERGED = 3
 """Results that lie beside each other on a GPU, where rows of both directions are merged."""
 
 
-@series_verb(KDistances)
-def k_distances(frame: Frame, asked: KDistances) -> Series:
+@series_verb(KDistancesRequest)
+def k_distances(frame: Frame, asked: KDistancesRequest) -> Series:
     """How far each row's k-th nearest neighbour is: to choose `eps` by.
 
     With ``k = min_samples - 1`` it is, but for rounding, the `eps` from which on a row is a core row of
@@ -95,8 +95,8 @@ def k_distances(frame: Frame, asked: KDistances) -> Series:
     return frames.series(far, chunk["ids"], DISTANCES)
 
 
-@frame_verb(KnnJoin)
-def knn_join(frame: Frame, asked: KnnJoin) -> Frame:
+@frame_verb(KnnJoinRequest)
+def knn_join(frame: Frame, asked: KnnJoinRequest) -> Frame:
     """The `k` nearest rows of each row, exactly, wherever they are.
 
     Parameters
@@ -176,7 +176,7 @@ def _on_host(frame: Frame, other: Frame | None) -> bool:
     return plain and frames_for(example_of(frame)).memory() is None
 
 
-def _nearest(frame: Frame, asked: KnnJoin) -> Frame:
+def _nearest(frame: Frame, asked: KnnJoinRequest) -> Frame:
     """Find the nearest rows of each row; of plain frames on the host only mutual ones, if requested."""
     number = asked.number()
     frame, other, left, right = one_or_two(frame, asked.other)

@@ -23,11 +23,11 @@ from dask_simjoin.graph.dask_private import new_collection
 from dask_simjoin.graph.source import freeze
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.outputs import LISTED_CLUSTERS
-from dask_simjoin.request.clusters import NearDuplicated
+from dask_simjoin.request.clusters import NearDuplicatedRequest
 from dask_simjoin.request.columns import ROW_ID, check_columns
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import shown
-from dask_simjoin.request.requests import RowId
+from dask_simjoin.request.requests import RowIdRequest
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.verb import frame_verb, series_verb
 from dask_simjoin.tasks.chunks import whole_chunk
@@ -35,8 +35,8 @@ from dask_simjoin.tasks.counts import count_block, kept_rows, no_edges
 from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 
 
-@series_verb(NearDuplicated)
-def near_duplicated(frame: Frame, asked: NearDuplicated) -> Series:
+@series_verb(NearDuplicatedRequest)
+def near_duplicated(frame: Frame, asked: NearDuplicatedRequest) -> Series:
     """Whether each row is near one that stays: as `pandas.DataFrame.duplicated`, for rows that are alike.
 
     Parameters
@@ -102,8 +102,8 @@ def near_duplicated(frame: Frame, asked: NearDuplicated) -> Series:
     return frames_for(meta).series(_marks(block_pair, asked), chunk["ids"], None)
 
 
-@frame_verb(NearDuplicated)
-def drop_near_duplicates(frame: Frame, asked: NearDuplicated) -> Frame:
+@frame_verb(NearDuplicatedRequest)
+def drop_near_duplicates(frame: Frame, asked: NearDuplicatedRequest) -> Frame:
     """The rows of a frame that are no near duplicates: as `pandas.DataFrame.drop_duplicates`.
 
     Parameters are those of `near_duplicated`, which tells the rows; those that `dropna` leaves out are left
@@ -134,7 +134,7 @@ def drop_near_duplicates(frame: Frame, asked: NearDuplicated) -> Frame:
     return _staying(frame, marked, spec)
 
 
-def _marks(block_pair: BlockPair, asked: NearDuplicated) -> Array:
+def _marks(block_pair: BlockPair, asked: NearDuplicatedRequest) -> Array:
     """Mark the rows (n,) bool of the only chunk that there is."""
     chunk, layout = block_pair.q, block_pair.layout
     if asked.counted:
@@ -153,8 +153,8 @@ def _staying(frame: Frame, marked: Series, spec: JoinSpec) -> Frame:
     return (frame if kept is None else frame[kept])[(~marked).to_numpy()]
 
 
-@frame_verb(RowId)
-def with_row_id(frame: Frame, asked: RowId) -> Frame:
+@frame_verb(RowIdRequest)
+def with_row_id(frame: Frame, asked: RowIdRequest) -> Frame:
     """The frame with one more column: each row's number in the frame, from 0.
 
     Use it as ``id=`` where index labels repeat, as they do in a frame read from several

@@ -18,7 +18,7 @@ from dask_simjoin.request.columns import has_column
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import listed
 from dask_simjoin.request.options import Method, MetricName
-from dask_simjoin.request.requests import GraphMode, KnnJoin, NeighborGraph
+from dask_simjoin.request.requests import GraphMode, KnnJoinRequest, NeighborGraphRequest
 from dask_simjoin.request.units import check_choice, check_eps, check_metric, check_whole, without_unit
 from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.csr import CONNECTIVITY, MODES, sparse
@@ -89,7 +89,7 @@ class NearestNeighbors(PointsEstimator):
         X : array (n, d), DataFrame of pandas or cuDF, or table of Arrow
         y : ignored
         """
-        asked = NeighborGraph(eps=self._far(self.radius), **self._options(NeighborGraph))
+        asked = NeighborGraphRequest(eps=self._far(self.radius), **self._options(NeighborGraphRequest))
         frame = _numbered(self._frame(X, asked))
         spec = asked.spec(example_of(frame))
         whole_chunk(frame, spec, LISTS)  # so that rows that cannot be joined are refused now
@@ -123,9 +123,9 @@ class NearestNeighbors(PointsEstimator):
                 f"{', where no row is its own neighbour' if queries is None else ''}; use at most {there}."
             )
         if queries is None:
-            found = knn_join(fitted, k=k, **self._search(KnnJoin))
+            found = knn_join(fitted, k=k, **self._search(KnnJoinRequest))
         else:
-            found = knn_join(queries, fitted, k, **self._search(KnnJoin))
+            found = knn_join(queries, fitted, k, **self._search(KnnJoinRequest))
         shape = len(fitted if queries is None else queries), k
         rows = _host(found["right"]).reshape(shape)
         return (_host(found["distance"]).reshape(shape), rows) if return_distance else rows
@@ -174,7 +174,7 @@ class NearestNeighbors(PointsEstimator):
         values = np.ones(len(order)) if mode == CONNECTIVITY else away[order]
         return sparse(np).csr_matrix((values, right[order], ends), shape=(rows, self.n_samples_fit_))
 
-    def _search(self, request: Any = NeighborGraph) -> dict[str, Any]:
+    def _search(self, request: Any = NeighborGraphRequest) -> dict[str, Any]:
         return self._options(request) | {"on": self._columns}
 
     def _far(self, radius: float | str) -> float:

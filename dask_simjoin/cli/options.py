@@ -78,7 +78,7 @@ class Radii(Radius):
         return some if several else number(value, float)
 
 
-class Kept(click.ParamType):  # type: ignore[type-arg]
+class KeptColumns(click.ParamType):  # type: ignore[type-arg]
     """A word or the name of a column; or False."""
 
     name = "text|False"
@@ -96,7 +96,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]
         return number(value, int)
 
 
-class Memory(click.ParamType):  # type: ignore[type-arg]
+class MemorySize(click.ParamType):  # type: ignore[type-arg]
     """The memory of a worker, as Dask reads it: text such as "4 GB", or "auto"."""
 
     name = "bytes"
@@ -207,7 +207,7 @@ def _kind(hint: Any, choices: tuple[str, ...]) -> Any:
     if float in kinds and any(get_origin(kind) is Literal for kind in kinds):
         return Radius()
     if hint == Hashable:
-        return Kept()
+        return KeptColumns()
     if {int, str} <= kinds:
         return Size()
     return next((kind for kind in (int, float) if kind in kinds), str)
@@ -241,7 +241,7 @@ SHARED = [
         ["--workers"], type=click.IntRange(1), help="Threads, or processes of a cluster; default: all cores."
     ),
     click.Option(
-        ["--memory-limit"], type=Memory(),
+        ["--memory-limit"], type=MemorySize(),
         help="Of each worker, such as '4 GB'; computes on a cluster of this machine.",
     ),
     click.Option(

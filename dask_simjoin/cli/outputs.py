@@ -161,7 +161,7 @@ NOT_WRITTEN = (
 
 
 @dataclass(frozen=True)
-class Sink:
+class OutputWriter:
     """Where a result goes.
 
     Attributes
@@ -262,7 +262,7 @@ class Sink:
         _rename(self.fs, whole, self.path)
 
 
-def sink(given: Mapping[str, Any], tables: Sequence[str], index: str | None = None) -> Sink:
+def sink(given: Mapping[str, Any], tables: Sequence[str], index: str | None = None) -> OutputWriter:
     """Where the options of `WRITTEN` say; refuses to replace what it must not.
 
     Parameters
@@ -298,7 +298,7 @@ def sink(given: Mapping[str, Any], tables: Sequence[str], index: str | None = No
             fs.makedirs(folder)
     except (OSError, ImportError, ValueError) as error:
         raise click.ClickException(f"{output} cannot be written: {error}") from error
-    return Sink(fs, path, output, kind, single, overwrite, given["csv_safe"])
+    return OutputWriter(fs, path, output, kind, single, overwrite, given["csv_safe"])
 
 
 def _unique() -> str:

@@ -12,7 +12,7 @@ from dask_simjoin.cluster.hierarchy import CLUSTERS, EDGES
 from dask_simjoin.engine.base import frames_for, host_kernels
 from dask_simjoin.errors import ColumnError
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.request.clusters import Choice, Hdbscan, Selection
+from dask_simjoin.request.clusters import Choice, HdbscanRequest, Selection
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.units import check_whole
 
@@ -100,7 +100,7 @@ def choose_clusters(
     >>> choose_clusters(condensed_tree(df.simjoin.spanning_tree(), 2))["label"].tolist()
     [0, 0, 1, 1]
     """
-    choice = Hdbscan(
+    choice = HdbscanRequest(
         min_cluster_size=2,
         cluster_selection_method=cluster_selection_method,
         cluster_selection_epsilon=cluster_selection_epsilon,

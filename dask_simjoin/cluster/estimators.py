@@ -18,7 +18,7 @@ from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics.norms import Columns, Frame, Series
 from dask_simjoin.request import requests
-from dask_simjoin.request.clusters import Hdbscan, Selection
+from dask_simjoin.request.clusters import HdbscanRequest, Selection
 from dask_simjoin.request.inputs import as_frame, example_of, is_frame
 from dask_simjoin.request.options import Method, MetricName, Partitioning, Size
 from dask_simjoin.request.spec import JoinSpec
@@ -232,14 +232,14 @@ class DBSCAN(ClusterMixin, PointsEstimator):
             sum depends on no order: exactly where weights have up to some 40 bits between the largest and
             the smallest.
         """
-        asked = requests.Dbscan(**self._options(requests.Dbscan))
+        asked = requests.DbscanRequest(**self._options(requests.DbscanRequest))
         frame = self._frame(X, asked)
         if is_dask_collection(frame):
             if sample_weight is not None:
                 raise OptionTypeError(
                     "sample_weight= is of arrays and frames in memory; compute() the rows first."
                 )
-            self.labels_ = self._as_given(verbs.dbscan(frame, **self._options(requests.Dbscan)), X)
+            self.labels_ = self._as_given(verbs.dbscan(frame, **self._options(requests.DbscanRequest)), X)
             return self
         labels, core = verbs.labels_and_cores(frame, asked, checked_weights(sample_weight, len(frame)))
         self.labels_ = self._as_given(labels, X)
@@ -336,8 +336,8 @@ class OPTICS(ClusterMixin, PointsEstimator):
         eps = most if self.eps is None or self.cluster_method != "dbscan" else check_eps(self.eps, "eps")
         if eps > most:
             raise OptionError(f"eps={self.eps!r} is not allowed; use at most max_eps={self.max_eps!r}.")
-        options = self._options(requests.Optics)
-        found = verbs.optics(self._frame(X, requests.Optics(**options)), **options)
+        options = self._options(requests.OpticsRequest)
+        found = verbs.optics(self._frame(X, requests.OpticsRequest(**options)), **options)
         self.optics_ = found
         if self.cluster_method == "dbscan":
             labels = cluster_optics_dbscan(found, eps)
@@ -428,8 +428,8 @@ class HDBSCAN(ClusterMixin, PointsEstimator):
         X : array (n, d) of NumPy or Dask, or a DataFrame of Dask or pandas
         y : ignored
         """
-        options = self._options(Hdbscan)
-        found = hdbscan(self._frame(X, Hdbscan(**options)), **options)
+        options = self._options(HdbscanRequest)
+        found = hdbscan(self._frame(X, HdbscanRequest(**options)), **options)
         self.hdbscan_ = found
         self.labels_ = self._as_given(found["label"], X)
         self.probabilities_ = self._as_given(found["probability"], X)

@@ -30,7 +30,7 @@ from dask_simjoin.graph.source import freeze
 from dask_simjoin.metrics.norms import Frame, Ids, Series
 from dask_simjoin.planning.checks import check_samples
 from dask_simjoin.planning.outputs import tree_output
-from dask_simjoin.request.clusters import Hdbscan, SpanningTree
+from dask_simjoin.request.clusters import HdbscanRequest, SpanningTreeRequest
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.resolve import check_flag
@@ -46,8 +46,8 @@ EDGES: dict[str, Any] = {"left": np.int64, "right": np.int64, "distance": np.flo
 """The columns of a spanning tree."""
 
 
-@frame_verb(Hdbscan)
-def hdbscan(frame: Frame, asked: Hdbscan) -> Frame:
+@frame_verb(HdbscanRequest)
+def hdbscan(frame: Frame, asked: HdbscanRequest) -> Frame:
     """Clusters of rows by density, each at distances of its own: HDBSCAN.
 
     The clusters of ``sklearn.cluster.HDBSCAN(min_cluster_size, min_samples)``, found by an exact minimum
@@ -125,8 +125,8 @@ def hdbscan(frame: Frame, asked: Hdbscan) -> Frame:
     return found
 
 
-@frame_verb(SpanningTree)
-def spanning_tree(frame: Frame, asked: SpanningTree) -> Frame:
+@frame_verb(SpanningTreeRequest)
+def spanning_tree(frame: Frame, asked: SpanningTreeRequest) -> Frame:
     """The minimum spanning tree of all rows: single linkage, and friends of friends at every distance.
 
     With `min_samples` it is that of mutual reachability, from which `hdbscan` finds its clusters:

@@ -13,7 +13,7 @@ from dask_simjoin.cluster.condensed_tree import condensed_of
 from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan, example_of_order
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.metrics.norms import Frame, Series
-from dask_simjoin.request.clusters import Hdbscan
+from dask_simjoin.request.clusters import HdbscanRequest
 from dask_simjoin.request.inputs import Axes, new_axes, optional
 
 STEPS = 30
@@ -60,7 +60,7 @@ def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: b
     >>> plot_condensed_tree(condensed_tree(df.simjoin.spanning_tree(), 2)).get_ylabel()  # doctest: +SKIP
     'lambda (1 / distance)'
     """
-    asked = Hdbscan(min_cluster_size=2, **choice).choice()
+    asked = HdbscanRequest(min_cluster_size=2, **choice).choice()
     if is_dask_collection(condensed):
         condensed = condensed.compute()
     tree = condensed_of(condensed)

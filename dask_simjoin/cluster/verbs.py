@@ -33,7 +33,7 @@ from dask_simjoin.planning.outputs import CLUSTERS, LISTS
 from dask_simjoin.request.inputs import as_frame, example_of
 from dask_simjoin.request.messages import listed, shown
 from dask_simjoin.request.options import MAX_BYTES
-from dask_simjoin.request.requests import Dbscan, Optics
+from dask_simjoin.request.requests import DbscanRequest, OpticsRequest
 from dask_simjoin.request.verb import frame_verb, series_verb
 from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.counts import components_of_ids, forest_of_ids, kept_rows, no_components
@@ -98,14 +98,14 @@ def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> A
     return sums >= int(np.ceil(enough))
 
 
-def kept_points(frame: Frame, asked: Dbscan) -> Frame:
+def kept_points(frame: Frame, asked: DbscanRequest) -> Frame:
     """The coordinates of the rows of a frame that are clustered."""
     spec = asked.spec(example_of(frame))
     kept = kept_rows(frame, spec)
     return (frame if kept is None else frame[kept])[list(spec.on)]
 
 
-def weights_of_kept(weights: np.ndarray, frame: Frame, asked: Dbscan) -> np.ndarray:
+def weights_of_kept(weights: np.ndarray, frame: Frame, asked: DbscanRequest) -> np.ndarray:
     """The weights of those rows."""
     kept = kept_rows(frame, asked.spec(example_of(frame)))
     if kept is None:
@@ -121,8 +121,8 @@ SORTED = 1 << 22
 """Edges of a plain frame that are sorted at a time."""
 
 
-@series_verb(Dbscan)
-def dbscan(frame: Frame, asked: Dbscan) -> Series:
+@series_verb(DbscanRequest)
+def dbscan(frame: Frame, asked: DbscanRequest) -> Series:
     """Clusters of rows by density: DBSCAN.
 
     Labels are those of ``sklearn.cluster.DBSCAN(eps, min_samples=..., algorithm="kd_tree")``, for
@@ -172,7 +172,9 @@ def dbscan(frame: Frame, asked: Dbscan) -> Series:
     return _labels_and_cores(frame, asked)[0]
 
 
-def labels_and_cores(frame: Frame, asked: Dbscan, weights: np.ndarray | None = None) -> tuple[Series, Array]:
+def labels_and_cores(
+    frame: Frame, asked: DbscanRequest, weights: np.ndarray | None = None
+) -> tuple[Series, Array]:
     """Label the rows of a plain frame, and tell which are core rows (n,) bool.
 
     `weights` (rows,): of the frame's rows, where they do not count alike.
@@ -181,7 +183,7 @@ def labels_and_cores(frame: Frame, asked: Dbscan, weights: np.ndarray | None = N
     return labels, rows_of_places(core, order)
 
 
-def _labels_and_cores(frame: Frame, asked: Dbscan,
+def _labels_and_cores(frame: Frame, asked: DbscanRequest,
                       weights: np.ndarray | None = None) -> tuple[Series, Array, Array]:  # fmt: skip
     """Do the same by places of the index, and tell the row at each (n,) int32."""
     meta, samples = example_of(frame), asked.samples()
@@ -200,8 +202,8 @@ def _labels_and_cores(frame: Frame, asked: Dbscan,
     return frames_for(meta).series(labels, chunk["ids"], LABELS), core, order
 
 
-@frame_verb(Optics)
-def optics(frame: Frame, asked: Optics) -> Frame:
+@frame_verb(OpticsRequest)
+def optics(frame: Frame, asked: OpticsRequest) -> Frame:
     """Rows in an order that shows their clusters at all distances up to `max_eps`: OPTICS.
 
     `dask_simjoin.cluster` has `cluster_optics_dbscan` and `cluster_optics_xi` for clusters of it.

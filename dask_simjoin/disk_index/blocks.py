@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from dask.tokenize import tokenize
 
-from dask_simjoin.disk_index.cell_filter import Boxes, Tiled, near_tiles, touched
+from dask_simjoin.disk_index.cell_filter import CellBoxes, Tiled, near_tiles, touched
 from dask_simjoin.disk_index.files import cut_parts
 from dask_simjoin.disk_index.row_batch import Loaded, Replaced, moved
-from dask_simjoin.disk_index.segments import Beside, Held, HeldPart, SlabRef, loaded, whole_slab
+from dask_simjoin.disk_index.segments import Held, HeldPart, SegmentsBeside, SlabRef, loaded, whole_slab
 from dask_simjoin.disk_index.types import Part, Snapshot
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, reach
@@ -77,12 +77,12 @@ def row_bytes(spec: JoinSpec) -> int:
     return TIMES * 8 * (spec.dims or 1) + OWN_BYTES + KEPT_BYTES * len(spec.keep)
 
 
-def boxes_of(rows: Snapshot) -> Boxes:
+def boxes_of(rows: Snapshot) -> CellBoxes:
     """Return the boxes of row groups, by ascending dimension: the order in which totals are summed."""
     cut = np.asarray(rows.options.cut, np.int64)
     order = np.argsort(cut, kind="stable")
     low, high = (np.ascontiguousarray(side[:, order]) for side in (rows.groups.low, rows.groups.high))
-    return Boxes(cut[order], low, high)
+    return CellBoxes(cut[order], low, high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +147,7 @@ def snapshot_token(rows: Snapshot, *more: object) -> str:
     )
 
 
-class Side(NamedTuple):
+class BlockSide(NamedTuple):
     """Rows that came or went, read once: the parts of them, their tiles, and their numbers."""
 
     parts: list[Part | HeldPart | Loaded]
@@ -157,7 +157,7 @@ class Side(NamedTuple):
 
 
 def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked: bool,
-              held: Held) -> Side:  # fmt: skip
+              held: Held) -> BlockSide:  # fmt: skip
     """Read rows that came or went, part by part; hold them if they are few."""
     few = rows.rows * row_bytes(spec) <= size.held
     cut = boxes_of(rows).dims.tolist()
@@ -170,7 +170,7 @@ def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked
             parts.append(read if few else part)
             tiles.append(read["tiles"])
             seqs.append(read["seq"])
-    return Side(parts, tiles, seqs, sum(len(some.x) for some in tiles))
+    return BlockSide(parts, tiles, seqs, sum(len(some.x) for some in tiles))
 
 
 def _named(rows: Snapshot) -> np.ndarray:
@@ -189,13 +189,14 @@ def near_parts(tiles: Sequence[Tiled], dims: np.ndarray, spec: JoinSpec) -> Iter
     """Go through two parts of moved rows each that may have a pair."""
     for i, first in enumerate(tiles):
         for j in range(i + 1, len(tiles)):
-            boxes = Boxes(np.arange(len(dims)), tiles[j].lower, tiles[j].upper)
+            boxes = CellBoxes(np.arange(len(dims)), tiles[j].lower, tiles[j].upper)
             if near_tiles(first, boxes, spec.norm, spec.threshold).any():
                 yield i, j
 
 
-def blocks_of(side: Side, own: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes,
-              replaced: Replaced | None, held: Held, beside: Sequence[Beside] = ()) -> Blocks:  # fmt: skip
+def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes,
+              replaced: Replaced | None, held: Held,
+              beside: Sequence[SegmentsBeside] = ()) -> Blocks:  # fmt: skip
     """Compare rows that came, or that went, with each other and with those that stayed.
 
     `beside`: those of them that were read already.
@@ -241,7 +242,7 @@ def _in_memory(slabs: list[SlabRef], rest: Snapshot,
         yield HeldPart(tuple(own), tuple(whole_slab(rest, slab) for slab in own)), chosen[there]
 
 
-def _side_by_side(boxes: Boxes) -> np.ndarray:
+def _side_by_side(boxes: CellBoxes) -> np.ndarray:
     """Order row groups so that those that follow each other lie together, whichever files they are in."""
     middle = boxes.lower / 2 + boxes.upper / 2
     if len(middle) < 2:
@@ -251,7 +252,7 @@ def _side_by_side(boxes: Boxes) -> np.ndarray:
     return kd_order(middle, dims_to_cut(variance), 1, 2)
 
 
-def _rows_of_a_task(boxes: Boxes, counts: np.ndarray, spec: JoinSpec, threads: int) -> int:
+def _rows_of_a_task(boxes: CellBoxes, counts: np.ndarray, spec: JoinSpec, threads: int) -> int:
     """Tell how many rows of row groups (groups,) a task takes at most, where all are compared.
 
     Whenever two parts are compared both are indexed anew, the more often the more row groups lie across

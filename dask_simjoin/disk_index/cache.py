@@ -27,7 +27,7 @@ from dask_simjoin.disk_index.reports import MemoryReport
 from dask_simjoin.disk_index.schema import read_keys
 from dask_simjoin.disk_index.segments import NOTHING, Held, SlabRef, make_slab, slab_bytes
 from dask_simjoin.disk_index.snapshots import Version, last_version, version_of
-from dask_simjoin.disk_index.types import Groups, Options, Part, Snapshot
+from dask_simjoin.disk_index.types import Options, Part, RowGroups, Snapshot
 from dask_simjoin.errors import OptionError, VersionGoneError
 from dask_simjoin.graph.dask_private import Task
 from dask_simjoin.graph.source import gather
@@ -102,7 +102,7 @@ def _keys(version: Version, before: Held, room: float) -> dict[str, pa.Table]:
     return found
 
 
-def _files(rows: Snapshot) -> Iterator[tuple[str, Groups]]:
+def _files(rows: Snapshot) -> Iterator[tuple[str, RowGroups]]:
     """Go through the files of a snapshot, and all row groups of each."""
     for number, name in enumerate(rows.files):
         groups = rows.groups[rows.groups.file == number]
@@ -118,7 +118,7 @@ def _room(library: str) -> float:
 
 
 def _slabs(
-    rows: Snapshot, name: str, groups: Groups, spec: JoinSpec, most: int, turn: int
+    rows: Snapshot, name: str, groups: RowGroups, spec: JoinSpec, most: int, turn: int
 ) -> Iterator[SlabRef]:
     """Cut the row groups of a file into slabs of so many rows, at most about."""
     for part in cut_parts(groups.rows, most):

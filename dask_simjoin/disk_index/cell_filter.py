@@ -172,7 +172,7 @@ FAN_OUT = 4
 """Parts into which rows are cut a level, to find those that lie together."""
 
 
-class Boxes(NamedTuple):
+class CellBoxes(NamedTuple):
     """The boxes of some groups of rows.
 
     Attributes
@@ -187,9 +187,9 @@ class Boxes(NamedTuple):
     lower: np.ndarray
     upper: np.ndarray
 
-    def some(self, groups: np.ndarray) -> Boxes:
+    def some(self, groups: np.ndarray) -> CellBoxes:
         """Return those of some groups."""
-        return Boxes(self.dims, self.lower[groups], self.upper[groups])
+        return CellBoxes(self.dims, self.lower[groups], self.upper[groups])
 
 
 class Tiled(NamedTuple):
@@ -238,7 +238,7 @@ def _boxed(some: np.ndarray, order: np.ndarray, size: int) -> Tiled:
     return Tiled(some, order, size, lower, upper)
 
 
-def near_tiles(rows: Tiled, boxes: Boxes, norm: Norm, threshold: float) -> np.ndarray:
+def near_tiles(rows: Tiled, boxes: CellBoxes, norm: Norm, threshold: float) -> np.ndarray:
     """Tell which tiles' boxes are within reach of which groups' (tiles, groups), bool."""
     tiles, groups = len(rows.lower), len(boxes.lower)
     near = np.zeros((tiles, groups), bool)
@@ -250,7 +250,7 @@ def near_tiles(rows: Tiled, boxes: Boxes, norm: Norm, threshold: float) -> np.nd
     return near
 
 
-def touched(rows: Tiled, near: np.ndarray, boxes: Boxes, norm: Norm, threshold: float) -> np.ndarray:
+def touched(rows: Tiled, near: np.ndarray, boxes: CellBoxes, norm: Norm, threshold: float) -> np.ndarray:
     """Tell which groups have a row within reach of their box (groups,), bool; `near`: of tiles.
 
     Tiles are looked at one of each group, then two more, four more: most groups are told by the first.
@@ -269,7 +269,7 @@ def touched(rows: Tiled, near: np.ndarray, boxes: Boxes, norm: Norm, threshold: 
     return found
 
 
-def _look(rows: Tiled, tile: np.ndarray, group: np.ndarray, boxes: Boxes, norm: Norm, threshold: float,
+def _look(rows: Tiled, tile: np.ndarray, group: np.ndarray, boxes: CellBoxes, norm: Norm, threshold: float,
           found: np.ndarray) -> None:  # fmt: skip
     """Note in `found` groups that have a row of a tile within reach."""
     step = max(1, AT_ONCE // rows.size)

@@ -19,7 +19,7 @@ import numpy as np
 
 from dask_simjoin.disk_index.blocks import (
     Blocks,
-    Side,
+    BlockSide,
     Sizes,
     blocks_of,
     boxes_of,
@@ -45,7 +45,7 @@ from dask_simjoin.disk_index.row_batch import (
     replaced_of,
     some,
 )
-from dask_simjoin.disk_index.segments import NOTHING, Beside, Held, loaded
+from dask_simjoin.disk_index.segments import NOTHING, Held, SegmentsBeside, loaded
 from dask_simjoin.disk_index.types import Delta, Snapshot
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.base import pairs_example
@@ -57,7 +57,7 @@ from dask_simjoin.request.spec import JoinSpec
 
 
 def read_gone(gone: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked: bool,
-              held: Held) -> tuple[Side, list[Beside]]:  # fmt: skip
+              held: Held) -> tuple[BlockSide, list[SegmentsBeside]]:  # fmt: skip
     """Read rows that went, and those beside them, if they are few and none of them is in memory."""
     few = int(gone.groups.rows.sum()) * row_bytes(spec) <= size.held
     both = _in_both(gone, rest) if few and not held.slabs.keys() & set(gone.files) else None
@@ -70,13 +70,13 @@ def read_gone(gone: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes, order
         key, two = (name, n), (rest.part(part[:, 1]), gone.part(part[:, 0]))
         graph[key] = Task(key, on_worker, load_both, *two, spec)
     found: list[tuple[Loaded, Loaded]] = gather(graph, list(graph))
-    beside = [Beside(stayed, part[:, 1]) for (stayed, _), part in zip(found, parts, strict=True)]
+    beside = [SegmentsBeside(stayed, part[:, 1]) for (stayed, _), part in zip(found, parts, strict=True)]
     read = moved(
         joined_rows([went for _, went in found]), boxes_of(rest).dims.tolist(), spec, ordered, marked
     )
     if not len(read["seq"]):
-        return Side([], [], [], 0), beside
-    return Side([read], [read["tiles"]], [read["seq"]], len(read["seq"])), beside
+        return BlockSide([], [], [], 0), beside
+    return BlockSide([read], [read["tiles"]], [read["seq"]], len(read["seq"])), beside
 
 
 def _in_both(gone: Snapshot, rest: Snapshot) -> np.ndarray | None:
@@ -158,7 +158,7 @@ class PairChanges:
         )  # fmt: skip
 
 
-def _replaced(own: Side, other: Side, spec: JoinSpec) -> Replaced | None:
+def _replaced(own: BlockSide, other: BlockSide, spec: JoinSpec) -> Replaced | None:
     """Find what replaced rows of one side are on the other."""
     if not own.seqs or not other.seqs:
         return None

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from dask_simjoin.disk_index.blocks import boxes_of
-from dask_simjoin.disk_index.cell_filter import Boxes, near_tiles, tiled, touched
+from dask_simjoin.disk_index.cell_filter import CellBoxes, near_tiles, tiled, touched
 from dask_simjoin.disk_index.checksums import REMEDY, CheckedFile, is_checked, told_of
 from dask_simjoin.disk_index.components import FOLDER as COMPONENTS
 from dask_simjoin.disk_index.components import grouping_files
@@ -27,7 +27,7 @@ from dask_simjoin.disk_index.manifests import damage_of, latest, manifest_path, 
 from dask_simjoin.disk_index.publishing import removed, sweep
 from dask_simjoin.disk_index.reports import CheckReport, Damage, QualityReport
 from dask_simjoin.disk_index.snapshots import Version
-from dask_simjoin.disk_index.types import Groups, Manifest, Options, Snapshot
+from dask_simjoin.disk_index.types import Manifest, Options, RowGroups, Snapshot
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
 from dask_simjoin.errors import IndexFormatError, SimJoinError, VersionGoneError
 from dask_simjoin.graph.dask_private import Task
@@ -196,7 +196,7 @@ PER_GROUP, MOST = 32, 1 << 16
 FAN_OUT = 4
 
 
-def drawn(groups: Groups, options: Options, number: int, seed: int = 0) -> np.ndarray:
+def drawn(groups: RowGroups, options: Options, number: int, seed: int = 0) -> np.ndarray:
     """Draw points (number, d) in the boxes of row groups, as many in each as it has rows.
 
     Of dimensions that boxes do not tell of they are 0.
@@ -212,7 +212,7 @@ def drawn(groups: Groups, options: Options, number: int, seed: int = 0) -> np.nd
     return x
 
 
-def fresh(rows: Snapshot) -> tuple[Boxes, np.ndarray]:
+def fresh(rows: Snapshot) -> tuple[CellBoxes, np.ndarray]:
     """Guess the boxes of row groups, and their rows (groups,), if all rows were put in order anew."""
     every, size = int(rows.groups.rows.sum()), rows.options.group
     number = max(1, min(MOST, PER_GROUP * -(-every // size)))
@@ -224,10 +224,10 @@ def fresh(rows: Snapshot) -> tuple[Boxes, np.ndarray]:
     order = kd_order(x, cuts, points, FAN_OUT)
     starts = np.arange(0, number, points)
     low, high = np.minimum.reduceat(x[order], starts), np.maximum.reduceat(x[order], starts)
-    return Boxes(boxes_of(rows).dims, low, high), np.diff([*starts, number]) * each
+    return CellBoxes(boxes_of(rows).dims, low, high), np.diff([*starts, number]) * each
 
 
-def reached(x: np.ndarray, boxes: Boxes, options: Options) -> np.ndarray:
+def reached(x: np.ndarray, boxes: CellBoxes, options: Options) -> np.ndarray:
     """Tell which row groups are within reach of any of some rows (n, d): (groups,), bool."""
     measure = options.spec("pandas").measure
     tiles, threshold = tiled(x, boxes.dims), measure.threshold(options.eps)
@@ -235,7 +235,7 @@ def reached(x: np.ndarray, boxes: Boxes, options: Options) -> np.ndarray:
     return touched(tiles, near, boxes, measure.norm, threshold)
 
 
-def scanned(x: np.ndarray, boxes: Boxes, rows: np.ndarray, options: Options) -> float:
+def scanned(x: np.ndarray, boxes: CellBoxes, rows: np.ndarray, options: Options) -> float:
     """Count the rows of the row groups within reach of a row, on average over rows (n, d)."""
     measure, total = options.spec("pandas").measure, 0.0
     sides = x[:, boxes.dims]
@@ -245,7 +245,7 @@ def scanned(x: np.ndarray, boxes: Boxes, rows: np.ndarray, options: Options) -> 
     return total / max(1, len(x))
 
 
-def excess(rows: Snapshot, new: Groups) -> float:
+def excess(rows: Snapshot, new: RowGroups) -> float:
     """Count the rows that are read for some new ones besides those that would be, were all in order.
 
     `new`: the row groups that they were written as.  A file that is opened counts as some rows.
@@ -299,7 +299,7 @@ def quality_of(version: Version, full: int) -> QualityReport:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of the largest numbers it is infinite, or not known
-def centroid_drift(groups: Groups, basis: int) -> float:
+def centroid_drift(groups: RowGroups, basis: int) -> float:
     """Sum up how far the centroids of clusters moved by row groups that came after a version.
 
     Clusters are of row groups that follow each other, as they lie near each other; those that came are

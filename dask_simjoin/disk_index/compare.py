@@ -16,7 +16,7 @@ from dask_simjoin.disk_index.row_batch import (
     near_by_tiles,
     some,
 )
-from dask_simjoin.disk_index.segments import Chosen, Slab, index_of, points_at, rows_at, taken, within
+from dask_simjoin.disk_index.segments import SegmentChoice, Slab, index_of, points_at, rows_at, taken, within
 from dask_simjoin.disk_index.types import Part
 from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import all_of, module_of
@@ -167,8 +167,8 @@ class Hits(NamedTuple):
         return Hits(self.own[which], self.held[which], None if away is None else away[which])
 
 
-def pairs_with_slabs(how: Comparison, rows: Loaded, chosen: tuple[Chosen, ...], replaced: Replaced | None,
-                     columns: list[str], *slabs: Slab) -> Frame:  # fmt: skip
+def pairs_with_slabs(how: Comparison, rows: Loaded, chosen: tuple[SegmentChoice, ...],
+                     replaced: Replaced | None, columns: list[str], *slabs: Slab) -> Frame:  # fmt: skip
     """Find the pairs of rows that came or went with those of slabs that stayed."""
     found = [
         _with_slab(how, rows, slab, one, replaced, columns) for slab, one in zip(slabs, chosen, strict=True)
@@ -177,7 +177,7 @@ def pairs_with_slabs(how: Comparison, rows: Loaded, chosen: tuple[Chosen, ...], 
     return filled[0] if len(filled) == 1 else frames_for(how.like).stacked(filled)
 
 
-def _with_slab(how: Comparison, rows: Loaded, slab: Slab, chosen: Chosen, replaced: Replaced | None,
+def _with_slab(how: Comparison, rows: Loaded, slab: Slab, chosen: SegmentChoice, replaced: Replaced | None,
                columns: list[str]) -> Frame:  # fmt: skip
     rows = near_box(rows, *slab["box"], how.cut, how.spec)
     near = module_of(rows["x"]).flatnonzero(within(rows["x"], slab["reach"]))

@@ -74,7 +74,7 @@ def pairs_of_parts(how: Comparison, parts: tuple[Part, ...], columns: list[str])
     return pairs_across(how, read[0], read[1], None, False, columns)
 
 
-class Rows(LabelledExpr):
+class LazyStoredRows(LabelledExpr):
     """Rows that several tasks compare: those that came or went, and old ones near several parts of them."""
 
     _label = "simjoin_moved"
@@ -149,7 +149,7 @@ class IndexPairs(RowsExpr):
 
     def _filtered_task(self, name: Any, index: int) -> Task:
         blocks: Blocks = self.operand("blocks")
-        rows: Rows = self.operand("rows")
+        rows: LazyStoredRows = self.operand("rows")
         if not len(blocks):
             return Task(name, itself, self._meta)
         how = Comparison(blocks.spec, blocks.cut, self.operand("meta"))
@@ -193,7 +193,7 @@ def example_of_pairs(rows: Snapshot, spec: JoinSpec) -> Frame:
 
 def lazy_pairs(blocks: Blocks, rows: Snapshot) -> Frame:
     """Make a lazy frame of the pairs of some blocks; `rows`: any of the index."""
-    return new_collection(IndexPairs(Rows(blocks), blocks, example_of_pairs(rows, blocks.spec)))
+    return new_collection(IndexPairs(LazyStoredRows(blocks), blocks, example_of_pairs(rows, blocks.spec)))
 
 
 ROWS = 1 << 20

@@ -55,7 +55,7 @@ from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.units import check_choice, check_eps, check_metric, check_whole, without_unit
 
 
-class Changes:
+class IndexChanges:
     """What changed between two versions of an index: pairs that came, and pairs that went.
 
     Attributes
@@ -123,7 +123,7 @@ class Index(Opened):
         return self._now().manifest.rows
 
     def update(self, new: Frame | None = None, *, delete: Any = None, if_exists: str = "fail",
-               batch: str | None = None) -> Changes:  # fmt: skip
+               batch: str | None = None) -> IndexChanges:  # fmt: skip
         """Take in new rows, and let others go, as one version.
 
         Parameters
@@ -175,9 +175,9 @@ class Index(Opened):
             return self._known_batch(made.manifest, made.since)
         # what is held of the version serves its changes, whatever is put in order now
         now = self._made(made)
-        return Changes(changes_to(now), made.since, now.number, made.report, keep_up(now))
+        return IndexChanges(changes_to(now), made.since, now.number, made.report, keep_up(now))
 
-    def delete(self, ids: Any, *, batch: str | None = None) -> Changes:
+    def delete(self, ids: Any, *, batch: str | None = None) -> IndexChanges:
         """Let the rows of these ids go: `update(delete=ids)`."""
         return self.update(delete=ids, batch=batch)
 
@@ -251,7 +251,7 @@ class Index(Opened):
         """The versions that there are: what made each, when, and how many rows it has."""
         return history_of(self._root, self._now().manifest)
 
-    def restore(self, version: int) -> Changes:
+    def restore(self, version: int) -> IndexChanges:
         """Make a new version of the rows of an old one.
 
         Rows that came since go, and those that went come back, with the numbers that they had.  Batches that
@@ -267,7 +267,7 @@ class Index(Opened):
             return self._commit(own, now, base, change, report)
 
         made = attempted(self._root, self._to_restore, work)
-        return Changes(self._changed, made.since, made.manifest.version, made.report)
+        return IndexChanges(self._changed, made.since, made.manifest.version, made.report)
 
     def optimize(self, how: str = "auto") -> UpkeepReport:
         """Put rows in order on disk, as a version that changes no row and no pair.
@@ -345,9 +345,9 @@ class Index(Opened):
         now = self._now()
         return now if now.number == made.manifest.version else replace(now, manifest=made.manifest)
 
-    def _known_batch(self, manifest: Manifest, version: int) -> Changes:
+    def _known_batch(self, manifest: Manifest, version: int) -> IndexChanges:
         since = version - 1  # if it was vacuumed, which is told once its pairs are asked for
         with contextlib.suppress(VersionGoneError):
             made = manifest if manifest.version == version else read_manifest(self._root, version)
             since = made.parent or since
-        return Changes(self._changed, since, version, UpdateReport(known=True))
+        return IndexChanges(self._changed, since, version, UpdateReport(known=True))

@@ -42,7 +42,7 @@ from dask_simjoin.disk_index.publishing import Transaction, base_of, transaction
 from dask_simjoin.disk_index.reports import UpkeepReport
 from dask_simjoin.disk_index.rows import Written, example_table, read_part, write_rows
 from dask_simjoin.disk_index.snapshots import Version
-from dask_simjoin.disk_index.types import Groups, Part, RowFile, Snapshot
+from dask_simjoin.disk_index.types import Part, RowFile, RowGroups, Snapshot
 from dask_simjoin.disk_index.writing import FILE_ROWS
 from dask_simjoin.engine.base import frames_of_library, joiner_for
 from dask_simjoin.engine.index.regions import Regions, make_regions
@@ -73,7 +73,7 @@ MOST_DELETED = 0.3
 """The share of a file's rows from which on those that are deleted are left out of it."""
 
 
-def worn(version: Version, written: list[Groups], full: int) -> dict[str, float]:
+def worn(version: Version, written: list[RowGroups], full: int) -> dict[str, float]:
     """Tell what an update adds to the counters, before it is made a version."""
     manifest, rows = version.manifest, version.rows
     if manifest.options.recluster != "auto":

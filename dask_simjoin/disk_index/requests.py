@@ -16,7 +16,7 @@ from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.messages import NO_UNICODE, is_unicode, listed, shown
 from dask_simjoin.request.options import Coordinates, Distance, Kept, Size, about
-from dask_simjoin.request.requests import DISTANCE, SelfJoin
+from dask_simjoin.request.requests import DISTANCE, SelfJoinRequest
 from dask_simjoin.request.resolve import check_flag
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import as_number, check_choice, check_eps, check_whole, is_number, parsed
@@ -58,7 +58,7 @@ class MakeIndex(Coordinates, Kept):
         if parsed(self.eps) is None:
             check_eps(self.eps, "eps")  # no column: pairs of an index are of one distance
         own = {option.name: getattr(self, option.name) for option in fields(self)}
-        spec = SelfJoin(**{name: own[name] for name in own if name in SHARED}).spec(meta)
+        spec = SelfJoinRequest(**{name: own[name] for name in own if name in SHARED}).spec(meta)
         check_names([*spec.on, *([] if spec.id is None else [spec.id]), *spec.keep])
         return spec
 
@@ -108,7 +108,7 @@ class MakeIndex(Coordinates, Kept):
         return rows
 
 
-SHARED = {option.name for option in fields(SelfJoin)} & {option.name for option in fields(MakeIndex)}
+SHARED = {option.name for option in fields(SelfJoinRequest)} & {option.name for option in fields(MakeIndex)}
 
 
 def check_path(path: Any) -> Path:

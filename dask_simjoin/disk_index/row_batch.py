@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dask_simjoin.disk_index.cell_filter import (
-    Boxes,
+    CellBoxes,
     Marks,
     Tiled,
     mark,
@@ -195,7 +195,7 @@ def near_box(rows: Loaded, lower: np.ndarray, upper: np.ndarray, cut: Sequence[i
              spec: JoinSpec) -> Loaded:  # fmt: skip
     """Take those of the rows that came or went whose tiles are within reach of a box."""
     dims = np.asarray(cut, np.int64)
-    boxes = Boxes(dims, lower[None, dims], upper[None, dims])
+    boxes = CellBoxes(dims, lower[None, dims], upper[None, dims])
     return _of_tiles(rows, near_tiles(rows["tiles"], boxes, spec.norm, spec.threshold)[:, 0])
 
 
@@ -207,7 +207,7 @@ def near_by_tiles(rows: Loaded, others: Loaded, cut: Sequence[int], spec: JoinSp
     tiles, theirs = rows["tiles"], others["tiles"]
     if len(tiles.lower) * len(theirs.lower) > MOST_TOLD:
         return rows, others
-    boxes = Boxes(np.asarray(cut, np.int64), theirs.lower, theirs.upper)
+    boxes = CellBoxes(np.asarray(cut, np.int64), theirs.lower, theirs.upper)
     near = near_tiles(tiles, boxes, spec.norm, spec.threshold)
     mine, own = (np.logical_or.reduce(near, axis) for axis in (1, 0))
     return _of_tiles(rows, mine), _of_tiles(others, own)

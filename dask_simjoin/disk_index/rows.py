@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from dask_simjoin.disk_index.files import cut_parts, parquet, read_groups, read_whole, write_table
 from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.disk_index.schema import as_frame, as_written, write_keys
-from dask_simjoin.disk_index.types import SEQ, VERSION, DeletedFile, Groups, KeyFile, Options, Part
+from dask_simjoin.disk_index.types import SEQ, VERSION, DeletedFile, KeyFile, Options, Part, RowGroups
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
@@ -82,7 +82,7 @@ class Written:
     name: str
     rows: int
     size: int
-    groups: Groups
+    groups: RowGroups
     keys: KeyFile
     keys_size: int
 
@@ -111,14 +111,14 @@ def write_rows(rows: Frame, options: Options, own: Transaction, schema: pa.Schem
     return Written(name, n, size, groups, *write_keys(table, options.row_id, name, own))
 
 
-def _groups(x: np.ndarray, version: np.ndarray, group: int) -> Groups:
+def _groups(x: np.ndarray, version: np.ndarray, group: int) -> RowGroups:
     """Row groups of `group` rows of points in their order in the file."""
     start = np.arange(0, len(x), group)
     rows = np.diff(np.append(start, len(x)))
     lowest, highest = np.minimum.reduceat, np.maximum.reduceat
     boxes = lowest(x, start, axis=0), highest(x, start, axis=0)
     ages = lowest(version, start), highest(version, start)
-    return Groups(np.zeros_like(start), np.arange(len(start)), start, rows, *ages, *boxes)
+    return RowGroups(np.zeros_like(start), np.arange(len(start)), start, rows, *ages, *boxes)
 
 
 def read_part(part: Part, columns: list[str] | None = None) -> Frame:

@@ -68,7 +68,7 @@ class Slab(TypedDict):
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen:
+class SegmentChoice:
     """Say which rows of a slab count.
 
     Attributes
@@ -150,7 +150,7 @@ def slab_bytes(slab: Slab) -> int:
     return total
 
 
-def taken(slab: Slab, chosen: Chosen) -> Array | None:
+def taken(slab: Slab, chosen: SegmentChoice) -> Array | None:
     """Tell which rows count (n,), bool; None: all of them."""
     version, n = slab["version"], len(slab["seq"])
     above, to = chosen.versions
@@ -192,7 +192,7 @@ def rows_at(slab: Slab, rows: Array, spec: JoinSpec, points: bool = True) -> Loa
     return found
 
 
-def rows_taken(chosen: tuple[Chosen, ...], spec: JoinSpec, *slabs: Slab) -> list[Loaded]:
+def rows_taken(chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *slabs: Slab) -> list[Loaded]:
     """Take the rows of some slabs that count."""
     found = []
     for slab, one in zip(slabs, chosen, strict=True):
@@ -255,7 +255,7 @@ class HeldPart:
     """
 
     slabs: tuple[SlabRef, ...]
-    chosen: tuple[Chosen, ...]
+    chosen: tuple[SegmentChoice, ...]
     rest: Part | None = None
 
 
@@ -296,7 +296,7 @@ class Held:
         return HeldPart(tuple(slabs), tuple(_only(rows, groups, slab) for slab in slabs), rest)
 
 
-class Beside(NamedTuple):
+class SegmentsBeside(NamedTuple):
     """Rows that stayed and were read with those that went, and which row groups they are in."""
 
     rows: Loaded
@@ -306,12 +306,12 @@ class Beside(NamedTuple):
 NOTHING = Held()
 
 
-def whole_slab(rows: Snapshot, slab: SlabRef) -> Chosen:
+def whole_slab(rows: Snapshot, slab: SlabRef) -> SegmentChoice:
     """Tell which rows of a slab are those of a snapshot."""
-    return Chosen(_places(rows, slab), rows.named, rows.versions)
+    return SegmentChoice(_places(rows, slab), rows.named, rows.versions)
 
 
-def _only(rows: Snapshot, groups: np.ndarray, slab: SlabRef) -> Chosen:
+def _only(rows: Snapshot, groups: np.ndarray, slab: SlabRef) -> SegmentChoice:
     """Tell the same of some row groups, as the rows' own places."""
     told = rows.groups[groups]
     own = told[told.file == rows.files.index(slab.file)]
@@ -321,9 +321,9 @@ def _only(rows: Snapshot, groups: np.ndarray, slab: SlabRef) -> Chosen:
         within[start : start + number] = True
     places = _places(rows, slab)
     if rows.named:
-        return Chosen(places[within[places]], True, rows.versions)
+        return SegmentChoice(places[within[places]], True, rows.versions)
     within[places] = False
-    return Chosen(np.flatnonzero(within), True, rows.versions)
+    return SegmentChoice(np.flatnonzero(within), True, rows.versions)
 
 
 def _places(rows: Snapshot, slab: SlabRef) -> np.ndarray:
@@ -333,14 +333,14 @@ def _places(rows: Snapshot, slab: SlabRef) -> np.ndarray:
     return places[first:behind] - slab.start
 
 
-def load_held(rest: Part | None, chosen: tuple[Chosen, ...], spec: JoinSpec, *slabs: Slab) -> Loaded:
+def load_held(rest: Part | None, chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *slabs: Slab) -> Loaded:
     """Take the rows of slabs that count, and read what lies in files besides."""
     found = rows_taken(chosen, spec, *slabs)
     return joined_rows(found if rest is None else [*found, load(rest, spec)])
 
 
 def load_moved(spec: JoinSpec, cut: Sequence[int], marked: bool, rest: Part | None,
-               chosen: tuple[Chosen, ...], *slabs: Slab) -> Loaded:  # fmt: skip
+               chosen: tuple[SegmentChoice, ...], *slabs: Slab) -> Loaded:  # fmt: skip
     """Take rows that came or went, and put them in order: see `moved`."""
     return moved(load_held(rest, chosen, spec, *slabs), cut, spec, marked)
 

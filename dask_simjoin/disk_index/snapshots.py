@@ -16,20 +16,20 @@ from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.disk_index.rows import read_deleted
 from dask_simjoin.disk_index.schema import Finder
 from dask_simjoin.disk_index.segments import NOTHING, Held
-from dask_simjoin.disk_index.types import Delta, Groups, Manifest, Options, RowFile, Snapshot, StoredPairs
+from dask_simjoin.disk_index.types import Delta, Manifest, Options, RowFile, RowGroups, Snapshot, StoredPairs
 
 FILE = "file"
 LOW, HIGH = "low", "high"
 
 
-def write_boxes(own: Transaction, files: Sequence[tuple[str, Groups]]) -> tuple[str, int]:
+def write_boxes(own: Transaction, files: Sequence[tuple[str, RowGroups]]) -> tuple[str, int]:
     """Write the boxes of row files; tells the name and the bytes."""
     columns: dict[str, object] = {
         FILE: pa.array(
             np.repeat([name for name, _ in files], [len(groups) for _, groups in files]).astype(object)
         )
     }
-    for field in fields(Groups)[1:]:
+    for field in fields(RowGroups)[1:]:
         values = np.concatenate([getattr(groups, field.name) for _, groups in files])
         if values.ndim == 1:
             columns[field.name] = values
@@ -38,7 +38,7 @@ def write_boxes(own: Transaction, files: Sequence[tuple[str, Groups]]) -> tuple[
     return own.write("boxes", lambda file: write_table(pa.table(columns), file))
 
 
-def read_boxes(root: Path, files: Iterable[RowFile], options: Options) -> tuple[tuple[str, ...], Groups]:
+def read_boxes(root: Path, files: Iterable[RowFile], options: Options) -> tuple[tuple[str, ...], RowGroups]:
     """Read the row groups of files; tells the files' names, which `Groups.file` counts, too."""
     files = list(files)
     number = {one.name: n for n, one in enumerate(files)}
@@ -58,9 +58,9 @@ def read_boxes(root: Path, files: Iterable[RowFile], options: Options) -> tuple[
         field.name: np.concatenate(
             [box if field.name in (LOW, HIGH) else none, *(p[field.name] for p in parts)]
         )
-        for field in fields(Groups)
+        for field in fields(RowGroups)
     }
-    groups = Groups(**whole)
+    groups = RowGroups(**whole)
     groups = groups[groups.file >= 0]
     return tuple(number), groups[np.lexsort((groups.group, groups.file))]
 
@@ -90,7 +90,7 @@ class Version:
         return self.manifest.version
 
     @functools.cached_property
-    def _boxes(self) -> tuple[tuple[str, ...], Groups]:
+    def _boxes(self) -> tuple[tuple[str, ...], RowGroups]:
         return read_boxes(self.root, self.manifest.files, self.manifest.options)
 
     @functools.cached_property

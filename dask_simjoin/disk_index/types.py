@@ -215,7 +215,7 @@ class Manifest:
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
+class RowGroups:
     """Row groups, an entry of each array (g,) of every one.
 
     Attributes
@@ -246,9 +246,9 @@ class Groups:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, which: np.ndarray) -> Groups:
+    def __getitem__(self, which: np.ndarray) -> RowGroups:
         """Take some of them."""
-        return Groups(**{name: values[which] for name, values in vars(self).items()})
+        return RowGroups(**{name: values[which] for name, values in vars(self).items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,7 +301,7 @@ class Snapshot:
     options: Options
     library: str
     files: tuple[str, ...]
-    groups: Groups
+    groups: RowGroups
     places: Mapping[int, np.ndarray]
     named: bool
     versions: tuple[int, int]

@@ -27,7 +27,7 @@ from dask_simjoin.graph.steps import lazy
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import counted, listed, shown
-from dask_simjoin.request.requests import SelfJoin
+from dask_simjoin.request.requests import SelfJoinRequest
 
 NO_ROWS = pd.DataFrame({FILE: [], POSITION: np.zeros(0, np.int64), SEQ: np.zeros(0, np.int64), "id": []})
 
@@ -112,7 +112,7 @@ def foreign_rows(frame: Frame, options: Options) -> Incoming:
 
 def _looked_at(frame: Frame, meta: Frame, options: Options, keep: tuple[str, ...]) -> Incoming:
     own: dict[str, Any] = {name: getattr(options, name) for name in ("eps", "id", "metric", "p", "dropna")}
-    asked = SelfJoin(**own, on=list(options.on), keep=list(keep) or None)
+    asked = SelfJoinRequest(**own, on=list(options.on), keep=list(keep) or None)
     spec = asked.spec(meta)
     incoming = look_at(lazy_frame(frame), spec, options.id, options.columns)
     dims = incoming.table.spec.dims

@@ -190,7 +190,7 @@ MeanLength = Callable[[np.ndarray, np.ndarray, ZOrderLayout], float]
 """How many of some points lie in the interval of a query, on average."""
 
 
-class Costs(NamedTuple):
+class ListCosts(NamedTuple):
     """What lists cost, in nanoseconds, as measured.
 
     Attributes
@@ -211,7 +211,7 @@ class Costs(NamedTuple):
 
 
 def fitted(options: ZOrder, layout: ZOrderLayout, drawn: Drawn | None, mean_length: MeanLength,
-           costs: Costs) -> ZOrder:  # fmt: skip
+           costs: ListCosts) -> ZOrder:  # fmt: skip
     """Return the options with a number of lists instead of "auto": that of least cost on a sample.
 
     More lists only make intervals shorter, and cost more to make: the search ends once they alone cost more

@@ -13,7 +13,7 @@ from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import check_label, has_column, kind_of_number
 from dask_simjoin.request.messages import did_you_mean, listed, shown
-from dask_simjoin.request.options import Distance, Engine, MetricRequest, Nearest, Within, about
+from dask_simjoin.request.options import Distance, EngineOption, MetricRequest, Nearest, Within, about
 from dask_simjoin.request.requests import DISTANCE, SAMPLES
 from dask_simjoin.request.resolve import Spec, check_flag, resolve
 from dask_simjoin.request.spec import JoinSpec
@@ -33,7 +33,7 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpanningTree(Nearest):
+class SpanningTreeRequest(Nearest):
     """Ask for the minimum spanning tree of mutual reachability."""
 
     names_rows: ClassVar[bool] = False
@@ -50,7 +50,7 @@ class SpanningTree(Nearest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hdbscan(Nearest):
+class HdbscanRequest(Nearest):
     """Ask for the clusters of HDBSCAN."""
 
     names_rows: ClassVar[bool] = False
@@ -124,7 +124,7 @@ class OneStays:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NearDuplicated(OneStays, MetricRequest, Within, Engine):
+class NearDuplicatedRequest(OneStays, MetricRequest, Within, EngineOption):
     """Ask which rows are near ones that stay."""
 
     eps: Distance = field(kw_only=False, metadata=DISTANCE)

@@ -109,14 +109,14 @@ class MetricRequest(Coordinates, Chunked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Engine:
+class EngineOption:
     """Say how pairs are found within chunks."""
 
     method: Method = field(default="auto", metadata=about("algorithm that finds pairs", choices=CHOICES))
 
 
 @dataclass(frozen=True, kw_only=True)
-class MayLose(Engine):
+class MayLose(EngineOption):
     """Say whether pairs may be left out.
 
     Attributes
@@ -150,7 +150,7 @@ class Kept:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoTables(MetricRequest, Kept):
+class TwoTableOptions(MetricRequest, Kept):
     """Ask for rows of two tables, whose columns may be called otherwise."""
 
     left_on: Columns = field(default=None, metadata=about("columns of coordinates of the left table"))

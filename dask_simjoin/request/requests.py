@@ -18,7 +18,7 @@ from dask_simjoin.request.messages import did_you_mean, shown
 from dask_simjoin.request.options import (
     Coordinates,
     Distance,
-    Engine,
+    EngineOption,
     Kept,
     MayLose,
     Method,
@@ -28,7 +28,7 @@ from dask_simjoin.request.options import (
     Pairs,
     Radii,
     Radius,
-    TwoTables,
+    TwoTableOptions,
     Within,
     about,
 )
@@ -48,7 +48,7 @@ SEVERAL = about("largest distance, list of distances, or column of distances")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountPairs(Paired):
+class CountPairsRequest(Paired):
     """Ask for the number of pairs."""
 
     names_rows: ClassVar[bool] = False
@@ -61,7 +61,7 @@ class CountPairs(Paired):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelfJoin(Paired, Kept):
+class SelfJoinRequest(Paired, Kept):
     """Ask for the pairs of one table."""
 
     return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
@@ -72,7 +72,7 @@ class SelfJoin(Paired, Kept):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighborCounts(MetricRequest, Within, MayLose):
+class NeighborCountsRequest(MetricRequest, Within, MayLose):
     """Ask for each row's number of neighbours."""
 
     radii: ClassVar[bool] = True
@@ -88,7 +88,7 @@ class NeighborCounts(MetricRequest, Within, MayLose):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighborGraph(MetricRequest, Within, Engine):
+class NeighborGraphRequest(MetricRequest, Within, EngineOption):
     """Ask for neighbours of rows as a sparse matrix."""
 
     names_rows: ClassVar[bool] = False
@@ -105,7 +105,7 @@ class NeighborGraph(MetricRequest, Within, Engine):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Join(TwoTables, Within, MayLose):
+class JoinRequest(TwoTableOptions, Within, MayLose):
     """Ask for the pairs of two tables, or for the rows of the left one that are in some or in none."""
 
     radii: ClassVar[bool] = True
@@ -126,7 +126,7 @@ class Join(TwoTables, Within, MayLose):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnnJoin(Nearest, TwoTables, Within, MayLose):
+class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose):
     """Ask for the nearest rows of each row, of the same table or of another."""
 
     bound: ClassVar[str] = "max_distance"
@@ -166,7 +166,7 @@ class KnnJoin(Nearest, TwoTables, Within, MayLose):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KDistances(Nearest):
+class KDistancesRequest(Nearest):
     """Ask for each row's distance to its k-th nearest neighbour."""
 
     names_rows: ClassVar[bool] = False
@@ -183,7 +183,7 @@ class KDistances(Nearest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dbscan(MetricRequest, Within, Engine):
+class DbscanRequest(MetricRequest, Within, EngineOption):
     """Ask for the clusters of DBSCAN."""
 
     names_rows: ClassVar[bool] = False
@@ -201,7 +201,7 @@ class Dbscan(MetricRequest, Within, Engine):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Optics(MetricRequest, Within, Engine):
+class OpticsRequest(MetricRequest, Within, EngineOption):
     """Ask for the order of OPTICS."""
 
     bound: ClassVar[str] = "max_eps"
@@ -230,7 +230,7 @@ class Optics(MetricRequest, Within, Engine):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowId:
+class RowIdRequest:
     """Ask for a column of row numbers."""
 
     name: str = field(default=ROW_ID, kw_only=False, metadata=about("name of the new column"))
@@ -244,7 +244,7 @@ def check_how(how: object, swapped: str) -> None:
         raise OptionError(f"how={shown(how)} is not allowed; use one of {', '.join(map(repr, HOW))}{hint}.")
 
 
-def _counted(request: CountPairs | NeighborCounts, meta: Frame, eps: object) -> JoinSpec:
+def _counted(request: CountPairsRequest | NeighborCountsRequest, meta: Frame, eps: object) -> JoinSpec:
     """Resolve what is asked for within one distance or several."""
     several = several_of(eps, request.metric, request.p)
     if several is None:
@@ -266,14 +266,14 @@ NO_EPS = "eps= is missing; use a finite number >= 0, or k= of a join with neares
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedKnnJoin(KnnJoin):
+class PlannedKnnJoinRequest(KnnJoinRequest):
     """Ask for the plan of a join with nearest neighbours, whose largest distance is called `eps`."""
 
     bound: ClassVar[str] = "eps"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(TwoTables, Within, MayLose):
+class PlanRequest(TwoTableOptions, Within, MayLose):
     """Ask for the plan of a self-join, of a join of two tables, or of one with nearest neighbours."""
 
     eps: Radius | None = field(
@@ -287,16 +287,16 @@ class Plan(TwoTables, Within, MayLose):
     include_self: bool = field(default=False, metadata=about("pair each row with itself"))
     return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
 
-    def planned(self) -> SelfJoin | Join | PlannedKnnJoin:
+    def planned(self) -> SelfJoinRequest | JoinRequest | PlannedKnnJoinRequest:
         """The request that is to be planned."""
         if self.k is not None:
-            return PlannedKnnJoin(**self._shared(PlannedKnnJoin) | {"max_distance": self.eps})
+            return PlannedKnnJoinRequest(**self._shared(PlannedKnnJoinRequest) | {"max_distance": self.eps})
         if self.eps is None:
             raise OptionTypeError(NO_EPS)
         if self.other is not None:
-            return Join(**self._shared(Join))
+            return JoinRequest(**self._shared(JoinRequest))
         check_one_table(self)
-        return SelfJoin(**self._shared(SelfJoin))
+        return SelfJoinRequest(**self._shared(SelfJoinRequest))
 
     def _shared(self, kind: type[MetricRequest]) -> dict[str, Any]:
         own = {option.name for option in fields(self)}
@@ -304,24 +304,24 @@ class Plan(TwoTables, Within, MayLose):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProfiledKnnJoin(PlannedKnnJoin):
+class ProfiledKnnJoinRequest(PlannedKnnJoinRequest):
     """Ask what a search for nearest neighbours does; rows are not told by their ids."""
 
     names_rows: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Profile(Coordinates, MayLose):
+class ProfileRequest(Coordinates, MayLose):
     """Ask what a self-join does, or a search for the nearest neighbours of rows of one table."""
 
     eps: Distance | None = field(default=None, kw_only=False, metadata=about("largest distance, finite"))
     k: int | None = field(default=None, metadata=about("number of neighbors per row"))
 
-    def nearest(self) -> ProfiledKnnJoin | None:
+    def nearest(self) -> ProfiledKnnJoinRequest | None:
         """The search that is to be profiled; None: it is a self-join."""
         if self.k is None:
             return None
-        return ProfiledKnnJoin(**self._shared() | {"k": self.k, "max_distance": self.eps})
+        return ProfiledKnnJoinRequest(**self._shared() | {"k": self.k, "max_distance": self.eps})
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve a self-join for frames like `meta`."""
@@ -329,7 +329,7 @@ class Profile(Coordinates, MayLose):
             raise OptionTypeError(NO_EPS)
         same = self._shared() | {"eps": self.eps}
         approximate = same.pop("approximate")
-        return losing(NeighborGraph(**same).spec(meta), approximate)
+        return losing(NeighborGraphRequest(**same).spec(meta), approximate)
 
     def _shared(self) -> dict[str, Any]:
         return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("eps", "k")}

@@ -36,7 +36,7 @@ from dask_simjoin.request.options import (
     SUFFIXES,
     Kept,
     MetricRequest,
-    TwoTables,
+    TwoTableOptions,
     current_settings,
     on_cluster,
     parse_size,
@@ -239,7 +239,7 @@ def keeping(request: Kept, spec: Spec, left: Frame, right: Frame | None = None) 
     return resolved
 
 
-def resolve_two(request: TwoTables, left: Frame, right: Frame, eps: object) -> JoinSpec:
+def resolve_two(request: TwoTableOptions, left: Frame, right: Frame, eps: object) -> JoinSpec:
     """Check the options of a request for two frames like these (empty examples), but for `keep`."""
     ids = [request.id if own is None else own for own in (request.left_id, request.right_id)]
     radius = own_radius(left, eps) if request.radii else None
@@ -284,7 +284,7 @@ def _kinds(left: Frame, right: Frame, shared: Iterable[Hashable]) -> dict[Hashab
     return {name: "f" if "f" in (own, other) else own for (name, own), other in kinds}
 
 
-def _coordinates(request: TwoTables, left: Frame, right: Frame,
+def _coordinates(request: TwoTableOptions, left: Frame, right: Frame,
                  besides: list[Hashable | None], groups: tuple[Hashable, ...]) -> list[Columns]:  # fmt: skip
     """The coordinates of both tables as they are named, or as both have them `besides` ids and distances.
 

@@ -17,7 +17,7 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.ids import joined
 from dask_simjoin.metrics.norms import Array, Frame, Ids
-from dask_simjoin.sets.chunks import ReadRows, ReadSets, SetChunk, read_sets, set_chunk
+from dask_simjoin.sets.chunks import ReadSetRows, ReadSets, SetChunk, read_sets, set_chunk
 from dask_simjoin.sets.encode import CodedSets, hashes, ranked, some_sets
 from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.requests import SetSpec
@@ -144,7 +144,7 @@ def _reached(blocks: SizeBlocks, rule: Rule) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-class Parcel(TypedDict):
+class SetParcel(TypedDict):
     """Hold the rows that a partition sends to a block, in their order."""
 
     sets: CodedSets
@@ -162,7 +162,7 @@ def read_partition(frame: Frame, known: tuple[int, int], spec: SetSpec) -> ReadS
     return read_sets(frame, spec, number)
 
 
-def send(read: ReadRows, rank: np.ndarray, first: int, blocks: SizeBlocks) -> list[Parcel | None]:
+def send(read: ReadSetRows, rank: np.ndarray, first: int, blocks: SizeBlocks) -> list[SetParcel | None]:
     """Put the rows of a partition into parcels for blocks; None: it has none for that block.
 
     `rank`: of each of its tokens; `first`: the number of its first row in the frame.
@@ -170,18 +170,18 @@ def send(read: ReadRows, rank: np.ndarray, first: int, blocks: SizeBlocks) -> li
     sets = ranked(read["sets"], rank)
     sizes = np.diff(sets["offsets"])
     block = blocks.block_of(sizes, hashes(sets))
-    parcels: list[Parcel | None] = []
+    parcels: list[SetParcel | None] = []
     for b in range(len(blocks)):
         rows = np.flatnonzero(block == b)
         parcels.append(_some(read, sets, rows, first) if len(rows) else None)
     return parcels
 
 
-def _some(read: ReadRows, sets: CodedSets, rows: np.ndarray, first: int) -> Parcel:
+def _some(read: ReadSetRows, sets: CodedSets, rows: np.ndarray, first: int) -> SetParcel:
     whole = len(rows) == len(read["ids"])
     missing = read["missing"]
     there = frames_for(read["example"]).xp.asarray(rows)
-    parcel = Parcel(
+    parcel = SetParcel(
         sets=sets if whole else some_sets(sets, rows),
         missing=missing if whole or missing is None else missing[rows],
         position=rows + first,
@@ -192,7 +192,7 @@ def _some(read: ReadRows, sets: CodedSets, rows: np.ndarray, first: int) -> Parc
     return parcel
 
 
-def gather_block(universe: int, example: Frame, spec: SetSpec, *parcels: Parcel | None) -> SetChunk:
+def gather_block(universe: int, example: Frame, spec: SetSpec, *parcels: SetParcel | None) -> SetChunk:
     """Make a block of what partitions send to it, in their order."""
     there = [parcel for parcel in parcels if parcel is not None]
     if not there:

@@ -32,7 +32,7 @@ class SetChunk(Chunk, SetBlock):
     """Where the rows of each set begin in that order, of empty sets, without one, and the end (n + 3,)."""
 
 
-class ReadRows(TypedDict):
+class ReadSetRows(TypedDict):
     """Hold the rows of a partition, in their order."""
 
     sets: CodedSets
@@ -43,7 +43,7 @@ class ReadRows(TypedDict):
     kept: NotRequired[Frame]
 
 
-class ReadSets(ReadRows):
+class ReadSets(ReadSetRows):
     """Hold what was read of a partition's rows."""
 
     vocabulary: Vocabulary
@@ -123,7 +123,7 @@ def set_chunk(sets: CodedSets, universe: int, missing: np.ndarray | None, ids: I
     return cast(SetChunk, chunk)
 
 
-class Comparison(NamedTuple):
+class SetComparison(NamedTuple):
     """Say which sets are compared: some of the first chunk's with some of the second's, or with each other.
 
     Attributes
@@ -197,15 +197,15 @@ class SetBlockPair(NamedTuple):
         start, stop = self.xp.searchsorted(offsets, wanted).tolist()
         return start, sets if number == parts - 1 else stop
 
-    def comparisons(self, start: int, stop: int) -> Iterator[Comparison]:
+    def comparisons(self, start: int, stop: int) -> Iterator[SetComparison]:
         """Go through what sets start ... stop-1 of the second chunk are compared with."""
         some = part_of(self.d, start, stop)
         if not self.same:
-            yield Comparison(part_of(self.q, 0, len(self.q["weights"])), some, 0, start)
+            yield SetComparison(part_of(self.q, 0, len(self.q["weights"])), some, 0, start)
             return
         if start:
-            yield Comparison(part_of(self.d, 0, start), some, 0, start)
-        yield Comparison(some, None, start, start)
+            yield SetComparison(part_of(self.d, 0, start), some, 0, start)
+        yield SetComparison(some, None, start, start)
 
 
 def part_of(block: SetBlock, start: int, stop: int) -> SetBlock:

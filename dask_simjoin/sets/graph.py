@@ -18,7 +18,7 @@ from dask_simjoin.graph.source import FrozenSource, map_frozen, pick
 from dask_simjoin.graph.steps import Call, Steps
 from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.sets.blocks import counts_by_partition, gather_block, put_beside, read_partition, send
-from dask_simjoin.sets.chunks import ReadRows, ReadSets, SetBlockPair, hash_rows
+from dask_simjoin.sets.chunks import ReadSetRows, ReadSets, SetBlockPair, hash_rows
 from dask_simjoin.sets.encode import Merged, merge, ranks, ranks_of
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
 from dask_simjoin.sets.plan import SetPlan, set_plan_for
@@ -111,11 +111,11 @@ class SetChunks(LabelledExpr):
         return own, universe
 
 
-def rows_of(found: ReadSets) -> ReadRows:
+def rows_of(found: ReadSets) -> ReadSetRows:
     """Take the rows of what was read."""
     rows = dict(found)
     del rows["vocabulary"]
-    return cast(ReadRows, rows)
+    return cast(ReadSetRows, rows)
 
 
 def vocabulary_of(found: ReadSets | Merged) -> Vocabulary:
@@ -199,7 +199,7 @@ class SetMatchCounts(SetNeighborCounts):
     _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]
 
 
-class RowValues(PartitionsFiltered, LabelledExpr):
+class SetRowValues(PartitionsFiltered, LabelledExpr):
     """Find a number of each row of each block, and bring these back to the partitions of the source."""
 
     _makes_result = True
@@ -234,7 +234,7 @@ class RowValues(PartitionsFiltered, LabelledExpr):
         return steps.layer | dict(read.__dask_graph__())
 
 
-class CountRows(RowValues):
+class CountRows(SetRowValues):
     """Count what the rows of each block match."""
 
     _label = "simjoin_set_counts"

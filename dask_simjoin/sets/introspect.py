@@ -26,7 +26,7 @@ from dask_simjoin.request.verb import verb
 from dask_simjoin.sets.pairs import chunks_of, count_block_pairs, read_whole, whole_block_pair
 from dask_simjoin.sets.plan import SetPlan, make_set_plan, set_plan_for
 from dask_simjoin.sets.plan_report import SetPlanReport
-from dask_simjoin.sets.requests import SetPlanned, SetProfile, SetSelfJoin, SetSpec
+from dask_simjoin.sets.requests import SetPlanRequest, SetProfileRequest, SetSelfJoinRequest, SetSpec
 from dask_simjoin.sets.samples import SetSummary, summarise_sets
 
 ABOUT = {
@@ -50,8 +50,8 @@ class SetProfileReport(ProfileReport):
     title: ClassVar[str] = "Profile of a self-join of sets"
 
 
-@verb(SetPlanned)
-def set_plan(frame: Frame, asked: SetPlanned) -> SetPlanReport:
+@verb(SetPlanRequest)
+def set_plan(frame: Frame, asked: SetPlanRequest) -> SetPlanReport:
     """What `set_self_join` with the same options would run, and how much it would give.
 
     With `other` it is the plan of `set_join`.  It computes at the call: one pass over the column, of which a
@@ -84,7 +84,7 @@ def set_plan(frame: Frame, asked: SetPlanned) -> SetPlanReport:
     if asked.other is not None:
         check_other("other=frame", asked.other)
     frame, other, left, right = one_or_two(frame, asked.other)
-    if isinstance(wanted, SetSelfJoin):
+    if isinstance(wanted, SetSelfJoinRequest):
         spec = wanted.spec(left)
     else:
         assert right is not None
@@ -116,8 +116,8 @@ def _plan_whole(frames: list[Frame], spec: SetSpec) -> SetPlan:
     return replace(plan, budget=budget)
 
 
-@verb(SetProfile)
-def set_profile(frame: Frame, asked: SetProfile) -> SetProfileReport:
+@verb(SetProfileRequest)
+def set_profile(frame: Frame, asked: SetProfileRequest) -> SetProfileReport:
     """Run a self-join of sets, keep none of its pairs, and tell what it did.
 
     It runs at the call, on one core or one GPU, with all rows as one block.  Of a Dask DataFrame the column

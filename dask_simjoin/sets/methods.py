@@ -9,7 +9,7 @@ from typing import Protocol
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.predicate import Rule
-from dask_simjoin.sets.types import Counters, SetBlock, SetPairs
+from dask_simjoin.sets.types import SetBlock, SetCounters, SetPairs
 
 WAYS = ("auto", "thread", "warp", "A", "B", "C")
 FILTERS = ("gpu", "cpu")
@@ -165,5 +165,5 @@ class SetJoiner(Protocol):
         """Return the weights of all partners of each set (n,), int64, by side; of one block twice one."""
 
     def counters(self, left: SetBlock, right: SetBlock | None, rule: Rule,
-                 method: str | SetMethod) -> Counters:  # fmt: skip
+                 method: str | SetMethod) -> SetCounters:  # fmt: skip
         """Return what `count` does, counted."""

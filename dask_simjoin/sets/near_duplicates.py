@@ -40,13 +40,13 @@ from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.sets.chunks import SetBlockPair, SetChunk
 from dask_simjoin.sets.found import matches_in_parts, matching_groups, rows_of_matches
-from dask_simjoin.sets.graph import SETS, RowValues, SetNeighborCounts
+from dask_simjoin.sets.graph import SETS, SetNeighborCounts, SetRowValues
 from dask_simjoin.sets.plan import SetPlan
 from dask_simjoin.sets.requests import SetSpec
 from dask_simjoin.tasks.counts import Edges, new_nodes
 
 
-class Standing(NamedTuple):
+class SetStanding(NamedTuple):
     """Hold the rows of a chunk that may stay, by groups of rows whose sets are equal.
 
     Attributes
@@ -65,7 +65,7 @@ class Standing(NamedTuple):
     keys: Array
 
 
-def standing_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> Standing:
+def standing_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> SetStanding:
     """Find the rows that may stay: the best of those whose sets are equal, if these match."""
     xp = frames_for(chunk["example"]).xp
     order, firsts = chunk["order"], chunk["firsts"]
@@ -77,12 +77,12 @@ def standing_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> Standing:
     best = best_of(xp.where(alike[group], firsts[group], places), keys[order], order)
     ends = xp.cumsum(tally(group[best], len(firsts) - 1))
     rows = order[best]
-    return Standing(
+    return SetStanding(
         rows, xp.concatenate([xp.zeros(1, np.int64), ends.astype(np.int64)]), numbers[rows], keys[rows]
     )
 
 
-def _matches(block_pair: SetBlockPair, sides: Sequence[Standing]) -> Iterator[tuple[Array, Array]]:
+def _matches(block_pair: SetBlockPair, sides: Sequence[SetStanding]) -> Iterator[tuple[Array, Array]]:
     """Find pairs of rows that may stay, as places among them, some at a time."""
     chunks = [cast(Any, {"firsts": side.firsts}) for side in (sides[0], sides[-1])]
     thin = block_pair._replace(q=chunks[0], d=chunks[1])
@@ -93,7 +93,7 @@ def _matches(block_pair: SetBlockPair, sides: Sequence[Standing]) -> Iterator[tu
         yield pairs.left, pairs.right
 
 
-def forest_of_block(block_pair: SetBlockPair, sides: Sequence[Standing]) -> Edges:
+def forest_of_block(block_pair: SetBlockPair, sides: Sequence[SetStanding]) -> Edges:
     """Connect rows of two chunks by as few edges as do what all of their matches connect."""
     xp, joiner = block_pair.xp, joiner_of_library(block_pair.spec.library)
     numbers = sides[0].numbers if block_pair.same else xp.concatenate([side.numbers for side in sides])
@@ -106,7 +106,7 @@ def forest_of_block(block_pair: SetBlockPair, sides: Sequence[Standing]) -> Edge
     return numbers[other], numbers[parent[other]]
 
 
-def pairs_of_block(block_pair: SetBlockPair, sides: Sequence[Standing],
+def pairs_of_block(block_pair: SetBlockPair, sides: Sequence[SetStanding],
                    told: Callable[[int], None] | None = None) -> HostPairs:  # fmt: skip
     """List the matches of two chunks by the numbers of their rows.
 
@@ -134,32 +134,32 @@ def check_pairs(pairs: int, room: int | None, asked: str) -> None:
         )
 
 
-def _by_number(standing: Standing) -> Array:
+def _by_number(standing: SetStanding) -> Array:
     order: Array = standing.numbers.argsort()
     return order
 
 
-def best_of_chunk(standing: Standing, forest: Edges, library: str) -> GroupRows:
+def best_of_chunk(standing: SetStanding, forest: Edges, library: str) -> GroupRows:
     """Find the best row of each group of connected ones, as far as one chunk tells."""
     order, xp = _by_number(standing), joiner_of_library(library).xp
     return best_rows(xp.arange(len(order)), standing.numbers[order], forest, standing.keys[order])
 
 
-def marks_of_groups(chunk: SetChunk, standing: Standing, found: GroupRows, winners: Candidates) -> Array:
+def marks_of_groups(chunk: SetChunk, standing: SetStanding, found: GroupRows, winners: Candidates) -> Array:
     """Mark the rows of a chunk (n,) int64 that are not the best of their group of connected ones: 1."""
     order = _by_number(standing)
     return marks_but(chunk, standing._replace(rows=standing.rows[order]),
                      stays_of_groups(found, len(order), winners))  # fmt: skip
 
 
-def marks_but(chunk: SetChunk, standing: Standing, stay: Array) -> Array:
+def marks_but(chunk: SetChunk, standing: SetStanding, stay: Array) -> Array:
     """Mark the rows of a chunk (n,) int64 but for those that stay (k,) bool, of those that may."""
     gone = frames_for(chunk["example"]).xp.ones(len(chunk["ids"]), np.int64)
     gone[standing.rows[stay]] = 0
     return gone
 
 
-def on_host(standing: Standing) -> tuple[np.ndarray, np.ndarray]:
+def on_host(standing: SetStanding) -> tuple[np.ndarray, np.ndarray]:
     """Take the numbers of rows that may stay, and what says which is to, to the host."""
     return to_host(standing.numbers), to_host(standing.keys)
 
@@ -178,11 +178,11 @@ class SetNearDuplicated(SetNeighborCounts):
         return MarkRows(*common, self.operand("keep"), self.operand("grouping"), chosen)
 
 
-class MarkRows(RowValues):
+class MarkRows(SetRowValues):
     """Mark the rows of each block that do not stay."""
 
     _label = "simjoin_set_duplicates"
-    _parameters = [*RowValues._parameters[:-1], "keep", "grouping", "_partitions"]
+    _parameters = [*SetRowValues._parameters[:-1], "keep", "grouping", "_partitions"]
 
     def _by_block(self, steps: Steps) -> list[TaskRef]:
         plan: SetPlan = self.operand("plan")

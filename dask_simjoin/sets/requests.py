@@ -243,7 +243,7 @@ class SetOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneTable(SetOptions):
+class OneSetTable(SetOptions):
     """Ask for something of the rows of one table."""
 
     on: Hashable = field(kw_only=False, metadata=ON)
@@ -251,7 +251,7 @@ class OneTable(SetOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetSelfJoin(OneTable, Kept):
+class SetSelfJoinRequest(OneSetTable, Kept):
     """Ask for the pairs of one table whose sets match."""
 
     id: Hashable | None = field(default=None, metadata=about("column of unique row ids"))
@@ -263,7 +263,7 @@ class SetSelfJoin(OneTable, Kept):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountSetPairs(OneTable):
+class CountSetPairsRequest(OneSetTable):
     """Ask for the number of pairs of one table whose sets match."""
 
     names_rows: ClassVar[bool] = False
@@ -274,12 +274,12 @@ class CountSetPairs(OneTable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetNeighborCounts(CountSetPairs):
+class SetNeighborCountsRequest(CountSetPairsRequest):
     """Ask for the number of rows that each row's set matches."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetNearDuplicated(OneStays, OneTable):
+class SetNearDuplicatedRequest(OneStays, OneSetTable):
     """Ask which rows' sets match those of rows that stay."""
 
     def spec(self, meta: Frame) -> SetSpec:
@@ -288,12 +288,12 @@ class SetNearDuplicated(OneStays, OneTable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetProfile(CountSetPairs):
+class SetProfileRequest(CountSetPairsRequest):
     """Ask what a self-join of sets does."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoTables(SetOptions, Kept):
+class TwoSetTables(SetOptions, Kept):
     """Ask for something of the rows of two tables, whose columns may be called otherwise."""
 
     left_on: Hashable | None = field(default=None, metadata=about("column of sets of the left table"))
@@ -305,7 +305,7 @@ class TwoTables(SetOptions, Kept):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetJoin(TwoTables):
+class SetJoinRequest(TwoSetTables):
     """Ask for the pairs of two tables whose sets match, or for rows of the left one in some or in none."""
 
     other: Frame = field(kw_only=False, repr=False, compare=False, metadata=about("right table"))
@@ -322,16 +322,18 @@ class SetJoin(TwoTables):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetPlanned(TwoTables):
+class SetPlanRequest(TwoSetTables):
     """Ask for the plan of a self-join of sets, or of a join of two tables."""
 
     on: Hashable | None = field(default=None, kw_only=False, metadata=ON)
     threshold: Threshold | None = field(default=None, kw_only=False, metadata=THRESHOLD)
     other: Frame | None = field(default=None, repr=False, compare=False, metadata=about("right table"))
 
-    def planned(self) -> SetSelfJoin | SetJoin:
+    def planned(self) -> SetSelfJoinRequest | SetJoinRequest:
         """The request that is to be planned."""
-        kind: type[SetSelfJoin] | type[SetJoin] = SetSelfJoin if self.other is None else SetJoin
+        kind: type[SetSelfJoinRequest] | type[SetJoinRequest] = (
+            SetSelfJoinRequest if self.other is None else SetJoinRequest
+        )
         if self.threshold is None:
             raise OptionTypeError("threshold= is missing: use set_plan(on, threshold, ...).")
         if self.other is None:

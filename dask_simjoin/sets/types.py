@@ -52,7 +52,7 @@ class SetPairs(NamedTuple):
     next: int | None = None
 
 
-class Counters(NamedTuple):
+class SetCounters(NamedTuple):
     """What a join did, for its profile.
 
     Attributes

@@ -43,11 +43,11 @@ from dask_simjoin.sets.pairs import (
     whole_sets,
 )
 from dask_simjoin.sets.requests import (
-    CountSetPairs,
-    SetJoin,
-    SetNearDuplicated,
-    SetNeighborCounts,
-    SetSelfJoin,
+    CountSetPairsRequest,
+    SetJoinRequest,
+    SetNearDuplicatedRequest,
+    SetNeighborCountsRequest,
+    SetSelfJoinRequest,
 )
 from dask_simjoin.tasks.pairs import unmatched_rows
 
@@ -55,8 +55,8 @@ Number = Any
 """An int, or a lazy Scalar of Dask."""
 
 
-@frame_verb(SetSelfJoin)
-def set_self_join(frame: Frame, asked: SetSelfJoin) -> Frame:
+@frame_verb(SetSelfJoinRequest)
+def set_self_join(frame: Frame, asked: SetSelfJoinRequest) -> Frame:
     """Every pair of rows whose sets of tokens are similar enough.
 
     Parameters
@@ -133,8 +133,8 @@ def set_self_join(frame: Frame, asked: SetSelfJoin) -> Frame:
         )
 
 
-@frame_verb(SetJoin)
-def set_join(frame: Frame, asked: SetJoin) -> Frame:
+@frame_verb(SetJoinRequest)
+def set_join(frame: Frame, asked: SetJoinRequest) -> Frame:
     """Every pair of a row of this frame and a row of `other` whose sets of tokens are similar enough.
 
     Parameters
@@ -199,8 +199,8 @@ def set_join(frame: Frame, asked: SetJoin) -> Frame:
         return join_block(block_pair, list(example.columns), like=like, alone=alone, told=told)
 
 
-@series_verb(SetNeighborCounts)
-def set_neighbor_counts(frame: Frame, asked: SetNeighborCounts) -> Series:
+@series_verb(SetNeighborCountsRequest)
+def set_neighbor_counts(frame: Frame, asked: SetNeighborCountsRequest) -> Series:
     """How many other rows' sets match each row's.
 
     No pair is materialised.  Parameters are those of `set_self_join`.
@@ -230,8 +230,8 @@ def set_neighbor_counts(frame: Frame, asked: SetNeighborCounts) -> Series:
     return frames_for(meta).series(counts, frame.index, NEIGHBORS)
 
 
-@verb(CountSetPairs)
-def count_set_pairs(frame: Frame, asked: CountSetPairs) -> Number:
+@verb(CountSetPairsRequest)
+def count_set_pairs(frame: Frame, asked: CountSetPairsRequest) -> Number:
     """The number of rows that `set_self_join` would return, without materialising any.
 
     Parameters are those of `set_self_join`.
@@ -254,8 +254,8 @@ def count_set_pairs(frame: Frame, asked: CountSetPairs) -> Number:
     return count_block_pairs(whole_block_pair(whole_sets([frame], spec, False), spec))
 
 
-@series_verb(SetNearDuplicated)
-def set_near_duplicated(frame: Frame, asked: SetNearDuplicated) -> Series:
+@series_verb(SetNearDuplicatedRequest)
+def set_near_duplicated(frame: Frame, asked: SetNearDuplicatedRequest) -> Series:
     """Whether each row's set matches that of a row that stays: as `near_duplicated`, for texts, tags, items.
 
     Parameters
@@ -317,8 +317,8 @@ def set_near_duplicated(frame: Frame, asked: SetNearDuplicated) -> Series:
     return frames_for(meta).series(gone, frame.index, None)
 
 
-@frame_verb(SetNearDuplicated)
-def drop_set_near_duplicates(frame: Frame, asked: SetNearDuplicated) -> Frame:
+@frame_verb(SetNearDuplicatedRequest)
+def drop_set_near_duplicates(frame: Frame, asked: SetNearDuplicatedRequest) -> Frame:
     """The rows of a frame whose sets match none that stays: as `drop_near_duplicates`, for texts.
 
     Parameters are those of `set_near_duplicated`, which tells the rows.
@@ -341,7 +341,7 @@ def drop_set_near_duplicates(frame: Frame, asked: SetNearDuplicated) -> Frame:
     return frame[~set_near_duplicated(frame, **vars(asked))]
 
 
-def _marks(block_pair: SetBlockPair, asked: SetNearDuplicated) -> Array:
+def _marks(block_pair: SetBlockPair, asked: SetNearDuplicatedRequest) -> Array:
     """Mark the rows (n,) bool of the only chunk that there is."""
     chunk, spec = block_pair.q, block_pair.spec
     if asked.counted:

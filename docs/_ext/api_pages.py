@@ -7,13 +7,13 @@ import dask_simjoin
 from dask_simjoin import cluster, errors, methods, neighbors, sets
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cluster import plots
-from dask_simjoin.disk_index.index import Changes, Index
+from dask_simjoin.disk_index.index import Index, IndexChanges
 from dask_simjoin.reports.plan import PlanReport
 from dask_simjoin.reports.profile import ProfileReport
 from dask_simjoin.reports.run import RunReport
 from dask_simjoin.sets.plan_report import SetPlanReport
 
-GIVEN = (PlanReport, ProfileReport, RunReport, SetPlanReport, Index, Changes)
+GIVEN = (PlanReport, ProfileReport, RunReport, SetPlanReport, Index, IndexChanges)
 """Classes of objects that verbs give, and that nobody makes by name."""
 
 PAGE = Path(__file__).parents[1] / "reference" / "api.rst"

@@ -22,7 +22,7 @@ from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import summarise
 from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.reports.plan import PlanReport
-from dask_simjoin.request.requests import SelfJoin
+from dask_simjoin.request.requests import SelfJoinRequest
 from tests.support.frames import computed, lay
 from tests.support.points import frame_of
 
@@ -117,14 +117,14 @@ def test_a_result_beyond_the_limit_is_refused(frame, how):
 
 def test_chunks_beyond_the_memory_of_a_worker_are_refused():
     frame = frame_of(np.random.default_rng(0).uniform(size=(50_000, 1)))
-    spec = SelfJoin(eps=1e-6).spec(frame)
+    spec = SelfJoinRequest(eps=1e-6).spec(frame)
     summaries = [summarise(frame, 0, spec, True, 1)]
     with pytest.raises(BudgetError) as caught:
         make_plan(join_statistics([summaries], spec), resources=Resources(memory=10**6))
     said = str(caught.value)
     assert "50,000 rows of 16 bytes" in said
     assert "needs about 3.81 MiB" in said and "has 0.95 MiB" in said and "blocksize='81.38 kiB'" in said
-    spec = SelfJoin(eps=1e-6, blocksize="81.38 kiB", partitioning="entity").spec(frame)
+    spec = SelfJoinRequest(eps=1e-6, blocksize="81.38 kiB", partitioning="entity").spec(frame)
     report = PlanReport(
         make_plan(join_statistics([summaries], spec), resources=Resources(memory=10**6)), spec
     )
@@ -139,7 +139,7 @@ def test_it_is_a_function_of_the_package():
 def test_workers_too_small_to_shuffle_between():
     x = np.random.default_rng(0).uniform(size=(1000, 2))
     frame = pd.DataFrame(x, columns=["x", "y"])
-    spec = SelfJoin(eps=0.01, partitioning="spatial", blocksize=200 * 24).spec(frame)
+    spec = SelfJoinRequest(eps=0.01, partitioning="spatial", blocksize=200 * 24).spec(frame)
     summaries = [summarise(frame, 0, spec, True, 1)]
     small = Resources(2, 2**27, True, 500_000_000)
     with pytest.raises(BudgetError, match=r"between workers of 476.84 MiB, and at least 640.00 MiB .*entity"):

@@ -21,7 +21,7 @@ from dask_simjoin.errors import (
 )
 from dask_simjoin.metrics import make_metric
 from dask_simjoin.planning.outputs import nearest_output
-from dask_simjoin.request.requests import SelfJoin
+from dask_simjoin.request.requests import SelfJoinRequest
 from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.nearest import search_chunk
 from tests.support.frames import split
@@ -257,7 +257,7 @@ def test_states_are_no_wider_than_the_rows_that_were_met():
 
 
 def make_plan_of(frame):
-    spec = replace(SelfJoin(eps=0.0).spec(frame.iloc[:0]), id=None)
+    spec = replace(SelfJoinRequest(eps=0.0).spec(frame.iloc[:0]), id=None)
     chunk, plan = whole_chunk(frame, spec, nearest_output(5))
     return chunk, chunk, plan.layout
 

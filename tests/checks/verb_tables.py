@@ -11,9 +11,9 @@ from dask_simjoin.cli.main import cli
 from dask_simjoin.cli.options import SHARED, WRITTEN, flag
 from dask_simjoin.metrics import METRICS
 from dask_simjoin.request.options import MetricRequest, Partitioning
-from dask_simjoin.request.requests import Plan
+from dask_simjoin.request.requests import PlanRequest
 from dask_simjoin.request.verb import options_of
-from dask_simjoin.sets.requests import OneTable, SetOptions
+from dask_simjoin.sets.requests import OneSetTable, SetOptions
 from tests.support.paths import ROOT
 
 CALLS = ["| verb | gives |", "|---|---|"]
@@ -25,7 +25,7 @@ SHARED_OPTIONS = ["| option | of | for |", "|---|---|---|"]
 TOLD = {"eps", *(option.name for option in fields(MetricRequest))}
 """Options that the text above the table of options names."""
 
-TOLD_OF_SETS = {option.name for option in options_of(OneTable)}
+TOLD_OF_SETS = {option.name for option in options_of(OneSetTable)}
 
 COMMANDS = {
     (*group, name): command
@@ -62,7 +62,7 @@ def _value(option):
 def options():
     """Which verb takes which options, but `plan`, which takes all, and verbs that compare no rows."""
     listed = [verb for verb in VERBS.values() if issubclass(verb.request, MetricRequest)]
-    return [*OPTIONS, *(_options(verb) for verb in listed if verb.request is not Plan)]
+    return [*OPTIONS, *(_options(verb) for verb in listed if verb.request is not PlanRequest)]
 
 
 def _options(verb):

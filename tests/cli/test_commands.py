@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from dask_simjoin.cli import running
 from dask_simjoin.cli.main import CODES, cli
-from dask_simjoin.cli.outputs import Sink
+from dask_simjoin.cli.outputs import OutputWriter
 
 ROWS = 60
 
@@ -230,14 +230,14 @@ def test_large_plans_are_asked_about(points, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt, 130), (OSError("the disk is full"), 1)])
 @pytest.mark.parametrize("step", ["write", "finish"])
 def test_what_is_stopped_leaves_nothing(points, tmp_path, monkeypatch, error, code, step):
-    does = getattr(Sink, step)
+    does = getattr(OutputWriter, step)
 
     def stopped(self, *args):
         if step == "write":
             does(self, *args)
         raise error
 
-    monkeypatch.setattr(Sink, step, stopped)
+    monkeypatch.setattr(OutputWriter, step, stopped)
     (tmp_path / "out.csv").write_text("mine")
     before = sorted(tmp_path.rglob("*"))
     run("self-join", "points", "--eps", "0.1", *ON, "-o", "out.csv", "--overwrite", code=code)

@@ -12,7 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from dask_simjoin.cli import outputs
-from dask_simjoin.cli.outputs import Sink
+from dask_simjoin.cli.outputs import OutputWriter
 from tests.cli.test_commands import ON, ROWS, pairs_of, run
 
 
@@ -96,13 +96,13 @@ def test_folders_that_others_wrote_stay(points, tmp_path):
 def test_what_is_put_in_a_folder_meanwhile_stays(points, tmp_path, monkeypatch):
     words = "self-join", "points", "--eps", "0.1", *ON, "--overwrite", "-o", "out"
     run(*words)
-    write = Sink.write
+    write = OutputWriter.write
 
     def late(self, *args):
         write(self, *args)
         (tmp_path / "out" / "notes.txt").write_text("precious")
 
-    monkeypatch.setattr(Sink, "write", late)
+    monkeypatch.setattr(OutputWriter, "write", late)
     assert "notes.txt" in run(*words, code=2).stderr
     assert (tmp_path / "out" / "notes.txt").read_text() == "precious"
 

@@ -11,7 +11,7 @@ import pytest
 
 from dask_simjoin.cli import running
 from dask_simjoin.cli.main import CODES, main
-from dask_simjoin.cli.outputs import Sink
+from dask_simjoin.cli.outputs import OutputWriter
 from tests.support.paths import ROOT
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
@@ -56,14 +56,14 @@ def as_before():
 
 def signalled(number, step, monkeypatch):
     """Let a step of writing be interrupted by a signal after it is done."""
-    does = getattr(Sink, step)
+    does = getattr(OutputWriter, step)
 
     def stopped(self, *args):
         does(self, *args)
         os.kill(os.getpid(), number)
         time.sleep(0.01)  # handlers run between instructions
 
-    monkeypatch.setattr(Sink, step, stopped)
+    monkeypatch.setattr(OutputWriter, step, stopped)
 
 
 @pytest.mark.parametrize("number", SIGNALS)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_simjoin.disk_index.cell_filter import Boxes, mark, near_marks, near_tiles, tiled, touched
+from dask_simjoin.disk_index.cell_filter import CellBoxes, mark, near_marks, near_tiles, tiled, touched
 from dask_simjoin.metrics.distances import make_metric
 from tests.support.oracle import totals
 
@@ -72,7 +72,7 @@ def reached(x, boxes, metric, p, eps):
 
 def boxes_around(parts, dims):
     """The boxes of some groups of rows."""
-    return Boxes(
+    return CellBoxes(
         np.asarray(dims), np.array([y.min(axis=0)[dims] for y in parts]),
         np.array([y.max(axis=0)[dims] for y in parts]),
     )  # fmt: skip
@@ -100,12 +100,12 @@ def test_groups_with_a_pair_are_reached_and_no_others_than_boxes_tell(seed, metr
 def test_one_row_within_reach_is_enough(rows):
     x = np.zeros((rows, 2))
     x[rows // 2] = 10.0
-    boxes = Boxes(np.arange(2), np.array([[11.0, 10], [11.5, 10]]), np.array([[12.0, 12], [12.0, 12]]))
+    boxes = CellBoxes(np.arange(2), np.array([[11.0, 10], [11.5, 10]]), np.array([[12.0, 12], [12.0, 12]]))
     assert reached(x, boxes, "euclidean", 2, 1.0)[0].tolist() == [True, False]
 
 
 def test_no_rows_and_no_groups():
-    boxes = Boxes(np.arange(2), np.zeros((1, 2)), np.ones((1, 2)))
+    boxes = CellBoxes(np.arange(2), np.zeros((1, 2)), np.ones((1, 2)))
     assert reached(np.zeros((0, 2)), boxes, "euclidean", 2, 1.0)[0].tolist() == [False]
     none = boxes.some(np.zeros(0, np.int64))
     assert len(reached(np.zeros((3, 2)), none, "euclidean", 2, 1.0)[0]) == 0

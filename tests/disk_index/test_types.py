@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dask_simjoin.disk_index.types import Groups, Snapshot
+from dask_simjoin.disk_index.types import RowGroups, Snapshot
 
 
 def groups(file, group, rows, oldest, newest):
@@ -15,7 +15,7 @@ def groups(file, group, rows, oldest, newest):
         own = np.flatnonzero(np.array(file) == one)
         starts[own] = np.cumsum(rows[own]) - rows[own]
     box = np.zeros((len(rows), 1))
-    return Groups(
+    return RowGroups(
         np.array(file), np.array(group), starts, rows, np.array(oldest), np.array(newest), box, box + 1
     )
 

@@ -12,7 +12,7 @@ import dask_simjoin  # noqa: F401
 from dask_simjoin.errors import DuplicateIdError
 from dask_simjoin.graph import planner
 from dask_simjoin.planning.statistics.partition import summarise
-from dask_simjoin.request.requests import SelfJoin
+from dask_simjoin.request.requests import SelfJoinRequest
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +109,7 @@ def test_nothing_outlives_its_frame(passes, kind):
 def test_what_is_kept_is_bounded():
     kept = planner.StatisticsCache(most=8000)
     frames = [dd.from_pandas(frame(n), npartitions=3, sort=False) for n in range(9)]
-    spec = SelfJoin(eps=0.1, on=["x", "y"]).spec(frame(0).iloc[:0])
+    spec = SelfJoinRequest(eps=0.1, on=["x", "y"]).spec(frame(0).iloc[:0])
     made = []
 
     def make(n):

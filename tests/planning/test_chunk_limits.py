@@ -18,7 +18,7 @@ from dask_simjoin.planning.checks import MAX_ROWS
 from dask_simjoin.planning.outputs import CLUSTERS, least_rows, tree_output
 from dask_simjoin.planning.statistics.partition import summarise
 from dask_simjoin.planning.tables import join_statistics
-from dask_simjoin.request.requests import SelfJoin
+from dask_simjoin.request.requests import SelfJoinRequest
 from tests.support.points import frame_of
 
 GB = 10**9
@@ -104,7 +104,7 @@ def test_chunks_of_processes_that_share_no_memory():
 def table_of(rows, dims=2):
     """A table of so many rows, of which only the number counts here."""
     frame = frame_of(np.zeros((4, dims)))
-    spec = SelfJoin(eps=1.0).spec(frame)
+    spec = SelfJoinRequest(eps=1.0).spec(frame)
     table = join_statistics([[summarise(frame, 0, spec, True, 1, 4)]], spec).left
     summaries = [replace(one, source_rows=rows) for one in table.summaries]
     return replace(table, summaries=summaries, offsets=np.array([0, rows]))

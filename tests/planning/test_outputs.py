@@ -9,7 +9,7 @@ from dask_simjoin.planning.budget import Budget, Resources
 from dask_simjoin.planning.entity_chunks import BY_WORKER
 from dask_simjoin.planning.outputs import most_rows, rows_found, shuffle_tasks, whole_slices
 from dask_simjoin.planning.statistics.estimate import Estimate
-from dask_simjoin.request.requests import SelfJoin
+from dask_simjoin.request.requests import SelfJoinRequest
 from tests.support.frames import split
 from tests.support.points import frame_of
 
@@ -34,7 +34,7 @@ def estimate(high):
 @pytest.mark.parametrize("itself", [False, True])
 @pytest.mark.parametrize(("pairs", "times"), [("unique", 1), ("both", 2)])
 def test_rows_of_block_pairs_are_all_pairs_and_rows_themselves(itself, pairs, times):
-    spec = SelfJoin(eps=1.0, pairs=pairs, include_self=itself).spec(frame_of(np.zeros((3, 2))))
+    spec = SelfJoinRequest(eps=1.0, pairs=pairs, include_self=itself).spec(frame_of(np.zeros((3, 2))))
     blocks = np.array([[0, 0], [0, 1], [1, 1]])
     found = most_rows(estimate(np.array([10.0, 20.0, 30.0])), Chunks(np.array([100.0, 7.0])), blocks, spec)
     own = [100.0, 0.0, 7.0] if itself else [0.0] * 3

@@ -12,13 +12,13 @@ from dask_simjoin.planning.plan import make_whole_plan
 from dask_simjoin.planning.statistics.partition import summarise
 from dask_simjoin.planning.statistics.sample_pairs import PROBE
 from dask_simjoin.planning.tables import JoinStatistics, join_statistics
-from dask_simjoin.request.requests import SelfJoin
+from dask_simjoin.request.requests import SelfJoinRequest
 from tests.support.points import frame_of
 
 
 def tables_for(x, eps, most=PROBE, **options):
     frame = frame_of(x)
-    spec = SelfJoin(eps=eps, **options).spec(frame)
+    spec = SelfJoinRequest(eps=eps, **options).spec(frame)
     return join_statistics([[summarise(frame, 0, spec, True, 1, most)]], spec)
 
 

@@ -12,7 +12,7 @@ from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.resources import AT_ONCE, LARGEST, sent_rows
 from dask_simjoin.planning.statistics.partition import summarise
 from dask_simjoin.planning.tables import join_statistics
-from dask_simjoin.request.requests import SelfJoin
+from dask_simjoin.request.requests import SelfJoinRequest
 
 LIMIT = 700_000_000
 SMALL = Resources(2, LIMIT - 300 * 2**20, True, LIMIT, workers=2)
@@ -27,7 +27,7 @@ def test_rows_are_sent_in_pieces_of_which_many_copies_fit():
 
 
 def plan_of(frame, have, partitioning, eps=1e-5):
-    spec = SelfJoin(eps=eps, partitioning=partitioning, id="id", blocksize="24 kB").spec(frame)
+    spec = SelfJoinRequest(eps=eps, partitioning=partitioning, id="id", blocksize="24 kB").spec(frame)
     summaries = [summarise(frame[n::4], n, spec, True, 4) for n in range(4)]
     return make_plan(join_statistics([summaries], spec), PAIRS, have, "p2p")
 

@@ -6,19 +6,19 @@ import pytest
 
 from dask_simjoin.planning.statistics.partition import summarise
 from dask_simjoin.planning.tables import join_statistics
-from dask_simjoin.request.requests import Join, SelfJoin
+from dask_simjoin.request.requests import JoinRequest, SelfJoinRequest
 from tests.support.points import frame_of
 
 
 def one(x, eps=0.5, parts=1, **options):
-    spec = SelfJoin(eps=eps, **options).spec(frame_of(x))
+    spec = SelfJoinRequest(eps=eps, **options).spec(frame_of(x))
     return join_statistics(
         [[summarise(frame_of(p), n, spec, True, parts) for n, p in enumerate(np.array_split(x, parts))]], spec
     )
 
 
 def two(left, right, eps=0.5):
-    spec = Join(frame_of(right), eps).spec(frame_of(left), frame_of(right))
+    spec = JoinRequest(frame_of(right), eps).spec(frame_of(left), frame_of(right))
     return join_statistics(
         [[summarise(frame_of(x), 0, own, True, 1)] for x, own in ((left, spec), (right, spec.right))], spec
     )
@@ -51,7 +51,7 @@ def test_moments_are_of_the_rows_of_all_partitions(parts):
 
 def test_rows_that_are_left_out_are_rows_of_the_source():
     frame = pd.DataFrame({"a": [0.0, np.nan, 1.0], "b": 0.0})
-    spec = SelfJoin(eps=1.0, dropna=True).spec(frame)
+    spec = SelfJoinRequest(eps=1.0, dropna=True).spec(frame)
     table = join_statistics([[summarise(frame, 0, spec, True, 1)]], spec).left
     assert (table.rows, table.source_rows) == (2, 3)
 
@@ -60,7 +60,7 @@ def test_regions_hold_equally_many_rows_however_few_of_them_were_drawn():
     """Of the left table a tenth as many rows were drawn as of the right one, for as many rows."""
     rng = np.random.default_rng(2)
     left, right = rng.uniform(0, 1, (2000, 1)), rng.uniform(1, 2, (2000, 1))
-    spec = Join(frame_of(right), 1e-3).spec(frame_of(left), frame_of(right))
+    spec = JoinRequest(frame_of(right), 1e-3).spec(frame_of(left), frame_of(right))
     tables = join_statistics(
         [
             [summarise(frame_of(x), 0, own, True, 1, most)]

@@ -16,7 +16,7 @@ from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import summarise
 from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.reports.plan import PlanReport
-from dask_simjoin.request.requests import SelfJoin
+from dask_simjoin.request.requests import SelfJoinRequest
 from tests.support.frames import lay
 from tests.support.plans import EPS, KINDS, ROW
 from tests.support.points import frame_of
@@ -96,7 +96,7 @@ def test_the_interval_of_a_sample():
 def test_many_partitions_of_sorted_rows_are_estimated_without_bias():
     """A few rows are drawn of each: two of one partition less often than two of different ones."""
     factors, held = [], 0
-    spec = SelfJoin(eps=0.0005, on="x").spec(pd.DataFrame({"x": [0.0]}))
+    spec = SelfJoinRequest(eps=0.0005, on="x").spec(pd.DataFrame({"x": [0.0]}))
     for seed in range(6):
         x = np.sort(np.random.default_rng(seed).uniform(size=60_000))
         found = int((np.searchsorted(x, x + 0.0005) - np.arange(len(x)) - 1).sum())
@@ -245,7 +245,7 @@ def test_many_tasks_are_told_with_a_remedy(ddf):
 def test_time_has_what_is_spilled_and_names_what_is_written():
     x = np.random.default_rng(0).uniform(size=(2000, 2))
     frame = pd.DataFrame(x, columns=["x", "y"])
-    spec = SelfJoin(eps=0.01, partitioning="entity", blocksize=200 * 24).spec(frame)
+    spec = SelfJoinRequest(eps=0.01, partitioning="entity", blocksize=200 * 24).spec(frame)
     tables = join_statistics([[summarise(frame, 0, spec, True, 1)]], spec)
     few, many = (
         PlanReport(make_plan(tables, PAIRS, Resources(2, 2**20, True, limit, workers=2)), spec)

@@ -12,7 +12,7 @@ from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.engine.methods import CHOICES, NEAREST
 from dask_simjoin.errors import OptionError
 from dask_simjoin.request.options import ORDER
-from dask_simjoin.request.requests import Join, Plan, PlannedKnnJoin, SelfJoin
+from dask_simjoin.request.requests import JoinRequest, PlannedKnnJoinRequest, PlanRequest, SelfJoinRequest
 from dask_simjoin.sets.methods import CHOICES as SET_CHOICES
 
 FRAME = pd.DataFrame({"x": [0.0, 1.0, 3.0], "r": [1.0, 1.0, 9.0], "sets": [[1], [1, 2], [3]]})
@@ -73,18 +73,18 @@ def test_choices_are_all_that_is_taken(verb):
 
 
 def test_a_plan_is_of_the_request_that_its_options_make():
-    assert Plan(eps=2.0, on="x").planned() == SelfJoin(eps=2.0, on="x")
-    assert Plan(eps=2.0, other=FRAME, left_on="x", right_on="r").planned() == Join(
+    assert PlanRequest(eps=2.0, on="x").planned() == SelfJoinRequest(eps=2.0, on="x")
+    assert PlanRequest(eps=2.0, other=FRAME, left_on="x", right_on="r").planned() == JoinRequest(
         other=FRAME, eps=2.0, left_on="x", right_on="r"
     )
-    assert Plan(eps=2.0, k=3, method="tiles").planned() == PlannedKnnJoin(
+    assert PlanRequest(eps=2.0, k=3, method="tiles").planned() == PlannedKnnJoinRequest(
         k=3, max_distance=2.0, method="tiles"
     )
 
 
 def test_requests_do_not_change():
-    asked = SelfJoin(eps=1.0)
+    asked = SelfJoinRequest(eps=1.0)
     with pytest.raises(dataclasses.FrozenInstanceError):
         asked.eps = 2.0
-    assert asked == SelfJoin(eps=1.0) != SelfJoin(eps=2.0)
-    assert hash(asked) == hash(SelfJoin(eps=1.0))
+    assert asked == SelfJoinRequest(eps=1.0) != SelfJoinRequest(eps=2.0)
+    assert hash(asked) == hash(SelfJoinRequest(eps=1.0))

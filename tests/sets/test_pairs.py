@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from dask_simjoin.sets.pairs import cut_block, join_block, whole_block_pair, whole_sets
-from dask_simjoin.sets.requests import SetSelfJoin
+from dask_simjoin.sets.requests import SetSelfJoinRequest
 
 
 @pytest.mark.parametrize("parts", [1, 2, 7, 40])
@@ -13,7 +13,7 @@ def test_more_parts_than_pairs(parts):
     frame = pd.DataFrame(
         {"sets": [["a", "b"], ["b", "a"], ["a", "b", "c"], ["x"], ["y", "z"], ["y", "z", "w"]]}
     )
-    spec = SetSelfJoin(on="sets", threshold=0.6, return_similarity=True).spec(frame)
+    spec = SetSelfJoinRequest(on="sets", threshold=0.6, return_similarity=True).spec(frame)
     meeting = whole_block_pair(whole_sets([frame], spec, True), spec)
     columns = ["left", "right", "similarity"]
     cuts = cut_block(meeting, parts)

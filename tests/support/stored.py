@@ -10,7 +10,7 @@ from dask_simjoin.disk_index.files import FOLDERS
 from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.disk_index.rows import write_deleted, write_example, write_rows
 from dask_simjoin.disk_index.schema import schema_of
-from dask_simjoin.disk_index.types import SEQ, VERSION, Delta, Groups, Options, Snapshot
+from dask_simjoin.disk_index.types import SEQ, VERSION, Delta, Options, RowGroups, Snapshot
 
 KEPT = "kept"
 
@@ -48,7 +48,7 @@ class Stored:
         written = write_rows(rows, self.options, self._own, self.schema, "pandas")
         if written is not None:
             self.groups.append(
-                Groups(**vars(written.groups) | {"file": written.groups.file + len(self.files)})
+                RowGroups(**vars(written.groups) | {"file": written.groups.file + len(self.files)})
             )
             self.files.append(written.name)
 
@@ -62,9 +62,9 @@ class Stored:
 
     def snapshot(self, chosen, places, named, versions, rows, deleted=()):
         """Rows of some row groups."""
-        groups = Groups(**{
+        groups = RowGroups(**{
             one.name: np.concatenate([getattr(part, one.name) for part in self.groups])
-            for one in fields(Groups)
+            for one in fields(RowGroups)
         })  # fmt: skip
         options = self.root, self.options, "pandas", tuple(self.files)
         return Snapshot(*options, groups[chosen(groups)], places, named, versions, rows, deleted)

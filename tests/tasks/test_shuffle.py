@@ -14,7 +14,7 @@ from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import RIGHT, summarise
 from dask_simjoin.planning.tables import join_statistics
-from dask_simjoin.request.requests import Join, SelfJoin
+from dask_simjoin.request.requests import JoinRequest, SelfJoinRequest
 from dask_simjoin.tasks.chunks import as_planned
 from dask_simjoin.tasks.shuffle import CELL, cell_chunk, pack, send, send_piece, unpack
 from tests.support.points import frame_of
@@ -89,7 +89,7 @@ def test_parcels_are_what_frames_are(kind, text, dropna, blocksize):
     parts = frames(1, [40, 0, 130, 1, 60], text, kind)
     if dropna:
         parts[2].iloc[3, 0] = np.nan
-    asked = SelfJoin(eps=0.2, on=["c0", "c1"], keep="when", dropna=dropna, partitioning="spatial",
+    asked = SelfJoinRequest(eps=0.2, on=["c0", "c1"], keep="when", dropna=dropna, partitioning="spatial",
                      blocksize=blocksize)  # fmt: skip
     spec = asked.spec(parts[0].iloc[:0])
     plan = make_plan(
@@ -101,7 +101,7 @@ def test_parcels_are_what_frames_are(kind, text, dropna, blocksize):
 
 def test_parcels_of_two_tables_with_radii():
     parts, others = frames(1, [80, 70], False, float), frames(2, [50, 90], True, float)
-    asked = Join(
+    asked = JoinRequest(
         other=others[0].iloc[:0], eps="far", on=["c0", "c1"], partitioning="spatial", blocksize="2 kB"
     )
     spec = asked.spec(parts[0].iloc[:0], others[0].iloc[:0])

@@ -22,7 +22,7 @@ from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import summarise
 from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.request.options import current_settings
-from dask_simjoin.request.requests import SelfJoin
+from dask_simjoin.request.requests import SelfJoinRequest
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.points import cases, frame_of
 from tests.support.profiles import examples
@@ -377,7 +377,7 @@ def test_partitions_that_hold_ids_in_other_dtypes():
 
 
 def test_partitions_too_large_to_index(ddf):
-    spec = SelfJoin(eps=EPS).spec(ddf._meta)
+    spec = SelfJoinRequest(eps=EPS).spec(ddf._meta)
     summary = summarise(ddf.partitions[0].compute(), 0, spec, False)
     huge = replace(summary, source_rows=2**33, moments=replace(summary.moments, rows=2**33))
     with dask.config.set({"simjoin.blocksize": "1 TiB"}):

@@ -79,7 +79,7 @@ def chosen_clusters(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.nda
     return chosen, death, deepest
 
 
-class Chosen(NamedTuple):
+class ChosenClusters(NamedTuple):
     """Hold what rows are told by: of clusters, in which chosen one each lies, or -1, its name, and the rest.
 
     Attributes
@@ -100,7 +100,7 @@ Told = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Labels of rows (n,), probabilities and outlier scores."""
 
 
-def choose(tree: Condensed, choice: Choice) -> Chosen:
+def choose(tree: Condensed, choice: Choice) -> ChosenClusters:
     """Choose clusters, and number them by their first rows."""
     chosen, death, deepest = chosen_clusters(tree, choice)
     number, eps = len(tree.parent), choice.cluster_selection_epsilon
@@ -109,10 +109,10 @@ def choose(tree: Condensed, choice: Choice) -> Chosen:
     host_kernels("hierarchy").name_clusters(
         tree.row_parent, tree.row_lambda, tree.parent, chosen, enough, of, names
     )
-    return Chosen(of, names, death, deepest, enough)
+    return ChosenClusters(of, names, death, deepest, enough)
 
 
-def told_of_rows(row_parent: np.ndarray, row_lambda: np.ndarray, chosen: Chosen) -> Told:
+def told_of_rows(row_parent: np.ndarray, row_lambda: np.ndarray, chosen: ChosenClusters) -> Told:
     """Tell of rows, each with the cluster that it falls out of, and where."""
     n = len(row_parent)
     told = np.empty(n, np.int64), np.empty(n), np.empty(n)

@@ -40,7 +40,7 @@ from dask_simjoin.tasks.counts import CHUNK, Edges, RowNumbers, new_nodes, no_ed
 from dask_simjoin.tasks.matches import BlockPair
 
 
-class Standing(NamedTuple):
+class CoreStanding(NamedTuple):
     """Hold the places of a chunk whose components stand for clusters.
 
     Attributes
@@ -81,7 +81,7 @@ class Begun(NamedTuple):
     ranks: Array
 
 
-class Numbering(NamedTuple):
+class ClusterNumbering(NamedTuple):
     """Tell the numbers of clusters.
 
     Attributes
@@ -146,7 +146,7 @@ def tied_places(own: RowNumbers, forest: Edges) -> tuple[Array, Array]:
 
 
 def begun_clusters(chunk: Chunk, number: int, threads: int, core: Array, within: Array,
-                   forest: Edges) -> tuple[Standing, Begun]:  # fmt: skip
+                   forest: Edges) -> tuple[CoreStanding, Begun]:  # fmt: skip
     """Find the clusters that have rows in a chunk of that number, and tell of those that begin there.
 
     `forest`: the edges across all chunks; `threads`: that share the work on the host.
@@ -166,21 +166,21 @@ def begun_clusters(chunk: Chunk, number: int, threads: int, core: Array, within:
         xp.minimum.at(least, names[near] - number * CHUNK, least[tied[near]])
         ranks = xp.empty(len(own), np.int64)
         ranks[xp.argsort(least[own])] = xp.arange(len(own))
-        return Standing(own, ranks, tied, names), Begun(len(own), here, ranks[some])
+        return CoreStanding(own, ranks, tied, names), Begun(len(own), here, ranks[some])
     firsts, alone = chunk["position"][least[own]], own[~some]
     tied, names = xp.concatenate([own[some], tied]), xp.concatenate([here, names])
     told = Begun(firsts[~some], names, chunk["position"][least[tied]])
-    return Standing(alone, firsts[~some], tied, names), told
+    return CoreStanding(alone, firsts[~some], tied, names), told
 
 
-def number_clusters(in_order: bool, *begun: Begun) -> Numbering:
+def number_clusters(in_order: bool, *begun: Begun) -> ClusterNumbering:
     """Number the clusters that begin in the chunks; `in_order`: their rows follow each other."""
     xp = module_of(begun[0].names)
     names = xp.concatenate([some.names for some in begun])
     if in_order:
         starts = list(itertools.accumulate((some.alone for some in begun), initial=0))
         numbers = [some.ranks + start for some, start in zip(begun, starts, strict=False)]
-        return Numbering(starts, names[:0], names, xp.concatenate(numbers))
+        return ClusterNumbering(starts, names[:0], names, xp.concatenate(numbers))
     firsts = xp.concatenate([some.ranks for some in begun])
     order = xp.lexsort(xp.stack([firsts, names]))
     names, firsts = names[order], firsts[order]
@@ -188,10 +188,12 @@ def number_clusters(in_order: bool, *begun: Begun) -> Numbering:
     lowest[1:] = names[1:] != names[:-1]
     names, firsts = names[lowest], firsts[lowest]
     every = xp.sort(xp.concatenate([firsts, *(some.alone for some in begun)]))
-    return Numbering([], every, names, xp.searchsorted(every, firsts))
+    return ClusterNumbering([], every, names, xp.searchsorted(every, firsts))
 
 
-def label_cores(number: int, core: Array, within: Array, standing: Standing, numbering: Numbering) -> Array:
+def label_cores(
+    number: int, core: Array, within: Array, standing: CoreStanding, numbering: ClusterNumbering
+) -> Array:
     """Label the places of core rows of the chunk of that number (n,), int64; others have -1."""
     xp = module_of(within)
     starts, firsts, names, numbers = numbering

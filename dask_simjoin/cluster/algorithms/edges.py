@@ -43,7 +43,7 @@ class SpillLimits:
 
 
 @dataclass(frozen=True)
-class Runs:
+class EdgeRuns:
     """Hold edges from the rows of a chunk, as runs that are each sorted by row.
 
     Attributes
@@ -89,15 +89,15 @@ class _Side:
             store.append(column)
         self._starts.append((self.stores[0].size, self.stores[2].size))
 
-    def finish(self) -> Runs:
+    def finish(self) -> EdgeRuns:
         """Finish all runs."""
-        return Runs(self._starts, *(store.finish() for store in self.stores))
+        return EdgeRuns(self._starts, *(store.finish() for store in self.stores))
 
 
 class _Run:
     """Read pieces of one run."""
 
-    def __init__(self, runs: Runs, number: int) -> None:
+    def __init__(self, runs: EdgeRuns, number: int) -> None:
         (first, self._edge), (last, _) = runs.starts[number : number + 2]
         self._runs = runs
         self.rows, self.counts = runs.rows[first:last], runs.counts[first:last]
@@ -112,7 +112,7 @@ class _Run:
         return np.cumsum(ends), self._runs.others[some], self._runs.squared[some]
 
 
-def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[Runs, Runs | None]:
+def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns, EdgeRuns | None]:
     """Collect edges of the pairs of two chunks, from the rows of either; of one, in both directions."""
     same = block_pair.same
     sides = [_Side(len(side["ids"]), limits) for side in block_pair.chunks]
@@ -173,7 +173,7 @@ class Reachable:
 
 
 def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[int], limits: SpillLimits,
-                 *parts: Runs) -> Reachable:  # fmt: skip
+                 *parts: EdgeRuns) -> Reachable:  # fmt: skip
     """Gather core distances of the rows of a chunk, and the edges of its core rows.
 
     `first_nodes`: for each of the parts the node of the first row that its edges lead to.

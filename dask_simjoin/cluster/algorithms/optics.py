@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.condense import numbers_of
-from dask_simjoin.cluster.algorithms.edges import Reachable, Runs, SpillLimits, edges_of_block, gather_edges
+from dask_simjoin.cluster.algorithms.edges import (
+    EdgeRuns,
+    Reachable,
+    SpillLimits,
+    edges_of_block,
+    gather_edges,
+)
 from dask_simjoin.engine.base import frames_for, host_kernels
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.errors import ColumnError, OptionError
@@ -95,7 +101,7 @@ def optics_of_chunk(
 ) -> np.ndarray:
     """Give the result (n, 4) for the rows of one chunk that is all there is, and meets itself."""
     n = len(block_pair.q["ids"])
-    runs: Runs = edges_of_block(block_pair, limits)[0]
+    runs: EdgeRuns = edges_of_block(block_pair, limits)[0]
     part = gather_edges(n, max_eps, min_samples, [0], limits, runs)
     found = order_rows([n], [part])[0]
     discard([part])

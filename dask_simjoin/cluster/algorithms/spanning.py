@@ -44,7 +44,7 @@ SPREAD = 64
 """How many times as many numbers as rows a table of numbers may have: a look-up takes a tenth of a search."""
 
 
-class Known(TypedDict):
+class CoreDistances(TypedDict):
     """Hold what is known of a chunk's rows and those nearest to them, by place: a dict, so that it spills.
 
     See `dask_simjoin.engine.cpu.rounds.Nearest` for all but `core`, their core distances as totals, and, of
@@ -62,7 +62,9 @@ def neighbors_needed(min_samples: int) -> int:
     return max(min_samples - 1, FEWEST_LISTED) + 1
 
 
-def _known(chunk: Chunk, start: int, totals: Array, near: Array, min_samples: int, rows: int) -> Known:
+def _known(
+    chunk: Chunk, start: int, totals: Array, near: Array, min_samples: int, rows: int
+) -> CoreDistances:
     """Make it of the totals (n, k) of the nearest rows and their places; `rows`: of all chunks.
 
     `start`: the place of the first of these rows.
@@ -123,7 +125,7 @@ def _rows_of(own: Array, numbers: Array) -> Array:
     return table[xp.where(beyond, len(table) - 1, numbers - first)]
 
 
-def known_of_state(chunk: Chunk, own: RowNumbers, state: State, min_samples: int, rows: int) -> Known:
+def known_of_state(chunk: Chunk, own: RowNumbers, state: State, min_samples: int, rows: int) -> CoreDistances:
     """Keep of what searches found of a chunk's rows what the tree needs; `own`: its number, or its rows'.
 
     Of a part of the rows it is that of their places: see `join_known`.
@@ -146,7 +148,7 @@ def known_of_state(chunk: Chunk, own: RowNumbers, state: State, min_samples: int
     return _known(chunk, start, totals, near, min_samples, rows)
 
 
-def join_known(*parts: Known) -> Known:
+def join_known(*parts: CoreDistances) -> CoreDistances:
     """Put together what is known of a chunk's rows, part by part."""
     xp = module_of(parts[0]["core"])
     near, away, beyond = (xp.concatenate(columns) for columns in zip(*map(nearest_of, parts), strict=True))
@@ -156,7 +158,7 @@ def join_known(*parts: Known) -> Known:
 
 
 def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int, part: tuple[int, int] = (0, 1), *,
-                   prepared: Sequence[Callable[[], object]] = ()) -> Known:  # fmt: skip
+                   prepared: Sequence[Callable[[], object]] = ()) -> CoreDistances:  # fmt: skip
     """Search the nearest rows of rows of the one chunk that there is, some at a time.
 
     `part`: which part of the rows, in the order of their places, of how many; `prepared`: what is done with
@@ -180,10 +182,10 @@ def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int, part: t
         near = looked_up(place, names[:, : _listed(totals)])
         known = _known(chunk, start, totals, near, min_samples, rows)
         _keep(whole, known, start - first, last - first, padded=part[1] == 1)
-    return cast(Known, whole)
+    return cast(CoreDistances, whole)
 
 
-def _keep(whole: dict[str, Array], known: Known, at: int, rows: int, padded: bool) -> None:
+def _keep(whole: dict[str, Array], known: CoreDistances, at: int, rows: int, padded: bool) -> None:
     """Put what is known of some rows at their places among so many; `padded`: with NaN to a tile's end."""
     for name, values in known.items():
         found = cast(Array, values)
@@ -203,7 +205,7 @@ def _keep_some() -> None:
     _keep({}, known, 0, TILE + 1, padded=True)
 
 
-def nearest_of(known: Known) -> tuple[Array, Array, Array]:
+def nearest_of(known: CoreDistances) -> tuple[Array, Array, Array]:
     """Take what is known of the nearest rows."""
     return known["near"], known["away"], known["beyond"]
 
@@ -224,7 +226,7 @@ def _named(chunk: Chunk, places: Places) -> Index:
     return searcher_for(chunk["example"]).renamed(cast(Index, chunk), places)
 
 
-def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, known: Known,
+def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances,
                   progress: Progress | None = None, last: bool = False) -> Edges:  # fmt: skip
     """Find the tree of a chunk's rows, by their places; `progress`: of rounds that were shared before.
 
@@ -241,7 +243,9 @@ def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, known: Kno
     return found
 
 
-def begin_rounds(chunk: Chunk, places: Places, layout: SearchLayout, known: Known, parts: int) -> Progress:
+def begin_rounds(
+    chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances, parts: int
+) -> Progress:
     """Do the rounds of a chunk's tree that come before the first one that so many share."""
     found: Progress = spanner_for(chunk["example"]).begin(
         _named(chunk, places), layout, known["core"], nearest_of(known), parts
@@ -249,7 +253,7 @@ def begin_rounds(chunk: Chunk, places: Places, layout: SearchLayout, known: Know
     return found
 
 
-def share_of_round(chunk: Chunk, places: Places, layout: SearchLayout, known: Known,
+def share_of_round(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances,
                    progress: Progress, part: Part) -> Found | None:  # fmt: skip
     """Do one part of what a round of a chunk's tree searches; None: the tree is found."""
     if len(progress["sizes"]) < 2:
@@ -260,7 +264,7 @@ def share_of_round(chunk: Chunk, places: Places, layout: SearchLayout, known: Kn
     return found
 
 
-def join_round(chunk: Chunk, places: Places, layout: SearchLayout, known: Known,
+def join_round(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances,
                progress: Progress, *parts: Found) -> Progress:  # fmt: skip
     """Finish a round of a chunk's tree, all parts of which are done."""
     if len(progress["sizes"]) < 2:
@@ -272,7 +276,7 @@ def join_round(chunk: Chunk, places: Places, layout: SearchLayout, known: Known,
 
 
 def edges_between(chunks: Sequence[Chunk], places: Sequence[Places], layout: SearchLayout,
-                  known: Sequence[Known], trees: Sequence[Edges]) -> Edges:  # fmt: skip
+                  known: Sequence[CoreDistances], trees: Sequence[Edges]) -> Edges:  # fmt: skip
     """Find the edges between two chunks that are in the tree of both; `trees`: of each of them."""
     sides = [_named(*one) for one in zip(chunks, places, strict=True)]
     cores = [some["core"] for some in known]

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from dask_simjoin.cluster.algorithms.dbscan import (
     Begun,
-    Numbering,
-    Standing,
+    ClusterNumbering,
+    CoreStanding,
     begun_clusters,
     border_labels,
     edges_across,
@@ -38,7 +38,7 @@ from dask_simjoin.planning.outputs import CLUSTERS
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.request.spec import JoinSpec
 
-travel(PlaceCounts, Standing, Begun, Numbering)
+travel(PlaceCounts, CoreStanding, Begun, ClusterNumbering)
 
 MERGED = 8
 """Lists of edges that one task merges: few, so that merging begins while others are found."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.condense import Chosen, choose, condense, told_of_rows
+from dask_simjoin.cluster.algorithms.condense import ChosenClusters, choose, condense, told_of_rows
 from dask_simjoin.cluster.algorithms.forest import Edges
 from dask_simjoin.cluster.algorithms.spanning import (
     begin_rounds,
@@ -204,7 +204,7 @@ class ChunkClusters(LabelledExpr):
         return steps.layer
 
 
-Fallen = tuple[list[np.ndarray], list[np.ndarray], Chosen]
+Fallen = tuple[list[np.ndarray], list[np.ndarray], ChosenClusters]
 """Of each chunk's rows the clusters that they fall out of, and where; and what is told of clusters."""
 
 

@@ -19,8 +19,8 @@ from dask_simjoin.engine.cpu.sinks import (
     MAX_ROOM,
     Choosing,
     CpuMethod,
-    Labels,
-    Named,
+    LabelColumns,
+    NamedPairs,
     OneSided,
     Shown,
     Tallying,
@@ -297,16 +297,16 @@ def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, dist
     sides, room = (q, d), 0
     if all(len(s["order"]) > SWEEP_LANES for s in sides):
         room = min(ROOM_PER_POINT * max(len(s["order"]) for s in sides), MAX_ROOM) + cpu_tiles.TILE**2
-    sink: Named | Labels
+    sink: NamedPairs | LabelColumns
     named = list(labels or [s["order"] for s in sides])
     kind = named[0].dtype if {side.dtype for side in named} < WRITTEN else None
     if labels is None and distance is None:
-        sink, names = Named(room, np.int32), named
+        sink, names = NamedPairs(room, np.int32), named
     elif kind is not None and not any(kept or ()) and module.writes_names:
-        sink, names = Named(room // 2, kind, distance), named
+        sink, names = NamedPairs(room // 2, kind, distance), named
     else:  # what the sink looks up lies in the index's order
         names = [np.arange(len(s["order"]), dtype=np.int32) for s in sides]
-        sink = Labels(
+        sink = LabelColumns(
             room // 2,
             [
                 (module.points(s) if distance is not None else NOWHERE, s["order"], label)
@@ -320,7 +320,7 @@ def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, dist
         )
     decided = refused = 0
     if room:
-        turn = one_chunk and not isinstance(sink, Labels)  # which turns rows itself, by their places
+        turn = one_chunk and not isinstance(sink, LabelColumns)  # which turns rows itself, by their places
         decided, refused = module.pairs(q, d, layout, same, names, sink, turn)
     else:
         sink.end(0)

@@ -69,7 +69,7 @@ QUANTIZED = ("queries", "tiles", "take", "first", "marked")
 """What an index has of the 8-bit filter, whose vectors are of one threshold."""
 
 
-class Count(Protocol):
+class PairCount(Protocol):
     """`CpuMethod.counts` of tiles."""
 
     def __call__(self, q: Index, d: Index, layout: TilesLayout, same: bool, q_counts: np.ndarray,
@@ -77,15 +77,15 @@ class Count(Protocol):
 
 
 @dataclass(frozen=True)
-class Engine:
+class CpuWork:
     """What tiles do, as far as it is needed here."""
 
     part: Callable[[Index, int, int], Index]
-    counts: Count
+    counts: PairCount
     pairs: Callable[[Index, Index, TilesLayout, bool, list[np.ndarray], Sink, bool], object]
 
 
-def worthwhile(engine: Engine, q: Index, d: Index, layout: TilesLayout, limits: np.ndarray) -> bool:
+def worthwhile(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits: np.ndarray) -> bool:
     """Tell whether a pass for each limit takes less time than to find each pair."""
     if not len(q["z"]) or not len(d["z"]):
         return False
@@ -98,7 +98,7 @@ def worthwhile(engine: Engine, q: Index, d: Index, layout: TilesLayout, limits: 
     return pairs > MANY * len(limits) * rows
 
 
-def tally(engine: Engine, q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, same: bool,
+def tally(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, same: bool,
           by_row: bool, q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
     """Do what `Tallying.tally` says."""
     passes = [layout.narrowed(limit) for limit in limits.tolist()]
@@ -122,7 +122,7 @@ def tally(engine: Engine, q: Index, d: Index, layout: TilesLayout, limits: np.nd
             q_found[0, k] += counts.sum()
 
 
-def _tally_few(engine: Engine, q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, same: bool,
+def _tally_few(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, same: bool,
                by_row: bool, q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
     """Count within limits that no filter serves, before the layout's own, by finding each pair."""
     few = len(limits) - 1

@@ -39,7 +39,7 @@ Best = tuple[np.ndarray, ...]
 """Of components the weights of the best edges that are known, and their nodes; and all nodes' names."""
 
 
-class _Side:
+class _RoundSide:
     """One index, as what is searched from and in."""
 
     def __init__(self, index: Index, first: int) -> None:
@@ -57,7 +57,7 @@ class _Side:
         return self.index["z"], self.index["half_norm" if queries else "start"], self.index["y"]
 
 
-class Rounds:
+class BoruvkaRounds:
     """Find the tree of one index or the edges between two.
 
     `progress`: of rounds before, which is left as it is; `looks`: nothing will be changed, so that no copies
@@ -68,9 +68,9 @@ class Rounds:
                  nearest: Nearest | None = None, progress: Progress | None = None,
                  looks: bool = False) -> None:  # fmt: skip
         self.layout = layout
-        self.sides: list[_Side] = []
+        self.sides: list[_RoundSide] = []
         for index in sides:
-            self.sides.append(_Side(index, self.sides[-1].last if self.sides else 0))
+            self.sides.append(_RoundSide(index, self.sides[-1].last if self.sides else 0))
         nodes = self.sides[-1].last
         self.rows = sum(side.rows for side in self.sides)
         self.component = np.full(nodes if progress is None else 0, -1, np.int32)
@@ -192,7 +192,7 @@ class Rounds:
             column.resize(number, refcheck=False)
         return [(NO_NODES[0], *edges[1:]), others]
 
-    def _search_side(self, q: _Side, d: _Side, wanted: np.ndarray, best: Best) -> None:
+    def _search_side(self, q: _RoundSide, d: _RoundSide, wanted: np.ndarray, best: Best) -> None:
         f, dims = self.layout.filter, self.layout.dims
         terms = (0.0,) * 5
         if f is not None:

@@ -60,7 +60,7 @@ def fill(sink: Sink, write: Callable[[], tuple[int, int]]) -> None:
         sink.full(n, least)
 
 
-class Named:
+class NamedPairs:
     """Keeps names that a kernel writes, and distances made of totals if asked for.
 
     Parameters
@@ -105,7 +105,7 @@ class Named:
         return self._columns.end()
 
 
-class Labels:
+class LabelColumns:
     """Takes places in two indexes; keeps the rows' labels, left first, and distances if asked for.
 
     Parameters

@@ -20,7 +20,7 @@ from dask_simjoin.engine.cpu import sinks
 from dask_simjoin.engine.cpu.kernels import boruvka, components, hierarchy, optics
 from dask_simjoin.engine.cpu.kernels import hierarchy as forests
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
-from dask_simjoin.engine.cpu.rounds import Nearest, Rounds
+from dask_simjoin.engine.cpu.rounds import BoruvkaRounds, Nearest
 from dask_simjoin.engine.cpu.sinks import CpuMethod, ManyAtOnce
 from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
@@ -151,7 +151,7 @@ class CpuSpanner:
     def tree_of(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
                 progress: Progress | None = None) -> Edges:  # fmt: skip
         """Find the tree of the points of an index; `core`: of its places."""
-        rounds = Rounds([index], layout, [core], nearest, progress)
+        rounds = BoruvkaRounds([index], layout, [core], nearest, progress)
         del index, core, nearest, progress  # what nobody else holds is let go of once it is not needed
         found, names, core = rounds.run(), rounds.names, rounds.core
         del rounds
@@ -161,20 +161,20 @@ class CpuSpanner:
     def begin(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
               parts: int) -> Progress:  # fmt: skip
         """Tell what is known before the first round that is shared: see `Spanner`."""
-        return Rounds([index], layout, [core], nearest).go_on(parts)
+        return BoruvkaRounds([index], layout, [core], nearest).go_on(parts)
 
     @staticmethod
     def share(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
               progress: Progress, part: Part) -> Found:  # fmt: skip
         """Do one part of a round's searches: see `Spanner`."""
-        rounds = Rounds([index], layout, [core], nearest, progress, looks=True)
+        rounds = BoruvkaRounds([index], layout, [core], nearest, progress, looks=True)
         return rounds.share(progress["offered"], part)
 
     @staticmethod
     def join(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
              progress: Progress, parts: Sequence[Found]) -> Progress:  # fmt: skip
         """Finish a round, all parts of which are done: see `Spanner`."""
-        rounds = Rounds([index], layout, [core], nearest, progress)
+        rounds = BoruvkaRounds([index], layout, [core], nearest, progress)
         rounds.join(progress["offered"], parts)
         return rounds.go_on(len(parts))
 
@@ -182,7 +182,7 @@ class CpuSpanner:
     def edges_between(sides: Sequence[Index], layout: NearestLayout, cores: Sequence[np.ndarray],
                       trees: Sequence[Edges]) -> Edges:  # fmt: skip
         """Find the edges between two indexes that are in the tree of both; `trees`: of each of them."""
-        rounds = Rounds(sides, layout, cores)
+        rounds = BoruvkaRounds(sides, layout, cores)
         across = rounds.sides[1].first
         first = [(index, side.first) for index, side in zip(sides, rounds.sides, strict=True)]
         least, sizes, rounds.components, known = contracted(

@@ -16,7 +16,7 @@ from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.sinks import Deciding, Shown, Sides, Sink, fill
 from dask_simjoin.engine.index import sweep as grid
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.engine.index.sweep import Grid, SweepLayout, make_sweep_layout
+from dask_simjoin.engine.index.sweep import SweepGrid, SweepLayout, make_sweep_layout
 from dask_simjoin.engine.methods import Sweep
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.engine.threads import shared_out, together
@@ -29,7 +29,7 @@ LEAST = 1 << 18
 """Points that are worth a thread: to deal numbers out to several costs half of what it is to sort them."""
 
 
-def build_grid(x: np.ndarray, g: Grid, threads: int) -> Index:
+def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
     """Index points (n, d), column by column, as `index.sweep.build` does; `threads`: that may share it."""
     n, d = x.shape
     threads = max(1, min(threads, n // LEAST))

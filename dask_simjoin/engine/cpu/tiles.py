@@ -11,7 +11,7 @@ from dask_simjoin.engine.cpu import profile
 from dask_simjoin.engine.cpu.kernels import marks, pack
 from dask_simjoin.engine.cpu.kernels.marks import COUNT, ENDLESS, LINK, LOWEST, Notes
 from dask_simjoin.engine.cpu.kernels.product_simd import WAYS
-from dask_simjoin.engine.cpu.kernels.scan import Decided, Filtered, Quantized, QuantizedLongs, Rounded
+from dask_simjoin.engine.cpu.kernels.scan import Decided, FilterScan, Quantized, QuantizedLongs, Rounded
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.tiles import Out, Room, boxes_of, join, points_of
 from dask_simjoin.engine.cpu.kernels.tiles import room as room_of
@@ -70,7 +70,7 @@ def terms_of(q: Index, d: Index, layout: TilesLayout) -> tuple[Any, Any, tuple[i
     sides: list[tuple[Any, ...]] = []
     for side, names in zip((q, d), terms, strict=True):
         addresses = {name: side[own].ctypes.data for name, own in ({"z": "z", "y": "y"} | names).items()}
-        sides.append((Filtered(dims=dims, width=width, **addresses),))
+        sides.append((FilterScan(dims=dims, width=width, **addresses),))
     way = _way(q)
     if way not in WAYS or way != _way(d):
         return sides[0], sides[1], _at(d["z"])
@@ -278,7 +278,7 @@ def tally(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, same: boo
     profile.tally(_ENGINE, q, d, layout, limits, same, by_row, q_found, d_found)
 
 
-_ENGINE = profile.Engine(part, counts, pairs)
+_ENGINE = profile.CpuWork(part, counts, pairs)
 
 SAMPLED = 128
 """Tiles of queries that tell the work of all: fewer of them from `MANY` dimensions on, at least `LEAST`.

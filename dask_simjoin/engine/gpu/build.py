@@ -12,7 +12,7 @@ from dask_simjoin.engine.filters.bounds import Bounds
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import FANOUT
 from dask_simjoin.engine.index.gpu import Builder
-from dask_simjoin.engine.index.kdorder import BLOCK, MIDDLE, SAMPLE, VALUE_BITS, Cuts, block_sizes
+from dask_simjoin.engine.index.kdorder import BLOCK, MIDDLE, SAMPLE, VALUE_BITS, KdCuts, block_sizes
 from dask_simjoin.metrics.norms import Array, Index
 
 
@@ -69,7 +69,7 @@ def rows_at(x: Array, places: Array) -> Array:
     return y
 
 
-def kd_order(x: Array, cuts: Cuts, tile: int, fan_out: int, many: int) -> Array:
+def kd_order(x: Array, cuts: KdCuts, tile: int, fan_out: int, many: int) -> Array:
     """Positions (n,), int32, of the points of `x` (n, d), float64, in kd order; see the host's."""
     n = len(x)
     if n <= tile:

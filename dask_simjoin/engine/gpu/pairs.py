@@ -23,7 +23,7 @@ WASTE = 8
 """Part of the room that may be left over: more is given back, which takes a copy."""
 
 
-class GrowingColumns:
+class GrowingGpuColumns:
     """Columns of equal length, to which batches are added."""
 
     def __init__(self, dtypes: list[DType]) -> None:
@@ -60,7 +60,7 @@ class GrowingColumns:
 
 
 @dataclass(frozen=True)
-class Found:
+class PairBatch:
     """Pairs of places in two indexes.
 
     Attributes
@@ -107,7 +107,7 @@ class GpuMethod(Protocol):
         """Index the points (n, d) of a chunk."""
 
     def batches(self, q: Index, d: Index, layout: GpuLayout, *, same: bool, rows: Rows | None = None,
-                most: int | None = None) -> Iterator[Found]:  # fmt: skip
+                most: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
         """Find all pairs of two indexes, or of one with itself (`same`: each once), as places in them.
 
         `rows`: only the pairs that the queries at these places meet: a start that is a multiple of the
@@ -146,7 +146,7 @@ class LayoutStats(Protocol):
         """Count what a join of an index with itself looks at."""
 
 
-def count_batches(batches: Iterable[Found]) -> Numbers:
+def count_batches(batches: Iterable[PairBatch]) -> Numbers:
     """Count the batches of a join and their pairs."""
     numbers: Numbers = {"pairs": 0, "batches": 0, "largest_batch": 0, "decided": 0, "refused": 0}
     for found in batches:
@@ -187,7 +187,7 @@ def labelled_pairs(q: Index, d: Index, layout: GpuLayout, *, same: bool, distanc
     assert all(name.dtype == kind for name in names)
     wanted = [(side, cupy.ascontiguousarray(some)) for side in range(2) for some in (kept or ((), ()))[side]]
     dtypes = [kind, kind, *([] if distance is None else [cupy.float64]), *(some.dtype for _, some in wanted)]
-    result, told = GrowingColumns(dtypes), (0, 0)
+    result, told = GrowingGpuColumns(dtypes), (0, 0)
     function = finish(layout, "name_pairs", labels=labels is not None)
     for found in method_of(layout.method).batches(q, d, layout, same=same, rows=rows):
         n = len(found.places)

@@ -29,7 +29,7 @@ NOWHERE = np.uint64(0)
 """The address of what a kernel does not use."""
 
 
-class Side:
+class SearchSide:
     """One index, as what is searched in, and from: its float32 tiles are made if it has none.
 
     Attributes
@@ -153,7 +153,7 @@ def search_some() -> None:
     boruvka.least_names(nodes, TILE)
 
 
-class Rounds:
+class GpuBoruvkaRounds:
     """Find the tree of one index or the edges between two; `progress`: of rounds before."""
 
     def __init__(self, sides: Sequence[Index], layout: NearestDeviceLayout, cores: Sequence[Array],
@@ -163,7 +163,7 @@ class Rounds:
         self.names = joined([index["names"].astype(cupy.int32) for index in sides])
         self.core = joined([core[:size] for core, size in zip(cores, sizes, strict=True)])
         firsts = np.cumsum([0, *sizes]).tolist()
-        self.sides = [Side(index, layout, first) for index, first in zip(sides, firsts, strict=False)]
+        self.sides = [SearchSide(index, layout, first) for index, first in zip(sides, firsts, strict=False)]
         self._arranged = self._grouped = False
         if nearest is None:
             unknown = full(self.rows, -1, cupy.float32)

@@ -29,7 +29,7 @@ from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.gpu import boruvka
 from dask_simjoin.engine.gpu.arrays import copied, fill, full, numbers, places_of, take, upto
 from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.rounds import Nearest, Rounds, program, search_some
+from dask_simjoin.engine.gpu.rounds import GpuBoruvkaRounds, Nearest, program, search_some
 from dask_simjoin.engine.index.gpu import NearestDeviceLayout
 from dask_simjoin.engine.protocols import Clusters, Edges, Found, Part, Progress
 from dask_simjoin.metrics.norms import Array, Index
@@ -199,7 +199,7 @@ class GpuSpanner:
     def tree_of(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
                 progress: Progress | None = None) -> Edges:  # fmt: skip
         """Find the tree of the points of an index; `core`: of its places."""
-        rounds = Rounds([index], layout, [core], nearest, progress)
+        rounds = GpuBoruvkaRounds([index], layout, [core], nearest, progress)
         found, names = rounds.run(), rounds.names
         del rounds  # what it took is free for what follows
         return in_order(names, *found)
@@ -208,19 +208,19 @@ class GpuSpanner:
     def begin(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
               parts: int) -> Progress:  # fmt: skip
         """Tell what is known before the first round that is shared: see `Spanner`."""
-        return Rounds([index], layout, [core], nearest).go_on(parts)
+        return GpuBoruvkaRounds([index], layout, [core], nearest).go_on(parts)
 
     @staticmethod
     def share(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
               progress: Progress, part: Part) -> Found:  # fmt: skip
         """Do one part of a round's searches: see `Spanner`."""
-        return Rounds([index], layout, [core], nearest, progress).share(part)
+        return GpuBoruvkaRounds([index], layout, [core], nearest, progress).share(part)
 
     @staticmethod
     def join(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
              progress: Progress, parts: Sequence[Found]) -> Progress:  # fmt: skip
         """Finish a round, all parts of which are done: see `Spanner`."""
-        rounds = Rounds([index], layout, [core], nearest, progress)
+        rounds = GpuBoruvkaRounds([index], layout, [core], nearest, progress)
         rounds.join(parts)
         return rounds.go_on(len(parts))
 
@@ -228,7 +228,7 @@ class GpuSpanner:
     def edges_between(sides: Sequence[Index], layout: NearestDeviceLayout, cores: Sequence[Array],
                       trees: Sequence[Edges]) -> Edges:  # fmt: skip
         """Find the edges between two indexes that are in the tree of both; `trees`: of each of them."""
-        rounds = Rounds(sides, layout, cores)
+        rounds = GpuBoruvkaRounds(sides, layout, cores)
         across = rounds.sides[1].first
         nodes = cupy.argsort(rounds.names).astype(cupy.int32)
         names = rounds.names[nodes]

@@ -13,7 +13,7 @@ from dask_simjoin.engine.filters import tensor_cores as wide
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import FANOUT, MIXED, Sink, norm_constant
-from dask_simjoin.engine.gpu.pairs import Found
+from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.index import gpu as device
 from dask_simjoin.engine.index.gpu import ENGINES, DeviceLayout, make_device_layout
 from dask_simjoin.engine.index.screen import Drawn
@@ -165,7 +165,7 @@ def _nothing(rows: Rows | None) -> bool:
 
 
 def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
-            rows: Rows | None = None, most: int | None = None) -> Iterator[Found]:  # fmt: skip
+            rows: Rows | None = None, most: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
     """All pairs of two indexes, or of one with itself (`same`: each once), as places in them.
 
     `rows`: only the pairs that the queries at these places meet: a start that is a multiple of the
@@ -187,7 +187,7 @@ def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
         written += number
         # as much again for each unit that is left, and a little
         left = int(written * (1 / max(join.done, 1e-3) - 1) * 1.05) if more else 0
-        yield Found(out[:number], join.told[3], join.told[4], left)
+        yield PairBatch(out[:number], join.told[3], join.told[4], left)
         room = int(min(most, max(room, left)))
 
 

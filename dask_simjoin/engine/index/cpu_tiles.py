@@ -10,7 +10,7 @@ import numpy as np
 from dask_simjoin.engine.filters.bounds import RoundedFilter, make_rounded_filter
 from dask_simjoin.engine.filters.float32 import Filter, make_filter, open_filter, within
 from dask_simjoin.engine.filters.int8 import Int8Filter, make_int8_filter
-from dask_simjoin.engine.index.kdorder import Cuts, dims_to_cut
+from dask_simjoin.engine.index.kdorder import KdCuts, dims_to_cut
 from dask_simjoin.engine.index.screen import Drawn, Screen, make_screen
 from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Index, Norm
 
@@ -105,7 +105,7 @@ class TilesLayout:
     """
 
     threshold: float
-    cut: Cuts
+    cut: KdCuts
     filter: Filter | None = None
     rounded: RoundedFilter | None = None
     quantized: Int8Filter | None = None
@@ -246,11 +246,11 @@ class NearestLayout:
     """
 
     dims: int
-    cut: Cuts
+    cut: KdCuts
     filter: Filter | None
     norm: Norm = 2
 
-    def fan_out(self, cut: Cuts) -> int:
+    def fan_out(self, cut: KdCuts) -> int:
         """Into how many parts blocks are cut at a time, along these dimensions."""
         return 4 if len(cut.dims) <= WIDE_FAN_OUT_DIMS else 2
 

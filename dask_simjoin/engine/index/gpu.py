@@ -21,7 +21,7 @@ from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters import tensor_cores as wide
 from dask_simjoin.engine.filters.bounds import Bounds, make_bounds
 from dask_simjoin.engine.index.cpu_tiles import TILE, box_tree
-from dask_simjoin.engine.index.kdorder import Cuts, dims_to_cut, kd_order
+from dask_simjoin.engine.index.kdorder import KdCuts, dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm
 
 TENSOR_DIMS = 9
@@ -42,7 +42,7 @@ FEW_DIMS = 3
 
 
 @dataclass(frozen=True)
-class Engine:
+class GpuChoice:
     """What candidates of tiles are compared with on GPUs, before float64 decides what that cannot.
 
     Attributes
@@ -67,9 +67,9 @@ class Engine:
 
 
 ENGINES = {
-    "float16": Engine(half.TILE, 2 * half.TILE, ("vectors", "vectors_sure"), tensor=True),
-    "float32": Engine(TILE, TILE, ("z",)),
-    "float64": Engine(TILE, TILE, ("z",), filters=False),
+    "float16": GpuChoice(half.TILE, 2 * half.TILE, ("vectors", "vectors_sure"), tensor=True),
+    "float32": GpuChoice(TILE, TILE, ("z",)),
+    "float64": GpuChoice(TILE, TILE, ("z",), filters=False),
 }
 """The engines by name, the fastest first."""
 
@@ -94,7 +94,7 @@ class TilesOnDevice:
     dims: int
     engine: str
     bounds: Bounds | None
-    cut: Cuts
+    cut: KdCuts
     norm: Norm = 2
 
     @property
@@ -234,7 +234,7 @@ class Builder:
     """
 
     xp: ArrayModule
-    order: Callable[[Array, Cuts, int, int, int], Array]
+    order: Callable[[Array, KdCuts, int, int, int], Array]
     rows: Callable[[Array, Array], Array]
     boxed: Callable[[Array, Bounds | None, int, bool], Index]
     vectors: Callable[[Array, Bounds], Index]

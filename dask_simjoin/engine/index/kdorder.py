@@ -54,7 +54,7 @@ MAX_EXPONENT = 900
 
 
 @dataclass(frozen=True)
-class Cuts:
+class KdCuts:
     """By which dimensions all chunks of a join are put in order.
 
     Attributes
@@ -68,7 +68,7 @@ class Cuts:
     dims: tuple[int, ...]
     spread: tuple[float, ...]
 
-    def first(self, n: int, tile: int, times: float) -> Cuts:
+    def first(self, n: int, tile: int, times: float) -> KdCuts:
         """Return those that n points are worth cutting by.
 
         A dimension is cut `times` times before the next one is begun, for halves touch and tell no points
@@ -80,7 +80,7 @@ class Cuts:
             number += 1
             following = self.spread[number] if number < len(self.dims) else 0.0
             cuts = sum(max(times, _log2(own, following)) for own in self.spread[:number])
-        return Cuts(self.dims[:number], self.spread[:number])
+        return KdCuts(self.dims[:number], self.spread[:number])
 
     def parts(self, least: int) -> int:
         """Into how many parts, at least `least`, to cut at first: until the widest is as wide as the next."""
@@ -102,7 +102,7 @@ def _log2(own: float, other: float) -> float:
     return math.log2(own / other) if own < math.inf and other > own * 2.0**-62 else 62.0
 
 
-def dims_to_cut(variance: np.ndarray, sample: np.ndarray | None = None) -> Cuts:
+def dims_to_cut(variance: np.ndarray, sample: np.ndarray | None = None) -> KdCuts:
     """Return the dimensions by which to put points in order, the widest ones first.
 
     Parameters
@@ -119,7 +119,7 @@ def dims_to_cut(variance: np.ndarray, sample: np.ndarray | None = None) -> Cuts:
             most = np.nan_to_num(UNIFORM * (high - low), nan=0.0)
         width = np.maximum(np.minimum(width, most), width * 2.0**-RARE)
     dims = tuple(np.argsort(-width, kind="stable")[:MAX_CUT_DIMS].tolist())
-    return Cuts(dims, tuple(float(width[k]) for k in dims))
+    return KdCuts(dims, tuple(float(width[k]) for k in dims))
 
 
 def middle(x: Array, dims: tuple[int, ...]) -> Array:
@@ -140,7 +140,7 @@ def _values(numbers: np.ndarray) -> np.ndarray:
     return (bits ^ (~(bits >> 31) | np.int32(-(1 << 31)))).view(np.float32)
 
 
-def block_sizes(n: int, tile: int, fan_out: int, cuts: Cuts, many: int | None = None) -> Iterator[int]:
+def block_sizes(n: int, tile: int, fan_out: int, cuts: KdCuts, many: int | None = None) -> Iterator[int]:
     """Give the sizes of the blocks that are cut, level by level.
 
     Parameters
@@ -163,7 +163,7 @@ def block_sizes(n: int, tile: int, fan_out: int, cuts: Cuts, many: int | None = 
 
 
 def kd_order(
-    x: Array, cuts: Cuts, tile: int, fan_out: int, many: int | None = None, threads: int = 1
+    x: Array, cuts: KdCuts, tile: int, fan_out: int, many: int | None = None, threads: int = 1
 ) -> Array:
     """Positions of the points of `x` in kd order.
 

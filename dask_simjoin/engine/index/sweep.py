@@ -32,7 +32,7 @@ WIDEN = 1 + 2.0**-18
 
 
 @dataclass(frozen=True)
-class Grid:
+class SweepGrid:
     """What all chunks of one join share: the swept dimension and the cells of the others.
 
     Attributes
@@ -82,7 +82,7 @@ class SweepLayout:
     """
 
     threshold: float
-    grid: Grid
+    grid: SweepGrid
     norm: Norm = 2
     dims: tuple[int, ...] | None = None
 
@@ -131,7 +131,7 @@ def make_screened_layout(lower: np.ndarray, upper: np.ndarray, variance: np.ndar
     return SweepLayout(threshold, replace(found, sweep=dims[found.sweep], dims=gridded), norm, dims)
 
 
-def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, most: float) -> Grid:
+def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, most: float) -> SweepGrid:
     """Choose the swept dimension and the cells for points within the box [lower, upper].
 
     `most`: the largest difference of one coordinate, as computed, that a pair can have.
@@ -150,10 +150,10 @@ def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, most: 
     cells = [int(s / w) + 3 if w < math.inf else 3 for s, w in zip(span, width, strict=True)]
     strides = [math.prod(cells[k + 1 :]) for k in range(len(cells))]
     origin = tuple(float(lower[k]) * scale for k in dims)
-    return Grid(sweep, dims, origin, tuple(width), tuple(strides), scale)
+    return SweepGrid(sweep, dims, origin, tuple(width), tuple(strides), scale)
 
 
-def row_keys(x: Array, grid: Grid, xp: ArrayModule) -> Array:
+def row_keys(x: Array, grid: SweepGrid, xp: ArrayModule) -> Array:
     """Row key of each point (int64); cells count from 1, so that a neighbour is never negative."""
     keys = None
     for k, origin, width, stride in zip(grid.dims, grid.origin, grid.width, grid.strides, strict=True):
@@ -229,7 +229,7 @@ def _order(x: Array, keys: Array, xp: ArrayModule) -> tuple[Array, Array]:
     return positions, keys[positions]
 
 
-def build(x: Array, grid: Grid, pad: int, xp: ArrayModule = np) -> Index:
+def build(x: Array, grid: SweepGrid, pad: int, xp: ArrayModule = np) -> Index:
     """Index of one chunk.
 
     Parameters

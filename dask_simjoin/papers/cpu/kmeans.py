@@ -32,7 +32,7 @@ BLOCK = 128
 
 
 @dataclass
-class Told:
+class ClusterScanStats:
     """What a join does: how many rows are copied, and how many pairs are compared, or left to be."""
 
     copies: int = 0
@@ -82,12 +82,12 @@ def compare(layout: KMeansLayout, q_y: np.ndarray, q_places: np.ndarray, d_y: np
     sinks.fill(sink, write)
 
 
-def comparisons(q: Index, d: Index, layout: KMeansLayout, same: bool, show: Shown) -> Told:
+def comparisons(q: Index, d: Index, layout: KMeansLayout, same: bool, show: Shown) -> ClusterScanStats:
     """Show all pairs of two indexes, or of one with itself, by their places; tell what was compared.
 
     Of one index each pair is shown once, whichever of its rows is first.
     """
-    told = Told()
+    told = ClusterScanStats()
     if same and layout.copies and layout.options.windows != "one-sided":
         _two_sided(q, layout, show, told)
         return told
@@ -107,7 +107,7 @@ def comparisons(q: Index, d: Index, layout: KMeansLayout, same: bool, show: Show
     return told
 
 
-def _two_sided(index: Index, layout: KMeansLayout, show: Shown, told: Told) -> None:
+def _two_sided(index: Index, layout: KMeansLayout, show: Shown, told: ClusterScanStats) -> None:
     """Join the rows of one index with rows of both sides of each border; a pair belongs to one cluster.
 
     Of two rows that are in several clusters together it is the highest of these.

@@ -16,7 +16,7 @@ import numpy as np
 
 from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
-from dask_simjoin.engine.cpu.sinks import MAX_ROOM, NO_COUNTS, NO_PAIRS, Named, Sink
+from dask_simjoin.engine.cpu.sinks import MAX_ROOM, NO_COUNTS, NO_PAIRS, NamedPairs, Sink
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.metrics.norms import Index, Norm, reaches
 from dask_simjoin.papers.cpu.kernels import lists as kernels
@@ -26,7 +26,7 @@ from dask_simjoin.papers.cpu.unsorted import part as part
 from dask_simjoin.papers.cpu.unsorted import points as points
 from dask_simjoin.papers.list_index import (
     FULL_SHARE,
-    Costs,
+    ListCosts,
     ZOrderLayout,
     ZOrderSearch,
     fitted,
@@ -108,7 +108,7 @@ def intervals(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout, sam
     return halves[1]
 
 
-COSTS = Costs(entry=300.0, column=10.0, row=5.0, term=0.03, search=0.0)
+COSTS = ListCosts(entry=300.0, column=10.0, row=5.0, term=0.03, search=0.0)
 """With 65,536 uniform rows of 4 to 64 columns, on one core."""
 
 writes_names = False
@@ -169,7 +169,7 @@ def run(q: Index, d: Index, layout: ZOrderLayout, same: bool, names: Any, sink: 
 def _ordered(q: Index, d: Index, layout: ZOrderLayout, same: bool, names: list[np.ndarray],
              sink: Sink) -> None:  # fmt: skip
     """Write all pairs to a sink in the order of their left and then of their right places."""
-    found = Named(min(MAX_ROOM, 64 * max(len(q["y"]), len(d["y"]))), np.int32)
+    found = NamedPairs(min(MAX_ROOM, 64 * max(len(q["y"]), len(d["y"]))), np.int32)
     places = [np.arange(len(side["y"]), dtype=np.int32) for side in (q, d)]
     run(q, d, layout, same, places, found, None, np.zeros(3, np.int64))
     left, right = found.whole()

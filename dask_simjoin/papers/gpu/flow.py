@@ -10,7 +10,7 @@ import numpy as np
 
 from dask_simjoin.engine.filters.bounds import Bounds, make_bounds
 from dask_simjoin.engine.gpu.kernels.sources import Sink
-from dask_simjoin.engine.gpu.pairs import Found
+from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.grid_batches import Batch, Cut, Flow
@@ -98,7 +98,7 @@ def flow(join: Launch, estimated: float, most: int | None = None) -> tuple[Flow[
     return Flow([Stream(join, room) for _ in range(min(asked.streams, len(made)))]), made
 
 
-def found_by(running: Flow[Stream], made: list[Batch], queries: int) -> Iterator[Found]:
+def found_by(running: Flow[Stream], made: list[Batch], queries: int) -> Iterator[PairBatch]:
     """Run batches of so many queries in all, and give what each finds."""
     decided = refused = written = 0
     try:
@@ -106,7 +106,7 @@ def found_by(running: Flow[Stream], made: list[Batch], queries: int) -> Iterator
             _, _, new, no = lane.numbers[:4].tolist()
             decided, refused, written = decided + new, refused + no, written + pairs
             expected = int(written * left / max(1, queries - left))
-            yield Found(lane.out[:pairs], decided, refused, expected)
+            yield PairBatch(lane.out[:pairs], decided, refused, expected)
     finally:  # what is still running writes to the buffers
         for lane in running.lanes:
             lane.stream.synchronize()
@@ -156,7 +156,7 @@ class OneKernel:
         self._launch = launch
 
     def batches(self, q: Index, d: Index, layout: Any, *, same: bool, rows: Rows | None = None,
-                most: int | None = None) -> Iterator[Found]:  # fmt: skip
+                most: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
         """See `GpuMethod.batches`."""
         if is_none(q, d, rows):
             return

@@ -35,7 +35,7 @@ THREADS = 256
 
 
 @dataclass(frozen=True)
-class Launch:
+class GridLaunch:
     """One join of two indexes, or of one with itself, of whose queries any can be asked for."""
 
     q: Index
@@ -48,7 +48,7 @@ class Launch:
 
     @classmethod
     def of(cls, q: Index, d: Index, layout: GridLayout, same: bool, rows: Rows | None = None,
-           **constants: int) -> Launch:  # fmt: skip
+           **constants: int) -> GridLaunch:  # fmt: skip
         """Put the queries in order, those of `rows` if there are such."""
         strides = cupy.asarray(np.array(layout.cells.strides, np.int64))
         join = cls(q, d, layout, same, cupy.empty(0, cupy.int32), strides, constants)
@@ -126,17 +126,17 @@ def build(x: Array, layout: GridLayout) -> Index:
     return index
 
 
-_KERNEL = OneKernel(Launch.of)
+_KERNEL = OneKernel(GridLaunch.of)
 batches, count, pass_to = _KERNEL.batches, _KERNEL.count, _KERNEL.pass_to
 
 
 def profile_join(index: Index, layout: GridLayout, timed: Timed) -> Numbers:
     """Join an index with itself, and count what the kernel does in a second run, which is not timed."""
-    join = timed("order", lambda: Launch.of(index, index, layout, True))
+    join = timed("order", lambda: GridLaunch.of(index, index, layout, True))
     estimated = timed("estimate", lambda: estimate(join))
     running, made = flow(join, estimated)
     numbers: Numbers = timed("join", lambda: count_batches(found_by(running, made, join.queries)))
-    telling = Launch.of(index, index, layout, True, TELLING=1)
+    telling = GridLaunch.of(index, index, layout, True, TELLING=1)
     state = cupy.zeros(TOLD, cupy.uint64)
     telling.run(Batch(0, 1, len(join.places)), 0, np.uint64(0), (np.uint64(0), np.uint64(0)), state)
     _, _, _, _, lookups, found, candidates, comparisons, terms, active, lanes = state.get().tolist()

@@ -14,9 +14,9 @@ from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import Sink, norm_constant
-from dask_simjoin.engine.gpu.pairs import Found
+from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.index.gpu import CUTS
-from dask_simjoin.engine.index.kdorder import Cuts, dims_to_cut
+from dask_simjoin.engine.index.kdorder import KdCuts, dims_to_cut
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm
@@ -146,7 +146,7 @@ KD_PARTS = 2, 3
 
 
 @dataclass(frozen=True)
-class Lists:
+class ListsOnGpu:
     """Queries that meet the rows of clusters, those of one list each cluster.
 
     Attributes
@@ -183,12 +183,14 @@ def _queries_in(items: Array, starts: Array, rows: Rows | None) -> tuple[Array, 
     return items[kept], before[starts]
 
 
-def lists(q: Index, d: Index, layout: KMeansLayout, same: bool, rows: Rows | None = None) -> Iterator[Lists]:
+def lists(
+    q: Index, d: Index, layout: KMeansLayout, same: bool, rows: Rows | None = None
+) -> Iterator[ListsOnGpu]:
     """Give all that meets, some at a time; `rows`: places of the queries that are asked for."""
     one_sided = layout.options.windows == "one-sided"
     if not layout.copies or (same and one_sided):
         own = q["starts"] if rows is None else q["starts"].clip(*rows)
-        yield Lists(None, own, None, d["starts"], 0, same)
+        yield ListsOnGpu(None, own, None, d["starts"], 0, same)
     if not layout.copies:
         return
     share = 0.5 if same and layout.options.windows == "two-sided" else 1.0
@@ -197,9 +199,9 @@ def lists(q: Index, d: Index, layout: KMeansLayout, same: bool, rows: Rows | Non
     for first, places, starts in borders.near():
         items, item_starts = _queries_in(places, starts, rows)
         if by_row is not None:
-            yield Lists(items, item_starts, places, starts, first, True, by_row)
+            yield ListsOnGpu(items, item_starts, places, starts, first, True, by_row)
         else:
-            yield Lists(items, item_starts, None, d["starts"][first : first + len(starts)], first, False)
+            yield ListsOnGpu(items, item_starts, None, d["starts"][first : first + len(starts)], first, False)
 
 
 def _kernel(layout: KMeansLayout, function: str, **constants: int) -> Any:
@@ -219,21 +221,21 @@ def _boxes(items: Array | None, parts: Parts, z: Array, layout: KMeansLayout) ->
 
 
 @dataclass(frozen=True)
-class Launch:
+class KMeansLaunch:
     """One join of lists; a query of it is a part of the rows of one of them."""
 
     q: Index
     d: Index
     layout: KMeansLayout
-    given: Lists
+    given: ListsOnGpu
     jobs: Parts
     tiles: Parts
     boxes: tuple[Any, ...]
     constants: dict[str, int]
 
     @classmethod
-    def of(cls, given: Lists, q: Index, d: Index, layout: KMeansLayout, same: bool, rows: Rows | None = None,
-           **constants: int) -> Launch:  # fmt: skip
+    def of(cls, given: ListsOnGpu, q: Index, d: Index, layout: KMeansLayout, same: bool,
+           rows: Rows | None = None, **constants: int) -> KMeansLaunch:  # fmt: skip
         """Cut the queries, and the rows that they meet."""
         jobs, tiles = (cut(starts, SIDE, cupy) for starts in (given.starts, given.member_starts))
         boxes = (
@@ -295,7 +297,7 @@ def build(x: Array, layout: KMeansLayout) -> Index:
     """
     order = cupy.arange(len(x), dtype=cupy.int32)
     if layout.tiles is not None and len(x):
-        order = BUILDER.order(x, cast(Cuts, layout.tiles).first(len(x), SIDE, CUTS), SIDE, *KD_PARTS)
+        order = BUILDER.order(x, cast(KdCuts, layout.tiles).first(len(x), SIDE, CUTS), SIDE, *KD_PARTS)
     y = cupy.ascontiguousarray(x[order])
     labels, totals = labelled(y, layout)
     places = cupy.argsort(labels.astype(cupy.int64) * len(x) + cupy.arange(len(x)))
@@ -316,11 +318,11 @@ def _kernels(q: Index, d: Index, layout: KMeansLayout, same: bool, rows: Rows | 
         return
     for given in lists(q, d, layout, same, rows):
         if given.items is None or len(given.items):
-            yield OneKernel(partial(Launch.of, given))
+            yield OneKernel(partial(KMeansLaunch.of, given))
 
 
 def batches(q: Index, d: Index, layout: KMeansLayout, *, same: bool, rows: Rows | None = None,
-            most: int | None = None) -> Iterator[Found]:  # fmt: skip
+            most: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
     """See `GpuMethod.batches`."""
     decided = refused = 0
     for kernel in _kernels(q, d, layout, same, rows):

@@ -22,7 +22,7 @@ from dask_simjoin.papers.lists import NestedLoop
 
 
 @dataclass(frozen=True)
-class Launch:
+class NestedLaunch:
     """One join of two indexes, or of one with itself; a query of it is a block of rows."""
 
     q: Index
@@ -35,7 +35,7 @@ class Launch:
 
     @classmethod
     def of(cls, q: Index, d: Index, layout: NestedLayout, same: bool, rows: Rows | None = None,
-           **constants: int) -> Launch:  # fmt: skip
+           **constants: int) -> NestedLaunch:  # fmt: skip
         """Cut the rows of the first side, those of `rows` if there are such, into blocks."""
         block = layout.options.block
         start, stop = rows or (0, len(q["y"]))
@@ -76,7 +76,7 @@ def build(x: Array, layout: NestedLayout) -> Index:
     return {"order": order, "y": y, "z": cupy.ascontiguousarray(z.T)}
 
 
-_KERNEL = OneKernel(Launch.of)
+_KERNEL = OneKernel(NestedLaunch.of)
 batches, count, pass_to = _KERNEL.batches, _KERNEL.count, _KERNEL.pass_to
 
 

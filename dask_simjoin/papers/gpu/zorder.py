@@ -12,7 +12,7 @@ import numpy as np
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
-from dask_simjoin.engine.gpu.pairs import Found
+from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm, reaches
@@ -21,7 +21,7 @@ from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.grid_batches import Batch
 from dask_simjoin.papers.list_index import (
     FULL_SHARE,
-    Costs,
+    ListCosts,
     ZOrderLayout,
     ZOrderSearch,
     fitted,
@@ -82,12 +82,12 @@ class Keys:
         return order.astype(cupy.int32), cupy.ascontiguousarray(keys[order])
 
 
-COSTS = Costs(entry=8.0, column=0.0, row=0.015, term=0.0, search=2e7)
+COSTS = ListCosts(entry=8.0, column=0.0, row=0.015, term=0.0, search=2e7)
 """With 65,536 to a million rows of 16 columns, on an H200; choosing takes some 20 ms."""
 
 
 @dataclass(frozen=True)
-class Walks:
+class GpuWalks:
     """What queries walk through; arrays of the queries, int32.
 
     Attributes
@@ -113,7 +113,7 @@ def _constants(layout: ZOrderLayout, **constants: int) -> dict[str, int]:
     return {"EXACT": layout.bounds is None, "COUNTING": 0} | constants
 
 
-def intervals(q: Index, d: Index, layout: ZOrderLayout, same: bool) -> Walks:
+def intervals(q: Index, d: Index, layout: ZOrderLayout, same: bool) -> GpuWalks:
     """Choose what the rows of `q` walk through, building list after list of those of `d`."""
     x, y = q["y"], d["y"]
     walk = layout.options.walk if same else "full"
@@ -122,7 +122,7 @@ def intervals(q: Index, d: Index, layout: ZOrderLayout, same: bool) -> Walks:
     best = [cupy.zeros(len(x), cupy.int32) for _ in range(3)]
     best[1] += np.int32(2**31 - 1)
     orders = cupy.empty((len(layout.shifts), len(y)), cupy.int32)
-    half: tuple[int, Walks] | None = None
+    half: tuple[int, GpuWalks] | None = None
     for number, shift in enumerate(layout.shifts):
         order, keys = made.in_order(y, shift)
         orders[number] = order
@@ -140,8 +140,8 @@ def intervals(q: Index, d: Index, layout: ZOrderLayout, same: bool) -> Walks:
             total = int((stops - after).astype(cupy.int64).sum())
             if half is None or total < half[0]:
                 one = cupy.full(len(x), number, cupy.int32)
-                half = total, Walks(after, stops.copy(), one, orders, True)
-    full = Walks(best[0], best[1], best[2].astype(cupy.int32), orders, False)
+                half = total, GpuWalks(after, stops.copy(), one, orders, True)
+    full = GpuWalks(best[0], best[1], best[2].astype(cupy.int32), orders, False)
     if half is None or (
         walk == "auto" and FULL_SHARE * int((full.stops - full.starts).astype(cupy.int64).sum()) <= half[0]
     ):
@@ -150,7 +150,7 @@ def intervals(q: Index, d: Index, layout: ZOrderLayout, same: bool) -> Walks:
 
 
 @dataclass(frozen=True)
-class Launch:
+class ZOrderLaunch:
     """One join of two indexes, or of one with itself, of whose queries any can be asked for."""
 
     q: Index
@@ -158,13 +158,13 @@ class Launch:
     layout: ZOrderLayout
     same: bool
     turned: bool
-    walks: Walks
+    walks: GpuWalks
     places: Array
     constants: dict[str, int]
 
     @classmethod
     def of(cls, q: Index, d: Index, layout: ZOrderLayout, same: bool, rows: Rows | None = None,
-           **constants: int) -> Launch:  # fmt: skip
+           **constants: int) -> ZOrderLaunch:  # fmt: skip
         """Choose which side is sorted, and put the queries, those of `rows` if there are such, in order."""
         asked = layout.options.index
         smaller = asked == "left" or (asked == "smaller" and len(q["y"]) < len(d["y"]))
@@ -225,12 +225,12 @@ def build(x: Array, layout: ZOrderLayout) -> Index:
     return {"order": order, "y": y, "z": cupy.ascontiguousarray(filtered(y, layout.bounds))}
 
 
-_KERNEL = OneKernel(Launch.of)
+_KERNEL = OneKernel(ZOrderLaunch.of)
 count, pass_to = _KERNEL.count, _KERNEL.pass_to
 
 
 def batches(q: Index, d: Index, layout: ZOrderLayout, *, same: bool,
-            rows: Rows | None = None, most: int | None = None) -> Iterator[Found]:  # fmt: skip
+            rows: Rows | None = None, most: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
     """See `GpuMethod.batches`; pairs that are to be in order are one batch."""
     if is_none(q, d, rows):
         return
@@ -243,7 +243,7 @@ def batches(q: Index, d: Index, layout: ZOrderLayout, *, same: bool,
         parts.append(cupy.sort(one.places, axis=1) if same else one.places.copy())
         told = one.decided, one.refused
     places = cupy.concatenate(parts)
-    yield Found(places[cupy.lexsort(cupy.stack([places[:, 1], places[:, 0]]))], *told)
+    yield PairBatch(places[cupy.lexsort(cupy.stack([places[:, 1], places[:, 0]]))], *told)
 
 
 WARP = 32

@@ -26,7 +26,7 @@ from dask_simjoin.sets.cpu.kernels.candidates import (
 from dask_simjoin.sets.cpu.kernels.lists import find_units, open_lists, set_prefixes
 from dask_simjoin.sets.methods import AllPairs, Bitmap, GroupJoin, SetMethod, options_of
 from dask_simjoin.sets.predicate import Rule
-from dask_simjoin.sets.types import Counters, SetBlock, SetPairs, kinds_of
+from dask_simjoin.sets.types import SetBlock, SetCounters, SetPairs, kinds_of
 
 WORDS = (1, 2, 4, 8, 16, 32, 64)
 """Words of 64 bits that bitmaps may have: what a sample tells of."""
@@ -42,14 +42,14 @@ MERGE, MERGE_TOKEN = 15.0, 1.4
 finding a list, of comparing two sets and each of their tokens.  Measured with vectors of 512 bits."""
 
 
-class Choice(NamedTuple):
+class SetChoice(NamedTuple):
     """How pairs are found: by lists or without, and with bitmaps of so many words (0: none)."""
 
     listed: bool
     words: int
 
 
-def choose(asked: SetMethod | None, told: np.ndarray, mean_size: float, entries: float) -> Choice:
+def choose(asked: SetMethod | None, told: np.ndarray, mean_size: float, entries: float) -> SetChoice:
     """Return the choice of the least cost, of a method or of all (None).
 
     `entries`: of lists, for each token of the block.
@@ -65,16 +65,16 @@ def choose(asked: SetMethod | None, told: np.ndarray, mean_size: float, entries:
     return min(allowed, key=every.__getitem__)
 
 
-def costs(told: np.ndarray, mean_size: float) -> dict[Choice, float]:
+def costs(told: np.ndarray, mean_size: float) -> dict[SetChoice, float]:
     """Return the nanoseconds that each choice takes, from what `estimate.sample` told."""
     merge = MERGE + MERGE_TOKEN * mean_size
     share = told[LEFT:] / max(told[COMPARED], 1.0)
-    found: dict[Choice, float] = {}
+    found: dict[SetChoice, float] = {}
     for words, left in zip((0, *WORDS), (1.0, *share), strict=False):
         entry = ENTRY + ENTRY_WORD * words + left * merge
-        found[Choice(True, words)] = told[LOOKUPS] * LOOKUP + told[ENTRIES] * entry
+        found[SetChoice(True, words)] = told[LOOKUPS] * LOOKUP + told[ENTRIES] * entry
         if words:
-            found[Choice(False, words)] = told[ADMISSIBLE] * (PAIR + PAIR_WORD * words + left * merge)
+            found[SetChoice(False, words)] = told[ADMISSIBLE] * (PAIR + PAIR_WORD * words + left * merge)
     return found
 
 
@@ -93,7 +93,7 @@ EVERY = np.iinfo(np.int64).max
 """More pairs than there are."""
 
 
-class Search:
+class SetSearch:
     """Finds the pairs of two blocks, or of one with itself: see `SetJoiner`.
 
     The side of larger sets looks up, and the other one is looked up; `turned`: the right side looks up.
@@ -131,7 +131,7 @@ class Search:
             self._join(*same, *self._operands, self._rows, *self._stamps, self.state, enough, out, self.tally)
         return int(self.state[DONE])
 
-    def _open(self, asked: SetMethod | None) -> Choice:
+    def _open(self, asked: SetMethod | None) -> SetChoice:
         """Make the arrays of a method, or of what is best."""
         words = None if asked is None or asked.words is None else max(asked.words // 2, 1)
         if isinstance(asked, AllPairs | GroupJoin):
@@ -152,22 +152,22 @@ class Search:
             entries = lists_of[1] / len(self._d[1])
             choice = choose(asked, self._sample(prefixes[0], lists_of[0]), mean, entries)
         else:
-            choice = Choice(not isinstance(asked, Bitmap), words)
+            choice = SetChoice(not isinstance(asked, Bitmap), words)
         if not choice.listed:
             return self._open_bitmaps(choice.words)
         return self._open_lists(choice, not isinstance(asked, AllPairs), units, prefixes, lists_of)
 
-    def _open_bitmaps(self, words: int) -> Choice:
+    def _open_bitmaps(self, words: int) -> SetChoice:
         q_bits, d_bits = self._bits(words)
         by_word = np.zeros((words, len(self._d_sizes) + LANES), np.int64)
         by_word[:, : len(self._d_sizes)] = d_bits.T
         self._join: Any = bitmap.join
         self._operands: tuple[Any, ...] = q_bits, by_word, self._kinds, self._starts(self._d_sizes)
         self._stamps: tuple[Any, ...] = ()
-        return Choice(False, words)
+        return SetChoice(False, words)
 
-    def _open_lists(self, choice: Choice, positions: bool, units: list[np.ndarray],
-                    prefixes: list[np.ndarray], lists_of: tuple[np.ndarray, int]) -> Choice:  # fmt: skip
+    def _open_lists(self, choice: SetChoice, positions: bool, units: list[np.ndarray],
+                    prefixes: list[np.ndarray], lists_of: tuple[np.ndarray, int]) -> SetChoice:  # fmt: skip
         places, entries = lists_of
         room = entries + LANES
         index = (
@@ -261,7 +261,7 @@ class CpuSetJoiner:
 
     def pairs(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod, *,
               limit: int | None = None, start: int = 0) -> SetPairs:  # fmt: skip
-        search = Search(left, right, rule, method)
+        search = SetSearch(left, right, rule, method)
         if search.next is not None:
             search.state[NEXT] = start
         enough = EVERY if limit is None else limit
@@ -282,7 +282,7 @@ class CpuSetJoiner:
 
     def batches(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                 method: str | SetMethod) -> Iterator[SetPairs]:  # fmt: skip
-        search = Search(left, right, rule, method)
+        search = SetSearch(left, right, rule, method)
         columns = _columns(BATCH)
         while search.next is not None:
             done = search.run((*columns, NONE, NONE))
@@ -298,7 +298,7 @@ class CpuSetJoiner:
 
     def counts(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                method: str | SetMethod) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-        search = Search(left, right, rule, method)
+        search = SetSearch(left, right, rule, method)
         found = np.zeros(len(left["weights"]), np.int64)
         other = found if right is None else np.zeros(len(right["weights"]), np.int64)
         sides = (other, found) if search.turned else (found, other)
@@ -306,8 +306,8 @@ class CpuSetJoiner:
         return found, other
 
     def counters(self, left: SetBlock, right: SetBlock | None, rule: Rule,
-                 method: str | SetMethod) -> Counters:  # fmt: skip
-        return Counters(*_counted(left, right, rule, method).tally[TALLY_LISTED:].tolist())
+                 method: str | SetMethod) -> SetCounters:  # fmt: skip
+        return SetCounters(*_counted(left, right, rule, method).tally[TALLY_LISTED:].tolist())
 
 
 JOINER = CpuSetJoiner()
@@ -319,8 +319,8 @@ def _columns(room: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int32)
 
 
-def _counted(left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> Search:
-    search = Search(left, right, rule, method)
+def _counted(left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> SetSearch:
+    search = SetSearch(left, right, rule, method)
     out: Out = (*_columns(0), NONE, NONE)
     search.run(out)
     return search

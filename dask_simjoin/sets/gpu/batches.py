@@ -103,7 +103,7 @@ TOLD = 2
 """Numbers that kernels count: pairs of sets, and the weight of them all."""
 
 
-class Sink(Protocol):
+class SetPairSink(Protocol):
     """Takes the pairs of batches, one after the other."""
 
     number: ClassVar[int]
@@ -147,7 +147,7 @@ class Select:
         return left, right, overlap
 
 
-class Count:
+class SetPairCount:
     """Counts pairs of sets, and of the rows that they stand for."""
 
     number: ClassVar[int] = 1

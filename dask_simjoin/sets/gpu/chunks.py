@@ -17,7 +17,7 @@ from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.cpu.kernels.candidates import FOUND, HANDED, LISTED, PROBE, build, fill, pair_members
 from dask_simjoin.sets.gpu.index import Prefixes
 from dask_simjoin.sets.gpu.operands import Operands
-from dask_simjoin.sets.gpu.verify import Grouped
+from dask_simjoin.sets.gpu.verify import GroupedSets
 
 CHUNK_BYTES = 64 << 20
 """Of the candidates of a chunk, where nothing else is asked for."""
@@ -47,7 +47,7 @@ class Buffer:
         self.candidates = _pinned(candidates, np.int32)
         self._copied = cupy.cuda.get_current_stream().record()
 
-    def on_gpu(self, probes: int) -> Grouped:
+    def on_gpu(self, probes: int) -> GroupedSets:
         """Ask for a copy of so many probes' candidates, which the GPU makes when it comes to it."""
         columns, number = [], int(self.starts[probes])
         for some in (self.probes[:probes], self.starts[: probes + 1], self.candidates[:number]):
@@ -55,14 +55,14 @@ class Buffer:
             column.set(some)
             columns.append(column)
         self._copied = cupy.cuda.get_current_stream().record()
-        return Grouped(columns[0], columns[1], columns[2], turned=False)
+        return GroupedSets(columns[0], columns[1], columns[2], turned=False)
 
     def wait(self) -> None:
         """Wait until the copy is made: before, nothing may be written here, nor the memory given back."""
         self._copied.synchronize()
 
 
-class Matches(NamedTuple):
+class GpuSetMatches(NamedTuple):
     """Pairs that match.
 
     Attributes
@@ -99,10 +99,10 @@ class Filled(NamedTuple):
     probes: int
     last: bool
     following: int | None
-    matches: Matches | None
+    matches: GpuSetMatches | None
 
 
-class Chunk(NamedTuple):
+class GpuSetChunk(NamedTuple):
     """Candidates on the GPU.
 
     Attributes
@@ -116,10 +116,10 @@ class Chunk(NamedTuple):
         As of `Filled`, and on the host.
     """
 
-    found: Grouped
+    found: GroupedSets
     ends: bool
     next: int | None
-    matches: Matches | None
+    matches: GpuSetMatches | None
 
 
 class HostFilter:
@@ -177,7 +177,7 @@ class HostFilter:
             matches = self.match_members(buffer.probes[:probes], buffer.starts, buffer.candidates)
         return Filled(buffer, probes, bool(last), following, matches)
 
-    def match_members(self, probes: Array, starts: Array, candidates: Array) -> Matches:
+    def match_members(self, probes: Array, starts: Array, candidates: Array) -> GpuSetMatches:
         """Find the matches of the members of groups, but for the pairs of those that stand for them."""
         assert self._paired
         room = MATCHES
@@ -185,11 +185,11 @@ class HostFilter:
             out = np.empty((room, 2), np.int32), np.empty(room, np.int32)
             number, compared = pair_members(*self._paired, (probes, starts, candidates), out)
             if number <= room:
-                return Matches(out[0][:number], out[1][:number], compared)
+                return GpuSetMatches(out[0][:number], out[1][:number], compared)
             room = number
 
 
-def chunks(filters: HostFilter, probes: int, room: int) -> Iterator[Chunk]:
+def chunks(filters: HostFilter, probes: int, room: int) -> Iterator[GpuSetChunk]:
     """Hand chunks of up to `room` candidates to the GPU, while the next one is filled."""
     buffers = [Buffer(min(probes, room), room) for _ in range(ALTERNATING)]
     try:
@@ -202,7 +202,7 @@ def chunks(filters: HostFilter, probes: int, room: int) -> Iterator[Chunk]:
                     buffers[turn].wait()
                     coming = pool.submit(filters.fill, buffers[turn])
                 ends = filled.last or filled.following is not None
-                yield Chunk(filled.buffer.on_gpu(filled.probes), ends, filled.following, filled.matches)
+                yield GpuSetChunk(filled.buffer.on_gpu(filled.probes), ends, filled.following, filled.matches)
                 if filled.last:
                     return
     finally:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.gpu.batches import THREADS, Flat, batches, blocks, over
-from dask_simjoin.sets.gpu.operands import Operands, Side
+from dask_simjoin.sets.gpu.operands import Operands, SetOperand
 from dask_simjoin.sets.gpu.verify import Bits
 
 
@@ -50,13 +50,13 @@ def prefixes(join: Operands, *, groups: bool) -> Prefixes:
     return Prefixes(left, right, left_members, right_members)
 
 
-def _lengths(side: Side, needs: list[int]) -> Array:
+def _lengths(side: SetOperand, needs: list[int]) -> Array:
     """Return lengths of prefixes (n,), of what sets of each size need."""
     lengths = side.distinct - np.minimum(np.array(needs, np.int64), side.distinct + 1) + 1
     return side.spread(np.clip(lengths, 0, side.distinct))
 
 
-def _grouped(side: Side, lengths: Array) -> tuple[Array, Array]:
+def _grouped(side: SetOperand, lengths: Array) -> tuple[Array, Array]:
     """Leave a prefix to the first of the sets that have one size and one prefix, which follow each other."""
     first = cupy.empty(len(side), cupy.bool_)
     over(len(side), "groups", "find_firsts", (*side.arguments, lengths, np.int64(len(side)), first))
@@ -119,7 +119,7 @@ class Entries:
     places: Array
 
     @classmethod
-    def of(cls, side: Side, lengths: Array) -> Entries:
+    def of(cls, side: SetOperand, lengths: Array) -> Entries:
         """List the first tokens of sets: so many as `lengths` (n,) has."""
         starts = cupy.zeros(len(side) + 1, cupy.int64)
         cupy.cumsum(lengths.astype(cupy.int64), out=starts[1:])

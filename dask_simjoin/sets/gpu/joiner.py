@@ -12,14 +12,14 @@ from dask_simjoin.engine.compat import tally
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.gpu import chunks, index, verify
 from dask_simjoin.sets.gpu import index as groups
-from dask_simjoin.sets.gpu.batches import NOWHERE, Count, Each, Select, Sink, room_for
-from dask_simjoin.sets.gpu.chunks import HostFilter, Matches
+from dask_simjoin.sets.gpu.batches import NOWHERE, Each, Select, SetPairCount, SetPairSink, room_for
+from dask_simjoin.sets.gpu.chunks import GpuSetMatches, HostFilter
 from dask_simjoin.sets.gpu.index import Entries, Prefixes, prefixes
 from dask_simjoin.sets.gpu.operands import Operands
-from dask_simjoin.sets.gpu.verify import Bits, Grouped, accept, flat, listed, verify_flat, verify_grouped
+from dask_simjoin.sets.gpu.verify import Bits, GroupedSets, accept, flat, listed, verify_flat, verify_grouped
 from dask_simjoin.sets.methods import AUTO, METHODS, AllPairs, Bitmap, Filtered, GroupJoin, SetMethod
 from dask_simjoin.sets.predicate import Rule
-from dask_simjoin.sets.types import Counters, SetBlock, SetPairs
+from dask_simjoin.sets.types import SetBlock, SetCounters, SetPairs
 
 PAIR, MEETING = 4e-12, 34e-12
 """Seconds that a pair of bitmaps takes, and two prefixes that meet in the index: on an H200, where both
@@ -82,7 +82,7 @@ class Done(NamedTuple):
     next: int | None
 
 
-class Search:
+class GpuSetSearch:
     """A search by one method.
 
     Parameters
@@ -95,7 +95,7 @@ class Search:
         Candidates of a part at most; None: as the method says.
     """
 
-    def __init__(self, join: Operands, method: SetMethod, sink: Sink, room: int | None = None) -> None:
+    def __init__(self, join: Operands, method: SetMethod, sink: SetPairSink, room: int | None = None) -> None:
         self._join, self._method, self._sink, self._verified = join, method, sink, 0
         self._room = room_for(method.chunk_bytes) if room is None else room
 
@@ -162,11 +162,11 @@ class Search:
         verify_flat(self._join, pairs, self._method.verify, self._method.block, self._sink)
         self._verified += len(pairs)
 
-    def _verify_grouped(self, some: Grouped) -> None:
+    def _verify_grouped(self, some: GroupedSets) -> None:
         verify_grouped(self._join, some, self._method.verify, self._method.block, self._sink)
         self._verified += len(some.candidates)
 
-    def _accept(self, matches: Matches) -> None:
+    def _accept(self, matches: GpuSetMatches) -> None:
         accept(cupy.asarray(matches.pairs), cupy.asarray(matches.overlaps), self._sink)
         self._verified += matches.compared
 
@@ -187,7 +187,7 @@ class GpuSetJoiner:
         sink, following = Select(), None
         if _has_sets(left, right):
             join = Operands.of(left, right, rule)
-            for done in Search(join, options_for(join, method), sink, limit).parts(start):
+            for done in GpuSetSearch(join, options_for(join, method), sink, limit).parts(start):
                 following = done.next
                 if limit is not None and sink.pairs >= limit:
                     break
@@ -211,14 +211,14 @@ class GpuSetJoiner:
             return found, found if right is None else cupy.zeros(len(right["weights"]), cupy.int64)
         join = Operands.of(left, right, rule)
         sink = Each(join)
-        for _ in Search(join, options_for(join, method), sink).parts():
+        for _ in GpuSetSearch(join, options_for(join, method), sink).parts():
             pass
         return sink.counts
 
     def counters(self, left: SetBlock, right: SetBlock | None, rule: Rule,
-                 method: str | SetMethod) -> Counters:  # fmt: skip
+                 method: str | SetMethod) -> SetCounters:  # fmt: skip
         done, _, pairs = self._counted(left, right, rule, method)
-        return Counters(done.listed, done.candidates, done.candidates, pairs)
+        return SetCounters(done.listed, done.candidates, done.candidates, pairs)
 
     def _counted(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                  method: str | SetMethod) -> tuple[Done, int, int]:  # fmt: skip
@@ -227,8 +227,8 @@ class GpuSetJoiner:
         if not _has_sets(left, right):
             return done, 0, 0
         join = Operands.of(left, right, rule)
-        sink = Count(join)
-        for part in Search(join, options_for(join, method), sink).parts():
+        sink = SetPairCount(join)
+        for part in GpuSetSearch(join, options_for(join, method), sink).parts():
             done = part
         pairs, rows = sink.totals()
         return done, rows, pairs

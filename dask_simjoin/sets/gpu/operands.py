@@ -15,7 +15,7 @@ from dask_simjoin.sets.types import SetBlock, sizes_of
 
 
 @dataclass(frozen=True)
-class Side:
+class SetOperand:
     """A block of sets on a GPU, and where the sets of each size are.
 
     Attributes
@@ -35,7 +35,7 @@ class Side:
     bounds: np.ndarray
 
     @classmethod
-    def of(cls, block: SetBlock) -> Side:
+    def of(cls, block: SetBlock) -> SetOperand:
         """Look at a block that has sets."""
         sizes = sizes_of(block)
         firsts = cupy.flatnonzero(sizes[1:] != sizes[:-1]) + 1
@@ -79,8 +79,8 @@ class Operands:
         The right sets that each left one may match, by their sizes: `low` ... `high` - 1.
     """
 
-    left: Side
-    right: Side
+    left: SetOperand
+    right: SetOperand
     same: bool
     rule: Rule
     needs: Array
@@ -92,8 +92,8 @@ class Operands:
     @classmethod
     def of(cls, left: SetBlock, right: SetBlock | None, rule: Rule) -> Operands:
         """Prepare a join of blocks that have sets."""
-        q = Side.of(left)
-        d = q if right is None else Side.of(right)
+        q = SetOperand.of(left)
+        d = q if right is None else SetOperand.of(right)
         told = rule.limits(int(q.distinct[-1]), int(d.distinct[-1]))
         n, denominator = told.numerator, told.denominator
         sums = n * np.arange(q.distinct[-1] + d.distinct[-1] + 1) if told.kind == SUM else np.array([n])
@@ -117,7 +117,7 @@ class Operands:
         return (*self.right.arguments, *self.left.arguments, self.needs, self.limits)
 
 
-def _partners(q: Side, d: Side, rule: Rule, *, same: bool) -> tuple[Array, Array]:
+def _partners(q: SetOperand, d: SetOperand, rule: Rule, *, same: bool) -> tuple[Array, Array]:
     """Right sets of admissible sizes."""
     least = np.array([rule.smallest(a) for a in q.distinct.tolist()], np.int64)
     most = np.array([rule.largest(a) or NEVER for a in q.distinct.tolist()], np.int64)

@@ -10,8 +10,8 @@ import cupy
 import numpy as np
 
 from dask_simjoin.metrics.norms import Array
-from dask_simjoin.sets.gpu.batches import SHARED_BYTES, Flat, Sink, batches, blocks, over
-from dask_simjoin.sets.gpu.operands import Operands, Side
+from dask_simjoin.sets.gpu.batches import SHARED_BYTES, Flat, SetPairSink, batches, blocks, over
+from dask_simjoin.sets.gpu.operands import Operands, SetOperand
 
 COLUMNS = 1024
 """Right sets that a block of threads compares with its tile of left ones."""
@@ -29,7 +29,7 @@ UNITS = 1 << 14
 """Of which the first batch consists."""
 
 
-def words_for(*sides: Side) -> int:
+def words_for(*sides: SetOperand) -> int:
     """Return how many words of 32 bits the bitmaps of sets of such sizes have."""
     mean = sum(len(side.block["tokens"]) for side in sides) / sum(map(len, sides))
     return next((words for size, words in WORDS if mean <= size), MOST_WORDS)
@@ -63,7 +63,7 @@ class Bits(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tiles:
+class SetTiles:
     """The tiles of a join: rows of as many sets as a block has threads, and for each a range of columns.
 
     Attributes
@@ -85,7 +85,7 @@ class Tiles:
     units: int
 
     @classmethod
-    def of(cls, join: Operands, rows: int) -> Tiles:
+    def of(cls, join: Operands, rows: int) -> SetTiles:
         """Cut a join into tiles: sets are sorted by size, so the first has the first partner."""
         first = cupy.arange(0, len(join.left), rows)
         last = cupy.minimum(first + rows, len(join.left)) - 1
@@ -103,7 +103,7 @@ def listed(join: Operands) -> int:
 
 def candidates(join: Operands, bits: Bits, rows: int, room: int, start: int) -> Iterator[Flat]:
     """Find candidates from a unit of work on."""
-    tiles = Tiles.of(join, rows)
+    tiles = SetTiles.of(join, rows)
     constants = {"WORDS": bits.words, "ROWS": rows, "COLUMNS": COLUMNS} | join.constants
 
     def find(first: int, number: int, out: Array, told: Array) -> None:
@@ -125,7 +125,7 @@ With 260 of them a thread each is seven times as fast on an H200: it gives most 
 """
 
 
-class Grouped(NamedTuple):
+class GroupedSets(NamedTuple):
     """Candidates that follow each other probe by probe.
 
     Attributes
@@ -144,7 +144,7 @@ class Grouped(NamedTuple):
     turned: bool
 
 
-def grouped(pairs: Array) -> Grouped:
+def grouped(pairs: Array) -> GroupedSets:
     """Sort flat candidates."""
     keys = cupy.sort(pairs.reshape(-1).view(cupy.uint64))
     probes = (keys >> np.uint64(32)).astype(cupy.int32)
@@ -152,10 +152,10 @@ def grouped(pairs: Array) -> Grouped:
     ends = cupy.zeros(1, cupy.int64), cupy.full(1, len(keys), cupy.int64)
     starts = cupy.concatenate([ends[0], firsts.astype(cupy.int64), ends[1]])
     candidates = (keys & np.uint64(0xFFFFFFFF)).astype(cupy.int32)
-    return Grouped(probes[starts[:-1]], starts, candidates, True)
+    return GroupedSets(probes[starts[:-1]], starts, candidates, True)
 
 
-def flat(some: Grouped) -> Array:
+def flat(some: GroupedSets) -> Array:
     """Name the probe of each candidate."""
     number = len(some.candidates)
     pairs = cupy.empty((number, 2), cupy.int32)
@@ -175,7 +175,7 @@ def way_for(join: Operands, verify: str) -> str:
     return "warp" if mean > LONG else "thread"
 
 
-def verify_flat(join: Operands, pairs: Array, verify: str, threads: int, sink: Sink) -> None:
+def verify_flat(join: Operands, pairs: Array, verify: str, threads: int, sink: SetPairSink) -> None:
     """Verify candidates in any order; A, B and C want them sorted."""
     if not len(pairs):
         return
@@ -192,7 +192,7 @@ def verify_flat(join: Operands, pairs: Array, verify: str, threads: int, sink: S
     sink.done()
 
 
-def accept(pairs: Array, overlaps: Array, sink: Sink) -> None:
+def accept(pairs: Array, overlaps: Array, sink: SetPairSink) -> None:
     """Take pairs that something else found to match."""
     if len(pairs):
         arguments = (pairs, overlaps, np.uint64(len(pairs)), *sink.take(len(pairs)))
@@ -204,7 +204,7 @@ KERNELS = {"A": "verify_by_thread", "B": "verify_by_block", "C": "verify_by_path
 """Those of Bellas and Gounaris."""
 
 
-def verify_grouped(join: Operands, some: Grouped, verify: str, threads: int, sink: Sink) -> None:
+def verify_grouped(join: Operands, some: GroupedSets, verify: str, threads: int, sink: SetPairSink) -> None:
     """Verify candidates that follow each other probe by probe."""
     number = len(some.probes)
     if not number:

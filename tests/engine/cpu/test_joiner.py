@@ -12,7 +12,7 @@ from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import summarise
 from dask_simjoin.planning.statistics.sample import moments
 from dask_simjoin.planning.tables import join_statistics
-from dask_simjoin.request.requests import SelfJoin
+from dask_simjoin.request.requests import SelfJoinRequest
 from dask_simjoin.tasks.chunks import gather_chunk, read_points
 from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.matches import BlockPair
@@ -31,7 +31,7 @@ COLUMNS = ["left", "right", "distance"]
 def join_chunks(x, eps, cuts=(), **options):
     """Pairs, distances and numbers of neighbours of points cut into chunks."""
     frame = frame_of(x)
-    spec = SelfJoin(eps=eps, return_distance=True, **options).spec(frame)
+    spec = SelfJoinRequest(eps=eps, return_distance=True, **options).spec(frame)
     bounds = [0, *cuts, len(x)]
     parts = [frame.iloc[a:b] for a, b in itertools.pairwise(bounds)]
     summaries = [summarise(part, n, spec, True) for n, part in enumerate(parts)]

@@ -12,7 +12,7 @@ cupy = pytest.importorskip("cupy")
 from dask_simjoin.engine.gpu.build import kd_order
 from dask_simjoin.engine.gpu.nearest import SEARCHER, build
 from dask_simjoin.engine.index.gpu import ENGINES, make_nearest_device_layout
-from dask_simjoin.engine.index.kdorder import Cuts
+from dask_simjoin.engine.index.kdorder import KdCuts
 from dask_simjoin.engine.index.kdorder import kd_order as host_order
 from dask_simjoin.metrics.norms import add
 from tests.support.gpu_programs import search_programs
@@ -65,7 +65,7 @@ def check(q, d, k, same=False, q_names=None, d_names=None, bound2=math.inf, engi
 @pytest.mark.parametrize("n", [1, 64, 65, 129, 1000, 2049, 100_000])
 def test_the_order_is_that_of_the_host(n, fan_out):
     x = np.random.default_rng(n).normal(size=(n, 4)) * [1, 5, 0.1, 3]
-    cuts = Cuts((1, 3, 0), (5.0, 3.0, 1.0))
+    cuts = KdCuts((1, 3, 0), (5.0, 3.0, 1.0))
     want = host_order(x, cuts, 64, fan_out, 3)
     for layout in (np.asfortranarray, np.ascontiguousarray):
         found = cupy.asnumpy(kd_order(cupy.asarray(layout(x)), cuts, 64, fan_out, 3))

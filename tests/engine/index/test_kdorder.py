@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_simjoin.engine.index.kdorder import Cuts, dims_to_cut, kd_order
+from dask_simjoin.engine.index.kdorder import KdCuts, dims_to_cut, kd_order
 from tests.support.points import KINDS, make_points
 from tests.support.profiles import examples
 
@@ -87,7 +87,7 @@ def test_one_column_is_put_in_order_by_one_sort():
     ],
 )
 def test_how_many_columns_are_worth_a_cut(spread, rows, dims):
-    cuts = Cuts(tuple(range(len(spread))), spread)
+    cuts = KdCuts(tuple(range(len(spread))), spread)
     assert cuts.first(rows, TILE, 3).dims == tuple(range(dims))
 
 

@@ -68,7 +68,7 @@ def test_counters_are_the_cpus():
         layout = laid_out(x, 0.1, options)
         index = JOINER.build(cupy.asarray(x), layout)
         join, state = (
-            grid.Launch.of(index, index, layout, True, TELLING=1),
+            grid.GridLaunch.of(index, index, layout, True, TELLING=1),
             cupy.zeros(TOLD, cupy.uint64),
         )
         join.run(Batch(0, 1, len(x)), 0, np.uint64(0), (np.uint64(0),) * 2, state)

@@ -84,7 +84,10 @@ def test_counters_are_the_cpus(device):
         options = Grid(pattern=pattern, sort=sort, short_circuit=False, precision="float64")
         layout = laid_out(x, 0.4, options, grid)
         index = grid.build(cupy.asarray(x), layout)
-        join, state = grid.Launch.of(index, index, layout, True, TELLING=1), cupy.zeros(flow.TOLD, np.uint64)
+        join, state = (
+            grid.GridLaunch.of(index, index, layout, True, TELLING=1),
+            cupy.zeros(flow.TOLD, np.uint64),
+        )
         join.run(Batch(0, 1, 400), 0, np.uint64(0), (np.uint64(0),) * 2, state)
         own = JOINER.build(x, JOINER.layout(options, *bounds_of(x), 0.4**2))
         told, counts = np.zeros(6, np.int64), np.zeros(400, np.int64)

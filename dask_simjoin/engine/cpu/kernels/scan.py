@@ -30,7 +30,7 @@ from dask_simjoin.engine.filters.int8 import STEP
 from dask_simjoin.engine.index.cpu_tiles import TILE
 
 
-class Filtered(NamedTuple):
+class FilterScan(NamedTuple):
     """A side's float32 vectors `z` (tiles, dims, 64), the filter's terms, and float64 `y` (n, width).
 
     Terms are float32: `limit` (n,) and `sure` (n,) of queries, `start` (tiles, 64) and `sure` (tiles,) of
@@ -314,7 +314,7 @@ def _of_norm(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind) -
 
 
 SCANS: dict[type, tuple[Any, Any]] = {
-    Filtered: (_all_filtered, _one_by_one),
+    FilterScan: (_all_filtered, _one_by_one),
     Decided: (_in_fours(_decided), _one_by_one),
     Rounded: (_in_fours(_rounded), _of_norm),
 }

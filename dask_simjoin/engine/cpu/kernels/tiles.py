@@ -48,7 +48,7 @@ from dask_simjoin.metrics.norms import Index
 STACK = 64 * 8
 
 
-class Points(NamedTuple):
+class TileSide(NamedTuple):
     """A side's tiles: their boxes `low` and `high` (tiles, dims), and `names` (points,) int32.
 
     `z`: of the vectors by which they are tested against boxes, `z_step` bytes a tile; `first`: of those that
@@ -105,11 +105,11 @@ def room(tiles: int) -> tuple[np.ndarray, ...]:
     )  # fmt: skip
 
 
-def points_of(index: Index, names: np.ndarray, first: tuple[int, int]) -> Points:
+def points_of(index: Index, names: np.ndarray, first: tuple[int, int]) -> TileSide:
     """What a join is told of a side, while its arrays live; `first`: as there."""
     z = index["z"]
     assert names.dtype == np.int32
-    return Points(
+    return TileSide(
         len(index["y"]), index["low"].ctypes.data, index["high"].ctypes.data, names.ctypes.data,
         z.ctypes.data, z.strides[0], *first,
     )  # fmt: skip
@@ -209,7 +209,7 @@ def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, least: 
 def _join_of(scan: Any, within: Any, variant: str) -> Any:
     """Make the kernel for a kind of terms; `scan`, `within`: see `SCANS`."""
 
-    def join(q: Terms, q_side: Points, d: Terms, d_side: Points, boxes: Boxes, reach: Any, sure_span: Any,
+    def join(q: Terms, q_side: TileSide, d: Terms, d_side: TileSide, boxes: Boxes, reach: Any, sure_span: Any,
              threshold: float, norm: Kind, same: bool, out: Out, notes: Any, state: int,
              room: Room) -> int:  # fmt: skip
         """Append pairs of names to `out`; the new number of pairs.
