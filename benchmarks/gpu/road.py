@@ -34,7 +34,7 @@ from rmm.allocators.cupy import rmm_cupy_allocator
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.timeline import timeline
-from dask_simjoin.engine.gpu.kernels.load import VARIABLE
+from dask_simjoin.engine.gpu.kernels.streams import VARIABLE
 
 PARTS = 8
 """Partitions of the points for each GPU."""
