@@ -433,7 +433,8 @@ class Verbs:
             len(beyond) and (np.sqrt(beyond) <= self.eps).any()
         ):
             raise Skipped("scikit-learn takes in squared distances between eps*eps as rounded and as it is")
-        numbers = self.alike(self.one, self.one).argmax(1) * 4 * self.eps  # more than far apart
+        apart = max(4 * self.eps, 1e-100)  # whose square is not 0
+        numbers = self.alike(self.one, self.one).argmax(1) * apart
         want = sklearn_optics(np.column_stack([self.one.x, numbers]), self.eps, most)
         return Want("aligned", lazy, want.set_index(self.one.frame.index[self.one.used]))
 
