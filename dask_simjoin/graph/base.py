@@ -12,7 +12,7 @@ the smallest rows of the frame beneath, in another order than the first of the s
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import dask
@@ -22,8 +22,7 @@ import pandas as pd
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, PlanningError
 from dask_simjoin.graph.dask_private import (
-    MOVES_FILTERS,
-    TAKES_ENDS,
+    FILTER_HOOK,
     UNKNOWN_CATEGORIES,
     Blockwise,
     BlockwiseIO,
@@ -32,6 +31,8 @@ from dask_simjoin.graph.dask_private import (
     FilterAlign,
     PartitionsFiltered,
     Task,
+    guard_ends,
+    guard_filters,
 )
 from dask_simjoin.graph.records import Recorded
 from dask_simjoin.metrics.norms import Array, DType, Frame, Series
@@ -211,67 +212,21 @@ def must_stay(step: Expr, condition: Expr) -> bool:
     return bool(values)
 
 
-ASKED = "is_filter_pushdown_available"
-"""What Dask calls the function that says whether a filter may move."""
+def end_must_stay(end: Expr) -> bool:
+    """Return whether a head or a tail must not move beneath the steps of its frame."""
+    # planning replaces the marks of values, so a lowered end stays above any step of a join
+    ours = (RowValues, LabelledExpr) if isinstance(end, Blockwise) else RowValues
+    return any(isinstance(node, ours) for node in end.frame.walk())
 
 
-MOVED = "_simplify_down"
-"""What Dask calls the method by which a head moves beneath a step."""
-
-
-def guard(modules: Iterable[Any], ends: Iterable[Any] = ()) -> bool:
-    """Have modules of Dask ask `must_stay` besides, and heads stay; False: one of them has no such function.
-
-    Filters whose conditions hold no `RowValues`, and heads of what holds none, move as before.  A second call
-    changes nothing.
-    """
-    known = True
-    for kind in ends:
-        moves = vars(kind).get(MOVED)
-        if moves is None:
-            known = False
-        elif not hasattr(moves, "of_simjoin"):
-            setattr(kind, MOVED, _stays(moves))
-    for module in modules:
-        available = getattr(module, ASKED, None)
-        if available is None:
-            known = False
-        elif not hasattr(available, "of_simjoin"):
-            setattr(module, ASKED, _asked(available))
-    return known
-
-
-def _asked(available: Callable[..., bool]) -> Callable[..., bool]:
-    @functools.wraps(available)
-    def asked(expr: Expr, parent: Any, *args: Any, **kwargs: Any) -> bool:
-        if not available(expr, parent, *args, **kwargs):
-            return False
-        condition = getattr(parent, "predicate", None)
-        return not (isinstance(condition, Expr) and must_stay(expr, condition))
-
-    asked.of_simjoin = True  # type: ignore[attr-defined]
-    return asked
-
-
-def _stays(moves: Callable[[Any], Expr | None]) -> Callable[[Any], Expr | None]:
-    @functools.wraps(moves)
-    def stays(expr: Any) -> Expr | None:
-        # values that are planned may be marked no more, and where those are, nothing is to move
-        ours = (RowValues, LabelledExpr) if isinstance(expr, Blockwise) else RowValues
-        return None if any(isinstance(node, ours) for node in expr.frame.walk()) else moves(expr)
-
-    stays.of_simjoin = True  # type: ignore[attr-defined]
-    return stays
-
-
-GUARDED = guard(MOVES_FILTERS, TAKES_ENDS)
+GUARDED = all([guard_filters(must_stay), guard_ends(end_must_stay)])
 
 
 def check_guarded() -> None:
     """Refuse values of rows where Dask could move filters beneath what their values depend on."""
     if not GUARDED:
         raise PlanningError(
-            f"This version of Dask ({dask.__version__}) has no function {ASKED!r}, or moves heads otherwise, "
-            "so that these cannot be kept above the rows that values are of, and results could be wrong; use "
-            "an older version of Dask, or compute() the frame and ask for the values of that."
+            f"This version of Dask ({dask.__version__}) has no function {FILTER_HOOK!r}, or moves heads in "
+            "another way. Dask could then filter rows before their values are computed, and results could be "
+            "wrong. Use an older version of Dask, or compute() the frame and call this verb on the result."
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -12,7 +11,7 @@ from dask.tokenize import tokenize
 
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.graph.base import LabelledExpr
-from dask_simjoin.graph.dask_private import Alias, Expr, FrameBase, Task, TaskRef
+from dask_simjoin.graph.dask_private import Alias, Expr, Task, TaskRef
 from dask_simjoin.graph.planner import plan_for, plan_key
 from dask_simjoin.graph.records import NO_RUN, RUNS, Named, RunName
 from dask_simjoin.graph.shuffle import (
@@ -322,30 +321,9 @@ class LazyJoin(LabelledExpr):
         return each[0] if len(each) == 1 else BothChunks(*each)
 
 
-SHOWN = "_repr_divisions"
-"""What Dask calls the property of what it shows of divisions."""
-
 UNPLANNED = pd.Index(["", ""], name="npartitions=not planned yet")
 
 
-def guard(collections: type = FrameBase) -> bool:
-    """Have collections of Dask show no divisions that only planning could tell.
-
-    False: they have no such property, and show them by planning. A second call changes nothing.
-    """
-    told = vars(collections).get(SHOWN)
-    if not isinstance(told, property) or told.fget is None:
-        return False
-    if not hasattr(told.fget, "of_simjoin"):
-        setattr(collections, SHOWN, property(_told(told.fget)))
-    return True
-
-
-def _told(divisions: Any) -> Any:
-    @functools.wraps(divisions)
-    def told(collection: Any) -> pd.Index:
-        joins = collection.expr.find_operations(LazyJoin)
-        return UNPLANNED if any(join.would_plan for join in joins) else divisions(collection)
-
-    told.of_simjoin = True  # type: ignore[attr-defined]
-    return told
+def unplanned_divisions(expr: Expr) -> pd.Index | None:
+    """Return the divisions to show for an expression that only planning could divide, else None."""
+    return UNPLANNED if any(join.would_plan for join in expr.find_operations(LazyJoin)) else None

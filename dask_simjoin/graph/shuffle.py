@@ -18,14 +18,22 @@ from typing import Any
 import numpy as np
 from distributed import Future
 from distributed.protocol import deserialize, serialize
-from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
 from distributed.protocol.serialize import dask_deserialize, dask_serialize
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.graph.base import LabelledExpr
-from dask_simjoin.graph.dask_private import Expr, FromGraph, Projection, Shuffle, Task, TaskRef
+from dask_simjoin.graph.dask_private import (
+    Expr,
+    FromGraph,
+    Projection,
+    Shuffle,
+    Task,
+    TaskRef,
+    cuda_deserialize,
+    cuda_serialize,
+)
 from dask_simjoin.graph.records import NO_RUN, RunName
 from dask_simjoin.graph.source import (
     FrozenSource,

@@ -17,11 +17,12 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
-from dask.utils import format_bytes, key_split
+from dask.utils import format_bytes
 from distributed import Client, Scheduler, Status, Worker
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_simjoin.errors import LARGER_DISK, ScratchError
+from dask_simjoin.graph.dask_private import key_split
 
 LOG = logging.getLogger("dask_simjoin")
 
