@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.condense import condense, tell_some, told_of_all
+from dask_simjoin.cluster.algorithms.condense import compile_labels, condense, label_tree
 from dask_simjoin.cluster.algorithms.forest import Edges
 from dask_simjoin.cluster.algorithms.optics import COLUMNS, columns_for, steep_clusters, whole_labels
 from dask_simjoin.cluster.algorithms.spanning import (
@@ -47,7 +47,7 @@ EDGES: dict[str, Any] = {"left": np.int64, "right": np.int64, "distance": np.flo
 
 
 @frame_verb(HdbscanRequest)
-def hdbscan(frame: Frame, asked: HdbscanRequest) -> Frame:
+def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     """Clusters of rows by density, each at distances of its own: HDBSCAN.
 
     The clusters of ``sklearn.cluster.HDBSCAN(min_cluster_size, min_samples)``, found by an exact minimum
@@ -101,32 +101,32 @@ def hdbscan(frame: Frame, asked: HdbscanRequest) -> Frame:
     [0, 0, 0, 1, 1, 1, -1]
     """
     meta = example_of(frame)
-    least, samples, choice = asked.least(), asked.samples(), asked.choice()
-    spec, named = asked.spec(meta), None if asked.min_samples is None else samples
+    least, samples, choice = request.least(), request.samples(), request.choice()
+    spec, named = request.spec(meta), None if request.min_samples is None else samples
     none = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in CLUSTERS.items()}, 0)
     example = none.copy()
     example.index = meta.index[:0]
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         return new_collection(Hierarchy(source.inner, source, spec, least, samples, choice, example, named))
-    tree, ids = _whole_tree(frame, spec, samples, named, tell_some)
+    tree, ids = _whole_tree(frame, spec, samples, named, compile_labels)
     if tree is None:
         return example
     weight, start, end = tree
-    # what was needed before is let go of, step by step: the peak of memory is that of the largest step
+    # each step frees its input, so that the largest step determines the peak of memory
     del tree
     away = distances_of(weight, spec.measure)
     del weight
     condensed = condense(*in_order(start, end, away), least, meta)
     del start, end, away
-    told = told_of_all(condensed, choice)
-    found = frames_for(meta).result(dict(zip(CLUSTERS, told, strict=True)), len(ids))
+    columns = label_tree(condensed, choice)
+    found = frames_for(meta).result(dict(zip(CLUSTERS, columns, strict=True)), len(ids))
     found.index = ids
     return found
 
 
 @frame_verb(SpanningTreeRequest)
-def spanning_tree(frame: Frame, asked: SpanningTreeRequest) -> Frame:
+def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
     """The minimum spanning tree of all rows: single linkage, and friends of friends at every distance.
 
     With `min_samples` it is that of mutual reachability, from which `hdbscan` finds its clusters:
@@ -171,8 +171,8 @@ def spanning_tree(frame: Frame, asked: SpanningTreeRequest) -> Frame:
     2     1      2       4.0
     """
     meta = example_of(frame)
-    samples = asked.samples()
-    spec = asked.spec(meta)
+    samples = request.samples()
+    spec = request.spec(meta)
     example = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in EDGES.items()}, 0)
     if is_dask_collection(frame):
         return new_collection(Tree(freeze(frame, spec.columns), spec, samples, example))
@@ -182,7 +182,7 @@ def spanning_tree(frame: Frame, asked: SpanningTreeRequest) -> Frame:
 
 def _whole_tree(frame: Frame, spec: JoinSpec, samples: int, named: int | None,
                 *prepared: Callable[[], object]) -> tuple[Edges | None, Ids]:  # fmt: skip
-    """Find the tree of a plain frame, by places of its rows, if it has any, and what the rows are called.
+    """Find the tree of a plain frame, by places of its rows, if it has rows, and return the rows' ids too.
 
     `named`: see `check_samples`.  `prepared`: see `known_of_whole`.
     """
@@ -190,7 +190,7 @@ def _whole_tree(frame: Frame, spec: JoinSpec, samples: int, named: int | None,
     check_samples(named, len(chunk["ids"]))
     if not len(chunk["ids"]):
         return None, chunk["ids"]
-    chunk["id_keys"] = None  # rows are told in their order, and no id is looked up
+    chunk["id_keys"] = None  # results are in row order, so ids are not looked up
     ids, known = chunk["ids"], known_of_whole(chunk, plan.layout, samples, prepared=prepared)
     return tree_of_chunk(chunk, 0, plan.layout, known, last=True), ids
 
@@ -209,8 +209,9 @@ def cluster_optics_dbscan(optics: Frame, eps: float) -> Series:
     -------
     Series
         int64, named "label", aligned with `optics`, lazy if that is: as
-        ``sklearn.cluster.cluster_optics_dbscan``. With ``mode="forest"`` the core rows' clusters are those of
-        ``dbscan(eps)`` but for their numbers; with ``mode="edges"``, as in scikit-learn, nearly.
+        ``sklearn.cluster.cluster_optics_dbscan``. With ``mode="forest"`` the core rows' clusters equal
+        ``dbscan(eps)``, except for their numbers. With ``mode="edges"``, as in scikit-learn, they may differ
+        slightly.
 
     Notes
     -----
@@ -273,7 +274,7 @@ def cluster_optics_xi(optics: Frame, min_samples: int, *, xi: float = 0.05,
         share = as_number(size)
         size = share if 0 < share <= 1 else check_whole("min_cluster_size", size, 2)
     corrected = check_flag("predecessor_correction", predecessor_correction)
-    steep_clusters()  # it is missing now, and not when a lazy result is computed
+    steep_clusters()  # raises now if scikit-learn is missing, and not in a task
     options = {
         "min_samples": samples, "xi": steepness, "min_cluster_size": size,
         "predecessor_correction": corrected,
@@ -282,7 +283,7 @@ def cluster_optics_xi(optics: Frame, min_samples: int, *, xi: float = 0.05,
 
 
 def example_of_order(optics: Frame, columns: Iterable[str]) -> Frame:
-    """Make the empty example of a result of `optics`; refuse what has not these columns of it."""
+    """Make the empty example of a result of `optics`; refuse a frame without these columns."""
     meta = example_of(optics)
     for name in columns:
         if name not in meta.columns:

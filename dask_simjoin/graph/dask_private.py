@@ -47,8 +47,8 @@ from dask.utils import key_split
 from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
 
 # Unnecessary from Python 3.12 on, where cached properties hold no lock.  Before, one lock guards a cached
-# property of all objects.  Planning a lazy join computes its divisions: with the lock held, the scheduler of
-# this process would wait for it while it needs divisions of another frame.
+# property of all objects.  The divisions of a lazy join are found by planning, which computes.  A scheduler
+# in this process that needs divisions of another frame would wait for the lock for ever.
 if sys.version_info < (3, 12):
     for _class in (Expr, PartitionsFiltered):
         _divisions: Any = vars(_class)["divisions"]
