@@ -64,9 +64,9 @@ def condensed_tree(tree: Frame, min_cluster_size: int = 5) -> Frame:
     4       6      0    1.000000           1
     5       6      1    1.000000           1
     """
-    least = check_whole("min_cluster_size", min_cluster_size, 2)
+    min_rows = check_whole("min_cluster_size", min_cluster_size, 2)
     meta = _checked(tree, EDGES, "spanning_tree()")
-    return _of_all_rows(tree, _condensed, _empty(meta, COLUMNS), least)
+    return _of_all_rows(tree, _condensed, _empty(meta, COLUMNS), min_rows)
 
 
 def choose_clusters(
@@ -160,7 +160,7 @@ def _of_all_rows(frame: Frame, function: Any, example: Frame, how: Any) -> Frame
     return frame.repartition(npartitions=1).map_partitions(function, example, how, meta=example)
 
 
-def _condensed(tree: Frame, example: Frame, least: int) -> Frame:
+def _condensed(tree: Frame, example: Frame, min_rows: int) -> Frame:
     start, end, away = (numbers_of(tree, name, kind, "spanning_tree()") for name, kind in EDGES.items())
     n = len(start) + 1
     order = np.lexsort((end, start, away))
@@ -172,7 +172,7 @@ def _condensed(tree: Frame, example: Frame, least: int) -> Frame:
         )
     if n == 1:
         return example
-    found = condense(start, end, away, least, example)
+    found = condense(start, end, away, min_rows, example)
     parent = np.concatenate([found.parent[1:], found.row_parent]).astype(np.int64) + n
     child = np.concatenate([np.arange(1, len(found.parent)) + n, np.arange(n)])
     density = np.concatenate([found.birth[1:], found.row_lambda])

@@ -50,35 +50,36 @@ EDGES: dict[str, Any] = {"left": np.int64, "right": np.int64, "distance": np.flo
 def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     """Clusters of rows by density, each at distances of its own: HDBSCAN.
 
-    The clusters of ``sklearn.cluster.HDBSCAN(min_cluster_size, min_samples)``, found by an exact minimum
-    spanning tree, and the outlier scores of the package hdbscan (GLOSH). Where several trees are least, as
-    ties allow, one is chosen by the rows' order, and so results do not depend on partitions.
+    The clusters of ``sklearn.cluster.HDBSCAN(min_cluster_size, min_samples)``, from an exact minimum spanning
+    tree, and the outlier scores of the package hdbscan (GLOSH). The order of rows breaks ties between minimum
+    spanning trees, so that results do not depend on partitions.
 
     Parameters
     ----------
     min_cluster_size : int
-        How many rows a cluster has at least; at least 2.
+        Smallest number of rows in a cluster; at least 2.
     min_samples : int, optional
-        A row's core distance is that of the nearest so many rows, itself included, as scikit-learn counts
-        them and `dbscan` does; the package hdbscan counts others only, so that its 4 is 5 here. By default
-        `min_cluster_size`. More than there are rows are refused; by default all rows are noise then.
+        A row's core distance is the distance to its `min_samples`-th nearest row, itself included, as in
+        scikit-learn and `dbscan`. The package hdbscan does not count the row itself, so that its 4 is 5 here.
+        The default is `min_cluster_size`; if there are fewer rows, all rows are noise. An explicit value
+        above the number of rows is refused.
     cluster_selection_method : {"eom", "leaf"}
-        Whether clusters are those of the largest total stability ("excess of mass"), or the smallest ones.
+        Choose the clusters with the largest total stability ("excess of mass"), or the smallest clusters.
     cluster_selection_epsilon : float
-        Clusters are not split at distances below this, in the units of the metric, or with one: "2 km".
+        Clusters are not split at distances below this, in the units of the metric, or with a unit: "2 km".
     max_cluster_size : int, optional
-        Larger clusters are not chosen by "eom", but what they split into.
+        With "eom", larger clusters are split.
     allow_single_cluster : bool
         Whether all rows may be one cluster.
     on, id, metric, p, dropna, partitioning, blocksize
-        As in `self_join`; `id` only says which column is no coordinate.
+        As in `self_join`. `id` only names a column that is not a coordinate.
 
     Returns
     -------
     DataFrame
-        With the frame's index and partitions, and a row for each of its rows (but for those that `dropna`
-        leaves out): ``label`` (int64), the cluster, numbered by their first rows from 0, or -1 for noise;
-        ``probability`` (float64), how well the row belongs to it, from 0 to 1; ``outlier_score`` (float64),
+        With the frame's index and partitions, and a row for each of its rows, except rows that `dropna`
+        leaves out. ``label`` (int64) is the cluster, numbered by first rows from 0, or -1 for noise.
+        ``probability`` (float64) is the strength of membership, from 0 to 1. ``outlier_score`` (float64) is
         from 0 to 1.
 
     Raises
@@ -90,7 +91,7 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     -----
     Campello, Moulavi & Sander (2013), "Density-based clustering based on hierarchical density estimates";
     Campello, Moulavi, Zimek & Sander (2015), "Hierarchical density estimates for data clustering,
-    visualization, and outlier detection". What comes to one worker is the tree, not the rows.
+    visualization, and outlier detection". One worker receives the tree, but not the rows.
 
     Examples
     --------
@@ -101,14 +102,16 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     [0, 0, 0, 1, 1, 1, -1]
     """
     meta = example_of(frame)
-    least, samples, choice = request.least(), request.samples(), request.choice()
+    min_rows, samples, choice = request.least(), request.samples(), request.choice()
     spec, named = request.spec(meta), None if request.min_samples is None else samples
     none = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in CLUSTERS.items()}, 0)
     example = none.copy()
     example.index = meta.index[:0]
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
-        return new_collection(Hierarchy(source.inner, source, spec, least, samples, choice, example, named))
+        return new_collection(
+            Hierarchy(source.inner, source, spec, min_rows, samples, choice, example, named)
+        )
     tree, ids = _whole_tree(frame, spec, samples, named, compile_labels)
     if tree is None:
         return example
@@ -117,7 +120,7 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     del tree
     away = distances_of(weight, spec.measure)
     del weight
-    condensed = condense(*in_order(start, end, away), least, meta)
+    condensed = condense(*in_order(start, end, away), min_rows, meta)
     del start, end, away
     columns = label_tree(condensed, choice)
     found = frames_for(meta).result(dict(zip(CLUSTERS, columns, strict=True)), len(ids))
@@ -129,25 +132,25 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
 def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
     """The minimum spanning tree of all rows: single linkage, and friends of friends at every distance.
 
-    With `min_samples` it is that of mutual reachability, from which `hdbscan` finds its clusters:
-    `dask_simjoin.cluster.condensed_tree` makes them of it.
+    With `min_samples` it is the tree of mutual reachability distances, from which `hdbscan` finds clusters.
+    `dask_simjoin.cluster.condensed_tree` condenses it to clusters.
 
     Parameters
     ----------
     min_samples : int
-        An edge is no shorter than either row's distance to the nearest so many rows, itself included; with
-        1, the default, it is the distance of both. More than there are rows are refused.
+        A row's core distance is the distance to its `min_samples`-th nearest row, itself included. The length
+        of an edge is the largest of the rows' distance and their core distances. With 1, the default, it is
+        the rows' distance. More than the number of rows is refused.
     on, id, metric, p, dropna, partitioning, blocksize
-        As in `self_join`; `id` only says which column is no coordinate.
+        As in `self_join`. `id` only names a column that is not a coordinate.
 
     Returns
     -------
     DataFrame
-        An edge a row, the shortest first, one less than there are rows: ``left`` and ``right`` (int64), the
-        rows' numbers, counted from 0 without those that `dropna` leaves out, the smaller one first;
-        ``distance`` (float64). Of a Dask DataFrame it is lazy and has one partition. Edges are in the order
-        of (distance, left, right). Of several trees that are least the one is taken whose edges come first
-        by what is compared, such as squares of distances, then by left and right: so there is one tree.
+        One row per edge, sorted by (distance, left, right). ``left`` and ``right`` (int64) are row numbers,
+        the smaller first, counted from 0 without rows that `dropna` leaves out. ``distance`` is float64. For
+        a Dask DataFrame the result is lazy and has one partition. Ties between minimum spanning trees are
+        broken by the compared values, such as squared distances, then by left and right.
 
     Raises
     ------

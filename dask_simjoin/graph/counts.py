@@ -189,13 +189,6 @@ class CountsByEps(LabelledExpr):
         return {key: Task(key, pairs_by_eps, total, self.operand("spec"), self.operand("example"))}
 
 
-class CountMatches(CountPairs):
-    """Stand for the number of pairs of two tables before it is planned."""
-
-    _label = "simjoin_count_matches"
-    _parameters = ["source", "other", "spec", "meta"]
-
-
 class CountTotal(LabelledExpr):
     """Add up the pair counts of all block pairs."""
 

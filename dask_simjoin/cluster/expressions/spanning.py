@@ -141,13 +141,13 @@ def _add_rounds(steps: Steps, chunks: Chunks, about: list[tuple[Any, ...]], numb
     return progress[0]
 
 
-def prepare(plan: Plan, spec: JoinSpec, samples: int | None, least: int | None = None) -> None:
-    """Refuse a tree that one worker cannot hold; `least`: smallest cluster size, if there are clusters.
+def prepare(plan: Plan, spec: JoinSpec, samples: int | None, min_rows: int | None = None) -> None:
+    """Refuse a tree that one worker cannot hold; `min_rows`: smallest cluster size, if there are clusters.
 
     `samples`: see `check_samples`.
     """
     check_samples(samples, plan.table_rows[0])
-    check_tree(rows_of_frame(plan), least, resources_for(spec.library))
+    check_tree(rows_of_frame(plan), min_rows, resources_for(spec.library))
     if plan.sharing[1] > 1:
         share_work()
 
@@ -177,9 +177,9 @@ class Hierarchy(FoundByChunk):
         check_tree(statistics.left.source_rows, self.operand("min_cluster_size"), resources)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
-        least, spec = self.operand("min_cluster_size"), self.operand("spec")
-        prepare(plan, spec, self.operand("named"), least)
-        how = least, self.operand("samples"), self.operand("choice"), self.operand("meta")
+        min_rows, spec = self.operand("min_cluster_size"), self.operand("spec")
+        prepare(plan, spec, self.operand("named"), min_rows)
+        how = min_rows, self.operand("samples"), self.operand("choice"), self.operand("meta")
         return ChunkClusters(chunks, plan, spec.measure, *how)
 
 
@@ -188,7 +188,7 @@ class ChunkClusters(LabelledExpr):
 
     _label = "simjoin_hdbscan_clusters"
     _makes_result = True
-    _parameters = ["chunks", "plan", "metric", "least", "samples", "choice", "meta"]
+    _parameters = ["chunks", "plan", "metric", "min_rows", "samples", "choice", "meta"]
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (len(self.operand("plan").chunks) + 1)
@@ -197,7 +197,7 @@ class ChunkClusters(LabelledExpr):
         plan: Plan = self.operand("plan")
         steps = Steps("simjoin_hdbscan", self.deterministic_token)
         places, tree = add_tree(steps, self.chunks, plan, self.operand("samples"), self.operand("meta"))
-        how = (self.operand(name) for name in ("metric", "least", "choice", "meta"))
+        how = (self.operand(name) for name in ("metric", "min_rows", "choice", "meta"))
         found = steps.add("choose", 0, _clusters, rows_of_frame(plan), List(*places), tree, *how)
         for c in range(len(plan.chunks)):
             steps.layer[(self._name, c)] = Task((self._name, c), _labels_of_chunk, found, c)
@@ -208,10 +208,10 @@ Fallen = tuple[list[np.ndarray], list[np.ndarray], ChosenClusters]
 """The cluster that each chunk's rows leave, its 1 / distance there, and the chosen clusters."""
 
 
-def _clusters(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, least: int,
+def _clusters(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, min_rows: int,
               choice: Choice, example: Frame) -> Fallen:  # fmt: skip
     places, (weight, start, end) = without_gaps(rows, places, tree)
-    condensed = condense(*in_order(start, end, distances_of(weight, metric)), least, example)
+    condensed = condense(*in_order(start, end, distances_of(weight, metric)), min_rows, example)
     chosen = choose(condensed, choice)
     row_parent, row_lambda = condensed.row_parent, condensed.row_lambda
     return [row_parent[own] for own in places], [row_lambda[own] for own in places], chosen
