@@ -132,7 +132,7 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
 def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
     """The minimum spanning tree of all rows: single linkage, and friends of friends at every distance.
 
-    With `min_samples` it is the tree of mutual reachability distances, from which `hdbscan` finds clusters.
+    With `min_samples` it is the tree of mutual reachability distances, as `hdbscan` uses it.
     `dask_simjoin.cluster.condensed_tree` condenses it to clusters.
 
     Parameters
@@ -159,8 +159,8 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
 
     Notes
     -----
-    March, Ram & Gray (2010), "Fast Euclidean minimum spanning tree: algorithm, analysis, and applications":
-    Boruvka's rounds, in which each component finds its nearest row outside by trees of boxes.
+    March, Ram & Gray (2010), "Fast Euclidean minimum spanning tree: algorithm, analysis, and applications".
+    In each of Boruvka's rounds, every component finds its nearest outside row by trees of boxes.
 
     Examples
     --------
