@@ -53,7 +53,7 @@ def _clock() -> float:
 
 def stages(frame: Any) -> dict[str, Any]:
     """Seconds of each step of ours (distances and labels are made on the host), and the tree's weight."""
-    from dask_simjoin.cluster.algorithms.condense import condense, told_of_all
+    from dask_simjoin.cluster.algorithms.condense import condense, label_tree
     from dask_simjoin.cluster.algorithms.spanning import (
         distances_of,
         known_of_whole,
@@ -83,7 +83,7 @@ def stages(frame: Any) -> dict[str, Any]:
     note("distances")
     condensed = condense(start, end, away, MIN_CLUSTER_SIZE, frame)
     note("condensed tree")
-    told_of_all(condensed, asked.choice())
+    label_tree(condensed, asked.choice())
     note("labels")
     return {"stages": seconds, "engine": plan.layout.engine, "tree": float(away.sum())}
 

@@ -305,7 +305,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> F:
-        """Rows in an order that shows their clusters at all distances up to `max_eps`: OPTICS."""
+        """Order of rows that shows their clusters at all distances up to `max_eps`: OPTICS."""
 
     def hdbscan(
         self,

@@ -26,8 +26,14 @@ from dask_simjoin.request.requests import KDistancesRequest, KnnJoinRequest
 from dask_simjoin.request.resolve import check_flag
 from dask_simjoin.request.verb import frame_verb, series_verb
 from dask_simjoin.tasks.chunks import whole_chunk, whole_chunks
-from dask_simjoin.tasks.mutual import mutual_state
-from dask_simjoin.tasks.nearest import find_rows, kth_distance, nearest_rows, search_chunk, whole_rows
+from dask_simjoin.tasks.nearest import (
+    find_rows,
+    kth_distance,
+    mutual_state,
+    nearest_rows,
+    search_chunk,
+    whole_rows,
+)
 
 DISTANCES = "k_distance"
 """Name of the Series of distances to k-th neighbours."""
@@ -205,7 +211,12 @@ def _nearest(frame: Frame, asked: KnnJoinRequest) -> Frame:
         row_bytes = max(FOUND_BYTES, row_bytes)
     check_room(rows, row_bytes, f"k={shown(asked.k)}", False, device)
     search = functools.partial(
-        search_chunk, layout=plan.layout, k=number, numbers=(0, 0), same=other is None, max_total=bound
+        search_chunk,
+        layout=plan.layout,
+        k=number,
+        numbers=(0, 0),
+        is_self_join=other is None,
+        max_total=bound,
     )
     if device is None and asked.mutual:
         return whole_rows(q, d, mutual_state(q, d, search), spec, example)

@@ -14,7 +14,8 @@ import pandas as pd
 from dask.dataframe.extensions import register_dataframe_accessor
 
 from dask_simjoin.api.accessor import SimJoinAccessor
-from dask_simjoin.graph import lazy_join
+from dask_simjoin.graph.dask_private import guard_repr
+from dask_simjoin.graph.lazy_join import unplanned_divisions
 
 
 class _ThenCall(Loader):
@@ -77,7 +78,7 @@ def when_imported(name: str, action: Callable[[], None]) -> None:
 
 def register() -> None:
     """Make ``.simjoin`` an attribute of Dask, pandas and cuDF DataFrames; Dask then shows joins unplanned."""
-    lazy_join.guard()
+    guard_repr(unplanned_divisions)
     register_dataframe_accessor("simjoin")(SimJoinAccessor)
     pd.api.extensions.register_dataframe_accessor("simjoin")(SimJoinAccessor)
     when_imported("cudf", _register_with_cudf)

@@ -21,7 +21,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load estimators when they are first asked for: scikit-learn's base classes take a while to import."""
+    """Load estimators on first use, since scikit-learn's base classes take long to import."""
     if name not in ("DBSCAN", "HDBSCAN", "OPTICS"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(load("dask_simjoin.cluster.estimators"), name)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.condense import Condensed, condense, numbers_of, told_of_all
+from dask_simjoin.cluster.algorithms.condense import Condensed, condense, label_tree, numbers_of
 from dask_simjoin.cluster.hierarchy import CLUSTERS, EDGES
 from dask_simjoin.engine.base import frames_for, host_kernels
 from dask_simjoin.errors import ColumnError
@@ -26,7 +26,7 @@ COLUMNS: dict[str, Any] = {
 
 
 def condensed_tree(tree: Frame, min_cluster_size: int = 5) -> Frame:
-    """The clusters of at least so many rows, and when rows leave them: as the package hdbscan has it.
+    """The clusters of at least `min_cluster_size` rows, and when rows leave them: as the package hdbscan.
 
     Parameters
     ----------
@@ -38,15 +38,16 @@ def condensed_tree(tree: Frame, min_cluster_size: int = 5) -> Frame:
     Returns
     -------
     DataFrame
-        ``parent`` (int64), a cluster; ``child`` (int64), a row, by its number from 0 on, or a cluster that it
-        splits into, numbered from the number of rows on: that one is all of them; ``lambda_val``
-        (float64), 1 / the distance at which the child leaves it; ``child_size`` (int64), the rows of the
-        child. In the order of parent, lambda and child; lazy, of one partition, if `tree` is.
+        ``parent`` (int64) is a cluster. ``child`` (int64) is a row, numbered from 0, or a cluster that the
+        parent splits into, numbered from the number of rows on. The cluster with the lowest number has all
+        rows. ``lambda_val`` (float64) is 1 / the distance where the child leaves. ``child_size`` (int64) is
+        the child's number of rows. Rows are sorted by parent, lambda and child. The frame is lazy, with one
+        partition, if `tree` is.
 
     Raises
     ------
     ColumnError
-        A column is missing, or the edges are no tree.
+        A column is missing, or the edges are not a tree.
 
     Examples
     --------
@@ -63,9 +64,9 @@ def condensed_tree(tree: Frame, min_cluster_size: int = 5) -> Frame:
     4       6      0    1.000000           1
     5       6      1    1.000000           1
     """
-    least = check_whole("min_cluster_size", min_cluster_size, 2)
+    min_rows = check_whole("min_cluster_size", min_cluster_size, 2)
     meta = _checked(tree, EDGES, "spanning_tree()")
-    return _of_all_rows(tree, _condensed, _empty(meta, COLUMNS), least)
+    return _of_all_rows(tree, _condensed, _empty(meta, COLUMNS), min_rows)
 
 
 def choose_clusters(
@@ -129,7 +130,7 @@ def condensed_of(frame: Frame) -> Condensed:
     )
     if not whole:
         raise ColumnError(
-            f"{len(parent):,} rows are no whole condensed tree; give all rows of a result of "
+            f"{len(parent):,} rows are not a whole condensed tree; give all rows of a result of "
             "condensed_tree()."
         )
     row_parent, row_lambda = np.empty(root, np.int32), np.empty(root)
@@ -159,7 +160,7 @@ def _of_all_rows(frame: Frame, function: Any, example: Frame, how: Any) -> Frame
     return frame.repartition(npartitions=1).map_partitions(function, example, how, meta=example)
 
 
-def _condensed(tree: Frame, example: Frame, least: int) -> Frame:
+def _condensed(tree: Frame, example: Frame, min_rows: int) -> Frame:
     start, end, away = (numbers_of(tree, name, kind, "spanning_tree()") for name, kind in EDGES.items())
     n = len(start) + 1
     order = np.lexsort((end, start, away))
@@ -167,11 +168,11 @@ def _condensed(tree: Frame, example: Frame, least: int) -> Frame:
     inside = all(((some >= 0) & (some < n)).all() for some in (start, end)) and not (away < 0).any()
     if not inside or host_kernels("optics").spanning(start, end, np.arange(n), np.empty(n, np.int64)) < n - 1:
         raise ColumnError(
-            f"{n - 1:,} edges are no tree of {n:,} rows; give a whole result of spanning_tree()."
+            f"{n - 1:,} edges are not a tree of {n:,} rows; give a whole result of spanning_tree()."
         )
     if n == 1:
         return example
-    found = condense(start, end, away, least, example)
+    found = condense(start, end, away, min_rows, example)
     parent = np.concatenate([found.parent[1:], found.row_parent]).astype(np.int64) + n
     child = np.concatenate([np.arange(1, len(found.parent)) + n, np.arange(n)])
     density = np.concatenate([found.birth[1:], found.row_lambda])
@@ -184,5 +185,5 @@ def _condensed(tree: Frame, example: Frame, least: int) -> Frame:
 def _chosen(condensed: Frame, example: Frame, choice: Choice) -> Frame:
     if not len(condensed):
         return example
-    found = told_of_all(condensed_of(condensed), choice)
+    found = label_tree(condensed_of(condensed), choice)
     return frames_for(example).result(dict(zip(CLUSTERS, found, strict=True)), len(found[0]))

@@ -58,7 +58,7 @@ except ImportError:  # it is optional: the same, but for what needs its tools
             return f"{type(self).__name__}({', '.join(changed)})"
 
     class NotFittedError(ValueError, AttributeError):  # type: ignore[no-redef]
-        """Neighbours of an estimator that was not fitted were asked for."""
+        """Raised by methods of an estimator that is not fitted."""
 
     class ClusterMixin:  # type: ignore[no-redef]
         """`fit_predict`."""
@@ -111,10 +111,10 @@ class PointsEstimator(BaseEstimator):
         known = inspect.signature(request).parameters
         return {name: value for name, value in self.get_params().items() if name in known}
 
-    def _frame(self, X: Points, asked: Any) -> Frame:
-        """Make a frame of what was given to be fitted; `asked`: the request that it is fitted for."""
+    def _frame(self, X: Points, request: Any) -> Frame:
+        """Make a frame from the points to fit; `request`: of this fit."""
         frame = points_frame(X)
-        spec: JoinSpec = asked.spec(example_of(frame))
+        spec: JoinSpec = request.spec(example_of(frame))
         self.n_features_in_ = len(spec.on)
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
@@ -123,7 +123,7 @@ class PointsEstimator(BaseEstimator):
         return frame
 
     def _as_given(self, column: Series, X: Points) -> Labels:
-        """Give a column of a result in the manner of `X`: an array of an array, a Series of a frame."""
+        """Return a column of a result in the form of `X`: an array for an array, a Series for a frame."""
         if isinstance(X, da.Array):
             known = not getattr(self, "dropna", False)
             return column.to_dask_array(lengths=X.chunks[0] if known else None)
@@ -131,12 +131,12 @@ class PointsEstimator(BaseEstimator):
 
 
 def frame_like(X: Points) -> bool:
-    """Whether it is a frame or a table, whose columns have names, and no array."""
+    """Return whether points are a frame or a table with named columns, and not an array."""
     return is_frame(X) or hasattr(X, "__arrow_c_stream__")
 
 
 def points_frame(X: Points) -> Frame:
-    """Make a frame of points; refuses what is none, in the words of scikit-learn where its checks look."""
+    """Make a frame of points; refuse anything else, in words that scikit-learn's checks expect."""
     if frame_like(X):
         return _with_rows(as_frame(X, "X"))
     if hasattr(X, "tocsr"):
@@ -172,26 +172,25 @@ class DBSCAN(ClusterMixin, PointsEstimator):
     Parameters
     ----------
     eps : float
-        Largest distance of neighbours.
+        Largest distance of neighbors.
     min_samples : int
-        A row with at least so many rows within `eps`, itself included, is a core row.
+        Core rows have at least this many rows within `eps`, themselves included.
     on, metric, p, dropna, method, partitioning, blocksize
-        As in `SimJoinAccessor.dbscan`; `on` is for frames.  Of "haversine" an array has
-        latitudes and longitudes in degrees, and `eps` is in metres.
+        As in `SimJoinAccessor.dbscan`. `on` is for frames.  For "haversine", an array has
+        latitudes and longitudes in degrees, and `eps` is in meters.
 
     Attributes
     ----------
     labels_ : array or Series (n,), int64
-        After `fit`: the number of each row's cluster, or -1. A NumPy array of a NumPy array, lazy and a
-        Dask array of a Dask array, else a Series as `SimJoinAccessor.dbscan` gives it: of a Dask
-        DataFrame it is lazy, and `fit` has computed nothing.
+        After `fit`: the number of each row's cluster, or -1. It is an array for an array, and a Series as
+        from `SimJoinAccessor.dbscan` for a frame. For Dask it is lazy, and `fit` computes nothing.
     core_sample_indices_ : array (k,), int64
-        The numbers of core rows, counted among those that have a label. Not of Dask's, which stay lazy.
+        The numbers of core rows, counted among labeled rows. Not available for Dask's, which stay lazy.
     components_ : array (k, d), or DataFrame as `X`
-        Copies of those rows.
+        Copies of the core rows.
     n_features_in_ : int
     feature_names_in_ : array of str
-        Of a frame whose columns have strings for names.
+        Their names, for a frame whose column names are all strings.
 
     Examples
     --------
@@ -226,14 +225,13 @@ class DBSCAN(ClusterMixin, PointsEstimator):
         X : array (n, d) of NumPy or Dask, a DataFrame of Dask, pandas or cuDF, or a table of Arrow
         y : ignored
         sample_weight : array (n,), optional
-            What each row counts for among neighbours: a row is a core row if weights of at least
-            `min_samples` are within `eps`, its own included. Negative ones keep rows from being core rows.
-            Of what lies in memory only. They are summed as whole multiples of a power of two, so that the
-            sum depends on no order: exactly where weights have up to some 40 bits between the largest and
-            the smallest.
+            The weight of each row: a row is a core row if the weights within `eps`, its own included, add up
+            to at least `min_samples`. Negative weights may keep rows from being core rows. Weights are for
+            arrays and frames in memory only. They are summed as integer multiples of a power of two, so that
+            the sum does not depend on the order. It is exact if weights span up to about 40 bits.
         """
-        asked = requests.DbscanRequest(**self._options(requests.DbscanRequest))
-        frame = self._frame(X, asked)
+        request = requests.DbscanRequest(**self._options(requests.DbscanRequest))
+        frame = self._frame(X, request)
         if is_dask_collection(frame):
             if sample_weight is not None:
                 raise OptionTypeError(
@@ -241,10 +239,10 @@ class DBSCAN(ClusterMixin, PointsEstimator):
                 )
             self.labels_ = self._as_given(verbs.dbscan(frame, **self._options(requests.DbscanRequest)), X)
             return self
-        labels, core = verbs.labels_and_cores(frame, asked, checked_weights(sample_weight, len(frame)))
+        labels, core = verbs.labels_and_cores(frame, request, checked_weights(sample_weight, len(frame)))
         self.labels_ = self._as_given(labels, X)
         self.core_sample_indices_ = np.flatnonzero(to_host(core))
-        rows = kept_points(frame, asked)
+        rows = kept_points(frame, request)
         some = rows.iloc[self.core_sample_indices_]
         self.components_ = some if frame_like(X) else some.to_numpy()
         return self
@@ -281,7 +279,7 @@ class OPTICS(ClusterMixin, PointsEstimator):
         The rows in order. Not of a Dask array or DataFrame: ``optics_["ordering"]`` has their places in it.
     n_features_in_ : int
     feature_names_in_ : array of str
-        Of a frame whose columns have strings for names.
+        Their names, for a frame whose column names are all strings.
 
     Examples
     --------
@@ -332,9 +330,9 @@ class OPTICS(ClusterMixin, PointsEstimator):
         y : ignored
         """
         check_choice("cluster_method", self.cluster_method, ("xi", "dbscan"))
-        most = check_eps(self.max_eps, "max_eps")
-        eps = most if self.eps is None or self.cluster_method != "dbscan" else check_eps(self.eps, "eps")
-        if eps > most:
+        max_eps = check_eps(self.max_eps, "max_eps")
+        eps = max_eps if self.eps is None or self.cluster_method != "dbscan" else check_eps(self.eps, "eps")
+        if eps > max_eps:
             raise OptionError(f"eps={self.eps!r} is not allowed; use at most max_eps={self.max_eps!r}.")
         options = self._options(requests.OpticsRequest)
         found = verbs.optics(self._frame(X, requests.OpticsRequest(**options)), **options)
@@ -386,7 +384,7 @@ class HDBSCAN(ClusterMixin, PointsEstimator):
         array, else a Series.
     n_features_in_ : int
     feature_names_in_ : array of str
-        Of a frame whose columns have strings for names.
+        Their names, for a frame whose column names are all strings.
 
     Examples
     --------

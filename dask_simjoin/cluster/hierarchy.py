@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.condense import condense, tell_some, told_of_all
+from dask_simjoin.cluster.algorithms.condense import compile_labels, condense, label_tree
 from dask_simjoin.cluster.algorithms.forest import Edges
 from dask_simjoin.cluster.algorithms.optics import COLUMNS, columns_for, steep_clusters, whole_labels
 from dask_simjoin.cluster.algorithms.spanning import (
@@ -47,38 +47,39 @@ EDGES: dict[str, Any] = {"left": np.int64, "right": np.int64, "distance": np.flo
 
 
 @frame_verb(HdbscanRequest)
-def hdbscan(frame: Frame, asked: HdbscanRequest) -> Frame:
+def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     """Clusters of rows by density, each at distances of its own: HDBSCAN.
 
-    The clusters of ``sklearn.cluster.HDBSCAN(min_cluster_size, min_samples)``, found by an exact minimum
-    spanning tree, and the outlier scores of the package hdbscan (GLOSH). Where several trees are least, as
-    ties allow, one is chosen by the rows' order, and so results do not depend on partitions.
+    The clusters of ``sklearn.cluster.HDBSCAN(min_cluster_size, min_samples)``, from an exact minimum spanning
+    tree, and the outlier scores of the package hdbscan (GLOSH). The order of rows breaks ties between minimum
+    spanning trees, so that results do not depend on partitions.
 
     Parameters
     ----------
     min_cluster_size : int
-        How many rows a cluster has at least; at least 2.
+        Smallest number of rows in a cluster; at least 2.
     min_samples : int, optional
-        A row's core distance is that of the nearest so many rows, itself included, as scikit-learn counts
-        them and `dbscan` does; the package hdbscan counts others only, so that its 4 is 5 here. By default
-        `min_cluster_size`. More than there are rows are refused; by default all rows are noise then.
+        A row's core distance is the distance to its `min_samples`-th nearest row, itself included, as in
+        scikit-learn and `dbscan`. The package hdbscan does not count the row itself, so that its 4 is 5 here.
+        The default is `min_cluster_size`; if there are fewer rows, all rows are noise. An explicit value
+        above the number of rows is refused.
     cluster_selection_method : {"eom", "leaf"}
-        Whether clusters are those of the largest total stability ("excess of mass"), or the smallest ones.
+        Choose the clusters with the largest total stability ("excess of mass"), or the smallest clusters.
     cluster_selection_epsilon : float
-        Clusters are not split at distances below this, in the units of the metric, or with one: "2 km".
+        Clusters are not split at distances below this, in the units of the metric, or with a unit: "2 km".
     max_cluster_size : int, optional
-        Larger clusters are not chosen by "eom", but what they split into.
+        With "eom", larger clusters are split.
     allow_single_cluster : bool
         Whether all rows may be one cluster.
     on, id, metric, p, dropna, partitioning, blocksize
-        As in `self_join`; `id` only says which column is no coordinate.
+        As in `self_join`. `id` only names a column that is not a coordinate.
 
     Returns
     -------
     DataFrame
-        With the frame's index and partitions, and a row for each of its rows (but for those that `dropna`
-        leaves out): ``label`` (int64), the cluster, numbered by their first rows from 0, or -1 for noise;
-        ``probability`` (float64), how well the row belongs to it, from 0 to 1; ``outlier_score`` (float64),
+        With the frame's index and partitions, and a row for each of its rows, except rows that `dropna`
+        leaves out. ``label`` (int64) is the cluster, numbered by first rows from 0, or -1 for noise.
+        ``probability`` (float64) is the strength of membership, from 0 to 1. ``outlier_score`` (float64) is
         from 0 to 1.
 
     Raises
@@ -90,7 +91,7 @@ def hdbscan(frame: Frame, asked: HdbscanRequest) -> Frame:
     -----
     Campello, Moulavi & Sander (2013), "Density-based clustering based on hierarchical density estimates";
     Campello, Moulavi, Zimek & Sander (2015), "Hierarchical density estimates for data clustering,
-    visualization, and outlier detection". What comes to one worker is the tree, not the rows.
+    visualization, and outlier detection". One worker receives the tree, but not the rows.
 
     Examples
     --------
@@ -101,53 +102,55 @@ def hdbscan(frame: Frame, asked: HdbscanRequest) -> Frame:
     [0, 0, 0, 1, 1, 1, -1]
     """
     meta = example_of(frame)
-    least, samples, choice = asked.least(), asked.samples(), asked.choice()
-    spec, named = asked.spec(meta), None if asked.min_samples is None else samples
+    min_rows, samples, choice = request.least(), request.samples(), request.choice()
+    spec, named = request.spec(meta), None if request.min_samples is None else samples
     none = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in CLUSTERS.items()}, 0)
     example = none.copy()
     example.index = meta.index[:0]
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
-        return new_collection(Hierarchy(source.inner, source, spec, least, samples, choice, example, named))
-    tree, ids = _whole_tree(frame, spec, samples, named, tell_some)
+        return new_collection(
+            Hierarchy(source.inner, source, spec, min_rows, samples, choice, example, named)
+        )
+    tree, ids = _whole_tree(frame, spec, samples, named, compile_labels)
     if tree is None:
         return example
     weight, start, end = tree
-    # what was needed before is let go of, step by step: the peak of memory is that of the largest step
+    # each step frees its input, so that the largest step determines the peak of memory
     del tree
     away = distances_of(weight, spec.measure)
     del weight
-    condensed = condense(*in_order(start, end, away), least, meta)
+    condensed = condense(*in_order(start, end, away), min_rows, meta)
     del start, end, away
-    told = told_of_all(condensed, choice)
-    found = frames_for(meta).result(dict(zip(CLUSTERS, told, strict=True)), len(ids))
+    columns = label_tree(condensed, choice)
+    found = frames_for(meta).result(dict(zip(CLUSTERS, columns, strict=True)), len(ids))
     found.index = ids
     return found
 
 
 @frame_verb(SpanningTreeRequest)
-def spanning_tree(frame: Frame, asked: SpanningTreeRequest) -> Frame:
+def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
     """The minimum spanning tree of all rows: single linkage, and friends of friends at every distance.
 
-    With `min_samples` it is that of mutual reachability, from which `hdbscan` finds its clusters:
-    `dask_simjoin.cluster.condensed_tree` makes them of it.
+    With `min_samples` it is the tree of mutual reachability distances, as `hdbscan` uses it.
+    `dask_simjoin.cluster.condensed_tree` condenses it to clusters.
 
     Parameters
     ----------
     min_samples : int
-        An edge is no shorter than either row's distance to the nearest so many rows, itself included; with
-        1, the default, it is the distance of both. More than there are rows are refused.
+        A row's core distance is the distance to its `min_samples`-th nearest row, itself included. The length
+        of an edge is the largest of the rows' distance and their core distances. With 1, the default, it is
+        the rows' distance. More than the number of rows is refused.
     on, id, metric, p, dropna, partitioning, blocksize
-        As in `self_join`; `id` only says which column is no coordinate.
+        As in `self_join`. `id` only names a column that is not a coordinate.
 
     Returns
     -------
     DataFrame
-        An edge a row, the shortest first, one less than there are rows: ``left`` and ``right`` (int64), the
-        rows' numbers, counted from 0 without those that `dropna` leaves out, the smaller one first;
-        ``distance`` (float64). Of a Dask DataFrame it is lazy and has one partition. Edges are in the order
-        of (distance, left, right). Of several trees that are least the one is taken whose edges come first
-        by what is compared, such as squares of distances, then by left and right: so there is one tree.
+        One row per edge, sorted by (distance, left, right). ``left`` and ``right`` (int64) are row numbers,
+        the smaller first, counted from 0 without rows that `dropna` leaves out. ``distance`` is float64. For
+        a Dask DataFrame the result is lazy and has one partition. Ties between minimum spanning trees are
+        broken by the compared values, such as squared distances, then by left and right.
 
     Raises
     ------
@@ -156,8 +159,8 @@ def spanning_tree(frame: Frame, asked: SpanningTreeRequest) -> Frame:
 
     Notes
     -----
-    March, Ram & Gray (2010), "Fast Euclidean minimum spanning tree: algorithm, analysis, and applications":
-    Boruvka's rounds, in which each component finds its nearest row outside by trees of boxes.
+    March, Ram & Gray (2010), "Fast Euclidean minimum spanning tree: algorithm, analysis, and applications".
+    In each of Boruvka's rounds, every component finds its nearest outside row by trees of boxes.
 
     Examples
     --------
@@ -171,8 +174,8 @@ def spanning_tree(frame: Frame, asked: SpanningTreeRequest) -> Frame:
     2     1      2       4.0
     """
     meta = example_of(frame)
-    samples = asked.samples()
-    spec = asked.spec(meta)
+    samples = request.samples()
+    spec = request.spec(meta)
     example = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in EDGES.items()}, 0)
     if is_dask_collection(frame):
         return new_collection(Tree(freeze(frame, spec.columns), spec, samples, example))
@@ -182,7 +185,7 @@ def spanning_tree(frame: Frame, asked: SpanningTreeRequest) -> Frame:
 
 def _whole_tree(frame: Frame, spec: JoinSpec, samples: int, named: int | None,
                 *prepared: Callable[[], object]) -> tuple[Edges | None, Ids]:  # fmt: skip
-    """Find the tree of a plain frame, by places of its rows, if it has any, and what the rows are called.
+    """Find the tree of a plain frame, by places of its rows, if it has rows, and return the rows' ids too.
 
     `named`: see `check_samples`.  `prepared`: see `known_of_whole`.
     """
@@ -190,7 +193,7 @@ def _whole_tree(frame: Frame, spec: JoinSpec, samples: int, named: int | None,
     check_samples(named, len(chunk["ids"]))
     if not len(chunk["ids"]):
         return None, chunk["ids"]
-    chunk["id_keys"] = None  # rows are told in their order, and no id is looked up
+    chunk["id_keys"] = None  # results are in row order, so ids are not looked up
     ids, known = chunk["ids"], known_of_whole(chunk, plan.layout, samples, prepared=prepared)
     return tree_of_chunk(chunk, 0, plan.layout, known, last=True), ids
 
@@ -209,8 +212,9 @@ def cluster_optics_dbscan(optics: Frame, eps: float) -> Series:
     -------
     Series
         int64, named "label", aligned with `optics`, lazy if that is: as
-        ``sklearn.cluster.cluster_optics_dbscan``. With ``mode="forest"`` the core rows' clusters are those of
-        ``dbscan(eps)`` but for their numbers; with ``mode="edges"``, as in scikit-learn, nearly.
+        ``sklearn.cluster.cluster_optics_dbscan``. With ``mode="forest"`` the core rows' clusters equal
+        ``dbscan(eps)``, except for their numbers. With ``mode="edges"``, as in scikit-learn, they may differ
+        slightly.
 
     Notes
     -----
@@ -273,7 +277,7 @@ def cluster_optics_xi(optics: Frame, min_samples: int, *, xi: float = 0.05,
         share = as_number(size)
         size = share if 0 < share <= 1 else check_whole("min_cluster_size", size, 2)
     corrected = check_flag("predecessor_correction", predecessor_correction)
-    steep_clusters()  # it is missing now, and not when a lazy result is computed
+    steep_clusters()  # raises now if scikit-learn is missing, and not in a task
     options = {
         "min_samples": samples, "xi": steepness, "min_cluster_size": size,
         "predecessor_correction": corrected,
@@ -282,7 +286,7 @@ def cluster_optics_xi(optics: Frame, min_samples: int, *, xi: float = 0.05,
 
 
 def example_of_order(optics: Frame, columns: Iterable[str]) -> Frame:
-    """Make the empty example of a result of `optics`; refuse what has not these columns of it."""
+    """Make the empty example of a result of `optics`; refuse a frame without these columns."""
     meta = example_of(optics)
     for name in columns:
         if name not in meta.columns:

@@ -32,7 +32,7 @@ def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: b
     condensed : DataFrame
         As `condensed_tree` gives it; a lazy one is computed.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; default: a new figure.
+        The axes to draw on; default: a new figure.
     select_clusters : bool
         Whether the chosen clusters are marked, each with an ellipse.
     log_size : bool
@@ -47,8 +47,9 @@ def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: b
 
     Notes
     -----
-    As ``condensed_tree_.plot()`` of the package hdbscan draws it; icicle plots are of Kruskal & Landwehr
-    (1983), "Icicle plots: better displays for hierarchical clustering", The American Statistician 37.
+    The plot is like ``condensed_tree_.plot()`` of the package hdbscan. For icicle plots see Kruskal &
+    Landwehr (1983), "Icicle plots: better displays for hierarchical clustering", The American Statistician
+    37.
 
     Examples
     --------
@@ -60,7 +61,7 @@ def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: b
     >>> plot_condensed_tree(condensed_tree(df.simjoin.spanning_tree(), 2)).get_ylabel()  # doctest: +SKIP
     'lambda (1 / distance)'
     """
-    asked = HdbscanRequest(min_cluster_size=2, **choice).choice()
+    selection = HdbscanRequest(min_cluster_size=2, **choice).choice()
     if is_dask_collection(condensed):
         condensed = condensed.compute()
     tree = condensed_of(condensed)
@@ -79,7 +80,7 @@ def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: b
         if p >= 0:
             ax.plot([at[p], at[c]], [tree.birth[c]] * 2, color="black", linewidth=1)
     if select_clusters:
-        chosen, death, _ = chosen_clusters(tree, asked)
+        chosen, death, _ = chosen_clusters(tree, selection)
         ellipse = optional("matplotlib.patches", "matplotlib", "Plots").Ellipse
         for c in np.flatnonzero(chosen).tolist():
             own = width[cluster == c].max(initial=0.0)
@@ -113,7 +114,7 @@ def _centres(tree: Condensed) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _bars(tree: Condensed) -> Iterator[tuple[int, float, float, int]]:
-    """Go through bars: cluster, from and to which 1 / distance, and how many rows it has there."""
+    """Yield bars: the cluster, its range of 1 / distance, and its number of rows there."""
     order = np.lexsort((tree.row_lambda, tree.row_parent))
     ends = np.searchsorted(tree.row_parent[order], np.arange(len(tree.parent) + 1))
     splits = np.full(len(tree.parent), np.nan)
@@ -139,19 +140,19 @@ MAX_DRAWN = 100_000
 
 
 def plot_k_distances(distances: Series, ax: Axes = None) -> Axes:
-    """The distances of rows to their k-th neighbours, sorted: the knee is where clusters end.
+    """The distances of rows to their k-th neighbors, sorted: the knee is where clusters end.
 
     Parameters
     ----------
     distances : Series
         As `SimJoinAccessor.k_distances` gives it; a lazy one is computed.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; default: a new figure.
+        The axes to draw on; default: a new figure.
 
     Returns
     -------
     matplotlib.axes.Axes
-        The share of the rows (%) from left to right, from the largest distance on, and the distance, in the
+        The x axis is the share of rows (%), from the largest distance on. The y axis is the distance, in the
         units of the columns.
 
     Notes
@@ -173,7 +174,7 @@ def plot_k_distances(distances: Series, ax: Axes = None) -> Axes:
     shown = np.unique(np.linspace(0, len(away) - 1, min(len(away), MAX_DRAWN)).astype(int))
     ax = new_axes(ax)
     ax.plot(100 * shown / max(1, len(away) - 1), away[shown])
-    ax.set(xlabel="rows (%)", ylabel=name, title="Sorted distances to the k-th neighbour", ylim=(0, None))
+    ax.set(xlabel="rows (%)", ylabel=name, title="Sorted distances to the k-th neighbor", ylim=(0, None))
     return ax
 
 
@@ -185,9 +186,9 @@ def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) 
     optics : DataFrame
         As `SimJoinAccessor.optics` gives it; a lazy one is computed.
     eps : float, optional
-        A distance at which to cut: it is drawn, and rows are coloured by their clusters there.
+        A distance to cut at: it is drawn, and rows are colored by their clusters there.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; default: a new figure.
+        The axes to draw on; default: a new figure.
 
     Returns
     -------
@@ -219,19 +220,19 @@ def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) 
     labels = np.zeros(number, np.int64)
     if eps is not None:
         labels = _values(cluster_optics_dbscan(optics, eps))[order]
-    # of neighbours in the order that are drawn at one place, the one that is reached from furthest
+    # of rows that share a pixel, draw the largest reachability
     step = max(1, number // MAX_DRAWN)
     starts = np.arange(0, number, step)
     finite = np.where(np.isfinite(reach), reach, -1.0)
-    most = np.maximum.reduceat(finite, starts) if number else finite
-    group = np.repeat(most, np.diff(np.append(starts, number)))
+    largest = np.maximum.reduceat(finite, starts) if number else finite
+    group = np.repeat(largest, np.diff(np.append(starts, number)))
     where = np.flatnonzero((finite == group) & (finite >= 0))
     where = where[np.unique(where // step, return_index=True)[1]]
-    colours = np.where(labels[where] < 0, -1, labels[where] % 9)
+    colors = np.where(labels[where] < 0, -1, labels[where] % 9)
     ax = new_axes(ax)
-    for colour in np.unique(colours):
-        some = where[colours == colour]
-        ax.vlines(some, 0, reach[some], colors="silver" if colour < 0 else f"C{colour}", linewidth=0.5)
+    for color in np.unique(colors):
+        some = where[colors == color]
+        ax.vlines(some, 0, reach[some], colors="silver" if color < 0 else f"C{color}", linewidth=0.5)
     if eps is not None:
         ax.axhline(eps, color="black", linewidth=0.8, linestyle="--", label=f"eps={eps:g}")
         ax.legend()

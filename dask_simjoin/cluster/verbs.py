@@ -40,11 +40,11 @@ from dask_simjoin.tasks.counts import components_of_ids, forest_of_ids, kept_row
 from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 
 BITS = 62
-"""Of sums of weights."""
+"""Bits of sums of weights."""
 
 
 def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
-    """Weights as an array (rows,) float64; refuses what is none."""
+    """Return weights as an array (rows,) float64; refuse anything else."""
     if weights is None:
         return None
     try:
@@ -71,9 +71,9 @@ def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
 
 
 def whole_weights(weights: np.ndarray) -> tuple[np.ndarray, int]:
-    """Weights as whole numbers (n,) int64 of a unit of 2**-bits, and that number of bits.
+    """Return weights as integer multiples (n,) int64 of 2**-bits, and the number of bits.
 
-    The unit is the smallest for which no sum of them overflows.
+    The unit is the smallest that lets no sum overflow.
     """
     total = float(np.abs(weights).sum()) or 1.0
     bits = BITS - int(np.frexp(total)[1]) - 1
@@ -81,7 +81,7 @@ def whole_weights(weights: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> Array:
-    """Tell which rows of a chunk that meets itself are core rows (n,) bool; `weights`: of its rows."""
+    """Return which rows of a chunk are core rows (n,) bool; `weights`: of its rows."""
     xp = block_pair.xp
     whole, bits = whole_weights(weights)
     whole = xp.asarray(whole)
@@ -98,16 +98,16 @@ def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> A
     return sums >= int(np.ceil(enough))
 
 
-def kept_points(frame: Frame, asked: DbscanRequest) -> Frame:
-    """The coordinates of the rows of a frame that are clustered."""
-    spec = asked.spec(example_of(frame))
+def kept_points(frame: Frame, request: DbscanRequest) -> Frame:
+    """Return the coordinates of the rows of a frame that take part."""
+    spec = request.spec(example_of(frame))
     kept = kept_rows(frame, spec)
     return (frame if kept is None else frame[kept])[list(spec.on)]
 
 
-def weights_of_kept(weights: np.ndarray, frame: Frame, asked: DbscanRequest) -> np.ndarray:
-    """The weights of those rows."""
-    kept = kept_rows(frame, asked.spec(example_of(frame)))
+def weights_of_kept(weights: np.ndarray, frame: Frame, request: DbscanRequest) -> np.ndarray:
+    """Return the weights of the rows that take part."""
+    kept = kept_rows(frame, request.spec(example_of(frame)))
     if kept is None:
         return weights
     return weights[frames_for(frame).xp.asarray(kept)]
@@ -122,37 +122,38 @@ SORTED = 1 << 22
 
 
 @series_verb(DbscanRequest)
-def dbscan(frame: Frame, asked: DbscanRequest) -> Series:
+def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     """Clusters of rows by density: DBSCAN.
 
-    Labels are those of ``sklearn.cluster.DBSCAN(eps, min_samples=..., algorithm="kd_tree")``, for
-    every number of partitions. There is one exception: its tree takes in whole nodes whose far end is
-    within the rounded `eps`, so pairs whose squared distance lies between ``eps*eps`` as rounded and as
-    it is may be neighbours there, and are none here. No list of neighbours is made: memory holds the
-    chunks of a task, a few numbers for each row, and the chunks' components.
+    Labels equal ``sklearn.cluster.DBSCAN(eps, min_samples=..., algorithm="kd_tree")``, for every
+    number of partitions. There is one exception. Scikit-learn's tree accepts whole nodes whose far end is
+    within the rounded `eps`. So pairs whose squared distance is between the rounded and the exact
+    ``eps*eps`` may be neighbors there, and are not neighbors here. Lists of neighbors are not kept:
+    memory holds the chunks of a task, a few numbers for each row, and the chunks' components.
 
     Parameters
     ----------
     eps : float
-        Largest distance of neighbours, as in `self_join`.
+        Largest distance of neighbors, as in `self_join`.
     min_samples : int
-        A row with at least so many rows within `eps`, itself included, is a core row.
+        Core rows have at least this many rows within `eps`, themselves included.
     on, by, id, metric, p, dropna, method, partitioning, blocksize
-        As in `self_join`; `id` only says which column is no coordinate.
+        As in `self_join`. `id` only names a column that is not a coordinate.
 
     Returns
     -------
     Series
         int64, named "label", with the frame's index and partitions: the number of each row's
-        cluster, or -1 for noise. Clusters are numbered by their first core row, from 0; a row near
-        core rows of several clusters is in the one of the lowest number. Rows that `dropna` leaves
-        out have no entry.
+        cluster, or -1 for noise. Clusters are numbered by their first core row, from 0. A border row near
+        several clusters is in the cluster with the lowest number. Rows that `dropna` leaves out have no
+        entry.
 
     Notes
     -----
     Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for discovering clusters in large
     spatial databases with noise". Core rows are connected within each chunk first, and across
-    chunks only by their components. Spatial chunks have no halos here: each meets those around it.
+    chunks only by their components. Spatial chunks have no halos here: each is compared with its
+    neighbors.
 
     Examples
     --------
@@ -163,31 +164,31 @@ def dbscan(frame: Frame, asked: DbscanRequest) -> Series:
     [0, 0, 0, -1, 1, 1, 1]
     """
     meta = example_of(frame)
-    samples = asked.samples()
-    spec = asked.spec(meta)
+    samples = request.samples()
+    spec = request.spec(meta)
     example = series_example(meta, LABELS)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         return new_collection(Labels(source.inner, source, spec, samples, example))
-    return _labels_and_cores(frame, asked)[0]
+    return _labels_and_cores(frame, request)[0]
 
 
 def labels_and_cores(
-    frame: Frame, asked: DbscanRequest, weights: np.ndarray | None = None
+    frame: Frame, request: DbscanRequest, weights: np.ndarray | None = None
 ) -> tuple[Series, Array]:
-    """Label the rows of a plain frame, and tell which are core rows (n,) bool.
+    """Label the rows of a plain frame, and return which are core rows (n,) bool.
 
-    `weights` (rows,): of the frame's rows, where they do not count alike.
+    `weights` (rows,): of the frame's rows, if they are not equal.
     """
-    labels, core, order = _labels_and_cores(frame, asked, weights)
+    labels, core, order = _labels_and_cores(frame, request, weights)
     return labels, rows_of_places(core, order)
 
 
-def _labels_and_cores(frame: Frame, asked: DbscanRequest,
+def _labels_and_cores(frame: Frame, request: DbscanRequest,
                       weights: np.ndarray | None = None) -> tuple[Series, Array, Array]:  # fmt: skip
-    """Do the same by places of the index, and tell the row at each (n,) int32."""
-    meta, samples = example_of(frame), asked.samples()
-    spec = asked.spec(meta)
+    """Do as `labels_and_cores`, with core rows by place, and return the row at each place (n,) int32."""
+    meta, samples = example_of(frame), request.samples()
+    spec = request.spec(meta)
     chunk, plan = whole_chunk(frame, spec, CLUSTERS)
     if not plan.meets:
         xp = frames_for(meta).xp
@@ -197,14 +198,14 @@ def _labels_and_cores(frame: Frame, asked: DbscanRequest,
     if weights is None:
         core = cores_by_place(samples, *counts_by_place(block_pair, samples))
     else:
-        core = weighted_cores(block_pair, weights_of_kept(weights, frame, asked), samples)[order]
+        core = weighted_cores(block_pair, weights_of_kept(weights, frame, request), samples)[order]
     labels = dbscan_alone(block_pair, core)
     return frames_for(meta).series(labels, chunk["ids"], LABELS), core, order
 
 
 @frame_verb(OpticsRequest)
-def optics(frame: Frame, asked: OpticsRequest) -> Frame:
-    """Rows in an order that shows their clusters at all distances up to `max_eps`: OPTICS.
+def optics(frame: Frame, request: OpticsRequest) -> Frame:
+    """Order of rows that shows their clusters at all distances up to `max_eps`: OPTICS.
 
     `dask_simjoin.cluster` has `cluster_optics_dbscan` and `cluster_optics_xi` for clusters of it.
 
@@ -264,11 +265,11 @@ def optics(frame: Frame, asked: OpticsRequest) -> Frame:
     3         2           2.0            2.0            2
     """
     meta = example_of(frame)
-    samples, mode = asked.samples(), asked.mode
-    spec = asked.spec(meta)
+    samples, mode = request.samples(), request.mode
+    spec = request.spec(meta)
     max_eps = spec.eps
     if mode != FOREST:
-        # a core distance may be max_eps where its square is just beyond that of max_eps
+        # a core distance may round to max_eps although its square exceeds max_eps squared
         spec = replace(spec, eps=float(np.nextafter(max_eps, np.inf)))
     none = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in COLUMNS.items()}, 0)
     example = none.copy()
@@ -276,7 +277,7 @@ def optics(frame: Frame, asked: OpticsRequest) -> Frame:
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         return new_collection(Order(source.inner, source, spec, max_eps, samples, mode, example))
-    # its pairs are no result that could be too large
+    # the result limit is not for its pairs
     spec = replace(spec, settings=replace(spec.settings, result=MAX_BYTES))
     chunk, plan = whole_chunk(frame, spec, LISTS, sampled=mode != FOREST)
     if not plan.meets:
@@ -295,7 +296,7 @@ def optics(frame: Frame, asked: OpticsRequest) -> Frame:
 
 
 def connected_components(pairs: Frame) -> Frame:
-    """Groups of rows that pairs connect: the end of de-duplication.
+    """Groups of rows that pairs connect, the last step of de-duplication.
 
     Parameters
     ----------
@@ -308,8 +309,8 @@ def connected_components(pairs: Frame) -> Frame:
     -------
     DataFrame
         One row for each id that occurs in either column: ``id``, and ``component`` (int64), the number of its
-        group. Groups are numbered from 0 by their smallest ids. Of a Dask DataFrame it is lazy and has one
-        partition: what must fit memory is the ids that occur in pairs, not the pairs.
+        group. Groups are numbered from 0 by their smallest ids. For a Dask DataFrame it is lazy and has one
+        partition. The ids in pairs must fit memory, but not the pairs.
 
     Raises
     ------

@@ -25,7 +25,7 @@ from dask_simjoin.planning.statistics.sample import bounds
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.matches import BlockPair, Matches, matches, measured
-from dask_simjoin.tasks.pairs import Side, join_block, pair_columns, put_together
+from dask_simjoin.tasks.pairs import Side, concat_results, join_block, pair_columns
 
 
 class Comparison(NamedTuple):
@@ -128,7 +128,7 @@ def _pairs(block_pair: BlockPair, sides: tuple[Loaded, Loaded], stay: tuple[bool
     part = pair_columns((of, places[0]), (of, places[1]), block_pair.spec, columns)
     if "distance" in columns:
         part["distance"] = found.distance
-    return put_together([(len(found.left), part)], columns, frames_for(q["example"]))
+    return concat_results([(len(found.left), part)], columns, frames_for(q["example"]))
 
 
 def _only(found: Matches, which: Array) -> Matches:
@@ -260,7 +260,7 @@ def _as_frame(how: Comparison, rows: Loaded, slab: Slab, found: Hits, columns: l
     part = pair_columns(left, right, how.spec, columns)
     if "distance" in columns:
         part["distance"] = found.distance
-    return put_together([(n, part)], columns, frames_for(slab["example"]))
+    return concat_results([(n, part)], columns, frames_for(slab["example"]))
 
 
 def some_names(rows: Loaded, places: Array) -> Loaded:

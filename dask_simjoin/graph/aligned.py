@@ -1,12 +1,11 @@
 """Keep lazy values aligned with the rows they belong to.
 
-Dask may merge partitions of a reader once more, as it optimises parts of what it lowers again: to find the
-quantiles of a `set_index`, for one.  So values stay next to the frame that they are of, and take over its
-partitions and labels.
+Dask may optimize parts of a graph again, for example to find the quantiles of a `set_index`.  It may then
+merge partitions of a reader once more.  So values stay next to their frame, and take over its partitions and
+labels.
 
-A shuffle may give the rows of a partition in another order each time.  Values are of the rows of one run,
-and Dask may combine them with those of another.  So each partition of values goes with fingerprints
-of the rows it is of.
+A shuffle may give the rows of a partition in another order each time.  Dask may combine the values from one
+run with the rows from another.  So each partition of values has fingerprints of its rows.
 """
 
 from __future__ import annotations
@@ -45,16 +44,16 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import PREDECESSOR, Groups, fingerprints, relabelled, values_beside
 
 STEADY = (Blockwise, IO, CumulativeAggregations, Repartition, Partitions)
-"""What gives the same rows in the same order each time."""
+"""Expressions that give the same rows in the same order each time."""
 
 
 def may_move(frame: Expr) -> bool:
-    """Tell whether rows of a frame may come in another order when it is run again."""
+    """Return whether the rows of a frame may have another order when it is run again."""
     return not all(isinstance(node, STEADY) for node in frame.walk())
 
 
 def may_merge(frame: Expr) -> bool:
-    """Tell whether Dask may merge partitions of a frame once fewer of its columns are read."""
+    """Return whether Dask may merge partitions of a frame once it reads fewer columns."""
     return any(
         isinstance(node, BlockwiseIO)
         and not isinstance(node, FusedIO)
@@ -65,7 +64,7 @@ def may_merge(frame: Expr) -> bool:
 
 def in_order_of(frame: Expr, values: Expr, source: FrozenSource, groups: Groups, spec: RowSpec | None,
                 chosen: list[int] | None) -> Expr:  # fmt: skip
-    """Put values of the rows of `source` in the order in which `frame` has the same rows."""
+    """Put the values of `source` in the order that its rows have in `frame`."""
     prints = optimise_in_place(
         MapPartition(source.inner, "simjoin_fingerprint", fingerprints, (groups, spec))
     )
@@ -74,7 +73,7 @@ def in_order_of(frame: Expr, values: Expr, source: FrozenSource, groups: Groups,
 
 
 class Fingerprints(PartitionsFiltered, LabelledExpr):
-    """Fingerprints of the rows that values were found for."""
+    """Compute the fingerprints of the rows that have values."""
 
     _label = "simjoin_fingerprints"
     _parameters = ["frozen", "_partitions"]
@@ -92,7 +91,7 @@ class Fingerprints(PartitionsFiltered, LabelledExpr):
 
 
 class NextToFrame(RowValues, Blockwise):
-    """Put the operand `values` next to the operand `frame`, whose rows they are of."""
+    """Put the operand `values` next to the operand `frame`, with a value for each of its rows."""
 
     @functools.cached_property
     def _meta(self) -> Any:
@@ -110,7 +109,7 @@ class NextToFrame(RowValues, Blockwise):
 
 
 class Beside(NextToFrame):
-    """Give values the partitions and the labels of the frame that they are of."""
+    """Give values the partitions and the labels of their frame."""
 
     _parameters = ["frame", "values", "spec"]
     operation = staticmethod(relabelled)
@@ -127,7 +126,7 @@ class Beside(NextToFrame):
         return any(isinstance(node, RowValues) and node.of_filtered for node in found)
 
     def simplify_once(self, dependents: Any, simplified: Any) -> Expr:
-        """Leave the frame unread where values are all that it is read for."""
+        """Do not read the frame if only its values are needed."""
         below = {node._name for node in self.frame.walk()}
         readers = (reader() for name in below for reader in dependents[name])
         if all(reader is None or reader._name in below or isinstance(reader, Beside) for reader in readers):
@@ -138,7 +137,7 @@ class Beside(NextToFrame):
 
 
 class Reconciled(NextToFrame):
-    """Put values in the order in which the rows beside them come."""
+    """Put values in the order of the rows next to them."""
 
     _parameters = ["frame", "values", "then", "groups", "spec"]
     operation = staticmethod(values_beside)
@@ -147,7 +146,7 @@ class Reconciled(NextToFrame):
         numbered = PREDECESSOR in getattr(self._meta, "columns", ())
         if not numbered or not isinstance(parent, Projection) or PREDECESSOR in parent.columns:
             return None
-        # takes what is no number of a row without those that are, which another order changes
+        # leaves out row numbers, since another order changes them
         chosen = Projection(self.operand("values"), parent.operand("columns"))
         return Reconciled(self.frame, chosen, *self.operands[2:])
 
@@ -161,13 +160,14 @@ Pieces = tuple[tuple[tuple[int, int, int], ...], ...]
 class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
     """Stand for values of rows before they are planned; partitions are the frame's.
 
-    Like a cumulative sum it has a value for each row and depends on all of them.  Being one, with the rows
-    in sight as `frame`, Dask knows it to be aligned with them: no shuffle is needed to assign it.  It is
-    planned for that frame as Dask has optimised it, in step with what the values are combined with: Dask
-    leaves out files that a filter excludes, and merges partitions of a reader by the columns that are
-    read.  So all that is combined must read the same columns as `frame` does.
+    Like a cumulative sum, it has a value for each row and depends on all rows.  It derives from Dask's class
+    for these and has the rows as `frame`.  So Dask knows that both are aligned, and needs no shuffle.
 
-    `source`: the frame as it was given; `chosen`: partitions of that, if they are not all.
+    Planning uses the frame as Dask has optimized it together with other operands of the same step.  Dask
+    leaves out files that a filter excludes, and merges partitions of a reader that reads few columns.  So all
+    operands must read the same columns as `frame`.
+
+    `source`: the frame as given; `chosen`: the partitions in use, or None for all.
     """
 
     _defaults = {"chosen": None}
@@ -180,7 +180,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
     @functools.cached_property
     def _source(self) -> FrozenSource:
-        """Choose what it is planned for."""
+        """Return the source to plan for."""
         source: FrozenSource = self.operand("source")
         return source.in_step(self.frame if self.operand("chosen") is None else source.inner)
 
@@ -211,7 +211,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
         return type(self)(Partitions(self.frame, numbers), *others, numbers if chosen is None else chosen)
 
     def _substitute(self, old: Any, new: Any, _seen: Any) -> Expr:
-        # values are not those of what Dask moves a filter beneath
+        # beneath a moved filter there are other rows
         if isinstance(old, Expr) and any(new is below for below in old.dependencies()):
             return self
         made: Expr = super()._substitute(old, new, _seen)
@@ -219,7 +219,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
     @property
     def _projection_columns(self) -> list[Any]:
-        # else Dask would take away columns from what else reads the source, and merge that otherwise
+        # else Dask would read fewer columns elsewhere, and merge those partitions in another way
         return list(self.frame.columns)
 
     def _lower(self) -> Expr:
@@ -237,11 +237,11 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
 
 Held = Sequence[tuple[int, int, int]]
-"""Chunks that hold the rows of a partition, and of each the first of its pieces, and that after the last."""
+"""The pieces that hold a partition's rows: chunk, first piece, and the piece after the last."""
 
 
 def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tuple[int, int, int]]]:
-    """List for each of the chosen partitions the chunks that hold it, and which of their pieces it is."""
+    """List for each chosen partition the chunks that hold its rows, with the number of their piece."""
     found: dict[int, list[tuple[int, int, int]]] = {n: [] for n in chosen}
     for c, chunk in enumerate(pieces):
         for k, (n, _, _) in enumerate(chunk):
@@ -251,9 +251,9 @@ def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tup
 
 
 def found_task(names: str, found: str, held: Held, meta: Frame | Series) -> tuple[Any, ...]:
-    """Tell the function and the arguments of a task that makes a partition.
+    """Return the function and the arguments of a task that makes a partition.
 
-    `names`, `found`: what expressions are called that tell chunks' rows, and what was found of them.
+    `names`, `found`: names of the expressions with the chunks' rows, and with their values.
     """
     refs = [TaskRef((each, c)) for each in (names, found) for c, _, _ in held]
     return aligned, meta, [(start, stop) for _, start, stop in held], *refs
@@ -263,9 +263,9 @@ def add_counts(
     layer: dict[Any, Any], token: str, chunks: Expr, plan: Plan, spec: JoinSpec, wanted: set[int],
     enough: int | None = None, tasks: JoinTasks = DISTANCES,
 ) -> dict[int, Any]:  # fmt: skip
-    """Put tasks into the layer that count neighbours of the rows of the wanted chunks; their keys.
+    """Add tasks to the layer that count neighbors of the rows of the wanted chunks; return their keys.
 
-    `enough`: from there on counts need not be right.
+    `enough`: counts from this number on need not be exact.
     """
     block, partial = f"simjoin_count_block-{token}", f"simjoin_count_sum-{token}"
     parts: dict[int, list[Task | TaskRef]] = {c: [] for c in wanted}
@@ -293,9 +293,9 @@ def add_counts(
 
 def add_partitions(layer: dict[Any, Any], name: str, chunks: Expr, pieces: Pieces, values: dict[int, Any],
                    chosen: list[int], meta: Frame | Series) -> None:  # fmt: skip
-    """Put tasks into the layer that make the chosen partitions of values by chunk.
+    """Add tasks to the layer that make the chosen partitions from values by chunk.
 
-    Where a partition is made on another worker than its chunk, what rows are called travels, and no index.
+    If another worker makes the partition, it receives the names of a chunk's rows without the index.
     """
     held, names = pieces_by_partition(pieces, chosen), f"simjoin_row_names-{name.rpartition('-')[2]}"
     for place, n in enumerate(chosen):
@@ -307,7 +307,7 @@ def add_partitions(layer: dict[Any, Any], name: str, chunks: Expr, pieces: Piece
 
 
 class RowNames(TypedDict):
-    """Hold what tells the rows of a chunk's pieces: of a `Chunk`, what is called so."""
+    """Identify the rows of a chunk's pieces: some fields of its `Chunk`."""
 
     ids: Ids
     ends: np.ndarray
@@ -315,12 +315,12 @@ class RowNames(TypedDict):
 
 
 def row_names(chunk: Chunk) -> RowNames:
-    """Take what tells the rows of a chunk's pieces."""
+    """Return the fields of a chunk that identify the rows of its pieces."""
     return RowNames(ids=chunk["ids"], ends=chunk["ends"], example=chunk["example"])
 
 
 def aligned(meta: Frame | Series, which: list[tuple[int, int]], *names_and_values: Any) -> Frame | Series:
-    """Put the values of one partition together: pieces start ... stop-1 of chunks, one after the other."""
+    """Concatenate the values of one partition: pieces start ... stop-1 of each chunk."""
     half = len(names_and_values) // 2
     chunks: tuple[RowNames, ...] = names_and_values[:half]
     if not chunks:
@@ -332,7 +332,7 @@ def aligned(meta: Frame | Series, which: list[tuple[int, int]], *names_and_value
         start = int(chunk["ends"][first - 1]) if first else 0
         stop = int(chunk["ends"][last - 1])
         ids.append(chunk["ids"][start:stop])
-        if isinstance(total, int):  # the chunk met none
+        if isinstance(total, int):  # the chunk is in no block pair
             total = xp.full((int(chunk["ends"][-1]), *meta.shape[1:]), total, np.int64)
         values.append(xp.asarray(total[start:stop]) if stop > start else none)
     return frames.rows(xp.concatenate(values), joined(ids), meta)

@@ -1,18 +1,18 @@
 """Names and empty examples of lazy results.
 
-Dask merges two filters, and moves filters beneath other steps, so that fewer rows are read and moved.
-Conditions are rewritten for the rows beneath, which is wrong for those that depend on all rows: values of
-the rows that one filter has left have no meaning among the rows that it is given.  Dask looks for reductions
-only, has no way for an expression to object, and gives wrong rows for its own cumulative sums.
+Dask merges two filters, and moves filters beneath other steps, so that it reads and moves fewer rows.  It
+rewrites their conditions for the rows beneath, which is wrong for a condition that depends on all rows.
+Values for the rows after one filter have no meaning for the rows before it.  Dask checks for reductions
+only, gives expressions no way to refuse, and returns wrong rows for its own cumulative sums.
 
-Dask takes the head of a step row by row from the heads of what it is made of, and that of a sorted frame from
-the smallest rows of the frame beneath, in another order than the first of the sorted partitions have.
+Dask computes the head of a step from the heads of its operands.  For a sorted frame it takes the smallest
+rows of the frame beneath, in another order than the first sorted partition has.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import dask
@@ -22,8 +22,7 @@ import pandas as pd
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, PlanningError
 from dask_simjoin.graph.dask_private import (
-    MOVES_FILTERS,
-    TAKES_ENDS,
+    FILTER_HOOK,
     UNKNOWN_CATEGORIES,
     Blockwise,
     BlockwiseIO,
@@ -32,6 +31,8 @@ from dask_simjoin.graph.dask_private import (
     FilterAlign,
     PartitionsFiltered,
     Task,
+    guard_ends,
+    guard_filters,
 )
 from dask_simjoin.graph.records import Recorded
 from dask_simjoin.metrics.norms import Array, DType, Frame, Series
@@ -42,18 +43,18 @@ Layer = dict[Any, Any]
 """Tasks by their keys."""
 
 OURS = "simjoin_"
-"""What the keys of steps of joins begin with."""
+"""Prefix of the keys of join steps."""
 
 
 class LabelledExpr(Expr):
-    """Begin keys with a label; the example, if there is one, is the operand `meta`.
+    """Begin keys with a label; the operand `meta`, if any, is the empty example.
 
-    The tasks of an expression that has a plan, or the name of a run, are recorded for that.
+    An expression with the operand `plan` or `run` records its tasks under the name of that run.
 
     Attributes
     ----------
     _makes_result : bool
-        Whether its partitions are the result, or all that is found for it.
+        Whether its partitions are the result.
     """
 
     _label: str
@@ -66,7 +67,7 @@ class LabelledExpr(Expr):
 
     @property
     def _run(self) -> str:
-        """The name of what its tasks are recorded for."""
+        """The name of the run that its tasks are recorded for."""
         run: str = self.operand("run").name if "run" in self._parameters else self.operand("plan").run
         return run
 
@@ -80,7 +81,7 @@ class LabelledExpr(Expr):
 
 
 class RowsExpr(LabelledExpr, PartitionsFiltered, BlockwiseIO):
-    """Make rows of a result; the operand `columns` says which of the example's are wanted, None: all."""
+    """Make rows of a result; the operand `columns` lists the wanted ones, None means all."""
 
     _absorb_projections = True
 
@@ -98,13 +99,16 @@ def _recorded(layer: Callable[[Any], Layer]) -> Callable[[Any], Layer]:
     @functools.wraps(layer)
     def tasks(expr: LabelledExpr) -> Layer:
         run, of = expr._run, expr.npartitions if expr._makes_result else 0
-        return {key: _told(key, task, run, of * (key[0] == expr._name)) for key, task in layer(expr).items()}
+        return {
+            key: _record_task(key, task, run, of * (key[0] == expr._name))
+            for key, task in layer(expr).items()
+        }
 
     return tasks
 
 
-def _told(key: Any, task: Any, run: str, of: int) -> Any:
-    """Make a task of a step one that is recorded; what reads the source, and what is none, stays as it is."""
+def _record_task(key: Any, task: Any, run: str, of: int) -> Any:
+    """Return a task of a join step as one that is recorded, and anything else unchanged."""
     label = key[0].rpartition("-")[0] if isinstance(key, tuple) else ""
     if not run or not label.startswith(OURS) or type(task) is not Task:
         return task
@@ -113,19 +117,19 @@ def _told(key: Any, task: Any, run: str, of: int) -> Any:
 
 
 NEIGHBORS = "neighbors"
-"""Name of the Series of numbers of rows that are near, or match."""
+"""Name of the Series of neighbor or match counts."""
 
 PAIRS, EPS = "pairs", "eps"
-"""Names of the Series of numbers of pairs within several distances, and of its index."""
+"""Names of the Series of pair counts by distance, and of its index."""
 
 
 def series_example(meta: Frame, name: str | None, dtype: DType = np.int64) -> Series:
-    """An empty example of numbers of rows, with the frame's index."""
+    """Return an empty example of row counts, with the frame's index."""
     return frames_for(meta).series(np.zeros(0, dtype), meta.index[:0], name)
 
 
 def counts_example(meta: Frame, spec: JoinSpec) -> Series | Frame:
-    """An empty example of numbers of neighbours: of several distances a column for each."""
+    """Return an empty example of neighbor counts, with one column per distance if there are several."""
     example = series_example(meta, NEIGHBORS)
     if not spec.several:
         return example
@@ -135,7 +139,7 @@ def counts_example(meta: Frame, spec: JoinSpec) -> Series | Frame:
 
 
 def pairs_by_eps(numbers: Array | int, spec: JoinSpec, meta: Frame) -> Series:
-    """A Series of numbers of pairs within each of several distances; `meta`: an example of the frame."""
+    """Return a Series of pair counts by distance; `meta`: an example of the frame."""
     frames = frames_for(meta)
     values = frames.xp.zeros(len(spec.several), np.int64) + frames.xp.asarray(numbers)
     index = frames.index(np.array(spec.several)).rename(EPS)
@@ -143,7 +147,7 @@ def pairs_by_eps(numbers: Array | int, spec: JoinSpec, meta: Frame) -> Series:
 
 
 def pairs_example(left: Frame, right: Frame, spec: RowSpec, some_missing: bool = False) -> Frame:
-    """An empty example of pairs; `some_missing`: right rows may be missing."""
+    """Return an empty example of pairs; `some_missing`: right rows may be missing."""
     frames = frames_for(left)
     none = np.zeros(0, np.int64)
     columns = {"left": example_ids(left, spec), "right": example_ids(right, spec.other or spec)}
@@ -161,14 +165,14 @@ def pairs_example(left: Frame, right: Frame, spec: RowSpec, some_missing: bool =
             named = "the index" if column is None else repr(column)
             raise ColumnError(
                 f"how='left' makes missing values of {named} of the right table, whose categories Dask does "
-                "not know; use other.categorize() first, which reads them, or convert it, for example with "
+                "not know. Use other.categorize() first, which reads them, or convert it, for example with "
                 ".astype('object')."
             )
     return example.astype({name: frames.optional(example[name].dtype) for name in of_right})
 
 
 def nearest_example(left: Frame, right: Frame, spec: JoinSpec) -> Frame:
-    """An empty example of the rows of a nearest-neighbour join."""
+    """Return an empty example of the rows of a nearest-neighbor join."""
     pairs = pairs_example(left, right, spec, False)
     columns = {name: pairs[name] for name in pairs.columns}
     kept = {
@@ -183,12 +187,12 @@ class RowValues(Expr):
 
     @property
     def of_filtered(self) -> bool:
-        """Tell whether a filter chose the rows."""
+        """Whether a filter chose the rows."""
         return True
 
 
 class FilteredRows(RowValues, Blockwise):
-    """Mark values that are to be found, of rows that a filter chose."""
+    """Mark planned values of rows that a filter chose."""
 
     _parameters = ["frame"]
 
@@ -199,79 +203,33 @@ class FilteredRows(RowValues, Blockwise):
 
 
 def is_filtered(frame: Expr) -> bool:
-    """Tell whether a filter chose some of the rows that a frame was made of."""
+    """Return whether a filter chose rows for a frame."""
     return any(isinstance(node, (Filter, FilterAlign)) for node in frame.walk())
 
 
 def must_stay(step: Expr, condition: Expr) -> bool:
-    """Tell whether a filter above a step by such a condition must not move beneath it."""
+    """Return whether a filter with this condition must not move beneath a step."""
     values = [node for node in condition.walk() if isinstance(node, RowValues)]
     if isinstance(step, (Filter, FilterAlign)):
         return any(found.of_filtered for found in values)
     return bool(values)
 
 
-ASKED = "is_filter_pushdown_available"
-"""What Dask calls the function that says whether a filter may move."""
+def end_must_stay(end: Expr) -> bool:
+    """Return whether a head or a tail must not move beneath the steps of its frame."""
+    # planning replaces the marks of values, so a lowered end stays above any step of a join
+    ours = (RowValues, LabelledExpr) if isinstance(end, Blockwise) else RowValues
+    return any(isinstance(node, ours) for node in end.frame.walk())
 
 
-MOVED = "_simplify_down"
-"""What Dask calls the method by which a head moves beneath a step."""
-
-
-def guard(modules: Iterable[Any], ends: Iterable[Any] = ()) -> bool:
-    """Have modules of Dask ask `must_stay` besides, and heads stay; False: one of them has no such function.
-
-    Filters whose conditions hold no `RowValues`, and heads of what holds none, move as before.  A second call
-    changes nothing.
-    """
-    known = True
-    for kind in ends:
-        moves = vars(kind).get(MOVED)
-        if moves is None:
-            known = False
-        elif not hasattr(moves, "of_simjoin"):
-            setattr(kind, MOVED, _stays(moves))
-    for module in modules:
-        available = getattr(module, ASKED, None)
-        if available is None:
-            known = False
-        elif not hasattr(available, "of_simjoin"):
-            setattr(module, ASKED, _asked(available))
-    return known
-
-
-def _asked(available: Callable[..., bool]) -> Callable[..., bool]:
-    @functools.wraps(available)
-    def asked(expr: Expr, parent: Any, *args: Any, **kwargs: Any) -> bool:
-        if not available(expr, parent, *args, **kwargs):
-            return False
-        condition = getattr(parent, "predicate", None)
-        return not (isinstance(condition, Expr) and must_stay(expr, condition))
-
-    asked.of_simjoin = True  # type: ignore[attr-defined]
-    return asked
-
-
-def _stays(moves: Callable[[Any], Expr | None]) -> Callable[[Any], Expr | None]:
-    @functools.wraps(moves)
-    def stays(expr: Any) -> Expr | None:
-        # values that are planned may be marked no more, and where those are, nothing is to move
-        ours = (RowValues, LabelledExpr) if isinstance(expr, Blockwise) else RowValues
-        return None if any(isinstance(node, ours) for node in expr.frame.walk()) else moves(expr)
-
-    stays.of_simjoin = True  # type: ignore[attr-defined]
-    return stays
-
-
-GUARDED = guard(MOVES_FILTERS, TAKES_ENDS)
+GUARDED = all([guard_filters(must_stay), guard_ends(end_must_stay)])
 
 
 def check_guarded() -> None:
-    """Refuse values of rows where Dask could move filters beneath what their values depend on."""
+    """Refuse values of rows if Dask could move filters beneath their rows."""
     if not GUARDED:
         raise PlanningError(
-            f"This version of Dask ({dask.__version__}) has no function {ASKED!r}, or moves heads otherwise, "
-            "so that these cannot be kept above the rows that values are of, and results could be wrong; use "
-            "an older version of Dask, or compute() the frame and ask for the values of that."
+            f"This version of Dask ({dask.__version__}) has no function {FILTER_HOOK!r}, or moves heads in "
+            "another way. Dask could then filter rows before their values are computed, and results could be "
+            "wrong. Use an older version of Dask, or compute() the frame and call this verb on the result."
         )

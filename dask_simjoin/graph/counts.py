@@ -25,15 +25,15 @@ from dask_simjoin.tasks.shuffle import CELL, POSITION
 
 def count_by_cell(source: FrozenSource, spec: JoinSpec, chunks: Expr, plan: Plan, own: Shuffled, meta: Series,
                   partitions: list[int] | None) -> Expr:  # fmt: skip
-    """Align counts with the source: those of regions, shuffled back, added up by row."""
+    """Align counts with the source: shuffle the counts of regions back, and add them up by row."""
     updates = CountUpdates(chunks, plan, spec, *updates_of_rows(own, source, meta))
     return back_to_rows(updates, source, own, meta, partitions)
 
 
 def updates_of_rows(chunks: Shuffled, source: FrozenSource, meta: Frame | Series) -> tuple[Shared, Frame]:
-    """Make what tasks need to update rows, and an empty frame like those of their updates.
+    """Return the offsets that tasks need to update rows, and an empty frame of updates.
 
-    `meta`: an example of the result, with one value of each row or several.
+    `meta`: an example of the result, with one or several values per row.
     """
     frames = frames_for(meta)
     none = frames.xp.zeros(0 if meta.ndim == 1 else (0, meta.shape[1]), np.int64)
@@ -54,7 +54,7 @@ def _labels(frame: Frame) -> Ids:
 
 
 class CountUpdates(LabelledExpr):
-    """Make one partition for each piece of the work: positions of rows and their numbers of neighbours."""
+    """Make one partition for each piece of the work: row positions and neighbor counts."""
 
     _label = "simjoin_count_block"
     _makes_result = True
@@ -115,7 +115,7 @@ def add_up(labels: Ids, updates: Frame, rows: tuple[int, int, int],
 
 
 class NeighborCounts(Aligned, LazyJoin):
-    """Stand for numbers of neighbours before they are planned."""
+    """Stand for neighbor counts before they are planned."""
 
     _label = "simjoin_neighbor_counts"
     _parameters = ["frame", "source", "spec", "meta", "chosen"]
@@ -131,7 +131,7 @@ class NeighborCounts(Aligned, LazyJoin):
 
 
 class MatchCounts(NeighborCounts):
-    """Stand for numbers of rows of another table near each row before they are planned."""
+    """Stand for match counts with another table before they are planned."""
 
     _label = "simjoin_match_counts"
     _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]
@@ -176,7 +176,7 @@ class CountPairs(LazyJoin):
 
 
 class CountsByEps(LabelledExpr):
-    """Make numbers of pairs within several distances a Series."""
+    """Make a Series of pair counts by distance."""
 
     _label = "simjoin_count_by_eps"
     _parameters = ["total", "spec", "meta", "example"]
@@ -189,15 +189,8 @@ class CountsByEps(LabelledExpr):
         return {key: Task(key, pairs_by_eps, total, self.operand("spec"), self.operand("example"))}
 
 
-class CountMatches(CountPairs):
-    """Stand for the number of pairs of two tables before it is planned."""
-
-    _label = "simjoin_count_matches"
-    _parameters = ["source", "other", "spec", "meta"]
-
-
 class CountTotal(LabelledExpr):
-    """Add up the numbers of the block pairs' pairs."""
+    """Add up the pair counts of all block pairs."""
 
     _label = "simjoin_count"
     _makes_result = True

@@ -1,7 +1,17 @@
-"""Import all that Dask does not document: the one place to mend when Dask moves."""
+"""Import and patch what Dask does not document: the one module to change when Dask changes.
+
+Dask documents no way to define an expression of its own, so expressions of joins derive from its classes.
+The imports of `dask.dataframe.dask_expr` and `dask._task_spec` go once Dask documents these.
+
+Each patch keeps what it replaces under `__wrapped__`, and has a note: what would make it unnecessary.
+"""
+
+from __future__ import annotations
 
 import contextlib
+import functools
 import sys
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from dask._task_spec import Alias, GraphNode, List, Task, TaskRef
@@ -26,26 +36,130 @@ from dask.dataframe.dask_expr._reductions import TreeReduce
 from dask.dataframe.dask_expr._repartition import Repartition, RepartitionToFewer
 from dask.dataframe.dask_expr._shuffle import Shuffle
 from dask.dataframe.dask_expr.io.io import IO, BlockwiseIO, FromGraph, FromPandas, FusedIO
+
+# Unnecessary once a categorical dtype says by a public attribute that Dask does not know its categories.
 from dask.dataframe.utils import UNKNOWN_CATEGORIES
 
+# Unnecessary once a task's key has its name as a public attribute.
+from dask.utils import key_split
+
+# Unnecessary once `register_generic` of distributed also registers what moves arrays between GPUs.
+from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
+
+# Unnecessary from Python 3.12 on, where cached properties hold no lock.  Before, one lock guards a cached
+# property of all objects.  The divisions of a lazy join are found by planning, which computes.  A scheduler
+# in this process that needs divisions of another frame would wait for the lock for ever.
 if sys.version_info < (3, 12):
-    # Until Python 3.12 one lock guards a cached property of all objects.  Divisions of lazy joins are told by
-    # planning them, which computes: were that lock held, a scheduler of this process that wants divisions of
-    # another frame, such as one that is just being persisted, would wait for what waits for it.
     for _class in (Expr, PartitionsFiltered):
         _divisions: Any = vars(_class)["divisions"]
         _divisions.lock = contextlib.nullcontext()
 
-MOVES_FILTERS = (_expr, _merge, _shuffle)
-"""Modules that ask, by its name in each of them, whether a filter may move."""
+FILTER_MODULES = (_expr, _merge, _shuffle)
+"""Modules that import the function `FILTER_HOOK`."""
 
-TAKES_ENDS = (Head, Tail)
+FILTER_HOOK = "is_filter_pushdown_available"
+"""Dask's function that decides whether a filter may move beneath a step."""
+
+END_CLASSES = (Head, Tail)
 """Expressions of the first and the last rows of a frame."""
 
+END_HOOK = "_simplify_down"
+"""Dask's method that moves the head of a frame beneath a step."""
+
+REPR_HOOK = "_repr_divisions"
+"""Dask's property of the divisions that a collection shows."""
+
+MARK = "of_simjoin"
+"""Attribute of functions that replace one of Dask's."""
+
+
+def guard_filters(must_stay: Callable[[Any, Any], bool], modules: Iterable[Any] = FILTER_MODULES) -> bool:
+    """Keep a filter above a step where ``must_stay(step, condition)``.
+
+    Return False if a module has no such function.  A second call changes nothing.  Unnecessary once an
+    expression can refuse that a filter moves beneath a step.
+    """
+    complete = True
+    for module in modules:
+        available = getattr(module, FILTER_HOOK, None)
+        if available is None:
+            complete = False
+        elif not hasattr(available, MARK):
+            setattr(module, FILTER_HOOK, _guarded_filter(available, must_stay))
+    return complete
+
+
+def _guarded_filter(
+    available: Callable[..., bool], must_stay: Callable[[Any, Any], bool]
+) -> Callable[..., bool]:
+    @functools.wraps(available)
+    def guarded(expr: Expr, parent: Any, *args: Any, **kwargs: Any) -> bool:
+        if not available(expr, parent, *args, **kwargs):
+            return False
+        condition = getattr(parent, "predicate", None)
+        return not (isinstance(condition, Expr) and must_stay(expr, condition))
+
+    setattr(guarded, MARK, True)
+    return guarded
+
+
+def guard_ends(must_stay: Callable[[Any], bool], classes: Iterable[Any] = END_CLASSES) -> bool:
+    """Keep a `Head` or `Tail` above the steps of its frame where ``must_stay(end)``.
+
+    Return False if a class has no such method.  A second call changes nothing.  Unnecessary once an
+    expression can refuse that a head moves beneath it.
+    """
+    complete = True
+    for one in classes:
+        moves = vars(one).get(END_HOOK)
+        if moves is None:
+            complete = False
+        elif not hasattr(moves, MARK):
+            setattr(one, END_HOOK, _guarded_end(moves, must_stay))
+    return complete
+
+
+def _guarded_end(
+    moves: Callable[[Any], Expr | None], must_stay: Callable[[Any], bool]
+) -> Callable[[Any], Expr | None]:
+    @functools.wraps(moves)
+    def guarded(expr: Any) -> Expr | None:
+        return None if must_stay(expr) else moves(expr)
+
+    setattr(guarded, MARK, True)
+    return guarded
+
+
+def guard_repr(shown_instead: Callable[[Any], Any], collections: type = FrameBase) -> bool:
+    """Have collections show ``shown_instead(expr)`` for their divisions, unless that is None.
+
+    Return False if collections have no such property.  A second call changes nothing.  Unnecessary once an
+    expression can say that its divisions are not known yet.
+    """
+    shown = vars(collections).get(REPR_HOOK)
+    if not isinstance(shown, property) or shown.fget is None:
+        return False
+    if not hasattr(shown.fget, MARK):
+        setattr(collections, REPR_HOOK, property(_guarded_repr(shown.fget, shown_instead)))
+    return True
+
+
+def _guarded_repr(divisions: Any, shown_instead: Callable[[Any], Any]) -> Any:
+    @functools.wraps(divisions)
+    def guarded(collection: Any) -> Any:
+        instead = shown_instead(collection.expr)
+        return divisions(collection) if instead is None else instead
+
+    setattr(guarded, MARK, True)
+    return guarded
+
+
 __all__ = [
+    "END_CLASSES",
+    "END_HOOK",
+    "FILTER_HOOK",
+    "FILTER_MODULES",
     "IO",
-    "MOVES_FILTERS",
-    "TAKES_ENDS",
     "UNKNOWN_CATEGORIES",
     "Alias",
     "Blockwise",
@@ -72,5 +186,11 @@ __all__ = [
     "Task",
     "TaskRef",
     "TreeReduce",
+    "cuda_deserialize",
+    "cuda_serialize",
+    "guard_ends",
+    "guard_filters",
+    "guard_repr",
+    "key_split",
     "new_collection",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -12,7 +11,7 @@ from dask.tokenize import tokenize
 
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.graph.base import LabelledExpr
-from dask_simjoin.graph.dask_private import Alias, Expr, FrameBase, Task, TaskRef
+from dask_simjoin.graph.dask_private import Alias, Expr, Task, TaskRef
 from dask_simjoin.graph.planner import plan_for, plan_key
 from dask_simjoin.graph.records import NO_RUN, RUNS, Named, RunName
 from dask_simjoin.graph.shuffle import (
@@ -40,12 +39,13 @@ from dask_simjoin.tasks.pairs import cut_block, cut_weighed, join_block, weigh_b
 from dask_simjoin.tasks.shuffle import unpack
 
 MANY_COLUMNS = 8
-"""Of a cuDF partition that goes to other workers: each is a message of its own, about a millisecond, and so
-more are put together before."""
+"""Columns of a cuDF partition above which workers exchange one array of points instead of columns.
+
+Each column is a message of its own, which takes about a millisecond."""
 
 
 def chunk_key(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> tuple[Any, ...]:
-    """Tell the key of a chunk: of the copy of it that this part of the work, of so many, is done with."""
+    """Return the key of the copy of a chunk that this part of the work uses; `part`: (index, count)."""
     number, parts = part
     while isinstance(chunks, BothChunks):
         side = int(c >= chunks.left.npartitions)
@@ -55,15 +55,15 @@ def chunk_key(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> tuple[Any
 
 
 def _copies(name: str, c: int, copies: int) -> list[tuple[Any, ...]]:
-    """List the keys of a chunk: of as many tasks, each of which makes it for a worker of its own."""
+    """List the keys of a chunk's copies: each task makes one for another worker."""
     return [(name, c), *((name, on_worker_of(copy, c)) for copy in range(1, copies))]
 
 
 class Chunks(LabelledExpr):
     """Index chunks; not Blockwise, so that Dask does not fuse them into the block pairs.
 
-    `pieces` and `layout`: how chunks are gathered from what the frozen expression gives; None: those
-    are the chunks.  `threads`: that index a chunk together.  `copies`: workers for which each is made.
+    `pieces` and `layout`: how chunks are gathered from the frozen expression's partitions; None: these
+    are the chunks.  `threads`: number that index a chunk.  `copies`: workers that get a copy of each chunk.
     """
 
     _label = "simjoin_index"
@@ -93,10 +93,10 @@ class Chunks(LabelledExpr):
 
 
 class ReadChunks(LabelledExpr):
-    """Index chunks of whole partitions that are held: what is read of them is no task's, and stays there.
+    """Index chunks of whole partitions that are held in memory; one task reads and indexes a chunk.
 
-    `each`: what the plan knows of each partition.  `named`: whether a result names rows.  `copies`: workers
-    for which each chunk is made.
+    `each`: fingerprints of the partitions.  `named`: whether a result has row ids.  `copies`: workers that
+    get a copy of each chunk.
     """
 
     _label = "simjoin_index"
@@ -119,7 +119,7 @@ class ReadChunks(LabelledExpr):
 
 
 class Unpacked(LabelledExpr):
-    """Index chunks whose rows partitions have packed, in memory that all tasks share: nothing is shuffled."""
+    """Index chunks from packed partitions in memory that all tasks share, without a shuffle."""
 
     _label = "simjoin_index"
     _parameters = ["frozen", "number", "example", "spec", "layout", "run"]
@@ -157,9 +157,9 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
                    copies: int, sent: int, run: RunName) -> Expr:  # fmt: skip
     """Make the chunks of a table.
 
-    `sources`: of each partition its rows, and a digest of its box; `with_ids`: whether rows' ids are needed;
-    `threads`: that index a chunk together; `copies`: workers for which each is made;
-    `sent`: rows of a partition that are shuffled at a time; `run`: what tasks are recorded for.
+    `sources`: for each partition its number of rows, and a digest of its box; `with_ids`: whether ids are
+    needed; `threads`: number that index a chunk; `copies`: workers that get a copy of each chunk;
+    `sent`: rows of a partition that are shuffled at a time; `run`: the run to record tasks for.
     """
     each = Listed(list(enumerate(sources)))
     if copies > 1:
@@ -176,7 +176,7 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
     if chunks.are_partitions(sources):
         made = map_frozen("simjoin_chunk", make_chunk, source, spec, layout, each=each)
         return Chunks(FrozenSource(made), run=run)
-    frame = source.inner.simplify()  # of all its columns, it is itself
+    frame = source.inner.simplify()  # drops a projection to all columns
     apart = copies > 1 and spec.library == "cudf" and len(spec.on) > MANY_COLUMNS
     numbers = [n for chunk in chunks.pieces for n, _, _ in chunk]
     is_cut = len(set(numbers)) < len(numbers)
@@ -189,16 +189,16 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
 
 @dataclass(frozen=True)
 class JoinTasks:
-    """Name the functions that tasks call for a kind of join: those of `dask_simjoin.tasks`, or like them.
+    """Name the functions that tasks call for a kind of join, such as functions of `dask_simjoin.tasks`.
 
     Attributes
     ----------
     make : callable
         Makes a block pair of two chunks, such as a `BlockPair`.
     join, cut, count, count_pairs : callable
-        Take a block pair, and make rows of the result, cut them, count pairs by row, or count them all.
+        Take a block pair, and make rows of the result, cut them, count pairs by row, or count all pairs.
     weigh, cut_weighed : callable or None
-        Do as `cut` does in parts: of a part of the work, and of what all parts gave.
+        Do the work of `cut` in two steps: for one part of the work, and from the results of all parts.
     """
 
     make: Callable[..., Any]
@@ -213,14 +213,14 @@ class JoinTasks:
                    output: tuple[int, int] | None = None) -> Task:  # fmt: skip
         """Return the task argument that makes a block pair of the chunks `i` and `j`.
 
-        `part`: index and number of parts of the work; `output`: the same of the result.
+        `part`: (index, count) of the work; `output`: (index, count) of the result.
         """
         q, d = (chunk_ref(chunks, c, output or part) for c in (i, j))
         return Task(None, self.make, q, d, i == j, spec, layout, part)
 
 
 def chunk_ref(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> TaskRef:
-    """Refer to a chunk, as a task's argument; to the copy of it that this part of the work is done with."""
+    """Return a task's reference to the copy of a chunk that this part of the work uses."""
     return TaskRef(chunk_key(chunks, c, part))
 
 
@@ -233,7 +233,7 @@ block_pair_of = DISTANCES.block_pair
 
 
 class LazyJoin(LabelledExpr):
-    """A join of one frozen source with itself that is planned when it must be."""
+    """Join a frozen source with itself or another; planning waits until its result is needed."""
 
     _parameters = ["source", "spec", "meta"]
     _output = COUNTS
@@ -243,11 +243,11 @@ class LazyJoin(LabelledExpr):
     def __str__(self) -> str:
         spec = self.operand("spec")
         on = f"on={list(spec.on)}{spec.unnamed}"
-        return f"{type(self).__name__}({self.operand('source')}, {self._asked}, {on})"
+        return f"{type(self).__name__}({self.operand('source')}, {self._request_text}, {on})"
 
     @property
-    def _asked(self) -> str:
-        """What is asked for, in few words."""
+    def _request_text(self) -> str:
+        """The request in a few words."""
         for name in ("max_eps", "k", "min_cluster_size", "samples"):
             if name in self._parameters:
                 return f"{name}={self.operand(name)!r}"
@@ -268,17 +268,17 @@ class LazyJoin(LabelledExpr):
         )
 
     def _check_statistics(self, statistics: JoinStatistics, resources: Resources) -> None:
-        """Refuse tables of which one task cannot hold what it must, whatever their chunks are."""
+        """Refuse tables that do not fit the memory of a task, whatever their chunks are."""
 
     @property
     def would_plan(self) -> bool:
-        """Whether it would be planned if it were asked for its partitions now."""
+        """Whether reading the number of partitions would plan it now."""
         key = plan_key(self.operand("spec"), self.output, self._other)
         return self._plan_tells_partitions and key not in self._source.plans
 
     @property
     def report(self) -> BlockReport:
-        """What the plan says to people; planned at the first call."""
+        """The report of the plan; the first call makes the plan."""
         return self._report(self.plan)
 
     def _report(self, plan: Plan) -> BlockReport:
@@ -286,14 +286,14 @@ class LazyJoin(LabelledExpr):
 
     @property
     def named(self) -> Named:
-        """What its tasks are recorded for: it is the same for whatever asks for the same of the same."""
-        asked = (self.operand(name) for name in self._parameters if name in ("source", "other", "spec"))
-        title = f"{self._label.removeprefix('simjoin_')}, {self._asked}"
-        return Named(tokenize(self._label, self.output, *asked), title, self._report)
+        """The run that its tasks are recorded for; equal joins have equal names."""
+        operands = (self.operand(name) for name in self._parameters if name in ("source", "other", "spec"))
+        title = f"{self._label.removeprefix('simjoin_')}, {self._request_text}"
+        return Named(tokenize(self._label, self.output, *operands), title, self._report)
 
     @property
     def output(self) -> OutputSpec:
-        """What its tasks find out, as planning needs to know it."""
+        """The kind of output that its tasks make, as planning needs it."""
         return self._output
 
     def _tree_repr_lines(self, indent: int = 0, recursive: bool = True) -> list[str]:
@@ -301,7 +301,7 @@ class LazyJoin(LabelledExpr):
 
     @property
     def _other(self) -> FrozenSource | None:
-        """The right table, of a join of two."""
+        """The right table in a join of two tables."""
         other: FrozenSource | None = self.operand("other") if "other" in self._parameters else None
         return other
 
@@ -322,30 +322,9 @@ class LazyJoin(LabelledExpr):
         return each[0] if len(each) == 1 else BothChunks(*each)
 
 
-SHOWN = "_repr_divisions"
-"""What Dask calls the property of what it shows of divisions."""
-
 UNPLANNED = pd.Index(["", ""], name="npartitions=not planned yet")
 
 
-def guard(collections: type = FrameBase) -> bool:
-    """Have collections of Dask show no divisions that only planning could tell.
-
-    False: they have no such property, and show them by planning. A second call changes nothing.
-    """
-    told = vars(collections).get(SHOWN)
-    if not isinstance(told, property) or told.fget is None:
-        return False
-    if not hasattr(told.fget, "of_simjoin"):
-        setattr(collections, SHOWN, property(_told(told.fget)))
-    return True
-
-
-def _told(divisions: Any) -> Any:
-    @functools.wraps(divisions)
-    def told(collection: Any) -> pd.Index:
-        joins = collection.expr.find_operations(LazyJoin)
-        return UNPLANNED if any(join.would_plan for join in joins) else divisions(collection)
-
-    told.of_simjoin = True  # type: ignore[attr-defined]
-    return told
+def unplanned_divisions(expr: Expr) -> pd.Index | None:
+    """Return the divisions to show for an expression that only planning could divide, else None."""
+    return UNPLANNED if any(join.would_plan for join in expr.find_operations(LazyJoin)) else None

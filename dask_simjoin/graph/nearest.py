@@ -13,7 +13,7 @@ from dask_simjoin.graph.base import LabelledExpr
 from dask_simjoin.graph.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.graph.lazy_join import Chunks, LazyJoin, chunk_ref
 from dask_simjoin.graph.row_values import FoundByChunk
-from dask_simjoin.graph.shuffle import travel
+from dask_simjoin.graph.shuffle import register_tuples
 from dask_simjoin.graph.source import itself
 from dask_simjoin.graph.steps import Steps
 from dask_simjoin.graph.workers import on_worker_of
@@ -34,14 +34,14 @@ from dask_simjoin.tasks.nearest import (
 )
 
 Options = tuple[SearchLayout, int, bool, float]
-"""How chunks are indexed, how many neighbours are sought, whether among rows of one table, and how far."""
+"""Layout, number of neighbors, whether rows are of one table, and the largest total."""
 
 
 def add_searches(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],
                  options: Options, parts: int, threads: int) -> TaskRef:  # fmt: skip
-    """Search a chunk's rows, in so many parts, among the others one after the other: what is known then.
+    """Add tasks that search the neighbors of a chunk's rows in the other chunks, one after the other.
 
-    `threads`: that put what parts found together.
+    `parts`: into which the rows are cut; `threads`: number that merge the parts' results.
     """
     states = add_parts(steps, c, others, chunks, numbers, options, parts)
     return states[0] if parts == 1 else steps.add("found", c, join_states, threads, *states)
@@ -49,7 +49,7 @@ def add_searches(steps: Steps, c: int, others: list[int], chunks: Expr, numbers:
 
 def add_parts(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],
               options: Options, parts: int, workers: int = 1) -> list[TaskRef]:  # fmt: skip
-    """Do the same, and leave the parts apart; `workers`: that share them, each its own."""
+    """Do as `add_searches`, without merging the parts; `workers`: number that share them."""
     layout, k, *limits = options
     states: list[TaskRef] = []
     for part in range(parts):
@@ -64,7 +64,7 @@ def add_parts(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: li
 
 
 class KDistances(FoundByChunk):
-    """Stand for distances to the k-th neighbours before they are planned."""
+    """Stand for distances to the k-th neighbors before they are planned."""
 
     _label = "simjoin_k_distances"
     _parameters = ["frame", "source", "spec", "k", "meta", "chosen"]
@@ -74,7 +74,7 @@ class KDistances(FoundByChunk):
 
     @property
     def output(self) -> OutputSpec:
-        """The nearest neighbours of each row."""
+        """The nearest neighbors of each row."""
         return nearest_output(self.operand("k"))
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
@@ -82,10 +82,10 @@ class KDistances(FoundByChunk):
 
 
 class ChunkDistances(LabelledExpr):
-    """Search the distances of the rows of each chunk, as the bits of their numbers.
+    """Search the k-th distance of each row of a chunk, stored as the bits of a float64.
 
-    The rows of a chunk meet the others that may have neighbours of them one after the other, the nearest
-    first, so that ever less is near enough.
+    A chunk's rows are compared with the other chunks that may have neighbors, the nearest chunk first.  So
+    the search radius shrinks early.
     """
 
     _label = "simjoin_k_distance"
@@ -101,7 +101,7 @@ class ChunkDistances(LabelledExpr):
         refs = [chunk_ref(self.chunks, c) for c in range(len(plan.chunks))]
         numbers = steps.row_numbers(plan, refs)
         for c, others in enumerate(plan.searches):
-            if self.operand("k") >= plan.rows:  # no row has so many neighbours
+            if self.operand("k") >= plan.rows:  # no row has k neighbors
                 steps.layer[(self._name, c)] = Task((self._name, c), _none, refs[c])
                 continue
             options = plan.layout, self.operand("k"), True, math.inf
@@ -123,13 +123,13 @@ def _none(chunk: Chunk) -> Array:
     return xp.full(len(chunk["ids"]), math.inf).view(np.int64)
 
 
-travel(FoundRows)
+register_tuples(FoundRows)
 
 
 class NearestJoin(LazyJoin):
     """Stand for the nearest rows of each row before they are planned.
 
-    `other`: the right table; None: rows are those of one.  `bound`: largest total of a neighbour.
+    `other`: the right table; None: the join is of one table.  `bound`: the largest total of a neighbor.
     """
 
     _label = "simjoin_nearest_join"
@@ -142,7 +142,7 @@ class NearestJoin(LazyJoin):
 
     @property
     def output(self) -> OutputSpec:
-        """The nearest neighbours of each row, by their ids."""
+        """The nearest neighbors of each row, by their ids."""
         return nearest_output(self.operand("k"), with_ids=True, max_total=self.operand("bound"))
 
     def _divisions(self) -> tuple[None, ...]:
@@ -156,8 +156,8 @@ class NearestJoin(LazyJoin):
 class NearestRows(PartitionsFiltered, LabelledExpr):
     """Search the nearest rows of the rows of each chunk.
 
-    The rows of a chunk meet the chunks that may have neighbours of them one after the other, the nearest
-    first, so that ever less is near enough; then each of those chunks says which of its rows were found.
+    A chunk's rows are compared with the chunks that may have neighbors, the nearest chunk first, so that the
+    search radius shrinks early.  Then each of these chunks names the rows that were found.
     """
 
     _label = "simjoin_nearest_rows"

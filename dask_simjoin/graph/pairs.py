@@ -37,12 +37,11 @@ from dask_simjoin.tasks import csr
 from dask_simjoin.tasks.pairs import unmatched
 
 PAUSED = 0.8
-"""Share of its limit at which Dask pauses a worker."""
+"""Dask pauses a worker at this share of its memory limit."""
 
 
 class LazyGraph(Delayed):
-    """Plan a matrix when its tasks are first asked for: when it is computed or persisted, or when
-    another delayed call is made of it."""
+    """Plan a matrix when its tasks are first needed: by compute, persist, or another delayed call."""
 
     __slots__ = ("_expr", "_tasks")
 
@@ -53,7 +52,7 @@ class LazyGraph(Delayed):
 
     @property
     def dask(self) -> Mapping[Any, Any]:
-        """Plan the matrix, and give its tasks."""
+        """Plan the matrix, and return its tasks."""
         if self._tasks is None:
             made = optimise_in_place(self._expr)
             (key,) = made.__dask_keys__()
@@ -62,7 +61,7 @@ class LazyGraph(Delayed):
 
 
 class NeighborGraph(LazyJoin):
-    """Stand for a matrix of neighbours before it is planned."""
+    """Stand for a neighbor matrix before it is planned."""
 
     _label = "simjoin_neighbor_graph"
     _parameters = ["source", "spec", "mode", "meta"]
@@ -82,7 +81,7 @@ class NeighborGraph(LazyJoin):
 
 
 def fitting_for(spec: JoinSpec, rows: int, example: Frame, resources: Resources, pieces: bool) -> Fitting:
-    """List what a matrix of neighbours must fit; `pieces`: it is put together from those of chunks."""
+    """List the memory limits of a neighbor matrix; `pieces`: it is assembled from parts by chunk."""
     gpu = resources.gpu
     entry = DEVICE_ENTRY if gpu else ENTRY
     result, made = (entry, 8), (entry + PIECE * pieces, ROW)
@@ -105,8 +104,8 @@ def fitting_for(spec: JoinSpec, rows: int, example: Frame, resources: Resources,
 class GraphRows(LabelledExpr):
     """Make the matrix: one task.
 
-    Block pairs are counted; if all of it fits, they give the entries of their rows, which are gathered and
-    sorted for the rows of each chunk; and one task puts those together.
+    Block pairs count their entries.  If all entries fit, block pairs list them, and tasks gather and sort
+    the entries for the rows of each chunk.  One task assembles the matrix.
     """
 
     _label = "simjoin_neighbor_graph_rows"
@@ -159,7 +158,7 @@ class GraphRows(LabelledExpr):
 
 
 def number_type(rows: int) -> DType:
-    """Choose the type of the numbers of so many rows."""
+    """Choose the integer type for this number of rows."""
     return np.int32 if rows <= csr.WIDE else np.int64
 
 
@@ -187,7 +186,7 @@ class SelfJoin(LazyJoin):
 class Join(SelfJoin):
     """Stand for pairs of the rows of two tables before they are planned.
 
-    `how`: "inner", or "left": with the left rows that are in no pair, too.
+    `how`: "inner", or "left", which adds left rows without a pair.
     """
 
     _label = "simjoin_join"
@@ -195,7 +194,7 @@ class Join(SelfJoin):
 
     @property
     def _alone(self) -> int:
-        """Count the partitions of left rows that are in no pair."""
+        """Number of partitions for left rows without a pair."""
         return len(self.plan.counted) if self.operand("how") == LEFT else 0
 
     def _divisions(self) -> tuple[None, ...]:
@@ -258,7 +257,7 @@ class Cuts(LabelledExpr):
         return (None,) * (len(self.blocks) + 1)
 
     def ref(self, block: int) -> TaskRef:
-        """Refer to the cuts of one of them."""
+        """Return a reference to the cuts of a block pair."""
         return TaskRef((self._name, self._number[block]))
 
     def _layer(self) -> dict[Any, Any]:
@@ -280,7 +279,7 @@ class Cuts(LabelledExpr):
 
 
 class JoinBlocks(RowsExpr):
-    """Make the partitions that the block pairs of a plan give; with `counts` also rows in no pair."""
+    """Make the partitions of a plan's block pairs, and with `counts` the rows without a pair."""
 
     _label = "simjoin_pairs"
     _parameters = ["chunks", "cuts", "plan", "spec", "meta", "counts", "tasks", "columns", "_partitions"]

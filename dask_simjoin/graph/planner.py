@@ -1,8 +1,8 @@
 """Plan joins of sources in steps: collect statistics, make the plan, check ids and disks.
 
-`plan_for` looks a plan up, and `plan_join` makes it.  Statistics are kept of frames whose rows are held, by
-Dask or by a cluster, and of columns of them, until the frame goes.  Rows that are read or made anew each
-time may differ then, so their statistics are collected anew.
+`plan_for` looks a plan up, and `plan_join` makes it.  Statistics of frames whose rows are in memory, in this
+process or on a cluster, are kept as long as the frame.  Rows that are read again may differ, so their
+statistics are collected again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec, RowSpec
 
 MAX_BYTES = 1 << 26
-"""Bytes of all statistics that are kept; those that were not used for the longest go first."""
+"""Bytes of all statistics that are kept; the least recently used go first."""
 
 
 @dataclass(eq=False)
@@ -64,14 +64,14 @@ class TableStatistics:
     summaries: list[Any]
     unique: bool = False
     size: int = field(init=False)
-    """Bytes that it takes, about: samples are most of it."""
+    """Estimated bytes, mostly of samples."""
 
     def __post_init__(self) -> None:
         self.size = sum(some.nbytes for some in self.summaries) + 1000 * len(self.summaries)
 
 
 Place = tuple[Any, Hashable]
-"""Where statistics are kept: what holds a frame's rows in memory, and the key of their statistics."""
+"""The object that holds a frame's rows in memory, and the key of their statistics."""
 
 
 class StatisticsCache:
@@ -91,17 +91,17 @@ class StatisticsCache:
             self._kept.clear()
 
     def place(self, frame: Expr, key: Hashable) -> Place | None:
-        """Return where a frame's statistics are kept; None: nothing holds its rows, so they are not."""
+        """Return the place of a frame's statistics; None: its rows are not in memory."""
         while isinstance(frame, Projection):
             frame = frame.frame
         if isinstance(frame, FromPandas):
-            # Dask may have moved a choice of columns into it, as another expression that soon goes
+            # Dask may have moved a projection into it, and that expression is short-lived
             name = frame.substitute_parameters({"columns": None})._name
             return frame.operand("frame"), (name, key)
         return (frame, (frame._name, key)) if is_held(frame) else None
 
     def find(self, place: Place | None) -> TableStatistics | None:
-        """Return the statistics that are kept at a place, if any."""
+        """Return the statistics at a place, if any."""
         if place is None:
             return None
         _, key = place
@@ -112,7 +112,7 @@ class StatisticsCache:
             return self._kept[key][0]
 
     def keep(self, place: Place | None, statistics: TableStatistics) -> None:
-        """Keep statistics until their frame goes, or others need the room."""
+        """Keep statistics until their frame is deleted, or others need the memory."""
         if place is None:
             return
         holder, key = place
@@ -132,10 +132,10 @@ STATISTICS = StatisticsCache()
 
 
 KEY_BYTES = 16
-"""Of each id while its key is sorted."""
+"""Bytes per id while its key is sorted."""
 
 Check = Callable[[JoinStatistics, Resources], None]
-"""Refuses tables that what computes has no room for."""
+"""Refuses tables that do not fit the resources."""
 
 
 def plan_for(
@@ -148,11 +148,11 @@ def plan_for(
 ) -> Plan:
     """Look up the plan of a source's join with itself, or with `other`, the right table; else make it.
 
-    The plan is kept with the source that the join was built on, so a join that is asked for its partitions
-    and then computed is planned once.  Dask gives out an equal join as long as it is alive, whose
-    divisions it keeps: so that is not planned anew either, and refused if its source changed.
+    The source keeps the plan, so reading the partitions of a join and then computing it plans once.  While a
+    join is alive, Dask returns it for an equal join, with its divisions.  So that one has the same plan, and
+    is refused if its source changed.
 
-    `run`: what tasks are recorded for; `check`: refuses tables that no chunks can help, before any are made.
+    `run`: the run to record tasks for; `check`: refuses tables that no chunks make fit, before planning them.
     """
     key = plan_key(spec, output, other)
     with source.lock:
@@ -195,7 +195,7 @@ def plan_join(source: FrozenSource, spec: JoinSpec, output: OutputSpec, other: F
 def collect(source: FrozenSource, spec: JoinSpec, with_ids: bool, first: int = 0) -> TableStatistics:
     """Collect statistics of a table by one pass over its columns.
 
-    Where its rows are held, statistics that were collected before are looked up.
+    If its rows are in memory, earlier statistics are looked up.
     """
     # all that summaries of a table depend on, besides its rows
     key = (
@@ -215,7 +215,7 @@ def collect(source: FrozenSource, spec: JoinSpec, with_ids: bool, first: int = 0
 
 def choose_shuffle(statistics: JoinStatistics, output: OutputSpec, resources: Resources,
                    sources: list[FrozenSource]) -> str:  # fmt: skip
-    """Choose how rows are sent to chunks, if they are: as Dask does, or by the workers that hold them."""
+    """Choose how rows are sent to chunks: by one of Dask's shuffles, or by the workers that hold them."""
     size = sum(
         s.moments.rows * (8 * len(s.moments.lower) + s.id_bytes + s.kept_bytes)
         for table in statistics.each
@@ -228,7 +228,7 @@ def choose_shuffle(statistics: JoinStatistics, output: OutputSpec, resources: Re
     most = max(len(table.summaries) for table in statistics.each)
     configured = statistics.spec.settings.shuffle
     shuffle = shuffle_method(configured, resources, size, most, dtypes)
-    # what is found of each row goes back to where it lies, which Dask would have to shuffle
+    # values go back to the rows' partitions, and Dask would have to shuffle them
     comes_back = output.by_row or output.single_home
     apart = resources.cluster and resources.workers > 1 and not resources.gpu
     if shuffle == "p2p" or configured or comes_back or not apart:
@@ -237,7 +237,7 @@ def choose_shuffle(statistics: JoinStatistics, output: OutputSpec, resources: Re
 
 
 def plan_key(spec: Hashable, output: OutputSpec, other: FrozenSource | None) -> Hashable:
-    """Name what tells plans of a source apart."""
+    """Return a key that differs between the plans of a source."""
     return spec, output, None if other is None else other.inner._name
 
 
@@ -245,7 +245,7 @@ def plan_key(spec: Hashable, output: OutputSpec, other: FrozenSource | None) -> 
 def planning_errors() -> Iterator[None]:
     """Raise an AttributeError of a source as another error.
 
-    Dask asks expressions for attributes: it would take it for a missing one.
+    Dask reads attributes of expressions, and would take this error for a missing attribute.
     """
     try:
         yield
@@ -256,7 +256,7 @@ def planning_errors() -> Iterator[None]:
 
 
 def recorded(plan: Any, run: Named | None, begin: float) -> Any:
-    """Return a plan that was just made with the name of what its tasks are recorded for, if that has one."""
+    """Return a new plan with the name of its run, if any, and record how long planning took."""
     if run is None:
         return plan
     plan = replace(plan, run=run.name)
@@ -265,7 +265,7 @@ def recorded(plan: Any, run: Named | None, begin: float) -> Any:
 
 
 def check_disk(plan: Plan) -> None:
-    """Refuse a plan for which the disk has no room, here or on workers."""
+    """Refuse a plan that does not fit the disk, here or on workers."""
     if plan.chunks.method == "disk":
         check_folder(plan.disk.needed, dask.config.get("temporary-directory", None) or tempfile.gettempdir())
     else:
@@ -273,7 +273,7 @@ def check_disk(plan: Plan) -> None:
 
 
 def check_ids(source: FrozenSource, spec: RowSpec, known: TableStatistics, chunk: int) -> None:
-    """Refuse ids that repeat; `chunk`: bytes that a task may have of them."""
+    """Refuse repeated ids; `chunk`: bytes of ids that a task may hold."""
     ids = [summary.ids for summary in known.summaries if summary.ids is not None]
     overlapping = check_summaries(ids, spec.id)
     if overlapping and not known.unique:
@@ -300,10 +300,10 @@ def _repeated(*parts: np.ndarray) -> np.ndarray:
 
 
 def _check_across(source: FrozenSource, spec: RowSpec, partitions: list[int], buckets: int) -> None:
-    """Refuse ids that two of the partitions share.
+    """Refuse ids that occur in two partitions.
 
-    Keys of 64 bits meet in buckets, each of which fits a task.  Only ids whose keys repeat, which
-    without repeated ids are next to none, are then compared themselves.
+    Tasks compare keys of 64 bits, one bucket of keys each.  Only ids with a repeated key are then compared
+    themselves: hardly any, unless ids repeat.
     """
     split = map_frozen("simjoin_ids", _kept_keys, source, spec, buckets)
     graph = dict(split.__dask_graph__())

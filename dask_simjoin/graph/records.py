@@ -1,7 +1,7 @@
 """Record what the tasks of joins did, for reports, log lines and progress.
 
-A task of this process tells it here; one of a cluster's worker logs an event there, which the client that
-planned the join subscribes to.
+A task in this process records to `RUNS`.  A task on a cluster's worker logs an event, and the client that
+planned the join subscribes to these events.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from dask_simjoin.request.options import current_client
 LOG = logging.getLogger("dask_simjoin")
 
 TOPIC = "dask_simjoin"
-"""Under which workers log what tasks did."""
+"""Topic of the events that workers log."""
 
 BRIEF = 1e-3
-"""Seconds under which a task that makes none of the result is not told of."""
+"""Seconds below which a task without result rows is not recorded."""
 
 MOST_RUNS = 16
-"""Joins that are remembered."""
+"""Runs that are kept."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """What a join is called here, and how its plan is told.
+    """Name a join, and describe its plan.
 
     Attributes
     ----------
     name : str
     title : str
-        What is asked for, in a few words.
+        The request in a few words.
     report : callable
         Makes a report of a plan.
     """
@@ -55,9 +55,9 @@ class Named:
 
 @dataclass(frozen=True)
 class RunName:
-    """Name what tasks are recorded for, where what they make may be of use to other joins of a graph, too.
+    """Name the run of tasks whose results several joins of a graph may share.
 
-    It tells no expressions apart: of those that are the same otherwise the first one's name counts.
+    The name is not part of an expression's token: of equal expressions the name of the first counts.
     """
 
     name: str = ""
@@ -77,13 +77,13 @@ class Recorded:
     ----------
     function : callable
     run : str
-        Which join it is for.
+        The name of the join.
     step : str
-        What it is called.
+        The name of the step.
     place : object
-        Which of the tasks of its step it is; None: each call is another.
+        The task's place in its step; None: each call is a task of its own.
     of : int
-        Of how many tasks that make the result it is one; 0: it makes none of it.
+        Number of tasks that make the result; 0: this task does not make a part of it.
     """
 
     function: Callable[..., Any]
@@ -97,34 +97,34 @@ class Recorded:
         found = self.function(*args, **options)
         end = time.time()
         place = str(begin if self.place is None else self.place)  # events hold plain values only
-        told = StepRecord(
+        record = StepRecord(
             self.step, place, self.of, begin, end, _rows(found, self.step), threading.get_ident()
         )
         if not self.of and end - begin < BRIEF:
             return found
         if is_worker():
             worker = get_worker()
-            worker.log_event(TOPIC, (self.run, told._replace(thread=f"{worker.address} {told.thread}")))
+            worker.log_event(TOPIC, (self.run, record._replace(thread=f"{worker.address} {record.thread}")))
         else:
-            RUNS.add(self.run, told)
+            RUNS.add(self.run, record)
         return found
 
 
 def _rows(found: Any, step: str) -> int | None:
-    """Rows that a task found, or their number, if it tells of rows."""
+    """Return the number of result rows of a task, if it makes or counts rows."""
     if step in MAKE_ROWS:
         return len(found)
     return int(found) if isinstance(found, numbers.Integral) else None
 
 
 def _log(line: Callable[[], str]) -> None:
-    """Log a line, which is made only if somebody reads it."""
+    """Log a line, which is made only if the logger is enabled."""
     if LOG.isEnabledFor(logging.INFO):
         LOG.info("%s", line())
 
 
 class Runs:
-    """Remember what the last joins did."""
+    """Keep the records of the last joins."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -132,7 +132,7 @@ class Runs:
         self._clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
     def planned(self, join: Named, plan: BlockReport, seconds: float) -> None:
-        """Take in that a join is planned, and what it will tell."""
+        """Add a join that was planned, with the report of its plan."""
         client = current_client()
         if client is not None and not client.asynchronous and client not in self._clients:
             client.subscribe_topic(TOPIC, self._event)
@@ -146,31 +146,31 @@ class Runs:
         _log(report.planned_line)
 
     def find(self, run: str) -> RunReport | None:
-        """What is known of a join; None: it was not planned here, or is forgotten."""
+        """Return the records of a join; None: it was not planned here, or is no longer kept."""
         with self._lock:
             return self._runs.get(run)
 
     def begin(self, run: str) -> None:
-        """Take in that tasks of a join are made anew."""
+        """Begin a new run of a join."""
         report = self.find(run)
         if report is not None:
             report.begin()
 
-    def add(self, run: str, told: StepRecord) -> None:
-        """Take in what a task did."""
+    def add(self, run: str, record: StepRecord) -> None:
+        """Add the record of a task."""
         with self._lock:
             report = self._runs.get(run)
             if report is None:
                 return
             was_done = report.done
-            report.add(told)
+            report.add(record)
             done = report.done and not was_done
         if done:
             _log(report.done_line)
 
     def _event(self, event: tuple[float, tuple[str, StepRecord]]) -> None:
-        run, told = event[1]
-        self.add(run, StepRecord(*told))  # which is a plain tuple by now
+        run, record = event[1]
+        self.add(run, StepRecord(*record))  # events turn it into a plain tuple
 
 
 RUNS = Runs()

@@ -1,7 +1,7 @@
 """Bring values found per chunk back to the rows of the source.
 
-Dask reduces each partition by a task of its own, and fuses no tasks in `compute()`: on a cluster the largest
-label of 320 partitions was two tasks for each of them, half of the time of a clustering.
+Dask reduces each partition by a task of its own, and does not fuse tasks in `compute()`.  On a cluster, the
+largest label of 320 partitions took two tasks for each: half of the time of a clustering.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import scatter
 
 ROWS_TOGETHER = 1 << 20
-"""Rows, at most, of partitions that are made one: what a task of the scheduler is worth, and 16 MB."""
+"""Most rows of merged partitions: 16 MB, enough work for a task."""
 
 FEW = 2
-"""Partitions that are left at least: what Dask makes fewer must be more than it makes of them."""
+"""Least number of merged partitions, as Dask expects more than one to reduce."""
 
 Dependents = dict[str, list["weakref.ref[Expr]"]]
-"""Expressions that read others, by the names of these."""
+"""Readers of each expression, by its name."""
 
 
 class FoundTogether(LabelledExpr):
-    """Put what was found of the rows of several partitions, one after the other, together as one.
+    """Concatenate the values of several partitions to one.
 
-    `held`: of each of them the chunks that hold its rows, and which of their pieces.
+    `held`: for each merged partition, the spans of chunks' pieces that hold its rows.
     """
 
     _parameters = ["label", "found", "names", "held", "meta", "divisions_of_each"]
@@ -74,7 +74,7 @@ class FoundTogether(LabelledExpr):
 
 
 def read_by_reductions(expr: Expr, dependents: Dependents) -> bool:
-    """Tell whether each value that is read of an expression is only reduced, in whatever partitions."""
+    """Return whether all readers of an expression only reduce its values, by any partitions."""
     readers = [reader for ref in dependents[expr._name] if (reader := ref()) is not None]
     return bool(readers) and all(_reduces(reader, dependents) for reader in readers)
 
@@ -91,7 +91,7 @@ def _reduces(reader: Expr, dependents: Dependents) -> bool:
 
 
 def together(rows: Sequence[int]) -> list[tuple[int, int]]:
-    """Choose partitions first ... last-1 that are made one, of so many rows each."""
+    """Choose the partitions first ... last-1 to merge; `rows`: of each partition."""
     most = min(ROWS_TOGETHER, -(-sum(rows) // FEW))
     found, first, size = [], 0, 0
     for n, own in enumerate(rows):
@@ -103,7 +103,7 @@ def together(rows: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def join_held(held: Sequence[Held], groups: Sequence[tuple[int, int]]) -> tuple[Held, ...]:
-    """List the spans of pieces that groups of partitions are made of; those that go on are one."""
+    """List the spans of pieces of groups of partitions, with adjacent spans merged."""
     found = []
     for first, last in groups:
         spans: list[tuple[int, int, int]] = []
@@ -117,10 +117,10 @@ def join_held(held: Sequence[Held], groups: Sequence[tuple[int, int]]) -> tuple[
 
 
 class FoundByChunk(Aligned, LazyJoin):
-    """Stand for values of rows that are found chunk by chunk before they are planned."""
+    """Stand for values of rows that are computed chunk by chunk, before they are planned."""
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
-        """Make one array for each chunk: a value, or several, of each of its rows."""
+        """Make one array for each chunk, with one or several values per row."""
         raise NotImplementedError
 
     def _values(self) -> Expr:
@@ -135,10 +135,10 @@ class FoundByChunk(Aligned, LazyJoin):
 
 
 class FoundPartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
-    """Make what was found of the rows of entity chunks the partitions of the source.
+    """Cut the values of entity chunks' rows to the partitions of the source.
 
-    Each is a task that Dask fuses with what is done with it next, where it does; many are made of one chunk.
-    On the host those that are only reduced are made few: see `reduced`.
+    Each partition is a task, which Dask may fuse with the next step.  On the host, partitions that are only
+    reduced are merged: see `read_by_reductions`.
     """
 
     _parameters = ["label", "found", "names", "pieces", "meta", "source_divisions", "_partitions"]
@@ -175,7 +175,7 @@ class FoundPartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
 
 
 class NamesOfRows(LabelledExpr):
-    """Take what tells the rows of chunks' pieces: where a chunk's partitions are made, no index travels."""
+    """Take the fields that identify the rows of chunks' pieces, so that workers do not exchange indexes."""
 
     _label = "simjoin_row_names"
     _parameters = ["chunks"]
@@ -189,13 +189,13 @@ class NamesOfRows(LabelledExpr):
 
 
 class RowUpdates(LabelledExpr):
-    """Make updates, to be shuffled to their partitions, of what was found of the rows of regions."""
+    """Make updates from the values of regions' rows, to be shuffled to the rows' partitions."""
 
     _parameters = ["label", "found", "chunks", "offsets", "meta"]
 
     @property
     def _label(self) -> str:  # type: ignore[override]
-        return f"{self.operand('label')}_told"
+        return f"{self.operand('label')}_updates"
 
     def _divisions(self) -> Any:
         return self.found.divisions

@@ -1,11 +1,11 @@
 """Send rows to the chunks of regions, by shuffle or per worker.
 
-Dask shuffles partition by partition, a task for each that goes to each chunk.  Where rows lie is known of
-frames that a cluster holds: one task packs all that a thread has, of each chunk one parcel, and chunks are
-indexed from as many parcels as there are threads.
+Dask shuffles partition by partition, with a task for each pair of partition and chunk.  For frames that a
+cluster holds, the workers of partitions are known.  There, one task per thread packs all its partitions, with
+one parcel for each chunk.  So a chunk is indexed from as many parcels as there are threads.
 
-Dask looks for arrays in plain tuples, lists and dicts alone; any other object is pickled whole, and a CuPy
-array is pickled through the host's memory: 100 million counts took 2.7 s so, where their bytes take 0.05 s.
+Dask finds arrays only in plain tuples, lists and dicts.  It pickles any other object, and pickles a CuPy
+array through the host's memory.  So 100 million counts took 2.7 s, and 0.05 s as bytes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,22 @@ from typing import Any
 import numpy as np
 from distributed import Future
 from distributed.protocol import deserialize, serialize
-from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
 from distributed.protocol.serialize import dask_deserialize, dask_serialize
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.graph.base import LabelledExpr
-from dask_simjoin.graph.dask_private import Expr, FromGraph, Projection, Shuffle, Task, TaskRef
+from dask_simjoin.graph.dask_private import (
+    Expr,
+    FromGraph,
+    Projection,
+    Shuffle,
+    Task,
+    TaskRef,
+    cuda_deserialize,
+    cuda_serialize,
+)
 from dask_simjoin.graph.records import NO_RUN, RunName
 from dask_simjoin.graph.source import (
     FrozenSource,
@@ -51,16 +59,16 @@ from dask_simjoin.tasks.shuffle import (
     cell_chunk,
     cell_columns,
     pack,
-    pack_together,
+    pack_partitions,
     send,
     send_piece,
     sent_names_of_kept,
-    unpack_together,
+    unpack_partitions,
 )
 
 
 def held_by_workers(source: FrozenSource) -> FromGraph | None:
-    """Return the frame whose partitions workers of a cluster hold, of all its columns; None: they do not."""
+    """Return the frame, with all its columns, if a cluster's workers hold its partitions; else None."""
     frame, client = source.inner.simplify(), current_client()
     while isinstance(frame, Projection):
         frame = frame.frame
@@ -71,9 +79,9 @@ def held_by_workers(source: FrozenSource) -> FromGraph | None:
 
 
 def where_held(frame: FromGraph) -> list[list[int]]:
-    """List for each thread of workers that hold partitions the numbers of some of them, ascending.
+    """List for each thread of the workers that hold partitions the numbers of its partitions, ascending.
 
-    One that lies nowhere yet, or on several workers, is taken by who has the fewest so far.
+    A partition without a worker yet, or on several, goes to the worker with the fewest so far.
     """
     client, keys = current_client(), held_keys(frame)
     assert client is not None
@@ -82,7 +90,7 @@ def where_held(frame: FromGraph) -> list[list[int]]:
 
 
 def dealt_out(holders: Sequence[Sequence[str]], threads: dict[str, int]) -> list[list[int]]:
-    """Do the same of partitions that these workers hold, which have so many threads."""
+    """Deal out partitions; `holders`: workers that hold each; `threads`: number for each worker."""
     own: dict[str, list[int]] = {worker: [] for worker in threads}
     several = []
     for number, workers in enumerate(holders):
@@ -98,9 +106,9 @@ def dealt_out(holders: Sequence[Sequence[str]], threads: dict[str, int]) -> list
 
 
 class HeldParcels(LabelledExpr):
-    """Pack what each thread's worker holds, of each chunk a parcel.
+    """Pack the partitions of each worker's thread, as one parcel for each chunk.
 
-    `groups`: the partitions that one task packs; `each`: what the plan knows of each of them.
+    `groups`: the partitions that one task packs; `each`: fingerprints of all partitions.
     """
 
     _label = "simjoin_send"
@@ -115,12 +123,12 @@ class HeldParcels(LabelledExpr):
         how = shared.ref, self.operand("spec"), self.operand("with_ids")
         for g, numbers in enumerate(self.operand("groups")):
             key, parts = (self._name, g), [TaskRef(keys[n]) for n in numbers]
-            layer[key] = Task(key, on_worker, pack_together, *how, [each[n] for n in numbers], *parts)
+            layer[key] = Task(key, on_worker, pack_partitions, *how, [each[n] for n in numbers], *parts)
         return layer
 
 
 class ChunksOfParcels(LabelledExpr):
-    """Index chunks whose rows the workers that hold them have packed."""
+    """Index chunks from the parcels of workers."""
 
     _label = "simjoin_index"
     _parameters = ["parcels", "number", "offsets", "example", "layout", "run"]
@@ -135,10 +143,10 @@ class ChunksOfParcels(LabelledExpr):
         how = self.operand("example"), self.operand("layout"), self.operand("offsets").ref
         sent = f"simjoin_parcel-{self.deterministic_token}"
         for c in range(self.operand("number")):
-            for g in range(groups):  # only this travels, and not what all chunks take
+            for g in range(groups):  # sends one chunk's parcel, and not all of a thread
                 layer[(sent, c, g)] = Task((sent, c, g), pick, TaskRef((packed, g)), c)
             parcels = [TaskRef((sent, c, g)) for g in range(groups)]
-            layer[(self._name, c)] = Task((self._name, c), unpack_together, *how, *parcels)
+            layer[(self._name, c)] = Task((self._name, c), unpack_partitions, *how, *parcels)
         return layer
 
 
@@ -155,7 +163,7 @@ def chunks_of_held(source: FrozenSource, frame: FromGraph, spec: JoinSpec, chunk
 
 
 MAX_PARCELS = 1 << 17
-"""Partitions times chunks up to which each chunk takes its rows from all partitions' parcels itself."""
+"""Up to this product of partitions and chunks, each chunk reads the parcels of all partitions."""
 
 
 def packed_rows(source: FrozenSource, spec: JoinSpec, chunks: Shuffled, each: Sequence[Fingerprint],
@@ -167,19 +175,19 @@ def packed_rows(source: FrozenSource, spec: JoinSpec, chunks: Shuffled, each: Se
 
 
 def shuffled_chunks(source: FrozenSource, spec: JoinSpec, layout: Layout | SearchLayout, chunks: Shuffled,
-                    each: Sequence[Fingerprint], with_ids: bool, most: int) -> Expr:  # fmt: skip
-    """Shuffle rows to their chunks, and index those; `most`: rows of a partition that are sent at a time."""
+                    each: Sequence[Fingerprint], with_ids: bool, max_rows: int) -> Expr:  # fmt: skip
+    """Shuffle rows to their chunks, and index these; `max_rows`: of a partition that are sent at a time."""
     example = source.inner._meta.iloc[:0]
     meta = _sent(example, spec, with_ids)
     regions = Shared("simjoin_regions", chunks)
-    pieces = cut_rows([rows for _, (rows, _) in each], most)
+    pieces = cut_rows([rows for _, (rows, _) in each], max_rows)
     if len(pieces) > len(each):
         read = optimise_in_place(MapPartition(source.inner, "simjoin_read", as_planned, (spec,), each))
         how = _send_piece, (spec, with_ids)
         sent: Expr = SentPieces(FrozenSource(read), pieces, *how, meta, regions)
     else:
         sent = MapPartition(source.inner, "simjoin_send", _send, (spec, with_ids), each, meta, regions)
-    # rows that were held as the join was planned, and are not now
+    # workers no longer hold rows that they held while planning
     method = "tasks" if chunks.method == BY_WORKER else chunks.method
     moved = Shuffle(sent, CELL, len(chunks), True, method)
     return optimise_in_place(
@@ -187,20 +195,20 @@ def shuffled_chunks(source: FrozenSource, spec: JoinSpec, layout: Layout | Searc
     )
 
 
-def cut_rows(rows: list[int], most: int) -> tuple[Piece, ...]:
-    """Cut partitions of so many rows into pieces of about equally many, and of at most so many."""
+def cut_rows(rows: list[int], max_rows: int) -> tuple[Piece, ...]:
+    """Cut partitions with these numbers of rows into even pieces of at most `max_rows`."""
     pieces: list[Piece] = []
     for number, size in enumerate(rows):
-        parts = max(1, -(-size // most))
+        parts = max(1, -(-size // max_rows))
         ends = [size * k // parts for k in range(parts + 1)]
         pieces += [(number, start, stop) for start, stop in itertools.pairwise(ends)]
     return tuple(pieces)
 
 
 class SentPieces(LabelledExpr):
-    """Send partitions in pieces; not Blockwise, so that a partition is read once for all of its own.
+    """Send partitions in pieces; not Blockwise, so that a partition is read once for all its pieces.
 
-    The function is given a partition, a piece, what is shared, and the arguments.
+    The function takes a partition, a piece, the shared value, and the arguments.
     """
 
     _label = "simjoin_send"
@@ -221,19 +229,19 @@ class SentPieces(LabelledExpr):
 
 def _send(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
           with_ids: bool) -> Frame:  # fmt: skip
-    """Do as `send` does; refuse to where no worker is to shuffle what is sent."""
+    """Do as `send`; refuse if the method needs workers and there are none."""
     check_sending(chunks.method)
     return send(frame, fingerprint, chunks, spec, with_ids)
 
 
 def _send_piece(frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, with_ids: bool) -> Frame:
-    """Do as `send_piece` does; refuse to where no worker is to shuffle what is sent."""
+    """Do as `send_piece`; refuse if the method needs workers and there are none."""
     check_sending(chunks.method)
     return send_piece(frame, piece, chunks, spec, with_ids)
 
 
 def _sent(example: Frame, spec: JoinSpec, with_ids: bool) -> Frame:
-    """Make an empty frame like those that `send` makes."""
+    """Make an empty example of a frame that `send` makes."""
     frames = frames_for(example)
     columns: dict[str, Values] = {}
     for name, kind in cell_columns(example, spec).items():
@@ -252,11 +260,11 @@ FAMILIES = (
     (("dask", "pickle"), dask_serialize, dask_deserialize),
     (("cuda", "dask", "pickle"), cuda_serialize, cuda_deserialize),
 )
-"""What serializes the fields, by what the tuple is registered with: from host to host, and between GPUs."""
+"""Serializers of the fields, and where to register the tuple: from host to host, and between GPUs."""
 
 
-def travel(*kinds: type) -> None:
-    """Register named tuples with Dask."""
+def register_tuples(*kinds: type) -> None:
+    """Register named tuples with Dask, so that it serializes their fields one by one."""
     for kind in kinds:
         for serializers, dumps, loads in FAMILIES:
             dumps.register(kind)(partial(_fields, serializers))

@@ -1,8 +1,8 @@
-"""Freeze the expressions of sources, and compute what is asked of their partitions.
+"""Freeze the expressions of sources, and compute functions of their partitions.
 
-The source's partitioning is frozen: Dask may merge partitions of a source of which few columns are
-read, after which block pairs would name other chunks than were planned.  So the source is no operand
-that Dask's optimiser could see, but frozen, and optimised here without that step.
+Dask may merge the partitions of a source if only few columns are read.  Block pairs would then refer to
+other chunks than the planned ones.  So the source is hidden from Dask's optimizer, and optimized here
+without that step.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class FrozenSource:
         self._steps: dict[str, FrozenSource] = {}
 
     def in_step(self, frame: Expr) -> FrozenSource:
-        """Freeze the rows in the partitions that `frame`, which Dask has optimised with others, will have.
+        """Freeze the rows with the partitions of `frame`, which Dask has optimized with other operands.
 
-        Where these are those of another time, so are the plans.
+        Equal partitions share one frozen source, and so its plans.
         """
         frame = optimise_beside(frame)
         with self.lock:
@@ -67,22 +67,19 @@ class FrozenSource:
 def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
     """Make the columns of a Dask DataFrame a frozen source.
 
-    They keep the frame's order, in which readers give them: in another one each partition would be copied.
+    They keep the frame's order: in any other order, readers would copy each partition.
     """
     wanted = set(columns)
     return FrozenSource(ddf[[name for name in ddf.columns if name in wanted]].expr)
 
 
 def optimise_in_place(expr: Expr) -> Expr:
-    """Optimise the expression with the partitions it has.
-
-    Dask's tuning, which may merge them, is left out.
-    """
+    """Optimize the expression without Dask's tuning, which may merge partitions."""
     return _labelled(expr.simplify().lower_completely().simplify().fuse(), {})
 
 
 def _labelled(expr: Expr, known: dict[str, Expr]) -> Expr:
-    """Call what ends in a step of a join as that step is called, however much is fused into it."""
+    """Give fused expressions that end in a step of a join the label of that step."""
     if expr._name not in known:
         operands = [_labelled(one, known) if isinstance(one, Expr) else one for one in expr.operands]
         named = isinstance(expr, Fused) and isinstance(expr.exprs[0], MapPartition)
@@ -92,10 +89,10 @@ def _labelled(expr: Expr, known: dict[str, Expr]) -> Expr:
 
 
 def optimise_beside(frame: Expr) -> Expr:
-    """Optimise the rows of a frame in partitions that are those of the frame, and stay so.
+    """Optimize the rows of a frame, and fix their partitions.
 
-    What is not done partition by partition is kept as it is beside it: were it optimised apart, its rows
-    might lie in other partitions, or in another order.
+    Steps that are not partition by partition are kept as they are.  If they were optimized again, rows could
+    have other partitions, or another order.
     """
     if all(isinstance(node, (Blockwise, IO)) for node in frame.walk()):
         return _held(frame.lower_completely(), {}).simplify()
@@ -106,7 +103,7 @@ def optimise_beside(frame: Expr) -> Expr:
 
 
 def _held(expr: Expr, known: dict[str, Expr]) -> Expr:
-    """Hold the filters of an expression above what they filter."""
+    """Keep the filters of an expression above their frames."""
     if expr._name not in known:
         operands = [
             _held(operand, known) if isinstance(operand, Expr) else operand for operand in expr.operands
@@ -114,7 +111,7 @@ def _held(expr: Expr, known: dict[str, Expr]) -> Expr:
         if isinstance(expr, Filter):
             operands[0] = FilterBarrier(operands[0])
         changed = any(new is not old for new, old in zip(operands, expr.operands, strict=True))
-        # another of the same would get its name from all rows that it holds, once more
+        # an equal copy would hash all its rows again for its name
         known[expr._name] = type(expr)(*operands) if changed else expr
     return known[expr._name]
 
@@ -132,7 +129,7 @@ class FilterBarrier(Blockwise):
 
 
 class Given(Expr):
-    """Stand for a frame whose tasks are settled."""
+    """Stand for a frame whose tasks are fixed."""
 
     _parameters = ["frozen"]
 
@@ -152,15 +149,15 @@ class Given(Expr):
 
 def map_frozen(name: str, function: Callable[..., Any], source: FrozenSource, *args: Any,
                each: Any = None) -> Expr:  # fmt: skip
-    """`function` of each partition of the source, fused with what reads it.
+    """Call `function` for each partition of the source, fused with the reader of the partition.
 
-    `each`: for each partition its second argument, if it has one.
+    `each`: the second argument for each partition, if any.
     """
     return optimise_in_place(MapPartition(source.inner, name, function, args, each))
 
 
 class Shared(Expr):
-    """Give many tasks a value by a task of its own, so that it does not travel with each of them."""
+    """Share a value among tasks by a task of its own, so that it is not sent with each of them."""
 
     _parameters = ["label", "value"]
 
@@ -177,7 +174,7 @@ class Shared(Expr):
 
     @property
     def ref(self) -> TaskRef:
-        """Refer to the value, as a task's argument."""
+        """The reference to the value, as a task's argument."""
         return TaskRef((self._name, 0))
 
     def _layer(self) -> dict[Any, Any]:
@@ -191,19 +188,19 @@ def itself(value: Any) -> Any:
 
 
 def pick(parts: Any, key: Any) -> Any:
-    """Take one of some values."""
+    """Return one of several values."""
     return parts[key]
 
 
 def picked(parts: TaskRef, key: Any) -> Task:
-    """Take one of what a task gives, as another task's argument: within that task, by none of its own."""
+    """Return one of a task's results as an argument of another task, within which it is picked."""
     return Task(None, pick, parts, key)
 
 
 class Listed(Sequence[Any]):
-    """Hold what is known of each partition: numbers and texts, whose token Dask makes of one text for all.
+    """Hold numbers and texts for each partition, with a token made from one text.
 
-    Left to itself it goes through each of them, which takes longer than to plan with them.
+    By default Dask makes a token for each item, which takes longer than planning with them.
     """
 
     def __init__(self, items: Sequence[Any]) -> None:
@@ -220,7 +217,7 @@ class Listed(Sequence[Any]):
 
 
 class MapPartition(Blockwise):
-    """Make one task for each partition; what it returns need not be a frame."""
+    """Call a function for each partition; its result may be any object."""
 
     _parameters = ["frame", "label", "function", "arguments", "each", "meta", "shared"]
     _defaults = {"each": None, "meta": None, "shared": None}
@@ -246,7 +243,7 @@ class MapPartition(Blockwise):
 
 
 class LabelledFused(Fused):
-    """Hold the steps before a step of a join, and that one, whose label they have."""
+    """Fuse a step of a join with the steps before it, under the label of that step."""
 
     @functools.cached_property
     def _name(self) -> str:
@@ -254,25 +251,25 @@ class LabelledFused(Fused):
 
 
 def is_held(frame: Expr) -> TypeGuard[FromGraph]:
-    """Tell whether a frame's partitions are held, by Dask or by a cluster, and need no task."""
+    """Return whether a frame's partitions are in memory, in this process or on a cluster."""
     return isinstance(frame, FromGraph) and not any(map(_is_work, frame.operand("layer").values()))
 
 
 def held_keys(frame: FromGraph) -> list[Any]:
-    """List the keys of partitions that are held: Dask's own of the frame are tasks that give the same."""
+    """List the keys of partitions in memory; the keys of the expression itself are aliases of them."""
     return list(frame.operand("keys"))
 
 
 def _is_work(value: Any) -> bool:
-    """Tell whether a graph holds a task where a value could be."""
+    """Return whether a value of a graph is a task."""
     return isinstance(value, (GraphNode, tuple, list))
 
 
 def gather(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
-    """Compute the keys of a graph, with whatever scheduler Dask is set to use.
+    """Compute the keys of a graph with the scheduler that Dask is set to use.
 
-    Each value comes from where it is.  A task that lists them would bring all of them to one worker first:
-    samples in 256 dimensions are 134 MB, of which workers of 600 MB died, one after the other.
+    Each value comes from its own worker.  A task that lists all values would bring them to one worker first.
+    Samples in 256 dimensions are 134 MB, and workers of 600 MB died of them, one after the other.
     """
     if not keys:
         return []

@@ -1,8 +1,8 @@
-"""End what would wait for ever, as workers have no room left in memory or on disk.
+"""Fail computations that would wait for ever because workers have no memory or disk space left.
 
 Dask pauses a worker at 80 % of its memory limit.  Data that it cannot write to a full disk stay in memory, so
 it stays paused, and its tasks wait without an error.  Each worker notices when it stands still and logs an
-event.  A plugin of the scheduler fails the tasks once the whole cluster stands still.
+event.  A plugin of the scheduler fails the tasks once all workers of the cluster stand still.
 """
 
 from __future__ import annotations
@@ -17,38 +17,39 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
-from dask.utils import format_bytes, key_split
+from dask.utils import format_bytes
 from distributed import Client, Scheduler, Status, Worker
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_simjoin.errors import LARGER_DISK, ScratchError
+from dask_simjoin.graph.dask_private import key_split
 
 LOG = logging.getLogger("dask_simjoin")
 
 TOPIC = "simjoin-standstill"
-"""Topic of the events in which workers say that they stand still."""
+"""Topic of the events that a worker logs when it stands still."""
 
 OURS = "simjoin"
-"""What the names of tasks of this package begin with."""
+"""Prefix of the names of this package's tasks."""
 
 LOOKS = 10
-"""Looks at a worker that find it paused and unchanged before it counts as standing still."""
+"""Checks in a row that find a worker paused and unchanged before it counts as standing still."""
 
 FRESH = 15.0
-"""Seconds for which a worker's last event counts."""
+"""Seconds until a worker's last event expires."""
 
 WAIT = 20.0
-"""Seconds for which the cluster stands still before its tasks fail."""
+"""Seconds of standstill of the cluster before its tasks fail."""
 
 
 class Standstill:
-    """Notice that a worker stands still: it is paused, runs nothing, and writes nothing to disk."""
+    """Detect that a worker stands still: it is paused, runs nothing, and writes nothing to disk."""
 
     def __init__(self) -> None:
         self._looks, self._before = 0, (0, 0)
 
     def look(self, worker: Worker, used: int) -> bool:
-        """Take one look at a worker; return whether it says now that it stands still."""
+        """Check a worker once; return whether it now reports that it stands still."""
         if worker.status != Status.paused or worker.state.executing_count:
             self._looks = 0
             return False
@@ -94,7 +95,7 @@ class StandstillPlugin(SchedulerPlugin):
         self._scheduler = scheduler
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """Take in that a worker stands still; fail its tasks if all have for long enough."""
+        """Handle a worker's event; fail tasks if all workers have stood still for long enough."""
         scheduler = self._scheduler
         if topic != TOPIC or scheduler is None:
             return
@@ -110,7 +111,7 @@ class StandstillPlugin(SchedulerPlugin):
             self._since, self._progress = now, scheduler.transition_counter
         elif now - self._since >= WAIT:
             self._since = now
-            # not in the middle of what the scheduler does about this event
+            # after the scheduler has handled this event
             scheduler.loop.add_callback(fail_tasks, scheduler, [event for _, event in self._events.values()])
 
 
@@ -123,14 +124,14 @@ def fail_tasks(scheduler: Scheduler, events: list[dict[str, Any]]) -> None:
     then: dict[Any, Any] = {}
     for task in _of_this_package([*running, *scheduler.queued, *scheduler.unrunnable]):
         worker = task.processing_on
-        # names the worker, so that it is told to forget the task
+        # names the worker, so that the scheduler makes it forget the task
         own = how if worker is None else {**how, "worker": worker.address}
         then |= scheduler.transition(task.key, "erred", stimulus, cause=task.key, **own)
     scheduler.transitions(then, stimulus)
 
 
 def _of_this_package(tasks: Iterable[Any]) -> list[Any]:
-    """Choose tasks that are connected with one of this package, by what depends on what."""
+    """Choose tasks whose graph of dependencies contains a task of this package."""
     chosen, seen = [], set()
     for task in (tasks := list(tasks)):
         if task in seen:
@@ -148,7 +149,7 @@ def _of_this_package(tasks: Iterable[Any]) -> list[Any]:
 
 
 def standstill_message(events: list[dict[str, Any]]) -> str:
-    """Say which workers stand still, why, and what helps."""
+    """Describe which workers stand still, why, and how to avoid it."""
     return (
         f"The computation stood still for {WAIT:.0f} s, as workers are paused and have no room: "
         f"{'; '.join(map(_worker_in_words, events))}. {LARGER_DISK}"
@@ -178,5 +179,5 @@ def watch(client: Client | None) -> None:
     _watched.add(client)
     try:
         client.register_plugin(StandstillPlugin())
-    except Exception:  # the scheduler lacks this package, or takes no plugins: it computes all the same
+    except Exception:  # a scheduler without this package, or without plugins, still computes
         LOG.info("The scheduler takes no plugin that ends computations that stand still", exc_info=True)

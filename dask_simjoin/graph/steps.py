@@ -21,14 +21,14 @@ from dask_simjoin.request.messages import instead_of_frame, shown
 from dask_simjoin.request.options import texts_as_given
 
 Call = tuple[Any, Callable[..., Any], tuple[Any, ...]]
-"""A task of a step: its place, its function and the arguments of that."""
+"""A task of a step: its place, its function and its arguments."""
 
 LISTS = 2
-"""Lists for each thread whose items have not been taken: one to work on, and one that is taken apart."""
+"""Lists per thread whose items are not picked yet: one in work, and one being picked."""
 
 
 def blocks_of_chunks(plan: Plan) -> list[list[tuple[int, int, int]]]:
-    """List for each chunk its block pairs: their numbers, which side it is, and the other side's chunk."""
+    """List for each chunk its block pairs: number, the chunk's side (0 or 1), and the other chunk."""
     own: list[list[tuple[int, int, int]]] = [[] for _ in range(len(plan.chunks))]
     for b, (i, j) in enumerate(plan.blocks.tolist()):
         own[i].append((b, 0, j))
@@ -38,12 +38,12 @@ def blocks_of_chunks(plan: Plan) -> list[list[tuple[int, int, int]]]:
 
 
 class Steps:
-    """Collect the tasks of an algorithm: their names begin with a label, and say which step they are.
+    """Collect the tasks of an algorithm, whose names are a label and the step.
 
     Attributes
     ----------
     layer : dict
-        What was added so far.
+        The tasks so far, by key.
     """
 
     def __init__(self, label: str, token: str) -> None:
@@ -51,7 +51,7 @@ class Steps:
         self.layer: dict[Any, Any] = {}
 
     def add(self, step: str, place: Any, function: Callable[..., Any], *arguments: Any) -> TaskRef:
-        """Add a task; `place` tells it from others of its step."""
+        """Add a task; `place` differs between the tasks of a step."""
         key = (f"{self._label}_{step}-{self._token}", place)
         self.layer[key] = Task(key, function, *arguments)
         return TaskRef(key)
@@ -68,11 +68,11 @@ class Steps:
 
     def spread(self, step: str, taking: str, calls: list[Call], items: Iterable[int],
                threads: int | None) -> list[dict[int, TaskRef | Task]]:  # fmt: skip
-        """Add tasks that give lists, and for each list some of its items, as arguments of other tasks.
+        """Add tasks that make lists; return for each list references to some of its items.
 
-        `threads`: of a cluster, where items are taken by tasks of their own, so that only they travel, and as
-        soon as their list is there: so many lists more are made before.  Left to itself Dask makes all lists,
-        and then takes an item of each at a time; where memory is short, it reads a list anew for each item.
+        `threads`: of a cluster, or None.  On a cluster, tasks pick the items, so that a worker sends only
+        items.  Each thread has at most `LISTS` lists that are not picked yet.  By default Dask would make
+        all lists first, and then read a list from disk for each item if memory is short.
         """
         if threads is None:
             made = [self.add(step, place, function, *arguments) for place, function, arguments in calls]
@@ -87,30 +87,30 @@ class Steps:
         return found
 
     def row_numbers(self, plan: Plan, chunks: list[TaskRef]) -> list[int | TaskRef]:
-        """List for each chunk its rows' positions in the frame, or its number if chunks follow each other."""
+        """List the positions of each chunk's rows, or the chunk's number if chunks are in frame order."""
         if plan.counted.in_frame_order:
             return list(range(len(chunks)))
         return [self.add("names", c, pick, chunk, "position") for c, chunk in enumerate(chunks)]
 
 
 def nothing(*values: Any) -> None:
-    """Give None, once all values are there."""
+    """Return None once all values are computed."""
 
 
 def after(done: None, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call the function: a task that waits for what another one checks."""
+    """Call the function in a task that waits for another task's check."""
     return function(*arguments)
 
 
 def check_other(call: str, other: object, **second: object) -> None:
-    """Refuse a right table that is none; `second`: the argument that comes after it."""
+    """Refuse a right table that is not a frame; `second`: the argument after it."""
     if is_frame(other):
         return
     swapped = [
         f" {name}= is one: the table comes first." for name, value in second.items() if is_frame(value)
     ]
     if not swapped and "k" in second and isinstance(other, numbers.Integral):
-        swapped = [f" Of this frame itself: knn_join(k={shown(other)})."]
+        swapped = [f" For neighbors within this frame, use knn_join(k={shown(other)})."]
     raise UnsupportedFrameError(
         f"other={shown(other)} is not a data frame.{''.join(swapped) or _remedy(other)} Use {call}, where "
         "other= is a Dask, pandas or cuDF DataFrame."
@@ -122,13 +122,13 @@ def _remedy(other: object) -> str:
 
 
 def same_library(left: Frame, right: Frame) -> tuple[Frame, Frame, Frame, Frame]:
-    """Two tables, both Dask's if one is, and their empty examples; refuses those of two libraries."""
+    """Return two tables, both lazy if one is, and their empty examples; refuse two libraries."""
     examples = example_of(left), example_of(right)
     names = [library(example) for example in examples]
     if names[0] != names[1]:
         raise UnsupportedFrameError(
-            f"The left table is one of {names[0]} and the right one of {names[1]}; both must be of one "
-            f"library: use .to_backend({names[0]!r}) of a Dask DataFrame, or convert the right one."
+            f"The left table is a {names[0]} frame and the right one a {names[1]} frame; both must be of one "
+            f"library. Use .to_backend({names[0]!r}) of a Dask DataFrame, or convert the right table."
         )
     if is_dask_collection(left) or is_dask_collection(right):
         left, right = (side if is_dask_collection(side) else lazy(side, names[0]) for side in (left, right))
@@ -136,14 +136,14 @@ def same_library(left: Frame, right: Frame) -> tuple[Frame, Frame, Frame, Frame]
 
 
 def one_or_two(frame: Frame, other: Frame | None) -> tuple[Frame, Frame | None, Frame, Frame | None]:
-    """The tables as `same_library` gives them, or one and its empty example if there is no other."""
+    """Return the tables as `same_library` does, or one table and its empty example."""
     return (frame, None, example_of(frame), None) if other is None else same_library(frame, other)
 
 
 def lazy(frame: Frame, name: str) -> Frame:
-    """A plain frame as a Dask DataFrame of one partition."""
+    """Make a plain frame a Dask DataFrame of one partition."""
     if name == HOME:
-        with texts_as_given():  # and lists, and what objects else there are
+        with texts_as_given():  # and lists, and other objects
             return dd.from_pandas(frame, npartitions=1, sort=False)
     dask_cudf = optional("dask_cudf", "dask-cudf", "Joins of Dask DataFrames with cuDF's")
     return dask_cudf.from_cudf(frame, npartitions=1, sort=False)

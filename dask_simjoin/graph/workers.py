@@ -24,16 +24,16 @@ from dask_simjoin.planning.disk import WorkerDisk, check_disks
 from dask_simjoin.request.options import current_client
 
 ON = "worker "
-"""What the place of a task that is one worker's begins with, in its key."""
+"""Prefix of a task's place, in its key, if the task is for one worker."""
 
 
 def on_worker_of(worker: int, *place: Any) -> tuple[Any, ...]:
-    """Name the place of a task that is done by the worker of this number, whichever that is."""
+    """Return the place of a task for the worker of this number."""
     return f"{ON}{worker}", *place
 
 
 def worker_of(key: Hashable) -> int | None:
-    """Tell the number of the worker that a key says; None: it says none."""
+    """Return the number of the worker that a key names, if any."""
     if isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], tuple) and key[1]:
         first = key[1][0]
         if isinstance(first, str) and first.startswith(ON):
@@ -42,20 +42,20 @@ def worker_of(key: Hashable) -> int | None:
 
 
 class SharedWork(SchedulerPlugin):
-    """Lets each worker do its own part, as long as there are such workers.
+    """Run each worker's part of shared work on that worker, as long as there are workers.
 
-    Left to itself, Dask goes by how long tasks of a name took before: after a run of few rows it takes parts
-    to be shorter than what it takes to send a chunk, and one worker does them all, one after the other.
+    By default Dask estimates tasks by the times of earlier tasks of that name.  After a run of few rows,
+    a part seems shorter than sending a chunk.  Then one worker does all parts one after the other.
     """
 
     name = "simjoin-shared-work"
     idempotent = True
 
     def update_graph(self, scheduler: Scheduler, *, tasks: list[Any], **other: Any) -> None:
-        """Choose the workers of new tasks, before any of them is given to one."""
+        """Choose the workers of new tasks before any is assigned."""
         there = sorted(worker.address for worker in scheduler.running)
         own = {key: worker for key in tasks if (worker := worker_of(key)) is not None}
-        # what has copies for other workers is the first one's
+        # the original of a copied chunk is for the first worker
         firsts = {(name, *place[1:]) for name, place in own}
         own |= {key: 0 for key in tasks if isinstance(key, tuple) and key in firsts}
         for key, worker in own.items() if there else ():
@@ -63,23 +63,23 @@ class SharedWork(SchedulerPlugin):
             task.worker_restrictions, task.loose_restrictions = {there[worker % len(there)]}, True
 
 
-_told: weakref.WeakSet[Client] = weakref.WeakSet()
+_registered: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 def share_work() -> None:
-    """Let the cluster that computes now, if there is one, know of shared work."""
+    """Register the plugin `SharedWork` with the current cluster, if any."""
     client: Client | None = current_client()
-    if client is not None and not client.asynchronous and client not in _told:
+    if client is not None and not client.asynchronous and client not in _registered:
         client.register_plugin(SharedWork())
-        _told.add(client)
+        _registered.add(client)
 
 
 Spill = tuple[str, int, str, int, int | None]
-"""Where a worker spills: host, device, folder, free bytes there, and the most that Dask lets it write."""
+"""A worker's disk: host, device, folder, free bytes, and the most that Dask lets it write."""
 
 
 def check_worker_disks(needed: float, client: Client | None) -> None:
-    """Refuse what needs so many bytes on the workers' disks, if these have no room."""
+    """Refuse a join that needs more bytes than the workers' disks have."""
     if needed > 0 and client is not None and not client.asynchronous:
         check_disks(needed, by_disk(client.run(_spill_of, on_error="ignore").values()))
 
@@ -91,7 +91,7 @@ def _spill_of(dask_worker: Worker) -> Spill:
 
 
 def by_disk(spills: Iterable[Spill]) -> list[WorkerDisk]:
-    """Put together workers that share a disk."""
+    """Group workers that share a disk."""
     found: dict[tuple[str, int], list[Spill]] = {}
     for spill in spills:
         found.setdefault(spill[:2], []).append(spill)
@@ -104,101 +104,104 @@ def by_disk(spills: Iterable[Spill]) -> list[WorkerDisk]:
 
 
 NO_WORKERS = 300.0
-"""Seconds for which a task waits for a worker that runs."""
+"""Seconds that a task waits for a running worker."""
 
 SHUFFLE_BUFFER = 16
-"""A worker's memory in units of what a shuffle may hold at most that is to be sent, or to be written.
+"""A shuffle's send buffer and write buffer are at most a worker's memory divided by this.
 
-Dask's own limits, 1 GiB and 100 MiB, are for any worker: those of 700 MB died of them."""
+Dask's limits, 1 GiB and 100 MiB, do not depend on the worker: workers of 700 MB ran out of memory."""
 
+KEPT_BYTES = 1 << 26
+"""Freed bytes that a worker keeps at most."""
 
-KEPT, KEPT_PIECE, KEEPS_LIMIT = 1 << 26, 1 << 22, 1 << 31
-"""Freed memory beyond all that is used that a worker keeps at most; pieces that are never kept, as they get
-new memory in large pages; and the limit that a worker has at least for that: see `keep_some`."""
+KEPT_PIECE = 1 << 22
+"""Bytes of an allocation that is never kept, as the system serves it with large pages."""
+
+MIN_KEEPING_LIMIT = 1 << 31
+"""Least memory limit of a worker that keeps freed memory: see `keep_freed_memory`."""
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
-"""What `malloc.h` calls M_TRIM_THRESHOLD and M_MMAP_THRESHOLD."""
+"""The constants M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of `malloc.h`."""
 
-EVERY = 0.5
-"""Seconds between two looks at a worker's memory."""
+CHECK_SECONDS = 0.5
+"""Seconds between two checks of a worker's memory."""
 
-MUCH = 0.5
-"""Share of a worker's memory from which what is free in it is returned."""
+RETURN_SHARE = 0.5
+"""Free memory is returned above this share of a worker's memory limit."""
 
-MOST = 0.92
-"""Share of it up to which a worker that has paused is let go on; Dask ends those of 95 %."""
+MAX_PAUSE_SHARE = 0.92
+"""Highest share that `let_go_on` raises a worker's pause threshold to; Dask ends a worker at 95 %."""
 
 PATIENCE = 10
-"""Looks at a worker, one after the other, at which it is paused and nothing happens, before that."""
+"""Checks in a row that find a worker paused and idle before it may go on."""
 
-LARGE = 1 << 20
-"""Bytes of a piece that allocators do not take from among small ones."""
+LARGE_BYTES = 1 << 20
+"""Bytes of an allocation that allocators serve apart from small ones."""
 
 INNER = pa.default_memory_pool()
-"""What Arrow's own code takes memory from when it reads and writes files, whatever pool is set."""
+"""The memory pool that Arrow itself uses to read and write files, whatever pool is set."""
 
 
 @functools.cache
 def prepare_worker() -> None:
-    """Let this process, if it is a worker, keep within its memory: see the functions that this calls."""
+    """If this process is a worker, make it stay within its memory limit."""
     try:
         worker = get_worker()
-    except ValueError:  # this is none
+    except ValueError:  # not a worker
         return
     limit = worker.memory_manager.memory_limit
     if limit:
-        give_memory_back()
-        keep_some(limit)
-        some = weakref.ref(worker), MUCH * limit
+        use_system_allocator()
+        keep_freed_memory(limit)
+        some = weakref.ref(worker), RETURN_SHARE * limit
         threading.Thread(target=_keep_free, args=some, name="simjoin-memory", daemon=True).start()
         bound_shuffles(worker.extensions.get("shuffle"), limit // SHUFFLE_BUFFER)
 
 
-def bound_shuffles(plugin: Any, most: int) -> None:
-    """Let shuffles of a worker wait when they hold so many bytes, unless Dask's configuration has less."""
+def bound_shuffles(plugin: Any, max_bytes: int) -> None:
+    """Make a worker's shuffles wait while they hold `max_bytes`, or less if Dask's limits are lower."""
     for name in ("memory_limiter_comms", "memory_limiter_disk"):
         limiter = getattr(plugin, name, None)
         if limiter is not None and limiter.limit is not None:
-            limiter.limit = min(limiter.limit, most)
+            limiter.limit = min(limiter.limit, max_bytes)
 
 
-def give_memory_back() -> None:
-    """Let Arrow return what it frees to the system.
+def use_system_allocator() -> None:
+    """Make Arrow return freed memory to the system.
 
-    Its own allocator keeps freed memory.  A worker counts that as used, and pauses at 80 % of its
-    limit; paused, it runs nothing that would make it smaller, and a shuffle waits for ever (seen with
-    workers of 700 MB that held 225 MB so).  The system's allocator returns it, as Dask's nannies set
-    it to.
+    Its own allocator keeps freed memory, which a worker counts as used.  At 80 % of its limit the worker
+    pauses, runs nothing that could free memory, and a shuffle waits for ever.  Workers of 700 MB kept 225 MB
+    in this way.  The system's allocator returns freed memory, as Dask's nannies configure it.
     """
     pa.default_memory_pool().release_unused()
     pa.set_memory_pool(pa.system_memory_pool())
 
 
-def keep_some(limit: int) -> None:
-    """Let the system's allocator keep some of what is freed, as it does elsewhere, on a worker of this limit.
+def keep_freed_memory(limit: int) -> None:
+    """Make the system's allocator keep some freed memory on a worker with a high memory limit.
 
-    Dask's nannies have it return all from 64 kB on, and then it takes arrays from 128 kB on anew each time:
-    to wait for new memory was a third of the time in which workers indexed rows of six columns.
+    Dask's nannies make it return freed memory from 64 kB on.  Then it requests each array of 128 kB and more
+    from the system.  Waiting for memory was a third of the time of indexing rows of six columns.
     """
-    if limit < KEEPS_LIMIT:
+    if limit < MIN_KEEPING_LIMIT:
         return
     change = getattr(ctypes.CDLL(None), "mallopt", None)
     if change is not None:
         change(MMAP_THRESHOLD, KEPT_PIECE)
-        change(TRIM_THRESHOLD, KEPT)
+        change(TRIM_THRESHOLD, KEPT_BYTES)
 
 
-def _keep_free(worker: weakref.ref[Worker], much: float) -> None:
-    """Return free memory between used memory whenever much is used, until the worker is gone.
+def _keep_free(worker: weakref.ref[Worker], max_used: float) -> None:
+    """Return free memory to the system whenever more than `max_used` is in use, until the worker is gone.
 
-    The system's allocator returns large pieces itself, and those between small ones that are used when it is
-    told to: workers held 90 MB in these where partitions were sent to 79 blocks.  A worker that has paused
-    for them runs no task that could tell it, so a thread does.
+    The system's allocator returns large allocations itself, but fragments only on request.  Workers kept
+    90 MB of fragments while sending partitions to 79 blocks.  A paused worker does not run a task that could
+    request it, so a thread does.
     """
     process, idle, before, standstill = psutil.Process(), 0, 0, Standstill()
     while (there := worker()) is not None and there.status not in (Status.closed, Status.failed):
         used = process.memory_info().rss
-        if used > much:
+        if used > max_used:
             pa.system_memory_pool().release_unused()
             _return_freed()
         idle = idle + 1 if used >= before and _waits(there) else 0
@@ -208,45 +211,44 @@ def _keep_free(worker: weakref.ref[Worker], much: float) -> None:
         standstill.look(there, used)
         before = used
         del there
-        time.sleep(EVERY)
+        time.sleep(CHECK_SECONDS)
 
 
 def _return_freed() -> None:
-    """Let Arrow's own allocator return what has been free for a second, in whichever thread.
+    """Make Arrow's own allocator return memory of all threads that has been free for a second.
 
-    mimalloc does so as another large piece is freed: a task that had written a result left 50 MB and more.
+    mimalloc does so when it frees another large allocation: a task that wrote a result had left 50 MB.
     """
     if INNER.backend_name != "system":
-        pa.allocate_buffer(LARGE, memory_pool=INNER)
+        pa.allocate_buffer(LARGE_BYTES, memory_pool=INNER)
 
 
 def _waits(worker: Worker) -> bool:
-    """Tell whether a worker has paused, runs nothing, and has nothing in memory that goes to disk."""
+    """Return whether a worker is paused, runs nothing, and has nothing in memory to write to disk."""
     in_memory = getattr(worker.data, "fast", ())
     return worker.status == Status.paused and not worker.state.executing_count and not len(in_memory)
 
 
 def let_go_on(worker: Worker, used: int) -> None:
-    """Let a worker go on that has paused, runs nothing and uses so many bytes, if there is room for more.
+    """Resume a paused, idle worker that uses this many bytes, if its limit leaves room.
 
-    Dask's workers pause at 80 % of their memory until they are smaller.  One that runs nothing, and whose
-    data Dask has written to disk at 70 %, gets no smaller: what is left are libraries, tasks and what
-    allocators keep.  Two workers of 700 MB waited so for ever, at 534 of 667 MiB.
+    Dask's workers pause at 80 % of their memory until they use less.  Dask writes data to disk from 70 % on,
+    so an idle worker has only libraries, tasks and allocators' memory left, and does not shrink.  Two workers
+    of 700 MB waited for ever, at 534 of 667 MiB.
     """
     manager = worker.memory_manager
     if manager.memory_limit and manager.memory_pause_fraction:
-        share = min(used / manager.memory_limit + 0.04, MOST)
+        share = min(used / manager.memory_limit + 0.04, MAX_PAUSE_SHARE)
         manager.memory_pause_fraction = max(manager.memory_pause_fraction, share)
 
 
 def end_without_workers(client: Client | None) -> None:
-    """Let tasks fail for which a cluster has had no worker that runs for long: of this process, see below.
+    """Fail the tasks of a local cluster that has long had no running worker, and of any that stands still.
 
-    It gives up a worker that dies and is not back in time (`distributed.deploy.lost-worker-timeout`, 15 s, in
-    which a busy machine starts none), and starts no other: once all were given up, a program waited for ever.
-    Clusters elsewhere may get workers at any time, so they are left alone; so is what Dask's configuration
-    says of `distributed.scheduler.no-workers-timeout`.  Of any cluster whose workers all stand still tasks
-    fail too.
+    A local cluster gives up a dead worker that does not restart within 15 s
+    (`distributed.deploy.lost-worker-timeout`), and does not start another.  On a busy machine all workers may
+    be given up, and a program waited for ever.  Other clusters may get workers at any time, so they are left
+    alone.  An explicit `distributed.scheduler.no-workers-timeout` is respected.
     """
     watch(client)
     cluster = getattr(client, "cluster", None)
@@ -255,7 +257,7 @@ def end_without_workers(client: Client | None) -> None:
 
 
 def is_worker() -> bool:
-    """Tell whether this is run by a worker of a cluster."""
+    """Return whether a worker of a cluster runs this code."""
     try:
         get_worker()
     except ValueError:
@@ -264,20 +266,19 @@ def is_worker() -> bool:
 
 
 def check_sending(method: str) -> None:
-    """Refuse, in a task, a shuffle by workers where there are none.
+    """Refuse, in a task, a shuffle by workers if there are none.
 
-    What `compute(scheduler=...)` names, Dask tells nobody before tasks run.
+    The scheduler of `compute(scheduler=...)` is not known before tasks run.
     """
     if method == "p2p" and not is_worker():
         raise PlanningError(
-            "The join was planned on a cluster, whose workers would shuffle its rows with 'p2p', and its "
-            "tasks run without one, as compute(scheduler=...) asks for. Build and compute it within "
-            "dask.config.set(scheduler='threads'), or build it within "
-            "dask.config.set({'dataframe.shuffle.method': 'tasks'}), or leave out scheduler=."
+            "The join was planned for a cluster, with the shuffle 'p2p', but compute(scheduler=...) runs its "
+            "tasks without a cluster. Build and compute it within dask.config.set(scheduler='threads'), or "
+            "build it within dask.config.set({'dataframe.shuffle.method': 'tasks'}), or leave out scheduler=."
         )
 
 
 def on_worker(function: Callable[..., Any], *args: Any) -> Any:
-    """Call the function, on a worker that keeps within its memory."""
+    """Call the function, after `prepare_worker`."""
     prepare_worker()
     return function(*args)

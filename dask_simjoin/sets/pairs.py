@@ -31,7 +31,7 @@ from dask_simjoin.sets.found import (
 )
 from dask_simjoin.sets.requests import SetSpec
 from dask_simjoin.tasks.chunks import Chunk
-from dask_simjoin.tasks.pairs import PairColumns, ResultRows, cast_like, pair_columns, put_together
+from dask_simjoin.tasks.pairs import PairColumns, ResultRows, cast_like, concat_results, pair_columns
 
 
 class SetCuts(TypedDict):
@@ -52,7 +52,7 @@ def join_block(block_pair: SetBlockPair, columns: list[str], cuts: SetCuts | Non
 
     `columns`: of the result.  `cuts`, as `cut_block` gives them, and `number`: only that part.  `like`: an
     example of what it returns, if dtypes are others than the columns'; `alone`: then also these rows: see
-    `put_together`.  `told`: see `row_pairs`.
+    `concat_results`.  `told`: see `row_pairs`.
     """
     spec, frames = block_pair.spec, frames_for(block_pair.q["example"])
     scored = spec.score is not None and spec.score in columns
@@ -62,8 +62,8 @@ def join_block(block_pair: SetBlockPair, columns: list[str], cuts: SetCuts | Non
     else:
         parts = [_columns(block_pair, rows, columns) for rows in found]
     if alone is not None and like is not None:
-        return put_together(parts, columns, frames, like, alone)
-    made = put_together(parts, columns, frames)
+        return concat_results(parts, columns, frames, like, alone)
+    made = concat_results(parts, columns, frames)
     return made if like is None else cast_like(made, like)
 
 

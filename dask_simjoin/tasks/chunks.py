@@ -43,37 +43,37 @@ from dask_simjoin.request.spec import JoinSpec
 class Chunk(TypedDict):
     """Hold the rows of a chunk: a plain dict of arrays and frames, so that it spills.
 
-    Besides these it has the arrays of its index (see `Joiner.build`), none of which is called so.
+    It also has the arrays of its index (see `Joiner.build`), under other names.
     """
 
     ids: Ids
-    """The rows' names in a result, in their order."""
+    """The rows' names in a result, in the order of the rows."""
     id_keys: Array | None
-    """The ids as int64, in the order of the index, where they have that form and a result names rows."""
+    """The ids as int64 in index order, if they fit and a result has ids; else None."""
     example: Frame
     """An empty frame of the chunk's library."""
     order: Array
-    """The rows' numbers (at least n of them), in the order of the index; of the index."""
+    """The row numbers (n or more) in index order, a part of the index."""
     kept: NotRequired[Frame]
-    """The columns that the result keeps, in the order of the index."""
+    """The columns that the result keeps, in index order."""
     own_limit: NotRequired[Array]
-    """Each row's own threshold (n,), in the order of the index."""
+    """The threshold (n,) of each row, in index order."""
     ends: NotRequired[np.ndarray]
-    """Where the rows of each of its pieces end: of entity chunks."""
+    """The end of each piece's rows, in entity chunks."""
     position: NotRequired[Array]
-    """The rows' numbers in the whole frame, ascending: of spatial chunks."""
+    """The row numbers in the whole frame, ascending, in spatial chunks."""
     halo: NotRequired[Chunk]
-    """The rows around its region, a chunk of its own: of spatial chunks."""
+    """The rows around the region as a chunk of their own, in spatial chunks."""
 
 
 class ReadRows(TypedDict):
-    """Hold what was read of a partition's rows, in their order."""
+    """Hold the columns that were read from a partition, in row order."""
 
     x: Array
     """Coordinates (n, d), float64."""
     ids: Ids
     places: Array | None
-    """The rows' numbers in the partition, where some were left out."""
+    """The row numbers in the partition, if some rows were left out."""
     rows: int
     """Rows of the partition."""
     example: Frame
@@ -82,14 +82,14 @@ class ReadRows(TypedDict):
 
 
 Fingerprint = tuple[int, tuple[int, str]]
-"""A partition's number, and, as it was planned, its rows and the digest of its box."""
+"""A partition's number, with its number of rows and the digest of its box as planned."""
 
 
 def read_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec, example: Frame | None = None,
                 room: Array | None = None) -> ReadRows:  # fmt: skip
-    """Read coordinates and ids of a partition; refuse one that is not like the plan knows it.
+    """Read coordinates and ids of a partition; refuse a partition that differs from the plan.
 
-    `example`: an empty frame like it, if one was made of another partition; `room`: see `points`.
+    `example`: an empty frame of another partition, if any; `room`: see `points`.
     """
     return _read_kept(frame, *_planned_points(frame, fingerprint, spec, room), spec, example)
 
@@ -100,14 +100,14 @@ def read_piece(frame: Frame, spec: JoinSpec) -> ReadRows:
 
 
 def as_planned(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> Frame:
-    """Pass a partition on; refuse one that is not like the plan knows it."""
+    """Return a partition; refuse one that differs from the plan."""
     _planned_points(frame, fingerprint, spec)
     return frame
 
 
 def _planned_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
                     room: Array | None = None) -> tuple[Array, Array | None]:  # fmt: skip
-    """Read the coordinates of a partition that is like the plan knows it, and which rows take part."""
+    """Read the coordinates of a partition that is as planned, and return which rows take part."""
     number, (planned, planned_box) = fingerprint
     try:
         x, kept = points(frame, spec, room)
@@ -121,7 +121,7 @@ def _planned_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
 
 def _read_kept(frame: Frame, x: Array, kept: Array | None, spec: JoinSpec,
                example: Frame | None = None) -> ReadRows:  # fmt: skip
-    """Read what else is told of the rows that take part; `x`, `kept`: see `points`."""
+    """Read the other columns of the rows that take part; `x`, `kept`: see `points`."""
     rows, places = len(frame), None
     if kept is not None:
         places = module_of(x).flatnonzero(kept)
@@ -132,9 +132,9 @@ def _read_kept(frame: Frame, x: Array, kept: Array | None, spec: JoinSpec,
 
 def _read(x: Array, frame: Frame, places: Array | None, rows: int, limit: Array | None,
           spec: JoinSpec, example: Frame | None = None) -> ReadRows:  # fmt: skip
-    """Put together what was read of a partition of so many rows, those of `frame` being left."""
+    """Collect the columns of a partition; `frame`: its rows that take part; `rows`: number of all rows."""
     if not len(x):
-        x = module_of(x).empty((0, spec.dims))  # of lists, which tell it, there are none
+        x = module_of(x).empty((0, spec.dims))  # without lists, the frame does not show the dimension
     ids = row_ids(frame, spec.id, spec.id_dtype)
     example = frame.iloc[:0].copy() if example is None else example
     read = ReadRows(x=x, ids=ids, places=places, rows=rows, example=example)
@@ -146,7 +146,7 @@ def _read(x: Array, frame: Frame, places: Array | None, rows: int, limit: Array 
 
 
 def check_source(number: int, rows: int, planned: int, same_box: bool = True) -> None:
-    """Refuse a partition that is not like the plan knows it."""
+    """Refuse a partition that differs from the plan."""
     if rows != planned:
         what = f"had {planned} rows when the join was planned and has {rows} now"
     elif not same_box:
@@ -166,19 +166,20 @@ def make_chunk(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
     return gather_chunk(layout, [(0, read["rows"])], read)
 
 
-def scanned_chunk(seen: PartitionScan, rows: int, spec: JoinSpec, layout: Layout | SearchLayout) -> Chunk:
-    """Index all of a frame of so many rows, as it was seen when it was summarised: nothing is read again."""
-    places = None if seen.kept is None else module_of(seen.x).flatnonzero(seen.kept)
-    read = _read(seen.x, seen.frame, places, rows, seen.limit, spec)
+def scanned_chunk(scan: PartitionScan, rows: int, spec: JoinSpec, layout: Layout | SearchLayout) -> Chunk:
+    """Index a whole frame from its scan, without reading it again; `rows`: number of all rows."""
+    places = None if scan.kept is None else module_of(scan.x).flatnonzero(scan.kept)
+    read = _read(scan.x, scan.frame, places, rows, scan.limit, spec)
     return gather_chunk(layout, [(0, rows)], read)
 
 
 def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *parts: ReadRows,
-                 threads: int = 1, named: bool = True, together: Array | None = None) -> Chunk:  # fmt: skip
+                 threads: int = 1, named: bool = True,
+                 joined_points: Array | None = None) -> Chunk:  # fmt: skip
     """Index pieces of partitions as one chunk: rows start ... stop-1 of each of the parts.
 
-    `threads`: that share the work; `named`: see `named_rows`; `together`: all points of the parts, where they
-    lie one after the other.
+    `threads`: number that share the work; `named`: see `named_rows`; `joined_points`: the points of all parts
+    in one array, if there is one.
     """
     x, ids = [], []
     extra: dict[str, list[Array | Frame]] = {name: [] for name in EXTRA if name in parts[0]}
@@ -192,7 +193,7 @@ def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *pa
         for name, some in extra.items():
             some.append(some_rows(part[name], start, stop))  # type: ignore[literal-required]
     example = parts[0]["example"]
-    points = whole_points(x, layout, threads) if together is None else together
+    points = whole_points(x, layout, threads) if joined_points is None else joined_points
     whole = {name: stacked(some, example) for name, some in extra.items()}
     chunk = indexed(points, joined(ids), layout, example, whole, threads, named)
     return chunk | {"ends": np.cumsum([len(some) for some in ids])}
@@ -200,7 +201,7 @@ def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *pa
 
 def read_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], fingerprints: list[Fingerprint],
                spec: JoinSpec, threads: int, named: bool, *frames: Frame) -> Chunk:  # fmt: skip
-    """Read partitions, and index those of their rows as one chunk: see `gather_chunk`."""
+    """Read partitions, and index the given rows as one chunk: see `gather_chunk`."""
     ends = list(itertools.accumulate((stop - start for start, stop in rows), initial=0))
     whole = len(frames) > 1 and not spec.dropna and all(map(_is_all, rows, frames))
     x = _room(ends[-1], spec, layout, frames[0]) if whole else None
@@ -218,7 +219,7 @@ def read_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], finge
 
     most = ends[-1] // LEAST_READ
     parts = itertools.chain.from_iterable(shared_out(read, len(frames), min(threads, most), least=1))
-    return gather_chunk(layout, rows, *parts, threads=threads, named=named, together=x)
+    return gather_chunk(layout, rows, *parts, threads=threads, named=named, joined_points=x)
 
 
 def _is_all(rows: tuple[int, int], frame: Frame) -> bool:
@@ -226,9 +227,9 @@ def _is_all(rows: tuple[int, int], frame: Frame) -> bool:
 
 
 def _room(rows: int, spec: JoinSpec, layout: Layout | SearchLayout, example: Frame) -> Array | None:
-    """Make room on the host for the points of a chunk that is read part by part; None: they lie elsewhere.
+    """Allocate host memory for the points of a chunk that is read part by part; None: they are on a GPU.
 
-    What each part is read to is used for the next one: new memory takes longer than all else.
+    The buffer of one part serves the next: new memory would take longer than everything else.
     """
     if frames_for(example).xp is not np or spec.dims is None:
         return None
@@ -236,12 +237,12 @@ def _room(rows: int, spec: JoinSpec, layout: Layout | SearchLayout, example: Fra
 
 
 def _order(layout: Layout | SearchLayout) -> Literal["C", "F"]:
-    """How an index reads coordinates: a sweep column by column, all else point by point."""
+    """Return the memory order of an index: columns for a sweep, else points."""
     return "F" if layout.method == "sweep" else "C"
 
 
 LEAST_READ = 1 << 18
-"""Rows of partitions that are worth a thread to read them."""
+"""Least rows of partitions that are worth a thread to read them."""
 
 
 EXTRA = ("kept", "own_limit")
@@ -252,7 +253,7 @@ def some_rows(values: Array | Frame, start: int, stop: int) -> Array | Frame:
 
 
 def stacked(parts: list[Array | Frame], example: Frame) -> Array | Frame:
-    """Put arrays or frames one after the other."""
+    """Concatenate arrays or frames."""
     if len(parts) == 1:
         return parts[0]
     if hasattr(parts[0], "columns"):
@@ -261,7 +262,7 @@ def stacked(parts: list[Array | Frame], example: Frame) -> Array | Frame:
 
 
 def whole_points(parts: list[Array], layout: Layout | SearchLayout, threads: int) -> Array:
-    """Put coordinates one after the other, as the index reads them; `threads`: that share the work."""
+    """Concatenate coordinates in the memory order of the index; `threads`: number that share the work."""
     xp = module_of(parts[0])
     if len(parts) == 1 or xp is not np:
         return parts[0] if len(parts) == 1 else xp.concatenate(parts)
@@ -279,7 +280,7 @@ def whole_points(parts: list[Array], layout: Layout | SearchLayout, threads: int
 
 def indexed(x: Array, ids: Ids, layout: Layout | SearchLayout, example: Frame,
             extra: dict[str, Array | Frame], threads: int = 1, named: bool = True) -> Chunk:  # fmt: skip
-    """Index points; `extra`: what else is known of them, in their order; `threads`: that share the work.
+    """Index points; `extra`: their other columns, in their order; `threads`: number that share the work.
 
     `named`: see `named_rows`.
     """
@@ -288,9 +289,9 @@ def indexed(x: Array, ids: Ids, layout: Layout | SearchLayout, example: Frame,
 
 def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | Frame],
                named: bool = True) -> Chunk:  # fmt: skip
-    """Make a chunk of an index and of the names of its rows; `extra`: see `indexed`.
+    """Make a chunk from an index and the ids of its rows; `extra`: see `indexed`.
 
-    `named`: whether a result will name rows by their places in the index.
+    `named`: whether a result has ids, which are then looked up by position in the index.
     """
     frames = frames_for(example)
     places = index["order"][: len(ids)]
@@ -308,11 +309,11 @@ def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | 
 
 def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
                  sampled: bool = False) -> tuple[list[Chunk], WholePlan]:  # fmt: skip
-    """Make one chunk of each of one plain frame or two, and plan their join.
+    """Make one chunk from each of one or two plain frames, and plan their join.
 
-    `sampled`: the plan estimates the pairs, and not only for what is in doubt.
+    `sampled`: whether the plan always estimates the pairs, and not only for warnings.
     """
-    statistics, seen = _scan(frames, spec, output, sampled)
+    statistics, scans = _scan(frames, spec, output, sampled)
     plan = make_whole_plan(statistics, output)
     _check_ids(statistics, frames, spec)
     if output.materialise:
@@ -325,8 +326,8 @@ def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
         check_room(rows, plan.pair_bytes, spec.asked, True, device)
     chunks = [
         scanned_chunk(one, len(frame), replace(own_spec, dims=plan.dims), plan.layout)
-        for one, (frame, own_spec) in zip(seen, _sides(frames, spec), strict=True)
-        if one is not None  # else what was seen was refused
+        for one, (frame, own_spec) in zip(scans, _sides(frames, spec), strict=True)
+        if one is not None  # else the frame was refused
     ]
     return chunks, plan
 
@@ -334,15 +335,15 @@ def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
 def whole_chunk(
     frame: Frame, spec: JoinSpec, output: OutputSpec, sampled: bool = False
 ) -> tuple[Chunk, WholePlan]:
-    """Make one chunk of a plain frame, and plan its join with itself."""
+    """Make one chunk from a plain frame, and plan its join with itself."""
     (chunk,), plan = whole_chunks([frame], spec, output, sampled)
     return chunk, plan
 
 
 def plan_whole(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool = False) -> Plan:
-    """Plan a join of one plain frame or two in all that can be told of it; `sampled`: see `whole_chunks`."""
+    """Plan a join of one or two plain frames with all figures of a report; `sampled`: see `whole_chunks`."""
     statistics, _ = _scan(frames, spec, output, sampled or output.k is not None)
-    # chunks need no room, as there is one of each frame, which is searched however far away it is
+    # each frame is one chunk, searched at any distance, so that the budget does not matter
     output = replace(output, result_bytes_per_row=0, others_per_row=0, max_total=math.inf)
     plan = make_plan(statistics, output)
     _check_ids(statistics, frames, spec)
@@ -366,7 +367,7 @@ def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
 
 def _scan(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
           sampled: bool) -> tuple[JoinStatistics, list[PartitionScan | None]]:  # fmt: skip
-    """Summarise frames as tables that are one chunk each, and give what was read of them."""
+    """Summarize frames as tables of one chunk each, and return their scans."""
     raise_warnings(
         [
             data_warning
@@ -374,7 +375,7 @@ def _scan(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
             for data_warning in warnings_of_left_out(frame, own)
         ]
     )
-    # clusters are those that a plan tells the recall of, so they are made of the same sample
+    # a plan estimates the recall of these clusters, so they are made from the same sample
     sampled = sampled or spec.approximate
     probed = (
         sampled or output.k is not None or min(map(len, frames)) >= LEAST_ROWS or needs_sample(spec.method)
@@ -385,10 +386,10 @@ def _scan(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
     ]
     for summary, _ in found:
         check_rows(summary.source_rows, 0)
-    # it comes out as one frame, whatever size partitions of a result are set to have
+    # the result is one frame, whatever partition size is configured
     settings = replace(spec.settings, output=None)
     whole = replace(spec, partitioning="entity", blocksize=MAX_BYTES, settings=settings)
-    return join_statistics([[summary] for summary, _ in found], whole), [seen for _, seen in found]
+    return join_statistics([[summary] for summary, _ in found], whole), [scan for _, scan in found]
 
 
 def _check_ids(statistics: JoinStatistics, frames: Sequence[Frame], spec: JoinSpec) -> None:

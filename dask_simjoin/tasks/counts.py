@@ -26,7 +26,7 @@ Number = Any
 
 
 def count_block(block_pair: BlockPair, enough: int | None = None) -> tuple[Array, Array | None]:
-    """Count the neighbours that the rows of two chunks have in each other; `enough`: as of `Joiner.counts`.
+    """Count the neighbors that the rows of two chunks have in each other; `enough`: see `Joiner.counts`.
 
     For one chunk with itself the second array is None.
     """
@@ -35,15 +35,15 @@ def count_block(block_pair: BlockPair, enough: int | None = None) -> tuple[Array
 
 
 def _counts(block_pair: BlockPair, rows: Rows | None, enough: int | None = None) -> list[Array]:
-    """Count the neighbours of the rows of both chunks, by position: a part of them that some places give.
+    """Count the neighbors of the rows of both chunks, by position, from the pairs of `rows`.
 
-    Within several distances they are (n, distances).
+    For several distances, counts are (n, distances).
     """
     same, spec, joiner = block_pair.same, block_pair.spec, block_pair.joiner
     if spec.several:
-        limits, asked = np.unique(spec.thresholds, return_inverse=True)
+        limits, inverse = np.unique(spec.thresholds, return_inverse=True)
         found = joiner.tally(*block_pair.operands, limits, same=same, by_row=True, rows=rows)
-        return [numbers[:, joiner.xp.asarray(asked)] for numbers in found]
+        return [numbers[:, joiner.xp.asarray(inverse)] for numbers in found]
     if spec.radius is None:
         return joiner.counts(*block_pair.operands, same=same, enough=enough, rows=rows)
     xp = joiner.xp
@@ -58,16 +58,16 @@ def _counts(block_pair: BlockPair, rows: Rows | None, enough: int | None = None)
 
 def _within_several(block_pair: BlockPair, rows: Rows | None) -> np.ndarray:
     """Count the pairs within each of several distances: (distances,) int64."""
-    limits, asked = np.unique(block_pair.spec.thresholds, return_inverse=True)
+    limits, inverse = np.unique(block_pair.spec.thresholds, return_inverse=True)
     (found,) = block_pair.joiner.tally(
         *block_pair.operands, limits, same=block_pair.same, by_row=False, rows=rows
     )
-    numbers: np.ndarray = to_host(found)[0, asked]
+    numbers: np.ndarray = to_host(found)[0, inverse]
     return numbers
 
 
 def count_cells(block_pair: BlockPair, offsets: np.ndarray) -> Frame:
-    """Count the neighbours of rows of spatial chunks, as updates to be shuffled to their partitions."""
+    """Count the neighbors of rows of spatial chunks, as updates to be shuffled to the rows' partitions."""
     q, _, same, spec = block_pair[:4]
     frames, rows = frames_for(q["example"]), block_pair.rows
     parts = []
@@ -78,17 +78,17 @@ def count_cells(block_pair: BlockPair, offsets: np.ndarray) -> Frame:
     xp = frames.xp
     position = xp.concatenate([part for part, _ in parts])
     count = xp.concatenate([part for _, part in parts])
-    # rows without neighbours are only counted once: when their chunk meets itself
+    # a row without neighbors is sent once: when its chunk is compared with itself
     sent = (count if count.ndim == 1 else count.max(axis=1)) > 0
     if spec.other is not None and block_pair.first:
-        sent[:] = True  # a chunk of two tables never meets itself
+        sent[:] = True  # with two tables, no chunk is compared with itself
     elif same and block_pair.first:
         sent[: len(q["ids"])] = True
     return scatter(position[sent], count[sent], offsets, frames)
 
 
 def scatter(position: Array, values: Array, offsets: np.ndarray, frames: Frames) -> Frame:
-    """Make updates of values (n,) or (n, k) of rows in the whole frame, for the rows' partitions."""
+    """Make updates from values (n,) or (n, k) by position in the whole frame, with the rows' partitions."""
     xp = frames.xp
     partition = xp.searchsorted(xp.asarray(offsets), position, side="right") - 1
     values = xp.asarray(values)
@@ -98,12 +98,12 @@ def scatter(position: Array, values: Array, offsets: np.ndarray, frames: Frames)
 
 
 def update_columns(number: int) -> list[str]:
-    """Name the columns of updates with so many values of each row."""
+    """Name the columns of updates with this number of values per row."""
     return [f"{COUNT}{k}" for k in range(number)]
 
 
 def count_block_pairs(block_pair: BlockPair) -> Number:
-    """Count the pairs that `join_block` would return; an array (distances,) where there are several."""
+    """Count the pairs that `join_block` would return: an array (distances,) for several distances."""
     q, _, same, spec = block_pair[:4]
     pairs: Number = np.zeros(len(spec.several), np.int64) if spec.several else 0
     rows = block_pair.rows
@@ -120,16 +120,16 @@ def count_block_pairs(block_pair: BlockPair) -> Number:
 
 
 PREDECESSOR = "predecessor"
-"""The column of a result that holds numbers of rows."""
+"""The column of a result that holds row numbers."""
 
 Groups = tuple[tuple[Hashable, ...], ...] | Callable[[Frame], Array]
-"""Columns of numbers that are read together (one of lists is alone), or what hashes rows (rows,), uint64."""
+"""Groups of numeric columns (a list column is alone), or a function that hashes rows (rows,) uint64."""
 
 STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-"""The numbers of splitmix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators")."""
+"""Constants of splitmix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators")."""
 
-REMEDY = "persist() the frame, or write it to parquet, before you ask for values of its rows."
-"""What helps where rows came out otherwise, in messages."""
+REMEDY = "persist() the frame, or write it to parquet, before you compute values for its rows."
+"""Advice in messages about rows that changed between two runs."""
 
 
 def fingerprints(frame: Frame, groups: Groups, spec: RowSpec | None) -> Array:
@@ -139,9 +139,9 @@ def fingerprints(frame: Frame, groups: Groups, spec: RowSpec | None) -> Array:
     ----------
     frame : DataFrame
     groups : tuple of tuple, or callable
-        The columns that values depend on, or what hashes rows by them.
+        The columns that values depend on, or a function that hashes rows by them.
     spec : RowSpec or None
-        Whose `dropna` tells which rows have values; None: all.
+        Its `dropna` selects the rows with values; None: all rows have values.
 
     Returns
     -------
@@ -151,7 +151,7 @@ def fingerprints(frame: Frame, groups: Groups, spec: RowSpec | None) -> Array:
 
 
 def kept_rows(frame: Frame, spec: RowSpec | None) -> Array | None:
-    """Tell which rows have values (n,), bool; None: all."""
+    """Return which rows have values (n,) bool; None: all."""
     return points(frame, spec)[1] if isinstance(spec, JoinSpec) and spec.dropna else None
 
 
@@ -161,7 +161,7 @@ def _kept_fingerprints(frame: Frame, groups: Groups, kept: Array | None) -> Arra
 
 
 def hash_columns(frame: Frame, groups: tuple[tuple[Hashable, ...], ...]) -> Array:
-    """Hash rows by columns of numbers (rows,), uint64."""
+    """Hash rows by numeric columns (rows,) uint64."""
     frames = frames_for(frame)
     found = frames.xp.zeros(len(frame), np.uint64)
     for columns in groups:
@@ -172,14 +172,14 @@ def hash_columns(frame: Frame, groups: tuple[tuple[Hashable, ...], ...]) -> Arra
 
 
 def _mixed(state: Array, numbers: Array) -> Array:
-    """Hash what was hashed before with numbers (n,): equal where those are."""
+    """Add numbers (n,) to hashes; equal numbers give equal hashes."""
     xp = module_of(numbers)
     numbers = xp.where(xp.isnan(numbers), np.nan, numbers + 0.0)  # makes 0.0 of -0.0
     return mixed_bits(state, xp.ascontiguousarray(numbers).view(np.uint64))
 
 
 def mixed_bits(state: Array, bits: Array) -> Array:
-    """Hash what was hashed before with numbers (n,), uint64."""
+    """Add 64-bit values (n,) uint64 to hashes."""
     state = (state ^ bits) + np.uint64(STEP)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(FIRST)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(SECOND)
@@ -187,9 +187,9 @@ def mixed_bits(state: Array, bits: Array) -> Array:
 
 
 def places_of(now: Array, then: Array) -> Array | None:
-    """Find for each row of a partition the place that the row had in another run; None: all have kept theirs.
+    """Find the place of each row of a partition in another run; None: all places are equal.
 
-    Rows of equal fingerprints keep their order.
+    Rows with equal fingerprints keep their order.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def places_of(now: Array, then: Array) -> Array | None:
     Raises
     ------
     SourceChangedError
-        They are not those of the same rows.
+        The runs have different rows.
     """
     xp = module_of(now)
     if len(now) == len(then):
@@ -215,15 +215,15 @@ def places_of(now: Array, then: Array) -> Array | None:
 
 def _other_rows(now: int, then: int) -> SourceChangedError:
     return SourceChangedError(
-        f"A partition of {now} rows holds others than the {then} that its values were found for: "
-        "Dask ran what the frame is made of twice, as it may where that shuffles rows, and got other rows "
+        f"A partition of {now} rows holds others than the {then} that its values were found for. "
+        "Dask computed the frame twice, as it may after a shuffle, and got other rows "
         f"the second time. {REMEDY}"
     )
 
 
 def values_beside(frame: Frame, values: Frame | Series, then: Array, groups: Groups,
                   spec: RowSpec | None) -> Frame | Series:  # fmt: skip
-    """Put values of the rows of a partition in the order, and with the labels, that the rows have there.
+    """Put the values of a partition in the order of its rows, with their labels.
 
     `then`: fingerprints of the rows in the order of the values.
     """
@@ -231,15 +231,15 @@ def values_beside(frame: Frame, values: Frame | Series, then: Array, groups: Gro
     places = places_of(_kept_fingerprints(frame, groups, kept), then)
     if places is not None and PREDECESSOR in getattr(values, "columns", ()):
         raise SourceChangedError(
-            f"The column {PREDECESSOR!r} tells numbers of rows of all partitions; Dask ran what the frame "
-            "is made of twice and got its rows in another order. Take the other columns of the result "
+            f"The column {PREDECESSOR!r} holds row numbers across all partitions. Dask computed the frame "
+            "twice and got its rows in another order. Take the other columns of the result "
             f"without this one, or {REMEDY}"
         )
     return _labelled(values.copy(deep=False) if places is None else values.take(places), frame, kept)
 
 
 def relabelled(frame: Frame, values: Frame | Series, spec: RowSpec | None) -> Frame | Series:
-    """Give values of the rows of a partition, in their order, the labels that the rows have there."""
+    """Give the values of a partition, which are in row order, the labels of its rows."""
     return _labelled(values.copy(deep=False), frame, kept_rows(frame, spec))
 
 
@@ -254,7 +254,7 @@ def _labelled(values: Frame | Series, frame: Frame, kept: Array | None) -> Frame
 CHUNK_BITS = 32
 
 CHUNK = 1 << CHUNK_BITS
-"""Numbers of rows that each chunk has."""
+"""Row numbers reserved for each chunk."""
 
 
 RowNumbers = int | Array
@@ -262,7 +262,7 @@ RowNumbers = int | Array
 
 
 def row_numbers(rows: Array, own: RowNumbers) -> Array:
-    """Number some rows of a chunk; `own`: the numbers of all of its rows, or the chunk's."""
+    """Number some rows of a chunk; `own`: the numbers of all its rows, or the chunk's number."""
     return rows.astype(np.int64) + own * CHUNK if isinstance(own, int) else own[rows]
 
 
@@ -270,14 +270,14 @@ ID, COMPONENT = "id", "component"
 
 
 def new_nodes(number: int, xp: ArrayModule = np) -> Array:
-    """Make the nodes 0 ... number-1, each its own parent: int32 while that suffices."""
+    """Make the nodes 0 ... number-1, each its own parent: int32 if that suffices, else int64."""
     return xp.arange(number, dtype=np.int32 if number <= np.iinfo(np.int32).max else np.int64)
 
 
 def component_roots(nodes: int, left: Array, right: Array, joiner: Joiner | None = None) -> Array:
-    """Find for each of the nodes 0 ... nodes-1 the smallest node that edges connect it with.
+    """Return for each of the nodes 0 ... nodes-1 the smallest node of its component.
 
-    `joiner`: of the edges' arrays; the host's unless another is given.
+    `joiner`: for the edges' arrays; by default the host's.
     """
     joiner = joiner or host_joiner()
     parent = new_nodes(nodes, joiner.xp)
@@ -287,10 +287,10 @@ def component_roots(nodes: int, left: Array, right: Array, joiner: Joiner | None
 
 
 NODES_OF_EDGE = 8
-"""Numbers for each edge, of which few enough have none for a node for each of them to be worth it."""
+"""Up to this many numbers per edge, an array with a node for each number beats sorting."""
 
 Edges = tuple[Array, Array]
-"""The numbers (k,), int64, of both ends of edges, where their backend has arrays."""
+"""The numbers (k,) int64 of both ends of edges, on the host or a GPU."""
 
 
 def no_edges(xp: ArrayModule = np) -> Edges:
@@ -299,10 +299,10 @@ def no_edges(xp: ArrayModule = np) -> Edges:
 
 
 def spanning_forest(parts: Sequence[Edges], joiner: Joiner) -> Edges:
-    """Connect by as few edges as do what all parts connect.
+    """Reduce edges to the fewest that connect the same numbers.
 
-    `joiner`: of their arrays.  Each edge goes from a number, which no other edge is from, to the smallest of
-    its component; the edges are in the order of the numbers that they are from.
+    `joiner`: for the edges' arrays.  Each edge goes from a number to the smallest number of its component.
+    A number begins one edge at most, and edges are sorted by these numbers.
     """
     xp = joiner.xp
     left, right = (xp.concatenate([xp.asarray(side) for side in sides]) for sides in zip(*parts, strict=True))
@@ -318,9 +318,9 @@ def spanning_forest(parts: Sequence[Edges], joiner: Joiner) -> Edges:
 
 
 def _forest_of_ranges(left: np.ndarray, right: np.ndarray, joiner: Joiner) -> Edges | None:
-    """Do as `spanning_forest` does with a node for each number up to the last one, chunk by chunk.
+    """Do as `spanning_forest`, with a node for each number up to the last one of each chunk.
 
-    Where few numbers have no edge, that takes a fifth of the time of sorting them; None: many have none.
+    It takes a fifth of the time of sorting if most numbers have an edge; None: too few have one.
     """
     if min(int(left.min()), int(right.min())) < 0:
         return None
@@ -344,7 +344,7 @@ def _forest_of_ranges(left: np.ndarray, right: np.ndarray, joiner: Joiner) -> Ed
 
 
 def forest_of_ids(pairs: Frame) -> Frame:
-    """Reduce a frame of pairs to each id once, with an id that stands for its component."""
+    """Reduce a frame of pairs to one row per id, with an id that stands for its component."""
     if not len(pairs):
         return pairs
     frames, joiner = frames_for(pairs), joiner_for(pairs)
@@ -366,7 +366,7 @@ def components_of_ids(pairs: Frame) -> Frame:
 
 
 def _order(ids: Ids) -> Array:
-    """Order ids, in all partitionings alike: first by their kinds where kinds do not compare."""
+    """Order ids independently of partitions: first by type, if types do not compare."""
     with contextlib.suppress(TypeError):
         return ids.argsort()
     kinds = ["" if isinstance(value, numbers.Number) else type(value).__name__ for value in ids]
@@ -376,9 +376,9 @@ def _order(ids: Ids) -> Array:
 
 
 def _coded(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
-    """List the ids, each once, and the places among them of both ends of pairs.
+    """List the distinct ids, and the places of both ends of pairs among them.
 
-    Where one end is missing, as in a left join, the other one is an id, but there is no pair.
+    A row with one missing end, as in a left join, adds an id but no pair.
     """
     left, right = frames.index(pairs["left"]), frames.index(pairs["right"])
     if left.dtype != right.dtype or not isinstance(left.dtype, (np.dtype, pd.CategoricalDtype)):
@@ -386,8 +386,8 @@ def _coded(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
     if rounded_together(left, right):
         if on_gpu(left):
             raise ColumnError(
-                f"Columns 'left' and 'right' are of dtypes {left.dtype} and {right.dtype}, and none has the "
-                "numbers of both; convert one of them."
+                f"Columns 'left' and 'right' are of dtypes {left.dtype} and {right.dtype}, and no dtype "
+                "holds the numbers of both; convert one of them."
             )
         left, right = (pd.Index(listed_values(side), dtype=object) for side in (left, right))
     codes, ids = joined([left, right]).factorize()
@@ -399,5 +399,5 @@ def _coded(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
 
 
 def no_components(pairs: Frame) -> Frame:
-    """Make an empty example of what `components_of_ids` gives."""
+    """Make an empty example of the result of `components_of_ids`."""
     return components_of_ids(pairs.iloc[:0])

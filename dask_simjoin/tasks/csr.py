@@ -1,8 +1,8 @@
 """Build sparse neighbor matrices in CSR form from chunks.
 
-Each is done by the host's kernels, or, where arrays lie on a GPU, by arrays as a whole.
+The host's kernels do the work, or array operations if the arrays are on a GPU.
 
-Rows of chunks have numbers, those of rows and columns of the matrix: their positions in the frame.
+The number of a row is its row and column in the matrix: its position in the frame.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 
 SORTED = 1 << 24
-"""Entries that are sorted at a time where no kernel sorts them row by row."""
+"""Entries that array operations sort at a time."""
 
 
 def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
-    """Put entries into their rows; `at` (n,): where each row's next entry goes."""
+    """Put entries into their rows; `at` (n,): the place of each row's next entry."""
     if module_of(at) is np:
         host_kernels("components").put(rows, columns, values, at, out, out_values)
-    elif len(rows):  # in whichever order: rows are sorted once they are whole
+    elif len(rows):  # in any order: complete rows are sorted later
         put_entries(rows, columns, values, at, out, out_values)
 
 
 def move(counts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
-    """Put whole rows, of so many entries each, behind what those rows have."""
+    """Append entries to rows; `counts`: number of entries to append per row."""
     starts = starts_of(counts)
     if module_of(at) is np:
         host_kernels("components").move(starts, columns, values, at, out, out_values)
     else:
-        move_together(starts, columns, values, at, out, out_values)
+        move_arrays(starts, columns, values, at, out, out_values)
 
 
-def move_together(
+def move_arrays(
     starts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array
 ) -> None:
-    """Put whole rows behind what those rows have, by arrays as a whole."""
+    """Append entries to rows by array operations."""
     xp = module_of(at)
     for first in range(0, len(columns), SORTED):
         some = slice(first, min(first + SORTED, len(columns)))
@@ -64,15 +64,15 @@ def sort_rows(starts: Array, columns: Array, values: Array) -> None:
     if module_of(starts) is np:
         host_kernels("components").sort(starts, columns, values)
     else:
-        sort_together(starts, columns, values)
+        sort_arrays(starts, columns, values)
 
 
-def sort_together(starts: Array, columns: Array, values: Array) -> None:
-    """Sort the entries of each row by value and then by column, in place, by arrays as a whole."""
+def sort_arrays(starts: Array, columns: Array, values: Array) -> None:
+    """Sort the entries of each row by value and then by column, in place, by array operations."""
     xp = module_of(starts)
     row, rows, entries = 0, len(starts) - 1, len(columns)
     while row < rows:
-        # as many rows as make a slice, and one at least
+        # at least one row, and at most a slice
         first = int(starts[row])
         stop = rows
         if entries - first > SORTED:
@@ -89,7 +89,7 @@ def sort_together(starts: Array, columns: Array, values: Array) -> None:
 
 
 def starts_of(counts: Array) -> Array:
-    """Find where rows of so many entries begin, and the last one ends (n + 1,)."""
+    """Return the start of each row's entries, and the end of the last (n + 1,)."""
     xp = module_of(counts)
     starts = xp.zeros(len(counts) + 1, np.int64)
     starts[1:] = xp.cumsum(counts, dtype=np.int64)
@@ -97,21 +97,21 @@ def starts_of(counts: Array) -> Array:
 
 
 def narrow(counts: Array) -> Array:
-    """Store counts in the smallest type that holds them: there are some for each row and block pair."""
+    """Convert counts to the smallest type: there is one for each row and block pair."""
     return counts.astype(np.min_scalar_type(int(counts.max()) if len(counts) else 0))
 
 
 MODES = DISTANCE, CONNECTIVITY = ("distance", "connectivity")
 
 WIDE = np.iinfo(np.int32).max
-"""Numbers up to which int32 serves."""
+"""Largest number of type int32."""
 
 
 KEPT = 1 << 22
-"""Pairs, of 16 bytes, up to which they are kept from one pass, so that no other has to count them before."""
+"""Most pairs, of 16 bytes, that one pass keeps in memory, without a pass before that counts them."""
 
 Listed = list[tuple[Array, Array, Array]]
-"""Positions of both ends of pairs, and their totals, some at a time."""
+"""Batches of pairs: positions of both ends, and totals."""
 
 
 class MatrixRows(TypedDict):
@@ -126,22 +126,22 @@ class MatrixRows(TypedDict):
 
 
 def sparse(xp: ArrayModule) -> ModuleType:
-    """Import SciPy's sparse matrices, or for CuPy's arrays those that are like them."""
+    """Import SciPy's sparse matrices, or CuPy's."""
     if xp is np:
         return optional("scipy.sparse", "scipy", "Neighbor graphs")
     return optional("cupyx.scipy.sparse", "cupy", "Neighbor graphs of cuDF frames")
 
 
-def offset_type(xp: ArrayModule, most: int) -> DType:
-    """Choose the type of offsets and columns of a matrix; `most`: entries or rows, whichever are more.
+def offset_type(xp: ArrayModule, max_value: int) -> DType:
+    """Choose the type of offsets and columns of a matrix; `max_value`: the larger of entries and rows.
 
-    SciPy gets int64.  CuPy makes int32 of them wherever that holds them.
+    SciPy gets int64.  CuPy converts them to int32 if they fit.
     """
-    return np.int64 if xp is np or most > WIDE else np.int32
+    return np.int64 if xp is np or max_value > WIDE else np.int32
 
 
 def max_entries(xp: ArrayModule) -> int | None:
-    """Tell how many entries a matrix can have; None: any number."""
+    """Return how many entries a matrix can have; None: any number."""
     # before 14.1, CuPy had no other type than int32
     if xp is np or sparse(xp).csr_matrix((1, WIDE + 1)).indices.dtype == np.int64:
         return None
@@ -149,7 +149,7 @@ def max_entries(xp: ArrayModule) -> int | None:
 
 
 def weights_of(totals: Array, spec: JoinSpec, mode: str) -> Array:
-    """Make what entries hold, from the totals that `Joiner.visit` shows; their memory may be used for it."""
+    """Compute the values of entries from totals of `Joiner.visit`; their memory may be reused."""
     xp = module_of(totals)
     return spec.measure.distance(totals, xp) if mode == DISTANCE else xp.ones(len(totals))
 
@@ -157,8 +157,8 @@ def weights_of(totals: Array, spec: JoinSpec, mode: str) -> Array:
 def matrix_numbers(chunk: Chunk, firsts: list[int], kind: DType) -> Array:
     """Number a chunk's rows as the matrix does, ascending.
 
-    `firsts`: of an entity chunk, whose rows are called by their numbers in their partitions, the numbers of
-    the first rows of its pieces' partitions.
+    `firsts`: for an entity chunk, the first row number of each piece's partition, since its rows are numbered
+    within their partitions.
     """
     if "position" in chunk:
         return chunk["position"].astype(kind)
@@ -171,7 +171,7 @@ def matrix_numbers(chunk: Chunk, firsts: list[int], kind: DType) -> Array:
 
 
 def count_entries(block_pair: BlockPair) -> tuple[Array, Array | None, int]:
-    """Count the entries of the rows of two chunks in each other's columns, and all of them."""
+    """Count the entries per row of two chunks in each other's columns, and in total."""
     counts = [None if c is None else narrow(c) for c in count_block(block_pair)]
     return counts[0], counts[1], sum(int(c.sum(dtype=np.int64)) for c in counts if c is not None)
 
@@ -180,7 +180,7 @@ def fill_block(block_pair: BlockPair, counts: tuple[Array, Array | None, int], n
                mode: str) -> tuple[MatrixRows, MatrixRows | None]:  # fmt: skip
     """Make the entries of the rows of two chunks in each other's columns.
 
-    `counts`: what `count_entries` gave; `numbers`: of both chunks' rows.
+    `counts`: the result of `count_entries`; `numbers`: of both chunks' rows.
     """
     xp = block_pair.xp
     parts, at = [], []
@@ -193,15 +193,15 @@ def fill_block(block_pair: BlockPair, counts: tuple[Array, Array | None, int], n
 
 
 def _no_entries(counts: Array, entries: int, kind: DType, xp: ArrayModule) -> MatrixRows:
-    """Make rows whose entries are yet to be put there."""
+    """Make rows with memory for entries that are not put there yet."""
     return {"counts": counts, "columns": xp.empty(entries, kind), "values": xp.empty(entries)}
 
 
 def fill(block_pair: BlockPair, numbers: Sequence[Array], mode: str, at: list[Array],
          parts: list[MatrixRows], listed: Listed | None = None) -> None:  # fmt: skip
-    """Put the entries of two chunks, or of one with itself, where their rows' next entries go.
+    """Put the entries of two chunks, or of one with itself, at the places of their rows' next entries.
 
-    `listed`: their pairs, if they are known.
+    `listed`: their pairs, if they are in memory.
     """
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
@@ -217,13 +217,13 @@ def fill(block_pair: BlockPair, numbers: Sequence[Array], mode: str, at: list[Ar
 
 
 def with_itself(numbers: Array, mode: str, at: Array, part: MatrixRows) -> None:
-    """Put each row's entry for itself where the row's next entry goes."""
+    """Put the entry of each row for itself at the place of the row's next entry."""
     part["columns"][at], part["values"][at] = numbers, float(mode == CONNECTIVITY)
     at += 1
 
 
 def gather_rows(numbers: Array, itself: bool, mode: str, *blocks: MatrixRows) -> MatrixRows:
-    """Gather and sort the entries of a chunk's rows, from those in the columns of chunks that it meets."""
+    """Gather and sort the entries of a chunk's rows from all its block pairs."""
     xp = module_of(numbers)
     counts = xp.full(len(numbers), int(itself), np.int64)
     for block in blocks:
@@ -240,7 +240,7 @@ def gather_rows(numbers: Array, itself: bool, mode: str, *blocks: MatrixRows) ->
 
 
 def assemble(rows: int, example: Frame, numbers: list[Array], parts: list[MatrixRows]) -> SparseMatrix:
-    """Put the matrix (rows, rows) together from the rows of all chunks."""
+    """Assemble the matrix (rows, rows) from the rows of all chunks."""
     xp = frames_for(example).xp
     counts = xp.zeros(rows, np.int64)
     for own, part in zip(numbers, parts, strict=True):
@@ -255,11 +255,11 @@ def assemble(rows: int, example: Frame, numbers: list[Array], parts: list[Matrix
 
 
 class _ManyError(Exception):
-    """Ends a pass of which the pairs are too many to be kept."""
+    """Ends a pass with more pairs than are kept."""
 
 
 def _listed(block_pair: BlockPair) -> Listed | None:
-    """List the pairs of a chunk with itself; None: they are too many."""
+    """List the pairs of a chunk with itself; None: there are too many."""
     parts: Listed = []
     number = 0
 
@@ -278,7 +278,7 @@ def _listed(block_pair: BlockPair) -> Listed | None:
 
 
 def _degrees(block_pair: BlockPair, listed: Listed) -> Array:
-    """Count the pairs that each row of a chunk is in."""
+    """Count the pairs of each row of a chunk."""
     found = block_pair.xp.zeros(len(block_pair.q["ids"]), np.int64)
     for left, right, _ in listed:
         count_up(found, left, right)
@@ -287,14 +287,14 @@ def _degrees(block_pair: BlockPair, listed: Listed) -> Array:
 
 def graph_of_chunk(chunk: Chunk, spec: JoinSpec, layout: Layout, mode: str, fitting: Fitting,
                    expected: float) -> SparseMatrix:  # fmt: skip
-    """Make the matrix of one chunk that is all there is; `expected`: how many pairs it seems to have."""
+    """Make the matrix of a single chunk; `expected`: the estimated number of pairs."""
     xp = frames_for(chunk["example"]).xp
     block_pair = whole_block_pair(chunk, spec, layout)
     numbers = matrix_numbers(chunk, [0], np.int64)
     listed = _listed(block_pair) if 2 * expected <= KEPT else None
     degrees = count_block(block_pair)[0] if listed is None else _degrees(block_pair, listed)
     counts = degrees + 1 if spec.include_self else degrees
-    every = len(numbers) == fitting.rows  # as they ascend, each row's number is its place
+    every = len(numbers) == fitting.rows  # numbers ascend, so each is its place
     if not every:
         counts, own = xp.zeros(fitting.rows, np.int64), counts
         counts[numbers] = own
@@ -313,12 +313,12 @@ def graph_of_chunk(chunk: Chunk, spec: JoinSpec, layout: Layout, mode: str, fitt
 
 
 def matrix(values: Array, columns: Array, starts: Array) -> SparseMatrix:
-    """Make a matrix of these arrays."""
+    """Make a matrix from its arrays."""
     rows, xp = len(starts) - 1, module_of(values)
     kind = sparse(xp).csr_matrix
     if xp is not np:
         return kind((values, columns, starts), shape=(rows, rows))
-    # put into an empty one: given to its constructor, int64 would be made int32 where that holds them
+    # set on an empty matrix, since the constructor converts int64 to int32 if possible
     made = kind((rows, rows))
     made.data, made.indices, made.indptr = values, columns, starts
     return made

@@ -1,11 +1,11 @@
 """Find the pairs of two chunks, as positions in their indexes.
 
-Where all radii are alike chunks are joined by the largest one, and each pair is met once and decided in both
-directions.  Where a few are much larger than the others, that would cost as if all were: then left rows are
-joined in classes, each by its own largest radius, with all rows of the other chunk.
+If radii are similar, chunks are joined within the largest one, and each pair is decided in both directions.
+If a few radii are much larger, that would cost as if all were.  Then left rows are joined in classes, each
+within its own largest radius, with all rows of the other chunk.
 
-Where each row has a radius of its own, pairs are decided by the left row's: which row is left is settled
-here, and never by which side was searched.
+With a radius per row, the left row's radius decides a pair.  This module settles which row is left,
+whichever side was searched.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from dask_simjoin.tasks.chunks import Chunk
 
 
 class BlockPair(NamedTuple):
-    """Say which two chunks are compared, and by what.
+    """Name two chunks to compare, and how.
 
     Attributes
     ----------
     q, d : Chunk
-        The first and the second chunk, or twice the same; `d` may have a halo.
+        The chunk of queries and the chunk of data, or one chunk twice; `d` may have a halo.
     same : bool
-        Whether they are one chunk, in which each pair is found once.
+        Whether they are one chunk, whose pairs are found once.
     spec : JoinSpec
-        What was asked for.
+        The request.
     layout : Layout
-        How both are indexed.
+        The layout of both indexes.
     part : tuple of int
-        Which part of the work this is, and of how many.
+        Index and number of parts of the work.
     """
 
     q: Chunk
@@ -53,7 +53,7 @@ class BlockPair(NamedTuple):
 
     @property
     def rows(self) -> Rows | None:
-        """Tell which places of the first chunk's index are this part of the work; None: all of them."""
+        """The places of the first chunk's index that are this part of the work; None: all."""
         number, parts = self.part
         if parts == 1:
             return None
@@ -63,43 +63,43 @@ class BlockPair(NamedTuple):
 
     @property
     def first(self) -> bool:
-        """Tell whether this is the first part of the work: what is done once is done with it."""
+        """Whether this is the first part of the work, which also does the work needed once."""
         return not self.part[0]
 
     @property
     def joiner(self) -> Joiner:
-        """Choose what joins chunks of this library."""
+        """The joiner for chunks of this library."""
         return joiner_for(self.q["example"])
 
     @property
     def xp(self) -> ArrayModule:
-        """Tell the module of the chunks' arrays."""
+        """The array module of the chunks."""
         return self.joiner.xp
 
     @property
     def chunks(self) -> tuple[Chunk, ...]:
-        """List each of the chunks once."""
+        """The distinct chunks."""
         return (self.q,) if self.same else (self.q, self.d)
 
     @property
     def operands(self) -> tuple[Index, Index, Layout]:
-        """List what a joiner compares: both indexes, and their layout."""
+        """The operands of a joiner: both indexes, and their layout."""
         return cast(Index, self.q), cast(Index, self.d), self.layout
 
     @property
     def order_unknown(self) -> bool:
-        """Tell whether either row of a pair may come first in the frame."""
+        """Whether either row of a pair may be first in the frame."""
         return not self.same and "position" in self.q and self.spec.other is None
 
     def comparisons(self) -> Iterator[BlockPair]:
-        """Go through what is compared: both chunks, and the first one with the halo of the second."""
+        """Yield the comparisons: both chunks, and the first chunk with the halo of the second."""
         yield self
         if "halo" in self.d and len(self.d["halo"]["ids"]):
             yield self._replace(d=self.d["halo"], same=False)
 
 
 def equal_work(work: np.ndarray, places: int, grain: int, parts: int) -> list[int]:
-    """Cut places into parts of about equal work, of which equal ranges of them do so much each.
+    """Split positions into parts of roughly equal work; `work`: of equal ranges of positions.
 
     Parts begin at multiples of `grain`; some may be empty.
     """
@@ -110,26 +110,25 @@ def equal_work(work: np.ndarray, places: int, grain: int, parts: int) -> list[in
 
 
 def whole_block_pair(chunk: Chunk, spec: JoinSpec, layout: Layout) -> BlockPair:
-    """Bring a chunk together with itself."""
+    """Make the block pair of a chunk with itself."""
     return BlockPair(chunk, chunk, True, spec, layout)
 
 
 RATIO = 4.0
-"""How much larger radii of one class may be than each other."""
+"""Largest ratio of two radii in a class."""
 
 CLASSES = 8
-"""Most classes: the last holds all that are small, 0 among them."""
+"""Most classes: the last has all small radii, and 0."""
 
 GAIN = 4.0
-"""How many times fewer candidates classes must give, as they meet pairs in both directions and index anew."""
+"""Classes must have this many times fewer candidates, as they search both directions and build indexes."""
 
 Show = Callable[[int, Array, Array, Array], None]
-"""Takes pairs that the left rows' radii make: which of both chunks those are of, positions there and in the
-other one, and totals."""
+"""Takes pairs within the left rows' radii: the left rows' side, positions in both chunks, and totals."""
 
 
 def visit_radii(block_pair: BlockPair, show: Show, rows: Rows | None = None) -> None:
-    """Show all pairs within the left row's radius; of one table in both directions."""
+    """Show all pairs within the left row's radius; in both directions for one table."""
     both = block_pair.spec.other is None
     sides = (0, 1) if both and not block_pair.same else (0,)
     chunks = block_pair.q, block_pair.d
@@ -158,7 +157,7 @@ def _at_once(block_pair: BlockPair, show: Show, rows: Rows | None, both: bool) -
 
 
 def _classes(chunk: Chunk, norm: Norm, xp: ArrayModule) -> Array | None:
-    """Number the class of each place's radius, 0 that of the largest; None: they are not worth it."""
+    """Number the class of each place's radius, 0 for the largest; None: classes would not save time."""
     limit = chunk["own_limit"]
     largest = float(limit.max()) if len(limit) else 0.0
     if not 0 < largest < math.inf:
@@ -167,7 +166,7 @@ def _classes(chunk: Chunk, norm: Norm, xp: ArrayModule) -> Array | None:
     steps = -xp.log(xp.maximum(radius, RATIO**-CLASSES)) / math.log(RATIO)
     number = xp.minimum(steps.astype(xp.int64), CLASSES - 1)
     rows = to_host(tally(number, CLASSES))
-    # as in a plane: in more dimensions classes save more
+    # estimated as in a plane: in more dimensions classes save more
     candidates = float(rows @ RATIO ** (-2.0 * np.arange(CLASSES)))
     return number if candidates * GAIN < len(limit) else None
 
@@ -193,7 +192,7 @@ def _in_classes(
         if not len(some):
             continue
         threshold = float(limits[some].max())
-        # what is computed as a gap is at most what is computed as a total
+        # a computed gap is at most the computed total
         some = some[box_gap(layout.norm, x[some], x[some], lower, upper) <= threshold]
         if not len(some):
             continue
@@ -201,15 +200,15 @@ def _in_classes(
 
 
 def _join(block_pair: BlockPair, show: Show, side: int, threshold: float, x: Array, y: Array,
-          told: tuple[Array, Array, Array]) -> None:  # fmt: skip
-    """Join some left points with points; `told`: positions of both, and the left ones' limits."""
+          sides: tuple[Array, Array, Array]) -> None:  # fmt: skip
+    """Join left points with points; `sides`: positions of both, and the left rows' limits."""
     joiner, same = block_pair.joiner, block_pair.same
     layout = _layout(block_pair, threshold, x, y)
-    lefts, rights, limits = told
+    lefts, rights, limits = sides
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
         found = totals <= limits[left]
-        if same:  # no row is its own neighbour
+        if same:  # a row is not its own neighbor
             found &= lefts[left] != rights[right]
         show(side, lefts[left][found], rights[right][found], totals[found])
 
@@ -224,7 +223,7 @@ def _layout(block_pair: BlockPair, threshold: float, x: Array, y: Array) -> Layo
 
 
 def by_position(chunk: Chunk, values: Array, xp: ArrayModule) -> Array:
-    """Put values that are in the order of the index into the order of the rows."""
+    """Reorder values from index order to row order."""
     out = xp.empty_like(values)
     out[chunk["order"][: len(values)]] = values
     return out
@@ -236,7 +235,7 @@ class Matches(NamedTuple):
     Attributes
     ----------
     left, right : array (pairs,)
-        Places in the indexes of `left_of` and `right_of`, one after the other.
+        Places in the concatenated indexes of `left_of` and `right_of`.
     distance : array (pairs,), float64, or None
     left_of, right_of : tuple of Chunk
     """
@@ -249,7 +248,7 @@ class Matches(NamedTuple):
 
 
 def measured(spec: JoinSpec, xp: ArrayModule) -> Measured:
-    """Make what turns totals into distances."""
+    """Return the function that converts totals to distances."""
     return functools.partial(spec.measure.distance, xp=xp)
 
 
@@ -275,10 +274,10 @@ def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches
 
 
 def _within_radius(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches:
-    """Find pairs within the left row's radius; of one table in both directions, each decided by itself."""
+    """Find pairs within the left row's radius; for one table, each direction is decided by itself."""
     q, d, same, spec = block_pair[:4]
     xp, both = block_pair.xp, spec.other is None
-    # of one table a row of either chunk may be the left one
+    # with one table, a row of either chunk may be the left one
     sides = ((q, d), (q, d)) if both and not same else ((q,), (d,))
     first = len(q["ids"]) if both and not same else 0
     parts: list[tuple[Array, Array, Array]] = []
@@ -297,18 +296,18 @@ def _within_radius(block_pair: BlockPair, distance: bool, rows: Rows | None) -> 
 
 
 def _ranks(chunks: tuple[Chunk, ...], xp: ArrayModule) -> list[Array]:
-    """List the places of rows in the indexes of chunks, one after the other."""
+    """List the places of rows in the concatenated indexes of chunks."""
     firsts = [0, *(len(chunk["ids"]) for chunk in chunks[:-1])]
     return [rank(chunk, xp) + first for chunk, first in zip(chunks, firsts, strict=True)]
 
 
 def rank(chunk: Chunk, xp: ArrayModule) -> Array:
-    """Find the place in the index (n,) int64 of each row."""
+    """Return the place of each row in the index (n,) int64."""
     return by_position(chunk, xp.arange(len(chunk["ids"]), dtype=xp.int64), xp)
 
 
 def ids_of(chunks: tuple[Chunk, ...], places: Array) -> Values:
-    """Take the ids of rows: an array or an Index."""
+    """Return the ids of rows: an array or an Index."""
     xp = frames_for(chunks[0]["example"]).xp
     keys = [chunk["id_keys"] for chunk in chunks]
     if all(some is not None for some in keys):
@@ -321,7 +320,7 @@ def ids_of(chunks: tuple[Chunk, ...], places: Array) -> Values:
 
 
 def kept_values(chunks: tuple[Chunk, ...], column: Hashable, places: Array) -> Values:
-    """Take the values of a kept column of rows, as `Frames.result` takes them."""
+    """Return the values of a kept column of rows, in a form for `Frames.result`."""
     frames = frames_for(chunks[0]["example"])
     parts = [chunk["kept"] for chunk in chunks]
     whole = parts[0] if len(parts) == 1 else frames.stacked([part[[column]] for part in parts])

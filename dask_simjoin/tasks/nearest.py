@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, NotRequired, TypedDict, cast
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from dask_simjoin.engine.base import (
     Counters,
     frames_for,
+    host_kernels,
     joiner_of_library,
     searcher_for,
     searcher_of_library,
@@ -30,33 +31,33 @@ from dask_simjoin.tasks.matches import kept_values, measured, rank
 
 
 class State(TypedDict):
-    """Hold what is known of the nearest rows of each row of a chunk: a plain dict, so that it spills.
+    """Hold the nearest rows found so far for each row of a chunk: a plain dict, so that it spills.
 
-    It has no more columns than rows were met.
+    It has at most as many columns as rows were searched.
     """
 
     totals: Array
-    """The totals (n, k) float64 of each row's nearest so far, ascending; inf: none yet."""
+    """The totals (n, k) float64 of each row's nearest rows so far, ascending; inf: none yet."""
     row_numbers: Array
-    """The numbers (n, k) int64 of those rows; -1: none yet."""
+    """The numbers (n, k) int64 of the nearest rows; -1: none yet."""
     rows: NotRequired[Array]
-    """Which rows of the chunk those are, where they are a part of them."""
+    """The chunk's rows that the state is for, if it is for a part of them."""
 
 
 def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequence[RowNumbers],
-                 same: bool = True, max_total: float = math.inf, part: tuple[int, int] = (0, 1),
+                 is_self_join: bool = True, max_total: float = math.inf, part: tuple[int, int] = (0, 1),
                  state: State | None = None) -> State:  # fmt: skip
-    """Improve what is known of the nearest rows of one chunk's rows by another chunk, or by their own.
+    """Update the nearest rows of a chunk's rows with the rows of another chunk, or of the same one.
 
-    `numbers`: of both chunks' rows; `same`: both are of one table, in which no row is a neighbour of itself;
-    `max_total`: the largest total of a neighbour; `part`: which part of the first chunk's rows, of how many;
-    `state`: what was known before; None: nothing.
+    `numbers`: of both chunks' rows.  `is_self_join`: whether both are of one table, where a row is not its
+    own neighbor.  `max_total`: the largest total of a neighbor.  `part`: index and number of parts of the
+    first chunk's rows.  `state`: of the chunks searched before, if any.
     """
     searcher = searcher_for(q["example"])
     searcher.prepare()
     known = 0 if state is None else state["totals"].shape[1]
     start, stop = part_of_places(len(q["ids"]), searcher.grain, part)
-    # where more are sought than there are rows, memory is for those that there are
+    # never more columns than rows to find
     totals, found = searcher.fresh(stop - start, min(k, known + len(d["ids"])))
     if state is not None:  # copied: others may have the old one
         totals[:, :known], found[:, :known] = state["totals"], state["row_numbers"]
@@ -64,14 +65,34 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
     query = searcher.renamed(cast(Index, q), first)
     data = query if q is d else searcher.renamed(cast(Index, d), second)
     if part[1] == 1:
-        searcher.nearest(query, data, layout, totals, found, same=same, bound2=max_total)
+        searcher.nearest(query, data, layout, totals, found, same=is_self_join, bound2=max_total)
         return {"totals": totals, "row_numbers": found}
     some = searcher.part(query, start, stop)
     rows = some["order"]
-    # their state is in the order of the index
+    # the state of a part is in index order
     here = some | {"order": module_of(rows).arange(len(rows), dtype=rows.dtype)}
-    searcher.nearest(here, data, layout, totals, found, same=same, bound2=max_total)
+    searcher.nearest(here, data, layout, totals, found, same=is_self_join, bound2=max_total)
     return {"totals": totals, "row_numbers": found, "rows": rows}
+
+
+def mutual_state(q: Chunk, d: Chunk, search: Callable[[Chunk, Chunk], State]) -> State:
+    """Search two chunks on the host, or one chunk twice, and keep mutual neighbors.
+
+    `search`: finds the neighbors of the first chunk's rows in the second, numbered from 0.  All other places
+    of the state are -1, so that the ranks of mutual neighbors do not change.
+    """
+    back = None if q is d else _sorted_numbers(search(d, q))
+    state = search(q, d)
+    back = _sorted_numbers(state) if back is None else back
+    host_kernels("mutual").drop_one_way(state["row_numbers"], back)
+    return state
+
+
+def _sorted_numbers(state: State) -> np.ndarray:
+    """Return the numbers of each row's neighbors (n, k) in order; rows of a chunk fit int32."""
+    numbers = state["row_numbers"].astype(np.int32)
+    numbers.sort(axis=1)
+    return numbers
 
 
 def part_of_places(rows: int, grain: int, part: tuple[int, int]) -> tuple[int, int]:
@@ -84,10 +105,10 @@ def part_of_places(rows: int, grain: int, part: tuple[int, int]) -> tuple[int, i
 
 
 def join_states(threads: int, *parts: State) -> State:
-    """Put together what is known of all rows of a chunk; `threads`: that share the work on the host."""
+    """Merge the states of all parts of a chunk; `threads`: number that share the work on the host."""
     xp = module_of(parts[0]["totals"])
     if xp is np:
-        return _put_together(parts, threads)
+        return _join_on_host(parts, threads)
     rows = xp.argsort(xp.concatenate([part["rows"] for part in parts]))
     totals, numbers = (
         xp.concatenate([part[name] for part in parts])[rows] for name in ("totals", "row_numbers")
@@ -95,8 +116,8 @@ def join_states(threads: int, *parts: State) -> State:
     return {"totals": totals, "row_numbers": numbers}
 
 
-def _put_together(parts: Sequence[State], threads: int) -> State:
-    """Do as `join_states` does on the host."""
+def _join_on_host(parts: Sequence[State], threads: int) -> State:
+    """Do as `join_states`, on the host."""
     rows, (totals, numbers) = [part["rows"] for part in parts], (parts[0]["totals"], parts[0]["row_numbers"])
     shape = sum(map(len, rows)), totals.shape[1]
     made = State(totals=np.empty(shape, totals.dtype), row_numbers=np.empty(shape, numbers.dtype))
@@ -111,12 +132,12 @@ def _put_together(parts: Sequence[State], threads: int) -> State:
 
 
 def _whole_rows(x: np.ndarray) -> np.ndarray:
-    """See each row as one thing: NumPy moves those in half of the time."""
+    """View each row as one item, which NumPy moves in half the time."""
     return x.view(np.dtype((np.void, x.shape[1] * x.itemsize)))[:, 0] if x.shape[1] else x
 
 
 def kth_distance(state: State, k: int, metric: Metric) -> Array:
-    """Give the distances (n,) of the k-th of those rows, float64; inf: there are not so many."""
+    """Return the distance of each row's k-th nearest row (n,) float64; inf: there are fewer than k."""
     totals = state["totals"]
     xp = module_of(totals)
     if totals.shape[1] < k:
@@ -126,20 +147,20 @@ def kth_distance(state: State, k: int, metric: Metric) -> Array:
 
 
 MAX_POSITION = 2**31
-"""Rows from which on int32 cannot number them."""
+"""Number of rows that int32 cannot number."""
 
 
 PARTS = 16
-"""Smaller blocks where several arrays are made of each: glibc may keep what was freed."""
+"""Divisor of the block size if each block needs several arrays: glibc may keep freed memory."""
 
 
 class FoundRows(NamedTuple):
-    """Hold neighbours that lie in one chunk.
+    """Hold the neighbors from one chunk.
 
     Attributes
     ----------
     places : array (rows,), int64
-        Which neighbours of the state they are: row * k + number.
+        Their places in the state: row * k + rank.
     ids : Index
     columns : dict
         Kept columns of the result, by their names.
@@ -151,12 +172,14 @@ class FoundRows(NamedTuple):
 
 
 def find_rows(state: State, d: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundRows:
-    """Find those of the neighbours that are rows of a chunk; `own`: the chunk's number, or its rows'."""
+    """Select the neighbors that are rows of a chunk; `own`: the chunk's number, or its rows' numbers."""
     numbers = state["row_numbers"].reshape(-1)
     xp = module_of(numbers)
     if isinstance(own, int):
         first, stop = own * CHUNK, (own + 1) * CHUNK
-        if len(numbers) and int(numbers.min()) >= first and int(numbers.max()) < stop:  # as of one chunk
+        if (
+            len(numbers) and int(numbers.min()) >= first and int(numbers.max()) < stop
+        ):  # all are of this chunk
             places, rows = xp.arange(len(numbers)), numbers
         else:
             places = xp.flatnonzero((numbers >= first) & (numbers < stop))
@@ -176,20 +199,20 @@ def find_rows(state: State, d: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundR
 
 
 def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: FoundRows) -> Frame:
-    """Make the neighbours of a chunk's rows, in their order and the nearest first, like an example."""
+    """Make the neighbors of a chunk's rows, the nearest first for each row, like an example."""
     frames = frames_for(q["example"])
     xp, k = frames.xp, state["row_numbers"].shape[1]
     found = tuple(part for part in found if len(part.places))
     if not found:
         return like
     places, order = found[0].places, None
-    if len(found) > 1:  # those of one chunk are in order
+    if len(found) > 1:  # neighbors from one chunk are in order
         places = xp.concatenate([part.places for part in found])
         order = xp.argsort(places)
         places = places[order]
     totals = state["totals"].reshape(-1)
     every = len(places) == len(totals)
-    if every:  # all of them were found: nothing is to be divided
+    if every:  # all were found, which needs no division
         rows, ranks = (
             xp.repeat(xp.arange(len(places) // k), k),
             xp.tile(xp.arange(1, k + 1), len(places) // k),
@@ -218,7 +241,7 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: Fo
 
 
 def whole_rows(q: Chunk, d: Chunk, state: State, spec: JoinSpec, like: Frame) -> Frame:
-    """Make the same rows on the host of a search of one chunk in one, whose state becomes two columns."""
+    """Do as `nearest_rows` for a search in one chunk on the host; the state's memory becomes two columns."""
     frames, (totals, numbers) = frames_for(q["example"]), (state["totals"], state["row_numbers"])
     rows, ranks = _compressed(totals, numbers)
     if not len(rows):
@@ -246,7 +269,7 @@ def whole_rows(q: Chunk, d: Chunk, state: State, spec: JoinSpec, like: Frame) ->
 
 
 def _compressed(totals: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Leave out of a state (n, k) in place what was not found; return the row and the rank of all others."""
+    """Drop missing neighbors from a state (n, k) in place; return the row and the rank of all others."""
     (n, k), kind = numbers.shape, np.int32 if len(numbers) < MAX_POSITION else np.int64
     found, used = numbers.reshape(-1), 0
     if not found.size or found.min() >= 0:
@@ -267,11 +290,11 @@ def _compressed(totals: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np
 
 
 WARM = 100
-"""Points whose neighbours are sought before anything is timed, so that kernels are compiled."""
+"""Points of a first search that compiles kernels, before anything is timed."""
 
 
 def profile_search(x: Array, layout: SearchLayout, k: int, max_total: float, library: str) -> Counters:
-    """Seek the k nearest rows of each of the points (n, d), keep none, and tell how many they were."""
+    """Search the k nearest rows of each of the points (n, d), and return their number and the seconds."""
     if not len(x):
         return Counters({"neighbours": 0.0}, {})
     _run(x[:WARM], layout, k, max_total, library)
@@ -282,7 +305,7 @@ def _run(x: Array, layout: SearchLayout, k: int, max_total: float, library: str)
     joiner, searcher = joiner_of_library(library), searcher_of_library(library)
     begin = time.perf_counter()
     index = searcher.renamed(joiner.build(x, layout), 0)
-    to_host(index["names"][:1])  # a GPU is done with what was begun
+    to_host(index["names"][:1])  # waits for the GPU
     built = time.perf_counter()
     totals, names = searcher.fresh(len(x), min(k, len(x)))
     searcher.nearest(index, index, layout, totals, names, same=True, bound2=max_total)

@@ -20,28 +20,28 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.matches import BlockPair, ids_of, kept_values, matches, measured, rank, visit_radii
 
 PLACE = object()
-"""The name of rows' places, which are kept of rows some of whose columns only a frame can take."""
+"""Key of the rows' places, which are kept if some columns need a frame to take them."""
 
-ROOM = 1 << 16
-"""Pairs for which memory is reserved at first where they are written some at a time."""
+CAPACITY = 1 << 16
+"""Pairs of the first allocation if pairs are written in batches."""
 
 
 class SideColumns:
-    """What to keep of the left or of the right rows of pairs, and the columns that this makes.
+    """Arrays to gather for the left or the right rows of pairs, and the result columns made from them.
 
     Parameters
     ----------
     chunk : Chunk
-        Of these rows.
+        The chunk of these rows.
     names : mapping
         Kept columns of the chunk, by their names in the result.
 
     Attributes
     ----------
     labels : array (n,)
-        What to call the chunk's rows, in the order of its index: integers as wide as the ids, or positions.
+        Labels of the chunk's rows, in index order: integers as wide as the ids, or positions.
     kept : list of array (n,)
-        What else to keep of them, in the same order.
+        Kept columns, in index order.
     """
 
     def __init__(self, chunk: Chunk, names: Mapping[Any, Hashable]) -> None:
@@ -62,13 +62,13 @@ class SideColumns:
 
     @property
     def tables(self) -> list[Array]:
-        """List the labels, and what else to keep."""
+        """The labels and the kept columns."""
         return [self.labels, *self.kept]
 
     def columns(self, arrays: list[Array], id_name: str) -> dict[Any, Values]:
-        """Make columns of what was kept of the rows of pairs: labels, and what `kept` lists.
+        """Make result columns from the labels and kept columns of pairs.
 
-        `arrays` is emptied, so that memory is free as soon as it can be.
+        `arrays` is emptied, so that memory is freed early.
         """
         chunk, found = self._chunk, {}
         for name in reversed(self._found):
@@ -86,16 +86,16 @@ class SideColumns:
 
 
 class PairColumns:
-    """Writes columns of pairs of two chunks on the host, some pairs at a time, where they stay.
+    """Write the columns of pairs of two chunks on the host, batch by batch, in place.
 
     Parameters
     ----------
     chunks : pair of Chunk
-        Of the left and of the right rows.
+        The chunks of the left and of the right rows.
     names : pair of mappings
         Their kept columns: see `SideColumns`.
     measures : sequence of str
-        What else is known of each pair, float64.
+        Names of further columns of pairs, float64.
     """
 
     def __init__(self, chunks: Sequence[Chunk], names: Sequence[Mapping[Any, Hashable]],
@@ -104,7 +104,7 @@ class PairColumns:
         self._tables = [side.tables for side in self._sides]
         dtypes = [table.dtype for tables in self._tables for table in tables]
         self._measures = measures
-        self._columns = GrowingColumns([*dtypes, *[np.float64] * len(measures)], ROOM)
+        self._columns = GrowingColumns([*dtypes, *[np.float64] * len(measures)], CAPACITY)
 
     def add(self, left: np.ndarray, right: np.ndarray, *measures: np.ndarray | None) -> None:
         """Write some pairs, given as places in the indexes of both chunks."""
@@ -130,8 +130,8 @@ class PairColumns:
         return number, columns
 
 
-def both_ways(left: Sequence[Array], right: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-    """Append to arrays of left rows those of right rows, and the other way round; both are given up."""
+def both_directions(left: Sequence[Array], right: Sequence[Array]) -> tuple[list[Array], list[Array]]:
+    """Append the right rows' arrays to the left rows' arrays and vice versa; the inputs are consumed."""
     sides: tuple[list[Array], list[Array]] = [], []
     for one, other in zip(left, right, strict=True):
         n = len(one)
@@ -145,7 +145,7 @@ def both_ways(left: Sequence[Array], right: Sequence[Array]) -> tuple[list[Array
 
 
 def twice(values: Array) -> Array:
-    """Put values behind themselves; they are given up."""
+    """Repeat values once; the input is consumed."""
     n = len(values)
     whole = longer(values, 2 * n)
     whole[n:] = whole[:n]
@@ -157,9 +157,9 @@ def join_block(block_pair: BlockPair, columns: list[str], cuts: np.ndarray | int
                alone: ResultRows | None = None) -> Frame:  # fmt: skip
     """Find all pairs of two chunks, or of one with itself.
 
-    `columns`: of the result.  `cuts`, as `cut_block` gives them, or how many parts of about equal work to
-    make, and `number`: only the pairs of that part of the first chunk's rows.  `like`: an example of what it
-    returns, if dtypes are others than the columns'; `alone`: then also these rows: see `put_together`.
+    `columns`: of the result.  `cuts`: the result of `cut_block`, or a number of parts of equal work.
+    `number`: the part of the first chunk's rows to join.  `like`: an example of the result, if its dtypes
+    differ from the columns'; `alone`: rows without a pair to append, see `concat_results`.
     """
     q, _, same, spec = block_pair[:4]
     frames = frames_for(q["example"])
@@ -175,16 +175,16 @@ def join_block(block_pair: BlockPair, columns: list[str], cuts: np.ndarray | int
     if spec.include_self and same and block_pair.xp is not np:
         parts.append(_selves(q, spec, columns, rows))
     if alone is not None and like is not None:
-        return put_together(parts, columns, frames, like, alone)
-    found = put_together(parts, columns, frames)
+        return concat_results(parts, columns, frames, like, alone)
+    found = concat_results(parts, columns, frames)
     return found if like is None else cast_like(found, like)
 
 
-def put_together(parts: list[ResultRows], columns: list[str], frames: Frames, like: Frame | None = None,
-                 alone: ResultRows | None = None) -> Frame:  # fmt: skip
-    """Make a frame of rows of a result, of which there is one part at least; the parts are given up.
+def concat_results(parts: list[ResultRows], columns: list[str], frames: Frames, like: Frame | None = None,
+                   alone: ResultRows | None = None) -> Frame:  # fmt: skip
+    """Make a frame from one or more parts of a result, which are consumed.
 
-    `alone`: rows that come last, whose other columns are missing; `like`: an example that has their dtypes.
+    `alone`: rows to append with missing values in other columns; `like`: an example with the dtypes.
     """
     total = sum(number for number, _ in parts)
     shared = collections.Counter(id(_owner(values)) for _, part in parts for values in part.values())
@@ -201,13 +201,13 @@ def put_together(parts: list[ResultRows], columns: list[str], frames: Frames, li
 
 
 def cast_like(found: Frame, like: Frame) -> Frame:
-    """Give a result the dtypes of an example, but for categories, which Dask's examples need not know."""
+    """Give a result the dtypes of an example, except categories, which the example may not know."""
     kinds = {name: kind for name, kind in like.dtypes.items() if not hasattr(kind, "categories")}
     return found.astype(kinds)
 
 
 def unmatched(q: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> Frame:
-    """Make rows of a result of a chunk's rows in no pair; `counts`: of its pairs, by position."""
+    """Make result rows for a chunk's rows without a pair; `counts`: pairs by position."""
     frames = frames_for(q["example"])
     rows, own = unmatched_rows(q, counts, spec, like)
     columns = {c: own[c] if c in own else frames.missing(like[c].dtype, rows) for c in like.columns}
@@ -215,7 +215,7 @@ def unmatched(q: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> Fram
 
 
 def unmatched_rows(q: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> ResultRows:
-    """Give those columns of these rows that are not missing."""
+    """Return the columns of rows without a pair that have values."""
     xp, n = frames_for(q["example"]).xp, len(q["ids"])
     order = q["order"][:n]
     places = xp.arange(n) if isinstance(counts, int) else xp.flatnonzero(xp.asarray(counts)[order] == 0)
@@ -225,18 +225,18 @@ def unmatched_rows(q: Chunk, counts: Array | int, spec: RowSpec, like: Frame) ->
 
 
 ResultRows = tuple[int, dict[str, Values]]
-"""Rows of a result: how many, and their columns."""
+"""Rows of a result: their number and their columns."""
 
 Side = tuple[tuple[Chunk, ...], Array]
-"""Rows of chunks: the chunks, and places in their indexes, one after the other."""
+"""Rows of chunks: the chunks, and places in their concatenated indexes."""
 
 
 def _pairs(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list[ResultRows]:
-    """Give the pairs of two chunks as columns, in both directions if asked for."""
+    """Return the pairs of two chunks as columns, in both directions if requested."""
     q, d, _, spec = block_pair[:4]
     keyed = q["id_keys"] is not None and d["id_keys"] is not None
     own_radius = spec.radius is not None
-    # of one table with radii a row of either chunk may be the left one
+    # with radii and one table, a row of either chunk may be the left one
     in_order = not block_pair.order_unknown and not (
         own_radius and spec.other is None and not block_pair.same
     )
@@ -257,7 +257,7 @@ def _pairs(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list
 
 
 def _filled(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list[ResultRows]:
-    """Give the pairs as columns where all columns are filled while they are found."""
+    """Return the pairs as columns that the joiner fills while it finds pairs."""
     q, d, same, spec = block_pair[:4]
     made = measured(spec, block_pair.xp) if "distance" in columns else None
     both = spec.pairs == "both"
@@ -276,7 +276,7 @@ def _filled(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> lis
     right = [found.right, *found.kept[len(one.kept) :]]
     del found
     if both and same and block_pair.xp is np:
-        number, (left, right) = 2 * number, both_ways(left, right)
+        number, (left, right) = 2 * number, both_directions(left, right)
         away = None if away is None else twice(away)
         both = False
     if spec.include_self and same and block_pair.xp is np:
@@ -298,7 +298,7 @@ def _filled(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> lis
 
 
 def _within_radius(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> ResultRows:
-    """Give the pairs within the left rows' radii, where one chunk has all left rows, on the host."""
+    """Return the pairs within the left rows' radii, if one chunk has all left rows, on the host."""
     spec, chunks = block_pair.spec, (block_pair.q, block_pair.d)
     names = [
         {name: column for name, column in kept.items() if name in columns}
@@ -319,7 +319,7 @@ def _within_radius(block_pair: BlockPair, columns: list[str], rows: Rows | None)
 
 
 def pair_columns(left: Side, right: Side | None, spec: RowSpec, columns: list[str]) -> dict[str, Values]:
-    """Make the columns of pairs of rows, but their distance."""
+    """Make the columns of pairs of rows, without the distance."""
     part: dict[str, Values] = {}
     for name in columns:
         for side, id_name, columns_of in ((left, "left", spec.kept_left), (right, "right", spec.kept_right)):
@@ -333,7 +333,7 @@ def pair_columns(left: Side, right: Side | None, spec: RowSpec, columns: list[st
 
 
 def _own_places(q: Chunk, rows: Rows | None) -> Array:
-    """List places of a chunk's index in the order of the frame."""
+    """List places of a chunk's index in frame order."""
     xp, n = frames_for(q["example"]).xp, len(q["ids"])
     start, stop = rows or (0, n)
     return start + xp.argsort(q["order"][:n][start:stop])
@@ -349,15 +349,15 @@ def _selves(q: Chunk, spec: JoinSpec, columns: list[str], rows: Rows | None) -> 
 
 
 def _owner(values: Values) -> Any:
-    """Whose memory an array is."""
+    """Return the array that owns an array's memory."""
     base = getattr(values, "base", None)
     return values if base is None else base
 
 
 def _padded(values: Values, rows: int, like: Frame, frames: Frames) -> Values:
-    """Put missing values behind a column; `like`: an example of it; `values` are given up."""
+    """Append missing values to a column; `like`: an example of it; `values` are consumed."""
     (name, dtype), n = next(iter(like.dtypes.items())), len(values)
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iub":  # which no missing value is
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iub":  # without a missing value
         mask = np.zeros(n + rows, np.bool_)
         mask[n:] = True
         return dtype.construct_array_type()(longer(values, n + rows), mask)
@@ -370,7 +370,7 @@ def _padded(values: Values, rows: int, like: Frame, frames: Frames) -> Values:
 
 
 def _concat(parts: list[Values], frames: Frames, alone: bool) -> Values:
-    """Put values one after the other; `alone`: nobody else has the first ones, which are given up."""
+    """Concatenate values; `alone`: whether the first array is not shared, so that it can be consumed."""
     if all(isinstance(part, np.ndarray) for part in parts) and alone:
         return appended(parts)
     if all(isinstance(part, frames.xp.ndarray) for part in parts):
@@ -379,12 +379,12 @@ def _concat(parts: list[Values], frames: Frames, alone: bool) -> Values:
 
 
 def cut_block(block_pair: BlockPair, parts: int) -> np.ndarray:
-    """Find places in the first chunk's index that cut its rows into parts of about equally many pairs."""
+    """Return places in the first chunk's index that cut its rows into parts with equal numbers of pairs."""
     return cut_weighed(block_pair.layout.grain, parts, weigh_block(block_pair))
 
 
 def weigh_block(block_pair: BlockPair) -> Array:
-    """Count the pairs (int64) that places of the first chunk give, up to each of those of this part."""
+    """Return the cumulative number of pairs (int64) by place of the first chunk, for this part of work."""
     joiner, rows = block_pair.joiner, block_pair.rows
     start, stop = rows or (0, len(block_pair.q["ids"]))
     pairs = joiner.xp.zeros(stop - start, joiner.xp.int64)
@@ -394,7 +394,7 @@ def weigh_block(block_pair: BlockPair) -> Array:
 
 
 def cut_weighed(grain: int, parts: int, *weights: Array) -> np.ndarray:
-    """Do as `cut_block` does with what `weigh_block` gives of all parts of the work, in their order."""
+    """Do as `cut_block`, from the results of `weigh_block` for all parts of the work, in their order."""
     xp, n = module_of(weights[0]), sum(map(len, weights))
     before = np.cumsum([0, *(int(some[-1]) if len(some) else 0 for some in weights)])
     wanted = before[-1] * (np.arange(1, parts) / parts)

@@ -34,14 +34,14 @@ CELL, ID, POSITION, COUNT, LIMIT = "_partitions", "id", "position", "count", "li
 
 
 class Parcel(TypedDict):
-    """Hold a partition's rows: those of each chunk side by side, in their order, and then those of halos."""
+    """Hold a partition's rows, grouped by chunk and in row order, followed by the rows of halos."""
 
     x: Array
     """Coordinates (n, d): float32 where all columns are, else float64."""
     position: Array
     """The rows' numbers in the whole frame (n,), int64."""
     ends: np.ndarray
-    """Where the rows of each chunk begin and end (2, chunks + 1): its own, and its halo's."""
+    """Start and end of each chunk's rows (2, chunks + 1): its own, and its halo's."""
     ids: NotRequired[Ids]
     kept: NotRequired[Frame]
     own_limit: NotRequired[Array]
@@ -49,20 +49,20 @@ class Parcel(TypedDict):
 
 def pack(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
          with_ids: bool) -> Parcel:  # fmt: skip
-    """Put the rows of a partition side by side that go to one chunk; `with_ids`: ids travel too."""
+    """Group the rows of a partition by chunk; `with_ids`: whether ids are sent too."""
     read = read_points(frame, fingerprint, spec)
     return packed(frame, read, positions(read, int(chunks.offsets[fingerprint[0]])), chunks, spec, with_ids)
 
 
 def positions(read: ReadRows, first: int) -> Array:
-    """Number the rows that were read in the whole frame, where the first row of all has this number."""
+    """Return the rows' positions in the whole frame; `first`: the position of the partition's first row."""
     places = read["places"]
     return (module_of(read["x"]).arange(read["rows"]) if places is None else places) + first
 
 
 def packed(frame: Frame, read: ReadRows, position: Array, chunks: Shuffled, spec: JoinSpec,
            with_ids: bool) -> Parcel:  # fmt: skip
-    """Pack what was read of some rows of a frame, which have these numbers in the whole frame."""
+    """Pack rows that were read; `position`: of each row in the whole frame."""
     x = read["x"]
     frames, joiner = frames_for(frame), joiner_for(frame)
     xp = frames.xp
@@ -93,7 +93,7 @@ def packed(frame: Frame, read: ReadRows, position: Array, chunks: Shuffled, spec
 
 
 def _dealt(chunk: Array, chunks: int) -> tuple[Array, np.ndarray]:
-    """Order rows by their chunks, and tell where those of each begin and end (chunks + 1,)."""
+    """Order rows by chunk; return the order, and the start and end of each chunk's rows (chunks + 1,)."""
     xp = module_of(chunk)
     ends = np.zeros(chunks + 1, np.int64)
     if xp is np:
@@ -105,12 +105,12 @@ def _dealt(chunk: Array, chunks: int) -> tuple[Array, np.ndarray]:
 
 
 def _taken(x: Array, places: Array, kind: DType) -> Array:
-    """Take the coordinates (n, d) of some points."""
+    """Return the coordinates (n, d) of some points."""
     xp = module_of(x)
     out = xp.empty((len(places), x.shape[1]), kind, order="F")
     for k in range(x.shape[1]):
         if xp is np and kind == x.dtype:
-            x[:, k].take(places, out=out[:, k], mode="clip")  # without a copy to check places by
+            x[:, k].take(places, out=out[:, k], mode="clip")  # "raise" would copy first
         else:
             out[:, k] = x[:, k].take(places)
     return out
@@ -122,18 +122,18 @@ Span = tuple[Parcel, int, int]
 
 def unpack(c: int, example: Frame, spec: JoinSpec, layout: Layout | SearchLayout,
            *parcels: Parcel) -> Chunk:  # fmt: skip
-    """Index the rows that parcels, in the order of their partitions, have for a chunk."""
+    """Index a chunk's rows from parcels, which are in partition order."""
     return unpacked([spans_of(parcels, side, c) for side in range(2)], example, layout)
 
 
 def spans_of(parcels: Sequence[Parcel], side: int, c: int) -> list[Span]:
-    """List the rows that parcels have for a chunk, or its halo: none of the first one, if there are none."""
+    """List the rows of a chunk, or its halo, in parcels; if there are none, an empty span of the first."""
     spans = [(parcel, *parcel["ends"][side, c : c + 2].tolist()) for parcel in parcels]
     return [span for span in spans if span[2] > span[1]] or [(parcels[0], 0, 0)]
 
 
 def unpacked(sides: list[list[Span]], example: Frame, layout: Layout | SearchLayout) -> Chunk:
-    """Index the rows of a chunk, and those of its halo."""
+    """Index the rows of a chunk, and of its halo."""
     made: list[Chunk] = []
     for spans in sides:
         some, position = spans[0][0], joined_of("position", spans, example)
@@ -149,7 +149,7 @@ def unpacked(sides: list[list[Span]], example: Frame, layout: Layout | SearchLay
 
 
 def joined_of(name: str, parts: list[Span], example: Frame) -> Any:
-    """Put what some parcels hold of some of their rows one after the other."""
+    """Concatenate a field of spans of parcels."""
     some = [some_rows(parcel[name], a, b) for parcel, a, b in parts]  # type: ignore[literal-required]
     return stacked(some, example)
 
@@ -157,7 +157,7 @@ def joined_of(name: str, parts: list[Span], example: Frame) -> Any:
 def cell_columns(frame: Frame, spec: JoinSpec) -> dict[str, DType]:
     """Name the coordinates' columns in a frame that is shuffled, with their dtypes.
 
-    What was float32 in such a frame as it is read is so again, exactly, and float64 later.
+    Columns of float32 stay float32 while they are sent, which is exact, and become float64 in the chunk.
     """
     assert spec.dims is not None
     kinds = [frame[name].dtype for name in spec.on]
@@ -177,15 +177,15 @@ def sent_names_of_kept(spec: JoinSpec) -> list[str]:
 
 def send(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
          with_ids: bool) -> Frame:  # fmt: skip
-    """Make the rows of a partition as Dask is to shuffle them: each to its own chunk, and to halos.
+    """Make the frame that Dask shuffles: each row for its own chunk, and for halos.
 
-    A row in a halo has its position as ``-1 - position``.  `with_ids`: whether ids travel too.
+    A row in a halo has its position as ``-1 - position``.  `with_ids`: whether ids are sent too.
     """
     return _sent(frame, pack(frame, fingerprint, chunks, spec, with_ids), chunks, spec)
 
 
 def send_piece(frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, with_ids: bool) -> Frame:
-    """Do as `send` does with some rows of a partition that `as_planned` has passed on."""
+    """Do as `send`, for some rows of a partition that `as_planned` returned."""
     number, start, stop = piece
     some = frame.iloc[start:stop]
     first = int(chunks.offsets[number]) + start
@@ -195,7 +195,7 @@ def send_piece(frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, wit
 
 
 def _sent(frame: Frame, parcel: Parcel, chunks: Shuffled, spec: JoinSpec) -> Frame:
-    """Make a frame of a parcel of a frame's rows."""
+    """Make a frame from a parcel of a frame's rows."""
     frames, position, own = frames_for(frame), parcel["position"], int(parcel["ends"][0, -1])
     position[own:] = -1 - position[own:]
     columns: dict[str, Values] = {}
@@ -238,15 +238,17 @@ def cell_chunk(frame: Frame, example: Frame, spec: JoinSpec, layout: Layout | Se
 
 
 ROWS_AT_ONCE = 1 << 19
-"""Rows of partitions that are packed at a time: arrays of 4 MB get new memory in large pages, and for many
-smaller ones workers wait longer than for all else that is done with them."""
+"""Rows of partitions that are packed at a time.
+
+Arrays of 4 MB get memory in large pages.  Waiting for the memory of many smaller arrays would take longer
+than the packing."""
 
 
-def pack_together(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
+def pack_partitions(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
                   *partitions: Frame) -> list[Parcel]:  # fmt: skip
-    """Pack partitions, in their order: of each chunk one parcel, as if there were only this chunk.
+    """Pack partitions in their order: one parcel per chunk, with its rows alone.
 
-    `with_ids`: ids travel too.
+    `with_ids`: whether ids are sent too.
     """
     sizes = [len(partition) for partition in partitions]
     parcels = [
@@ -257,7 +259,7 @@ def pack_together(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints
 
 
 def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Choose partitions first ... last-1, of so many rows each, that are packed at once."""
+    """Yield batches of partitions first ... last-1 to pack at once; `sizes`: their numbers of rows."""
     first, rows = 0, 0
     for n, own in enumerate(sizes):
         rows += own
@@ -268,7 +270,7 @@ def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def _pack(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
           partitions: Sequence[Frame]) -> Parcel:  # fmt: skip
-    """Pack some partitions as one: on the host, where they are read to one array."""
+    """Pack some partitions as one, read to one array on the host."""
     if len(partitions) == 1:
         return pack(partitions[0], fingerprints[0], chunks, spec, with_ids)
     sizes = [len(partition) for partition in partitions]
@@ -294,7 +296,7 @@ def _pack(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequen
 
 
 def _of_chunk(parcels: list[Parcel], c: int, example: Frame) -> Parcel:
-    """Put what parcels have for one chunk together: its own rows, and then those of its halo."""
+    """Concatenate the rows of one chunk in parcels: its own rows, followed by its halo's."""
     sides = [spans_of(parcels, side, c) for side in range(2)]
     own, halo = (sum(stop - start for _, start, stop in spans) for spans in sides)
     filled = [span for span in itertools.chain(*sides) if span[2] > span[1]] or sides[0][:1]
@@ -305,11 +307,11 @@ def _of_chunk(parcels: list[Parcel], c: int, example: Frame) -> Parcel:
     return cast(Parcel, found | {"ends": np.array([[0, own], [own, own + halo]])})
 
 
-def unpack_together(example: Frame, layout: Layout | SearchLayout, offsets: np.ndarray,
+def unpack_partitions(example: Frame, layout: Layout | SearchLayout, offsets: np.ndarray,
                     *parcels: Parcel) -> Chunk:  # fmt: skip
-    """Index a chunk that `pack_together` has packed: its rows are in the order of the frame.
+    """Index a chunk from parcels of `pack_partitions`; its rows are in frame order.
 
-    `offsets`: the number of each partition's first row, in the whole frame.
+    `offsets`: the position of each partition's first row in the whole frame.
     """
     sides: list[list[Span]] = []
     for side in range(2):
@@ -320,7 +322,7 @@ def unpack_together(example: Frame, layout: Layout | SearchLayout, offsets: np.n
 
 
 def _by_partition(parcel: Parcel, side: int, offsets: np.ndarray) -> list[Span]:
-    """List the rows of each partition that a parcel has, of the chunk itself or of its halo."""
+    """List a parcel's spans by partition, for the chunk itself or for its halo."""
     start, stop = parcel["ends"][side].tolist()
     xp = module_of(parcel["position"])
     cuts = start + xp.searchsorted(parcel["position"][start:stop], xp.asarray(offsets))

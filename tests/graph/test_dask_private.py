@@ -1,21 +1,226 @@
-"""What Dask does not document is there, and divisions hold no lock that others wait for."""
+"""Each undocumented part of Dask behaves as the package relies on."""
 
 import sys
 import threading
+from types import SimpleNamespace
 
+import dask
 import dask.dataframe as dd
+import numpy as np
 import pandas as pd
 import pytest
+from dask.base import get_scheduler
+from dask.delayed import Delayed
+from dask.system import CPU_COUNT
+from distributed.protocol import serialize
+from distributed.system import MEMORY_LIMIT
 
 from dask_simjoin.graph import dask_private
+from dask_simjoin.graph.dask_private import (
+    END_CLASSES,
+    END_HOOK,
+    FILTER_HOOK,
+    FILTER_MODULES,
+    MARK,
+    REPR_HOOK,
+    Alias,
+    Expr,
+    List,
+    Task,
+    TaskRef,
+    guard_ends,
+    guard_filters,
+    guard_repr,
+)
+
+FRAME = pd.DataFrame({"x": [3.0, 1.0, 2.0, 5.0, 4.0, 0.0], "k": [0, 1, 0, 1, 0, 1]})
 
 
-def test_all_that_is_used_is_there():
-    assert sorted(dask_private.__all__) == sorted(set(dask_private.__all__))
-    for module in dask_private.MOVES_FILTERS:
-        assert callable(module.is_filter_pushdown_available)
-    for kind in dask_private.TAKES_ENDS:
-        assert issubclass(kind, dask_private.Expr) and "_simplify_down" in vars(kind)
+def lazy():
+    return dd.from_pandas(FRAME, npartitions=3, sort=False)
+
+
+def kinds(frame):
+    return [type(node) for node in frame.expr.walk()]
+
+
+def test_the_names_are_listed_once():
+    assert len(dask_private.__all__) == len(set(dask_private.__all__))
+    assert all(hasattr(dask_private, name) for name in dask_private.__all__)
+
+
+def test_collections_are_made_of_expressions():
+    made = dask_private.new_collection(lazy().expr)
+    assert isinstance(made, dask_private.FrameBase) and made.compute().equals(FRAME)
+
+
+@pytest.mark.parametrize(
+    ("kind", "use"),
+    [
+        ("FromPandas", lambda frame: frame),
+        ("BlockwiseIO", lambda frame: frame),
+        ("IO", lambda frame: frame),
+        ("Projection", lambda frame: frame[["x"]]),
+        ("Filter", lambda frame: frame[frame.x > 1]),
+        ("FilterAlign", lambda frame: frame[frame.x.repartition(npartitions=2) > 1]),
+        ("Elemwise", lambda frame: frame + 1),
+        ("Blockwise", lambda frame: frame + 1),
+        ("CumulativeAggregations", lambda frame: frame.x.cumsum()),
+        ("Head", lambda frame: frame.head(1, compute=False)),
+        ("Tail", lambda frame: frame.tail(1, compute=False)),
+        ("Partitions", lambda frame: frame.partitions[1]),
+        ("Repartition", lambda frame: frame.repartition(npartitions=2)),
+        ("FromGraph", lambda frame: frame.persist(scheduler="synchronous")),
+    ],
+)
+def test_methods_of_frames_make_these_expressions(kind, use):
+    assert any(issubclass(one, getattr(dask_private, kind)) for one in kinds(use(lazy())))
+
+
+@pytest.mark.parametrize(
+    ("kind", "use"),
+    [
+        ("RepartitionToFewer", lambda frame: frame.repartition(npartitions=1)),
+        ("ReducedPartition", lambda frame: frame.x.max()),
+        ("TreeReduce", lambda frame: frame.x.max()),
+        ("Fused", lambda frame: (frame + 1) * 2),
+    ],
+)
+def test_lowered_frames_have_these_expressions(kind, use):
+    lowered = use(lazy()).expr.simplify().lower_completely()
+    nodes = [type(node) for node in (*lowered.walk(), *lowered.fuse().walk())]
+    assert any(issubclass(one, getattr(dask_private, kind)) for one in nodes)
+
+
+def test_a_reader_of_few_columns_merges_partitions(tmp_path):
+    wide = pd.DataFrame({f"x{n}": np.arange(40.0) for n in range(20)})
+    dd.from_pandas(wide, npartitions=8).to_parquet(tmp_path)
+    few = dd.read_parquet(tmp_path, filesystem="arrow")[["x0"]] + 1
+    reader = next(node for node in few.expr.walk() if isinstance(node, dask_private.BlockwiseIO))
+    assert type(reader)._fusion_compression_factor is not dask_private.BlockwiseIO._fusion_compression_factor
+    with dask.config.set({"dataframe.parquet.minimum-partition-size": 1}):
+        merged = few.optimize(fuse=False)
+    assert any(issubclass(kind, dask_private.FusedIO) for kind in kinds(merged)) and merged.npartitions < 8
+
+
+def test_held_partitions_are_values_in_the_layer():
+    held = lazy().persist(scheduler="synchronous").expr
+    layer, keys = held.operand("layer"), held.operand("keys")
+    assert len(keys) == 3 and not any(isinstance(layer[key], dask_private.GraphNode) for key in keys)
+
+
+def test_a_shuffle_sends_each_row_to_the_partition_that_its_column_says():
+    rows = lazy().assign(_partitions=lazy().k)
+    moved = dask_private.Shuffle(rows.expr, "_partitions", 2, True, "tasks")
+    with dask.config.set(scheduler="synchronous"):
+        parts = dask.compute(*dask_private.new_collection(moved).to_delayed())
+    assert [sorted(part.k.unique()) for part in parts] == [[0], [1]]
+
+
+class Numbers(dask_private.PartitionsFiltered, Expr):
+    _parameters = ["number", "_partitions"]
+    _defaults = {"_partitions": None}
+    _meta = None
+
+    def _divisions(self):
+        return (None,) * (self.operand("number") + 1)
+
+    def _layer(self):
+        return {(self._name, at): Task((self._name, at), int, n) for at, n in enumerate(self._partitions)}
+
+
+def test_chosen_partitions_are_the_last_operand():
+    assert list(Numbers(4)._partitions) == [0, 1, 2, 3]
+    some = dask_private.Partitions(Numbers(4), [2, 0]).simplify()
+    graph = some.__dask_graph__()
+    with dask.config.set(scheduler="synchronous"):
+        assert get_scheduler()(graph, some.__dask_keys__()) in ([2, 0], (2, 0))
+
+
+def test_tasks_refer_to_tasks():
+    graph = {
+        "one": Task("one", int, 1),
+        "same": Alias("same", "one"),
+        "inner": Task("inner", sum, List(TaskRef("one"), TaskRef("same"), Task(None, abs, -5))),
+    }
+    run = get_scheduler(cls=Delayed, scheduler="synchronous")
+    assert list(run(graph, ["inner"])) == [7]
+    assert graph["inner"].dependencies == {"one", "same"}
+    assert type(graph["one"]) is Task and isinstance(graph["same"], dask_private.GraphNode)
+
+
+def test_unknown_categories_are_marked():
+    frame = lazy().astype({"k": "category"})
+    assert dask_private.UNKNOWN_CATEGORIES in frame._meta.k.dtype.categories
+    assert dask_private.UNKNOWN_CATEGORIES not in frame.categorize()._meta.k.dtype.categories
+
+
+def test_a_key_begins_with_the_name_of_its_task():
+    assert dask_private.key_split(("simjoin_count-0123456789abcdef0123456789abcdef", 3)) == "simjoin_count"
+
+
+def test_dispatchers_of_gpu_arrays_take_further_classes():
+    class Own(tuple):
+        pass
+
+    dask_private.cuda_serialize.register(Own)(lambda value: ({"size": len(value)}, []))
+    dask_private.cuda_deserialize.register(Own)(lambda header, frames: Own(range(header["size"])))
+    header, frames = serialize(Own((0, 1)), serializers=("cuda",))
+    assert dask_private.cuda_deserialize.dispatch(Own)(header["sub-header"], frames) == (0, 1)
+
+
+def test_the_machine_has_threads_and_memory():
+    assert CPU_COUNT >= 1 and MEMORY_LIMIT > 1 << 28
+
+
+def test_a_scheduler_is_the_method_of_a_client(client):
+    assert get_scheduler().__self__ is client
+
+
+def test_all_modules_that_ask_are_guarded():
+    asking = [
+        module
+        for name, module in list(sys.modules.items())
+        if name.startswith("dask.dataframe") and hasattr(module, FILTER_HOOK)
+    ]
+    assert {module.__name__ for module in asking} == {module.__name__ for module in FILTER_MODULES}
+    assert all(hasattr(getattr(module, FILTER_HOOK), MARK) for module in asking)
+
+
+def test_filters_are_guarded_once():
+    module = SimpleNamespace(**{FILTER_HOOK: lambda expr, parent, dependents: True})
+    condition = lazy().expr
+    assert guard_filters(lambda step, found: found is condition, [module])
+    once = getattr(module, FILTER_HOOK)
+    assert guard_filters(lambda step, found: False, [module]) and getattr(module, FILTER_HOOK) is once
+    assert once(None, SimpleNamespace(predicate=None), None)
+    assert not once(None, SimpleNamespace(predicate=condition), None)
+    assert not guard_filters(lambda step, found: False, [SimpleNamespace()])
+
+
+def test_ends_are_guarded_once():
+    class End:
+        def _simplify_down(self):
+            return "moved"
+
+    stays, moves = End(), End()
+    assert guard_ends(lambda end: end is stays, [End]) and guard_ends(lambda end: True, [End])
+    assert (stays._simplify_down(), moves._simplify_down()) == (None, "moved")
+    assert not guard_ends(lambda end: False, [type("Head", (), {})])
+    assert all(hasattr(vars(kind)[END_HOOK], MARK) for kind in END_CLASSES)
+
+
+def test_the_repr_is_guarded_once():
+    class Shows:
+        def __init__(self, expr):
+            self.expr = expr
+
+        _repr_divisions = property(lambda self: "divisions")
+
+    assert guard_repr(lambda expr: expr, Shows) and guard_repr(lambda expr: "again", Shows)
+    assert (Shows(None)._repr_divisions, Shows("instead")._repr_divisions) == ("divisions", "instead")
+    assert not guard_repr(lambda expr: None, int)
+    assert hasattr(vars(dask_private.FrameBase)[REPR_HOOK].fget, MARK)
 
 
 class Slow(dask_private.FromPandas):

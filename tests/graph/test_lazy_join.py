@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from dask_simjoin.graph import planner
-from dask_simjoin.graph.lazy_join import UNPLANNED, guard
+from dask_simjoin.graph.lazy_join import UNPLANNED
 from tests.reports.test_run import OF_ROWS
 
 
@@ -42,11 +42,3 @@ def test_showing_a_lazy_result_plans_nothing(lazy, plans, verb):
     assert not plans
     number = further.npartitions
     assert f"npartitions={number}" in repr(further) and f"npartitions={number}" in repr(result)
-
-
-def test_dask_is_guarded_once():
-    class Shows:
-        _repr_divisions = property(lambda self: "divisions")
-
-    assert guard(Shows) and guard(Shows)
-    assert not guard(int)

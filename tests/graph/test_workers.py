@@ -119,7 +119,7 @@ def test_memory_is_given_back_until_the_worker_is_gone(monkeypatch):
             given.append(threading.current_thread())
             pool.release_unused()
 
-    monkeypatch.setattr(workers, "EVERY", 0.001)
+    monkeypatch.setattr(workers, "CHECK_SECONDS", 0.001)
     monkeypatch.setattr(workers.pa, "system_memory_pool", Pool)
     one, other, idle = Standing(), Standing(), Standing()
     threads = keep(one, 0.0), keep(other, 0.0), keep(idle, float("inf"))
@@ -149,7 +149,7 @@ def test_workers_that_never_pause_are_left_alone(setting):
 
 
 def test_only_paused_workers_that_run_nothing_go_on(monkeypatch):
-    monkeypatch.setattr(workers, "EVERY", 0.001)
+    monkeypatch.setattr(workers, "CHECK_SECONDS", 0.001)
     far = 1 << 40
     monkeypatch.setattr(workers.psutil.Process, "memory_info", lambda process: SimpleNamespace(rss=1))
     waiting = Standing(Status.paused, limit=far)
@@ -171,7 +171,7 @@ def test_what_is_returned_later_leaves_nothing_allocated():
     before = workers.INNER.bytes_allocated()
     workers._return_freed()
     assert workers.INNER.bytes_allocated() == before
-    assert workers.INNER.max_memory() >= workers.LARGE
+    assert workers.INNER.max_memory() >= workers.LARGE_BYTES
 
 
 @pytest.mark.parametrize(("limit", "calls"), [(1 << 30, []), (1 << 32, [(-3, 1 << 22), (-1, 1 << 26)])])
@@ -179,7 +179,7 @@ def test_freed_memory_is_kept_on_workers_with_room_for_it(monkeypatch, limit, ca
     made = []
     library = SimpleNamespace(mallopt=lambda name, value: made.append((name, value)))
     monkeypatch.setattr(workers.ctypes, "CDLL", lambda name: library)
-    workers.keep_some(limit)
+    workers.keep_freed_memory(limit)
     assert made == calls
     monkeypatch.setattr(workers.ctypes, "CDLL", lambda name: SimpleNamespace())  # as on macOS
-    workers.keep_some(limit)
+    workers.keep_freed_memory(limit)

@@ -88,7 +88,7 @@ def test_the_table_comes_before_eps_and_k():
     text = told(UnsupportedFrameError, FRAME.simjoin.join, 1.0, FRAME, on="x")
     assert "other=1.0 is not a data frame. eps= is one: the table comes first. Use join(other, eps)" in text
     text = told(UnsupportedFrameError, FRAME.simjoin.knn_join, 3, on="x")
-    assert "other=3 is not a data frame. Of this frame itself: knn_join(k=3). Use knn_join(other, k)" in text
+    assert "other=3 is not a data frame. For neighbors within this frame, use knn_join(k=3). Use" in text
     text = told(UnsupportedFrameError, FRAME.simjoin.knn_join, [0.0, 1.0], on="x")
     assert text.startswith("other=[0.0, 1.0] is not") and "knn_join(k=" not in text
     assert told(UnsupportedFrameError, FRAME.simjoin.plan, 1.0, other=3).startswith("other=3 is not a data")

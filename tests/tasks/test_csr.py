@@ -90,7 +90,7 @@ def test_arrays_as_a_whole_do_what_the_kernels_do(slices, kind, monkeypatch):
     rows = rng.permutation(np.repeat(np.arange(60, dtype=np.int32), counts))
     columns, values = rng.permutation(len(rows)).astype(kind), rng.integers(0, 40, len(rows)) / 8
     sorted_ = {}
-    for name, sort in (("kernels", entries.sort_rows), ("arrays", entries.sort_together)):
+    for name, sort in (("kernels", entries.sort_rows), ("arrays", entries.sort_arrays)):
         out, out_values, at = np.empty_like(columns), np.empty_like(values), starts[:-1].copy()
         for some in np.array_split(np.arange(len(rows)), 5):
             entries.put(rows[some], columns[some], values[some], at, out, out_values)
@@ -102,7 +102,7 @@ def test_arrays_as_a_whole_do_what_the_kernels_do(slices, kind, monkeypatch):
         assert (found[0] == columns[order]).all() and (found[1] == values[order]).all()
     room = starts + np.arange(61) * 3
     moved = []
-    for move, how in ((entries.move, counts), (entries.move_together, starts)):
+    for move, how in ((entries.move, counts), (entries.move_arrays, starts)):
         out, out_values, at = np.zeros(room[-1], kind), np.zeros(room[-1]), room[:-1].copy()
         move(how, *sorted_["kernels"], at, out, out_values)
         assert (at == room[:-1] + counts).all()

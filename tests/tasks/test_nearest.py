@@ -1,8 +1,11 @@
-"""What parts of a search found, put together."""
+"""States of parts are merged, and mutual neighbors are the rows of a merge of both directions."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
+from dask_simjoin.errors import BudgetError
 from dask_simjoin.tasks.nearest import State, join_states
 
 
@@ -18,3 +21,63 @@ def test_parts_are_put_together_by_their_rows(rows, k, threads):
     found = join_states(threads, *parts)
     assert np.array_equal(found["totals"], totals) and found["totals"].dtype == np.float64
     assert np.array_equal(found["row_numbers"], numbers) and found["row_numbers"].dtype == np.int64
+
+
+def merged(frame, other, k, **options):
+    """Merge both directions by their ids."""
+    found = frame.simjoin.knn_join(other, k, **options)
+    back = found if other is None else other.simjoin.knn_join(frame, k, **{**options, "keep": None})
+    turned = back[["right", "left"]].rename(columns={"right": "left", "left": "right"})
+    return found.merge(turned, on=["left", "right"])
+
+
+def points(rows, seed, ids="int64"):
+    """Rows on a grid, so that many are at the same distance; some have no coordinate."""
+    random = np.random.default_rng(seed)
+    frame = pd.DataFrame(random.integers(0, 12, (rows, 2)).astype(float), columns=["x", "y"])
+    frame.loc[random.random(rows) < 0.1, "x"] = np.nan
+    frame["kind"] = random.integers(0, 3, rows)
+    number = random.permutation(rows)
+    frame["id"] = number.astype(ids) if ids != "str" else [f"row {n}" for n in number]
+    return frame
+
+
+OPTIONS = {
+    "plain": {},
+    "kept": {"keep": ["kind", "y"], "suffixes": ("_a", "_b")},
+    "near": {"max_distance": 1.0, "keep": "kind"},
+    "grouped": {"max_distance": 2.0, "by": "kind"},
+    "lists": {"method": "zorder"},
+}
+
+
+@pytest.mark.parametrize("k", [1, 2, 7, 1000])
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("sizes", [(300, None), (300, 120), (40, 300), (1, None), (1, 1)])
+def test_as_merged(sizes, name, k):
+    rows, others = sizes
+    for ids in ("int64", "int32", "str"):
+        options = {"on": ["x", "y"], "id": "id", "dropna": True, **OPTIONS[name]}
+        frame, other = points(rows, 1, ids), None if others is None else points(others, 2, ids)
+        found = frame.simjoin.knn_join(other, k, mutual=True, **options)
+        pd.testing.assert_frame_equal(found, merged(frame, other, k, **options))
+
+
+def test_without_rows():
+    frame = points(50, 1)
+    for one, other in ((frame, frame[:0]), (frame[:0], frame), (frame[:0], None)):
+        found = one.simjoin.knn_join(other, 2, on=["x", "y"], dropna=True, mutual=True)
+        assert not len(found) and list(found.columns) == ["left", "right", "rank", "distance"]
+
+
+def test_memory_is_charged_as_that_of_one_direction(monkeypatch):
+    frame = points(1000, 1).fillna(0.0)
+    monkeypatch.setattr("dask_simjoin.planning.budget.SURE", 0)
+    for mutual in (False, True):
+        monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", lambda: 500_000)
+        frame.simjoin.knn_join(k=10, on=["x", "y"], mutual=mutual)  # 10,000 rows of 32 bytes
+        monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", lambda: 400_000)
+        with pytest.raises(BudgetError, match="k=10 gives"):
+            frame.simjoin.knn_join(k=10, on=["x", "y"], mutual=mutual)
+    with pytest.raises(BudgetError, match="k=10 gives"):  # the other direction has more neighbors
+        frame[:10].simjoin.knn_join(frame, 10, on=["x", "y"], mutual=True)

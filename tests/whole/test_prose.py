@@ -44,17 +44,14 @@ ROOMS = {
     "": 3,
     "api": 106,
     "cli": 67,
-    "cluster": 252,
     "disk_index": 481,
     "engine": 824,
-    "graph": 196,
     "metrics": 45,
     "papers": 224,
     "planning": 364,
     "reports": 40,
     "request": 160,
     "sets": 252,
-    "tasks": 104,
 }
 """Findings in docstrings, comments and messages of each room of the package, which may only become fewer."""
 

@@ -1,9 +1,11 @@
 """Condense a minimum spanning tree to its clusters, and select some of them.
 
-Campello, Moulavi, Zimek & Sander (2015), "Hierarchical density estimates for data clustering, visualization,
-and outlier detection", ACM Transactions on Knowledge Discovery from Data 10: edges of one weight are removed
-together, so that clusters do not depend on the order of rows.  Clusters that are born within a distance are
-merged as Malzer & Baum (2020), "A hybrid approach to hierarchical density-based cluster selection", say.
+Edges of equal weight are removed together, so that clusters do not depend on the order of rows.
+See Campello, Moulavi, Zimek & Sander (2015), "Hierarchical density estimates for data clustering,
+visualization, and outlier detection", ACM Transactions on Knowledge Discovery from Data 10.
+
+Clusters that are born within a distance are merged.  See Malzer & Baum (2020), "A hybrid approach to
+hierarchical density-based cluster selection".
 """
 
 from __future__ import annotations
@@ -20,14 +22,14 @@ from dask_simjoin.request.clusters import Choice
 
 
 class Condensed(NamedTuple):
-    """Hold the clusters of enough rows, of which the first is that of all rows.
+    """Hold the condensed tree: its clusters are large enough, and cluster 0 is the root with all rows.
 
     Attributes
     ----------
     row_parent, row_lambda : array (n,)
-        The cluster that each row falls out of, and at which 1 / distance.
+        The cluster that each row leaves, and its 1 / distance.
     parent, birth, rows : array (clusters,)
-        Of each cluster the one that it splits from, at which 1 / distance, and its rows.
+        The cluster that each cluster splits from, its 1 / distance there, and its number of rows.
     """
 
     row_parent: np.ndarray
@@ -37,27 +39,29 @@ class Condensed(NamedTuple):
     rows: np.ndarray
 
 
-def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int, example: Frame) -> Condensed:
-    """Condense a spanning tree of n rows to its clusters of at least `least` rows.
+def condense(
+    start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int, example: Frame
+) -> Condensed:
+    """Condense a spanning tree of n rows to its clusters of at least `min_rows` rows.
 
     Parameters
     ----------
     start, end : array (n - 1,), int
-        Rows that edges join, those of the smallest distance first; of equal ones in a certain order.
+        The ends of edges, sorted by distance, with ties in a fixed order.
     away : array (n - 1,), float64
         The distances.
-    least : int
+    min_rows : int
     example : DataFrame
-        Of the library whose arrays are worked on.
+        An empty frame of the library whose arrays are in use.
     """
     if not len(start):
         alone = np.zeros(1, np.int32), np.full(1, np.inf)  # connected at any distance
         return Condensed(*alone, np.full(1, -1, np.int32), np.zeros(1), np.ones(1, np.int32))
-    return Condensed(*spanner_for(example).condense(start, end, away, least))
+    return Condensed(*spanner_for(example).condense(start, end, away, min_rows))
 
 
 def chosen_clusters(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Tell which clusters are chosen, and the largest 1 / distance in each, and in it and below it."""
+    """Return which clusters are chosen, and the largest 1 / distance in each, and in its subtree."""
     kernels = host_kernels("hierarchy")
     number = len(tree.parent)
     stability, death, deepest = (np.empty(number) for _ in range(3))
@@ -75,12 +79,12 @@ def chosen_clusters(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.nda
         found = np.empty(number, np.bool_)
         kernels.widen(tree.parent, tree.birth, eps, single, chosen, np.zeros(number, np.bool_), found)
         chosen = found
-        chosen[0] &= chosen.sum() == 1  # beside others it is none
+        chosen[0] &= chosen.sum() == 1  # the root is a cluster only if it is the only one
     return chosen, death, deepest
 
 
 class ChosenClusters(NamedTuple):
-    """Hold what rows are told by: of clusters, in which chosen one each lies, or -1, its name, and the rest.
+    """Hold the chosen cluster that contains each cluster, or -1, and the data to label rows.
 
     Attributes
     ----------
@@ -96,7 +100,7 @@ class ChosenClusters(NamedTuple):
     enough: float
 
 
-Told = tuple[np.ndarray, np.ndarray, np.ndarray]
+RowLabels = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Labels of rows (n,), probabilities and outlier scores."""
 
 
@@ -112,39 +116,39 @@ def choose(tree: Condensed, choice: Choice) -> ChosenClusters:
     return ChosenClusters(of, names, death, deepest, enough)
 
 
-def told_of_rows(row_parent: np.ndarray, row_lambda: np.ndarray, chosen: ChosenClusters) -> Told:
-    """Tell of rows, each with the cluster that it falls out of, and where."""
+def label_rows(row_parent: np.ndarray, row_lambda: np.ndarray, chosen: ChosenClusters) -> RowLabels:
+    """Label rows from the cluster that each row leaves, and its 1 / distance there."""
     n = len(row_parent)
-    told = np.empty(n, np.int64), np.empty(n), np.empty(n)
+    labels = np.empty(n, np.int64), np.empty(n), np.empty(n)
     of, names, death, deepest, enough = chosen
-    host_kernels("hierarchy").label_rows(row_parent, row_lambda, of, names, death, deepest, enough, *told)
-    return told
+    host_kernels("hierarchy").label_rows(row_parent, row_lambda, of, names, death, deepest, enough, *labels)
+    return labels
 
 
-def told_of_all(tree: Condensed, choice: Choice) -> Told:
-    """Tell of all rows of a tree."""
-    return told_of_rows(tree.row_parent, tree.row_lambda, choose(tree, choice))
+def label_tree(tree: Condensed, choice: Choice) -> RowLabels:
+    """Choose clusters of a tree, and label all its rows."""
+    return label_rows(tree.row_parent, tree.row_lambda, choose(tree, choice))
 
 
-def tell_some() -> None:
-    """Tell of two rows: so what that takes is compiled while a GPU searches; see `Spanner.prepare`."""
+def compile_labels() -> None:
+    """Label two rows to compile the kernels while a GPU searches; see `Spanner.prepare`."""
     rows = np.zeros(2, np.int32), np.zeros(2)
-    told_of_all(Condensed(*rows, np.full(1, -1, np.int32), np.zeros(1), np.full(1, 2, np.int32)), Choice())
+    label_tree(Condensed(*rows, np.full(1, -1, np.int32), np.zeros(1), np.full(1, 2, np.int32)), Choice())
 
 
 def numbers_of(frame: Frame, name: str, kind: Any, verb: str) -> np.ndarray:
-    """Read a column as numbers of a kind, on the host; refuses others, and missing ones.
+    """Read a column as numbers of a type, on the host; refuse other values and missing ones.
 
-    `verb`: what gives such columns.
+    `verb`: the verb whose result has such columns.
     """
     try:
         values = to_host(frame[name].values)
         with np.errstate(invalid="ignore"):  # NaN as a whole number
             found: np.ndarray = np.asarray(values).astype(kind)
-        same = bool((found == np.asarray(values, np.float64)).all())
+        exact = bool((found == np.asarray(values, np.float64)).all())
     except (TypeError, ValueError):
-        same = False
-    if not same:
+        exact = False
+    if not exact:
         raise ColumnError(
             f"Column {name!r} of dtype {frame[name].dtype} holds missing values or others than "
             f"{np.dtype(kind).name}; give a whole result of {verb}."

@@ -1,17 +1,18 @@
 """Cluster chunks by DBSCAN, step by step.
 
-No list of neighbours is made.  Counts of neighbours give the core rows; the core rows of each chunk
-are connected within it, and then only its components, of which there are few, across chunks.  The edges
-that do so are merged in a tree, where chunks lie; none of its tasks sees components that stay in one chunk.
-Clusters are numbered by their first core row: each chunk counts those that begin in it, and what it is told
-are the numbers of those that begin elsewhere.  A border row takes the lowest number among its core
-neighbours: so labels are those of scikit-learn, whatever the chunks.
+The algorithm keeps no lists of neighbors.  Counts of neighbors give the core rows.  Core rows are connected
+within each chunk first, and then only its few components are connected across chunks.  A tree of tasks merges
+the edges between components, without components that stay within a chunk.
 
-Rows of all chunks are numbered by their chunk and their place in it (see `places`).  What these numbers say
-of the order of the frame is which chunk comes first, where chunks are rows that follow each other; which of
-its rows does a chunk looks up once, as it counts the clusters that begin in it.
+Clusters are numbered by their first core row.  Each chunk counts the clusters that begin in it, and receives
+the numbers of clusters that begin elsewhere.  A border row takes the lowest number among its core neighbors.
+So labels equal scikit-learn's, whatever the chunks.
 
-The steps are those of `dbscan`; tasks may share out each of the three that meet neighbours, by places.
+Rows are numbered by their chunk and their place in it (see `edges`).  If chunks are consecutive rows, these
+numbers order chunks as the frame does.  Within a chunk, the order of rows is looked up once, when it counts
+the clusters that begin in it.
+
+Tasks may share the three steps that search neighbors, by places.
 """
 
 from __future__ import annotations
@@ -41,18 +42,18 @@ from dask_simjoin.tasks.matches import BlockPair
 
 
 class CoreStanding(NamedTuple):
-    """Hold the places of a chunk whose components stand for clusters.
+    """Hold the places of a chunk that represent clusters.
 
     Attributes
     ----------
     own : array (k,), int64
-        Of clusters that begin in the chunk; where rows are numbered by positions, that lie in it alone.
+        Places for clusters that begin in the chunk; if rows have positions, for clusters within this chunk.
     ranks : array (k,), int64
-        How many begin there before them; or the positions of their first rows.
+        Number of clusters that begin there before; if rows have positions, the clusters' first positions.
     tied : array (m,), int64
-        Of others.
+        Places for other clusters.
     names : array (m,), int64
-        The numbers of those clusters' first places.
+        The numbers of the other clusters' first places.
     """
 
     own: Array
@@ -62,18 +63,17 @@ class CoreStanding(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """Tell of the clusters that begin in a chunk.
+    """Describe the clusters that begin in a chunk.
 
     Attributes
     ----------
     alone : int or array
-        How many they are; where rows are numbered by positions, those of the first rows of clusters that lie
-        in this chunk alone.
+        Their number; if rows have positions, the first positions of clusters within this chunk.
     names : array (k,), int64
-        The numbers of the first places of those that are in other chunks as well, ascending; where rows are
-        numbered by positions, of any that have rows here.
+        The numbers of the first places of clusters in several chunks, ascending; if rows have positions,
+        also of clusters that begin elsewhere.
     ranks : array (k,), int64
-        How many begin here before them; or the positions of the first rows that they have here.
+        Number of clusters that begin here before; if rows have positions, the clusters' first position here.
     """
 
     alone: int | Array
@@ -82,16 +82,16 @@ class Begun(NamedTuple):
 
 
 class ClusterNumbering(NamedTuple):
-    """Tell the numbers of clusters.
+    """Hold the numbers of clusters.
 
     Attributes
     ----------
     starts : list of int
-        The number of the first cluster that begins in each chunk; none where rows are numbered by positions.
+        The number of the first cluster that begins in each chunk; empty if rows have positions.
     firsts : array (n,), int64
-        There, the first rows of all clusters, ascending.
+        The first positions of all clusters, ascending, if rows have positions.
     names, numbers : array (k,), int64
-        The numbers of the first places of clusters that are in several chunks, ascending, and the clusters'.
+        For clusters in several chunks: the numbers of first places, ascending, and the cluster numbers.
     """
 
     starts: list[int]
@@ -102,7 +102,7 @@ class ClusterNumbering(NamedTuple):
 
 def edges_across(block_pair: BlockPair, numbers: tuple[int, int], core: Sequence[Array],
                  within: Sequence[Array]) -> Edges:  # fmt: skip
-    """Connect the components of two chunks by as few edges as do, between places that stand for them.
+    """Return the fewest edges that connect the components of two chunks, between their first places.
 
     `numbers`: of the chunks; `core`, `within`: their core rows and components, by place.
     """
@@ -125,13 +125,13 @@ def edges_across(block_pair: BlockPair, numbers: tuple[int, int], core: Sequence
 
 
 def merge_edges(library: str, *parts: Edges) -> Edges:
-    """Connect by as few edges as do what all of these connect: see `spanning_forest`."""
+    """Reduce edges to the fewest that connect the same: see `spanning_forest`."""
     joiner = joiner_of_library(library)
     return spanning_forest(parts, joiner) if parts else no_edges(joiner.xp)
 
 
 def tied_places(own: RowNumbers, forest: Edges) -> tuple[Array, Array]:
-    """Tell which places of a chunk are tied to others, by the edges across all chunks, and to which numbers.
+    """Return the places of a chunk that edges across chunks connect to others, and the others' numbers.
 
     `own`: the chunk's number, or the numbers of its places, ascending.
     """
@@ -147,9 +147,9 @@ def tied_places(own: RowNumbers, forest: Edges) -> tuple[Array, Array]:
 
 def begun_clusters(chunk: Chunk, number: int, threads: int, core: Array, within: Array,
                    forest: Edges) -> tuple[CoreStanding, Begun]:  # fmt: skip
-    """Find the clusters that have rows in a chunk of that number, and tell of those that begin there.
+    """Find the clusters with rows in the chunk `number`, and the clusters that begin there.
 
-    `forest`: the edges across all chunks; `threads`: that share the work on the host.
+    `forest`: the edges across all chunks; `threads`: number that share the work on the host.
     """
     xp = module_of(within)
     least = joiner_for(chunk["example"]).least_rows(within, order_of(chunk), threads)
@@ -161,20 +161,20 @@ def begun_clusters(chunk: Chunk, number: int, threads: int, core: Array, within:
     several[right[(right >= 0) & (right < len(within))]] = True
     some = several[own]
     here = own[some] + number * CHUNK
-    if "position" not in chunk:  # no cluster that begins here has rows of earlier chunks
-        near = names >= number * CHUNK  # parts of one that begins here, which only other chunks connect
+    if "position" not in chunk:  # a cluster that begins here has no rows in earlier chunks
+        near = names >= number * CHUNK  # parts of a cluster of this chunk that other chunks connect
         xp.minimum.at(least, names[near] - number * CHUNK, least[tied[near]])
         ranks = xp.empty(len(own), np.int64)
         ranks[xp.argsort(least[own])] = xp.arange(len(own))
         return CoreStanding(own, ranks, tied, names), Begun(len(own), here, ranks[some])
     firsts, alone = chunk["position"][least[own]], own[~some]
     tied, names = xp.concatenate([own[some], tied]), xp.concatenate([here, names])
-    told = Begun(firsts[~some], names, chunk["position"][least[tied]])
-    return CoreStanding(alone, firsts[~some], tied, names), told
+    begun = Begun(firsts[~some], names, chunk["position"][least[tied]])
+    return CoreStanding(alone, firsts[~some], tied, names), begun
 
 
 def number_clusters(in_order: bool, *begun: Begun) -> ClusterNumbering:
-    """Number the clusters that begin in the chunks; `in_order`: their rows follow each other."""
+    """Number the clusters that begin in the chunks; `in_order`: whether chunks are in frame order."""
     xp = module_of(begun[0].names)
     names = xp.concatenate([some.names for some in begun])
     if in_order:
@@ -194,10 +194,10 @@ def number_clusters(in_order: bool, *begun: Begun) -> ClusterNumbering:
 def label_cores(
     number: int, core: Array, within: Array, standing: CoreStanding, numbering: ClusterNumbering
 ) -> Array:
-    """Label the places of core rows of the chunk of that number (n,), int64; others have -1."""
+    """Label the places of core rows of the chunk `number` (n,) int64; others have -1."""
     xp = module_of(within)
     starts, firsts, names, numbers = numbering
-    ranks, label = standing.ranks, xp.empty(len(within), np.int64)  # of places that stand for none, anything
+    ranks, label = standing.ranks, xp.empty(len(within), np.int64)  # places without a cluster keep any value
     label[standing.own] = ranks + starts[number] if starts else xp.searchsorted(firsts, ranks)
     label[standing.tied] = numbers[xp.searchsorted(names, standing.names)]
     return xp.where(core, label[within], -1)
@@ -206,13 +206,13 @@ def label_cores(
 NOWHERE = np.iinfo(np.int64).max
 
 Border = tuple[Array, Array]
-"""Some places of a chunk, ascending, and the lowest labels that they are near."""
+"""Places of a chunk, ascending, and the lowest label of their core neighbors."""
 
 
 def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Border, ...]:
-    """Find the lowest label among the core neighbours that places of chunks have in each other.
+    """Find the lowest label among the core neighbors of each chunk's places in the other chunk.
 
-    `labels`: of the places of each chunk, -1 where there is no core row; what is found, too, is of each.
+    `labels`: of the places of each chunk; -1: not a core row.  The result has an entry for each chunk.
     """
     xp, low = block_pair.xp, lowered(block_pair, labels)
     # few rows have any, and many block pairs give them
@@ -223,7 +223,7 @@ def lowered(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
     """Do the same for all places (n,) of each chunk: `NOWHERE` where there is none."""
     joiner, same, placed = block_pair.joiner, block_pair.same, by_place(block_pair)
     low = [joiner.xp.full(len(some), NOWHERE) for some in labels]
-    # for `any` of booleans CuPy compiles kernels of CUB, for seconds; their least number has one
+    # CuPy's `any` compiles CUB kernels for seconds; `min` has a kernel already
     if any(len(some) and int(some.min()) < 0 for some in labels):
         lists = (labels[0], labels[-1]), (low[0], low[-1])
         joiner.lowest(*placed.operands, *lists, same=same, rows=block_pair.rows)
@@ -231,9 +231,9 @@ def lowered(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
 
 
 def labels_of_rows(chunk: Chunk, threads: int, labels: Array, *borders: Border) -> Array:
-    """Label the chunk's rows (n,), in their own order: core rows by their own, border rows by the lowest.
+    """Label the chunk's rows (n,) in row order: core rows by their cluster, border rows by the lowest label.
 
-    `labels`: of its places; `threads`: that share the work on the host.
+    `labels`: of its places; `threads`: number that share the work on the host.
     """
     order = order_of(chunk)
     if module_of(labels) is not np:
@@ -251,33 +251,33 @@ def labels_of_rows(chunk: Chunk, threads: int, labels: Array, *borders: Border) 
 
 def _final(labels: Array, *borders: Border) -> Array:
     xp, final = module_of(labels), labels.copy()
-    for rows, low in borders:  # only rows that have none of their own
+    for rows, low in borders:  # only rows without a label of their own
         so_far = final[rows]
         final[rows] = xp.where(so_far < 0, low, xp.minimum(so_far, low))
     return final
 
 
 def labels_by_place(chunk: Chunk, threads: int, core: Array, *parts: Array) -> Array:
-    """Label the places of core rows (n,), int64, others -1; `parts`: the components that the parts found.
+    """Label the places of core rows (n,) int64, others -1; `parts`: components of each part of the work.
 
-    `threads`: that share the work on the host.
+    `threads`: number that share the work on the host.
     """
     joiner = joiner_for(chunk["example"])
     return joiner.numbers(joined(parts, joiner), (core, order_of(chunk)), threads)
 
 
 def dbscan_alone(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
-    """Label the rows of the chunk; `core`: at which places there are core rows."""
+    """Label the rows of a single chunk; `core`: whether each place has a core row."""
     within, xp = components_by_place(block_pair, core), block_pair.xp
     labels = labels_by_place(block_pair.q, threads, core, within)
     if xp is np:
-        del within  # as large as what is found at borders
+        del within  # as large as the border labels
         return labels_of_rows(block_pair.q, threads, labels, *border_labels(block_pair, [labels]))
     (low,) = lowered(block_pair, [labels])
     return rows_of_places(xp.where(low < NOWHERE, low, labels), order_of(block_pair.q))
 
 
 def label_alone(block_pair: BlockPair, min_samples: int, threads: int) -> Array:
-    """Label the rows of the chunk in one task: several, each of which waits for another, take longer."""
+    """Label the rows of a single chunk in one task: a chain of tasks would take longer."""
     core = cores_by_place(min_samples, *counts_by_place(block_pair, min_samples))
     return dbscan_alone(block_pair, core, threads)

@@ -1,12 +1,12 @@
 """Select one row per group of near duplicates: greedily, or one per connected component.
 
-The rows that stay are the lexicographically first maximal independent set of the graph of near rows: no two
-of them are near, and each other row is near one of them.  They depend on the order of rows and on nothing
-else.  No list of all pairs is needed: where there are more than fit, the first half of the rows is
-settled first, and those of the second half that are near what stays of it take no part any more.
+The kept rows are the lexicographically first maximal independent set of the graph of near rows.  No two kept
+rows are near, and each other row is near a kept row.  They depend on the order of rows only.  If the list of
+all pairs does not fit, the first half of the rows is settled first.  Then rows of the second half that are
+near a kept row are dropped before the second half is settled.
 
-A group that lies in one chunk is settled there.  Of those in several each chunk tells its best row, and the
-best of these are found in a tree: what travels is a row of each group that crosses chunks.
+A group within one chunk is settled there.  For a group in several chunks, each chunk sends its best row, and
+a tree of tasks finds the best of these.
 """
 
 from __future__ import annotations
@@ -28,55 +28,59 @@ from dask_simjoin.tasks.counts import Edges, RowNumbers, row_numbers
 from dask_simjoin.tasks.matches import BlockPair, by_position
 
 FEW = 2048
-"""Rows all of whose pairs fit, as there are two million at most."""
+"""Up to this many rows, all pairs fit: at most two million."""
 
-MOST, EACH = 1 << 21, 4
-"""Pairs that are collected at a time, if rows are more: so many, and so many of each row.
+MAX_PAIRS = 1 << 21
+"""Capacity of the pair buffer for more rows, besides `PAIRS_PER_ROW`.
 
-Where rows have many copies, a smaller number settles most of them sooner.
+If rows have many copies, a smaller buffer settles most of them sooner.
 """
+
+PAIRS_PER_ROW = 4
+"""Further capacity of the pair buffer per row."""
 
 HostPairs = tuple[np.ndarray, np.ndarray]
 """Rows of pairs (k,), on the host."""
 
 
 PAIR_BYTES = 64
-"""Of a pair, where one task is told all of them."""
+"""Bytes per pair in a task that receives all pairs."""
 
 
 class _TooManyError(Exception):
-    """Ends a search whose pairs are too many to be collected."""
+    """Ends a search with more pairs than the buffer holds."""
 
 
-def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW, most: int = MOST) -> Array:
-    """Tell which of some points (n, d) stay, (n,) bool: those before others in the array go before them.
+def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW, max_pairs: int = MAX_PAIRS) -> Array:
+    """Return which of the points (n, d) to keep (n,) bool; earlier points take precedence.
 
-    `few`: rows all of whose pairs fit; `most`: pairs that fit besides some of each row, where rows are more.
+    `few`: number of rows whose pairs fit; `max_pairs`: capacity for more rows, besides `PAIRS_PER_ROW`.
     """
     xp, n = module_of(x), len(x)
     if n < 2:
         return xp.ones(n, bool)
-    pairs = _pairs(joiner.build(x, layout), layout, joiner, None if n <= few else most + EACH * n)
+    capacity = None if n <= few else max_pairs + PAIRS_PER_ROW * n
+    pairs = _pairs(joiner.build(x, layout), layout, joiner, capacity)
     if pairs is not None:
         return xp.asarray(~dropped(n, *pairs))
     half = n // 2
     found = xp.zeros(n, bool)
-    found[:half] = stays(x[:half], layout, joiner, few, most)
+    found[:half] = stays(x[:half], layout, joiner, few, max_pairs)
     standing = joiner.build(x[:half][found[:half]], layout)
     rest = half + xp.flatnonzero(~_near(standing, joiner.build(x[half:], layout), layout, joiner))
-    found[rest] = stays(x[rest], layout, joiner, few, most)
+    found[rest] = stays(x[rest], layout, joiner, few, max_pairs)
     return found
 
 
-def _pairs(index: Index, layout: Layout, joiner: Joiner, most: int | None) -> HostPairs | None:
-    """List the pairs of an index with itself, the earlier row first; None: they are more than `most`."""
+def _pairs(index: Index, layout: Layout, joiner: Joiner, max_pairs: int | None) -> HostPairs | None:
+    """List the pairs of an index with itself, the earlier row first; None: more than `max_pairs`."""
     parts: list[HostPairs] = []
     number = 0
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
         nonlocal number
         number += len(left)
-        if most is not None and number > most:
+        if max_pairs is not None and number > max_pairs:
             raise _TooManyError
         one, other = to_host(left), to_host(right)
         parts.append((np.minimum(one, other), np.maximum(one, other)))
@@ -89,14 +93,14 @@ def _pairs(index: Index, layout: Layout, joiner: Joiner, most: int | None) -> Ho
 
 
 def concatenated(parts: Sequence[HostPairs]) -> HostPairs:
-    """Put lists of pairs one after the other, as int64."""
+    """Concatenate lists of pairs as int64."""
     none = np.zeros(0, np.int64)
     left, right = (np.concatenate([none, *(part[side] for part in parts)]) for side in (0, 1))
     return left, right
 
 
 def dropped(rows: int, earlier: np.ndarray, later: np.ndarray) -> np.ndarray:
-    """Tell which rows (n,) bool do not stay, of the pairs of near ones."""
+    """Return which rows (n,) bool to drop, from the pairs of near rows."""
     order = np.argsort(earlier, kind="stable")
     found = np.zeros(rows, bool)
     host_kernels("components").drop_near(earlier[order], later[order], found)
@@ -104,13 +108,13 @@ def dropped(rows: int, earlier: np.ndarray, later: np.ndarray) -> np.ndarray:
 
 
 def _near(standing: Index, index: Index, layout: Layout, joiner: Joiner) -> Array:
-    """Tell which rows of an index (n,) bool, by position, are near one of those that stand."""
+    """Return which rows of an index (n,) bool, by position, are near a row of `standing`."""
     counts: Array = joiner.counts(standing, index, layout, same=False, enough=1)[1]
     return counts > 0
 
 
 def points_of(chunk: Index | Chunk, layout: Layout, joiner: Joiner) -> Array:
-    """Take the points (n, d) of a chunk, in the order of its rows."""
+    """Return the points (n, d) of a chunk, in row order."""
     x = joiner.points(chunk, layout)  # type: ignore[arg-type]
     out = joiner.xp.empty_like(x)
     out[chunk["order"][: len(x)]] = x
@@ -118,10 +122,10 @@ def points_of(chunk: Index | Chunk, layout: Layout, joiner: Joiner) -> Array:
 
 
 def stays_of_chunk(chunk: Chunk, layout: Layout, order: Array | None, *near: Array) -> Array:
-    """Tell which rows of a chunk stay (n,) bool.
+    """Return which rows of a chunk to keep (n,) bool.
 
-    `order`: its rows (n,), the first to stay first; None: as they are.  `near`: which rows (n,) bool are near
-    others that stay.
+    `order`: the rows (n,) in order of precedence; None: in row order.  `near`: which rows (n,) bool are near
+    kept rows of other chunks.
     """
     joiner = joiner_for(chunk["example"])
     xp, x = joiner.xp, points_of(chunk, layout, joiner)
@@ -136,14 +140,14 @@ def stays_of_chunk(chunk: Chunk, layout: Layout, order: Array | None, *near: Arr
 
 
 def standing_rows(chunk: Chunk, layout: Layout, stay: Array) -> Index | None:
-    """Index the rows of a chunk that stay; None: there is none."""
+    """Index the kept rows of a chunk; None: there are none."""
     joiner = joiner_for(chunk["example"])
     x = points_of(chunk, layout, joiner)[stay]
     return joiner.build(x, layout) if len(x) else None
 
 
 def near_standing(standing: Index | None, chunk: Chunk, layout: Layout) -> Array:
-    """Tell which rows of a chunk (n,) bool are near those of another that stay."""
+    """Return which rows of a chunk (n,) bool are near the kept rows of another chunk."""
     joiner = joiner_for(chunk["example"])
     if standing is None or not len(chunk["ids"]):
         return joiner.xp.zeros(len(chunk["ids"]), bool)
@@ -166,10 +170,9 @@ def pairs_of_block(block_pair: BlockPair, numbers: Sequence[RowNumbers]) -> Host
 
 def stays_of_all(library: str, numbers: list[np.ndarray], keys: list[np.ndarray],
                  *pairs: HostPairs) -> list[Array]:  # fmt: skip
-    """Tell for each chunk which of its rows stay, of the pairs of all.
+    """Return which rows of each chunk to keep, from the pairs of all chunks.
 
-    `numbers`, `keys`: of the rows of each chunk: where rows are in the frame, and what says which is to stay,
-    the largest first.
+    `numbers`, `keys`: positions in the frame and preferences of each chunk's rows, the largest preferred.
     """
     xp = joiner_of_library(library).xp
     every, key = np.concatenate(numbers), np.concatenate(keys)
@@ -178,21 +181,21 @@ def stays_of_all(library: str, numbers: list[np.ndarray], keys: list[np.ndarray]
     rank[np.lexsort((every, ~key))] = np.arange(len(every))
     rank = rank[by_number]
     one, other = (rank[np.searchsorted(every[by_number], side)] for side in concatenated(pairs))
-    gone = dropped(len(every), np.minimum(one, other), np.maximum(one, other))
-    return [xp.asarray(~gone[rank[np.searchsorted(every[by_number], some)]]) for some in numbers]
+    is_dropped = dropped(len(every), np.minimum(one, other), np.maximum(one, other))
+    return [xp.asarray(~is_dropped[rank[np.searchsorted(every[by_number], some)]]) for some in numbers]
 
 
 FIRST, LAST = "first", "last"
 
 LEAST = np.iinfo(np.int64).min
-"""Of values that are missing."""
+"""The preference of a missing value."""
 
 WIDE = {"i": np.int64, "b": np.int64, "u": np.uint64, "f": np.float64}
-"""The largest type of each kind of number."""
+"""The widest type of each kind of number."""
 
 
 def preferences(chunk: Chunk, keep: Hashable, own: RowNumbers) -> Array:
-    """Number the rows (n,) of a chunk by what is kept; `own`: the chunk's number, or its rows' positions."""
+    """Return the preference of each row (n,) for `keep`; `own`: the chunk's number, or rows' positions."""
     xp, rows = joiner_for(chunk["example"]).xp, len(chunk["ids"])
     if keep == FIRST:
         return xp.zeros(rows, np.int64)
@@ -202,13 +205,13 @@ def preferences(chunk: Chunk, keep: Hashable, own: RowNumbers) -> Array:
 
 
 def order_of_preference(keys: Array) -> Array:
-    """The order of rows in which they are to stay: by their numbers (n,), the largest first."""
+    """Return the rows in order of preference (n,), the largest first."""
     xp = module_of(keys)
     return _sorted(xp.arange(len(keys)), ~keys)
 
 
 def best_of(groups: Array, keys: Array, rows: Array) -> Array:
-    """Find the places of each group's best row, in the order of groups; all (n,) int64."""
+    """Return the place of each group's best row, in the order of groups; all (n,) int64."""
     xp = module_of(groups)
     order = _sorted(rows, ~keys, groups)
     some = groups[order]
@@ -218,13 +221,13 @@ def best_of(groups: Array, keys: Array, rows: Array) -> Array:
 
 
 def numbers_of(column: Series, xp: ArrayModule) -> Array:
-    """Numbers (n,) int64 in the order of a column's values."""
+    """Return int64 numbers (n,) that are ordered as a column's values."""
     missing = values_of(column.isna())
     kind = kind_of_number(column.dtype)
     values = values_of((column.fillna(0) if any_of(missing) else column).astype(WIDE[kind]))
     if kind == "f":
         bits = (values + 0.0).view(np.int64)  # makes 0.0 of -0.0
-        # of negative numbers the larger have the smaller bits
+        # larger negative numbers have smaller bits
         values = xp.where(bits < 0, bits ^ np.int64(np.iinfo(np.int64).max), bits)
     elif kind == "u":
         values = (values ^ np.uint64(1 << 63)).view(np.int64)
@@ -238,14 +241,14 @@ def _sorted(*keys: Array) -> Array:
 
 
 class Candidates(NamedTuple):
-    """Hold the best rows of groups that lie in several chunks.
+    """Hold the best rows of groups in several chunks.
 
     Attributes
     ----------
     groups : array (k,), int64
         The numbers of the groups' first rows, ascending.
     keys, rows : array (k,), int64
-        What says which row is better, and the numbers of the rows.
+        The rows' preferences and numbers.
     """
 
     groups: Array
@@ -259,10 +262,11 @@ class GroupRows(NamedTuple):
     Attributes
     ----------
     settled : array (k,), int64
-        Those of groups that lie in this chunk alone.
+        The best rows of groups within this chunk.
     open : array (m,), int64
-        Those of the others, about which the candidates tell.
+        The best rows of other groups.
     candidates : Candidates
+        Groups, preferences and numbers of the open rows.
     """
 
     settled: Array
@@ -272,7 +276,7 @@ class GroupRows(NamedTuple):
 
 def best_of_chunk(chunk: Chunk, number: int, keep: Hashable, own: RowNumbers, within: Array,
                   forest: Edges) -> GroupRows:  # fmt: skip
-    """Find the best row of each group in the chunk of that number, all rows being told by their places.
+    """Find the best row of each group in the chunk `number`, by places.
 
     `own`: its rows' positions in the frame, or its number; `within`, `forest`: see `add_components`.
     """
@@ -286,8 +290,8 @@ def best_rows(within: Array, own: RowNumbers, forest: Edges, keys: Array,
     """Find the best row of each group in a chunk.
 
     `within`: the first row of each row's group there (n,); `own`: the rows' numbers, or the chunk's;
-    `forest`: the edges across all chunks; `keys`: what says which row is better (n,); `numbers` (n,), int64:
-    which is where keys do not say it, the smaller; None: the rows'.
+    `forest`: the edges across all chunks; `keys`: preferences (n,); `numbers`: break ties, the smaller first
+    (n,) int64, by default the rows' numbers.
     """
     xp = module_of(within)
     rows = xp.arange(len(within))
@@ -301,11 +305,11 @@ def best_rows(within: Array, own: RowNumbers, forest: Edges, keys: Array,
     best = best_of(within.astype(np.int64), keys, numbers)
     open_ = best[crossing[within[best]]]
     groups = names[within[open_]]
-    # two parts of a group may lie in one chunk, which only other chunks connect
+    # other chunks may connect two parts of a group in one chunk
     some = best_of(groups, keys[open_], numbers[open_])
     open_, groups = open_[some], groups[some]
-    told = Candidates(groups, keys[open_], numbers[open_])
-    return GroupRows(best[~crossing[within[best]]], open_, told)
+    candidates = Candidates(groups, keys[open_], numbers[open_])
+    return GroupRows(best[~crossing[within[best]]], open_, candidates)
 
 
 def merge_candidates(*parts: Candidates) -> Candidates:
@@ -317,13 +321,13 @@ def merge_candidates(*parts: Candidates) -> Candidates:
 
 
 def stays_in_chunk(chunk: Chunk, found: GroupRows, winners: Candidates) -> Array:
-    """Tell which rows of a chunk stay (n,) bool; `found`: told by their places."""
+    """Return which rows of a chunk to keep (n,) bool; `found`: by places."""
     order = order_of(chunk)
     return rows_of_places(stays_of_groups(found, len(order), winners), order)
 
 
 def stays_of_groups(found: GroupRows, rows: int, winners: Candidates) -> Array:
-    """Tell which rows of a chunk stay (n,) bool: the best of each group."""
+    """Return which rows of a chunk to keep (n,) bool: the best of each group."""
     xp, own = module_of(found.settled), found.candidates
     stay = xp.zeros(rows, bool)
     stay[found.settled] = True

@@ -1,7 +1,7 @@
 """Collect edges between near rows, sorted by row, in memory or in files; find positions of rows in an index.
 
-Rows that are near each other lie side by side there, in memory too, while in the frame's order each look at
-a neighbour misses the cache.  So rows are their places until they are labelled.
+Near rows are close together in an index, also in memory.  In the frame's order, each access to a neighbor
+would miss the cache.  So rows are identified by places until they are labeled.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from dask_simjoin.tasks.matches import BlockPair
 
 @dataclass(frozen=True)
 class SpillLimits:
-    """Say where edges go.
+    """Limit the memory of edges.
 
     Attributes
     ----------
     directory : str
-        For files.
-    most : int
-        Bytes of each array up to which it stays in memory.
+        The folder for files.
+    max_bytes : int
+        Larger arrays are written to files.
     buffer : int
-        Pairs that are sorted at a time, and edges that are gathered.
+        Pairs that are sorted at a time, and edges that are gathered at a time.
     """
 
     directory: str
-    most: int
+    max_bytes: int
     buffer: int
 
 
@@ -49,7 +49,7 @@ class EdgeRuns:
     Attributes
     ----------
     starts : list of (int, int)
-        Where each run begins in the rows and in the edges; and in the end where the last one ends.
+        The start of each run in the rows and in the edges, and the end of the last run.
     rows, counts : StoredArray
         The rows (int32) that have edges in a run, and how many (int32).
     others, squared : StoredArray
@@ -64,7 +64,7 @@ class EdgeRuns:
 
     @property
     def held(self) -> tuple[StoredArray, ...]:
-        """List all of its arrays."""
+        """All arrays of the runs."""
         return self.rows, self.counts, self.others, self.squared
 
 
@@ -75,10 +75,10 @@ class _Side:
         self._number = rows
         self._starts = [(0, 0)]
         kinds = (np.int32, np.int32, np.int32, np.float64)
-        self.stores = [ArrayWriter(kind, limits.directory, limits.most) for kind in kinds]
+        self.stores = [ArrayWriter(kind, limits.directory, limits.max_bytes) for kind in kinds]
 
     def add(self, rows: np.ndarray, others: np.ndarray, squared: np.ndarray) -> None:
-        """Make one run of edges."""
+        """Add one run of edges."""
         ends = np.zeros(self._number + 1, np.int64)
         out, values = np.empty(len(rows), np.int32), np.empty(len(rows))
         host_kernels("optics").by_row(rows, others, squared, ends, out, values)
@@ -104,7 +104,7 @@ class _Run:
         self._before = np.append(0, np.cumsum(self.counts, dtype=np.int64))
 
     def piece(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Read where edges of rows start ... stop-1 end (stop - start + 1,), the others, and the squares."""
+        """Read edges of rows start ... stop-1: their ends (stop - start + 1,), other rows, and squares."""
         first, last = np.searchsorted(self.rows, [start, stop])
         ends = np.zeros(stop - start + 1, np.int64)
         ends[self.rows[first:last] - start + 1] = self.counts[first:last]
@@ -113,7 +113,7 @@ class _Run:
 
 
 def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns, EdgeRuns | None]:
-    """Collect edges of the pairs of two chunks, from the rows of either; of one, in both directions."""
+    """Collect edges for the pairs of two chunks, or of one chunk, in both directions."""
     same = block_pair.same
     sides = [_Side(len(side["ids"]), limits) for side in block_pair.chunks]
     waiting: list[tuple[np.ndarray, ...]] = []
@@ -149,20 +149,20 @@ def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns
 
 @dataclass(frozen=True)
 class Reachable:
-    """Hold what is reached from each row of a chunk.
+    """Hold the edges from the core rows of a chunk.
 
     Attributes
     ----------
     core : array (n,), float64
         Core distances; inf: not a core row.
     degree : array (n,), int32
-        Numbers of edges of each row.
+        Number of edges per row.
     others : StoredArray
-        The nodes (int32) that they lead to.
+        The nodes (int32) at the ends of edges.
     reach : StoredArray
-        Reachability distances of those from the row.
+        Reachability distances of these nodes from the row.
     used : tuple of StoredArray
-        What it was made of, to be discarded in the end: not before, as it may have to be made again.
+        The input, to be discarded when the run is over, as tasks may be computed again.
     """
 
     core: np.ndarray
@@ -176,8 +176,8 @@ def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[
                  *parts: EdgeRuns) -> Reachable:  # fmt: skip
     """Gather core distances of the rows of a chunk, and the edges of its core rows.
 
-    `first_nodes`: for each of the parts the node of the first row that its edges lead to.
-    Numbers are rounded as scikit-learn does it, to 15 decimals.
+    `first_nodes`: for each part, the node of the first row of the other chunk.  Distances are rounded to 15
+    decimals, as scikit-learn does.
     """
     runs = [
         (_Run(part, number), node)
@@ -189,8 +189,8 @@ def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[
         degree[run.rows] += run.counts
     total = np.append(0, np.cumsum(degree))
     core, left = np.full(rows, np.inf), np.zeros(rows, np.int32)
-    others = ArrayWriter(np.int32, limits.directory, limits.most)
-    reach = ArrayWriter(np.float64, limits.directory, limits.most)
+    others = ArrayWriter(np.int32, limits.directory, limits.max_bytes)
+    reach = ArrayWriter(np.float64, limits.directory, limits.max_bytes)
     kernels, start = host_kernels("optics"), 0
     with discard_on_error(others, reach):
         while start < rows:
@@ -221,21 +221,21 @@ def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[
 
 
 def order_of(chunk: Chunk) -> Array:
-    """Tell the row at each place of a chunk's index (n,), int32."""
+    """Return the row at each place of a chunk's index (n,) int32."""
     return chunk["order"][: len(chunk["ids"])]
 
 
 def rows_of_places(values: Array, order: Array) -> Array:
-    """Put values of places into the order of rows."""
+    """Reorder values from place order to row order."""
     out = module_of(values).empty_like(values)
     out[order] = values
     return out
 
 
 def by_place(block_pair: BlockPair) -> BlockPair:
-    """Number the rows of chunks that meet by their places.
+    """Number the rows of a block pair by their places.
 
-    Which of them are a part of the work is for the meeting itself to tell, which tells all parts at once.
+    Read `rows` from the original block pair, which computes all parts at once.
     """
     placed = []
     for chunk in block_pair.chunks:
@@ -245,14 +245,14 @@ def by_place(block_pair: BlockPair) -> BlockPair:
 
 
 class PlaceCounts(NamedTuple):
-    """Hold the neighbours that a part of the work found of some places that follow each other.
+    """Hold the neighbor counts of consecutive places from a part of the work.
 
     Attributes
     ----------
     start : int
         The first place.
     counts : array (k,)
-        Of the smallest unsigned integers that hold as many as make a core row: more are cut to what fits.
+        Counts in the smallest unsigned integers that hold `min_samples`; larger counts are clipped.
     """
 
     start: int
@@ -260,9 +260,9 @@ class PlaceCounts(NamedTuple):
 
 
 def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCounts, ...]:
-    """Count the neighbours of places of a chunk, or of two in each other: of each the counts.
+    """Count the neighbors of each place of a chunk, or of two chunks in each other.
 
-    Of a part of the work, those that it finds: of one chunk none before its own places.
+    A part of the work returns only its own counts.  For one chunk they begin at the part's first place.
     """
     placed, rows, xp, least = by_place(block_pair), block_pair.rows, block_pair.xp, min_samples - 1
     found = placed.joiner.counts(*placed.operands, same=block_pair.same, enough=least, rows=rows)
@@ -271,16 +271,16 @@ def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCount
         start, stop = rows
         starts[0], some = start, found[0]
         found[0] = some[start:] if block_pair.same and some[stop:].any() else some[start:stop]
-    kind = np.min_scalar_type(min(least, MAX_ROWS))  # they travel; and are added up as wider ones
+    kind = np.min_scalar_type(min(least, MAX_ROWS))  # small to send, and added up as int64
     found = [xp.minimum(some, np.iinfo(kind).max).astype(kind) for some in found]
     return tuple(map(PlaceCounts, starts, found))
 
 
 def cores_by_place(min_samples: int, *parts: PlaceCounts) -> Array:
-    """Tell at which places (n,) bool there are core rows; `parts`: what all parts of the work found."""
+    """Return whether each place (n,) has a core row; `parts`: the counts of all parts of the work."""
     xp, least = module_of(parts[0].counts), min_samples - 1
     ends = [start + len(counts) for start, counts in parts]
-    if [start for start, _ in parts] == [0, *ends[:-1]]:  # each place was looked at by one
+    if [start for start, _ in parts] == [0, *ends[:-1]]:  # each place is in one part
         cores = [counts >= least for _, counts in parts]
         return cores[0] if len(cores) == 1 else xp.concatenate(cores)
     found = xp.zeros(max(ends), np.int64)
@@ -290,15 +290,15 @@ def cores_by_place(min_samples: int, *parts: PlaceCounts) -> Array:
 
 
 def all_cores(chunk: Chunk) -> Array:
-    """Take all rows of a chunk (n,) for core rows."""
+    """Return all rows of a chunk as core rows (n,) bool."""
     order = order_of(chunk)
     return module_of(order).ones(len(order), bool)
 
 
 def components_by_place(block_pair: BlockPair, core: Array) -> Array:
-    """Find for each place (n,) the first one of its component; of those of no core row they are themselves.
+    """Return for each place (n,) the first place of its component, or itself without a core row.
 
-    Of a part of the work they are the components that it finds.
+    A part of the work returns the components of its own edges.
     """
     placed = by_place(block_pair)
     parent = new_nodes(len(core), placed.xp)
@@ -308,12 +308,12 @@ def components_by_place(block_pair: BlockPair, core: Array) -> Array:
 
 
 def joined_places(library: str, *parts: Array) -> Array:
-    """Join the components that parts of the work found in one chunk."""
+    """Merge the components of parts of the work in one chunk."""
     return joined(parts, joiner_of_library(library))
 
 
 def joined(parts: Sequence[Array], joiner: Joiner) -> Array:
-    """Join the components that parts of the work found: most places have neighbours in one part only."""
+    """Merge the components of parts of the work; most places have neighbors in one part only."""
     parent, xp = parts[0], joiner.xp
     for part in parts[1:]:
         later = xp.maximum(parent, part)

@@ -1,12 +1,12 @@
 """Find the minimum spanning forest of the core rows within `max_eps`, and an order of rows that it gives.
 
-The weight of an edge between two core rows is the distance from which on DBSCAN joins them: the largest of
-their distance and their core distances (the mutual reachability of Campello, Moulavi & Sander 2013,
-"Density-based clustering based on hierarchical density estimates", definition 4).  So the forest knows
-the core rows' clusters for every distance up to `max_eps`, and needs memory for rows, not for edges.
+The weight of an edge between two core rows is the least `eps` for DBSCAN to join them.  It is the largest of
+their distance and their core distances, called mutual reachability.  See Campello, Moulavi & Sander (2013),
+"Density-based clustering based on hierarchical density estimates", definition 4.  So the forest gives the
+core rows' clusters for every distance up to `max_eps`, and needs memory for rows, not for edges.
 
-Weights are totals, such as squares, as decisions are made on them; edges of equal weight are ordered by their
-rows' numbers, so the forest is the same whatever the chunks.  What users are given is `least_eps` of them.
+Weights are totals, such as squares, which decide pairs.  Edges of equal weight are ordered by row numbers, so
+that the forest does not depend on chunks.  Results have the `least_eps` of weights.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from dask_simjoin.tasks.counts import RowNumbers, row_numbers
 from dask_simjoin.tasks.matches import BlockPair
 
 BUFFER = 1 << 21
-"""Edges that are collected until only a forest of them is kept, at least."""
+"""Least number of edges that are collected before they are reduced to a forest."""
 
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Weights, and the row numbers of both ends, the smaller first."""
 
 Attached = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Rows of a chunk that are no core rows, the least weights by which core rows reach them, and from which."""
+"""Border rows of a chunk, the least weights of edges from core rows, and these core rows."""
 
 ULPS = 4
-"""Numbers around a distance among which the least eps is looked for first."""
+"""Floats on either side of a distance that are searched first for the least eps."""
 
 LARGEST = int(np.array(np.finfo(np.float64).max).view(np.int64))
-"""The bits of the largest number."""
+"""The bits of the largest float."""
 
 NO_EDGES: Edges = (np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
 def least_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
-    """Find the least eps whose threshold totals (n,) do not exceed, in float64; inf of inf.
+    """Return the least eps (n,) float64 whose threshold is at least the total; inf for inf.
 
-    Thresholds do not fall as eps grows: so bits of eps, which are in the order of numbers, are halved from
-    around the distance on, or, where many numbers have one threshold, from all of them.
+    Thresholds are monotonic in eps, and the bits of floats are ordered as the floats.  So this is a binary
+    search among bits, first around the distance, and among all floats if many have one threshold.
     """
     found = np.full(len(totals), np.inf)
     finite = np.flatnonzero(np.isfinite(totals))
@@ -74,7 +74,7 @@ def least_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
 
 
 def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
-    """Find for both chunks' rows squares (n, number) of the smallest distances to each other; inf: fewer."""
+    """Return for both chunks' rows the smallest squared distances (n, number) to the other chunk, or inf."""
     best = [np.full((len(side["ids"]), number), np.inf) for side in block_pair.chunks]
 
     def visitor(left: Array, right: Array, squared: Array) -> None:
@@ -87,7 +87,7 @@ def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
 
 
 def core_distances(chunk: Chunk, number: int, *found: np.ndarray) -> np.ndarray:
-    """Find squares of core distances (n,) from what blocks found, (n, number) each; inf: no core row."""
+    """Return squared core distances (n,) from block pairs' smallest squares (n, number); inf: not core."""
     smallest = np.full((len(chunk["ids"]), number), np.inf)
     for some in found:
         smallest = np.sort(np.concatenate([smallest, some], axis=1), axis=1)[:, :number]
@@ -105,7 +105,7 @@ def _forest(nodes: int, weight: np.ndarray, low: np.ndarray, high: np.ndarray) -
 
 
 class _Block:
-    """Collect the edges of two chunks (or of one with itself), of which it keeps a forest."""
+    """Collect the edges of two chunks, or of one with itself, and keep a forest of them."""
 
     def __init__(self, core: Sequence[np.ndarray], numbers: Sequence[np.ndarray], same: bool) -> None:
         self._core, self._same = core, same
@@ -117,10 +117,10 @@ class _Block:
             self._best[1], self._stem[1] = self._best[0], self._stem[0]
         self._forest: Edges = NO_EDGES
         self._waiting: list[Edges] = []
-        self._number, self._most = 0, max(BUFFER, 4 * len(self._numbers))
+        self._number, self._capacity = 0, max(BUFFER, 4 * len(self._numbers))
 
     def visitor(self, left: Array, right: Array, squared: Array) -> None:
-        """Take some pairs."""
+        """Add a batch of pairs."""
         rows, away = (to_host(left), to_host(right)), to_host(squared)
         core = [c[i] for c, i in zip(self._core, rows, strict=True)]
         taking = [np.isfinite(c) for c in core]
@@ -134,7 +134,7 @@ class _Block:
             reach = np.maximum(core[1 - side][some], away[some])
             host_kernels("optics").attach(rows[side][some], stems, reach, self._best[side], self._stem[side])
         self._number += len(one)
-        if self._number >= self._most:
+        if self._number >= self._capacity:
             self._compress()
 
     def _compress(self) -> None:
@@ -143,7 +143,7 @@ class _Block:
         self._waiting, self._number = [], 0
 
     def finish(self) -> tuple[Edges, list[Attached]]:
-        """Give the forest, and what core rows reach the others, by rows' numbers."""
+        """Return the forest, and the edges from core rows to border rows, by row numbers."""
         self._compress()
         weight, low, high = self._forest
         attached: list[Attached] = []
@@ -155,7 +155,7 @@ class _Block:
 
 def forest_of_block(block_pair: BlockPair, core: Sequence[np.ndarray],
                     numbers: Sequence[np.ndarray]) -> tuple[Edges, list[Attached]]:  # fmt: skip
-    """Find the forest of the edges between two chunks (or in one), and what core rows reach the others.
+    """Find the forest of the edges between two chunks, or in one, and edges from core rows to border rows.
 
     `core`: squares of core distances of both chunks' rows; inf: not a core row.  `numbers`: of those rows.
     """
@@ -171,7 +171,7 @@ def numbers_of_rows(chunk: Chunk, own: RowNumbers) -> np.ndarray:
 
 
 def _ranked(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sort numbers, each once, and tell the place of each: by one sort, as searches take longer."""
+    """Return the sorted distinct numbers and the place of each; one sort is faster than searches."""
     order = np.argsort(values)
     ordered = values[order]
     first = np.ones(len(values), np.bool_)
@@ -182,7 +182,7 @@ def _ranked(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def merge_forests(*parts: Edges) -> Edges:
-    """Find the forest of all edges; one part after the other, so that at most two are in memory twice."""
+    """Find the forest of all edges, part by part, so that at most two parts are copied at a time."""
     forest: Edges = NO_EDGES
     for part in parts:
         weight, low, high = (np.concatenate(column) for column in zip(forest, part, strict=True))
@@ -194,7 +194,7 @@ def merge_forests(*parts: Edges) -> Edges:
 
 
 def merge_attached(core: np.ndarray, *parts: Attached) -> Attached:
-    """Take the least of what several blocks found for a chunk's rows, of which `core` is."""
+    """Keep the least edge to each border row of a chunk from several block pairs; `core`: of its rows."""
     best, near = np.full(len(core), np.inf), np.full(len(core), NOWHERE)
     for where, weight, name in parts:
         host_kernels("optics").attach(where, name, weight, best, near)
@@ -204,12 +204,12 @@ def merge_attached(core: np.ndarray, *parts: Attached) -> Attached:
 
 def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: list[Attached],
                  forest: Edges, metric: Metric) -> list[np.ndarray]:  # fmt: skip
-    """Put all rows in order: those of a forest's tree by Prim's algorithm, from its first row.
+    """Order all rows, each tree of the forest by Prim's algorithm from its first row.
 
-    `numbers`: of the rows of each chunk.  The result is that of
-    `dask_simjoin.cluster.algorithms.optics.order_rows`, but for what distances mean: reachability is the
-    least eps for which DBSCAN joins a row to what is before it in its tree, core distance the least for
-    which it is a core row.
+    `numbers`: of the rows of each chunk.  The result has the columns of
+    `dask_simjoin.cluster.algorithms.optics.order_rows` with other distances.  Reachability is the least eps
+    for DBSCAN to join a row to earlier rows of its tree.  Core distance is the least eps that makes it a
+    core row.
     """
     every = np.sort(np.concatenate([np.zeros(0, np.int64), *numbers]))
     n = len(every)
@@ -234,7 +234,7 @@ def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: l
 
 
 def forest_of_chunk(block_pair: BlockPair, min_samples: int, metric: Metric) -> np.ndarray:
-    """Give the result (n, 4) for the rows of one chunk that is all there is, and meets itself."""
+    """Return the result (n, 4) for the rows of a single chunk."""
     rows = np.arange(len(block_pair.q["ids"]))
     number = max(1, min(min_samples - 1, len(rows)))
     core = core_distances(block_pair.q, number, *smallest_of_block(block_pair, number))

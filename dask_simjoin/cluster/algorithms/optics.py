@@ -1,8 +1,8 @@
 """Order rows by OPTICS, and extract clusters from the order.
 
-Which row is reached from which depends on all edges within `max_eps`: among equal reachability distances
-the order of the rows decides, so edges that a spanning forest leaves out matter.  All of them are kept,
-in files if they are many, and rows are put in order by one task.
+The order depends on all edges within `max_eps`, also on edges that a spanning forest leaves out.  The order
+of rows breaks ties among equal reachability distances.  All edges are kept, in files if they are many, and
+one task orders the rows.
 """
 
 from __future__ import annotations
@@ -38,20 +38,19 @@ COLUMNS = {
 
 
 def order_rows(numbers: list[Array | int], parts: list[Reachable]) -> list[np.ndarray]:
-    """Put all rows in order.
+    """Order all rows.
 
     Parameters
     ----------
     numbers : list of array or int
-        For each chunk the numbers of its rows, ascending, or only its own: then the rows of chunks follow
-        each other.
+        For each chunk the numbers of its rows, ascending, or the chunk's number if chunks are in frame order.
     parts : list of Reachable
-        Of each chunk; nodes are rows of one chunk after the other.
+        The edges of each chunk; nodes number the rows of all chunks consecutively.
 
     Returns
     -------
     list of array (n, 4), int64
-        For each chunk's rows the numbers of `COLUMNS`; floats as their bits.
+        For each chunk's rows the values of `COLUMNS`; floats as their bits.
     """
     sizes = [len(part.core) for part in parts]
     firsts = np.cumsum([0, *sizes])
@@ -78,7 +77,7 @@ def order_rows(numbers: list[Array | int], parts: list[Reachable]) -> list[np.nd
 
 
 def table_of(place: np.ndarray, reach: np.ndarray, core: np.ndarray, predecessor: np.ndarray) -> np.ndarray:
-    """Stack the numbers of `COLUMNS` (n, 4), int64; floats as their bits."""
+    """Stack the values of `COLUMNS` (n, 4) int64; floats as their bits."""
     return np.stack([place, reach.view(np.int64), core.view(np.int64), predecessor], axis=1)
 
 
@@ -164,7 +163,7 @@ def labels_of(parts: Sequence[Frame], eps: float | None, options: dict[str, Any]
     number = len(place)
     if place.min(initial=0) < 0 or (np.bincount(place, minlength=number) != 1).any():
         raise ColumnError(
-            f"The column 'ordering' of {number:,} rows is no order of them; give all rows of one result of "
+            f"The column 'ordering' is not an order of its {number:,} rows; give all rows of one result of "
             "optics()."
         )
     order = np.empty(number, np.int64)

@@ -1,7 +1,7 @@
 """Scratch files of tasks: arrays written piece by piece, and the removal of files of finished runs.
 
-A worker that is killed leaves files, and so does a task that is cancelled while it runs.  Only the scheduler
-knows whether a run is still wanted, so the client asks it, as long as there are files.
+A killed worker leaves files, and so does a task that is canceled while it runs.  Only the scheduler knows
+whether a run is still needed, so the client polls it as long as there are files.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dask_simjoin.request.options import current_client
 
 
 def free_at(directory: str) -> int:
-    """Measure the bytes that can be written below a folder that need not be there; 0: nothing can."""
+    """Return the bytes that can be written below a folder, which need not exist; 0: not writable."""
     there = os.path.abspath(directory)
     while not os.path.exists(there):
         there = os.path.dirname(there)
@@ -45,23 +45,23 @@ def free_at(directory: str) -> int:
 
 
 Process = tuple[str, int]
-"""A machine, and the number of a process there."""
+"""A host name and a process id."""
 
 
 def this_process() -> Process:
-    """Name the process that runs this."""
+    """Return the current process."""
     return socket.gethostname(), os.getpid()
 
 
 class Folder:
-    """Own the files of one run: a folder that is made by whoever first writes there.
+    """Own the files of one run, in a folder that the first writer makes.
 
     Parameters
     ----------
     path : str
     owner : (str, int) or None
-        The process in which the run's files go once this object, of which others may have copies, is gone
-        there; None: someone else sees to it.
+        The process that removes the files when its copy of this object is deleted; None: they are removed
+        elsewhere.
     """
 
     def __init__(self, path: str, owner: Process | None) -> None:
@@ -74,7 +74,7 @@ class Folder:
 
 
 def new_folder(directory: str, label: str, owner: Process | None) -> Folder:
-    """Name a folder that no other run has; its name begins with a label."""
+    """Return a folder with a unique name, which begins with a label."""
     return Folder(os.path.join(directory, f"{label}-{uuid.uuid4().hex}"), owner)
 
 
@@ -85,12 +85,12 @@ class StoredArray:
     Attributes
     ----------
     values : array or None
-        If it is in memory.
+        The array, if it is in memory.
     path, host : str
-        Else its file, and the machine that wrote it.
+        Otherwise its file, and the host that wrote it.
     dtype : dtype
     size : int
-        Numbers that it has.
+        Number of items.
     """
 
     values: np.ndarray | None
@@ -100,7 +100,7 @@ class StoredArray:
     size: int
 
     def array(self) -> np.ndarray:
-        """Read the array, from its file only where it is looked at."""
+        """Return the array, memory-mapped if it is in a file."""
         if self.values is not None:
             return self.values
         try:
@@ -109,7 +109,7 @@ class StoredArray:
             raise ScratchError(
                 f"The file {self.path!r}, written on {self.host!r}, is not there on "
                 f"{socket.gethostname()!r}. Set Dask's configuration temporary-directory of the client to a "
-                "folder that all workers share and that nothing else clears, or use mode='forest', which "
+                "folder that all workers share and that nothing else clears. Or use mode='forest', which "
                 "writes no files.",
                 remedies=[NO_FILES],
             ) from None
@@ -119,7 +119,7 @@ class StoredArray:
         return found
 
     def discard(self) -> None:
-        """Remove the file, if there is one; arrays that were read stay valid."""
+        """Remove the file, if any; arrays that were read stay valid."""
         if self.values is None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.path)
@@ -132,28 +132,28 @@ class ArrayWriter:
     ----------
     dtype : dtype
     directory : str
-        For its file.
-    most : int
-        Bytes up to which it stays in memory.
+        The folder for its file.
+    max_bytes : int
+        A larger array is written to a file.
     """
 
-    def __init__(self, dtype: DType, directory: str, most: int) -> None:
-        self._dtype, self._directory, self._most = np.dtype(dtype), directory, most
+    def __init__(self, dtype: DType, directory: str, max_bytes: int) -> None:
+        self._dtype, self._directory, self._max_bytes = np.dtype(dtype), directory, max_bytes
         self._parts: list[np.ndarray] = []
         self._file: BinaryIO | None = None
         self._path = ""
         self.size = 0
 
     def append(self, values: np.ndarray) -> None:
-        """Add numbers of the array's type at the end."""
+        """Append values of the array's type."""
         assert values.dtype == self._dtype
         self.size += values.size
         if self._file is None:
             self._parts.append(values)
-            if self.size * self._dtype.itemsize <= self._most:
+            if self.size * self._dtype.itemsize <= self._max_bytes:
                 return
             with self._writing():
-                # made here, and not beforehand: most runs write no file, and a cleaner may have come by
+                # made late: most runs write no file, and the folder may have been removed
                 make_folder(Path(self._directory), 0o700)
                 handle, self._path = tempfile.mkstemp(".edges", "simjoin-", self._directory)
                 self._file = os.fdopen(handle, "wb")
@@ -166,7 +166,7 @@ class ArrayWriter:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Say of errors where it was, what is needed there, and what helps."""
+        """Add the folder, the bytes needed there, and advice to errors."""
         try:
             yield
         except OSError as error:
@@ -179,7 +179,7 @@ class ArrayWriter:
             ) from error
 
     def abandon(self) -> None:
-        """Remove the file, if there is one: nothing will be read."""
+        """Remove the file, if any: it will not be read."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
@@ -187,19 +187,19 @@ class ArrayWriter:
                 os.unlink(self._path)
 
     def finish(self) -> StoredArray:
-        """Finish the array; nothing can be added any more."""
-        known = (socket.gethostname(), self._dtype, self.size)
+        """Finish the array; it can no longer grow."""
+        common = (socket.gethostname(), self._dtype, self.size)
         if self._file is not None:
             with self._writing():
                 self._file.close()
-            return StoredArray(None, self._path, *known)
+            return StoredArray(None, self._path, *common)
         parts = self._parts or [np.empty(0, self._dtype)]
-        return StoredArray(parts[0] if len(parts) == 1 else np.concatenate(parts), "", *known)
+        return StoredArray(parts[0] if len(parts) == 1 else np.concatenate(parts), "", *common)
 
 
 @contextlib.contextmanager
 def discard_on_error(*stores: ArrayWriter) -> Iterator[None]:
-    """Remove the files of arrays that are written in this context if that fails, as on a full disk."""
+    """Remove the files of arrays if writing them in this context fails, as on a full disk."""
     try:
         yield
     except BaseException:
@@ -209,63 +209,63 @@ def discard_on_error(*stores: ArrayWriter) -> Iterator[None]:
 
 
 EVERY = 1.0
-"""Seconds between looks."""
+"""Seconds between two sweeps."""
 
 ELSEWHERE = 10
-"""Looks at this machine for each at those of workers on others."""
+"""Sweeps of this host for each sweep of the workers' hosts."""
 
 AFTER = 30
-"""Looks once the client is closed: tasks may run on until their worker is gone."""
+"""Sweeps after the client is closed: tasks may run until their worker stops."""
 
 LABEL = "simjoin_optics"
-"""With which the names of the tasks begin."""
+"""Prefix of the tasks' names."""
 
 RUNNING = ("waiting", "queued", "processing", "no-worker")
 
 HELD = ("edges", "gather")
-"""Steps whose results are files."""
+"""Steps whose results may be files."""
 
 _swept: weakref.WeakKeyDictionary[Client, set[str]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
 def sweep(client: Client, directory: str) -> None:
-    """From now on remove folders in this directory once their runs on the client's cluster are over.
+    """Start to remove folders in this directory when their runs on the client's cluster are over.
 
     Names of folders begin with the token in the names of the run's tasks.
     """
     with _lock:
-        known = _swept.setdefault(client, set())
-        if directory in known:
+        directories = _swept.setdefault(client, set())
+        if directory in directories:
             return
-        known.add(directory)
+        directories.add(directory)
     what = weakref.ref(client), directory
     threading.Thread(target=_keep_sweeping, args=what, name="simjoin-sweep", daemon=True).start()
 
 
 def _keep_sweeping(client_of: Callable[[], Client | None], directory: str) -> None:
-    look = 0
+    sweeps = 0
     while True:
         time.sleep(EVERY)
         client = client_of()
         if client is None or client.status == "closed":
             break
-        with contextlib.suppress(Exception):  # whatever keeps the scheduler from answering: ask again
-            _sweep(client, directory, elsewhere=look % ELSEWHERE == 0)
+        with contextlib.suppress(Exception):  # the scheduler does not answer: try again
+            _sweep(client, directory, elsewhere=sweeps % ELSEWHERE == 0)
         del client
-        look += 1
+        sweeps += 1
     for _ in range(AFTER):
         shutil.rmtree(directory, ignore_errors=True)
         time.sleep(EVERY)
 
 
 def _sweep(client: Client, directory: str, elsewhere: bool) -> None:
-    """Remove what is over."""
+    """Remove the folders of finished runs."""
     found = folders(directory)
     others = set()
     if elsewhere:
-        told = client.run(_told, directory, on_error="ignore")
-        others = {name for host, names in told.values() if host != socket.gethostname() for name in names}
+        found_by = client.run(_folders_of_host, directory, on_error="ignore")
+        others = {name for host, names in found_by.values() if host != socket.gethostname() for name in names}
     if not found and not others:
         return
     over = client.run_on_scheduler(_over, sorted({name.split("-")[0] for name in {*found, *others}}))
@@ -276,7 +276,7 @@ def _sweep(client: Client, directory: str, elsewhere: bool) -> None:
 
 
 def folders(directory: str) -> list[str]:
-    """List the folders there."""
+    """List the folders of runs in a directory."""
     try:
         return os.listdir(directory)
     except OSError:
@@ -284,17 +284,17 @@ def folders(directory: str) -> list[str]:
 
 
 def remove(directory: str, names: list[str]) -> None:
-    """Remove folders there, with all that is in them."""
+    """Remove folders of runs, with their files."""
     for name in names:
         shutil.rmtree(os.path.join(directory, name), ignore_errors=True)
 
 
-def _told(directory: str) -> tuple[str, list[str]]:
+def _folders_of_host(directory: str) -> tuple[str, list[str]]:
     return socket.gethostname(), folders(directory)
 
 
 def _over(tokens: list[str], dask_scheduler: Any) -> list[str]:
-    """List those of the runs of which no task will read or write files."""
+    """List the runs whose tasks will not read or write files any more."""
     groups = dask_scheduler.task_groups
 
     def any_in(step: str, token: str, states: tuple[str, ...]) -> bool:
@@ -311,16 +311,16 @@ def _over(tokens: list[str], dask_scheduler: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class Scratch:
-    """Say where the files of runs go.
+    """Say where the files of runs are.
 
     Attributes
     ----------
     directory : str
-        In which each run has its own folder.
+        The parent of each run's folder.
     owner : (str, int)
         The process of the client, which removes folders of runs that are not on a cluster.
     swept : bool
-        Whether it also removes those of runs on the cluster, once no task is left that needs them.
+        Whether it also removes folders of runs on the cluster when their tasks are done.
     """
 
     directory: str
@@ -341,15 +341,15 @@ def _remove(path: str, process: Process) -> None:
 
 
 def scratch_directory() -> str:
-    """Name a folder in Dask's temporary directory that this process removes in the end; who writes makes it.
+    """Return a folder in Dask's temporary directory that this process removes when it ends.
 
-    It is the client's, where there is one: workers come and go, and their folders with them.
+    The first writer makes it.  With a cluster it belongs to the client, since workers come and go.
     """
     return _own(dask.config.get("temporary-directory", None), this_process())
 
 
 def make_scratch() -> Scratch:
-    """Choose where the files of a run go that is about to begin."""
+    """Choose the folder for the files of a new run."""
     client = current_client()
     if client is None:
         return Scratch(os.path.join(scratch_directory(), "local"), this_process(), False)
@@ -359,7 +359,7 @@ def make_scratch() -> Scratch:
 
 
 def free_space(directory: str) -> int:
-    """Measure the bytes that are free there, on the machine that has least."""
+    """Return the free bytes of a directory, the minimum of all hosts."""
     client = current_client()
     if client is None or client.asynchronous:
         return free_at(directory)

@@ -1,18 +1,15 @@
 """Core distances, and the minimum spanning tree of mutual reachability, chunk by chunk.
 
-A core distance is that of the nearest so many rows, itself included (Campello, Moulavi & Sander 2013,
-"Density-based clustering based on hierarchical density estimates", definition 1).
+A row's core distance is the distance to its `min_samples`-th nearest row, itself included.  The weight of an
+edge is the largest of the distance and both core distances, as totals.  See Campello, Moulavi & Sander
+(2013), "Density-based clustering based on hierarchical density estimates", definitions 1 and 4.  Edges are
+ordered by (weight, smaller row number, larger row number), so that the tree is unique for all partitions.
 
-The weight of an edge is the largest of two rows' total and their core distances, as totals (Campello, Moulavi
-& Sander 2013, "Density-based clustering based on hierarchical density estimates", definition 4); edges are
-ordered by (weight, smaller row number, larger row number), so that there is one tree, whatever the chunks.
+An edge of the tree is also in the tree of any subset of rows that contains both ends.  So it is in the tree
+of its chunk, or in the joint tree of its two chunks.  A joint tree has only edges of the chunks' own trees,
+and edges between the chunks.  Tasks find these, and merge all edges, dropping edges that close a cycle.
 
-An edge of the tree of all rows is in that of any part of them that has both of its ends.  So it is in the
-tree of its chunk, or of its two chunks, of which again only edges of each chunk's tree and edges between the
-chunks can be in it: what is sought of two chunks is those between them that, with both trees, are in the
-tree of both.  The edges of all chunks and pairs of chunks are merged, dropping those that close a circle.
-
-Edges are kept in order, and rows by their places in the frame (int32): 16 bytes an edge.
+Edges are kept in order, and rows as places in the frame (int32): 16 bytes per edge.
 """
 
 from __future__ import annotations
@@ -34,21 +31,23 @@ from dask_simjoin.tasks.counts import CHUNK, RowNumbers
 from dask_simjoin.tasks.nearest import State, part_of_places
 
 FEWEST_LISTED, MOST_LISTED = 4, 16
-"""Nearest rows of each row that are remembered: see `_listed`."""
+"""Nearest rows that are kept per row: see `_listed`."""
 
 CLOSE_DIMS = 3
-"""Dimensions up to which, on the host, places of nearest rows are told by how far behind the row's they are:
-half of the memory.  Of a million rows of 2 one in a hundred has one further than int16 tells, of 4 ten."""
+"""Up to this dimension, the host stores the places of nearest rows as int16 offsets from the row's place.
+
+This halves the memory.  In 2 dimensions, 1 % of a million rows have an offset that int16 cannot hold; in 4
+dimensions 10 %."""
 
 SPREAD = 64
-"""How many times as many numbers as rows a table of numbers may have: a look-up takes a tenth of a search."""
+"""Most numbers per row of a look-up table: a look-up takes a tenth of the time of a search."""
 
 
 class CoreDistances(TypedDict):
-    """Hold what is known of a chunk's rows and those nearest to them, by place: a dict, so that it spills.
+    """Hold the core distances and nearest rows of a chunk's rows, by place: a dict, so that it spills.
 
-    See `dask_simjoin.engine.cpu.rounds.Nearest` for all but `core`, their core distances as totals, and, of
-    a whole frame, NaN for what is left over of the last tile.
+    `core` has core distances as totals.  In a single chunk, NaN fills the last tile.  See
+    `dask_simjoin.engine.cpu.rounds.Nearest` for the other fields.
     """
 
     core: Array
@@ -58,16 +57,16 @@ class CoreDistances(TypedDict):
 
 
 def neighbors_needed(min_samples: int) -> int:
-    """Tell how many nearest rows are sought of each row: that of its core distance, and one beyond."""
+    """Return the number of nearest rows to search per row: up to its core distance, and one more."""
     return max(min_samples - 1, FEWEST_LISTED) + 1
 
 
 def _known(
     chunk: Chunk, start: int, totals: Array, near: Array, min_samples: int, rows: int
 ) -> CoreDistances:
-    """Make it of the totals (n, k) of the nearest rows and their places; `rows`: of all chunks.
+    """Build the core distances from the totals (n, k) of the nearest rows and their places.
 
-    `start`: the place of the first of these rows.
+    `start`: the place of the first of these rows; `rows`: of all chunks.
     """
     xp = module_of(totals)
     others = max(0, min(min_samples, rows) - 1)
@@ -84,9 +83,9 @@ def _known(
 
 
 def _behind(near: np.ndarray, start: int, beyond: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Tell places (n, k) by how far behind the row's own they are, int16; 0: there is none, or it is too far.
+    """Convert places (n, k) to int16 offsets from the row's own place; 0: none, or out of range.
 
-    Of a row that has one that is too far, next to nothing is known of those that are not told.
+    If an offset of a row is out of range, `beyond` is at most 0: rows that are not listed may be nearer.
     """
     behind = near - np.arange(start, start + len(near), dtype=np.int32)[:, None]
     behind[near < 0] = 0
@@ -97,21 +96,21 @@ def _behind(near: np.ndarray, start: int, beyond: np.ndarray) -> tuple[np.ndarra
 
 
 def _listed(totals: Array) -> int:
-    """Tell how many of the nearest are worth remembering; `totals`: of one more.
+    """Return how many of the nearest rows to keep; `totals`: of one more.
 
-    All that core distances are of, by which a row may know its edge; else a few, which only bound it.
+    Rows up to the core distance can decide a row's edge.  If they are too many, a few are kept as a bound.
     """
     number = max(0, totals.shape[1] - 1)
     return number if number <= MOST_LISTED else FEWEST_LISTED
 
 
 def _places(chunk: Chunk) -> Array:
-    """Tell the place of each row of a chunk (n,), int32."""
+    """Return the place of each row of a chunk (n,) int32."""
     return inverse_of(chunk["order"][: len(chunk["ids"])])
 
 
 def _rows_of(own: Array, numbers: Array) -> Array:
-    """Find row numbers in a chunk's (n,), which ascend: -1 where a number is of another chunk."""
+    """Find row numbers among a chunk's (n,), which ascend; -1: a number of another chunk."""
     xp, n = module_of(own), len(own)
     if not n:
         return xp.full(numbers.shape, -1, np.int32)
@@ -119,16 +118,16 @@ def _rows_of(own: Array, numbers: Array) -> Array:
     if last - first > SPREAD * n:
         row = xp.minimum(xp.searchsorted(own, numbers), n - 1)
         return xp.where(own[row] == numbers, row, -1)
-    table = xp.full(last - first + 2, -1, np.int32)  # the last place is that of what is beyond
+    table = xp.full(last - first + 2, -1, np.int32)  # the last entry is for numbers out of range
     table[own - first] = xp.arange(n, dtype=np.int32)
     beyond = (numbers < first) | (numbers > last)
     return table[xp.where(beyond, len(table) - 1, numbers - first)]
 
 
 def known_of_state(chunk: Chunk, own: RowNumbers, state: State, min_samples: int, rows: int) -> CoreDistances:
-    """Keep of what searches found of a chunk's rows what the tree needs; `own`: its number, or its rows'.
+    """Make core distances from the result of searches; `own`: the chunk's number, or its rows' numbers.
 
-    Of a part of the rows it is that of their places: see `join_known`.
+    The state may be for a part of the rows: see `join_known`.
     """
     totals, numbers = state["totals"], state["row_numbers"]
     xp = module_of(totals)
@@ -149,7 +148,7 @@ def known_of_state(chunk: Chunk, own: RowNumbers, state: State, min_samples: int
 
 
 def join_known(*parts: CoreDistances) -> CoreDistances:
-    """Put together what is known of a chunk's rows, part by part."""
+    """Concatenate the core distances of the parts of a chunk's rows."""
     xp = module_of(parts[0]["core"])
     near, away, beyond = (xp.concatenate(columns) for columns in zip(*map(nearest_of, parts), strict=True))
     rest = xp.full(_padded(len(beyond)) - len(beyond), np.nan)
@@ -159,16 +158,16 @@ def join_known(*parts: CoreDistances) -> CoreDistances:
 
 def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int, part: tuple[int, int] = (0, 1), *,
                    prepared: Sequence[Callable[[], object]] = ()) -> CoreDistances:  # fmt: skip
-    """Search the nearest rows of rows of the one chunk that there is, some at a time.
+    """Search the nearest rows within a single chunk, batch by batch.
 
-    `part`: which part of the rows, in the order of their places, of how many; `prepared`: what is done with
-    next to nothing meanwhile, see `Spanner.prepare`.
+    `part`: index and number of parts of the rows, by place; `prepared`: functions that compile kernels
+    meanwhile, see `Spanner.prepare`.
     """
     searcher, rows = searcher_for(chunk["example"]), len(chunk["ids"])
     spanner_for(chunk["example"]).prepare(layout, _keep_some, *prepared)
     query, place = searcher.renamed(cast(Index, chunk), 0), _places(chunk)
     xp, number = module_of(place), min(neighbors_needed(min_samples), rows)
-    if xp is np:  # what came from another worker lies anywhere: else each search would copy it
+    if xp is np:  # arrays of another worker may be unaligned, and each search would copy them
         query = aligned_index(query)
     first, last = part_of_places(rows, searcher.grain, part)
     whole: dict[str, Array] = {}
@@ -186,7 +185,7 @@ def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int, part: t
 
 
 def _keep(whole: dict[str, Array], known: CoreDistances, at: int, rows: int, padded: bool) -> None:
-    """Put what is known of some rows at their places among so many; `padded`: with NaN to a tile's end."""
+    """Put the core distances of some rows at their places among `rows`; `padded`: fill the tile with NaN."""
     for name, values in known.items():
         found = cast(Array, values)
         if name not in whole:
@@ -197,7 +196,7 @@ def _keep(whole: dict[str, Array], known: CoreDistances, at: int, rows: int, pad
 
 
 def _keep_some() -> None:
-    """Keep of a few rows what is kept after a search on a GPU, which compiles it: see `Spanner.prepare`."""
+    """Compile what follows a search on a GPU, with a few rows: see `Spanner.prepare`."""
     totals, names = searcher_of_library("cudf").fresh(TILE, FEWEST_LISTED + 1)
     place = inverse_of(module_of(totals).arange(TILE, dtype=np.int32))
     near = looked_up(place, names[:, : _listed(totals)])
@@ -206,20 +205,20 @@ def _keep_some() -> None:
 
 
 def nearest_of(known: CoreDistances) -> tuple[Array, Array, Array]:
-    """Take what is known of the nearest rows."""
+    """Return the fields about the nearest rows."""
     return known["near"], known["away"], known["beyond"]
 
 
 def _padded(rows: int) -> int:
-    """Count the places of tiles of so many rows."""
+    """Return the number of places of full tiles for this number of rows."""
     return -(-rows // TILE) * TILE
 
 
 Places = int | Array
-"""The place of a chunk's first row in the frame, which others follow, or the places of all of its rows."""
+"""The place of a chunk's first row in the frame, if its rows are consecutive, or the places of all rows."""
 
 MEASURED = 1 << 13
-"""Edges of which distances are made at a time."""
+"""Edges whose distances are computed at a time."""
 
 
 def _named(chunk: Chunk, places: Places) -> Index:
@@ -230,15 +229,14 @@ def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, known: Cor
                   progress: Progress | None = None, last: bool = False) -> Edges:  # fmt: skip
     """Find the tree of a chunk's rows, by their places; `progress`: of rounds that were shared before.
 
-    `last`: nobody else needs the chunk, nor what is known of it: both are emptied, and memory is let go of on
-    the way.
+    `last`: the chunk and its core distances are not needed later, so both are emptied to free memory early.
     """
     spanner = spanner_for(chunk["example"])
     about = [dict(_named(chunk, places)), layout, known["core"], nearest_of(known), progress][::-1]
     if last:
         cast(Index, chunk).clear()
         cast(Index, known).clear()
-    # taken out one by one, so that here nothing is held
+    # popped one by one, so that this frame holds no reference
     found: Edges = spanner.tree_of(about.pop(), about.pop(), about.pop(), about.pop(), about.pop())
     return found
 
@@ -246,7 +244,7 @@ def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, known: Cor
 def begin_rounds(
     chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances, parts: int
 ) -> Progress:
-    """Do the rounds of a chunk's tree that come before the first one that so many share."""
+    """Do the rounds of a chunk's tree before the first one that is shared; `parts`: of a shared round."""
     found: Progress = spanner_for(chunk["example"]).begin(
         _named(chunk, places), layout, known["core"], nearest_of(known), parts
     )
@@ -255,7 +253,7 @@ def begin_rounds(
 
 def share_of_round(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances,
                    progress: Progress, part: Part) -> Found | None:  # fmt: skip
-    """Do one part of what a round of a chunk's tree searches; None: the tree is found."""
+    """Do one part of a round of a chunk's tree; None: the tree is complete."""
     if len(progress["sizes"]) < 2:
         return None
     found: Found = spanner_for(chunk["example"]).share(
@@ -266,7 +264,7 @@ def share_of_round(chunk: Chunk, places: Places, layout: SearchLayout, known: Co
 
 def join_round(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances,
                progress: Progress, *parts: Found) -> Progress:  # fmt: skip
-    """Finish a round of a chunk's tree, all parts of which are done."""
+    """Finish a round of a chunk's tree from its parts."""
     if len(progress["sizes"]) < 2:
         return progress
     found: Progress = spanner_for(chunk["example"]).join(
@@ -277,7 +275,7 @@ def join_round(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDi
 
 def edges_between(chunks: Sequence[Chunk], places: Sequence[Places], layout: SearchLayout,
                   known: Sequence[CoreDistances], trees: Sequence[Edges]) -> Edges:  # fmt: skip
-    """Find the edges between two chunks that are in the tree of both; `trees`: of each of them."""
+    """Find the edges between two chunks that are in their joint tree; `trees`: of each chunk."""
     sides = [_named(*one) for one in zip(chunks, places, strict=True)]
     cores = [some["core"] for some in known]
     found: Edges = spanner_for(chunks[0]["example"]).edges_between(sides, layout, cores, trees)
@@ -285,20 +283,20 @@ def edges_between(chunks: Sequence[Chunk], places: Sequence[Places], layout: Sea
 
 
 def places_of_rows(chunk: Chunk, places: Places) -> np.ndarray:
-    """Tell the places of all rows of a chunk (n,), int32."""
+    """Return the places of all rows of a chunk (n,) int32."""
     if isinstance(places, int):
         return np.arange(places, places + len(chunk["ids"]), dtype=np.int32)
     return to_host(places).astype(np.int32)
 
 
 def merge_trees(rows: int, example: Frame, *parts: Edges) -> Edges:
-    """Find the forest of all edges, which are in order; `rows`: of the frame, which is like an example."""
+    """Find the forest of all edges, which are in order; `rows`: of the frame; `example`: an empty frame."""
     found: Edges = spanner_for(example).merge(rows, *parts)
     return found
 
 
 def without_gaps(rows: int, places: Sequence[np.ndarray], tree: Edges) -> tuple[list[np.ndarray], Edges]:
-    """Number the rows that take part, of so many of the frame, one after the other, and a tree's ends too."""
+    """Renumber the rows that take part from 0, and the tree's ends; `rows`: of the frame."""
     if sum(map(len, places)) == rows:
         return list(places), tree
     taken = np.zeros(rows, np.int32)
@@ -311,9 +309,9 @@ def without_gaps(rows: int, places: Sequence[np.ndarray], tree: Edges) -> tuple[
 
 
 def distances_of(weight: np.ndarray, metric: Metric) -> np.ndarray:
-    """Make distances (n,) of a tree's weights, which ascend: of equal ones equal, none less than before.
+    """Convert a tree's ascending weights (n,) to distances that ascend, equal for equal weights.
 
-    Not all functions do so by themselves: those of vectors and of single numbers may differ by an ulp.
+    Functions of vectors and of single numbers may differ by an ulp, so this needs care.
     """
     found, last = np.empty(len(weight)), 0.0
     for start in range(0, len(weight), MEASURED):
@@ -332,17 +330,17 @@ def distances_of(weight: np.ndarray, metric: Metric) -> np.ndarray:
 def in_order(
     start: np.ndarray, end: np.ndarray, away: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Put edges, whose distances (n,) ascend, in the order of (distance, start, end).
+    """Sort edges, whose distances (n,) ascend, by (distance, start, end).
 
-    They come in the order of weights, such as squares, of which several may have one distance.
+    They are in the order of weights, such as squares, and several weights may have one distance.
     """
-    same = away[1:] == away[:-1]
+    equal = away[1:] == away[:-1]
     wrong = (start[1:] < start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] < end[:-1]))
-    if not (same & wrong).any():
+    if not (equal & wrong).any():
         return start, end, away
     among = np.zeros(len(away), np.bool_)
-    among[1:] |= same
-    among[:-1] |= same
+    among[1:] |= equal
+    among[:-1] |= equal
     places = np.flatnonzero(among)
     order = np.arange(len(away))
     order[places] = places[np.lexsort((end[places], start[places], away[places]))]

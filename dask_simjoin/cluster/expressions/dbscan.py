@@ -31,14 +31,14 @@ from dask_simjoin.graph.base import LabelledExpr
 from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.graph.lazy_join import Chunks, block_pair_of, chunk_ref
 from dask_simjoin.graph.row_values import FoundByChunk
-from dask_simjoin.graph.shuffle import travel
+from dask_simjoin.graph.shuffle import register_tuples
 from dask_simjoin.graph.source import pick, picked
 from dask_simjoin.graph.steps import Steps
 from dask_simjoin.planning.outputs import CLUSTERS
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.request.spec import JoinSpec
 
-travel(PlaceCounts, CoreStanding, Begun, ClusterNumbering)
+register_tuples(PlaceCounts, CoreStanding, Begun, ClusterNumbering)
 
 MERGED = 8
 """Lists of edges that one task merges: few, so that merging begins while others are found."""
@@ -59,11 +59,11 @@ class Labels(FoundByChunk):
 
 
 class ChunkLabels(LabelledExpr):
-    """Label the rows of each chunk, by their places in it until its labels are made.
+    """Label the rows of each chunk, which are identified by places until then.
 
     Core rows are connected within each chunk, then the chunks' components across each block pair; those
     edges are merged in a tree.  Each chunk counts the clusters that begin in it, which numbers them, and
-    border rows are labelled block by block.
+    border rows are labeled block by block.
     """
 
     _label = "simjoin_labels"
@@ -107,9 +107,9 @@ class ChunkLabels(LabelledExpr):
 
 
 class AloneLabels(ChunkLabels):
-    """Label the rows of the one chunk that there is: tasks share out its places, and nothing is merged.
+    """Label the rows of a single chunk: tasks share its places.
 
-    Where one task is enough, it does all steps.
+    If one task is enough, it does all steps.
     """
 
     def _layer(self) -> dict[Any, Any]:
@@ -130,12 +130,12 @@ class AloneLabels(ChunkLabels):
 
 
 class Piece(NamedTuple):
-    """Hold a part of what chunks that meet do.
+    """Describe a part of the work of a block pair.
 
     Attributes
     ----------
     place : tuple of int
-        What tells it from others.
+        Its index, unique among all parts.
     chunks : tuple of int
         One chunk, or two.
     meeting : Task
@@ -146,12 +146,12 @@ class Piece(NamedTuple):
     block_pair: Task
 
     def of(self, values: list[TaskRef]) -> List:
-        """Take what there is of its chunks."""
+        """Return the entries of its chunks."""
         return List(*(values[c] for c in self.chunks))
 
 
 def pieces_of(chunks: Expr, plan: Plan, spec: JoinSpec) -> list[Piece]:
-    """List what chunks that meet do: each meets itself, if only to tell that it has no points."""
+    """List the parts of the work; each chunk is compared with itself, even if it has no points."""
     pieces = [
         Piece((b, part[0]), (i,) if i == j else (i, j), block_pair_of(chunks, i, j, spec, plan.layout, part))
         for b, i, j, part in plan.pieces()

@@ -36,7 +36,7 @@ from dask_simjoin.graph.base import LabelledExpr
 from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.graph.lazy_join import Chunks, block_pair_of, chunk_ref
 from dask_simjoin.graph.row_values import FoundByChunk
-from dask_simjoin.graph.shuffle import travel
+from dask_simjoin.graph.shuffle import register_tuples
 from dask_simjoin.graph.source import pick
 from dask_simjoin.graph.steps import Steps, blocks_of_chunks
 from dask_simjoin.metrics.norms import Array
@@ -47,10 +47,10 @@ from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import Groups
 
-travel(Candidates, GroupRows)
+register_tuples(Candidates, GroupRows)
 
 ROW_BYTES = 80
-"""Of a row, where one task chooses among the rows of all chunks."""
+"""Bytes per row in a task that chooses among the rows of all chunks."""
 
 CONNECTED = "connected"
 
@@ -90,7 +90,7 @@ class _Marks(LabelledExpr):
         return (None,) * (len(self.operand("plan").chunks) + 1)
 
     def _stays(self, steps: Steps, refs: list[TaskRef]) -> list[TaskRef]:
-        """Add tasks that tell which rows of each chunk stay."""
+        """Add tasks that find the rows of each chunk to keep."""
         raise NotImplementedError
 
     def _layer(self) -> dict[Any, Any]:
@@ -102,7 +102,7 @@ class _Marks(LabelledExpr):
 
 
 class MarksInOrder(_Marks):
-    """Choose rows chunk by chunk, in the order of the frame: those that stay drop others of later chunks."""
+    """Choose rows chunk by chunk, in frame order: kept rows drop near rows of later chunks."""
 
     _label = "simjoin_duplicates_in_order"
 
@@ -124,7 +124,7 @@ class MarksInOrder(_Marks):
 
 
 class MarksTogether(_Marks):
-    """Choose rows in one task that is told all pairs, where their order is not that of the chunks."""
+    """Choose rows in one task that receives all pairs, if rows are not preferred in chunk order."""
 
     _label = "simjoin_duplicates_together"
 
@@ -146,7 +146,7 @@ class MarksTogether(_Marks):
 
 
 class GroupMarks(_Marks):
-    """Choose one row of each group of rows that near ones connect."""
+    """Choose one row of each connected component."""
 
     _label = "simjoin_duplicates_of_groups"
 
@@ -160,13 +160,13 @@ class GroupMarks(_Marks):
             add("best", c, best_of_chunk, ref, c, keep, own[c], within[c], forest)
             for c, ref in enumerate(refs)
         ]
-        told = [add("told", c, pick, some, 2) for c, some in enumerate(best)]
-        winners = steps.merged("winners", merge_candidates, told)
+        candidates = [add("candidates", c, pick, some, 2) for c, some in enumerate(best)]
+        winners = steps.merged("winners", merge_candidates, candidates)
         return [add("stay", c, stays_in_chunk, ref, best[c], winners) for c, ref in enumerate(refs)]
 
 
 class MarksOfAllNear(LabelledExpr):
-    """Mark the rows of each chunk that are near any other: 1, others 0."""
+    """Mark the rows of each chunk that are near any other row: 1, others 0."""
 
     _label = "simjoin_duplicates_all"
     _makes_result = True
@@ -187,18 +187,18 @@ class MarksOfAllNear(LabelledExpr):
         return layer
 
 
-def check_pairs(plan: Plan, keep: object, asked: str, resources: Resources) -> None:
+def check_pairs(plan: Plan, keep: object, distance: str, resources: Resources) -> None:
     """Refuse pairs of all chunks that one task cannot hold."""
     pairs = plan.estimate.total_low
     need = int(pairs * PAIR_BYTES + plan.rows * ROW_BYTES)
     room = resources.room
     if room is not None and need > room:
         raise BudgetError(
-            f"keep={keep!r} chooses rows in another order than that of the chunks, so that one task is told "
-            f"all pairs: {asked} gives at least {pairs:,.0f}, estimated from a sample, which take "
-            f"{format_bytes(need)}, and it has {format_bytes(room)}. Use grouping='connected', a smaller "
-            "distance, or keep='first' with rows sorted by the column and partitioning='entity', for which "
-            "pairs need not fit.",
+            f"keep={keep!r} prefers rows in another order than the chunks have, so that one task needs all "
+            f"pairs. {distance} gives at least {pairs:,.0f}, estimated from a sample. They take "
+            f"{format_bytes(need)}, and the task has {format_bytes(room)}. Use grouping='connected', a "
+            "smaller distance, or keep='first' with rows sorted by the column and partitioning='entity': "
+            "then pairs need not fit.",
             remedies=[Remedy({"grouping": CONNECTED})],
         )
 

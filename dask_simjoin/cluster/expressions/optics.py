@@ -196,24 +196,24 @@ class Order(FoundByChunk):
         together = IN_MEMORY if limit is None else limit // SHARE
         scratch = make_scratch()
         check_edges(plan.estimate.total_low, max_eps, together, scratch.directory, free_space)
-        most = (together // (8 * max(1, len(plan))), together // (2 * max(1, len(plan.chunks))))
+        max_bytes = (together // (8 * max(1, len(plan))), together // (2 * max(1, len(plan.chunks))))
         buffer = int(np.clip((limit or IN_MEMORY) // SHARE // SORTED, 1 << 16, 1 << 22))
-        return OrderedRows(chunks, plan, self.operand("spec"), samples, max_eps, scratch, most, buffer)
+        return OrderedRows(chunks, plan, self.operand("spec"), samples, max_eps, scratch, max_bytes, buffer)
 
 
 class OrderedRows(LabelledExpr):
     """Make the result for the rows of each chunk, from all edges.
 
-    Each block pair sorts its edges by row; those of each chunk's rows are gathered, with which its core
-    distances are known; and one task visits all rows.
+    Each block pair sorts its edges by row.  A task per chunk gathers the edges of its rows, and finds their
+    core distances.  One task visits all rows.
 
-    `most`: bytes up to which an array of a block's edges, and one of a chunk's, stays in memory; others
-    are files, in a folder of each run that is there until the run ends.
+    `max_bytes`: larger arrays are written to files.  Each run has a folder for them, which exists until the
+    run ends.
     """
 
     _label = "simjoin_optics_order"
     _makes_result = True
-    _parameters = ["chunks", "plan", "spec", "min_samples", "max_eps", "scratch", "most", "buffer"]
+    _parameters = ["chunks", "plan", "spec", "min_samples", "max_eps", "scratch", "max_bytes", "buffer"]
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (len(self.operand("plan").chunks) + 1)
@@ -226,7 +226,8 @@ class OrderedRows(LabelledExpr):
         refs = [chunk_ref(self.chunks, c) for c in every]
         folder = steps.add("folder", 0, _folder, scratch, token)
         block, chunk = (
-            Task(None, _limits, folder, most, self.operand("buffer")) for most in self.operand("most")
+            Task(None, _limits, folder, max_bytes, self.operand("buffer"))
+            for max_bytes in self.operand("max_bytes")
         )
         sizes = [steps.add("sizes", c, _size, refs[c]) for c in every]
         firsts = steps.add("nodes", 0, _first_nodes, *sizes)
@@ -261,8 +262,8 @@ def _folder(scratch: Scratch, token: str) -> Folder:
     return new_folder(scratch.directory, token, None if is_worker() else scratch.owner)
 
 
-def _limits(folder: Folder, most: int, buffer: int) -> SpillLimits:
-    return SpillLimits(folder.path, most, buffer)
+def _limits(folder: Folder, max_bytes: int, buffer: int) -> SpillLimits:
+    return SpillLimits(folder.path, max_bytes, buffer)
 
 
 def _order(numbers: list[Array | int], gathered: list[Reachable], folder: Folder,

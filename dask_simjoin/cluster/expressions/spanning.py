@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.condense import ChosenClusters, choose, condense, told_of_rows
+from dask_simjoin.cluster.algorithms.condense import ChosenClusters, choose, condense, label_rows
 from dask_simjoin.cluster.algorithms.forest import Edges
 from dask_simjoin.cluster.algorithms.spanning import (
     begin_rounds,
@@ -50,15 +50,15 @@ TREES = 2
 """Trees that one task merges: each may be of all rows."""
 
 SHARED_ROUNDS = 6
-"""Rounds that are shared; in each, components become a third to a tenth, and what is left is done by one."""
+"""Rounds that tasks share.  Each leaves a third to a tenth of the components; one task does the rest."""
 
 
 def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
              example: Frame) -> tuple[list[TaskRef], TaskRef]:  # fmt: skip
     """Add the tasks that find the tree: the places of each chunk's rows, and its edges.
 
-    Searches of nearest rows give core distances; each chunk's tree and the edges between two chunks are
-    merged in a tree of tasks.  Of one chunk, rounds of its tree are shared by all that would be idle.
+    Searches of nearest rows give core distances.  A tree of tasks merges each chunk's tree and the edges
+    between two chunks.  With a single chunk, otherwise idle threads or workers share the rounds of its tree.
     """
     add, layout, sharing = steps.add, plan.layout, plan.sharing
     refs = [chunk_ref(chunks, c) for c in range(len(plan.chunks))]
@@ -78,7 +78,7 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
                     samples, plan.rows)
                 for part, state in enumerate(states)
             ]  # fmt: skip
-        if parts > 1:  # each worker needs it all
+        if parts > 1:  # each worker needs all parts
             workers = [on_worker_of(worker, c) for worker in range(sharing[1])]
             every = [add("joined", worker, join_known, *every) for worker in workers]
         about = [(places[c], layout, some) for some in every]
@@ -97,7 +97,7 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
 
 def _add_known(steps: Steps, chunks: Chunks, layout: SearchLayout, samples: int, parts: int,
                workers: int) -> list[TaskRef]:  # fmt: skip
-    """Search the one chunk in itself, in so many parts, which keep of what they find what the tree needs."""
+    """Add searches of a single chunk within itself, in parts that return core distances."""
     found = []
     for part in range(parts):
         where = on_worker_of(part * workers // parts, part) if workers > 1 else part
@@ -108,20 +108,20 @@ def _add_known(steps: Steps, chunks: Chunks, layout: SearchLayout, samples: int,
 
 
 def rows_of_frame(plan: Plan) -> int:
-    """Count the rows of the frame, those that are left out included."""
+    """Return the number of rows of the frame, including rows that are left out."""
     return sum(rows for rows, _ in plan.sources[0])
 
 
 def _places(plan: Plan, own: list[int | TaskRef]) -> list[int | TaskRef]:
-    """List the place of each chunk's first row, or those of all of its rows where they are numbered so."""
+    """List the place of each chunk's first row, or the places of all its rows if they have positions."""
     counted = plan.counted
     return counted.starts.tolist() if isinstance(counted, EntityChunks) else own
 
 
 def _add_rounds(steps: Steps, chunks: Chunks, about: list[tuple[Any, ...]], number: int) -> TaskRef:
-    """Add the rounds of the one chunk's tree that so many search in parts; `about`: it, for each worker.
+    """Add the shared rounds of a single chunk's tree; `about`: the arguments about it, for each worker.
 
-    Each worker joins components itself: what goes from worker to worker is edges that parts have found.
+    `number`: parts of a round.  Each worker joins components itself, so workers exchange edges only.
     """
     workers = range(len(about))
     whole = [(chunk_ref(chunks, 0, (worker, len(about))), *about[worker]) for worker in workers]
@@ -141,13 +141,13 @@ def _add_rounds(steps: Steps, chunks: Chunks, about: list[tuple[Any, ...]], numb
     return progress[0]
 
 
-def prepare(plan: Plan, spec: JoinSpec, samples: int | None, least: int | None = None) -> None:
-    """Refuse a tree that the worker that it comes to cannot hold; `least`: rows of a cluster, if any.
+def prepare(plan: Plan, spec: JoinSpec, samples: int | None, min_rows: int | None = None) -> None:
+    """Refuse a tree that one worker cannot hold; `min_rows`: smallest cluster size, if there are clusters.
 
     `samples`: see `check_samples`.
     """
     check_samples(samples, plan.table_rows[0])
-    check_tree(rows_of_frame(plan), least, resources_for(spec.library))
+    check_tree(rows_of_frame(plan), min_rows, resources_for(spec.library))
     if plan.sharing[1] > 1:
         share_work()
 
@@ -177,18 +177,18 @@ class Hierarchy(FoundByChunk):
         check_tree(statistics.left.source_rows, self.operand("min_cluster_size"), resources)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
-        least, spec = self.operand("min_cluster_size"), self.operand("spec")
-        prepare(plan, spec, self.operand("named"), least)
-        how = least, self.operand("samples"), self.operand("choice"), self.operand("meta")
+        min_rows, spec = self.operand("min_cluster_size"), self.operand("spec")
+        prepare(plan, spec, self.operand("named"), min_rows)
+        how = min_rows, self.operand("samples"), self.operand("choice"), self.operand("meta")
         return ChunkClusters(chunks, plan, spec.measure, *how)
 
 
 class ChunkClusters(LabelledExpr):
-    """Tell of the rows of each chunk their clusters, as the bits of numbers (n, 3)."""
+    """Make the cluster, probability and outlier score of each chunk's rows, as 64-bit values (n, 3)."""
 
     _label = "simjoin_hdbscan_clusters"
     _makes_result = True
-    _parameters = ["chunks", "plan", "metric", "least", "samples", "choice", "meta"]
+    _parameters = ["chunks", "plan", "metric", "min_rows", "samples", "choice", "meta"]
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (len(self.operand("plan").chunks) + 1)
@@ -197,31 +197,31 @@ class ChunkClusters(LabelledExpr):
         plan: Plan = self.operand("plan")
         steps = Steps("simjoin_hdbscan", self.deterministic_token)
         places, tree = add_tree(steps, self.chunks, plan, self.operand("samples"), self.operand("meta"))
-        how = (self.operand(name) for name in ("metric", "least", "choice", "meta"))
+        how = (self.operand(name) for name in ("metric", "min_rows", "choice", "meta"))
         found = steps.add("choose", 0, _clusters, rows_of_frame(plan), List(*places), tree, *how)
         for c in range(len(plan.chunks)):
-            steps.layer[(self._name, c)] = Task((self._name, c), _told, found, c)
+            steps.layer[(self._name, c)] = Task((self._name, c), _labels_of_chunk, found, c)
         return steps.layer
 
 
 Fallen = tuple[list[np.ndarray], list[np.ndarray], ChosenClusters]
-"""Of each chunk's rows the clusters that they fall out of, and where; and what is told of clusters."""
+"""The cluster that each chunk's rows leave, its 1 / distance there, and the chosen clusters."""
 
 
-def _clusters(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, least: int,
+def _clusters(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, min_rows: int,
               choice: Choice, example: Frame) -> Fallen:  # fmt: skip
     places, (weight, start, end) = without_gaps(rows, places, tree)
-    condensed = condense(*in_order(start, end, distances_of(weight, metric)), least, example)
+    condensed = condense(*in_order(start, end, distances_of(weight, metric)), min_rows, example)
     chosen = choose(condensed, choice)
     row_parent, row_lambda = condensed.row_parent, condensed.row_lambda
     return [row_parent[own] for own in places], [row_lambda[own] for own in places], chosen
 
 
-def _told(fallen: Fallen, c: int) -> np.ndarray:
-    """Stack what is told of a chunk's rows (n, 3), int64; floats as their bits."""
+def _labels_of_chunk(fallen: Fallen, c: int) -> np.ndarray:
+    """Stack the labels, probabilities and scores of a chunk's rows (n, 3) int64; floats as their bits."""
     row_parent, row_lambda, chosen = fallen
-    told = told_of_rows(row_parent[c], row_lambda[c], chosen)
-    return np.stack([column.view(np.int64) for column in told], axis=1)
+    columns = label_rows(row_parent[c], row_lambda[c], chosen)
+    return np.stack([column.view(np.int64) for column in columns], axis=1)
 
 
 class Tree(PartitionsFiltered, LazyJoin):
@@ -275,7 +275,7 @@ def _edges(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, exa
 
 
 def edges_frame(tree: Edges, metric: Metric, example: Frame) -> Frame:
-    """Make a frame of a tree in order."""
+    """Make a frame from a tree, in order."""
     weight, start, end = tree
     start, end, away = in_order(start, end, distances_of(weight, metric))
     columns = dict(zip(example.columns, (start.astype(np.int64), end.astype(np.int64), away), strict=True))

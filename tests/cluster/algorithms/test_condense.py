@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_simjoin.cluster.algorithms.condense import condense, tell_some, told_of_all
+from dask_simjoin.cluster.algorithms.condense import compile_labels, condense, label_tree
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.request.clusters import Choice
 from tests.cluster.test_hierarchy import assert_same
@@ -39,7 +39,7 @@ def test_scikit_learn_chooses_the_same_of_a_tree(seed, least, most):
         how = method, False, 0.0, most
         want = hidden.tree_to_labels(linkage.make_single_linkage(edges), least, *how)
         choice = Choice(method, max_cluster_size=most or math.inf)
-        label, probability, _ = told_of_all(condense(start, end, far, least, pd.DataFrame()), choice)
+        label, probability, _ = label_tree(condense(start, end, far, least, pd.DataFrame()), choice)
         assert label.tolist() == numbered(want[0])
         np.testing.assert_allclose(probability, want[1], rtol=1e-12)
 
@@ -61,7 +61,7 @@ def test_what_is_compiled_for_two_rows_is_what_all_take():
     def compiled():
         return [list(getattr(kernels, name).signatures) for name in KERNELS]
 
-    tell_some()
+    compile_labels()
     before = compiled()
     found = frame_of(np.random.default_rng(0).normal(size=(300, 2))).simjoin.hdbscan(5)
     assert all(before) and compiled() == before and len(found) == 300

@@ -39,5 +39,5 @@ def test_pairs_that_one_task_cannot_hold(client):
         assert ddf.simjoin.near_duplicated(0.2, keep="v", **how).compute().tolist() == want
         patched.setattr("dask_simjoin.cluster.expressions.duplicates.PAIR_BYTES", 1 << 20)
         assert ddf.simjoin.near_duplicated(0.2, **how).compute().tolist() == want
-        with pytest.raises(BudgetError, match=r"one task is told all pairs.*Use grouping='connected'"):
+        with pytest.raises(BudgetError, match=r"one task needs all pairs.*Use grouping='connected'"):
             ddf.simjoin.near_duplicated(0.2, keep="v", partitioning="entity", **how).compute()

@@ -220,7 +220,7 @@ def test_stores(tmp_path):
 
 def test_no_file_is_left_where_a_disk_is_full(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        verbs, "SpillLimits", lambda directory, most, buffer: SpillLimits(str(tmp_path), 0, 200)
+        verbs, "SpillLimits", lambda directory, max_bytes, buffer: SpillLimits(str(tmp_path), 0, 200)
     )
     written = []
 
