@@ -27,7 +27,7 @@ def test_options_of_a_row_are_those_of_the_request(verb):
     keywords = {field.name: field.kw_only for field in fields(verb.request)}
     assert all(keywords[name] for name in verb.shown)
     assert set(verb.compiled or ()) <= set(keywords)
-    assert verb.gives and "|" not in verb.gives and verb.gives[-1] != "."
+    assert verb.result and "|" not in verb.result and verb.result[-1] != "."
     if verb.command:
         command = COMMANDS[tuple(verb.command.split())]
         assert command.verb is verb
