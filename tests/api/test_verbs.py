@@ -7,7 +7,7 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin.api.verbs import TABLE, VERBS, Output
-from dask_simjoin.cli.commands import GIVES
+from dask_simjoin.cli.commands import OUTPUT_ACTIONS
 from tests.checks.verb_tables import COMMANDS
 
 
@@ -19,7 +19,7 @@ def test_each_verb_has_one_row():
 
 
 def test_every_kind_of_output_has_its_command():
-    assert set(GIVES) == set(typing.get_args(Output))
+    assert set(OUTPUT_ACTIONS) == set(typing.get_args(Output))
 
 
 @pytest.mark.parametrize("verb", TABLE, ids=lambda verb: verb.name)

@@ -45,7 +45,7 @@ def near(index: Index, layout: KMeansLayout, cluster: int, last: int, share: flo
     out = np.empty(len(y), np.int32)
     root = 0.0 if layout.norm == 2 else 1.0 / (1.0 if layout.norm == np.inf else layout.norm)
     n = list_kernels.near(
-        y, index["totals"], index["starts"], layout.centres, cluster, last, w.before, w.scale, w.gap * share,
+        y, index["totals"], index["starts"], layout.centers, cluster, last, w.before, w.scale, w.gap * share,
         w.slack, w.tiny, root, kind_of(layout.norm), out,
     )  # fmt: skip
     return out[:n]
@@ -97,7 +97,7 @@ def comparisons(q: Index, d: Index, layout: KMeansLayout, same: bool, show: Show
         if same:
             compare(layout, d["y"][own], places[1][own], d["y"][own], places[1][own], True, show)
             told.compared += (stop - start) * (stop - start - 1) // 2
-        last = (cluster if same else len(layout.centres)) if layout.copies else 0
+        last = (cluster if same else len(layout.centers)) if layout.copies else 0
         copied = near(q, layout, cluster, last, 1.0)
         if not same:  # the left rows of the cluster, too
             copied = np.concatenate([places[0][slice(*q["starts"][cluster : cluster + 2])], copied])
@@ -113,7 +113,7 @@ def _two_sided(index: Index, layout: KMeansLayout, show: Shown, told: ClusterSca
     Of two rows that are in several clusters together it is the highest of these.
     """
     y, share = index["y"], 0.5 if layout.options.windows == "two-sided" else 1.0
-    number = len(layout.centres)
+    number = len(layout.centers)
     inside = np.zeros((len(y), -(-number // 8)), np.uint8)
     for cluster, (start, stop) in _ranges(index):
         copied = near(index, layout, cluster, number, share)
@@ -161,15 +161,15 @@ def build(x: np.ndarray, layout: KMeansLayout, threads: int = 1) -> Index:
     -------
     dict of arrays
         ``order`` (n + lanes, int32): positions of the rows; ``y`` (n, d): the rows; ``totals`` (n,): of them
-        and their centres; ``starts`` (k + 1, int64): where clusters begin.
+        and their centers; ``starts`` (k + 1, int64): where clusters begin.
     """
     x, w, n = np.ascontiguousarray(x), layout.windows, len(x)
     labels, totals = np.empty(n, np.int32), np.empty(n)
-    list_kernels.nearest(x, layout.centres, w.before, w.scale, kind_of(layout.norm), labels, totals)
+    list_kernels.nearest(x, layout.centers, w.before, w.scale, kind_of(layout.norm), labels, totals)
     positions = np.argsort(labels, kind="stable")
     order = np.zeros(n + SWEEP_LANES, np.int32)
     order[:n] = positions
-    starts = np.searchsorted(labels[positions], np.arange(len(layout.centres) + 1))
+    starts = np.searchsorted(labels[positions], np.arange(len(layout.centers) + 1))
     return {"order": order, "y": x[positions], "totals": totals[positions], "starts": starts.astype(np.int64)}
 
 

@@ -130,7 +130,7 @@ def bounds_for(precision: str, lower: np.ndarray, upper: np.ndarray, mean: np.nd
 
 def filtered(y: Array, bounds: Bounds) -> Array:
     """Return points (n, d) as the filter sees them, float32."""
-    return ((y - cupy.asarray(np.array(bounds.centre))) * bounds.scale).astype(cupy.float32)
+    return ((y - cupy.asarray(np.array(bounds.center))) * bounds.scale).astype(cupy.float32)
 
 
 def limits(threshold: float, bounds: Bounds | None) -> tuple[Any, Any, np.float64]:

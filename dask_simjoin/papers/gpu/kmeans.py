@@ -61,11 +61,11 @@ def _units(layout: KMeansLayout) -> tuple[np.float64, np.float64]:
 
 
 def labelled(y: Array, layout: KMeansLayout) -> tuple[Array, Array]:
-    """Return the nearest centre of each row (n, d), the first of equal ones, and the total to it."""
+    """Return the nearest center of each row (n, d), the first of equal ones, and the total to it."""
     labels, totals = cupy.empty(len(y), cupy.int32), cupy.empty(len(y))
     if len(y):
-        centres = cupy.asarray(layout.centres)
-        told = np.int32(len(y)), centres, np.int32(len(centres)), *_units(layout), labels, totals
+        centers = cupy.asarray(layout.centers)
+        told = np.int32(len(y)), centers, np.int32(len(centers)), *_units(layout), labels, totals
         _run(layout, "label_rows", len(y), y, *told)
     return labels, totals
 
@@ -85,7 +85,7 @@ class Borders:
 
     def __init__(self, index: Index, layout: KMeansLayout, share: float, *, after: bool) -> None:
         self._index, self._layout, self._share, self._after = index, layout, share, after
-        self._centres = cupy.asarray(layout.centres)
+        self._centres = cupy.asarray(layout.centers)
         number, w = len(self._centres), layout.windows
         self._apart = cupy.empty((number, number) if layout.norm == 2 else (1, 1))
         if layout.norm == 2:
@@ -292,7 +292,7 @@ def build(x: Array, layout: KMeansLayout) -> Index:
     -------
     dict of arrays
         ``order`` (n, int32): positions of the rows; ``y`` (n, d): the rows; ``labels``, ``totals`` (n,):
-        their clusters, and what they are from the centres; ``starts`` (k + 1, int64): where clusters begin;
+        their clusters, and what they are from the centers; ``starts`` (k + 1, int64): where clusters begin;
         ``z``: the rows as the filter sees them, if there is one.
     """
     order = cupy.arange(len(x), dtype=cupy.int32)
@@ -301,7 +301,7 @@ def build(x: Array, layout: KMeansLayout) -> Index:
     y = cupy.ascontiguousarray(x[order])
     labels, totals = labelled(y, layout)
     places = cupy.argsort(labels.astype(cupy.int64) * len(x) + cupy.arange(len(x)))
-    labels, numbers = labels[places], cupy.arange(len(layout.centres) + 1, dtype=cupy.int32)
+    labels, numbers = labels[places], cupy.arange(len(layout.centers) + 1, dtype=cupy.int32)
     index = {
         "order": order[places].astype(cupy.int32), "y": cupy.ascontiguousarray(y[places]), "labels": labels,
         "totals": totals[places],
