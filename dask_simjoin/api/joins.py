@@ -134,8 +134,8 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
         return _semi_or_anti(frame, other, spec, request.how == SEMI)
     example = pairs_example(left, right, spec, request.how == LEFT)
     if is_dask_collection(frame):
-        source, data = freeze(frame, spec.columns), freeze(other, spec.right.columns)
-        return new_collection(pairs.Join(source, data, spec, request.how, example))
+        source, right_source = freeze(frame, spec.columns), freeze(other, spec.right.columns)
+        return new_collection(pairs.Join(source, right_source, spec, request.how, example))
     (queries, data), plan = whole_chunks((frame, other), spec, PAIRS)
     if not plan.meets:
         return unmatched(queries, 0, spec, example) if request.how == LEFT else example
@@ -165,10 +165,10 @@ def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> 
         if isinstance(counts, int):
             counts = frames_for(frame).xp.zeros(len(frame), np.int64)
         return frame[(counts > 0) if matched else (counts == 0)]
-    source, data = freeze(frame, spec.columns), freeze(other, spec.right.columns)
+    source, right_source = freeze(frame, spec.columns), freeze(other, spec.right.columns)
     meta = frame._meta
     example = series_example(meta, "matches")
-    counted = new_collection(MatchCounts(source.inner, source, data, spec, example))
+    counted = new_collection(MatchCounts(source.inner, source, right_source, spec, example))
     return frame[(counted > 0) if matched else (counted == 0)]
 
 

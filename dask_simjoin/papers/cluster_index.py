@@ -131,8 +131,8 @@ class KMeansLayout:
 def make_windows(lower: np.ndarray, upper: np.ndarray, threshold: float, norm: Norm) -> Windows:
     """Choose units for points in a box, and bound the rounding errors of a window.
 
-    Let u = 2**-53. The computed total of d terms has a relative error of at most (d + 2) u for squares, and
-    of (d + 2p) u for p-th powers, besides underflow. The relative error of its root is p times smaller, plus
+    Let u = 2**-53. A computed total of d squares has a relative error of at most (d + 2) u, apart from
+    underflow. For p-th powers it is (d + 2p) u. The relative error of its root is p times smaller, plus
     rounding. The border between clusters i and j depends on two totals for each end of a pair. Totals of the
     other end are at most twice as large, plus some of `gap`, because the points are `gap` apart. `slack` is
     at least twice one error, so three times `slack` exceeds the sum of all of them.

@@ -61,8 +61,8 @@ def _labels(x: np.ndarray, layout: KMeansLayout, joiner: Joiner) -> np.ndarray:
 def expected_recall(pairs: Sampled, layout: KMeansLayout, joiner: Joiner) -> Recall:
     """Estimate the recall from the share of sample pairs whose rows are in one cluster.
 
-    Both rows of a pair are random. So the variance is about that of the sums of the rows' squared residuals
-    (the first projection of a U-statistic, as in `estimate`).
+    Both rows of a pair are random. So the variance is about that for sums of the rows' squared residuals (the
+    first projection of a U-statistic, as in `estimate`).
     """
     left = _labels(pairs.first.x, layout, joiner)
     right = left if pairs.same else _labels(pairs.second.x, layout, joiner)
