@@ -26,7 +26,7 @@ from dask_simjoin.tasks.counts import count_block, count_block_pairs
 from dask_simjoin.tasks.matches import whole_block_pair
 
 Number = Any
-"""An int, or a lazy Scalar of Dask; of several distances a Series."""
+"""An int, or a lazy Dask Scalar; a Series for several distances."""
 
 
 @verb(NeighborCountsRequest)

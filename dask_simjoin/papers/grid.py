@@ -249,14 +249,14 @@ class GridLayout:
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
         """Describe the layout for a plan; `names` returns names of dimensions."""
-        asked = self.options
+        options = self.options
         words = [f"grid of {len(self.cells.dims)} of {self.dims} columns {names(self.cells.dims)}"]
         if self.sort_dim >= 0:
             words.append(f"sorted by {names([self.sort_dim])}")
-        words += ["short circuit"] * asked.short_circuit
+        words += ["short circuit"] * options.short_circuit
         if self.bounds is not None:
             words.append("float32")
-        return "; ".join([*words, f"pattern {asked.pattern}", f"order {asked.order}"])
+        return "; ".join([*words, f"pattern {options.pattern}", f"order {options.order}"])
 
 
 def make_grid_layout(options: Grid, lower: np.ndarray, upper: np.ndarray, variance: np.ndarray,
@@ -265,8 +265,8 @@ def make_grid_layout(options: Grid, lower: np.ndarray, upper: np.ndarray, varian
     """Choose the cells for points in the box [lower, upper] with variances (d,)."""
     dims, order = len(lower), dims_in_order(options, variance)
     # "auto" needs a sample: see `Grid.fitted`
-    asked = options.indexed if isinstance(options.indexed, int) else USUAL_INDEXED
-    k = min(asked, dims)
+    indexed = options.indexed if isinstance(options.indexed, int) else USUAL_INDEXED
+    k = min(indexed, dims)
     sort = k < dims if options.sort is None else options.sort
     cells = make_cells(lower, upper, order[:k], reach(norm, threshold))
     widest = dims_in_order(replace(options, reorder=True), variance)
@@ -430,16 +430,16 @@ def costs(options: Grid, x: np.ndarray, rows: float, variance: np.ndarray, thres
     m, dims = x.shape
     order, max_difference = dims_in_order(options, variance), reach(norm, threshold)
     lower, upper = x.min(axis=0), x.max(axis=0)
-    asked = np.linspace(0, m - 1, min(m, QUERIES)).astype(np.int64)
-    near = np.ones((len(asked), m), bool)
+    sampled = np.linspace(0, m - 1, min(m, QUERIES)).astype(np.int64)
+    near = np.ones((len(sampled), m), bool)
     for k in range(1, min(dims, MAX_INDEXED) + 1):
         cell = coordinates(x, make_cells(lower, upper, order[k - 1 : k], max_difference), np)[:, 0]
-        near &= np.abs(cell[asked, None] - cell[None, :]) <= 1
+        near &= np.abs(cell[sampled, None] - cell[None, :]) <= 1
         candidates = near
         if options.sort or (options.sort is None and k < dims):
             u = x[:, order[k % dims]]
             with np.errstate(over="ignore"):
-                candidates = near & (np.abs(u[asked, None] - u[None, :]) <= max_difference)
+                candidates = near & (np.abs(u[sampled, None] - u[None, :]) <= max_difference)
         share = np.count_nonzero(candidates) / candidates.size
         several = coordinates(x, make_cells(lower, upper, order[:k], max_difference), np)
         full = math.prod(len(np.unique(several[:, j])) for j in range(k))

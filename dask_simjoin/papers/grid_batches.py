@@ -167,13 +167,13 @@ def facts(index: Index, layout: GridLayout, places: np.ndarray, work: np.ndarray
 
     `places`: queries in their order, before cutting into batches; `work`: candidates per cell.
     """
-    n, cells, asked = len(places), len(index["keys"]), layout.options
-    made, _ = batches(asked, n, pairs, asked.buffer)
+    n, cells, options = len(places), len(index["keys"]), layout.options
+    made, _ = batches(options, n, pairs, options.buffer)
     cell = np.searchsorted(index["starts"], places, side="right") - 1
     lanes = active = 0.0
     for batch in made:
         some = work[cell[batch.first : batch.first + batch.number * batch.step : batch.step]]
-        more, used = warp_efficiency(some, asked.threads)
+        more, used = warp_efficiency(some, options.threads)
         lanes, active = lanes + more, active + used
     sizes = np.diff(index["starts"])
     return {

@@ -56,7 +56,7 @@ def test_neighbours_of_another_table_and_within_a_distance():
 
 def test_the_share_lies_in_its_interval(monkeypatch):
     """As often as is said, within what luck does to so many draws; the rows' order decides who is asked."""
-    monkeypatch.setattr(recall, "LEAST_MEASURED", 10)
+    monkeypatch.setattr(recall, "MIN_MEASURED_PAIRS", 10)
     number, k = 2000, 5
     x = clus8(number)
     layout = layout_of(x, ZOrder(lists=3), True)

@@ -51,12 +51,12 @@ def workload(q: Index, d: Index, layout: GridLayout, same: bool) -> np.ndarray:
 
 def sequence(q: Index, d: Index, layout: GridLayout, same: bool) -> np.ndarray:
     """Return the positions of the queries in their order on one core."""
-    asked = layout.options
-    work = np.empty(0, np.int64) if asked.order == "given" else workload(q, d, layout, same)
-    places = grid_index.queries(q, work, asked)
-    if asked.order == "queue":
+    options = layout.options
+    work = np.empty(0, np.int64) if options.order == "given" else workload(q, d, layout, same)
+    places = grid_index.queries(q, work, options)
+    if options.order == "queue":
         return places
-    return np.concatenate([places[first :: asked.batches] for first in range(asked.batches)])
+    return np.concatenate([places[first :: options.batches] for first in range(options.batches)])
 
 
 def layout_stats(index: Index, layout: GridLayout) -> Numbers:

@@ -129,8 +129,8 @@ def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarr
 
 def _sorts_first_side(q: Index, d: Index, layout: ZOrderLayout, same: bool) -> bool:
     """Return whether the first side is sorted, and the rows of the second one are queries."""
-    asked = layout.options.index
-    return not same and (asked == "left" or (asked == "smaller" and len(q["y"]) < len(d["y"])))
+    index_side = layout.options.index
+    return not same and (index_side == "left" or (index_side == "smaller" and len(q["y"]) < len(d["y"])))
 
 
 def run(q: Index, d: Index, layout: ZOrderLayout, same: bool, names: Any, sink: Sink | None,

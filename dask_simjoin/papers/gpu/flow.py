@@ -31,7 +31,7 @@ class Launch(Protocol):
     """One join of two indexes, or of one with itself, that can run any of its queries."""
 
     @property
-    def asked(self) -> Cut:
+    def options(self) -> Cut:
         """Return the options that determine batches of queries."""
 
     @property
@@ -88,7 +88,7 @@ class Stream:
 
 def estimate(join: Launch) -> float:
     """Estimate the pairs from some queries: a run of the kernel that writes none, as in the papers."""
-    some, state = sampled(join.asked, join.queries), cupy.zeros(STATE_SIZE, cupy.uint64)
+    some, state = sampled(join.options, join.queries), cupy.zeros(STATE_SIZE, cupy.uint64)
     join.run(some, 0, np.uint64(0), (np.uint64(0), np.uint64(0)), state)
     return int(state[0]) * join.queries / some.number
 
@@ -98,10 +98,10 @@ def flow(join: Launch, estimated: float, max_pairs: int | None = None) -> tuple[
 
     `max_pairs`: limit of pairs per batch.
     """
-    asked = join.asked
-    memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8 // asked.streams
-    made, room = cut(asked, join.queries, estimated, min(asked.buffer, memory, max_pairs or memory))
-    return Flow([Stream(join, room) for _ in range(min(asked.streams, len(made)))]), made
+    options = join.options
+    memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8 // options.streams
+    made, room = cut(options, join.queries, estimated, min(options.buffer, memory, max_pairs or memory))
+    return Flow([Stream(join, room) for _ in range(min(options.streams, len(made)))]), made
 
 
 def found_by(running: Flow[Stream], made: list[Batch], queries: int) -> Iterator[PairBatch]:

@@ -52,15 +52,15 @@ class GridLaunch:
         """Put the queries in order; `rows`: positions of the requested ones."""
         strides = cupy.asarray(np.array(layout.cells.strides, np.int64))
         join = cls(q, d, layout, same, cupy.empty(0, cupy.int32), strides, constants)
-        asked = layout.options
-        work = cupy.empty(0, cupy.int64) if asked.order == "given" else join.workload()
-        places = grid_index.queries(q, work, asked, cupy)
+        options = layout.options
+        work = cupy.empty(0, cupy.int64) if options.order == "given" else join.workload()
+        places = grid_index.queries(q, work, options, cupy)
         if rows is not None:
             places = places[(places >= rows[0]) & (places < rows[1])]
         return cls(q, d, layout, same, places, strides, constants)
 
     @property
-    def asked(self) -> Grid:
+    def options(self) -> Grid:
         """Return the options that determine batches of queries."""
         return self.layout.options
 
@@ -92,7 +92,7 @@ class GridLaunch:
     def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
         """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
-        layout, asked, q, d = self.layout, self.layout.options, self.q, self.d
+        layout, options, q, d = self.layout, self.layout.options, self.q, self.d
         name = "y" if layout.bounds is None else "z"
         sides = (
             q[name], q["y"], q["starts"], np.int32(len(q["keys"])), q["coords"], d[name], d["y"], d["keys"],
@@ -100,12 +100,12 @@ class GridLaunch:
         )  # fmt: skip
         arguments = (
             self.places, np.int64(batch.first), np.int64(batch.step), np.uint32(batch.number),
-            np.int32(asked.threads), np.int32(asked.order == "queue"), *sides, np.int32(self.same),
-            self._pattern, np.int32(layout.sort_dim), np.int32(asked.short_circuit),
+            np.int32(options.threads), np.int32(options.order == "queue"), *sides, np.int32(self.same),
+            self._pattern, np.int32(layout.sort_dim), np.int32(options.short_circuit),
             np.float64(reach(layout.norm, layout.threshold)), *limits(layout.threshold, layout.bounds),
             np.uint64(room), out, *counts, state,
         )  # fmt: skip
-        blocks = -(-batch.number * asked.threads // THREADS)
+        blocks = -(-batch.number * options.threads // THREADS)
         self._kernel("join_grid")((blocks,), (THREADS,), arguments)
 
 

@@ -248,7 +248,7 @@ class KMeansLaunch:
         return cls(q, d, layout, given, jobs, tiles, boxes, constants)
 
     @property
-    def asked(self) -> KMeans:
+    def options(self) -> KMeans:
         """Return the options that determine batches of parts."""
         return self.layout.options
 

@@ -42,24 +42,24 @@ class NestedLaunch:
         return cls(q, d, layout, same, start // block, -(-stop // block) - start // block, constants)
 
     @property
-    def asked(self) -> NestedLoop:
+    def options(self) -> NestedLoop:
         """Return the options that determine batches of blocks."""
         return self.layout.options
 
     def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
         """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
-        layout, asked, q, d = self.layout, self.layout.options, self.q, self.d
+        layout, options, q, d = self.layout, self.layout.options, self.q, self.d
         arguments = (
             np.int64(self.first + batch.first), np.int64(batch.step), np.uint32(batch.number),
             q["z"], q["y"], np.int32(len(q["y"])), d["z"], d["y"], np.int32(len(d["y"])), np.int32(self.same),
             *limits(layout.threshold, layout.bounds), np.uint64(room), out, *counts, state,
         )  # fmt: skip
-        shape = {"DIMS": layout.dims, "BLOCK": asked.block, "EXACT": layout.bounds is None}
-        shape |= {"ROTATION": asked.schedule == "rotation"}
+        shape = {"DIMS": layout.dims, "BLOCK": options.block, "EXACT": layout.bounds is None}
+        shape |= {"ROTATION": options.schedule == "rotation"}
         constants = {"COUNTING": 0} | self.constants | norm_constant(layout.norm)
         kernel = load.kernel(SOURCES["nested"], "join_nested", **shape, **constants)
-        kernel((batch.number,), (asked.block,), arguments)
+        kernel((batch.number,), (options.block,), arguments)
 
 
 def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,

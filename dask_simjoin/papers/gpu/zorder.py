@@ -166,8 +166,8 @@ class ZOrderLaunch:
     def of(cls, q: Index, d: Index, layout: ZOrderLayout, same: bool, rows: Rows | None = None,
            **constants: int) -> ZOrderLaunch:  # fmt: skip
         """Choose the side to sort, and order the queries; `rows`: positions of the requested ones."""
-        asked = layout.options.index
-        smaller = asked == "left" or (asked == "smaller" and len(q["y"]) < len(d["y"]))
+        index_side = layout.options.index
+        smaller = index_side == "left" or (index_side == "smaller" and len(q["y"]) < len(d["y"]))
         turned = smaller and not same and rows is None  # `rows` are queries
         if turned:
             q, d = d, q
@@ -178,7 +178,7 @@ class ZOrderLaunch:
         return cls(q, d, layout, same, turned, walks, places, constants)
 
     @property
-    def asked(self) -> ZOrder:
+    def options(self) -> ZOrder:
         """Return the options that determine batches of queries."""
         return self.layout.options
 
@@ -190,17 +190,17 @@ class ZOrderLaunch:
     def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
         """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
-        layout, asked, q, d, walks = self.layout, self.layout.options, self.q, self.d, self.walks
+        layout, options, q, d, walks = self.layout, self.layout.options, self.q, self.d, self.walks
         name = "y" if layout.bounds is None else "z"
         arguments = (
             self.places, np.int64(batch.first), np.int64(batch.step), np.uint32(batch.number),
-            np.int32(asked.threads), walks.starts, walks.stops, walks.lists, walks.orders,
+            np.int32(options.threads), walks.starts, walks.stops, walks.lists, walks.orders,
             np.int32(len(d["y"])), np.int32(self.same and not walks.half), np.int32(self.turned), q[name],
             q["y"], d[name], d["y"], *limits(layout.threshold, layout.bounds), np.uint64(room), out,
             *(counts[::-1] if self.turned else counts), state,
         )  # fmt: skip
         walk = kernel("zorder", layout, "walk_lists", **_constants(layout, **self.constants))
-        walk(*blocks(batch.number * asked.threads), arguments)
+        walk(*blocks(batch.number * options.threads), arguments)
 
 
 def _mean_length(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout) -> float:
