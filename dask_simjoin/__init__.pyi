@@ -1,6 +1,6 @@
-"""Every pair of rows closer than a distance in a Dask DataFrame, exactly.
+"""Exact similarity joins for Dask, pandas and cuDF DataFrames.
 
-Importing this package gives Dask, pandas and cuDF DataFrames the accessor ``.simjoin``.
+Importing this package adds the accessor ``.simjoin`` to them.
 
 Made from the table of verbs by `python -m tests.checks.generate`.
 """

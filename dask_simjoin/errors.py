@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Remedy:
-    """A change with which a refused call can continue, for programs; the message says it in words.
+    """A change of a refused call that lets it continue, for programs; the message says it in words.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class SimJoinError(Exception):
     Attributes
     ----------
     remedies : tuple of Remedy
-        Changes, each of which lets the call continue; the message may recommend more.
+        Changes; any one lets the call continue. The message may recommend more.
     """
 
     def __init__(self, *args: object, remedies: Iterable[Remedy] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Methods as objects: what `method=` takes instead of a name, with options of their own."""
+"""Methods with their own options, for `method=` in place of a name."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 __all__ = ["Grid", "KMeans", "NestedLoop", "Sweep", "Tiles", "ZOrder"]
 
 PUBLISHED = {"Grid": "grid", "KMeans": "kmeans", "NestedLoop": "nested_loop", "ZOrder": "zorder"}
-"""Classes of methods of papers, which are loaded on first use, and the names of the methods."""
+"""Classes of published methods, loaded on first use, and their names."""
 
 
 def __getattr__(name: str) -> Any:
-    """Load the class of a method of papers."""
+    """Load the class of a published method."""
     if name not in PUBLISHED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return type(METHODS[PUBLISHED[name]])

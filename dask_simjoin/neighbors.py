@@ -1,4 +1,4 @@
-"""Neighbours of new rows, as scikit-learn has them."""
+"""Neighbors of new rows, with the interface of scikit-learn."""
 
 from dask_simjoin.api.nearest_neighbors import NearestNeighbors
 

@@ -1,6 +1,6 @@
-"""The accessor `.simjoin`, with a method for each row of the table of verbs.
+"""The accessor `.simjoin`, with one method per row of the table of verbs.
 
-Type checkers and editors read accessor.pyi instead, which is made from that table.
+Type checkers and editors read accessor.pyi instead, which is generated from that table.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ F = TypeVar("F")
 class SimJoinAccessor(Generic[F]):
     """Similarity joins of a DataFrame: ``frame.simjoin``.
 
-    On a Dask DataFrame every verb is lazy: calling it computes nothing.  Planning, one pass over
-    the columns it needs, runs when Dask first asks for the result's partitions (``compute``,
-    ``npartitions``, ``repr``).  On a pandas DataFrame the same verbs compute at once, on one core.
-    On cuDF-backed frames, Dask's or plain ones, everything runs on GPUs, and results stay there.
+    On a Dask DataFrame every verb is lazy: the call computes nothing. Planning, one pass over the needed
+    columns, runs when Dask first needs the partitions of the result (``compute``, ``npartitions``, ``repr``).
 
-    Which rows are pairs does not depend on any of that, nor on partitions or method: see
-    `dask_simjoin.metrics`.
+    On a pandas DataFrame the verbs compute at the call, on one core. On cuDF frames, plain or Dask, they
+    compute on GPUs, and results stay there.
+
+    The same rows are pairs on all of them, for every partitioning and method; see :doc:`/reference/metrics`.
 
     Examples
     --------
@@ -34,6 +34,14 @@ class SimJoinAccessor(Generic[F]):
     >>> import dask.dataframe as dd
     >>> import dask_simjoin
     >>> df = pd.DataFrame({"x": [0.0, 3.0, 3.0, 9.0], "y": [0.0, 4.0, 4.0, 9.0]}, index=list("abcd"))
+    >>> df.simjoin.self_join(5.0)
+      left right
+    0    a     b
+    1    a     c
+    2    b     c
+
+    The same, lazily:
+
     >>> ddf = dd.from_pandas(df, npartitions=2)
     >>> ddf.simjoin.self_join(5.0).compute().sort_values(["left", "right"], ignore_index=True)
       left right
@@ -53,7 +61,7 @@ class SimJoinAccessor(Generic[F]):
         )
 
     def report(self) -> RunReport:
-        """What the join behind this frame, a lazy result, did: see `dask_simjoin.report`."""
+        """Report what the join behind this lazy result did; see `dask_simjoin.report`."""
         return report(self._frame)
 
     def __getattr__(self, name: str) -> NoReturn:

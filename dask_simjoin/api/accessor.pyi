@@ -49,7 +49,7 @@ class SimJoinAccessor(Generic[F]):
     @overload
     def __init__(self: SimJoinAccessor[Any], frame: object) -> None: ...
     def report(self) -> RunReport:
-        """What the join behind this frame, a lazy result, did: see `dask_simjoin.report`."""
+        """Report what the join behind this lazy result did; see `dask_simjoin.report`."""
 
     def self_join(
         self,
@@ -71,7 +71,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> F:
-        """Every pair of rows within `eps` of each other."""
+        """Find all pairs of rows within a distance `eps`."""
 
     def join(
         self,
@@ -97,7 +97,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> F:
-        """Every pair of a row of this frame and a row of `other` within `eps` of each other."""
+        """Find all pairs of a row of this frame and a row of `other` within a distance `eps`."""
 
     def knn_join(
         self,
@@ -123,7 +123,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Literal["auto", "entity", "spatial"] = "auto",
         blocksize: Size = None,
     ) -> F:
-        """The `k` nearest rows of each row, exactly, wherever they are."""
+        """Find the `k` nearest rows of each row, exactly."""
 
     def neighbor_counts(
         self,
@@ -140,7 +140,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> Series | Frame:
-        """How many rows lie within `eps` of each row, the row itself not counted."""
+        """Count the other rows within a distance `eps` of each row."""
 
     def count_pairs(
         self,
@@ -159,7 +159,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> Number:
-        """The number of rows that `self_join` would return, without materialising any."""
+        """Count the pairs that `self_join` returns with the same options."""
 
     @overload
     def near_duplicated(
@@ -178,8 +178,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> pd.Series:
-        """Whether each row is near one that stays: as `pandas.DataFrame.duplicated`, for rows that are
-        alike."""
+        """Mark the rows that are near a row that is kept."""
     @overload
     def near_duplicated(
         self: SimJoinAccessor[dd.DataFrame],
@@ -197,8 +196,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> dd.Series:
-        """Whether each row is near one that stays: as `pandas.DataFrame.duplicated`, for rows that are
-        alike."""
+        """Mark the rows that are near a row that is kept."""
     @overload
     def near_duplicated(
         self: SimJoinAccessor[Any],
@@ -216,8 +214,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> Any:
-        """Whether each row is near one that stays: as `pandas.DataFrame.duplicated`, for rows that are
-        alike."""
+        """Mark the rows that are near a row that is kept."""
 
     def drop_near_duplicates(
         self,
@@ -235,7 +232,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> F:
-        """The rows of a frame that are no near duplicates: as `pandas.DataFrame.drop_duplicates`."""
+        """Drop the rows that `near_duplicated` marks."""
 
     @overload
     def dbscan(
@@ -354,7 +351,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Literal["auto", "entity", "spatial"] = "auto",
         blocksize: Size = None,
     ) -> pd.Series:
-        """How far each row's k-th nearest neighbour is: to choose `eps` by."""
+        """Return the distance from each row to its k-th nearest neighbor."""
     @overload
     def k_distances(
         self: SimJoinAccessor[dd.DataFrame],
@@ -368,7 +365,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Literal["auto", "entity", "spatial"] = "auto",
         blocksize: Size = None,
     ) -> dd.Series:
-        """How far each row's k-th nearest neighbour is: to choose `eps` by."""
+        """Return the distance from each row to its k-th nearest neighbor."""
     @overload
     def k_distances(
         self: SimJoinAccessor[Any],
@@ -382,7 +379,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Literal["auto", "entity", "spatial"] = "auto",
         blocksize: Size = None,
     ) -> Any:
-        """How far each row's k-th nearest neighbour is: to choose `eps` by."""
+        """Return the distance from each row to its k-th nearest neighbor."""
 
     def neighbor_graph(
         self,
@@ -400,7 +397,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> Matrix:
-        """The rows within `eps` of each row as a sparse matrix, for ``metric="precomputed"``."""
+        """Return the rows within a distance `eps` of each row as a sparse matrix."""
 
     def set_self_join(
         self,
@@ -665,7 +662,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> PlanReport:
-        """What `self_join` with the same options would run, and how much it would give."""
+        """Estimate the cost and the result of a join, without running it."""
 
     def profile(
         self,
@@ -680,8 +677,7 @@ class SimJoinAccessor(Generic[F]):
         method: Method = "auto",
         approximate: bool = False,
     ) -> ProfileReport:
-        """Run a self-join, or with `k` a search for nearest rows, keep nothing of it, and tell what it
-        did."""
+        """Run a join without keeping its result, and return what it counted and how long it took."""
 
     def with_row_id(self, name: str = "row_id") -> F:
-        """The frame with one more column: each row's number in the frame, from 0."""
+        """Add a column with the number of each row, from 0."""

@@ -1,4 +1,4 @@
-"""Compile all kernels ahead of time, for images and new machines."""
+"""Compile kernels ahead of time, for images and new machines."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ SET_VERBS = tuple(
 )
 
 SETS, TOKENS = 1500, 40
-"""So many that a method is chosen by what a sample tells."""
+"""Enough rows that the method is chosen from a sample, and the number of different tokens."""
 
 
 def compile_sets(verbs: Sequence[str], backend: str) -> list[tuple[str, float]]:
-    """Run verbs; return them with the seconds that each took."""
+    """Run verbs of sets, and return each with its seconds."""
     frame = texts(backend)
     lazy = dd.from_pandas(frame, npartitions=2)
     done = []
@@ -46,7 +46,7 @@ def compile_sets(verbs: Sequence[str], backend: str) -> list[tuple[str, float]]:
 
 
 def texts(backend: str) -> Frame:
-    """Make rows of a few words, some of which are alike."""
+    """Return rows of a few words, some of them similar."""
     rng = np.random.default_rng(0)
     words = [[f"w{k}" for k in row] for row in rng.integers(0, TOKENS, (SETS, 6)).tolist()]
     frame = pd.DataFrame({"text": pd.Series([" ".join(row) for row in words], dtype="str")})
@@ -62,65 +62,68 @@ def run_on_texts(verb: str, frame: Frame, **more: Any) -> Any:
 
 
 DIMS = (2, 6, 16)
-"""On CPUs these have all kernels of the Euclidean distance; on GPUs each number of columns has its own."""
+"""Numbers of columns that need all CPU kernels of the Euclidean distance.
+
+On GPUs each number of columns has its own kernels.
+"""
 
 ROWS, NEIGHBORS = 3000, 10
 
 WIDE = 10_000
-"""By how much one column is widened, which is then swept alone."""
+"""Factor that makes one column so wide that it is swept alone."""
 
 EMBEDDED = ("cosine", "haversine")
-"""Metrics that know no wide columns."""
+"""Metrics without wide columns."""
 
 OPTIONS: dict[str, Mapping[str, Any]] = {
     **{name: verb.compiled for name, verb in VERBS.items() if verb.compiled is not None},
     "connected_components": {},
 }
-"""Verbs that compile something, and what they are called with; True: a distance within which pairs are."""
+"""Verbs with kernels, and their options; True is replaced by a distance that gives pairs."""
 
 SEVERAL = ("count_pairs", "neighbor_counts")
-"""Those that take a list of distances, too."""
+"""Verbs that also take a list of distances."""
 
 
 def compile_kernels(verbs: Iterable[str] | None = None, dims: Iterable[int] = DIMS, *,
                     metric: str = "euclidean", backend: str = "pandas",
                     processes: int = 1) -> pd.DataFrame:  # fmt: skip
-    """Compile what verbs need, so that their first use takes no longer than any other.
+    """Compile the kernels of verbs ahead of time, so that the first call is fast.
 
-    Each verb is run on a few thousand random rows, as a plain frame and as a Dask DataFrame. Kernels of CPUs
-    are kept in the folder of ``NUMBA_CACHE_DIR``, else beside the package, else in the user's cache folder;
-    those of GPUs where CuPy keeps them (``CUPY_CACHE_DIR``).
+    Each verb runs on a few thousand random rows, as a plain frame and as a Dask DataFrame. CPU kernels are
+    saved in the folder of ``NUMBA_CACHE_DIR``, else in the package's folder, else in the user's cache folder.
+    GPU kernels are saved in CuPy's folder (``CUPY_CACHE_DIR``).
 
     Parameters
     ----------
     verbs : iterable of str, optional
-        Their names; by default all that there are on the backend, but `neighbor_graph` only where SciPy is
-        installed.
-    dims : iterable of int
-        Numbers of columns. On CPUs the default has all kernels of a metric; on GPUs name those you use.
-    metric : str
-        As the option of verbs; "haversine" goes with 2 columns.
-    backend : {"pandas", "cudf"}
-        For CPUs or for the GPU that is there.
-    processes : int
-        How many are used, each for other numbers of columns.
+        Names of verbs. Default: all verbs; `neighbor_graph` only if SciPy is installed.
+    dims : iterable of int, default (2, 6, 16)
+        Numbers of columns. On CPUs the default needs all kernels of a metric. On GPUs name the numbers that
+        you use.
+    metric : str, default "euclidean"
+        The `metric` of the verbs; "haversine" needs ``dims=[2]``.
+    backend : {"pandas", "cudf"}, default "pandas"
+        Compile for CPUs, or for the GPU of this machine.
+    processes : int, default 1
+        Number of processes, which compile for different numbers of columns.
 
     Returns
     -------
     pandas.DataFrame
-        ``verb``, ``dims``, ``seconds``: how long each took, which for the first ones is compiling; verbs of
-        sets are there once, with 0 dims.
+        One row for each verb and number of columns: ``verb`` (str), ``dims`` (int64), ``seconds`` (float64).
+        The first verbs take longest, because later ones share their kernels. Verbs of sets have ``dims`` 0.
 
     Raises
     ------
-    OptionError
-        If an option has a value that is not allowed.
+    OptionError, OptionTypeError
+        An option has a value that is not allowed.
 
     Examples
     --------
     >>> import dask_simjoin
-    >>> done = dask_simjoin.compile_kernels(["count_pairs"], dims=[2])
-    >>> done[["verb", "dims"]].values.tolist()
+    >>> compiled = dask_simjoin.compile_kernels(["count_pairs"], dims=[2])
+    >>> compiled[["verb", "dims"]].values.tolist()
     [['count_pairs', 2]]
 
     On all workers of a cluster: ``client.run(dask_simjoin.compile_kernels)``.
@@ -132,21 +135,21 @@ def compile_kernels(verbs: Iterable[str] | None = None, dims: Iterable[int] = DI
         check_choice("verbs", name, tuple(OPTIONS))
     check_choice("backend", backend, LIBRARIES)
     sizes = [check_whole("dims", size, 1) for size in dims]
-    of_points = [name for name in names if name not in SET_VERBS]
-    of_sets = [name for name in names if name in SET_VERBS]
-    asked = [(of_points, size, metric, backend) for size in sizes if of_points]
-    asked += [(of_sets, 0, metric, backend)] if of_sets else []
+    point_verbs = [name for name in names if name not in SET_VERBS]
+    set_verbs = [name for name in names if name in SET_VERBS]
+    jobs = [(point_verbs, size, metric, backend) for size in sizes if point_verbs]
+    jobs += [(set_verbs, 0, metric, backend)] if set_verbs else []
     if check_whole("processes", processes, 1) == 1:
-        parts = [_compile(*one) for one in asked]
+        parts = [_compile(*job) for job in jobs]
     else:
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-            parts = list(pool.map(_compile, *zip(*asked, strict=True)))
+            parts = list(pool.map(_compile, *zip(*jobs, strict=True)))
     rows = [row for part in parts for row in part]
     return pd.DataFrame(rows, columns=["verb", "dims", "seconds"])
 
 
 def points(dims: int, backend: str) -> tuple[Frame, float]:
-    """Make random rows, and a distance within which each has some others."""
+    """Return random rows, and a distance within which each has some others."""
     x = np.random.default_rng(dims).uniform(-60, 60, (ROWS, dims))
     squares = ((x[:100, None] - x[None]) ** 2).sum(axis=2)
     eps = float(np.median(np.sqrt(np.partition(squares, NEIGHBORS, axis=1)[:, NEIGHBORS])))

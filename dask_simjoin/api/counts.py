@@ -1,4 +1,4 @@
-"""Count neighbors and pairs without building them; give neighbors as a sparse matrix."""
+"""Count neighbors and pairs without building them, and return neighbors as a sparse matrix."""
 
 from __future__ import annotations
 
@@ -26,22 +26,42 @@ from dask_simjoin.tasks.counts import count_block, count_block_pairs
 from dask_simjoin.tasks.matches import whole_block_pair
 
 Number = Any
-"""An int, or a lazy Scalar of Dask; of several distances a Series."""
+"""An int, or a lazy Dask Scalar; a Series for several distances."""
 
 
 @verb(NeighborCountsRequest)
-def neighbor_counts(frame: Frame, asked: NeighborCountsRequest) -> Series | Frame:
-    """How many rows lie within `eps` of each row, the row itself not counted.
+def neighbor_counts(frame: Frame, request: NeighborCountsRequest) -> Series | Frame:
+    """Count the other rows within a distance `eps` of each row.
 
-    No pair is materialised.  Parameters are those of `self_join`; `id` only says which column
-    is no coordinate.  With spatial chunks the source is read a third time, for its labels.
-    `eps` may be a list: all are counted in one pass over the pairs within the largest.
+    Parameters
+    ----------
+    eps : float, str, column or list
+        Largest distance, finite and >= 0, in the units of the metric; see `self_join`. A list of distances
+        returns one column for each; all are counted in one pass.
+    id : column, optional
+        A column to exclude from the default coordinates. Ids are not read, so they may repeat.
+    on, by, metric, p, dropna, method, approximate, partitioning, blocksize
+        As in `self_join`.
 
     Returns
     -------
     Series or DataFrame
-        int64, named "neighbors", with the frame's index and partitions.  Rows that `dropna`
-        leaves out have no entry.  Of a list a column for each distance, which it is called by.
+        A Series "neighbors" (int64) with the index and partitions of the frame; a row does not count itself.
+        For a list of distances it is a DataFrame with one int64 column per distance, named by that distance.
+        Rows that `dropna` drops have no entry. The result is lazy if the frame is.
+
+    Raises
+    ------
+    OptionError, OptionTypeError, ColumnError, CoordinateError, BudgetError, SourceChangedError
+        As in `self_join`.
+
+    Notes
+    -----
+    Pairs are counted, not built, so memory does not grow with their number. With "spatial" chunks (rows
+    shuffled into regions, see `self_join`) the source is read a third time, for its index.
+
+    .. image:: /images/places.png
+       :alt: Places of North America, colored by their number of neighbors
 
     Examples
     --------
@@ -50,11 +70,20 @@ def neighbor_counts(frame: Frame, asked: NeighborCountsRequest) -> Series | Fram
     >>> df = pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0]})
     >>> df.simjoin.neighbor_counts(1.0).tolist()
     [1, 2, 1, 0]
+
+    Two distances in one pass:
+
     >>> df.simjoin.neighbor_counts([1.0, 7.0]).to_dict("list")
     {1.0: [1, 2, 1, 0], 7.0: [2, 2, 3, 1]}
+
+    Rows without a neighbor:
+
+    >>> df[df.simjoin.neighbor_counts(1.0) == 0]
+         x
+    3  9.0
     """
     meta = example_of(frame)
-    spec = asked.spec(meta)
+    spec = request.spec(meta)
     example = counts_example(meta, spec)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
@@ -68,29 +97,56 @@ def neighbor_counts(frame: Frame, asked: NeighborCountsRequest) -> Series | Fram
 
 
 @verb(CountPairsRequest)
-def count_pairs(frame: Frame, asked: CountPairsRequest) -> Number:
-    """The number of rows that `self_join` would return, without materialising any.
+def count_pairs(frame: Frame, request: CountPairsRequest) -> Number:
+    """Count the pairs that `self_join` returns with the same options.
 
-    Parameters are those of `self_join`; `id` only says which column is no coordinate.
-    `eps` may be a list, as of a cumulative histogram of distances: all are counted in one pass
-    over the pairs within the largest.
+    Parameters
+    ----------
+    eps : float, str, column or list
+        Largest distance, finite and >= 0, in the units of the metric; see `self_join`. A list of distances
+        returns one number for each, as in a cumulative histogram; all are counted in one pass.
+    id : column, optional
+        A column to exclude from the default coordinates. Ids are not read, so they may repeat.
+    on, by, metric, p, pairs, include_self, dropna, method, approximate, partitioning, blocksize
+        As in `self_join`.
 
     Returns
     -------
     int, or a lazy Dask Scalar
-        Of a list a Series "pairs" (int64), lazy or not, whose index "eps" is the list.
+        For a list of distances it is a Series "pairs" (int64) with the distances as its index "eps". The
+        result is lazy if the frame is.
+
+    Raises
+    ------
+    OptionError, OptionTypeError, ColumnError, CoordinateError, BudgetError, SourceChangedError
+        As in `self_join`.
+
+    Notes
+    -----
+    Pairs are counted, not built, so memory does not grow with their number.
 
     Examples
     --------
     >>> import pandas as pd
     >>> import dask_simjoin
-    >>> pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0]}).simjoin.count_pairs(1.0)
+    >>> df = pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0]})
+    >>> df.simjoin.count_pairs(1.0)
     2
-    >>> pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0]}).simjoin.count_pairs([1.0, 2.0, 0.5]).tolist()
-    [2, 3, 0]
+    >>> df.simjoin.count_pairs([1.0, 2.0, 0.5])
+    eps
+    1.0    2
+    2.0    3
+    0.5    0
+    Name: pairs, dtype: int64
+
+    The lazy count of a Dask DataFrame:
+
+    >>> import dask.dataframe as dd
+    >>> dd.from_pandas(df, npartitions=2).simjoin.count_pairs(1.0).compute()
+    2
     """
     meta = example_of(frame)
-    spec = asked.spec(meta)
+    spec = request.spec(meta)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         if spec.several:
@@ -108,50 +164,53 @@ Matrix = Any
 
 
 @verb(NeighborGraphRequest)
-def neighbor_graph(frame: Frame, asked: NeighborGraphRequest) -> Matrix:
-    """The rows within `eps` of each row as a sparse matrix, for ``metric="precomputed"``.
+def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
+    """Return the rows within a distance `eps` of each row as a sparse matrix.
 
-    Other parameters are those of `self_join`; `id` only says which column is no coordinate.
+    scikit-learn accepts this matrix with ``metric="precomputed"``.
 
     Parameters
     ----------
-    eps : float
-        Largest distance, finite and >= 0, in the units of the metric.
-    mode : {"distance", "connectivity"}
-        Whether entries are distances, or 1.
-    include_self : bool
-        Whether each row is a neighbour of itself.  scikit-learn's DBSCAN and OPTICS see to that
-        themselves; its NearestNeighbors needs it, to be asked for neighbours of its own rows.
+    eps : float or str
+        Largest distance, finite and >= 0, in the units of the metric; see `self_join`.
+    mode : {"distance", "connectivity"}, default "distance"
+        Entries are distances, or 1.
+    include_self : bool, default False
+        Whether each row is a neighbor of itself. scikit-learn's NearestNeighbors needs it for queries on its
+        own rows; its DBSCAN and OPTICS add it themselves.
+    id : column, optional
+        A column to exclude from the default coordinates. Ids are not read, so they may repeat.
+    on, by, metric, p, dropna, method, partitioning, blocksize
+        As in `self_join`.
 
     Returns
     -------
     scipy.sparse.csr_matrix, or a dask.delayed.Delayed of one
-        Of shape (n, n), where n is the number of rows of the frame, and row and column r its r-th row,
-        whatever the index says; rows that `dropna` leaves out are empty.  Entries are float64.  Those of
-        rows at distance 0 are stored.  In each row they are sorted by distance and then by column, as
-        scikit-learn wants it: all its tools that take ``metric="precomputed"`` take the matrix as it
-        is.  With ``mode="connectivity"`` that is by column.  Columns and offsets are int64.
+        A matrix of shape (n, n) for a frame of n rows. Row and column r are the r-th row of the frame,
+        independent of the index. Entries are float64; distances of 0 are stored. Rows that `dropna` drops are
+        empty. With ``mode="distance"`` each row is sorted by distance and then by column, as scikit-learn
+        requires. With ``mode="connectivity"`` it is sorted by column. Columns and offsets are int64.
 
-        Of cuDF frames it is a ``cupyx.scipy.sparse.csr_matrix``, whose columns and offsets are int32
-        up to 2,147,483,647 entries, and int64 beyond, which CuPy has since 14.1.
+        For cuDF frames it is a ``cupyx.scipy.sparse.csr_matrix``. Its columns and offsets are int32 for up to
+        2,147,483,647 entries. Beyond that they are int64, which CuPy supports since 14.1.
 
     Raises
     ------
     OptionError, OptionTypeError, ColumnError, CoordinateError
-        As `self_join` and its planning do.
+        As in `self_join`.
     ModuleNotFoundError
         At the call: SciPy is not installed.
     BudgetError
-        The matrix does not fit: the memory of this machine, of the smallest worker or of a GPU, the
-        configuration's ``simjoin.result-limit``, or, before CuPy 14.1, int32.  Neighbours are counted
-        before any is stored.
+        The matrix does not fit in the memory of this machine, of the smallest worker or of a GPU. Or it
+        exceeds the configuration value ``simjoin.result-limit``, or int32 before CuPy 14.1. Neighbors are
+        counted before any is stored.
 
     Notes
     -----
-    Neighbours are counted, and then written where they belong: a plain frame needs little more memory
-    than the result has, which is 16 bytes for each entry and 8 for each row.  Of a Dask DataFrame the
-    matrix is put together by one worker, which needs 28 bytes for each entry.  It is planned when its
-    tasks are first asked for: when it is computed, or when another delayed call is made of it.
+    Neighbors are counted first, and then written to their final positions. So a plain frame needs little more
+    memory than the result: 16 bytes per entry and 8 per row. For a Dask DataFrame one worker builds the
+    matrix, with 28 bytes per entry. Planning runs when the result is computed, or when another delayed call
+    uses it.
 
     Examples
     --------
@@ -160,31 +219,34 @@ def neighbor_graph(frame: Frame, asked: NeighborGraphRequest) -> Matrix:
     >>> from sklearn.cluster import DBSCAN
     >>> df = pd.DataFrame({"x": [0.0, 1.0, 1.0, 9.0]})
     >>> graph = df.simjoin.neighbor_graph(2.0)
-    >>> graph.indptr.tolist()
-    [0, 2, 4, 6, 6]
-    >>> graph.indices.tolist(), graph.data.tolist()
-    ([1, 2, 2, 0, 1, 0], [1.0, 1.0, 0.0, 1.0, 0.0, 1.0])
-    >>> graph = df.simjoin.neighbor_graph(2.0, include_self=True)  # as DBSCAN wants it
+    >>> graph.toarray().tolist()
+    [[0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
+    >>> graph.nnz  # with the two distances of 0
+    6
+
+    Clusters by scikit-learn:
+
+    >>> graph = df.simjoin.neighbor_graph(2.0, include_self=True)
     >>> DBSCAN(eps=1.0, min_samples=3, metric="precomputed").fit(graph).labels_.tolist()
     [0, 0, 0, -1]
     """
     meta = example_of(frame)
-    spec = asked.spec(meta)
+    spec = request.spec(meta)
     frames = frames_for(meta)
-    csr.sparse(frames.xp)  # it is missing now, and not when a lazy result is computed
-    # rows are called by their numbers in their partitions: some may be left out
+    csr.sparse(frames.xp)  # fail at the call if SciPy is missing
+    # dropped rows leave gaps, so rows are numbered within partitions
     if is_dask_collection(frame):
         numbered = frame[spec.columns].map_partitions(
             _numbered, meta=_numbered(meta[spec.columns]), enforce_metadata=False, clear_divisions=True
         )
         source = freeze(numbered, spec.columns)
-        return lazy.LazyGraph(lazy.NeighborGraph(source, spec, asked.mode, meta[spec.columns]))
+        return lazy.LazyGraph(lazy.NeighborGraph(source, spec, request.mode, meta[spec.columns]))
     chunk, plan = whole_chunk(_numbered(frame[spec.columns]), spec, LISTS)
     own = frames.memory()
-    have = Resources(memory=own, gpu=own is not None)
-    fitting = lazy.fitting_for(spec, len(frame), meta, have, pieces=False)
+    resources = Resources(memory=own, gpu=own is not None)
+    fitting = lazy.fitting_for(spec, len(frame), meta, resources, pieces=False)
     fitting.check(2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True)
-    return csr.graph_of_chunk(chunk, spec, plan.layout, asked.mode, fitting, plan.estimate.total)
+    return csr.graph_of_chunk(chunk, spec, plan.layout, request.mode, fitting, plan.estimate.total)
 
 
 def _numbered(part: Frame) -> Frame:

@@ -1,4 +1,4 @@
-"""Show what a join would run (`plan`), what it does (`profile`) and what it did (`report`)."""
+"""Show the plan of a join (`plan`), measure a join (`profile`), and report a finished one (`report`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dask_simjoin.graph.steps import check_other, one_or_two
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.data_warnings import raise_if_none
 from dask_simjoin.planning.outputs import COUNTS, PAIRS, OutputSpec, nearest_output
-from dask_simjoin.planning.plan import Plan as MadePlan
+from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.statistics.estimate import ALL, Recall
 from dask_simjoin.reports.plan import NearestPlanReport, PlanReport
 from dask_simjoin.reports.profile import NearestProfile, ProfileReport
@@ -40,37 +40,53 @@ from dask_simjoin.tasks.nearest import profile_search
 
 
 @verb(PlanRequest)
-def plan(frame: Frame, asked: PlanRequest) -> PlanReport:
-    """What `self_join` with the same options would run, and how much it would give.
+def plan(frame: Frame, request: PlanRequest) -> PlanReport:
+    """Estimate the cost and the result of a join, without running it.
 
-    With `other` it is the plan of `join`, and with `k` that of `knn_join`, whose `max_distance` is `eps`.
+    Without `other` and `k` it plans `self_join`, with `other` `join`, and with `k` `knn_join`. Unlike the
+    other verbs it runs at the call: one pass over the needed columns, and a join of a sample.
 
-    Unlike the other verbs it computes at the call: the one pass over the columns that planning
-    takes, with a sample of the rows, and only that is joined, to estimate by.  On a pandas
-    DataFrame the plan is that of one chunk.  There, with `k` and `approximate=True`, the nearest rows of
-    1,000 rows are sought among all besides, to tell the recall: of a sample it would be another.
-
-    Parameters are those of `self_join`, `join` and `knn_join`.
+    Parameters
+    ----------
+    eps : float, str or column
+        Largest distance, as in `self_join`; with `k` it is the `max_distance` of `knn_join`.
+    other : DataFrame, optional
+        The right table, as in `join`.
+    k : int, optional
+        Number of neighbors, as in `knn_join`.
+    others
+        All other options of `self_join`, `join` and `knn_join`.
 
     Returns
     -------
     PlanReport
-        Prints as text, shows as a table and a picture in notebooks, and has ``rows``,
-        ``chunks``, ``block_pairs``, ``partitions``, ``pairs``, ``pairs_low``, ``pairs_high``,
-        ``recall``, ``result_bytes``, ``partitioning``, ``method``, ``to_frame()``, ``svg()`` and ``plot()``.
+        It prints as text, and shows a table and a picture in notebooks. For programs it has the attributes
+        ``rows``, ``chunks``, ``block_pairs``, ``partitions``, ``pairs``, ``pairs_low``, ``pairs_high``,
+        ``recall``, ``result_bytes``, ``partitioning`` and ``method``, and the methods ``to_dict()``,
+        ``to_frame()``, ``svg()`` and ``plot()``.
 
     Raises
     ------
     OptionError, OptionTypeError, ColumnError, CoordinateError, DuplicateIdError
-        As `self_join` and its planning do.
+        As in the planned verb.
     BudgetError
-        The result is larger than the configuration's ``simjoin.result-limit``, or a task needs
-        more memory than a worker has: what is needed, what there is, and the remedy.
+        The result exceeds the configuration value ``simjoin.result-limit``, or a task needs more memory than
+        a worker has. The message contains both sizes and a remedy.
 
     Notes
     -----
-    The interval is that of a U-statistic (Hoeffding 1948, "A class of statistics with
-    asymptotically normal distribution", section 5); see `dask_simjoin.planning.statistics.estimate`.
+    A chunk is a group of rows with one index, and a block pair is two chunks that are compared; see
+    `self_join`. The plan of a pandas DataFrame has one chunk.
+
+    The interval contains the true number of pairs in about 95 % of all cases. It is the interval of a
+    U-statistic (Hoeffding 1948, "A class of statistics with asymptotically normal distribution", section 5);
+    see :doc:`/explanation/estimates`. With `k` and `approximate` on a plain frame, the recall is measured:
+    1,000 rows are searched among all others, because a sample would give another recall.
+
+    ``plot()`` draws the block pairs:
+
+    .. image:: /images/plan.png
+       :alt: Block pairs of one join with two partitionings: only the diagonal, and a full triangle
 
     Examples
     --------
@@ -94,85 +110,106 @@ def plan(frame: Frame, asked: PlanRequest) -> PlanReport:
       median chunk   250 rows, 3.91 kiB
       largest chunk  250 rows, 3.91 kiB
       block pairs    7 of 10 possible
-      skipped        3, where no pair can be
+      skipped        3, too far apart
       pairs          999
       95 % interval  999 to 999
-      sampled        1,000 rows, which is all of them
-      neighbours     2 of a row, on average
-      result         15.61 kiB, 16 bytes a pair
+      sampled        1,000 rows (all)
+      neighbors      2 per row on average
+      result         15.61 kiB, 16 bytes per pair
       partitions     7, the largest 3.89 kiB
       memory         19.53 kiB for the largest task
-      budget         3.91 kiB a chunk (blocksize='3.91 kiB')
-                     3.91 kiB a partition, ... the result
+      budget         3.91 kiB per chunk (blocksize='3.91 kiB')
+                     3.91 kiB per partition, ... for the result
       tasks          about 11
-      time           about ... s, on idle cores like those that were measured
+      time           about ... s (estimated for our benchmark CPU; yours will differ)
+
+    The plan of a search for nearest rows:
+
+    >>> df.simjoin.plan(k=2).pairs
+    2000.0
     """
-    wanted = asked.planned()
+    planned = request.planned()
     k = None
-    if isinstance(wanted, KnnJoinRequest):
-        wanted.number()
-        k = int(wanted.k)  # the report says what was asked for
-    if asked.other is not None:
-        check_other("other=frame", asked.other)
-    frame, other, left, right = one_or_two(frame, asked.other)
-    spec = wanted.spec(left) if isinstance(wanted, SelfJoinRequest) else wanted.spec(left, right)
+    if isinstance(planned, KnnJoinRequest):
+        planned.number()
+        k = int(planned.k)  # as requested, even if there are fewer rows
+    if request.other is not None:
+        check_other("other=frame", request.other)
+    frame, other, left, right = one_or_two(frame, request.other)
+    spec = planned.spec(left) if isinstance(planned, SelfJoinRequest) else planned.spec(left, right)
     pairs_example(left, left if right is None else right, spec)
-    most = wanted.most(spec) if isinstance(wanted, KnnJoinRequest) else math.inf
-    output = PAIRS if k is None else nearest_output(k, with_ids=True, max_total=most)
+    max_total = planned.most(spec) if isinstance(planned, KnnJoinRequest) else math.inf
+    output = PAIRS if k is None else nearest_output(k, with_ids=True, max_total=max_total)
     made = _planned(frame, other, spec, output)
     if output.k is not None and spec.approximate and not is_dask_collection(frame):
         every = [frame] if other is None else [frame, other]
         made = replace(made, recall=_neighbor_recall(every, made, spec, output))
-    return PlanReport(made, spec) if k is None else NearestPlanReport(made, spec, k, most)
+    return PlanReport(made, spec) if k is None else NearestPlanReport(made, spec, k, max_total)
 
 
-def _planned(frame: Frame, other: Frame | None, spec: JoinSpec, output: OutputSpec) -> MadePlan:
+def _planned(frame: Frame, other: Frame | None, spec: JoinSpec, output: OutputSpec) -> Plan:
     if is_dask_collection(frame):
         data = None if other is None else freeze(other, spec.right.columns)
         return plan_for(freeze(frame, spec.columns), spec, output, data)
     made = plan_whole([frame] if other is None else [frame, other], spec, output, sampled=True)
     raise_if_none(made.data_warnings, 0)
     size = round(made.rows * made.row_bytes)
-    budget = replace(made.budget, chunk=size, output=size, origin="the whole frame, as it is in memory")
+    budget = replace(made.budget, chunk=size, output=size, origin="the size of the frame in memory")
     return replace(made, budget=budget, slices=np.ones_like(made.slices))
 
 
-def _neighbor_recall(frames: list[Frame], made: MadePlan, spec: JoinSpec, output: OutputSpec) -> Recall:
-    """Measure which share of the nearest rows a search of plain frames finds that may miss some."""
+def _neighbor_recall(frames: list[Frame], plan: Plan, spec: JoinSpec, output: OutputSpec) -> Recall:
+    """Measure the recall of an approximate search for nearest rows in plain frames."""
     specs = [spec] if len(frames) == 1 else [spec, spec.right]
     sides = [
-        read_piece(one, replace(own, dims=made.dims))["x"] for one, own in zip(frames, specs, strict=True)
+        read_piece(one, replace(own, dims=plan.dims))["x"] for one, own in zip(frames, specs, strict=True)
     ]
     assert output.k is not None
     recall = recall_module(spec.method)
     found: Recall = recall.measured_neighbors(
-        sides[0], sides[-1], made.layout, output.k, spec.library, output.max_total, recall.PLANNED
+        sides[0], sides[-1], plan.layout, output.k, spec.library, output.max_total, recall.PLANNED
     )
     return found
 
 
 @verb(ProfileRequest)
-def profile(frame: Frame, asked: ProfileRequest) -> ProfileReport:
-    """Run a self-join, or with `k` a search for nearest rows, keep nothing of it, and tell what it did.
+def profile(frame: Frame, request: ProfileRequest) -> ProfileReport:
+    """Run a join without keeping its result, and return what it counted and how long it took.
 
-    It runs at the call, on one core or one GPU, with all rows as one chunk.  Of a Dask DataFrame the
-    columns that it needs are computed first, and must fit memory: take a sample of a larger one.
+    It profiles `self_join`, or with `k` `knn_join` of the frame with itself. It runs at the call, on one core
+    or one GPU, with all rows in one chunk.
 
-    ``seconds`` begin with the step "layout": the method's choice of its clusters, number of lists or indexed
-    dimensions from a sample of the rows.  Reading the frame and estimating the result are not timed.
-
-    Parameters are those of `self_join`, or with `k` those of `knn_join` without another table, whose
-    `max_distance` is `eps`; counters are made by a run of their own, so that seconds are those
-    of the usual kernels, which are compiled before.  With `approximate=True` up to 10,000 rows, drawn at
-    random, are joined exactly with all, or their nearest rows are found: ``numbers`` then have the measured
-    ``recall``, between ``recall_low`` and ``recall_high`` with a chance of 95 %, unless there are less than
-    1,000 true pairs or neighbours.
+    Parameters
+    ----------
+    eps : float or str
+        Largest distance, as in `self_join`; with `k` it is the `max_distance` of `knn_join`.
+    k : int, optional
+        Number of neighbors, as in `knn_join`.
+    on, id, metric, p, dropna, method, approximate
+        As in `self_join`, or with `k` as in `knn_join`.
 
     Returns
     -------
     ProfileReport
-        Prints as text, shows as a table and a picture in notebooks, and has ``numbers``, ``seconds``,
-        ``rows``, ``method``, ``engine``, ``to_frame()``, ``to_dict()``, ``svg()`` and ``plot()``.
+        It prints as text, and shows a table and a picture in notebooks. For programs it has the attributes
+        ``numbers``, ``seconds``, ``rows``, ``method`` and ``engine``, and the methods ``to_dict()``,
+        ``to_frame()``, ``svg()`` and ``plot()``.
+
+    Raises
+    ------
+    OptionError, OptionTypeError, ColumnError, CoordinateError
+        As in the profiled verb.
+
+    Notes
+    -----
+    The needed columns of a Dask DataFrame are computed first, and must fit in memory. Take a sample of a
+    larger one. ``seconds`` excludes reading the frame and estimating the result. Its first step is "layout":
+    the method chooses its clusters, lists or indexed columns from a sample of the rows. Counters come from a
+    separate run, so the seconds are those that the usual kernels take, without their compilation.
+
+    With `approximate`, up to 10,000 random rows are also joined exactly. Then ``numbers`` has the measured
+    ``recall``, the share of true pairs that were found. Its 95 % interval is ``recall_low`` to
+    ``recall_high``. Below 1,000 true pairs there is no interval.
 
     Examples
     --------
@@ -180,70 +217,78 @@ def profile(frame: Frame, asked: ProfileRequest) -> ProfileReport:
     >>> import pandas as pd
     >>> from dask_simjoin import methods
     >>> df = pd.DataFrame({"x": np.arange(1000.0) % 40, "y": np.arange(1000.0) // 40})
-    >>> found = df.simjoin.profile(1.0, method=methods.Grid(pattern="full", order="given"))
-    >>> int(found.numbers["pairs"]), int(found.numbers["comparisons"])
+    >>> profile = df.simjoin.profile(1.0, method=methods.Grid(pattern="full", order="given"))
+    >>> int(profile.numbers["pairs"]), int(profile.numbers["comparisons"])
     (1935, 9000)
+
+    The steps of a search for nearest rows:
+
+    >>> sorted(df.simjoin.profile(k=3).seconds)
+    ['index', 'layout', 'search']
     """
-    search = asked.nearest()
+    search = request.nearest()
     if search is not None:
         return _nearest(frame, search)
-    spec = asked.spec(example_of(frame))
+    spec = request.spec(example_of(frame))
     if is_dask_collection(frame):
         frame = frame[spec.columns].compute()
     plan = plan_whole([frame], spec, COUNTS)
     read = read_points(frame, (0, plan.sources[0][0]), replace(spec, dims=plan.dims))
-    chosen = {"layout": layout_seconds(frame, spec, COUNTS)}
+    layout_step = {"layout": layout_seconds(frame, spec, COUNTS)}
     counters = profiler_of_library(spec.library).profile(read["x"], plan.layout)
-    told = ALL
+    recall = ALL
     if spec.approximate:
         exact = plan_whole([frame], replace(spec, method="auto", approximate=False), COUNTS)
-        recall = recall_module(spec.method)
-        told = recall.measured_recall(read["x"], plan.layout, exact.layout, joiner_of_library(spec.library))
-    counters = Counters(counters.numbers | told.numbers(), chosen | counters.seconds)
+        recall = recall_module(spec.method).measured_recall(
+            read["x"], plan.layout, exact.layout, joiner_of_library(spec.library)
+        )
+    counters = Counters(counters.numbers | recall.numbers(), layout_step | counters.seconds)
     return ProfileReport(plan.layout.method, PlanReport(plan, spec).engine, plan.rows, counters)
 
 
-def _nearest(frame: Frame, asked: ProfiledKnnJoinRequest) -> ProfileReport:
-    """Run a search for the nearest rows of each row."""
-    number, spec = asked.number(), asked.spec(example_of(frame))
-    most = asked.most(spec)
+def _nearest(frame: Frame, request: ProfiledKnnJoinRequest) -> ProfileReport:
+    """Profile a search for the nearest rows of each row."""
+    number, spec = request.number(), request.spec(example_of(frame))
+    max_total = request.most(spec)
     if is_dask_collection(frame):
         frame = frame[spec.columns].compute()
     output = nearest_output(number)
     plan = plan_whole([frame], spec, output)
-    chosen = {"layout": layout_seconds(frame, spec, output)}
+    layout_step = {"layout": layout_seconds(frame, spec, output)}
     x = read_points(frame, (0, plan.sources[0][0]), replace(spec, dims=plan.dims))["x"]
-    counters, told = profile_search(x, plan.layout, number, most, spec.library), ALL
+    counters, recall = profile_search(x, plan.layout, number, max_total, spec.library), ALL
     if spec.approximate:
-        told = recall_module(spec.method).measured_neighbors(x, x, plan.layout, number, spec.library, most)
-    counters = Counters(counters.numbers | told.numbers(), chosen | counters.seconds)
+        recall = recall_module(spec.method).measured_neighbors(
+            x, x, plan.layout, number, spec.library, max_total
+        )
+    counters = Counters(counters.numbers | recall.numbers(), layout_step | counters.seconds)
     return NearestProfile(plan.layout.method, PlanReport(plan, spec).engine, plan.rows, counters)
 
 
 def report(result: Any) -> RunReport:
-    """What the join behind a lazy result did when it was computed here: rows, seconds, tasks of each step.
+    """Report what the join behind a lazy result did: rows, seconds, and tasks of each step.
 
-    It may be asked while the join runs, and tells what is done so far. What was computed several times, it
-    tells of the last time.
+    During a computation it reports the progress so far. After several computations it reports the last one.
 
     Parameters
     ----------
     result : Dask DataFrame, Series or Scalar
-        What a verb gave, or what was made of that; of several joins the first one counts. A frame has it as
-        ``result.simjoin.report()``.
+        The result of a verb, or a collection made from it; of several joins the first one is reported. For a
+        frame, ``result.simjoin.report()`` is the same.
 
     Returns
     -------
     RunReport
-        Prints as text, shows as a table in notebooks, and has ``rows``, ``bytes``, ``seconds``, ``planning``,
-        ``partitions``, ``threads``, ``candidates``, ``done``, ``plan``, ``to_frame()`` and ``to_dict()``.
+        It prints as text, and shows a table in notebooks. For programs it has the attributes ``rows``,
+        ``bytes``, ``seconds``, ``planning``, ``partitions``, ``threads``, ``candidates``, ``done`` and
+        ``plan``, and the methods ``to_dict()`` and ``to_frame()``.
 
     Raises
     ------
     UnsupportedFrameError
-        If there is no lazy join in it.
+        The result contains no lazy join.
     PlanningError
-        If it was not planned in this process, as it has not been computed.
+        The join was not planned in this process, because it has not been computed here.
 
     Examples
     --------
@@ -253,19 +298,28 @@ def report(result: Any) -> RunReport:
     >>> df = pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0]})
     >>> pairs = dd.from_pandas(df, npartitions=2).simjoin.self_join(1.0)
     >>> computed = pairs.compute()
-    >>> told = pairs.simjoin.report()
-    >>> told.rows, told.done
+    >>> report = pairs.simjoin.report()
+    >>> report.rows, report.done
     (2, True)
+
+    Numbers and Series have no accessor:
+
+    >>> counts = dd.from_pandas(df, npartitions=2).simjoin.neighbor_counts(1.0)
+    >>> computed = counts.compute()
+    >>> dask_simjoin.report(counts).done
+    True
     """
     expr = getattr(result, "expr", None) if is_dask_collection(result) else None
     joins = [] if expr is None else list(expr.find_operations(LazyJoin))
     if not joins:
         raise UnsupportedFrameError(
-            "There is no lazy join in it, so nothing is known of one; ask for the report of what a verb gave "
-            "for a Dask DataFrame, before it is persisted or made a frame of something else."
+            "The result contains no lazy join. Call report() on the result of a verb for a Dask DataFrame, "
+            "before you persist or convert it."
         )
     found = [RUNS.find(join.named.name) for join in joins]
-    told = next((one for one in found if one is not None), None)
-    if told is None:
-        raise PlanningError(f"{joins[0].named.title} has not been planned here; compute() it first.")
-    return told
+    known = next((one for one in found if one is not None), None)
+    if known is None:
+        raise PlanningError(
+            f"{joins[0].named.title} has not been planned in this process. Call compute() first."
+        )
+    return known

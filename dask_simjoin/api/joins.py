@@ -1,4 +1,4 @@
-"""Find all pairs within a distance, in one table or between two; lazily for Dask DataFrames."""
+"""Find all pairs of rows within a distance, in one table or between two."""
 
 from __future__ import annotations
 
@@ -31,57 +31,77 @@ from dask_simjoin.tasks.pairs import join_block, unmatched, unmatched_rows
 
 
 @frame_verb(JoinRequest)
-def join(frame: Frame, asked: JoinRequest) -> Frame:
-    """Every pair of a row of this frame and a row of `other` within `eps` of each other.
+def join(frame: Frame, request: JoinRequest) -> Frame:
+    """Find all pairs of a row of this frame and a row of `other` within a distance `eps`.
 
     Parameters
     ----------
     other : DataFrame
-        The right table: Dask's, or a plain one of the same library.  If either is a Dask DataFrame, the
-        result is one.
-    eps : float or column
-        Largest distance, finite and >= 0.  The name of a column of this frame: each row's own.
-    how : {"inner", "left", "leftsemi", "leftanti"}
-        "inner": the pairs.  "left": also the rows of this frame that are in no pair, with a missing
-        `right` and `distance`; ids and kept columns of the right table are then of dtypes that can be
-        missing ("Int64" for int64).  "leftsemi", "leftanti": this frame's own rows, with all columns,
-        that are in a pair, or in none; no pair is materialised.
+        The right table: a Dask DataFrame, or a plain frame of the same library. If either table is a Dask
+        DataFrame, the result is lazy.
+    eps : float, str or column
+        Largest distance, finite and >= 0, in the units of the metric; see `self_join`. If it is the name of a
+        column, each row of this frame has its own distance.
+    how : {"inner", "left", "leftsemi", "leftanti"}, default "inner"
+        The rows of the result.
+
+        - "inner": all pairs.
+        - "left": all pairs, and the rows of this frame that have no match. Their `right` and `distance` are
+          missing. Ids and kept columns of the right table get a nullable dtype, such as "Int64" for int64.
+        - "leftsemi": the rows of this frame that have a match, with all their columns.
+        - "leftanti": the rows of this frame that have no match, with all their columns.
     on : column or list of columns, optional
-        The coordinates, of both tables: columns of numbers, or one of lists as in `self_join`.  Default:
-        the numeric columns that both have, besides ids.
+        The coordinates in both tables: numeric columns, or one column of lists as in `self_join`. Default:
+        the numeric columns that both tables have, except ids.
     left_on, right_on : column or list of columns, optional
-        The same where they are called otherwise in the two tables, in the same order.
+        The coordinates of each table in the same order, if their names differ.
     by : column or list of columns, optional
-        As of `self_join`, with the same names in both tables.  Dtypes without a common value are refused;
-        beside a Dask DataFrame that holds texts, objects of a plain one are compared as texts.
+        Columns of both tables whose values must be equal, as in `self_join`. Dtypes without common values
+        raise `ColumnError`. If a plain frame is joined with a Dask DataFrame of texts, its objects are
+        compared as texts.
     id, left_id, right_id : column, optional
-        The columns that name rows, of both tables or of each.  Default: index labels.
+        The columns that identify rows, for both tables or for each. Default: the index labels.
     keep : column or list of columns, optional
-        Columns whose values the result has, of any dtype.  As in `pandas.merge`, those that both tables
-        have are told apart by `suffixes`.
-    suffixes : pair of str
-    metric, p, return_distance, dropna, method, approximate, partitioning, blocksize
-        As of `self_join`.  "spatial" shuffles both tables into the same regions of space, the right one's
-        rows to all regions within `eps` of them.
+        Columns of any dtype to copy into the result. Names that both tables have get `suffixes`, as in
+        `pandas.merge`.
+    suffixes : pair of str, default ("_left", "_right")
+        Suffixes for overlapping column names.
+    return_distance : bool, default False
+        Whether to add the column `distance`.
+    metric, p, dropna, method, approximate, blocksize
+        As in `self_join`.
+    partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"
+        As in `self_join`. "spatial" shuffles both tables into the same regions of space. Rows of `other` are
+        copied to every region within `eps` of them.
 
     Returns
     -------
     DataFrame
-        Columns ``left``, ``right`` (ids of the two tables), ``distance`` if asked for, and what is kept;
-        for "leftsemi" and "leftanti" rows of this frame.
+        One row per pair, in no particular order:
+
+        - ``left`` and ``right``: the ids of the two rows, with the dtypes of the ids;
+        - ``distance``: float64, in the units of the metric, if `return_distance`;
+        - the columns of `keep`.
+
+        With "leftsemi" and "leftanti" the result has rows and columns of this frame.
 
     Raises
     ------
     UnsupportedFrameError
-        The tables are of two libraries.
-    OptionError, OptionTypeError, ColumnError, CoordinateError, DuplicateIdError, BudgetError
-        As `self_join` and its planning do.
+        The tables belong to different libraries.
+    OptionError, OptionTypeError, ColumnError
+        At the call: an option or a column is not allowed.
+    CoordinateError, DuplicateIdError, BudgetError
+        During planning; see `self_join`.
+    SourceChangedError
+        During the computation: a table changed after planning.
 
     Notes
     -----
-    Both tables are put in order, once each chunk, and block pairs of chunks whose boxes are within
-    `eps` meet, as in the R-S join of LSS (Lieberman, Sankaranarayanan & Samet 2008, "A fast similarity
-    join algorithm using graphics processing units", section 3), but exactly.
+    Each chunk is indexed once. Two chunks are compared only if their bounding boxes are within `eps`. This
+    follows the R-S join of LSS (Lieberman, Sankaranarayanan & Samet 2008, "A fast similarity join algorithm
+    using graphics processing units", section 3), but the result is exact. "leftsemi" and "leftanti" do not
+    build pairs.
 
     Examples
     --------
@@ -92,67 +112,81 @@ def join(frame: Frame, asked: JoinRequest) -> Frame:
     >>> shops.simjoin.join(homes, 1.0, on="x", keep=["name", "rent"])
        left right name  rent
     0     0     h    A   700
+
+    The homes without a shop nearby:
+
     >>> homes.simjoin.join(shops, 1.0, on="x", how="leftanti")
          x  rent
     i  9.0   800
+
+    All shops, and their distances to homes:
+
+    >>> found = shops.simjoin.join(homes, 1.0, on="x", how="left", return_distance=True)
+    >>> found.sort_values("left", ignore_index=True)
+       left right  distance
+    0     0     h       1.0
+    1     1   NaN       NaN
     """
-    check_other("join(other, eps)", asked.other, eps=asked.eps)
-    frame, other, left, right = same_library(frame, asked.other)
-    spec = asked.spec(left, right)
-    if asked.how in (SEMI, ANTI):
-        return semi_or_anti(frame, other, spec, asked.how == SEMI)
-    example = pairs_example(left, right, spec, asked.how == LEFT)
+    check_other("join(other, eps)", request.other, eps=request.eps)
+    frame, other, left, right = same_library(frame, request.other)
+    spec = request.spec(left, right)
+    if request.how in (SEMI, ANTI):
+        return _semi_or_anti(frame, other, spec, request.how == SEMI)
+    example = pairs_example(left, right, spec, request.how == LEFT)
     if is_dask_collection(frame):
-        source, data = freeze(frame, spec.columns), freeze(other, spec.right.columns)
-        return new_collection(pairs.Join(source, data, spec, asked.how, example))
-    (q, d), plan = whole_chunks((frame, other), spec, PAIRS)
+        source, right_source = freeze(frame, spec.columns), freeze(other, spec.right.columns)
+        return new_collection(pairs.Join(source, right_source, spec, request.how, example))
+    (queries, data), plan = whole_chunks((frame, other), spec, PAIRS)
     if not plan.meets:
-        return unmatched(q, 0, spec, example) if asked.how == LEFT else example
+        return unmatched(queries, 0, spec, example) if request.how == LEFT else example
     like = alone = None
-    if asked.how == LEFT:
-        like, alone = example, unmatched_rows(q, _counts(q, d, spec, plan), spec, example)
+    if request.how == LEFT:
+        like, alone = example, unmatched_rows(queries, _counts(queries, data, spec, plan), spec, example)
     with within_memory(spec.asked):
-        block_pair = BlockPair(q, d, False, spec, plan.layout)
+        block_pair = BlockPair(queries, data, False, spec, plan.layout)
         found = join_block(block_pair, list(example.columns), like=like, alone=alone)
     raise_if_none(plan.data_warnings, len(found) - (0 if alone is None else alone[0]))
     return found
 
 
-def _counts(q: Chunk, d: Chunk, spec: JoinSpec, plan: WholePlan) -> Array | int:
-    """How many rows of the right table are near each row of the left one, by position."""
-    return count_block(BlockPair(q, d, False, spec, plan.layout))[0] if plan.meets else 0
+def _counts(queries: Chunk, data: Chunk, spec: JoinSpec, plan: WholePlan) -> Array | int:
+    """Return the number of matches in the right table for each row of the left one, by position."""
+    return count_block(BlockPair(queries, data, False, spec, plan.layout))[0] if plan.meets else 0
 
 
-def semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> Frame:
-    """The rows of the left table that are in a pair, or (not `matched`) in none."""
+def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> Frame:
+    """Return the rows of the left table that have a match, or, if not `matched`, that have none."""
     if spec.dropna:
         frame = _finite(frame, spec)
         spec = replace(spec, dropna=False)
     if not is_dask_collection(frame):
-        (q, d), plan = whole_chunks((frame, other), spec, COUNTS)
-        counts = _counts(q, d, spec, plan)
+        (queries, data), plan = whole_chunks((frame, other), spec, COUNTS)
+        counts = _counts(queries, data, spec, plan)
         if isinstance(counts, int):
             counts = frames_for(frame).xp.zeros(len(frame), np.int64)
         return frame[(counts > 0) if matched else (counts == 0)]
-    source, data = freeze(frame, spec.columns), freeze(other, spec.right.columns)
+    source, right_source = freeze(frame, spec.columns), freeze(other, spec.right.columns)
     meta = frame._meta
     example = series_example(meta, "matches")
-    counted = new_collection(MatchCounts(source.inner, source, data, spec, example))
+    counted = new_collection(MatchCounts(source.inner, source, right_source, spec, example))
     return frame[(counted > 0) if matched else (counted == 0)]
 
 
 def _finite(frame: Frame, spec: JoinSpec) -> Frame:
-    """The rows that take part; in Dask by a filter, beneath which only columns that are needed are read."""
+    """Return the rows that take part.
+
+    For Dask this is a filter, below which only the needed columns are read.
+    """
     if not is_dask_collection(frame):
         kept = points(frame, spec)[1]
         return frame if kept is None else frame[kept]
     own = frame[[name for name in frame.columns if name in spec.on]]
     example = series_example(frame._meta, "taken", np.bool_)
-    return frame[own.map_partitions(_taken, spec, meta=example)]
+    return frame[own.map_partitions(_takes_part, spec, meta=example)]
 
 
-def _taken(frame: Frame, spec: JoinSpec) -> Series:
-    """Tell of each row whether it takes part."""
+def _takes_part(frame: Frame, spec: JoinSpec) -> Series:
+    """Return whether each row takes part."""
     kept, frames = points(frame, spec)[1], frames_for(frame)
     if kept is None:
         kept = frames.xp.ones(len(frame), np.bool_)
@@ -160,119 +194,132 @@ def _taken(frame: Frame, spec: JoinSpec) -> Series:
 
 
 @frame_verb(SelfJoinRequest)
-def self_join(frame: Frame, asked: SelfJoinRequest) -> Frame:
-    """Every pair of rows within `eps` of each other.
+def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
+    """Find all pairs of rows within a distance `eps`.
 
     Parameters
     ----------
-    eps : float, text or column
-        Largest distance, finite and >= 0, in the units of the metric: with most those of the columns.
-        0 finds duplicates.  Text with a unit, where the metric has one: of "haversine" lengths or angles,
-        such as "2 km" and "1 arcsec", of "cosine" angles, such as "5 deg".  The name of a column: each
-        row's own; ``pairs="both"`` is needed then, and a row is the left one of those within its own
-        distance.
+    eps : float, str or column
+        Largest distance, finite and >= 0, in the units of the metric, which are usually the units of the
+        columns. 0 finds equal rows. Some metrics accept text with a unit: lengths or angles for "haversine",
+        such as "2 km" or "1 arcsec", and angles for "cosine", such as "5 deg". If it is the name of a column,
+        each row has its own distance, and ``pairs="both"`` is required: the distance of the left row decides.
     on : column or list of columns, optional
-        The coordinates, in the order in which their differences' powers are summed; or one column of
-        lists of numbers of equal length, such as embeddings.  Default: all numeric columns besides
-        `id`, booleans and "row_id"; integers that are identifiers by their names are refused then.
+        The coordinates: numeric columns, or one column of number lists of equal length, such as embeddings.
+        Differences are summed in the order of the columns. Default: all numeric columns except `id`, booleans
+        and "row_id". The default raises `ColumnError` if an integer column is named like an identifier.
     by : column or list of columns, optional
-        Columns of any dtype that must be equal in both rows, such as a country or a day.  Rows without a
-        value are refused, or left out by `dropna`.  Within groups distances are as ever, to the last bit,
-        and rows of other groups are not compared.  A Dask DataFrame's distinct values are found by one more
-        pass over these columns, and must fit memory.
+        Columns of any dtype whose values must be equal in both rows, such as a country or a day. Rows of
+        different groups are not compared. Rows with a missing value raise an error, or are dropped by
+        `dropna`. For a Dask DataFrame one more pass over these columns finds the distinct values, which must
+        fit in memory.
     id : column, optional
-        The column that names rows in the result; its values must be unique.  Default: the
-        index labels.
+        The column that identifies rows in the result; its values must be unique. Default: the index labels.
     metric : {"euclidean", "sqeuclidean", "manhattan", "chebyshev", "minkowski", "cosine", "haversine"}
-        What a distance is; the formulas are in `dask_simjoin.metrics`.  "cosine": one minus the cosine
-        of the angle between rows.  "haversine": `on` names latitude and longitude, in this order and
-        in degrees, and distances are in metres; longitudes go to 180 or to 360.
-    p : int or float
-        Of "minkowski": 1, 2, 3, ... or ``float("inf")``.
-    pairs : {"unique", "both"}
-        "unique": each pair once, `left` being the row that comes first in the frame.
-        "both": in both directions.
-    include_self : bool
-        Whether each row is a pair with itself.  Rows with equal coordinates always are pairs.
-    return_distance : bool
+        The distance, "euclidean" by default. "cosine" is 1 minus the cosine of the angle between two rows.
+        "haversine" is the distance on the Earth in meters: `on` names latitude and longitude, in this order
+        and in degrees. Longitudes may end at 180 or at 360. :doc:`/reference/metrics` has all formulas.
+    p : int or float, default 2
+        The power for "minkowski": 1, 2, 3, ... or ``float("inf")``.
+    pairs : {"unique", "both"}, default "unique"
+        "unique" returns each pair once; `left` is the row that comes first in the frame. "both" returns each
+        pair in both directions.
+    include_self : bool, default False
+        Whether each row is also a pair with itself. Different rows with equal coordinates are always pairs.
+    return_distance : bool, default False
         Whether to add the column `distance`.
     keep : column or list of columns, optional
-        Columns whose values the result has, of any dtype, of both rows.
-    suffixes : pair of str
-        What the names of those end in.
-    dropna : bool
-        Whether to leave out rows with a missing, NaN or infinite coordinate.
-    method : {"auto", "sweep", "tiles", "grid", "nested_loop", "zorder", "kmeans"} or an object
-        Or an object of `dask_simjoin.methods`.
-        The engine: a row sweep over an eps-grid for up to 4 dimensions, or tiles for any
-        number; on GPUs tiles.  For comparison "grid": the grid joins of two papers,
-        "nested_loop": each row with each, "zorder": lists in Z-order, and "kmeans":
-        clusters with windows at their borders; as an object it takes options, such as
-        ``methods.Grid(indexed=4)``.  All give the same pairs.
-    approximate : bool
-        With ``method="kmeans"``: whether to leave out pairs of rows of two clusters, for which rows
-        near a border are copied otherwise.  `plan` and `profile` tell how many are found.
-    partitioning : {"auto", "entity", "spatial", "replicated"}
-        Of a Dask DataFrame.  "entity": rows stay with the rows next to them; small partitions
-        are joined together and large ones cut, and every chunk meets every other, unless their
-        boxes are further apart than `eps`.  "spatial": rows are shuffled into regions of about
-        as many rows first, so that work grows with the data and not with its square.
-        "replicated": all rows are one chunk, which workers copy, and each task takes some of its
-        queries.  "auto": on GPUs "replicated" if a chunk holds all rows; else entity or spatial
-        chunks, whichever are expected to be faster.  All give the same pairs.
+        Columns of any dtype to copy into the result, for both rows of each pair.
+    suffixes : pair of str, default ("_left", "_right")
+        Suffixes of the kept columns.
+    dropna : bool, default False
+        Whether to drop rows with a missing, NaN or infinite coordinate. Otherwise they raise
+        `CoordinateError`.
+    method : {"auto", "sweep", "tiles", "grid", "nested_loop", "zorder", "kmeans"} or object, default "auto"
+        The algorithm within a chunk. All methods return the same pairs.
+
+        - "sweep": a row sweep over a grid of cells; for up to 4 columns, on CPUs only.
+        - "tiles": groups of nearby rows with bounding boxes; for any number of columns.
+        - "grid", "nested_loop", "zorder", "kmeans": published methods for comparison. The first two are grid
+          joins and a comparison of all rows. The others use lists in Z-order, and clusters with windows at
+          their borders.
+
+        An object of `dask_simjoin.methods` sets options of a method, such as ``methods.Grid(indexed=4)``.
+    approximate : bool, default False
+        With ``method="kmeans"``, whether to skip pairs of rows in different clusters. The result may then
+        miss pairs; `plan` and `profile` estimate the share that is found.
+    partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"
+        How the rows of a Dask DataFrame are divided into chunks; see Notes. All choices return the same
+        pairs. "auto" takes the fastest one by its cost estimate, and on GPUs "replicated" if all rows fit in
+        one chunk.
     blocksize : int or str, optional
-        Memory of one chunk's coordinates and ids, and of one partition of the result, such as
-        "64 MiB".  Default: 1/12 of what each thread of a worker has, at most 1 GiB; without a
-        cluster of what each thread has, 128 MiB to 1 GiB, and 128 MiB of a result; on GPUs 1/12
-        of a GPU's memory, and for a chunk at most 12 GiB.  The configuration's
-        ``simjoin.blocksize`` and ``simjoin.output-size`` change the defaults.
+        Memory of one chunk's coordinates and ids, and of one partition of the result: a number of bytes, or
+        text such as "64 MiB". The configuration values ``simjoin.blocksize`` and ``simjoin.output-size``
+        replace the defaults, which are:
+
+        - on a cluster, 1/12 of a worker's memory per thread, at most 1 GiB;
+        - without a cluster, 1/12 of this machine's memory per thread, from 128 MiB to 1 GiB, for a chunk, and
+          128 MiB for a partition of the result;
+        - on GPUs, 1/12 of the GPU's memory, at most 12 GiB for a chunk.
 
     Returns
     -------
     DataFrame
-        Columns ``left``, ``right`` (the ids' dtype) and, if asked for, ``distance``
-        (float64); lazy if the frame is.  The order of rows is not specified.
+        One row per pair, in no particular order; lazy if the frame is a Dask DataFrame:
+
+        - ``left`` and ``right``: the ids of the two rows, with the dtype of the ids;
+        - ``distance``: float64, in the units of the metric, if `return_distance`;
+        - the columns of `keep` for both rows, with `suffixes`.
 
     Raises
     ------
     OptionError, OptionTypeError, ColumnError
-        At the call: an option or a column that is not allowed.
+        At the call: an option or a column is not allowed.
     CoordinateError, DuplicateIdError
-        When planned: coordinates that are no finite float64 number, ids that repeat.
+        During planning: a coordinate is missing, infinite or not exact in float64, or ids repeat.
     BudgetError
-        When planned: a chunk or the result needs more memory than there is.  Nothing of the
-        join has run by then.
+        During planning: a chunk or the result needs more memory than available. No pair has been computed
+        then.
     SourceChangedError
-        When computed: a partition has another number of rows, or coordinates in another range,
-        than when the join was planned.
+        During the computation: the rows or coordinates of a partition changed after planning.
 
     Warns
     -----
-    UnitsWarning, ColumnsWarning, ApproximateWarning
-        When planned: the data tell that `eps` or the coordinates are in other units, such as radians,
-        or that integers which no `on` named are no coordinates; or pairs may be left out, as was asked for.
+    UnitsWarning, ColumnsWarning
+        During planning: the data suggest that `eps` or the coordinates are in other units, such as radians.
+        Or columns taken by default may not be coordinates.
+    ApproximateWarning
+        During planning: `approximate` is set, so pairs may be missing.
 
     Notes
     -----
-    As a function of the package it also takes, in place of the frame, arrays (n, d) of NumPy, CuPy and Dask
-    and all that streams Arrow's batches: tables of Arrow, polars and DuckDB; so do the other verbs.  Points
-    of GeoPandas are their own coordinates: in degrees by "haversine", in metres, and projected ones in the
-    units of their system.
+    *Input.* As a function, ``dask_simjoin.self_join(frame, ...)`` also accepts arrays (n, d) of NumPy, CuPy
+    and Dask, and tables of Arrow, polars and DuckDB. A GeoPandas frame needs no `on`: its points are the
+    coordinates. Longitude and latitude are joined by "haversine", in meters, and projected points in the
+    units of their projection. All verbs accept these inputs.
 
-    Partitions of the result are at most about as large as `blocksize`, however many pairs a
-    block pair gives: by the estimate of the plan it is cut into several partitions, at places
-    that its exact numbers of pairs give (as the batches of GPU-Join, section 5, bound a
-    result, but balanced).
+    *Chunks.* A chunk is a group of rows with one index. `partitioning` decides which rows it has:
 
-    The grid follows GPU-Join (Gowanlock & Karsin, "GPU-accelerated similarity self-join for
-    multi-dimensional data", section 4): only non-empty cells, and half of the neighbours.
+    - "entity": rows keep their order in the frame. Small partitions are merged, and large ones are split. Two
+      chunks are compared unless their bounding boxes are further apart than `eps`.
+    - "spatial": rows are first shuffled into regions of space with about equally many rows. Each region also
+      gets copies of the rows around it, and is joined alone. The work grows linearly with the data.
+    - "replicated": all rows are one chunk, which every worker builds. Each task searches for some of the
+      rows.
 
-    On GPUs tiles of points in kd order meet where their boxes are within `eps`, 64 or 128 points
-    against 64 or 256 at a time, so that units of work are equal, which Gallet & Gowanlock (2019,
-    "Load imbalance mitigation optimizations for GPU-accelerated similarity joins") reach by sorting
-    cells by workload.  From 9 dimensions tensor cores tell most pairs apart, in float16 with a bound
-    on its error: see `dask_simjoin.engine.filters.float16` and, above 200,
-    `dask_simjoin.engine.filters.tensor_cores`.
+    :doc:`/explanation/chunks-and-partitionings` compares them.
+
+    *Partitions of the result* have about `blocksize` bytes or less, however many pairs two chunks have. If
+    the plan expects more, the work is split at positions that follow from exact numbers of pairs. The batches
+    of GPU-Join, section 5, bound a result in the same way, but are not balanced.
+
+    *Methods.* A tile is a group of up to 64 or 128 rows that are close in kd order, with its bounding box.
+    Two tiles are compared only if their boxes are within `eps`. On GPUs tiles give equal units of work, which
+    Gallet & Gowanlock (2019, "Load imbalance mitigation optimizations for GPU-accelerated similarity joins")
+    reach by sorting cells by workload. From 9 columns on, tensor cores decide most pairs in float16 with a
+    bound on the error, and the others are decided in float64: see :doc:`/explanation/kernels`. "grid" follows
+    GPU-Join (Gowanlock & Karsin, "GPU-accelerated similarity self-join for multi-dimensional data", section
+    4). It stores non-empty cells only, and visits half of the neighbors.
 
     Examples
     --------
@@ -282,9 +329,33 @@ def self_join(frame: Frame, asked: SelfJoinRequest) -> Frame:
     >>> df.simjoin.self_join(1.0, return_distance=True)
        left  right  distance
     0     0      1       1.0
+
+    A lazy join of a Dask DataFrame, with names from a column:
+
+    >>> import dask.dataframe as dd
+    >>> ddf = dd.from_pandas(df.assign(name=["a", "b", "c"]), npartitions=2)
+    >>> pairs = ddf.simjoin.self_join(4.0, id="name")
+    >>> pairs.compute().sort_values("left", ignore_index=True)
+      left right
+    0    a     b
+    1    b     c
+
+    Places within 50 km of each other; coordinates are in degrees:
+
+    >>> cities = pd.DataFrame({
+    ...     "city": ["Bonn", "Cologne", "Berlin"],
+    ...     "lat": [50.73, 50.94, 52.52],
+    ...     "lon": [7.10, 6.96, 13.40],
+    ... })
+    >>> near = cities.simjoin.self_join(
+    ...     "50 km", on=["lat", "lon"], metric="haversine", id="city", return_distance=True
+    ... )
+    >>> near.round(-2)
+       left    right  distance
+    0  Bonn  Cologne   25300.0
     """
     meta = example_of(frame)
-    spec = asked.spec(meta)
+    spec = request.spec(meta)
     example = pairs_example(meta, meta, spec)
     if is_dask_collection(frame):
         return new_collection(pairs.SelfJoin(freeze(frame, spec.columns), spec, example))

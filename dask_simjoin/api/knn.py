@@ -1,4 +1,4 @@
-"""Find the nearest rows of rows, of the same table or of another."""
+"""Find the nearest rows of each row, in the same table or in another."""
 
 from __future__ import annotations
 
@@ -36,44 +36,58 @@ from dask_simjoin.tasks.nearest import (
 )
 
 DISTANCES = "k_distance"
-"""Name of the Series of distances to k-th neighbours."""
+"""Name of the Series that `k_distances` returns."""
 
-FOUND_BYTES = 16
-"""Of a neighbour while neighbours are sought."""
+NEIGHBOR_BYTES = 16
+"""Bytes of a neighbor during the search."""
 
-BACK_BYTES = 4
-"""For a neighbor in the other direction, which `mutual` compares with."""
+REVERSE_BYTES = 4
+"""Bytes of a neighbor in the other direction, which `mutual` compares with."""
 
-MERGED = 3
-"""Results that lie beside each other on a GPU, where rows of both directions are merged."""
+MERGE_COPIES = 3
+"""Copies of the result in GPU memory while both directions are merged."""
 
 
 @series_verb(KDistancesRequest)
-def k_distances(frame: Frame, asked: KDistancesRequest) -> Series:
-    """How far each row's k-th nearest neighbour is: to choose `eps` by.
+def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
+    """Return the distance from each row to its k-th nearest neighbor.
 
-    With ``k = min_samples - 1`` it is, but for rounding, the `eps` from which on a row is a core row of
-    `dbscan`. Sorted, as `dask_simjoin.cluster.plots.plot_k_distances` draws them, distances have a
-    knee where clusters end.
+    A plot of the sorted distances has a knee where clusters end, which helps to choose the `eps` of `dbscan`.
 
     Parameters
     ----------
     k : int
-        At least 1; the row itself is not counted.
-    on, id, metric, p, dropna, partitioning, blocksize
-        As in `self_join`; `id` only says which column is no coordinate.
+        Number of the neighbor, at least 1; a row is not its own neighbor. For `dbscan` use ``min_samples -
+        1``.
+    id : column, optional
+        A column to exclude from the default coordinates. Ids are not read, so they may repeat.
+    on, metric, p, dropna, partitioning, blocksize
+        As in `self_join`; "replicated" is not supported.
 
     Returns
     -------
     Series
-        float64, named "k_distance", in the units of the metric, with the frame's index and partitions;
-        inf where there are not so many other rows. Rows that `dropna` leaves out have no entry.
+        A float64 Series "k_distance" in the units of the metric, with the index and partitions of the frame.
+        The values are inf if the frame has k rows or fewer. Rows that `dropna` drops have no entry. The
+        result is lazy if the frame is.
+
+    Raises
+    ------
+    OptionError, OptionTypeError, ColumnError, CoordinateError, BudgetError, SourceChangedError
+        As in `self_join`.
 
     Notes
     -----
-    Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for discovering clusters in large
-    spatial databases with noise", section 4.2. A chunk's rows meet only the chunks in which, by the
-    sample of the plan, neighbours of them can be, the nearest first.
+    With ``k = min_samples - 1`` this is the smallest `eps` that makes the row a core row of `dbscan`, except
+    for rounding. See Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for discovering clusters
+    in large spatial databases with noise", section 4.2. `dask_simjoin.cluster.plots.plot_k_distances` draws
+    the sorted distances:
+
+    .. image:: /images/k-distances.png
+       :alt: Distances to the seventh other place, sorted: a steep fall, then a gentle slope
+
+    Rows are divided into chunks, see `self_join`. Each chunk searches only the chunks that may have neighbors
+    by a bound from a sample, the nearest first.
 
     Examples
     --------
@@ -82,73 +96,91 @@ def k_distances(frame: Frame, asked: KDistancesRequest) -> Series:
     >>> df = pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0]})
     >>> df.simjoin.k_distances(2).tolist()
     [2.0, 1.0, 2.0, 8.0]
+
+    The largest distances first, as in the plot:
+
+    >>> df.simjoin.k_distances(1).sort_values(ascending=False).tolist()
+    [7.0, 1.0, 1.0, 1.0]
     """
     meta = example_of(frame)
     searcher_for(meta)
-    number = asked.number()
-    spec = asked.spec(meta)
+    number = request.number()
+    spec = request.spec(meta)
     frames = frames_for(meta)
     example = series_example(meta, DISTANCES, np.float64)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         return new_collection(lazy.KDistances(source.inner, source, spec, number, example))
     chunk, plan = whole_chunk(frame, spec, nearest_output(number))
-    if number >= plan.rows:  # no row has so many neighbours
-        far = frames.xp.full(len(chunk["ids"]), math.inf)
+    if number >= plan.rows:  # no row has k neighbors
+        distances = frames.xp.full(len(chunk["ids"]), math.inf)
     else:
         state = search_chunk(chunk, chunk, plan.layout, number, (0, 0))
-        far = kth_distance(state, number, spec.measure)
-    return frames.series(far, chunk["ids"], DISTANCES)
+        distances = kth_distance(state, number, spec.measure)
+    return frames.series(distances, chunk["ids"], DISTANCES)
 
 
 @frame_verb(KnnJoinRequest)
-def knn_join(frame: Frame, asked: KnnJoinRequest) -> Frame:
-    """The `k` nearest rows of each row, exactly, wherever they are.
+def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
+    """Find the `k` nearest rows of each row, exactly.
 
     Parameters
     ----------
     other : DataFrame, optional
-        The table whose rows are found.  Default: this frame, in which no row is a neighbour of itself.
-    k : int
-        How many are found of each row, at most: fewer where there are not so many.
-    max_distance : float or text, optional
-        Rows that are further away are no neighbours.
-    mutual : bool
-        Whether to keep only rows each of which is among the `k` nearest of the other: with ``k=1`` mutual
-        best matches.  Both directions are searched.  Of plain pandas frames rows stay in the order of one
-        direction.  Of others, pairs are merged by their ids, and rows are in any order.
+        The table to search. Default: this frame; then no row is its own neighbor.
+    k : int, default 10
+        Maximum number of neighbors of a row. A row has fewer if the table or `max_distance` has no more.
+    max_distance : float or str, optional
+        Largest distance of a neighbor, with units as `eps` of `self_join`. Default: no limit.
+    mutual : bool, default False
+        Whether to keep only mutual neighbors: each row is among the `k` nearest of the other. With ``k=1``
+        these are mutual best matches.
     by : column or list of columns, optional
-        As in `self_join`: neighbours are sought among rows of the same group.  `max_distance` is needed then.
+        Columns whose values must be equal in both rows, as in `self_join`. It requires `max_distance`.
     on, left_on, right_on, id, left_id, right_id, keep, suffixes
-        As of `join`, and without `other` as of `self_join`.
-    metric, p, dropna, partitioning, blocksize
-        As of `self_join`.
-    method : {"auto", "tiles", "zorder"} or methods.ZOrder
-        The engine: tiles, or for comparison lists in Z-order.  Both find the same rows.
-    approximate : bool
-        With ``method="zorder"``: whether to look only at rows next to a row in each list.  What is told
-        is near, but nearer rows may be missed; which ones depends on how rows are divided into chunks.
-        ``profile(k=...)`` with the same options measures how many are found.
+        As in `join`, and without `other` as in `self_join`.
+    metric, p, dropna, blocksize
+        As in `self_join`.
+    partitioning : {"auto", "entity", "spatial"}, default "auto"
+        As in `self_join`. With "spatial" each row belongs to one region only.
+    method : {"auto", "tiles", "zorder"} or methods.ZOrder, default "auto"
+        "tiles" searches groups of nearby rows with bounding boxes. "zorder" searches lists in Z-order, for
+        comparison. Both find the same rows.
+    approximate : bool, default False
+        With ``method="zorder"``, whether to search only the rows next to a row in each list. Nearer rows may
+        then be missed, and the result depends on the chunks. ``profile(k=...)`` measures the share that is
+        found.
 
     Returns
     -------
     DataFrame
-        ``left`` and ``right`` (ids), ``rank`` (int64, from 1, the nearest), ``distance`` (float64), and
-        what is kept.  The rows of a partition are in the order of their left rows, and then by rank.
+        One row per neighbor; lazy if one of the tables is:
+
+        - ``left`` and ``right``: the ids of the row and of its neighbor, with the dtypes of the ids;
+        - ``rank``: int64, 1 for the nearest neighbor;
+        - ``distance``: float64, in the units of the metric;
+        - the columns of `keep`.
+
+        Each partition is sorted by the order of the left rows, and then by rank. With `mutual` only plain
+        pandas frames keep this order.
 
     Raises
     ------
-    UnsupportedFrameError, OptionError, ColumnError, CoordinateError, DuplicateIdError, BudgetError
-        As `join` and its planning do.
+    UnsupportedFrameError, OptionError, OptionTypeError, ColumnError
+        At the call; see `join`.
+    CoordinateError, DuplicateIdError, BudgetError
+        During planning; see `join`.
+    SourceChangedError
+        During the computation: a table changed after planning.
 
     Notes
     -----
-    Of rows at the same distance those that come first in their frame are nearer, so that results depend
-    neither on partitions nor on the machine.  Each chunk's rows search the chunks that may have
-    neighbours of them, the nearest first, within a distance that shrinks; in which ones neighbours can be
-    is bounded by a sample, and ``plan(k=..., other=...)`` tells how many those are.  The order of search
-    is that of best-first nearest neighbours (Hjaltason & Samet 1999, "Distance browsing in spatial
-    databases", section 4), for blocks of rows.
+    If distances are equal, the row that comes first in its frame is nearer. So results do not depend on
+    partitions or machines. Each chunk searches the chunks that may have neighbors, the nearest first, within
+    a shrinking distance. A sample gives a bound for these chunks, and ``plan(k=..., other=...)`` shows their
+    number. The order is best-first search (Hjaltason & Samet 1999, "Distance browsing in spatial databases",
+    section 4), applied to blocks of rows. `mutual` searches in both directions, and merges the pairs by their
+    ids.
 
     Examples
     --------
@@ -160,56 +192,75 @@ def knn_join(frame: Frame, asked: KnnJoinRequest) -> Frame:
     0     0      1     1       1.0
     1     1      0     1       1.0
     2     2      1     1       2.0
+
+    Only mutual neighbors:
+
+    >>> df.simjoin.knn_join(k=1, mutual=True)
+       left  right  rank  distance
+    0     0      1     1       1.0
+    1     1      0     1       1.0
+
+    The nearest shop of each home, at most 3 away:
+
+    >>> shops = pd.DataFrame({"x": [2.0, 8.0], "name": ["A", "B"]})
+    >>> homes = pd.DataFrame({"x": [1.0, 3.0, 20.0]}, index=["g", "h", "i"])
+    >>> homes.simjoin.knn_join(shops, k=1, max_distance=3.0, on="x", keep="name")
+      left  right  rank  distance name
+    0    g      0     1       1.0    A
+    1    h      0     1       1.0    A
     """
-    if asked.other is not None:
-        check_other("knn_join(other, k)", asked.other, k=asked.k)
-    if not check_flag("mutual", asked.mutual) or _on_host(frame, asked.other):
-        return _nearest(frame, asked)
-    found = _nearest(frame, asked)
-    if asked.other is None:
-        back = found
+    if request.other is not None:
+        check_other("knn_join(other, k)", request.other, k=request.k)
+    if not check_flag("mutual", request.mutual) or _on_host(frame, request.other):
+        return _nearest(frame, request)
+    found = _nearest(frame, request)
+    if request.other is None:
+        reverse = found
     else:
-        sides = {f"left_{name}": getattr(asked, f"right_{name}") for name in ("on", "id")}
-        sides |= {f"right_{name}": getattr(asked, f"left_{name}") for name in ("on", "id")}
-        back = _nearest(asked.other, replace(asked, other=frame, keep=None, **sides))
-    turned = back[["right", "left"]].rename(columns={"right": "left", "left": "right"})
-    return found.merge(turned, on=["left", "right"])
+        sides = {f"left_{name}": getattr(request, f"right_{name}") for name in ("on", "id")}
+        sides |= {f"right_{name}": getattr(request, f"left_{name}") for name in ("on", "id")}
+        reverse = _nearest(request.other, replace(request, other=frame, keep=None, **sides))
+    swapped = reverse[["right", "left"]].rename(columns={"right": "left", "left": "right"})
+    return found.merge(swapped, on=["left", "right"])
 
 
 def _on_host(frame: Frame, other: Frame | None) -> bool:
-    """Whether both tables are plain frames in the host's memory."""
+    """Return whether both tables are plain frames in host memory."""
     plain = not (is_dask_collection(frame) or is_dask_collection(other))
     return plain and frames_for(example_of(frame)).memory() is None
 
 
-def _nearest(frame: Frame, asked: KnnJoinRequest) -> Frame:
-    """Find the nearest rows of each row; of plain frames on the host only mutual ones, if requested."""
-    number = asked.number()
-    frame, other, left, right = one_or_two(frame, asked.other)
-    spec = asked.spec(left, right)
+def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
+    """Find the nearest rows of each row.
+
+    With `mutual`, plain frames in host memory return only mutual neighbors.
+    """
+    number = request.number()
+    frame, other, left, right = one_or_two(frame, request.other)
+    spec = request.spec(left, right)
     searcher_for(left)
-    bound = asked.most(spec)
+    bound = request.most(spec)
     example = nearest_example(left, left if right is None else right, spec)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
-        data = None if other is None else freeze(other, spec.right.columns)
-        return new_collection(NearestJoin(source, data, spec, number, bound, example))
+        right_source = None if other is None else freeze(other, spec.right.columns)
+        return new_collection(NearestJoin(source, right_source, spec, number, bound, example))
     plain = [frame] if other is None else [frame, other]
     chunks, plan = whole_chunks(plain, spec, nearest_output(number, with_ids=True))
-    q, d = chunks[0], chunks[-1]
-    if not (len(q["ids"]) and len(d["ids"])):
+    queries, data = chunks[0], chunks[-1]
+    if not (len(queries["ids"]) and len(data["ids"])):
         return example
     rows, device = plan.rows_found(number), frames_for(left).memory()
     row_bytes = plan.pair_bytes + RANK_BYTES if bound == math.inf else 0.0
-    # on the host what is found becomes columns of the result
+    # on the host, arrays of the search become columns of the result
     if device is not None:
-        row_bytes = (FOUND_BYTES + row_bytes) * (MERGED if asked.mutual else 1)
-    elif asked.mutual:
+        row_bytes = (NEIGHBOR_BYTES + row_bytes) * (MERGE_COPIES if request.mutual else 1)
+    elif request.mutual:
         rows = max(rows, rows_found(plan.table_rows[::-1], number))
-        row_bytes = max(FOUND_BYTES + BACK_BYTES, row_bytes)
+        row_bytes = max(NEIGHBOR_BYTES + REVERSE_BYTES, row_bytes)
     else:
-        row_bytes = max(FOUND_BYTES, row_bytes)
-    check_room(rows, row_bytes, f"k={shown(asked.k)}", False, device)
+        row_bytes = max(NEIGHBOR_BYTES, row_bytes)
+    check_room(rows, row_bytes, f"k={shown(request.k)}", False, device)
     search = functools.partial(
         search_chunk,
         layout=plan.layout,
@@ -218,9 +269,9 @@ def _nearest(frame: Frame, asked: KnnJoinRequest) -> Frame:
         is_self_join=other is None,
         max_total=bound,
     )
-    if device is None and asked.mutual:
-        return whole_rows(q, d, mutual_state(q, d, search), spec, example)
-    state = search(q, d)
+    if device is None and request.mutual:
+        return whole_rows(queries, data, mutual_state(queries, data, search), spec, example)
+    state = search(queries, data)
     if device is None:
-        return whole_rows(q, d, state, spec, example)
-    return nearest_rows(q, state, spec, example, find_rows(state, d, 0, spec))
+        return whole_rows(queries, data, state, spec, example)
+    return nearest_rows(queries, state, spec, example, find_rows(state, data, 0, spec))

@@ -36,45 +36,59 @@ from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 
 
 @series_verb(NearDuplicatedRequest)
-def near_duplicated(frame: Frame, asked: NearDuplicatedRequest) -> Series:
-    """Whether each row is near one that stays: as `pandas.DataFrame.duplicated`, for rows that are alike.
+def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
+    """Mark the rows that are near a row that is kept.
+
+    This is `pandas.DataFrame.duplicated` for similar rows.
 
     Parameters
     ----------
-    eps : float
-        Largest distance of duplicates, as in `self_join`; 0 finds equal rows.
-    keep : {"first", "last", False} or column
-        Which row of near ones stays, and is False: the first in the frame, or the last; or the row with the
-        largest value in a column of numbers, the first of those with the same (rows without a value come
-        last). False: none, every row that is near another is True.
-    grouping : {"greedy", "connected"}
-        "greedy": rows are gone through in order, and one is a duplicate if a row that stays is within `eps`.
-        So no two rows that stay are near, and each duplicate is near one that stays. "connected": rows are
-        in one group if near rows connect them, and one row of each group stays. A chain of rows is one
-        group however long it is: a duplicate may be far from the row that stays. For ``eps=0``, and with
-        ``keep=False``, both are the same.
-    on, by, id, metric, p, dropna, method, partitioning, blocksize
-        As in `self_join`; `id` only says which column is no coordinate, and a column that `keep` names is
-        none either unless `on` names it. With "greedy", "auto" is "entity", which keeps the order of rows.
+    eps : float or str
+        Largest distance of duplicates, in the units of the metric; see `self_join`. 0 finds equal rows.
+    keep : {"first", "last", False} or column, default "first"
+        The row to keep among near rows; its value is False.
+
+        - "first", "last": the first or the last row in the frame.
+        - A numeric column: the row with the largest value; of equal values the first row. Rows without a
+          value come last.
+        - False: no row; every row near another one is marked.
+    grouping : {"greedy", "connected"}, default "greedy"
+        The rows that count as duplicates of each other. With ``eps=0`` or ``keep=False`` both are the same.
+
+        - "greedy": rows are taken in order of preference. A row is a duplicate if a kept row is within `eps`.
+          So two kept rows are never near, and each duplicate is near a kept row.
+        - "connected": rows form a group if a chain of near rows connects them, and one row per group is kept.
+          A duplicate may be far from the row that is kept.
+    id : column, optional
+        A column to exclude from the default coordinates. Ids are not read, so they may repeat. The column of
+        `keep` is also excluded, unless `on` names it.
+    on, by, metric, p, dropna, method, blocksize
+        As in `self_join`.
+    partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"
+        As in `self_join`. For "greedy", "auto" is "entity", which keeps the order of rows.
 
     Returns
     -------
     Series
-        bool, with the frame's index and partitions; lazy if the frame is. Rows that `dropna` leaves out
-        have no entry.
+        bool, with the index and partitions of the frame; lazy if the frame is. Rows that `dropna` drops have
+        no entry.
 
     Raises
     ------
+    OptionError, OptionTypeError, ColumnError, CoordinateError, SourceChangedError
+        As in `self_join`.
     BudgetError
-        When planned: "greedy" in another order than that of a Dask DataFrame's chunks (`keep` names a
-        column, or chunks are spatial) chooses in one task, for which pairs are too many.
+        As in `self_join`. Also during planning of "greedy", if rows are not taken in the order of the chunks:
+        `keep` names a column, or chunks are spatial. Then a single task chooses from all pairs, which may not
+        fit.
 
     Notes
     -----
-    The same for every partitioning. Neither grouping lists pairs, with the exception above. "greedy" gives
-    the lexicographically first maximal independent set of the graph of near rows: chunks are settled one
-    after the other, and rows that stay drop others from later chunks, side by side. "connected" is
-    `dbscan` with ``min_samples=1``, one row of each cluster, and is faster on many cores.
+    The result does not depend on partitions. Pairs are not stored, except in the case that `BudgetError`
+    describes. "greedy" returns the lexicographically first maximal independent set of the graph of near rows.
+    Chunks of rows are settled one after the other, and the kept rows drop others from later chunks in
+    parallel. Grouping "connected" keeps one row of each cluster of `dbscan` with ``min_samples=1``, and is
+    faster on many cores.
 
     Examples
     --------
@@ -83,36 +97,54 @@ def near_duplicated(frame: Frame, asked: NearDuplicatedRequest) -> Series:
     >>> df = pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0]})
     >>> df.simjoin.near_duplicated(1.0).tolist()
     [False, True, False, False]
+
+    A chain of near rows as one group:
+
     >>> df.simjoin.near_duplicated(1.0, grouping="connected").tolist()
     [False, True, True, False]
+
+    Keep the row with the most votes:
+
     >>> df.assign(votes=[3, 8, 5, 0]).simjoin.near_duplicated(1.0, keep="votes").tolist()
     [True, False, True, False]
     """
     meta = example_of(frame)
-    spec = asked.spec(meta)
+    spec = request.spec(meta)
     example = series_example(meta, None)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
-        keep = False if asked.counted else asked.keep
-        return new_collection(LazyMarks(source.inner, source, spec, keep, asked.grouping, example)) != 0
+        keep = False if request.counted else request.keep
+        return new_collection(LazyMarks(source.inner, source, spec, keep, request.grouping, example)) != 0
     chunk, plan = whole_chunk(frame, spec, LISTED_CLUSTERS)
     if not plan.meets:
         return example != 0
     block_pair = whole_block_pair(chunk, spec, plan.layout)
-    return frames_for(meta).series(_marks(block_pair, asked), chunk["ids"], None)
+    return frames_for(meta).series(_marks(block_pair, request), chunk["ids"], None)
 
 
 @frame_verb(NearDuplicatedRequest)
-def drop_near_duplicates(frame: Frame, asked: NearDuplicatedRequest) -> Frame:
-    """The rows of a frame that are no near duplicates: as `pandas.DataFrame.drop_duplicates`.
+def drop_near_duplicates(frame: Frame, request: NearDuplicatedRequest) -> Frame:
+    """Drop the rows that `near_duplicated` marks.
 
-    Parameters are those of `near_duplicated`, which tells the rows; those that `dropna` leaves out are left
-    out here, too.
+    This is `pandas.DataFrame.drop_duplicates` for similar rows.
+
+    Parameters
+    ----------
+    eps, keep, grouping, on, by, id, metric, p, method, partitioning, blocksize
+        As in `near_duplicated`.
+    dropna : bool, default False
+        Whether to drop rows with a missing, NaN or infinite coordinate as well.
 
     Returns
     -------
     DataFrame
-        With all columns, and the frame's index and partitions; lazy if the frame is.
+        The rows that are kept, with all columns, and with the index and partitions of the frame; lazy if the
+        frame is.
+
+    Raises
+    ------
+    OptionError, OptionTypeError, ColumnError, CoordinateError, BudgetError, SourceChangedError
+        As in `near_duplicated`.
 
     Examples
     --------
@@ -124,62 +156,78 @@ def drop_near_duplicates(frame: Frame, asked: NearDuplicatedRequest) -> Frame:
     0  0.0    a
     2  2.0    c
     3  9.0    d
+
+    Drop every row that has a neighbor:
+
+    >>> df.simjoin.drop_near_duplicates(1.0, keep=False)
+         x name
+    3  9.0    d
     """
-    spec = asked.spec(example_of(frame))
-    marked = near_duplicated(frame, **vars(asked))
-    if not asked.dropna:
+    spec = request.spec(example_of(frame))
+    marked = near_duplicated(frame, **vars(request))
+    if not request.dropna:
         return frame[~marked]
     if is_dask_collection(frame):
-        return frame.map_partitions(_staying, marked, spec, meta=frame._meta)
-    return _staying(frame, marked, spec)
+        return frame.map_partitions(_drop_marked, marked, spec, meta=frame._meta)
+    return _drop_marked(frame, marked, spec)
 
 
-def _marks(block_pair: BlockPair, asked: NearDuplicatedRequest) -> Array:
-    """Mark the rows (n,) bool of the only chunk that there is."""
+def _marks(block_pair: BlockPair, request: NearDuplicatedRequest) -> Array:
+    """Return the marks (n,) bool of the rows of the only chunk."""
     chunk, layout = block_pair.q, block_pair.layout
-    if asked.counted:
+    if request.counted:
         return count_block(block_pair, enough=1)[0] > 0
-    if asked.grouping == CONNECTED:
+    if request.grouping == CONNECTED:
         within = components_by_place(block_pair, all_cores(chunk))
-        found = best_of_chunk(chunk, 0, asked.keep, 0, within, no_edges(block_pair.xp))
+        found = best_of_chunk(chunk, 0, request.keep, 0, within, no_edges(block_pair.xp))
         return ~stays_in_chunk(chunk, found, found.candidates)
-    order = None if asked.keep == FIRST else order_of_preference(preferences(chunk, asked.keep, 0))
+    order = None if request.keep == FIRST else order_of_preference(preferences(chunk, request.keep, 0))
     return ~stays_of_chunk(chunk, layout, order)
 
 
-def _staying(frame: Frame, marked: Series, spec: JoinSpec) -> Frame:
-    """Take the rows of a partition that stay, of which some have no mark."""
+def _drop_marked(frame: Frame, marked: Series, spec: JoinSpec) -> Frame:
+    """Return the rows of a partition that are kept; `marked` has no entry for dropped rows."""
     kept = kept_rows(frame, spec)
     return (frame if kept is None else frame[kept])[(~marked).to_numpy()]
 
 
 @frame_verb(RowIdRequest)
-def with_row_id(frame: Frame, asked: RowIdRequest) -> Frame:
-    """The frame with one more column: each row's number in the frame, from 0.
+def with_row_id(frame: Frame, request: RowIdRequest) -> Frame:
+    """Add a column with the number of each row, from 0.
 
-    Use it as ``id=`` where index labels repeat, as they do in a frame read from several
-    parquet files, each of which counts its rows from 0.
+    Use it as ``id=`` if index labels repeat. They do in a frame from several parquet files, because each file
+    counts its rows from 0.
 
     Parameters
     ----------
-    name : str
-        Of the new column (int64).  "row_id" is never taken for a coordinate by default.
+    name : str, default "row_id"
+        Name of the new column. "row_id" is excluded from the default coordinates of all verbs.
 
     Returns
     -------
     DataFrame
-        Lazy if the frame is: numbering the rows reads one column to count them.
+        The frame with one more column (int64). It is lazy if the frame is; counting the rows reads one
+        column.
+
+    Raises
+    ------
+    OptionTypeError, ColumnError
+        At the call: the name is not a string, or the frame has such a column already or no column.
 
     Examples
     --------
     >>> import pandas as pd
     >>> import dask_simjoin
-    >>> pd.DataFrame({"x": [5.0, 5.0]}, index=[7, 7]).simjoin.with_row_id()
+    >>> df = pd.DataFrame({"x": [5.0, 5.0]}, index=[7, 7])
+    >>> df.simjoin.with_row_id()
          x  row_id
     7  5.0       0
     7  5.0       1
+    >>> df.simjoin.with_row_id().simjoin.self_join(1.0, id="row_id")
+       left  right
+    0     0      1
     """
-    meta, name = example_of(frame), asked.name
+    meta, name = example_of(frame), request.name
     check_columns(meta)
     if not isinstance(name, str):
         raise OptionTypeError(f"name={shown(name)} is not a string; name the new column, such as {ROW_ID!r}.")
@@ -191,8 +239,7 @@ def with_row_id(frame: Frame, asked: RowIdRequest) -> Frame:
         return frame.assign(**{name: np.arange(len(frame), dtype=np.int64)})
     if not len(meta.columns):
         raise ColumnError("The frame has no column, so its rows cannot be numbered.")
-    # one column stands for the rows, so that counting them reads no other; as a frame, since Dask takes the
-    # name of a column alone, if it is a tuple, for several
+    # one column is enough to count rows. Select it as a frame: Dask takes a tuple name for several columns
     ones = frame[[meta.columns[0]]].map_partitions(_ones, meta=_ones(meta))
     return frame.assign(**{name: ones.cumsum() - 1})
 

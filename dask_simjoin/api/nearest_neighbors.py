@@ -1,4 +1,4 @@
-"""Give neighbours of new rows as an estimator in the manner of scikit-learn."""
+"""The estimator `NearestNeighbors`, with the interface of scikit-learn."""
 
 from __future__ import annotations
 
@@ -24,47 +24,49 @@ from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.csr import CONNECTIVITY, MODES, sparse
 
 Found = np.ndarray | tuple[np.ndarray, np.ndarray]
-"""Numbers of rows; or distances, and these."""
+"""Row numbers, or distances and row numbers."""
 
 
 class NearestNeighbors(PointsEstimator):
-    """Neighbours of rows among those that it was fitted to, as ``sklearn.neighbors.NearestNeighbors``.
+    """Neighbors of new rows among fitted rows, as ``sklearn.neighbors.NearestNeighbors``.
 
-    For arrays and frames that lie in memory, of pandas or cuDF; results are arrays of NumPy. Of Dask
-    DataFrames use the verbs `knn_join` and `join`, which are lazy.
+    It accepts arrays, and pandas and cuDF frames in memory, and returns NumPy arrays. For Dask DataFrames use
+    the lazy verbs `knn_join` and `join`.
 
     Parameters
     ----------
-    n_neighbors : int
-        How many `kneighbors` finds, unless it is told.
-    radius : float or text
-        Within which `radius_neighbors` finds all, unless it is told; see `eps` of `self_join` for units.
+    n_neighbors : int, default 5
+        Default number of neighbors of `kneighbors`.
+    radius : float or str, default 1.0
+        Default distance of `radius_neighbors`, with units as `eps` of `self_join`.
     metric, p, on, method
-        As in `SimJoinAccessor.self_join`; `on` is for frames. Of "haversine" an array has latitudes and
-        longitudes in degrees, and distances are metres.
+        As in `SimJoinAccessor.self_join`; `on` is for frames only. For "haversine" the columns of an array
+        are latitude and longitude in degrees, and distances are in meters.
 
     Attributes
     ----------
     n_samples_fit_ : int
+        Number of fitted rows.
     n_features_in_ : int
+        Number of columns.
     feature_names_in_ : array of str
-        Of a frame whose columns have strings for names.
+        Names of the columns of a fitted frame, if they are strings.
 
     Notes
     -----
-    Distances are those of the verbs, decided in float64. Of rows at the same distance those that come first
-    are nearer. Rows of queries and of what it was fitted to are indexed at each call.
+    Distances are those that the verbs compute, in float64. If distances are equal, the row that comes first
+    is nearer. Each call indexes the fitted rows and the queries.
 
     Examples
     --------
     >>> import numpy as np
     >>> from dask_simjoin.neighbors import NearestNeighbors
-    >>> found = NearestNeighbors(n_neighbors=2, radius=1.0).fit(np.array([[0.0], [1.0], [5.0]]))
-    >>> found.kneighbors([[0.4]])
+    >>> neighbors = NearestNeighbors(n_neighbors=2, radius=1.0).fit(np.array([[0.0], [1.0], [5.0]]))
+    >>> neighbors.kneighbors([[0.4]])
     (array([[0.4, 0.6]]), array([[0, 1]]))
-    >>> found.radius_neighbors([[4.5], [9.0]], return_distance=False)
+    >>> neighbors.radius_neighbors([[4.5], [9.0]], return_distance=False)
     array([array([2]), array([], dtype=int64)], dtype=object)
-    >>> found.kneighbors_graph(n_neighbors=1).toarray().tolist()
+    >>> neighbors.kneighbors_graph(n_neighbors=1).toarray().tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
     """
 
@@ -82,45 +84,61 @@ class NearestNeighbors(PointsEstimator):
         self.on, self.method = on, method
 
     def fit(self, X: Points, y: object = None) -> NearestNeighbors:
-        """Keep the rows of `X`.
+        """Keep the rows of `X` for later queries.
 
         Parameters
         ----------
-        X : array (n, d), DataFrame of pandas or cuDF, or table of Arrow
+        X : array (n, d), pandas or cuDF DataFrame, or Arrow table
+            The rows to search.
         y : ignored
+            Present for compatibility with scikit-learn.
+
+        Returns
+        -------
+        NearestNeighbors
+            The estimator itself.
         """
-        asked = NeighborGraphRequest(eps=self._far(self.radius), **self._options(NeighborGraphRequest))
-        frame = _numbered(self._frame(X, asked))
-        spec = asked.spec(example_of(frame))
-        whole_chunk(frame, spec, LISTS)  # so that rows that cannot be joined are refused now
+        request = NeighborGraphRequest(eps=self._distance(self.radius), **self._options(NeighborGraphRequest))
+        frame = _numbered(self._frame(X, request))
+        spec = request.spec(example_of(frame))
+        whole_chunk(frame, spec, LISTS)  # raise errors for invalid rows now
         self._fitted, self._columns = frame, list(spec.on)
         self.n_samples_fit_ = len(frame)
         return self
 
     def kneighbors(self, X: Points = None, n_neighbors: int | None = None,
                    return_distance: bool = True) -> Found:  # fmt: skip
-        """The nearest rows of each row.
+        """Return the nearest fitted rows of each row.
 
         Parameters
         ----------
         X : array (m, d), DataFrame or table, optional
-            Default: the rows that it was fitted to, of which none is its own neighbour. A frame has the
-            columns that it was fitted to, and may have others; an array has them in that order.
+            The queries. Default: the fitted rows; then no row is its own neighbor. A frame needs the fitted
+            columns and may have others. An array has these columns in the same order.
         n_neighbors : int, optional
-        return_distance : bool
+            Number of neighbors of a row; by default as in the estimator.
+        return_distance : bool, default True
+            Whether to return distances too.
 
         Returns
         -------
-        array (m, k) float64, if asked for, and array (m, k) int64
-            Distances, the smallest first; the numbers of the rows.
+        array (m, k) float64, if `return_distance`, and array (m, k) int64
+            Distances in ascending order, and the numbers of the fitted rows.
+
+        Raises
+        ------
+        OptionError
+            There are fewer than `n_neighbors` rows, or `X` has another number of columns.
+        ColumnError
+            `X` lacks a fitted column.
         """
         k = check_whole("n_neighbors", self.n_neighbors if n_neighbors is None else n_neighbors, 1)
         fitted, queries = self._rows(X)
-        there = len(fitted) - (queries is None)
-        if k > there:
+        available = len(fitted) - (queries is None)
+        if k > available:
             raise OptionError(
                 f"Expected n_neighbors <= n_samples_fit, but n_neighbors = {k}, n_samples_fit = {len(fitted)}"
-                f"{', where no row is its own neighbour' if queries is None else ''}; use at most {there}."
+                f"{', and no row is its own neighbor' if queries is None else ''}; use at most {available}."
             )
         if queries is None:
             found = knn_join(fitted, k=k, **self._search(KnnJoinRequest))
@@ -132,72 +150,87 @@ class NearestNeighbors(PointsEstimator):
 
     def radius_neighbors(self, X: Points = None, radius: float | str | None = None,
                          return_distance: bool = True, sort_results: bool = False) -> Found:  # fmt: skip
-        """All rows within a distance of each row.
+        """Return all fitted rows within a distance of each row.
 
         Parameters
         ----------
         X : array (m, d), DataFrame or table, optional
-            Default: the rows that it was fitted to, of which none is its own neighbour.
-        radius : float or text, optional
-        return_distance : bool
-        sort_results : bool
-            Whether each row's neighbours are in the order of their distances, and not of their numbers.
+            The queries. Default: the fitted rows; then no row is its own neighbor.
+        radius : float or str, optional
+            Largest distance; by default as in the estimator.
+        return_distance : bool, default True
+            Whether to return distances too.
+        sort_results : bool, default False
+            Whether to sort the neighbors of each row by distance, instead of by row number.
 
         Returns
         -------
-        array (m,) of arrays float64, if asked for, and array (m,) of arrays int64
-            Distances, and the numbers of the rows.
+        array (m,) of float64 arrays, if `return_distance`, and array (m,) of int64 arrays
+            Distances, and the numbers of the fitted rows.
+
+        Raises
+        ------
+        OptionError
+            `X` has another number of columns.
+        ColumnError
+            `X` lacks a fitted column.
         """
-        rows, left, right, away = self._within(X, radius)
-        order = np.lexsort((right, away, left) if sort_results else (right, left))
+        rows, left, right, distances = self._within(X, radius)
+        order = np.lexsort((right, distances, left) if sort_results else (right, left))
         ends = np.searchsorted(left[order], np.arange(rows + 1))
-        each = [_ragged(values[order], ends) for values in (away, right)]
+        each = [_ragged(values[order], ends) for values in (distances, right)]
         return (each[0], each[1]) if return_distance else each[1]
 
     def kneighbors_graph(self, X: Points = None, n_neighbors: int | None = None,
                          mode: GraphMode = "connectivity") -> SparseMatrix:  # fmt: skip
-        """`kneighbors` as a sparse matrix (m, n) of SciPy: of ones, or of distances as `mode` says."""
+        """Return `kneighbors` as a sparse SciPy matrix (m, n).
+
+        Entries are 1 for ``mode="connectivity"``, and distances for ``mode="distance"``.
+        """
         check_choice("mode", mode, MODES)
-        away, rows = self.kneighbors(X, n_neighbors)
-        values = np.ones(rows.size) if mode == CONNECTIVITY else away.ravel()
+        distances, rows = self.kneighbors(X, n_neighbors)
+        values = np.ones(rows.size) if mode == CONNECTIVITY else distances.ravel()
         ends = np.arange(0, rows.size + 1, rows.shape[1])
         return sparse(np).csr_matrix((values, rows.ravel(), ends), shape=(len(rows), self.n_samples_fit_))
 
     def radius_neighbors_graph(self, X: Points = None, radius: float | str | None = None,
                                mode: GraphMode = "connectivity",
                                sort_results: bool = False) -> SparseMatrix:  # fmt: skip
-        """`radius_neighbors` as a sparse matrix (m, n) of SciPy: of ones, or of distances as `mode` says."""
+        """Return `radius_neighbors` as a sparse SciPy matrix (m, n).
+
+        Entries are 1 for ``mode="connectivity"``, and distances for ``mode="distance"``.
+        """
         check_choice("mode", mode, MODES)
-        rows, left, right, away = self._within(X, radius)
-        order = np.lexsort((right, away, left) if sort_results else (right, left))
+        rows, left, right, distances = self._within(X, radius)
+        order = np.lexsort((right, distances, left) if sort_results else (right, left))
         ends = np.searchsorted(left[order], np.arange(rows + 1))
-        values = np.ones(len(order)) if mode == CONNECTIVITY else away[order]
+        values = np.ones(len(order)) if mode == CONNECTIVITY else distances[order]
         return sparse(np).csr_matrix((values, right[order], ends), shape=(rows, self.n_samples_fit_))
 
     def _search(self, request: Any = NeighborGraphRequest) -> dict[str, Any]:
         return self._options(request) | {"on": self._columns}
 
-    def _far(self, radius: float | str) -> float:
-        """A radius as a distance of the metric; refuses what is none."""
+    def _distance(self, radius: float | str) -> float:
+        """Return a radius as a distance of the metric; raise an error if it is invalid."""
         metric, _ = check_metric(self.metric, self.p)
         return check_eps(without_unit(radius, metric, "radius"), "radius")
 
     def _within(
         self, X: Points, radius: float | str | None
     ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
-        """How many rows there are, and pairs of them with rows that it was fitted to, and their distances."""
-        eps = self._far(self.radius if radius is None else radius)
+        """Return the number of queries, and the pairs within a radius: queries, fitted rows, distances."""
+        eps = self._distance(self.radius if radius is None else radius)
         fitted, queries = self._rows(X)
         how = self._search() | {"return_distance": True}
         if queries is None:
             found = self_join(fitted, eps, pairs="both", **how)
         else:
             found = join(queries, fitted, eps, **how)
-        left, right, away = (_host(found[name]) for name in ("left", "right", "distance"))
-        return len(fitted if queries is None else queries), left, right, away
+        left, right, distances = (_host(found[name]) for name in ("left", "right", "distance"))
+        return len(fitted if queries is None else queries), left, right, distances
 
     def _rows(self, X: Points) -> tuple[Frame, Frame | None]:
-        """The rows that it was fitted to, and those whose neighbours are sought; None: the same."""
+        """Return the fitted rows and the queries; None means that these are the fitted rows."""
         if not hasattr(self, "_fitted"):
             raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet; call fit(X) first.")
         if X is None:
@@ -207,8 +240,9 @@ class NearestNeighbors(PointsEstimator):
             missing = [one for one in self._columns if not has_column(frame.columns, one)]
             if missing:
                 raise ColumnError(
-                    f"X has no columns {listed(missing)}, and {name} was fitted to {listed(self._columns)} "
-                    "(those of an array are numbered); use a frame that has them, or an array, X.to_numpy()."
+                    f"X has no columns {listed(missing)}, and {name} was fitted to {listed(self._columns)}. "
+                    "Columns of an array are numbered. Use a frame with these columns, or an array: "
+                    "X.to_numpy()."
                 )
         elif frame.shape[1] != self.n_features_in_:
             raise OptionError(
@@ -221,11 +255,11 @@ class NearestNeighbors(PointsEstimator):
 
 
 def _numbered(frame: Frame) -> Frame:
-    """A frame whose labels are its rows' numbers."""
+    """Return a frame whose index labels are row numbers."""
     if is_dask_collection(frame):
         raise UnsupportedFrameError(
-            "NearestNeighbors is of rows in memory; of Dask's use frame.simjoin.knn_join(other, k) and "
-            "frame.simjoin.join(other, eps), which are lazy, or compute() the rows first."
+            "NearestNeighbors needs rows in memory. For Dask DataFrames use frame.simjoin.knn_join(other, k) "
+            "or frame.simjoin.join(other, eps), which are lazy, or compute() the rows first."
         )
     return frame.reset_index(drop=True)
 
@@ -235,7 +269,7 @@ def _host(column: Any) -> np.ndarray:
 
 
 def _ragged(values: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Arrays of the values between ends that follow each other, as an array of objects."""
+    """Split values at `ends` into an object array of arrays."""
     out = np.empty(len(ends) - 1, object)
     out[:] = np.split(values, ends[1:-1]) if len(out) > 1 else [values]
     return out

@@ -1,4 +1,4 @@
-"""Register the accessor with Dask, pandas and, once it is imported, cuDF."""
+"""Register the accessor with Dask, pandas and, after its import, cuDF."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dask_simjoin.graph.lazy_join import unplanned_divisions
 
 
 class _ThenCall(Loader):
-    """A module's own loader, and a call after it."""
+    """A module's own loader, followed by a call."""
 
     def __init__(self, loader: Loader, finder: _Finder) -> None:
         self._loader, self._finder = loader, finder
@@ -36,34 +36,34 @@ class _ThenCall(Loader):
 
 
 class _Finder(MetaPathFinder):
-    """Finds one module as the other finders do, until it has been imported."""
+    """Find one module as the other finders do, until it is imported."""
 
     def __init__(self, name: str, action: Callable[[], None]) -> None:
-        self._name, self._action, self._asking = name, action, False
+        self._name, self._action, self._searching = name, action, False
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != self._name or self._asking:
+        if name != self._name or self._searching:
             return None
-        self._asking = True
+        self._searching = True
         try:
             spec = importlib.util.find_spec(name)
         finally:
-            self._asking = False
+            self._searching = False
         if spec is not None and spec.loader is not None:
             spec.loader = _ThenCall(spec.loader, self)
         return spec
 
     def done(self) -> None:
-        """The module is there."""
+        """Run the action after the import."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
             self._action()
 
 
 def when_imported(name: str, action: Callable[[], None]) -> None:
-    """Call `action` after the first import of a module, or now if it is there already.
+    """Call `action` after the first import of a module, or now if it is already imported.
 
     Examples
     --------
@@ -77,7 +77,10 @@ def when_imported(name: str, action: Callable[[], None]) -> None:
 
 
 def register() -> None:
-    """Make ``.simjoin`` an attribute of Dask, pandas and cuDF DataFrames; Dask then shows joins unplanned."""
+    """Add ``.simjoin`` to Dask, pandas and cuDF DataFrames.
+
+    Dask then shows lazy joins without planning them.
+    """
     guard_repr(unplanned_divisions)
     register_dataframe_accessor("simjoin")(SimJoinAccessor)
     pd.api.extensions.register_dataframe_accessor("simjoin")(SimJoinAccessor)

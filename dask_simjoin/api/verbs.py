@@ -1,7 +1,7 @@
-"""The table of verbs, from which accessor, package, program, stubs and documentation take them.
+"""The table of verbs: source of accessor, package, program, stubs and documentation.
 
-A verb is a function of a frame and the options of its request, see `dask_simjoin.request.verb`.
-`python -m tests.checks.generate` writes the stubs and the tables of the documentation anew.
+A verb is a function of a frame and the options of its request; see `dask_simjoin.request.verb`.
+`python -m tests.checks.generate` rewrites the stubs and the tables of the documentation.
 """
 
 from __future__ import annotations
@@ -22,28 +22,27 @@ Output = Literal["pairs", "rows", "values", "number", "plan"]
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb: a method of the accessor, a function of the package, and most often a command.
+    """A verb: a method of the accessor, a function of the package, and usually a command.
 
     Attributes
     ----------
     function : callable
         Takes a frame and the options; has `__signature__`, documentation and `request`.
-    gives : str
-        Its result, in Markdown, for the table of verbs in the documentation.
+    result : str
+        Its result in Markdown, for the table of verbs in the documentation.
     compiled : mapping or None
-        Options with which its kernels are compiled ahead of time, True being a distance; None: it has no
-        kernels of its own.
+        Options for compiling its kernels ahead of time; True stands for a distance. None: no own kernels.
     shown : tuple of str
-        Keywords that this table shows beside the options by position.
+        Keywords to show in this table, in addition to positional options.
     command : str or None
         Words of its command.
     output : str
-        What the command does with the result: it writes pairs, the rows that stay, or the table with
-        values of its rows as further columns; or it prints a number or a plan.
+        What the command does with the result. It writes pairs, the kept rows, or the table with more columns;
+        or it prints a number or a plan.
     """
 
     function: Callable[..., Any]
-    gives: str
+    result: str
     compiled: Mapping[str, Any] | None = field(kw_only=True)
     shown: tuple[str, ...] = field(default=(), kw_only=True)
     command: str | None = field(default=None, kw_only=True)
@@ -51,12 +50,12 @@ class Verb:
 
     @property
     def name(self) -> str:
-        """Name of the function and of the method."""
+        """Return the name of the function and of the method."""
         return self.function.__name__
 
     @property
     def request(self) -> type[Any]:
-        """Class of its options, whose fields have help, choices and units as metadata."""
+        """Return the class of its options; the fields have help, choices and units as metadata."""
         return vars(self.function)["request"]
 
 
@@ -66,7 +65,7 @@ GROUPED = ("keep", "grouping")
 TABLE = (
     Verb(
         joins.self_join,
-        "a DataFrame: `left`, `right` and, if asked for, `distance` and columns of both rows",
+        "a DataFrame: `left`, `right` and, on request, `distance` and columns of both rows",
         command="self-join",
         compiled={"eps": True},
     ),
@@ -86,27 +85,27 @@ TABLE = (
     ),
     Verb(
         counts.neighbor_counts,
-        f"a Series `neighbors` (int64) {INDEXED}: other rows within `eps`; a column for each of a list",
+        f"a Series `neighbors` (int64) {INDEXED}: other rows within `eps`; for a list, a column per distance",
         command="counts",
         output="values",
         compiled={"eps": True},
     ),
     Verb(
         counts.count_pairs,
-        "the number of rows that `self_join` would give; of a list a Series `pairs` by `eps`",
+        "the number of rows that `self_join` returns; for a list, a Series `pairs` by `eps`",
         command="count-pairs",
         output="number",
         compiled={"eps": True},
     ),
     Verb(
         near_duplicates.near_duplicated,
-        f"a Series of bool {INDEXED}: whether each row is near one that stays, as pandas' `duplicated`",
+        f"a Series of bool {INDEXED}: whether each row is near a kept row, as pandas' `duplicated`",
         shown=GROUPED,
         compiled={"eps": True},
     ),
     Verb(
         near_duplicates.drop_near_duplicates,
-        "the rows that stay, with all columns",
+        "the kept rows, with all columns",
         shown=GROUPED,
         command="dedup",
         output="rows",
@@ -149,14 +148,14 @@ TABLE = (
     ),
     Verb(
         counts.neighbor_graph,
-        "a SciPy CSR matrix (cupyx for cuDF frames; a Delayed for Dask's): row r has the distances from the "
-        'r-th row, as scikit-learn takes them with `metric="precomputed"`',
+        "a SciPy CSR matrix (cupyx for cuDF frames, a Delayed for Dask): row r has the distances from the "
+        'r-th row, for scikit-learn with `metric="precomputed"`',
         shown=("mode",),
         compiled={"eps": True},
     ),
     Verb(
         sets.set_self_join,
-        "pairs of rows whose sets of tokens are similar: `left`, `right` and, if asked for, `similarity` and "
+        "pairs of rows with similar sets of tokens: `left`, `right` and, on request, `similarity` and "
         "columns of both rows",
         command="sets self-join",
         compiled={},
@@ -177,20 +176,20 @@ TABLE = (
     ),
     Verb(
         sets.count_set_pairs,
-        "the number of rows that `set_self_join` would give",
+        "the number of rows that `set_self_join` returns",
         command="sets count-pairs",
         output="number",
         compiled={},
     ),
     Verb(
         sets.set_near_duplicated,
-        f"a Series of bool {INDEXED}: whether each row's set matches that of one that stays",
+        f"a Series of bool {INDEXED}: whether each row's set matches a kept row's set",
         shown=GROUPED,
         compiled={},
     ),
     Verb(
         sets.drop_set_near_duplicates,
-        "the rows that stay, with all columns",
+        "the kept rows, with all columns",
         shown=GROUPED,
         command="sets dedup",
         output="rows",
@@ -198,7 +197,7 @@ TABLE = (
     ),
     Verb(
         set_plans.set_plan,
-        "what `set_self_join` or `set_join` would run, and an estimate of the result",
+        "the planned work of `set_self_join` or `set_join`, and an estimate of the result",
         shown=("other",),
         command="sets plan",
         output="plan",
@@ -206,18 +205,18 @@ TABLE = (
     ),
     Verb(
         set_plans.set_profile,
-        "what a self-join of sets does: entries read, candidates, pairs verified and found, seconds per step",
+        "counters of a set self-join: entries read, candidates, pairs verified and found, seconds per step",
         compiled=None,
     ),
     Verb(
         making.index,
-        "an [index on disk that grows](../guide/growing.md): update it with rows that come and go, and get "
-        "the pairs that change",
+        "an [index on disk that grows](../guide/growing.md): add and delete rows, and get the pairs that "
+        "change",
         compiled=None,
     ),
     Verb(
         introspect.plan,
-        "what `self_join`, `join` or `knn_join` would run, and an estimate of the result",
+        "the planned work of `self_join`, `join` or `knn_join`, and an estimate of the result",
         shown=("other", "k"),
         command="plan",
         output="plan",
@@ -225,18 +224,18 @@ TABLE = (
     ),
     Verb(
         introspect.profile,
-        "what a self-join does, or with `k` a search for nearest rows: cells or tiles visited, pairs "
+        "counters of a self-join, or with `k` of a search for nearest rows: cells or tiles visited, pairs "
         "compared, decided and found, seconds per step",
         shown=("k", "method"),
         compiled=None,
     ),
     Verb(
         near_duplicates.with_row_id,
-        "the frame with a column that numbers its rows from 0",
+        "the frame with a column of row numbers from 0",
         compiled=None,
     ),
 )
-"""Verbs in the order of the documentation."""
+"""Verbs, in the order of the documentation."""
 
 VERBS = {verb.name: verb for verb in TABLE}
-"""The same by name."""
+"""Verbs by name."""

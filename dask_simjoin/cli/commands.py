@@ -1,4 +1,4 @@
-"""Make the commands: one per verb, and those of an index on disk."""
+"""The commands of the verbs, and the commands of an index on disk."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from dask_simjoin.request.requests import ANTI, SEMI
 
 
 @dataclass(frozen=True)
-class Gives:
-    """What is done with the result of a verb.
+class OutputAction:
+    """How a command uses the result of its verb.
 
     Attributes
     ----------
     about : str
-        What the command writes or prints, for its help.
+        Sentence for the help of the command.
     table : callable or None
-        Makes of the frame and the result what is written; None: the result is printed.
+        Returns the table to write, from the frame and the result; None: the result is printed.
     """
 
     about: str
@@ -50,102 +50,104 @@ class Gives:
 
 
 def _with_columns(frame: Frame, values: Any) -> Frame:
-    """The frame with values of its rows as further columns; refuses to replace some that it has."""
-    told = [values.name] if values.ndim == 1 else list(values.columns)
-    # those of several distances are called as the distances are
-    names = {name: name if isinstance(name, str) else f"{NEIGHBORS}_{name}" for name in told}
-    there = [name for name in names.values() if name in frame.columns]
-    if there:
+    """Return the frame with values of its rows as more columns; refuse to replace a column."""
+    columns = [values.name] if values.ndim == 1 else list(values.columns)
+    # columns of several distances are named by floats
+    names = {name: name if isinstance(name, str) else f"{NEIGHBORS}_{name}" for name in columns}
+    existing = [name for name in names.values() if name in frame.columns]
+    if existing:
         raise click.UsageError(
-            f"The table has a column {there[0]!r} already, which the command's own would replace; rename it."
+            f"The table already has a column {existing[0]!r}, which the command would replace. Rename it."
         )
     if values.ndim == 1:
         return frame.assign(**{values.name: values})
     return frame.assign(**{names[name]: values[name] for name in names})
 
 
-def _as_it_is(frame: Frame, result: Frame) -> Frame:
+def _unchanged(frame: Frame, result: Frame) -> Frame:
     return result
 
 
-GIVES: dict[Output, Gives] = {
-    "pairs": Gives("Writes the rows that the verb gives.", _as_it_is),
-    "rows": Gives("Writes the table's rows that stay.", _as_it_is),
-    "values": Gives("Writes the table's rows with further columns.", _with_columns),
-    "number": Gives("Prints a number, or one for each of several distances.", None),
-    "plan": Gives("Prints the plan, and computes nothing else.", None),
+OUTPUT_ACTIONS: dict[Output, OutputAction] = {
+    "pairs": OutputAction("Writes the result of the verb.", _unchanged),
+    "rows": OutputAction("Writes the kept rows of the table.", _unchanged),
+    "values": OutputAction("Writes the rows of the table with more columns.", _with_columns),
+    "number": OutputAction("Prints a number, or one per distance.", None),
+    "plan": OutputAction("Prints the plan, without computing the result.", None),
 }
 
 
 class VerbCommand(click.Command):
-    """The command of a verb, whose options are those of the verb's request."""
+    """The command of a verb; its options are those in the verb's request."""
 
     def __init__(self, name: str, verb: Verb) -> None:
         self.verb, self.request = verb, verb.request
-        gives = GIVES[verb.output]
+        action = OUTPUT_ACTIONS[verb.output]
         text = (inspect.getdoc(verb.function) or "").partition("\n")[0].replace("`", "")
         tables = click.Argument(["tables"], nargs=-1, required=True, type=click.Path())
         super().__init__(
             name,
-            params=[tables, *options_for(self.request), *(WRITTEN if gives.table else []), *SHARED],
+            params=[tables, *options_for(self.request), *(WRITTEN if action.table else []), *SHARED],
             callback=self._called,
-            help=f"{text}\n\n{gives.about}",
+            help=f"{text}\n\n{action.about}",
             short_help=text,
         )
 
     def _called(self, **params: Any) -> None:
-        asked = given(click.get_current_context(), self.request)
-        named = getattr(self.request, "names_rows", False)
-        _run(Run(str(self.name), self.verb, asked, named, params))
+        options = given(click.get_current_context(), self.request)
+        names_rows = getattr(self.request, "names_rows", False)
+        _run(Run(str(self.name), self.verb, options, names_rows, params))
 
 
 @dataclass(frozen=True)
 class Run:
-    """A command with what it was given.
+    """A command and its arguments.
 
     Attributes
     ----------
     name : str
+        Words of the command.
     verb : Verb
-    asked : dict
-        The verb's options.
-    named : bool
-        Whether the result names rows.
+        Its verb.
+    options : dict
+        Options of the verb.
+    names_rows : bool
+        Whether the result contains row ids.
     params : dict
-        All words of the command line, by name.
+        All arguments of the command line, by name.
     """
 
     name: str
     verb: Verb
-    asked: dict[str, Any]
-    named: bool
+    options: dict[str, Any]
+    names_rows: bool
     params: dict[str, Any]
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing but the result and errors is told."""
+        """Return whether to print only the result and errors."""
         return bool(self.params["quiet"])
 
     def result(self) -> tuple[Frame, Any]:
-        """The frame, and what the verb makes of it; plans are made at once, the others are lazy."""
-        kind, asked = self.params["input_format"], dict(self.asked)
+        """Return the frame and the result of the verb; plans are computed, other results are lazy."""
+        kind, options = self.params["input_format"], dict(self.options)
         tables = [read(self.params["tables"], kind)]
-        if TABLE in asked:
-            tables.append(read(asked[TABLE], kind))
-        ids = {"id", "left_id", "right_id"} & set(asked)
-        if self.named and not ids and asked.get("how") not in (SEMI, ANTI):
+        if TABLE in options:
+            tables.append(read(options[TABLE], kind))
+        ids = {"id", "left_id", "right_id"} & set(options)
+        if self.names_rows and not ids and options.get("how") not in (SEMI, ANTI):
             tables = [one if ROW_ID in one.columns else one.simjoin.with_row_id() for one in tables]
-            asked["id"] = ROW_ID
-        if TABLE in asked:
-            asked[TABLE] = tables[1]
-        return tables[0], self.verb.function(tables[0], **asked)
+            options["id"] = ROW_ID
+        if TABLE in options:
+            options[TABLE] = tables[1]
+        return tables[0], self.verb.function(tables[0], **options)
 
     def computing(self) -> contextlib.AbstractContextManager[Client | None]:
-        """What computes, as long as it lasts."""
+        """Return the context that sets the scheduler."""
         return computing(*(self.params[name] for name in ("scheduler", "workers", "memory_limit", "backend")))
 
     def say(self, text: object) -> None:
-        """Tell people something."""
+        """Print text to the standard error stream, unless the command is quiet."""
         if not self.quiet:
             click.echo(text, err=True)
 
@@ -166,10 +168,10 @@ def _show_plan(run: Run) -> None:
 
 def _compute(run: Run) -> None:
     params, begin = run.params, time.perf_counter()
-    table = GIVES[run.verb.output].table
-    read_from = [*params["tables"], *run.asked.get(TABLE, ())]
+    table = OUTPUT_ACTIONS[run.verb.output].table
+    read_from = [*params["tables"], *run.options.get(TABLE, ())]
     target = sink(params, read_from) if table else None
-    told: dict[str, Any] = {"command": run.name}
+    summary: dict[str, Any] = {"command": run.name}
     with contextlib.ExitStack() as stack:
         begun = stack.enter_context(target.made()) if target else ""
         with run.computing() as client:
@@ -183,37 +185,37 @@ def _compute(run: Run) -> None:
             agree(plan, params["yes"], run.verb.output == "pairs")
             with stage("joining", client, run.quiet, lambda: _rows(join)):
                 if target is None or table is None:
-                    told["number"] = _plain(result.compute())
+                    summary["number"] = _plain(result.compute())
                 else:
                     target.write(table(frame, result), begun)
-            did = RUNS.find(join.named.name)
+            report = RUNS.find(join.named.name)
         if target is not None:
             target.finish(begun)
-            told["output"] = target.path
-    told |= {"plan": plan.to_dict(), "report": did.to_dict() if did else None}
-    told["seconds"] = round(time.perf_counter() - begin, 3)
-    _print(params["json"], told, told.get("number"))
+            summary["output"] = target.path
+    summary |= {"plan": plan.to_dict(), "report": report.to_dict() if report else None}
+    summary["seconds"] = round(time.perf_counter() - begin, 3)
+    _print(params["json"], summary, summary.get("number"))
     if target is not None:
-        run.say(f"Wrote {params['output']} in {told['seconds']:.1f} s.")
+        run.say(f"Wrote {params['output']} in {summary['seconds']:.1f} s.")
 
 
 def _rows(join: LazyJoin) -> int | None:
-    """Rows that a join has found so far, if it tells of rows."""
-    told = RUNS.find(join.named.name)
-    return None if told is None else told.rows
+    """Return the rows that a join found so far; None if unknown."""
+    report = RUNS.find(join.named.name)
+    return None if report is None else report.rows
 
 
 def _plain(number: Any) -> int | dict[str, int]:
-    """A number, or several by name, as JSON has them."""
+    """Return a number, or several by name, for JSON."""
     if not hasattr(number, "items"):
         return int(number)
     return {str(name): int(value) for name, value in number.items()}
 
 
-def _print(as_json: bool, told: dict[str, Any], text: object) -> None:
-    """Print what scripts read, or what people do."""
+def _print(as_json: bool, summary: dict[str, Any], text: object) -> None:
+    """Print JSON for scripts, or text for people."""
     if as_json:
-        click.echo(json.dumps(told, default=float))
+        click.echo(json.dumps(summary, default=float))
     elif isinstance(text, dict):
         click.echo("\n".join(f"{name}\t{value}" for name, value in text.items()))
     elif text is not None:
@@ -222,42 +224,42 @@ def _print(as_json: bool, told: dict[str, Any], text: object) -> None:
 
 TABLES = click.Argument(["tables"], nargs=-1, required=True, type=click.Path())
 FOLDER = click.Argument(["folder"], type=click.Path())
-UNTIL = click.Option(["--until"], type=int, help="The last version that is compared; default: the newest.")
-SINCE = click.Option(["--since"], type=int, required=True, help="The version that changes are told from.")
+UNTIL = click.Option(["--until"], type=int, help="Last version to compare; default: the newest.")
+SINCE = click.Option(["--since"], type=int, required=True, help="First version to compare.")
 UPDATE = [
-    click.Option(["--delete"], type=Names(), default="", help="Ids of rows that go."),
+    click.Option(["--delete"], type=Names(), default="", help="Ids of rows to delete."),
     click.Option(["--if-exists"], type=OneOf(IF_EXISTS), default=IF_EXISTS[0], show_default=True,
-                 help="What to do with rows whose ids the index has."),
-    click.Option(["--batch"], help="A name of this update: one that was taken in is not taken in again."),
+                 help="Policy for new rows whose ids are in the index."),
+    click.Option(["--batch"], help="A name for this update; an update with the same name runs only once."),
 ]  # fmt: skip
 DAMAGED = 1
-"""The exit code of a check that found damage."""
+"""Exit code of a check that found damage."""
 
-TELLING = [option for option in SHARED if option.name != "yes"]
+REPORTING = [option for option in SHARED if option.name != "yes"]
 
 
 class MakeCommand(click.Command):
-    """Write tables as an index, whose options are those of its request."""
+    """Write tables as an index; its options are those in the request of `index`."""
 
     def __init__(self) -> None:
         self.verb = VERBS["index"]
         self.request = self.verb.request
         super().__init__(
-            "make", params=[TABLES, *options_for(self.request), *TELLING], callback=self._called,
-            help="Write tables to disk as an index that grows.",
+            "make", params=[TABLES, *options_for(self.request), *REPORTING], callback=self._called,
+            help="Write tables to disk as an index that can be updated.",
         )  # fmt: skip
 
     def _called(self, **params: Any) -> None:
-        asked = given(click.get_current_context(), self.request)
-        if "id" not in asked:
-            raise click.UsageError("--id is missing: rows of an index are known by an id that lasts.")
+        options = given(click.get_current_context(), self.request)
+        if "id" not in options:
+            raise click.UsageError("--id is missing: an index needs a column of permanent row ids.")
 
         def make() -> Index:
-            made: Index = self.verb.function(read(params["tables"], params["input_format"]), **asked)
+            made: Index = self.verb.function(read(params["tables"], params["input_format"]), **options)
             return made
 
         made = _done(params, "indexing", make)
-        _tell(params, {"command": "index make", "path": str(made.path), "rows": len(made)}, made)
+        _report(params, {"command": "index make", "path": str(made.path), "rows": len(made)}, made)
 
 
 def _update(**params: Any) -> None:
@@ -276,7 +278,7 @@ def _update(**params: Any) -> None:
         _done(params, "joining", lambda: target.write(pairs, begun))
         target.finish(begun)
     numbers = {"since": changes.since, "version": changes.version, **changes.report.numbers}
-    _tell(params, {"command": "index update", "output": target.path, **numbers}, changes.report)
+    _report(params, {"command": "index update", "output": target.path, **numbers}, changes.report)
 
 
 def _pairs(**params: Any) -> None:
@@ -293,7 +295,7 @@ def _write(name: str, params: dict[str, Any], pairs: Callable[[Index], Frame]) -
     with target.made() as begun:
         _done(params, "joining", lambda: target.write(pairs(found), begun))
         target.finish(begun)
-    _tell(
+    _report(
         params,
         {"command": name, "output": target.path, "version": found.version},
         f"Wrote {params['output']}.",
@@ -301,9 +303,9 @@ def _write(name: str, params: dict[str, Any], pairs: Callable[[Index], Frame]) -
 
 
 def _history(**params: Any) -> None:
-    told = open_index(params["folder"]).history()
-    records = told.reset_index().to_json(orient="records", date_format="iso")
-    click.echo(records if params["json"] else told.to_string())
+    history = open_index(params["folder"]).history()
+    records = history.reset_index().to_json(orient="records", date_format="iso")
+    click.echo(records if params["json"] else history.to_string())
 
 
 def _check(**params: Any) -> None:
@@ -317,36 +319,36 @@ def _check(**params: Any) -> None:
 
 
 def _done(params: dict[str, Any], title: str, work: Callable[[], Any]) -> Any:
-    """Do what computes, and tell how far it is."""
+    """Run work on the chosen scheduler, and show its progress."""
     how = (params[name] for name in ("scheduler", "workers", "memory_limit", "backend"))
     with log_lines(params["verbose"]), computing(*how) as client, stage(title, client, params["quiet"]):
         return work()
 
 
-def _tell(params: dict[str, Any], told: dict[str, Any], text: object) -> None:
+def _report(params: dict[str, Any], summary: dict[str, Any], text: object) -> None:
     if params["json"]:
-        click.echo(json.dumps(told, default=str))
+        click.echo(json.dumps(summary, default=str))
     elif not params["quiet"]:
         click.echo(text, err=True)
 
 
 def _command(name: str, does: Callable[..., None], text: str, params: list[click.Parameter]) -> click.Command:
-    return click.Command(name, params=[FOLDER, *params, *TELLING], callback=does, help=text)
+    return click.Command(name, params=[FOLDER, *params, *REPORTING], callback=does, help=text)
 
 
 indexes = click.Group(
     "index",
-    short_help="Tables that grow: an index on disk, and pairs that changed.",
-    help="Keep tables that grow as an index on disk, and tell which pairs change.",
+    short_help="An index on disk: updates, and the pairs that they change.",
+    help="Keep growing tables as an index on disk, and write the pairs that change.",
 )
 for _made in (
     MakeCommand(),
-    _command("update", _update, "Take rows in, let others go, and write the pairs that came and went.",
+    _command("update", _update, "Add and delete rows, and write the added and removed pairs.",
              [TABLES, *UPDATE, *WRITTEN]),
-    _command("pairs", _pairs, "Write all pairs of the rows of an index.", [*WRITTEN]),
-    _command("changes", _changes, "Write the pairs that came and went between two versions.",
+    _command("pairs", _pairs, "Write all pairs of an index.", [*WRITTEN]),
+    _command("changes", _changes, "Write the pairs that were added or removed between two versions.",
              [SINCE, UNTIL, *WRITTEN]),
     _command("history", _history, "Print the versions of an index.", []),
-    _command("check", _check, "Read all files of an index; exit with 1 if some are damaged or missing.", []),
+    _command("check", _check, "Check all files of an index; exit with 1 if one is damaged or missing.", []),
 ):  # fmt: skip
     indexes.add_command(_made)

@@ -1,4 +1,4 @@
-"""The program ``dask-simjoin``: one command per verb."""
+"""The program ``dask-simjoin``, with one command per verb."""
 
 from __future__ import annotations
 
@@ -20,26 +20,30 @@ from dask_simjoin.engine.base import HOME, LIBRARIES
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError, OptionTypeError, SimJoinError
 
 
-@click.command("compile", short_help="Compile kernels before they are needed, as when an image is built.")
-@click.option("--verbs", type=Names(), help=f"Of {', '.join(OPTIONS)}.  [default: all]")
+@click.command("compile", short_help="Compile kernels ahead of time, for example in an image build.")
+@click.option("--verbs", type=Names(), help=f"Verbs to compile: {', '.join(OPTIONS)}.  [default: all]")
 @click.option(
     "--dims", type=Names(), default=",".join(map(str, DIMS)), show_default=True, help="Numbers of columns."
 )
 @click.option("--metric", default="euclidean", show_default=True)
 @click.option("--backend", type=click.Choice(LIBRARIES), default=HOME, show_default=True)
 @click.option(
-    "--processes", type=click.IntRange(1), default=1, show_default=True, help="Compile side by side."
+    "--processes",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Processes that compile in parallel.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the seconds as JSON.")
 def compiled(
     verbs: list[str] | None, dims: list[str], metric: str, backend: str, processes: int, as_json: bool
 ) -> None:
-    """Compile the kernels of verbs, and print how long each took."""
+    """Compile the kernels of verbs, and print the seconds of each."""
     wrong = [one for one in dims if not one.strip().isdigit()]
     if wrong:
         raise click.BadParameter(f"{wrong[0]!r} is not a whole number.", param_hint="--dims")
-    took = compile_kernels(verbs, map(int, dims), metric=metric, backend=backend, processes=processes)
-    click.echo(took.to_json(orient="records") if as_json else took.round(2).to_string(index=False))
+    seconds = compile_kernels(verbs, map(int, dims), metric=metric, backend=backend, processes=processes)
+    click.echo(seconds.to_json(orient="records") if as_json else seconds.round(2).to_string(index=False))
 
 
 LOG = logging.getLogger(__name__)
@@ -49,18 +53,18 @@ STOPPED = 128 + signal.SIGINT
 
 CODES = {
     0: "done",
-    FAILED: "failed: a file, a worker or a library; or a checked index is damaged",
-    USAGE: "an option or a column that is not allowed",
-    REFUSED: "the data are refused: their values, their ids, or they changed meanwhile",
-    TOO_LARGE: "the result or a task needs more memory than there is",
-    DECLINED: "a large plan was not agreed to",
+    FAILED: "failure of a file, a worker or a library, or a damaged index",
+    USAGE: "an option or a column is not allowed",
+    REFUSED: "the data are invalid: values, ids, or a change during the run",
+    TOO_LARGE: "the result or a task needs more memory than available",
+    DECLINED: "a large plan was not confirmed",
     **{128 + number: f"stopped by {number.name}" for number in sorted(SIGNALS)},
 }
-"""What the program's exit codes say."""
+"""Exit codes of the program, and their meanings."""
 
 
 class Commands(click.Group):
-    """Commands whose errors are told as their text, with the exit code of their kind."""
+    """Commands that print the text of an error, and exit with the code of its kind."""
 
     def invoke(self, ctx: click.Context) -> Any:
         with warnings.catch_warnings():
@@ -70,14 +74,14 @@ class Commands(click.Group):
             except SimJoinError as error:
                 raise Failed(str(error), _code(error)) from error
             except (OSError, ImportError, MemoryError, ValueError, pa.ArrowException, KilledWorker) as error:
-                LOG.debug("It failed:", exc_info=True)
+                LOG.debug("The command failed:", exc_info=True)
                 raise Failed(str(error) or type(error).__name__, FAILED) from error
             except KeyboardInterrupt as error:
-                raise Failed("Stopped; the output has not been touched.", STOPPED) from error
+                raise Failed("Stopped; the output is unchanged.", STOPPED) from error
 
 
 class Failed(click.ClickException):
-    """An error with the exit code of its kind."""
+    """An error with an exit code."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
@@ -94,10 +98,10 @@ def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
     click.echo(f"Warning: {message}", err=True)
 
 
-HELP = """Find every pair of rows closer than a distance, exactly.
+HELP = """Find all pairs of rows within a distance, exactly.
 
-TABLES are parquet or CSV: files, folders, globs (in quotes) and URLs. Rows are named by --id, else by their
-number from 0.
+TABLES are parquet or CSV: files, folders, globs (in quotes) and URLs. Option --id names the column of
+row ids. By default rows are numbered from 0.
 
 Exit codes: {codes}.
 """
@@ -110,12 +114,12 @@ Exit codes: {codes}.
 )
 @click.version_option(package_name="dask-simjoin")
 def cli() -> None:
-    """Hold the commands."""
+    """Group the commands."""
 
 
-@cli.group("sets", short_help="Joins of sets of tokens: texts, tags, baskets.")
+@cli.group("sets", short_help="Join sets of tokens: texts, tags, baskets.")
 def sets() -> None:
-    """Join rows whose sets of tokens are similar."""
+    """Join rows with similar sets of tokens."""
 
 
 for _verb in VERBS.values():

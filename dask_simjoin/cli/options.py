@@ -26,7 +26,7 @@ from dask_simjoin.sets.requests import AnyTokenizer
 
 @contextlib.contextmanager
 def log_lines(verbose: bool) -> Iterator[None]:
-    """Write log lines of this package to the standard error stream, if so much is to be told."""
+    """Write log lines of this package to the standard error stream, if `verbose`."""
     logger, handler = logging.getLogger("dask_simjoin"), logging.StreamHandler()
     if not verbose:
         yield
@@ -43,14 +43,14 @@ def log_lines(verbose: bool) -> Iterator[None]:
 
 
 class OneOf(click.Choice):  # type: ignore[type-arg]
-    """Offer choices to help and to completion; the verb refuses what is none, and says more of it."""
+    """Choices for help and completion; the verb refuses other values with a better message."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return value
 
 
 class Names(click.ParamType):  # type: ignore[type-arg]
-    """Columns, separated by commas; one whose name has a comma stands in double quotes."""
+    """Columns, separated by commas; a name that contains a comma is put in double quotes."""
 
     name = "columns"
 
@@ -59,7 +59,7 @@ class Names(click.ParamType):  # type: ignore[type-arg]
 
 
 class Radius(click.ParamType):  # type: ignore[type-arg]
-    """A number, or what is none: a word, or the name of a column."""
+    """A number, or other text: a number with a unit, or the name of a column."""
 
     name = "number|text"
 
@@ -68,7 +68,7 @@ class Radius(click.ParamType):  # type: ignore[type-arg]
 
 
 class Radii(Radius):
-    """The same, or several distances, separated by commas: numbers, or such as "5 km"."""
+    """A radius, or several distances separated by commas, such as ``5 km,10 km``."""
 
     name = "numbers|text"
 
@@ -79,7 +79,7 @@ class Radii(Radius):
 
 
 class KeptColumns(click.ParamType):  # type: ignore[type-arg]
-    """A word or the name of a column; or False."""
+    """A word, the name of a column, or False."""
 
     name = "text|False"
 
@@ -97,20 +97,24 @@ class Size(click.ParamType):  # type: ignore[type-arg]
 
 
 class MemorySize(click.ParamType):  # type: ignore[type-arg]
-    """The memory of a worker, as Dask reads it: text such as "4 GB", or "auto"."""
+    """The memory of a worker, in Dask's notation: text such as "4 GB", or "auto"."""
 
     name = "bytes"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            fits = value == "auto" or parse_bytes(value) > 0
+            is_size = value == "auto" or parse_bytes(value) > 0
         except ValueError:
-            fits = False
-        return value if fits else self.fail(f"{value!r} is no memory; use such as '4 GB'.", param, ctx)
+            is_size = False
+        return (
+            value
+            if is_size
+            else self.fail(f"{value!r} is not a memory size; use one such as '4 GB'.", param, ctx)
+        )
 
 
 class Exact(click.ParamType):  # type: ignore[type-arg]
-    """A number that is taken as it is written: .1 is 1/10, and 1/3 a third."""
+    """A number without rounding: .1 is 1/10, and 1/3 is a third."""
 
     name = "number"
 
@@ -122,7 +126,7 @@ class Exact(click.ParamType):  # type: ignore[type-arg]
 
 
 class Tokens(click.ParamType):  # type: ignore[type-arg]
-    """The name of a tokenizer; after a colon its value, as in "qgrams:3"."""
+    """The name of a tokenizer, and after a colon its value, as in "qgrams:3"."""
 
     name = "tokenizer"
 
@@ -132,7 +136,7 @@ class Tokens(click.ParamType):  # type: ignore[type-arg]
 
 
 def number(text: Any, kind: type[int] | type[float]) -> Any:
-    """Text as a number, if it is one."""
+    """Return text as a number, if it is one."""
     try:
         return kind(text)
     except ValueError:
@@ -140,28 +144,28 @@ def number(text: Any, kind: type[int] | type[float]) -> Any:
 
 
 def one_or_all(given: Sequence[Sequence[str]]) -> str | list[str]:
-    """Columns of an option that may be repeated: a name alone if there is but one."""
+    """Return the columns of a repeatable option; a single name if there is only one."""
     names = [name for some in given for name in some]
     return names[0] if len(names) == 1 else names
 
 
 TABLE = "other"
-"""The option that is a table: a file."""
+"""The option that is a second table."""
 
 
 def options_for(request: type) -> list[click.Option]:
-    """The options of a request, in the order in which they are listed."""
+    """Return the options of a request, in their listed order."""
     hints, own = get_type_hints(request), {option.name: option for option in fields(request)}
     return [_option(own[one.name], hints[one.name]) for one in options_of(request)]
 
 
 def flag(name: str) -> str:
-    """What an option is called on the command line."""
+    """Return the name of an option on the command line."""
     return f"--{name.replace('_', '-')}"
 
 
 def given(ctx: click.Context, request: type) -> dict[str, Any]:
-    """The options of a request that the command line gives; the others have the verb's defaults."""
+    """Return the options of a request that the command line sets; the others keep the verb's defaults."""
     found: dict[str, Any] = {}
     for option in fields(request):
         if ctx.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
@@ -194,7 +198,7 @@ def _option(field: Field[Any], hint: Any) -> click.Option:
 
 
 def _kind(hint: Any, choices: tuple[str, ...]) -> Any:
-    """How the words of an option of this type are read."""
+    """Return the parameter type for the type of an option."""
     kinds = set(get_args(hint)) or {hint}
     if choices:
         return OneOf(choices)
@@ -216,37 +220,37 @@ def _kind(hint: Any, choices: tuple[str, ...]) -> Any:
 WRITTEN = [
     click.Option(
         ["-o", "--output"], required=True,
-        help="Where to write: NAME.parquet and NAME.csv are one file, other names folders of a file for each "
-        "partition.",
+        help="Path of the output: NAME.parquet or NAME.csv for one file, another name for a folder with one "
+        "file per partition.",
     ),
-    click.Option(["--format"], type=click.Choice(FORMATS), help="Format of the output, if not by its name."),
+    click.Option(["--format"], type=click.Choice(FORMATS), help="Output format; default: by its name."),
     click.Option(
         ["--overwrite"], is_flag=True,
-        help="Replace the output if it is there: a file, or a folder that this program wrote.",
+        help="Replace an existing output: a file, or a folder that this program wrote.",
     ),
     click.Option(
         ["--csv-safe"], is_flag=True,
-        help="Write ' before texts in CSV that a spreadsheet would run as formulas.",
+        help="Put ' before CSV texts that a spreadsheet would run as formulas.",
     ),
 ]  # fmt: skip
 
 SHARED = [
     click.Option(["-y", "--yes"], is_flag=True, help="Compute large plans without asking."),
-    click.Option(["--input-format"], type=click.Choice(FORMATS), help="Format of tables, if not by name."),
+    click.Option(["--input-format"], type=click.Choice(FORMATS), help="Table format; default: by name."),
     click.Option(
         ["--scheduler"], type=OneOf(SCHEDULERS), default=THREADS, show_default=True,
-        help="What computes; also the address of a scheduler, such as tcp://host:8786.",
+        help="Scheduler, or the address of one, such as tcp://host:8786.",
     ),
     click.Option(
         ["--workers"], type=click.IntRange(1), help="Threads, or processes of a cluster; default: all cores."
     ),
     click.Option(
         ["--memory-limit"], type=MemorySize(),
-        help="Of each worker, such as '4 GB'; computes on a cluster of this machine.",
+        help="Memory of each worker, such as '4 GB'; starts a cluster on this machine.",
     ),
     click.Option(
         ["--backend"], type=click.Choice(LIBRARIES), default=HOME, show_default=True,
-        help="Library of the frames: CPUs or GPUs.",
+        help="Library of the frames: pandas for CPUs, cudf for GPUs.",
     ),
     click.Option(["--json"], is_flag=True, help="Print plan and report as JSON."),
     click.Option(["-q", "--quiet"], is_flag=True, help="Print only errors."),

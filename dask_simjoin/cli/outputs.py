@@ -1,4 +1,4 @@
-"""Write results to files: what may be replaced, formats, and cells that spreadsheets would run."""
+"""Write results to files: replacement rules, formats, and cells that spreadsheets would run."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d"
 """First characters of formulas, as OWASP lists them; the last four are full-width forms of the first four."""
 
 NUMBERS = "biufcmM"
-"""Kinds of dtypes without texts."""
+"""Kinds of dtypes without text."""
 
 
 def defused(rows: Frame) -> Frame:
-    """Put ``'`` before texts and names of columns that a spreadsheet would take for formulas."""
+    """Put ``'`` before text cells and column names that a spreadsheet would run as formulas."""
     if hasattr(rows, "to_pandas"):
         rows = rows.to_pandas()
     texts = [name for name, kind in rows.dtypes.items() if kind.kind not in NUMBERS]
@@ -49,76 +49,76 @@ def _quoted(cell: Any) -> Any:
 
 
 MARK = "_dask_simjoin"
-"""An empty file in each folder that this program writes: some readers skip its name, others empty files."""
+"""An empty marker file in each folder that this program writes; readers skip its name or its size."""
 
 PART = re.compile(r"part\.\d+\.(parquet|csv)")
-"""Names of the other files."""
+"""Names of the data files."""
 
 
 def located(output: str) -> tuple[Any, str]:
-    """The file system and the path of an output, where links lead; refuses what names none."""
+    """Return the file system and the resolved path of an output; refuse invalid names."""
     if not output:
         raise click.UsageError("--output is empty; name a file or a folder.")
     if output == "-":
         raise click.UsageError(
-            "--output - is not allowed: nothing is written to the standard output; name a file, or ./- for "
-            "a folder called so."
+            "--output - is not allowed: the program does not write to standard output. Name a file, or ./- "
+            "for a folder with this name."
         )
     if "\0" in output:
-        raise click.UsageError(f"--output {output!r} is not allowed: a path has no null character.")
+        raise click.UsageError(f"--output {output!r} is not allowed: a path cannot contain a null character.")
     if output.startswith("~") and os.path.expanduser(output) == output:
         user = output[1:].partition("/")[0]
         raise click.UsageError(
-            f"--output {output} is not allowed: no user is called {user!r}; write ./{output} for a folder "
-            "called so."
+            f"--output {output} is not allowed: there is no user {user!r}. Use ./{output} for a folder with "
+            "this name."
         )
     fs, path = url_to_fs(output)
     return fs, _real(fs, path)
 
 
-def check_apart(path: str, output: str, tables: Sequence[str], there: bool, index: str | None) -> None:
-    """Refuse an output that would replace what is read, and any in the folder of an index.
+def check_apart(path: str, output: str, tables: Sequence[str], exists: bool, index: str | None) -> None:
+    """Refuse an output that would replace an input, and any output in the folder of an index.
 
     Parameters
     ----------
     path, output : str
-        Where it is, and how it was named.
+        Resolved path, and the name on the command line.
     tables : sequence of str
-        What is read.
-    there : bool
-        Whether there is something at `path`.
+        The inputs.
+    exists : bool
+        Whether `path` exists.
     index : str, optional
         The folder of an index.
     """
     read = [_real(*url_to_fs(each)) for given in tables for each in files_of(given)]
-    lost = there and any(_within(name, path) or _within(path, name) for name in read)
+    lost = exists and any(_within(name, path) or _within(path, name) for name in read)
     if lost or (index is not None and _within(path, _real(*url_to_fs(index)))):
-        raise click.UsageError(f"{output} is what is read, or a part of it; name another output.")
+        raise click.UsageError(f"{output} is an input, or a part of one; name another output.")
 
 
 def check_replaceable(fs: Any, path: str, output: str, single: bool) -> None:
-    """Refuse to replace what is at a path, unless it is one file for another, or a folder for its like."""
-    if isinstance(fs, LocalFileSystem) and any(_within(os.path.realpath(one), path) for one in _of_use()):
+    """Refuse to replace a path, except a file by a file, or a folder of this program by a folder."""
+    if isinstance(fs, LocalFileSystem) and any(_within(os.path.realpath(one), path) for one in _protected()):
         raise click.UsageError(
-            f"{output} is your home, the folder that you work in, or one above; name another output."
+            f"{output} contains your home folder or the working folder; name another output."
         )
     if fs.isfile(path):
         if not single:
             raise click.UsageError(
-                f"{output} is a file, and a folder would be written; remove it yourself, or name another."
+                f"{output} is a file, but the output is a folder. Remove the file, or name another output."
             )
         return
     if not fs.isdir(path):
         raise click.UsageError(f"{output} is neither a file nor a folder; name another output.")
     if single:
         raise click.UsageError(
-            f"{output} is a folder, and one file would be written; remove it yourself, or name another."
+            f"{output} is a folder, but the output is a file. Remove the folder, or name another output."
         )
     _check_ours(fs, path)
 
 
 def _check_ours(fs: Any, path: str) -> None:
-    """Refuse a folder with anything in it that this program did not write."""
+    """Refuse a folder with files that this program did not write."""
     found = {posixpath.basename(one["name"]): one for one in fs.ls(path, detail=True)}
     if not found:
         return
@@ -127,10 +127,10 @@ def _check_ours(fs: Any, path: str) -> None:
         name for name, one in sorted(found.items()) if one["type"] != "file" or not PART.fullmatch(name)
     ]
     if foreign or not marked:
-        why = f"it has {foreign[0]!r} in it" if foreign else f"it has no file {MARK}"
+        why = f"it contains {foreign[0]!r}" if foreign else f"it has no file {MARK}"
         raise click.UsageError(
-            f"{path} was not written by dask-simjoin alone, as {why}, and --overwrite replaces nothing else; "
-            "remove it yourself, or name another output."
+            f"{path} was not written by dask-simjoin alone: {why}. --overwrite does not replace it. "
+            "Remove it, or name another output."
         )
 
 
@@ -138,18 +138,18 @@ def _is_mark(file: dict[str, Any]) -> bool:
     return file.get("type") == "file" and file["size"] == 0
 
 
-def _of_use() -> list[str]:
-    """The folders that nobody wants to lose."""
+def _protected() -> list[str]:
+    """Return the home folder and the working folder, which must not be replaced."""
     return [os.getcwd(), os.path.expanduser("~")]
 
 
 def _real(fs: Any, path: str) -> str:
-    """A path without links and dots."""
+    """Return a path without links and dots."""
     return os.path.realpath(path) if isinstance(fs, LocalFileSystem) else posixpath.normpath(path)
 
 
 def _within(path: str, folder: str) -> bool:
-    """Whether a path is a folder, or in it."""
+    """Return whether a path is a folder or inside it."""
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
@@ -157,27 +157,29 @@ NOT_WRITTEN = (
     *PACKED, ".json", ".jsonl", ".ndjson", ".geojson", ".xlsx", ".xls", ".feather", ".arrow", ".ipc", ".orc",
     ".h5", ".hdf5", ".db", ".sqlite", ".pkl", ".pickle", ".npy", ".npz", ".html",
 )  # fmt: skip
-"""What names of files end in that would be folders here, as all but a few are."""
+"""Endings of unsupported formats; without this check they would become names of folders."""
 
 
 @dataclass(frozen=True)
 class OutputWriter:
-    """Where a result goes.
+    """The destination of a result.
 
     Attributes
     ----------
     fs : fsspec.AbstractFileSystem
+        Its file system.
     path : str
-        The final name.
+        The final path.
     output : str
-        How it was named.
+        The name on the command line.
     kind : {"parquet", "csv"}
+        Format.
     single : bool
-        Whether it is one file, and no folder of a file for each partition.
+        Whether to write a single file, instead of a folder with one file per partition.
     overwrite : bool
-        Whether what is there is replaced.
+        Whether to replace an existing output.
     csv_safe : bool
-        Whether spreadsheets must not take texts for formulas.
+        Whether to protect spreadsheets from texts that look like formulas.
     """
 
     fs: Any
@@ -190,7 +192,7 @@ class OutputWriter:
 
     @contextlib.contextmanager
     def made(self) -> Iterator[str]:
-        """A new folder beside the final name, which goes away with whatever is in it."""
+        """Create a temporary folder next to the final path, and remove it at the end."""
         begun = posixpath.join(posixpath.dirname(self.path), f".{posixpath.basename(self.path)}.{_unique()}")
         try:
             self.fs.makedirs(begun)
@@ -201,13 +203,13 @@ class OutputWriter:
                 self.fs.rm(begun, recursive=True)
 
     def write(self, frame: Frame, begun: str) -> None:
-        """Write all partitions into the folder that was begun; nothing has the final name yet."""
+        """Write all partitions into the temporary folder; the final path is untouched."""
         with self._naming_full_disks():
             self._write(frame, begun)
 
     @contextlib.contextmanager
     def _naming_full_disks(self) -> Iterator[None]:
-        """Say of a full disk where it may be, which the system does not."""
+        """Add paths and free space to the error of a full disk."""
         try:
             yield
         except OSError as error:
@@ -216,8 +218,8 @@ class OutputWriter:
             folders = [dask.config.get("temporary-directory", None) or tempfile.gettempdir()]
             if isinstance(self.fs, LocalFileSystem):
                 folders.insert(0, posixpath.dirname(self.path) or ".")
-            room = ", ".join(f"{format_bytes(shutil.disk_usage(at).free)} in {at}" for at in folders)
-            text = f"{os.strerror(error.errno)}, as {self.path} was written; free: {room}"
+            free = ", ".join(f"{format_bytes(shutil.disk_usage(at).free)} in {at}" for at in folders)
+            text = f"{os.strerror(error.errno)}, while writing {self.path}; free: {free}"
             raise OSError(error.errno, text) from error
 
     def _write(self, frame: Frame, begun: str) -> None:
@@ -233,9 +235,7 @@ class OutputWriter:
 
         if self.kind == CSV:
             how: dict[str, Any] = {"sep": separator_of(self.output), "name_function": name, "index": False}
-            if (
-                self.csv_safe
-            ):  # csv leaves a lone carriage return unquoted, which begins a row for many readers
+            if self.csv_safe:  # quote texts: csv leaves a lone carriage return unquoted
                 frame, how["quoting"] = frame.map_partitions(defused), csv.QUOTE_NONNUMERIC
             compute(*frame.to_csv(f"{url}/*.csv", compute=False, **how))
         else:
@@ -246,7 +246,7 @@ class OutputWriter:
             )
 
     def finish(self, begun: str) -> None:
-        """Give what was written the final name."""
+        """Move the finished output to the final path."""
         whole = posixpath.join(begun, "parts")
         if self.single:
             files, whole = sorted(self.fs.find(whole)), posixpath.join(begun, "whole")
@@ -254,7 +254,7 @@ class OutputWriter:
                 (_join_csv if self.kind == CSV else _join_parquet)(self.fs, files, whole)
         if self.fs.exists(self.path):
             if not self.overwrite:
-                raise click.ClickException(f"{self.path} was made by something else meanwhile.")
+                raise click.ClickException(f"Another program created {self.path} meanwhile.")
             check_replaceable(self.fs, self.path, self.output, self.single)
             running.finish()
             _rename(self.fs, self.path, posixpath.join(begun, "replaced"))
@@ -263,35 +263,35 @@ class OutputWriter:
 
 
 def sink(given: Mapping[str, Any], tables: Sequence[str], index: str | None = None) -> OutputWriter:
-    """Where the options of `WRITTEN` say; refuses to replace what it must not.
+    """Return the writer for the options of `WRITTEN`; refuse invalid outputs.
 
     Parameters
     ----------
     given : mapping
         The options.
     tables : sequence of str
-        What is read.
+        The inputs.
     index : str, optional
-        The folder of an index, in which nothing is written.
+        The folder of an index, which must not contain the output.
     """
     output, kind, overwrite = given["output"], given["format"], given["overwrite"]
     if kind is None and output.endswith(NOT_WRITTEN):
         ending = posixpath.splitext(output)[1]
         raise click.UsageError(
-            f"{output} cannot be written: {ending} is no format of results; end the name in .parquet or "
-            ".csv, or in / for a folder of parquet."
+            f"{output} cannot be written: {ending} is not supported. End the name in .parquet or .csv, or "
+            "in / for a parquet folder."
         )
     kind = kind or format_of(output.rstrip("/"))
     if given["csv_safe"] and kind != CSV:
-        raise click.UsageError(f"--csv-safe is for CSV, and {output} would be {kind}; leave it out.")
+        raise click.UsageError(f"--csv-safe is for CSV, but {output} is {kind}; omit it.")
     single = not output.endswith("/") and posixpath.splitext(output)[1] in SUFFIXES
     try:
         fs, path = located(output)
-        there = fs.exists(path)
-        check_apart(path, output, tables, there, index)
-        if there and not overwrite:
-            raise click.UsageError(f"{output} is there already; add --overwrite to replace it.")
-        if there:
+        exists = fs.exists(path)
+        check_apart(path, output, tables, exists, index)
+        if exists and not overwrite:
+            raise click.UsageError(f"{output} already exists; add --overwrite to replace it.")
+        if exists:
             check_replaceable(fs, path, output, single)
         folder = posixpath.dirname(path)
         if folder and not fs.exists(folder):
@@ -306,7 +306,7 @@ def _unique() -> str:
 
 
 def _rename(fs: Any, old: str, new: str) -> None:
-    """Give a file or folder another name, at once where it is local: fsspec of 2024 copies it there."""
+    """Rename a file or folder; atomic on local disks, where fsspec of 2024 would copy."""
     if isinstance(fs, LocalFileSystem):
         os.rename(old, new)
     else:
@@ -323,7 +323,7 @@ def _join_csv(fs: Any, files: list[str], whole: str) -> None:
 
 
 def _join_parquet(fs: Any, files: list[str], whole: str) -> None:
-    """Write the row groups of all files into one, each as it is read."""
+    """Write the row groups of all files into one file, one at a time."""
     if len(files) == 1:
         _rename(fs, files[0], whole)
         return

@@ -1,4 +1,4 @@
-"""Choose the scheduler of a command, show its plan, and ask before large runs."""
+"""Choose the scheduler of a command, ask before large runs, handle signals and show progress."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from dask_simjoin.engine.base import HOME
 from dask_simjoin.request.inputs import optional
 
 LARGE_BYTES, LARGE_SECONDS = 4 * 2**30, 300.0
-"""What a result may need of memory, and a join of time, before somebody is asked."""
+"""Memory of a result, and seconds of a join, above which the user is asked to confirm."""
 
 
 class Declined(click.ClickException):
-    """Say that a large plan was not agreed to."""
+    """A large plan was not confirmed."""
 
     exit_code = 5
 
 
 def agree(plan: Any, yes: bool, pairs: bool) -> None:
-    """Ask about a plan that is large; without anybody to ask it is declined.
+    """Ask the user to confirm a large plan; without a terminal it is declined.
 
-    `pairs`: whether the pairs are the result, and do not only tell something of rows.
+    `pairs`: whether the result is pairs, which need memory, and not values of rows.
     """
     size, seconds = plan.result_bytes if pairs else 0, getattr(plan, "seconds", 0.0)
     seconds += getattr(plan, "writing_seconds", 0.0)
@@ -47,21 +47,21 @@ def agree(plan: Any, yes: bool, pairs: bool) -> None:
         return
     large = f"This takes about {format_time(seconds)}{f' and makes about {format_bytes(size)}' * pairs}"
     if not sys.stdin.isatty():
-        raise Declined(f"{large}: add --yes to compute it, or ask for less.")
-    if not click.confirm(f"{large}. Go on?", err=True):
+        raise Declined(f"{large}. Add --yes to compute it, or reduce the result.")
+    if not click.confirm(f"{large}. Continue?", err=True):
         raise Declined("Nothing was computed.")
 
 
-THREADS, ALONE, CLUSTER = SCHEDULERS = ("threads", "synchronous", "cluster")
+THREADS, SYNCHRONOUS, CLUSTER = SCHEDULERS = ("threads", "synchronous", "cluster")
 
 
 @contextlib.contextmanager
 def computing(
     scheduler: str, workers: int | None, memory_limit: str | None, backend: str
 ) -> Iterator[Client | None]:
-    """Compute in this way within it; gives the client of a cluster.
+    """Set the scheduler for a block, and yield the client of a cluster or None.
 
-    Who leaves it early, as by Ctrl-C, leaves it when no task runs any more.
+    If the block ends early, as by Ctrl-C, no task runs any more afterwards.
     """
     if scheduler == THREADS and memory_limit is not None:
         scheduler = CLUSTER  # threads of one process have one memory
@@ -69,7 +69,7 @@ def computing(
         optional("dask_cudf", "'dask-simjoin[cuda13]'", "Frames on GPUs")
     with contextlib.ExitStack() as stack:
         stack.enter_context(dask.config.set({"dataframe.backend": backend}))
-        if scheduler in (THREADS, ALONE):
+        if scheduler in (THREADS, SYNCHRONOUS):
             threads = workers or CPU_COUNT
             pool = ThreadPoolExecutor(threads)
             stack.callback(pool.shutdown, wait=True, cancel_futures=True)
@@ -78,13 +78,13 @@ def computing(
             return
         address: Any = scheduler
         if scheduler == CLUSTER:
-            # what workers log would run through the progress
+            # log lines of workers would break the progress display
             options: dict[str, Any] = {"dashboard_address": ":0", "silence_logs": logging.ERROR}
             if workers is not None:
                 options["n_workers"] = workers
             if memory_limit is not None:
                 options["memory_limit"] = memory_limit
-            # on a busy machine a worker that dies is not back within Dask's 15 s
+            # on a busy machine a restart takes longer than Dask's 15 s
             stack.enter_context(dask.config.set({"distributed.deploy.lost-worker-timeout": "2 minutes"}))
             address = stack.enter_context(_cluster(backend)(**options))
         yield stack.enter_context(Client(address))
@@ -96,37 +96,38 @@ def _cluster(backend: str) -> Any:
     return optional("dask_cuda", "dask-cuda", "Clusters of GPUs").LocalCUDACluster
 
 
-TOGETHER = 5.0
-"""Seconds in which several signals are one."""
+SIGNAL_SECONDS = 5.0
+"""Signals within these seconds count as one."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
-    """Take signals, of which the first stops the program.
+    """Signal handler; the first signal stops the program.
 
     Attributes
     ----------
     number : int
-        The signal that stopped it, or 0.
+        The signal that stopped the program, or 0.
     """
 
     def __init__(self) -> None:
-        self.number, self._finishing, self._since = 0, False, -TOGETHER
+        self.number, self._finishing, self._since = 0, False, -SIGNAL_SECONDS
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Stop, unless the output gets its name now, or files that were begun are removed.
+        """Stop, except while the output is renamed or temporary files are removed.
 
-        A closed terminal sends several signals, which are one; Ctrl-C again ends the wait for running tasks.
+        A closed terminal sends several signals, which count as one. A second Ctrl-C ends the wait for running
+        tasks.
         """
         now = time.monotonic()
-        if self._finishing or (now - self._since < TOGETHER and number != signal.SIGINT):
+        if self._finishing or (now - self._since < SIGNAL_SECONDS and number != signal.SIGINT):
             return
         self.number, self._since = self.number or number, now
         raise KeyboardInterrupt
 
     def finish(self) -> None:
-        """Do the rest without being stopped."""
+        """Ignore further signals."""
         self._finishing = True
 
 
@@ -134,13 +135,16 @@ _current = Stop()
 
 
 def finish() -> None:
-    """Ignore signals until the program ends, which is soon: what is done now must be done as a whole."""
+    """Ignore signals until the program ends: the remaining steps are short and must complete."""
     _current.finish()
 
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
-    """Handle signals meanwhile, except ignored ones (``nohup``), and exit with 128 + the signal's number."""
+    """Handle signals within a block, and exit with 128 + the signal's number.
+
+    Ignored signals (``nohup``) stay ignored.
+    """
     global _current
     _current = stop = Stop()
     before = {}
@@ -159,68 +163,68 @@ def stoppable() -> Iterator[None]:
             sys.exit(128 + stop.number)
 
 
-Tell = Callable[[int, int], None]
-"""Takes the number of tasks that are done, and of all."""
+Progress = Callable[[int, int], None]
+"""Receives the number of finished tasks and of all tasks."""
 
-EVERY = 0.2
+EVENT_SECONDS = 0.2
 """Seconds between two events of a scheduler."""
 
 
-class Counted(Callback):
-    """Count the tasks of Dask's own schedulers."""
+class TaskCounter(Callback):
+    """Count tasks of Dask's own schedulers."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, progress: Progress) -> None:
         super().__init__(start_state=self._begun, posttask=self._ended)
-        self._tell, self._done, self._total = tell, 0, 0
+        self._progress, self._done, self._total = progress, 0, 0
 
     def _begun(self, dsk: Any, state: Any) -> None:
         self._total += sum(len(state[kind]) for kind in ("ready", "waiting", "running"))
-        self._tell(self._done, self._total)
+        self._progress(self._done, self._total)
 
     def _ended(self, *_: Any) -> None:
         self._done += 1
-        self._tell(self._done, self._total)
+        self._progress(self._done, self._total)
 
 
-class CountedThere(SchedulerPlugin):
-    """Count the tasks of a client on its cluster's scheduler, and log them there as events of a topic."""
+class ClusterTaskCounter(SchedulerPlugin):
+    """Count the tasks of a client on its cluster's scheduler, and log the counts as events of a topic."""
 
     def __init__(self, client: str, topic: str) -> None:
         self.name, self._client, self._topic = topic, client, topic
-        self._wanted: set[Any] = set()
+        self._requested: set[Any] = set()
         self._done: set[Any] = set()
         self._last = 0.0
         self._scheduler: Any = None
 
     async def start(self, scheduler: Scheduler) -> None:
-        """Keep the scheduler, by which events are logged."""
+        """Keep the scheduler, which logs the events."""
         self._scheduler = scheduler
 
     def update_graph(self, scheduler: Scheduler, *, client: str, tasks: list[Any], **_: Any) -> None:
-        """Take in the tasks that the client asks for."""
+        """Add the tasks that the client requests."""
         if client == self._client:
-            self._wanted.update(tasks)
+            self._requested.update(tasks)
 
     def transition(self, key: Any, start: str, finish: str, *_: Any, **__: Any) -> None:
-        """Take in that a task is done."""
-        if finish == "memory" and key in self._wanted:
+        """Count a finished task."""
+        if finish == "memory" and key in self._requested:
             self._done.add(key)
             now = time.monotonic()
-            if now - self._last > EVERY or len(self._done) == len(self._wanted):
+            if now - self._last > EVENT_SECONDS or len(self._done) == len(self._requested):
                 self._last = now
-                self._scheduler.log_event(self._topic, (len(self._done), len(self._wanted)))
+                self._scheduler.log_event(self._topic, (len(self._done), len(self._requested)))
 
 
 @contextlib.contextmanager
-def watched(client: Client | None, tell: Tell) -> Iterator[None]:
-    """Tell how many tasks are done while it lasts, on a cluster if there is a client of one."""
+def watched(client: Client | None, progress: Progress) -> Iterator[None]:
+    """Report finished tasks within a block; `client`: of the cluster, if there is one."""
     if client is None:
-        with Counted(tell):
+        with TaskCounter(progress):
             yield
         return
     topic = f"dask_simjoin-progress-{uuid.uuid4().hex[:8]}"
-    client.subscribe_topic(topic, lambda event: tell(*event[1]))
-    client.register_plugin(CountedThere(client.id, topic), name=topic)
+    client.subscribe_topic(topic, lambda event: progress(*event[1]))
+    client.register_plugin(ClusterTaskCounter(client.id, topic), name=topic)
     try:
         yield
     finally:
@@ -229,35 +233,35 @@ def watched(client: Client | None, tell: Tell) -> Iterator[None]:
             client.unsubscribe_topic(topic)
 
 
-LINES_EVERY = 10.0
+LINE_SECONDS = 10.0
 """Seconds between two lines of a stage."""
 
 Found = Callable[[], int | None]
-"""Rows of the result that there are so far; None: not known."""
+"""Returns the rows of the result so far; None if unknown."""
 
 
 class Lines:
-    """Tell of a stage by lines, few of them."""
+    """Show the progress of a stage as a line every few seconds."""
 
     def __init__(self, title: str, found: Found) -> None:
         self._title, self._found = title, found
         self._begin = self._last = time.monotonic()
 
-    def tell(self, done: int, total: int) -> None:
-        """Take in that so many of all tasks are done."""
+    def show(self, done: int, total: int) -> None:
+        """Show the number of finished tasks."""
         now = time.monotonic()
-        if now - self._last >= LINES_EVERY:
+        if now - self._last >= LINE_SECONDS:
             self._last, passed = now, now - self._begin
             left = format_time(passed / done * (total - done)) if done else "unknown"
-            said = f"{self._title}: {done:,} of {total:,} tasks{found_so_far(self._found(), passed)}"
-            click.echo(f"{said}, {format_time(passed)} gone, about {left} left", err=True)
+            line = f"{self._title}: {done:,} of {total:,} tasks{found_so_far(self._found(), passed)}"
+            click.echo(f"{line}, {format_time(passed)} elapsed, about {left} left", err=True)
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Do nothing."""
 
 
 class Bar:
-    """Tell of a stage by a bar of rich, which also moves its clock while no task ends."""
+    """Show the progress of a stage as a bar, whose clock also moves while no task finishes."""
 
     def __init__(self, title: str, found: Found) -> None:
         rich = optional("rich.progress", "rich", "Progress bars")
@@ -278,20 +282,20 @@ class Bar:
         self._task = self._bar.add_task(title, total=0)
         self._bar.start()
 
-    def tell(self, done: int, total: int) -> None:
-        """Take in that so many of all tasks are done."""
+    def show(self, done: int, total: int) -> None:
+        """Show the number of finished tasks."""
         self._bar.update(self._task, completed=done, total=total)
 
     def close(self) -> None:
-        """Leave the bar as it is."""
+        """Stop the bar in its last state."""
         self._bar.stop()
 
 
 class Silence:
-    """Tell nothing."""
+    """Show nothing."""
 
-    def tell(self, done: int, total: int) -> None:
-        """Take in nothing."""
+    def show(self, done: int, total: int) -> None:
+        """Do nothing."""
 
     def close(self) -> None:
         """Do nothing."""
@@ -299,13 +303,13 @@ class Silence:
 
 @contextlib.contextmanager
 def stage(title: str, client: Client | None, quiet: bool, found: Found = lambda: None) -> Iterator[None]:
-    """Tell of what is computed within it."""
-    told = Silence() if quiet else Bar(title, found) if _live() else Lines(title, found)
+    """Show the progress of the work within a block."""
+    display = Silence() if quiet else Bar(title, found) if _live() else Lines(title, found)
     try:
-        with watched(client, told.tell):
+        with watched(client, display.show):
             yield
     finally:
-        told.close()
+        display.close()
 
 
 def _live() -> bool:
@@ -313,5 +317,5 @@ def _live() -> bool:
 
 
 def found_so_far(rows: int | None, seconds: float) -> str:
-    """Rows so far, and how many a second."""
+    """Format the rows so far, and the rows per second."""
     return "" if rows is None else f", {rows:,} rows, {rows / max(seconds, 1e-9):,.0f}/s"

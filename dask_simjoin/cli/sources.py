@@ -1,4 +1,4 @@
-"""Read tables: parquet or CSV, as files, folders, globs and URLs that fsspec knows."""
+"""Read tables: parquet or CSV, as files, folders, globs and URLs that fsspec supports."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from dask_simjoin.metrics.norms import Frame
 PARQUET, CSV = FORMATS = ("parquet", "csv")
 
 SUFFIXES = {".parquet": PARQUET, ".parq": PARQUET, ".pq": PARQUET, ".csv": CSV, ".tsv": CSV, ".txt": CSV}
-"""What names of files end in."""
+"""Formats by file name ending."""
 
-HEADER = 1 << 16
-"""Bytes that a file of a header only has at most: larger ones are not looked into."""
+MAX_HEADER_BYTES = 1 << 16
+"""Larger CSV files are assumed to have rows, and are not checked."""
 
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
-"""Endings of files that are read as a whole."""
+"""Endings of compressed files, which are read as a whole."""
 
 
 def read(paths: Sequence[str], kind: str | None = None) -> Frame:
-    """A lazy frame of tables that follow each other; `kind`: their format, else told by their names.
+    """Return a lazy frame of concatenated tables; `kind`: their format, by default from their names.
 
-    Rows are named by columns, so an index that a file keeps is one.
+    Rows are identified by columns, so the index of a file becomes a column.
     """
     try:
         found = [path for given in paths for path in files_of(given)]
         kinds = {kind or format_of(path) for path in found}
         if len(kinds) > 1:
-            raise click.UsageError(f"{', '.join(paths)} are of several formats: {', '.join(sorted(kinds))}.")
+            raise click.UsageError(f"{', '.join(paths)} have different formats: {', '.join(sorted(kinds))}.")
         if kinds == {CSV}:
             found = _with_rows(found)
             parts = [_csv(list(some), *how) for how, some in itertools.groupby(found, _written)]
@@ -45,57 +45,57 @@ def read(paths: Sequence[str], kind: str | None = None) -> Frame:
 
 
 def format_of(path: str) -> str:
-    """The format that a path's name tells of; without one it is a folder of parquet."""
+    """Return the format of a path by its ending; without a known ending it is a parquet folder."""
     return SUFFIXES.get(_suffix(path), PARQUET)
 
 
 def separator_of(path: str) -> str:
-    """What parts the columns of a file of that name."""
+    """Return the column separator of a file by its name."""
     return "\t" if _suffix(path) == ".tsv" else ","
 
 
 def _written(path: str) -> tuple[str, str]:
-    """How a file was written: what parts its columns, and how it is packed."""
+    """Return the column separator and the compression of a file."""
     return separator_of(path), next((one for one in PACKED if path.endswith(one)), "")
 
 
 def _with_rows(paths: list[str]) -> list[str]:
-    """Leave out files of a header and no rows: they tell nothing of what columns hold, and add nothing."""
+    """Drop files with a header and no rows: their dtypes are unknown."""
     filled: list[str] = []
     bare: dict[str, list[str]] = {}
     for path in paths:
         fs, name = url_to_fs(path)
         size = fs.info(name).get("size")
-        head = _head(path) if size is not None and size <= HEADER else None
+        head = _head(path) if size is not None and size <= MAX_HEADER_BYTES else None
         if head is not None and not len(head):
             bare[path] = list(head.columns)
         else:
             filled.append(path)
     if not filled:
         raise click.ClickException(
-            f"{', '.join(bare)}: there is a header and no row, so what the columns hold is not known; leave "
-            "this table out, or write it as parquet, which tells."
+            f"{', '.join(bare)}: the table has a header and no rows, so its dtypes are unknown. Omit this "
+            "table, or write it as parquet, which stores dtypes."
         )
     columns = list(_head(filled[0]).columns) if bare else []
     for path, own in bare.items():
         if own != columns:
             raise click.ClickException(
-                f"{path} has the columns {', '.join(own)}, and {filled[0]} has {', '.join(columns)}; tables "
-                "that follow each other have the same columns."
+                f"{path} has the columns {', '.join(own)}, but {filled[0]} has {', '.join(columns)}. Tables "
+                "to concatenate need the same columns."
             )
     return filled
 
 
 def _head(path: str) -> Frame:
-    """The first row of a file of CSV, if it has one."""
+    """Return the first row of a CSV file, if it has one."""
     try:
         return pd.read_csv(path, sep=separator_of(path), nrows=1)
     except pd.errors.EmptyDataError:
-        raise click.ClickException(f"{path} is empty: it has not even a header.") from None
+        raise click.ClickException(f"{path} is empty: it has no header.") from None
 
 
 def _csv(paths: list[str], separator: str, packed: str) -> Frame:
-    """A lazy frame of files that were written alike; of one its name is no pattern."""
+    """Return a lazy frame of similar files; a single name is not treated as a pattern."""
     how = {"sep": separator, "blocksize": None if packed else "default"}
     return dd.read_csv(paths if len(paths) > 1 else paths[0], **how)
 
@@ -106,7 +106,7 @@ def _suffix(path: str) -> str:
 
 
 def files_of(given: str) -> list[str]:
-    """The files of a path; of what is none, as a word that belongs to an option is, it says so."""
+    """Return the files of a path; the error for a stray word mentions options."""
     if not given:
         raise click.UsageError("A table's name is empty; name a file, a folder or a URL.")
     try:
@@ -114,22 +114,22 @@ def files_of(given: str) -> list[str]:
     except FileNotFoundError as error:
         word = not PurePosixPath(given).suffix and "/" not in given
         of_option = (
-            " (if it belongs to an option: columns are separated by commas, as in --on lat,lon, and flags "
-            "take no value)"
+            " (If it belongs to an option: separate columns with commas, as in --on lat,lon. Flags take no "
+            "value.)"
         )
         raise click.ClickException(f"{given} cannot be read: {error}{of_option * word}") from error
 
 
 def _files(given: str) -> list[str]:
-    """What a path stands for: itself, or the files of a glob or of a folder of CSV."""
+    """Return a path itself, or the files of a glob or of a CSV folder."""
     fs, path = url_to_fs(given)
     if any(one in path for one in "*?[") and not fs.exists(path):
         found = sorted(fs.glob(path))
         if not found:
-            raise FileNotFoundError("no file is called so")
+            raise FileNotFoundError("no file matches")
         return [fs.unstrip_protocol(one) for one in found]
     if not fs.exists(path):
-        raise FileNotFoundError("there is no such file or folder")
+        raise FileNotFoundError("no such file or folder")
     if fs.isdir(path):
         files = [one for one in sorted(fs.find(path)) if format_of(one) == CSV]
         if files and not any(_suffix(one) in SUFFIXES and format_of(one) == PARQUET for one in fs.find(path)):

@@ -33,6 +33,7 @@ from dask_simjoin.graph.dask_private import (
     Task,
     guard_ends,
     guard_filters,
+    list_fused_columns,
 )
 from dask_simjoin.graph.records import Recorded
 from dask_simjoin.metrics.norms import Array, DType, Frame, Series
@@ -222,6 +223,7 @@ def end_must_stay(end: Expr) -> bool:
     return any(isinstance(node, ours) for node in end.frame.walk())
 
 
+list_fused_columns()
 GUARDED = all([guard_filters(must_stay), guard_ends(end_must_stay)])
 
 

@@ -154,6 +154,22 @@ def _guarded_repr(divisions: Any, shown_instead: Callable[[Any], Any]) -> Any:
     return guarded
 
 
+def list_fused_columns(fused: type = Fused) -> bool:
+    """Let a fused step ask for all columns of what it reads, not for those of its result.
+
+    `persist` optimizes twice.  Dask took columns away from what fused steps read the second time, so their
+    dependencies were missing.  Return False if Dask lists them itself, which makes this unnecessary.
+    """
+    if "_projection_columns" in vars(fused):
+        return False
+    fused._projection_columns = property(_columns_read)  # type: ignore[attr-defined]
+    return True
+
+
+def _columns_read(fused: Any) -> list[Any]:
+    return list(dict.fromkeys(column for read in fused.dependencies() for column in read.columns))
+
+
 __all__ = [
     "END_CLASSES",
     "END_HOOK",
@@ -192,5 +208,6 @@ __all__ = [
     "guard_filters",
     "guard_repr",
     "key_split",
+    "list_fused_columns",
     "new_collection",
 ]

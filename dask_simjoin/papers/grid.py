@@ -1,7 +1,7 @@
-"""The grid joins of two papers: their options, the index, and the cost model of indexed dimensions.
+"""The grid joins of two papers: options, index, and cost model of indexed dimensions.
 
-The index has the non-empty cells of k dimensions.  It is written once for NumPy and CuPy (`xp` is either
-module).  The papers' arrays are `keys` (B), `starts` (G), the order of points (A) and `mask` (M).
+The index stores the non-empty cells of k dimensions. The code is shared by NumPy and CuPy (`xp` is either
+module). The papers call its arrays B (`keys`), G (`starts`), A (the order of points) and M (`mask`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, reach
 from dask_simjoin.papers.options import check_batches, check_one_of, check_whole, is_word
 
 MAX_INDEXED = 12
-"""Dimensions that are indexed at most: a query looks for 3**k cells."""
+"""Maximum indexed dimensions: a query looks up 3**k cells."""
 
 USUAL_INDEXED = 6
-"""Dimensions that GPU-Join indexes in all its experiments but those on their number."""
+"""Indexed dimensions in GPU-Join's experiments, except the one that varies their number."""
 
 PATTERNS = ("full", "unicomp", "lid")
 ORDERS = ("given", "workload", "queue")
@@ -32,54 +32,60 @@ THREADS = (1, 2, 4, 8, 16, 32)
 
 @dataclass(frozen=True, kw_only=True)
 class Grid(Method):
-    """Look up the cells of a grid around each point: the joins of two papers, for comparison.
+    """Look up the cells of a grid around each point, as two papers do.
 
-    They are GPU-Join (Gowanlock & Karsin 2019, "GPU Accelerated Similarity Self-Join for Multi-Dimensional
-    Data") and the load balancing for few dimensions that followed it (Gallet & Gowanlock 2019, "Load
-    Imbalance Mitigation Optimizations for GPU-Accelerated Similarity Joins").  Pairs are those of every
-    other method.
+    This is a published method for comparison; `method="grid"` selects it with these defaults. The papers are
+    GPU-Join (Gowanlock & Karsin 2019, "GPU Accelerated Similarity Self-Join for Multi-Dimensional Data"), and
+    the load balancing for few dimensions that followed it (Gallet & Gowanlock 2019, "Load Imbalance
+    Mitigation Optimizations for GPU-Accelerated Similarity Joins"). All methods return the same pairs.
 
     Parameters
     ----------
     indexed : int, "auto" or None
-        Dimensions of the grid, at most 12; all, where there are fewer.  "auto": as many as the papers' cost
-        model finds best on a sample (section 5.6 of the first).  None: 6.
+        Number of gridded dimensions, at most 12 and at most all. "auto": the best number on a sample, by the
+        cost model of the first paper, section 5.6. None: 6.
     reorder : bool
-        Whether dimensions of larger variance come first (section 4.2), so that they are indexed.
+        Whether to index the dimensions of largest variance (first paper, section 4.2).
     sort : bool or None
-        Whether the points of each cell are sorted by one dimension, the first that is not indexed, and only
-        those within reach in it are compared (section 4.3).  None: where there is such a dimension.
+        Whether to sort the points of a cell by the first dimension that is not indexed, and compare only
+        those within reach in it (section 4.3). None: if there is such a dimension.
     short_circuit : bool
-        Whether a sum ends once it is beyond the threshold (section 4.4).
+        Whether to end a sum once it exceeds the threshold (section 4.4).
     pattern : {"full", "unicomp", "lid"}
-        Which cells a query visits besides its own: all around it; those that differ from it last in a
-        dimension where its own coordinate is odd (UNICOMP); or those of higher numbers (LID-UNICOMP, section
-        III-B of the second).  Between two chunks it is always "full".
+        The cells that a query visits besides its own. Two chunks always use "full".
+
+        - "full": all adjacent cells.
+        - "unicomp": the cells that last differ in a dimension with an odd own coordinate (UNICOMP).
+        - "lid": the cells with higher numbers (LID-UNICOMP, section III-B of the second paper).
     order : {"given", "workload", "queue"}
-        In which order queries are done: as rows are, or by the number of points in the cells that they visit,
-        most first (section III-C), in strided batches; "queue": one after the other (section III-D).
+        The order of queries. "given": the order of the rows. "workload": points with the most candidates
+        first (section III-C), in strided batches. "queue": the same order, in consecutive batches (section
+        III-D).
     threads : int
-        On GPUs: threads of a query, which share the points of each cell (section III-A): 1, 2, 4, 8, 16
-        or 32.
+        On GPUs: threads that share a query's candidates (section III-A): 1, 2, 4, 8, 16 or 32.
     precision : {"float32", "float64"}
-        On GPUs: what candidates are compared in, before float64 decides what float32 leaves open; other
-        norms than squares always are in float64.
+        On GPUs: the precision of the first comparison. float64 decides the cases that float32 leaves open.
+        Norms other than squares always use float64.
     buffer : int
-        On GPUs: pairs of a batch at most, of which there are as many as an estimate says; a batch of more is
-        done again in two.
+        On GPUs: maximum pairs per batch. The number of batches follows from an estimate. A batch with more
+        pairs is repeated in two halves.
     batches, streams : int
-        Batches at least, and how many of them a GPU does at a time.
+        On GPUs: minimum number of batches, and batches that run at the same time.
     sample : float
-        On GPUs: the share of the queries of which the estimate is made; the first ones of a queue.
+        On GPUs: share of the queries for the estimate; for a queue its first ones.
 
     Notes
     -----
-    Unlike in the papers, unordered pairs are written once; cells are wider than `eps` by one part in 2**18,
-    so that none is lost to rounding, or twice as wide where their numbers would not fit 62 bits; points are
-    stored in the order of cells; variances are those of all rows; cells that a half pattern leaves out are
-    not enumerated; a batch has a queue of its own, and one that overflows is done again in two; float32
-    only leaves out, and what is near the threshold is decided in float64; ties of workloads are broken by
-    cell number, ties of sorted values by position.
+    There are these differences to the papers:
+
+    - Unordered pairs are written once.
+    - Cells are wider than `eps` by one part in 2**18, so that rounding loses no pair. They are twice as wide
+      if their numbers would not fit 62 bits.
+    - Points are stored in the order of cells, and variances are those over all rows.
+    - Cells that a half pattern skips are not enumerated.
+    - Each batch has its own queue, and one that overflows is repeated in two halves.
+    - float32 only excludes pairs; float64 decides those near the threshold.
+    - Cells of equal workload are ordered by number, and equal sorted values by position.
 
     Examples
     --------
@@ -124,7 +130,7 @@ class Grid(Method):
 
     @classmethod
     def plain(cls) -> Grid:
-        """Return what both papers improve on: all dimensions indexed, all cells visited, rows in order."""
+        """Return the baseline of both papers: all dimensions indexed, all cells visited, rows in order."""
         return cls(
             indexed=MAX_INDEXED, reorder=False, sort=False, short_circuit=False, pattern="full",
             order="given", threads=1, precision="float64",
@@ -132,7 +138,7 @@ class Grid(Method):
 
     @classmethod
     def balanced(cls) -> Grid:
-        """Return the final configuration of the paper on load balance: LID-UNICOMP, a queue, 8 threads."""
+        """Return the final configuration of the second paper: LID-UNICOMP, a queue, 8 threads."""
         return cls(
             indexed=MAX_INDEXED, reorder=False, sort=False, short_circuit=False, pattern="lid",
             order="queue", threads=8, precision="float64",
@@ -140,20 +146,20 @@ class Grid(Method):
 
     @classmethod
     def gpu_join(cls, indexed: int | str = USUAL_INDEXED) -> Grid:
-        """Return GPU-Join with all its optimisations, for many dimensions."""
+        """Return GPU-Join with all its optimizations, for many dimensions."""
         return cls(indexed=indexed, sort=True, pattern="full", order="given", threads=1)
 
     @property
     def needs_sample(self) -> bool:
-        """Whether the number of indexed dimensions depends on a sample."""
+        """Return whether the number of indexed dimensions depends on a sample."""
         return self.indexed == "auto"
 
     def fitted(self, x: np.ndarray, rows: float, variance: np.ndarray, threshold: float,
                norm: Norm = 2) -> Grid:  # fmt: skip
-        """Return the options with a number of dimensions instead of "auto": that of least cost on a sample.
+        """Return the options with the number of dimensions that is cheapest on a sample, in place of "auto".
 
-        Candidates only become fewer with more dimensions, and lookups more: the search ends once lookups
-        alone cost more than the best.
+        More dimensions mean fewer candidates and more lookups. The search ends when the lookups alone cost
+        more than the best choice.
         """
         if self.indexed != "auto" or not len(x):
             return self
@@ -169,20 +175,20 @@ class Grid(Method):
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of a grid; a tuple has a number for each gridded dimension.
+    """The cells of a grid; each tuple has one value per gridded dimension.
 
     Attributes
     ----------
     dims : tuple of int
         The gridded dimensions.
     origin, width : tuple of float
-        Where cell 1 begins, and how wide cells are, in units of `scale`.
+        Start of cell 1, and width of cells, in units of `scale`.
     number : tuple of int
-        Cells, with an empty one at each end: so numbers of neighbours never run over a row's end.
+        Number of cells, with an empty one at each end. So numbers of adjacent cells stay within a row.
     scale : float
         Power of two that keeps differences of coordinates finite.
     widened : tuple of int
-        Dimensions whose cells had to be wider, as their numbers would not fit 62 bits.
+        Dimensions with wider cells, because their numbers would not fit 62 bits.
     """
 
     dims: tuple[int, ...]
@@ -194,30 +200,32 @@ class Cells:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """What one cell more adds to a cell's number; the first dimension is the fastest."""
+        """Return the difference of cell numbers per step in each dimension; the first one is the fastest."""
         return tuple(math.prod(self.number[:k]) for k in range(len(self.number)))
 
 
 @dataclass(frozen=True)
 class GridLayout:
-    """How the chunks of one join are indexed for the grid joins: alike, so that any two can meet.
+    """The layout of a grid join, shared by all its chunks.
 
     Attributes
     ----------
     threshold : float
-        Of the float64 decision.
+        Threshold of the float64 decision.
     options : Grid
+        Options of the method.
     dims : int
         Dimensions of points.
     cells : Cells
+        The cells of the grid.
     sort_dim : int
-        The dimension by which the points of a cell are sorted; -1: none.
+        The dimension that sorts the points of a cell; -1: none.
     norm : int or float
-        Of the totals that the decision compares.
+        Norm of the totals that are compared.
     order : tuple of int
-        All dimensions, the ones of largest variance first.
+        All dimensions, largest variance first.
     bounds : Bounds or None
-        Of the float32 filter, where there is one: on GPUs.
+        Bounds of the float32 filter; on GPUs only.
     """
 
     threshold: float
@@ -231,34 +239,34 @@ class GridLayout:
 
     @property
     def method(self) -> str:
-        """The method's name."""
+        """Return the name of the method."""
         return "grid"
 
     @property
     def grain(self) -> int:
-        """Points at whose multiples queries can be cut."""
+        """Return the number of points whose multiples are valid cuts of queries."""
         return 1
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Describe it in a plan; `names` calls dimensions by name."""
-        asked = self.options
+        """Describe the layout for a plan; `names` returns names of dimensions."""
+        options = self.options
         words = [f"grid of {len(self.cells.dims)} of {self.dims} columns {names(self.cells.dims)}"]
         if self.sort_dim >= 0:
             words.append(f"sorted by {names([self.sort_dim])}")
-        words += ["short circuit"] * asked.short_circuit
+        words += ["short circuit"] * options.short_circuit
         if self.bounds is not None:
             words.append("float32")
-        return "; ".join([*words, f"pattern {asked.pattern}", f"order {asked.order}"])
+        return "; ".join([*words, f"pattern {options.pattern}", f"order {options.order}"])
 
 
 def make_grid_layout(options: Grid, lower: np.ndarray, upper: np.ndarray, variance: np.ndarray,
                      threshold: float, norm: Norm = 2,
                      bounds: Bounds | None = None) -> GridLayout:  # fmt: skip
-    """Choose the cells for points within the box [lower, upper], of this variance (d,)."""
+    """Choose the cells for points in the box [lower, upper] with variances (d,)."""
     dims, order = len(lower), dims_in_order(options, variance)
-    # "auto" is decided where there is a sample: see `grid_choice`
-    asked = options.indexed if isinstance(options.indexed, int) else USUAL_INDEXED
-    k = min(asked, dims)
+    # "auto" needs a sample: see `Grid.fitted`
+    indexed = options.indexed if isinstance(options.indexed, int) else USUAL_INDEXED
+    k = min(indexed, dims)
     sort = k < dims if options.sort is None else options.sort
     cells = make_cells(lower, upper, order[:k], reach(norm, threshold))
     widest = dims_in_order(replace(options, reorder=True), variance)
@@ -266,23 +274,22 @@ def make_grid_layout(options: Grid, lower: np.ndarray, upper: np.ndarray, varian
 
 
 def dims_in_order(options: Grid, variance: np.ndarray) -> tuple[int, ...]:
-    """Return the dimensions, the ones to index first."""
+    """Return the dimensions in the order of indexing."""
     dims = range(len(variance))
     return tuple(sorted(dims, key=lambda k: (-float(variance[k]), k))) if options.reorder else tuple(dims)
 
 
-def make_cells(lower: np.ndarray, upper: np.ndarray, dims: Sequence[int], most: float) -> Cells:
-    """Choose cells in which points of a pair lie one cell apart at most in each dimension.
+def make_cells(lower: np.ndarray, upper: np.ndarray, dims: Sequence[int], max_difference: float) -> Cells:
+    """Choose cells so that the points of a pair are at most one cell apart in each dimension.
 
-    `most`: the largest difference of one coordinate, as computed, that a pair can have. Cells of exactly
-    that width lose pairs to rounding; that these do not is shown in
-    `dask_simjoin.engine.index.sweep.make_grid`, whose cells are as wide and whose coordinates, of 30 bits at
-    most, are computed alike.
+    `max_difference`: the largest computed difference of one coordinate in a pair. Cells of exactly that width
+    lose pairs to rounding. `dask_simjoin.engine.index.sweep.make_grid` proves that these cells do not. Its
+    cells have the same width, and its coordinates of at most 30 bits are computed in the same way.
     """
     span = [float(upper[k]) * 0.25 - float(lower[k]) * 0.25 for k in dims]
     scale = 1.0 if max(span) < 2.0**1020 else 0.25
     span = [s * 4 * scale for s in span]
-    width = [max(most * scale * WIDEN, s * 2.0**-MAX_CELL_BITS, 2.0**-1000) for s in span]
+    width = [max(max_difference * scale * WIDEN, s * 2.0**-MAX_CELL_BITS, 2.0**-1000) for s in span]
     number, widened = [], set()
     for s, w in zip(span, width, strict=True):
         number.append(int(s / w) + 3 if w < math.inf else 3)
@@ -296,7 +303,7 @@ def make_cells(lower: np.ndarray, upper: np.ndarray, dims: Sequence[int], most: 
 
 
 def coordinates(x: Array, cells: Cells, xp: ArrayModule) -> Array:
-    """Return the cells' coordinates (n, k), int64, of points (n, d); they count from 1."""
+    """Return the cell coordinates (n, k), int64, of points (n, d), starting at 1."""
     found = xp.empty((len(x), len(cells.dims)), xp.int64)
     for j, (k, origin, width) in enumerate(zip(cells.dims, cells.origin, cells.width, strict=True)):
         column = x[:, k] if cells.scale == 1.0 else x[:, k] * cells.scale
@@ -310,20 +317,25 @@ def build(x: Array, layout: GridLayout, pad: int, xp: ArrayModule = np) -> Index
     Parameters
     ----------
     x : array (n, d), float64
+        Points.
     layout : GridLayout
+        The layout.
     pad : int
-        How many points more `order` holds than there are.
+        Additional entries of `order`.
     xp : module
         NumPy or CuPy.
 
     Returns
     -------
     dict of arrays
-        ``order`` (n + pad, int32): positions of the points in `x`, by cell, and within one by the sort
-        dimension or else by position; ``y`` (n, d, float64): the points in that order; ``keys`` (cells,
-        int64): numbers of non-empty cells, ascending; ``starts`` (cells + 1, int64): places at which they
-        begin; ``coords`` (cells, k, int64): their coordinates; ``mask`` (int64): coordinates that there
-        are, ascending, of one dimension after the other, which begin at ``mask_starts`` (k + 1, int64).
+        - ``order`` (n + pad, int32): positions of the points in `x`, sorted by cell, and within a cell by the
+          sort dimension or by position;
+        - ``y`` (n, d, float64): the points in that order;
+        - ``keys`` (cells, int64): numbers of the non-empty cells, ascending;
+        - ``starts`` (cells + 1, int64): start of each cell in ``y``;
+        - ``coords`` (cells, k, int64): coordinates of the cells;
+        - ``mask`` (int64): existing coordinates, ascending within each dimension;
+        - ``mask_starts`` (k + 1, int64): start of each dimension in ``mask``.
     """
     n, cells = len(x), layout.cells
     coords = coordinates(x, cells, xp)
@@ -352,9 +364,9 @@ def build(x: Array, layout: GridLayout, pad: int, xp: ArrayModule = np) -> Index
 
 
 def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np) -> Index:
-    """Return the index of the points at places start ... stop-1, with the same positions.
+    """Return the index of the points start ... stop-1 in index order; positions stay the same.
 
-    The mask stays that of all points: it may let cells through that are not there, and leaves out none.
+    The mask stays complete: it may let missing cells through, but excludes no existing one.
     """
     starts = index["starts"]
     first = int(xp.searchsorted(starts, start, side="right")) - 1
@@ -371,34 +383,35 @@ def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np) ->
 
 
 def queries(index: Index, work: Array, options: Grid, xp: ArrayModule = np) -> Array:
-    """Return the places (n,), int32, in the order in which they are queries (P2, III-C and III-D).
+    """Return the positions (n,), int32, in the order of queries (second paper, III-C and III-D).
 
-    `work`: points that the queries of each cell visit; the order "given" asks for none.
+    `work`: candidates of the queries of each cell; not needed for the order "given".
     """
     n = len(index["y"])
     if options.order == "given":
         return xp.argsort(index["order"][:n], kind="stable").astype(xp.int32)
     cell = xp.searchsorted(index["starts"], xp.arange(n), side="right") - 1
-    # stable, so that of equal workloads the cell of the lower number comes first
+    # stable: cells of equal workload stay in the order of their numbers
     return xp.argsort(-work[cell], kind="stable").astype(xp.int32)
 
 
 QUERIES = 1024
-"""Points of the sample that are queries, all of it being candidates."""
+"""Sample points that are queries; all sample points are candidates."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a join costs that indexes so many dimensions, in reads of memory.
+    """The cost of a join for a number of indexed dimensions, in memory reads.
 
     Attributes
     ----------
     indexed : int
+        Number of indexed dimensions.
     search : float
-        3**k lookups of a query, each of the logarithm of the number of non-empty cells.
+        3**k lookups per query; each costs the logarithm of the number of non-empty cells.
     compare : float
-        Coordinates of the candidates of all queries.  The paper weighs them by a factor that is lost in our
-        copy: coordinates read are ours.
+        Coordinates of the candidates of all queries. The paper weights them by a factor that our copy lacks;
+        we count coordinates.
     """
 
     indexed: int
@@ -407,28 +420,28 @@ class Cost:
 
     @property
     def total(self) -> float:
-        """Both."""
+        """Return the sum of both costs."""
         return self.search + self.compare
 
 
 def costs(options: Grid, x: np.ndarray, rows: float, variance: np.ndarray, threshold: float,
           norm: Norm = 2) -> Iterator[Cost]:  # fmt: skip
-    """Give the costs of 1, 2, ... indexed dimensions for `rows` points, of which `x` (m, d) are a sample."""
+    """Yield the costs of 1, 2, ... indexed dimensions for `rows` points; `x` (m, d): a sample of them."""
     m, dims = x.shape
-    order, most = dims_in_order(options, variance), reach(norm, threshold)
+    order, max_difference = dims_in_order(options, variance), reach(norm, threshold)
     lower, upper = x.min(axis=0), x.max(axis=0)
-    asked = np.linspace(0, m - 1, min(m, QUERIES)).astype(np.int64)
-    near = np.ones((len(asked), m), bool)
+    sampled = np.linspace(0, m - 1, min(m, QUERIES)).astype(np.int64)
+    near = np.ones((len(sampled), m), bool)
     for k in range(1, min(dims, MAX_INDEXED) + 1):
-        cell = coordinates(x, make_cells(lower, upper, order[k - 1 : k], most), np)[:, 0]
-        near &= np.abs(cell[asked, None] - cell[None, :]) <= 1
+        cell = coordinates(x, make_cells(lower, upper, order[k - 1 : k], max_difference), np)[:, 0]
+        near &= np.abs(cell[sampled, None] - cell[None, :]) <= 1
         candidates = near
         if options.sort or (options.sort is None and k < dims):
             u = x[:, order[k % dims]]
             with np.errstate(over="ignore"):
-                candidates = near & (np.abs(u[asked, None] - u[None, :]) <= most)
+                candidates = near & (np.abs(u[sampled, None] - u[None, :]) <= max_difference)
         share = np.count_nonzero(candidates) / candidates.size
-        several = coordinates(x, make_cells(lower, upper, order[:k], most), np)
+        several = coordinates(x, make_cells(lower, upper, order[:k], max_difference), np)
         full = math.prod(len(np.unique(several[:, j])) for j in range(k))
         cells = min(rows, full, len(np.unique(several, axis=0)) * max(1.0, rows / m))
         yield Cost(k, rows * 3.0**k * max(1.0, math.log2(cells)), rows * share * rows * dims)

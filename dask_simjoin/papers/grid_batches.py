@@ -1,4 +1,4 @@
-"""Batches of queries of the grid joins on a GPU, and what the papers count of a run."""
+"""Batches of queries of the grid joins on a GPU, and the papers' counters of a run."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from dask_simjoin.metrics.norms import Index
 from dask_simjoin.papers.grid import GridLayout
 
 ALPHA = 0.05
-"""How much larger than estimated results are taken to be (the first paper's authors' code)."""
+"""Safety margin of estimated results, from the code of the first paper's authors."""
 
-LEAST_ROOM = 1 << 10
-"""Pairs of a buffer at least, if as many are allowed."""
+MIN_CAPACITY = 1 << 10
+"""Minimum pairs of a buffer, unless fewer are allowed."""
 
 
 class Cut(Protocol):
-    """How queries are cut: the options of a method that say so, as `Grid` explains them."""
+    """The options of a method that determine batches of queries; see `Grid`."""
 
     @property
     def order(self) -> str:
-        """With "queue" a batch is of queries that follow each other, else of every so-and-so-many-th."""
+        """Order of queries; a batch of "queue" is consecutive, other batches are strided."""
 
     @property
     def buffer(self) -> int: ...
@@ -43,63 +43,63 @@ class Cut(Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """Some queries: those at `first`, `first + step`, ... of all that are asked for, so many."""
+    """Some queries: `first`, `first + step`, ..., `count` of them."""
 
     first: int
     step: int
     number: int
 
     def halves(self) -> tuple[Batch, Batch]:
-        """Cut it in two of its kind: every other query of a strided batch, the first half of a queue."""
-        less = self.number // 2
+        """Cut it into two: every other query of a strided batch, or halves of a queue."""
+        half = self.number // 2
         if self.step == 1:
-            return Batch(self.first, 1, self.number - less), Batch(self.first + self.number - less, 1, less)
+            return Batch(self.first, 1, self.number - half), Batch(self.first + self.number - half, 1, half)
         wide = 2 * self.step
-        return Batch(self.first, wide, self.number - less), Batch(self.first + self.step, wide, less)
+        return Batch(self.first, wide, self.number - half), Batch(self.first + self.step, wide, half)
 
 
 def sample(options: Cut, queries: int) -> Batch:
-    """Return the queries that an estimate is made of: one of 100, or a queue's first ones (P2, III-D)."""
+    """Return the queries for the estimate: strided, or the first of a queue (second paper, III-D)."""
     if options.order == "queue":
         return Batch(0, 1, math.ceil(queries * options.sample))
     step = max(1, min(queries, round(1 / options.sample)))
     return Batch(0, step, -(-queries // step))
 
 
-def batches(options: Cut, queries: int, estimate: float, most: int) -> tuple[list[Batch], int]:
-    """Cut queries into batches of at most `most` pairs, if the estimate is right; and the buffers' room.
+def batches(options: Cut, queries: int, estimate: float, max_pairs: int) -> tuple[list[Batch], int]:
+    """Return batches of at most `max_pairs` estimated pairs, and the capacity of a buffer.
 
-    The rules are those of the papers (P1 3.2.2, P2 II-C2) and of their code.
+    The rules come from the papers (first paper, 3.2.2; second paper, II-C2) and their code.
     """
-    least, room = options.batches, float(most)
-    if estimate < least * room:
-        room = estimate * (1 + 3 * ALPHA) / least
-    room = min(max(room, LEAST_ROOM), most)
-    number = min(max(math.ceil((1 + ALPHA) * estimate / room), least), max(queries, 1))
+    min_batches, capacity = options.batches, float(max_pairs)
+    if estimate < min_batches * capacity:
+        capacity = estimate * (1 + 3 * ALPHA) / min_batches
+    capacity = min(max(capacity, MIN_CAPACITY), max_pairs)
+    number = min(max(math.ceil((1 + ALPHA) * estimate / capacity), min_batches), max(queries, 1))
     if options.order == "queue":
         bounds = [queries * n // number for n in range(number + 1)]
         made = [Batch(a, 1, b - a) for a, b in itertools.pairwise(bounds)]
     else:
         made = [Batch(n, number, len(range(n, queries, number))) for n in range(number)]
-    return [batch for batch in made if batch.number], math.ceil(room)
+    return [batch for batch in made if batch.number], math.ceil(capacity)
 
 
 class Lane(Protocol):
-    """A stream with a buffer of its own."""
+    """A stream with its own buffer."""
 
     room: int
 
     def launch(self, batch: Batch) -> None:
-        """Begin a batch."""
+        """Start a batch."""
 
     def wait(self) -> int:
-        """Return the number of its pairs once it is done; those beyond `room` were not written."""
+        """Wait for the batch, and return its number of pairs; pairs beyond `room` are not written."""
 
     def grow(self, room: int) -> None:
-        """Make the buffer larger."""
+        """Enlarge the buffer."""
 
     def release(self) -> None:
-        """Tell that what it holds is no longer needed, once all that was asked of the GPU so far is done."""
+        """Free the buffer for reuse, after the GPU work that is queued so far."""
 
 
 L = TypeVar("L", bound=Lane)
@@ -107,33 +107,33 @@ L = TypeVar("L", bound=Lane)
 
 @dataclass
 class Flow(Generic[L]):
-    """Runs batches, as many at a time as there are lanes; those that overflow again, in two.
+    """Run batches on all lanes at the same time; batches that overflow run again as two halves.
 
     Attributes
     ----------
     repeated : int
-        Batches that were done again, so far.
+        Repeated batches so far.
     largest : int
-        Pairs of the largest one.
+        Pairs of the largest batch.
     """
 
     lanes: Sequence[L]
     repeated: int = 0
     largest: int = 0
 
-    def run(self, asked: Iterable[Batch]) -> Iterator[tuple[L, int, int]]:
-        """Give the lane that holds a batch, the number of its pairs, and of the queries left; one by one."""
-        waiting, free, flying = deque(asked), deque(self.lanes), deque[tuple[L, Batch]]()
-        while waiting or flying:
+    def run(self, batches: Iterable[Batch]) -> Iterator[tuple[L, int, int]]:
+        """Yield for each batch its lane, its number of pairs, and the number of remaining queries."""
+        waiting, free, running = deque(batches), deque(self.lanes), deque[tuple[L, Batch]]()
+        while waiting or running:
             while waiting and free:
                 lane, batch = free.popleft(), waiting.popleft()
                 lane.launch(batch)
-                flying.append((lane, batch))
-            lane, batch = flying.popleft()
+                running.append((lane, batch))
+            lane, batch = running.popleft()
             pairs = lane.wait()
             if pairs <= lane.room:
                 self.largest = max(self.largest, pairs)
-                left = sum(batch.number for batch in waiting) + sum(batch.number for _, batch in flying)
+                left = sum(batch.number for batch in waiting) + sum(batch.number for _, batch in running)
                 yield lane, pairs, left
                 lane.release()
             else:
@@ -150,10 +150,10 @@ WARP = 32
 
 
 def warp_efficiency(work: np.ndarray, threads: int) -> tuple[float, float]:
-    """Return the steps of all lanes and those of lanes that have work, of one batch (P2, IV-B).
+    """Return the steps of all lanes, and of busy lanes, in one batch (second paper, IV-B).
 
-    `work`: points that each query visits, in the order of the queries.  A warp has 32/threads queries that
-    follow each other, and ends with the one that visits most.
+    `work`: candidates of each query, in the order of queries. A warp has 32/threads consecutive queries, and
+    runs as long as the longest of them.
     """
     together = WARP // threads
     padded = np.zeros((-(-len(work) // together), together))
@@ -163,17 +163,17 @@ def warp_efficiency(work: np.ndarray, threads: int) -> tuple[float, float]:
 
 def facts(index: Index, layout: GridLayout, places: np.ndarray, work: np.ndarray, pairs: float,
           comparisons: float) -> dict[str, float]:  # fmt: skip
-    """Tell of a grid, and of the batches that a GPU would do, if the estimate of their pairs were right.
+    """Return counters of a grid, and of the batches on a GPU if the estimate of their pairs is right.
 
-    `places`: the queries in their order, before they are cut into batches; `work`: of each cell.
+    `places`: queries in their order, before cutting into batches; `work`: candidates per cell.
     """
-    n, cells, asked = len(places), len(index["keys"]), layout.options
-    made, _ = batches(asked, n, pairs, asked.buffer)
+    n, cells, options = len(places), len(index["keys"]), layout.options
+    made, _ = batches(options, n, pairs, options.buffer)
     cell = np.searchsorted(index["starts"], places, side="right") - 1
     lanes = active = 0.0
     for batch in made:
         some = work[cell[batch.first : batch.first + batch.number * batch.step : batch.step]]
-        more, used = warp_efficiency(some, asked.threads)
+        more, used = warp_efficiency(some, options.threads)
         lanes, active = lanes + more, active + used
     sizes = np.diff(index["starts"])
     return {

@@ -1,10 +1,13 @@
 """Layouts of joins by lists in Z-order, and of nested loops.
 
-See `dask_simjoin.papers.lists`.  A list is the order of rows by their keys.  A key has the cell of each
-coordinate, ``floor(((x - low) / extent + shift) * 2**(bits - 1))``, its bits interleaved from the highest on.
-All these operations are monotone, as rounded, and so is cutting a key after its first words: a point whose
-coordinates all are at least another's has at least its key (LSS, lemma 4.1).  So all points of a box have
-keys from that of its lower to that of its upper corner (lemma 4.2); what lies outside is moved to the edge.
+See `dask_simjoin.papers.lists`. A list is the order of rows by their keys. A key interleaves the bits of
+the cell of each coordinate, from the highest bit on:
+``floor(((x - low) / extent + shift) * 2**(bits - 1))``.
+
+These operations are monotone, also after rounding and after truncation of the key. So if no coordinate of a
+point is smaller than another point's, its key is not smaller either (LSS, lemma 4.1). It follows that the
+keys of all points in a box lie between the keys of its lower and upper corners (lemma 4.2). Points outside
+the range are moved to its edge.
 """
 
 from __future__ import annotations
@@ -25,19 +28,20 @@ from dask_simjoin.papers.lists import NestedLoop, ZOrder
 
 @dataclass(frozen=True)
 class NestedLayout:
-    """How chunks are compared by nested loops.
+    """The layout of a join by nested loops.
 
     Attributes
     ----------
     threshold : float
-        Of the float64 decision.
+        Threshold of the float64 decision.
     options : NestedLoop
+        Options of the method.
     dims : int
         Dimensions of points.
     norm : int or float
-        Of the totals that the decision compares.
+        Norm of the totals that are compared.
     bounds : Bounds or None
-        Of the float32 filter, where there is one: on GPUs.
+        Bounds of the float32 filter; on GPUs only.
     """
 
     threshold: float
@@ -48,60 +52,61 @@ class NestedLayout:
 
     @property
     def method(self) -> str:
-        """The method's name."""
+        """Return the name of the method."""
         return "nested_loop"
 
     @property
     def grain(self) -> int:
-        """Points at whose multiples queries can be cut."""
+        """Return the number of points whose multiples are valid cuts of queries."""
         return self.options.block
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Describe it in a plan; `names` calls dimensions by name."""
+        """Describe the layout for a plan; `names` returns names of dimensions."""
         words = [f"nested loops, {self.options.schedule} of blocks of {self.options.block} rows"]
         return "; ".join(words + ["float32"] * (self.bounds is not None))
 
 
 def compared(rows: int, dims: int) -> dict[str, float]:
-    """Return what two loops over rows look at, which no run need count."""
+    """Return the counters of two nested loops over rows."""
     pairs = rows * (rows - 1) // 2
     return {"candidates": pairs, "comparisons": pairs, "terms": pairs * dims}
 
 
 WORD = 64
-"""Bits of a word of a key."""
+"""Bits per word of a key."""
 
 MAX_BITS = 20
-"""Of a coordinate."""
+"""Maximum bits per coordinate."""
 
 
 @dataclass(frozen=True)
 class ZOrderLayout:
-    """How the chunks of one join are sorted in Z-order: alike, so that any two can meet.
+    """The layout of a join by lists in Z-order, shared by all its chunks.
 
     Attributes
     ----------
     threshold : float
-        Of the float64 decision.
+        Threshold of the float64 decision.
     options : ZOrder
+        Options of the method.
     dims : int
         Dimensions of points.
     columns : tuple of int
-        The dimensions of keys, of largest variance first: all, or as many as there are bits.
+        Dimensions in the keys, largest variance first: all of them, or as many as there are bits.
     bits : int
-        Of each of them in a key, one of which the shift needs.
+        Bits per dimension of a key; one bit is for the shift.
     low : tuple of float
-        Where each of them begins, times `scale`.
+        Minimum of each of these dimensions, times `scale`.
     extent : float
-        Of the widest one, times `scale`.
+        Extent of the widest dimension, times `scale`.
     scale : float
         Power of two that keeps differences of coordinates finite.
     shifts : tuple of float
-        Of the lists, as parts of the extent.
+        Shift of each list, as a fraction of the extent.
     norm : int or float
-        Of the totals that the decision compares.
+        Norm of the totals that are compared.
     bounds : Bounds or None
-        Of the float32 filter, where there is one: on GPUs.
+        Bounds of the float32 filter; on GPUs only.
     """
 
     threshold: float
@@ -118,36 +123,36 @@ class ZOrderLayout:
 
     @property
     def method(self) -> str:
-        """The method's name."""
+        """Return the name of the method."""
         return "zorder"
 
     @property
     def grain(self) -> int:
-        """Points at whose multiples queries can be cut."""
+        """Return the number of points whose multiples are valid cuts of queries."""
         return 1
 
     @property
     def corner(self) -> float:
-        """How far from a point, at least, the corners of its box are in each dimension.
+        """Return the distance from a point to the corners of its box in each dimension.
 
-        A pair's difference as rounded is at most the norm's reach, so it is at most this, and the sum of this
-        and a coordinate, as rounded, is at least the other one: rounding is monotone.
+        A rounded difference of a pair is at most the norm's reach, so it is smaller than this distance.
+        Rounding is monotone, so the rounded sum of this and one coordinate is at least the other coordinate.
         """
         return math.nextafter(reach(self.norm, self.threshold), math.inf)
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Describe it in a plan; `names` calls dimensions by name."""
-        asked, number = self.options, len(self.shifts)
-        words = [f"{number} list{'s' * (number != 1)} in Z-order, {asked.shifts} shifts"]
+        """Describe the layout for a plan; `names` returns names of dimensions."""
+        options, number = self.options, len(self.shifts)
+        words = [f"{number} list{'s' * (number != 1)} in Z-order, {options.shifts} shifts"]
         words.append(f"{self.bits} bit{'s' * (self.bits != 1)} of {len(self.columns)} of {self.dims} columns")
-        words.append(f"walk {asked.walk}")
+        words.append(f"walk {options.walk}")
         return "; ".join(words + ["float32"] * (self.bounds is not None))
 
 
 def lists_of(options: ZOrder, dims: int) -> int:
-    """Return the number of lists; "auto" is decided where there is a sample, and else is "log".
+    """Return the number of lists; "auto" needs a sample, and is "log" without one.
 
-    Even shifts of an odd number of lists never are those of larger cells (LSS, lemma 4.4).
+    With an odd number of lists, even shifts never coincide with the shifts of larger cells (LSS, lemma 4.4).
     """
     if isinstance(options.lists, int):
         return options.lists
@@ -156,7 +161,7 @@ def lists_of(options: ZOrder, dims: int) -> int:
 
 
 def shifts_of(options: ZOrder, dims: int) -> tuple[float, ...]:
-    """Return by which part of the extent each list is shifted."""
+    """Return the shift of each list, as a fraction of the extent."""
     number = lists_of(options, dims)
     if options.shifts == "even":
         return tuple(j / number for j in range(number))
@@ -165,42 +170,42 @@ def shifts_of(options: ZOrder, dims: int) -> tuple[float, ...]:
 
 def make_zorder_layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, variance: np.ndarray,
                        threshold: float, norm: Norm = 2) -> ZOrderLayout:  # fmt: skip
-    """Choose keys for points within the box [lower, upper], of this variance (d,)."""
+    """Choose keys for points in the box [lower, upper] with variances (d,)."""
     dims = len(lower)
     order = sorted(range(dims), key=lambda k: (-float(variance[k]), k))[: WORD * options.words]
     bits = min(MAX_BITS, max(1, WORD * options.words // dims))
     span = max(float(u) * 0.25 - float(v) * 0.25 for u, v in zip(upper, lower, strict=True))
     scale = 1.0 if span < 2.0**1020 else 0.25
-    extent = span * (4 * scale) or 1.0  # four times the span alone may be infinite
+    extent = span * (4 * scale) or 1.0  # avoid overflow of four times the span
     low = tuple(float(lower[k]) * scale for k in order)
     shifts = shifts_of(options, dims)
     return ZOrderLayout(threshold, options, dims, tuple(order), bits, low, extent, scale, shifts, norm)
 
 
 CHOICES = (1, 3, 5, 9, 17, 33, 65)
-"""Numbers of lists that are tried, and that of the theory: odd ones, see `lists_of`."""
+"""Numbers of lists to try, besides the number of the theory; all are odd, see `lists_of`."""
 
 QUERIES, POINTS = 512, 4096
-"""Points of the sample that look their intervals up, and among how many."""
+"""Points of the sample whose intervals are measured, and the points of these intervals."""
 
 FULL_SHARE = 0.9
-"""What a row of a full interval costs of one of a half, as measured: earlier ones are only looked at."""
+"""Measured cost of a row in a full interval, relative to a half interval: earlier rows are only skipped."""
 
 MeanLength = Callable[[np.ndarray, np.ndarray, ZOrderLayout], float]
-"""How many of some points lie in the interval of a query, on average."""
+"""Returns the mean number of points in the interval of a query."""
 
 
 class ListCosts(NamedTuple):
-    """What lists cost, in nanoseconds, as measured.
+    """Measured costs of lists, in nanoseconds.
 
     Attributes
     ----------
     entry, column : float
-        Of a row in a list: keys of it and of its corners, sorting and two searches; what each column adds.
+        Per row of a list: its keys, the keys of its corners, sorting and two searches; and per column of it.
     row, term : float
-        Of a row that is walked past, and each column of it.
+        Per row in an interval, and per column of it.
     search : float
-        Of all this choosing: below it the number of lists that a sample is not needed for is taken.
+        The choice of a number of lists by a sample. A join that costs less takes the default number.
     """
 
     entry: float
@@ -212,17 +217,17 @@ class ListCosts(NamedTuple):
 
 def fitted(options: ZOrder, layout: ZOrderLayout, drawn: Drawn | None, mean_length: MeanLength,
            costs: ListCosts) -> ZOrder:  # fmt: skip
-    """Return the options with a number of lists instead of "auto": that of least cost on a sample.
+    """Return the options with the number of lists that is cheapest on a sample, in place of "auto".
 
-    More lists only make intervals shorter, and cost more to make: the search ends once they alone cost more
-    than the best.
+    More lists make intervals shorter, and cost more to build. The search ends when the lists alone cost more
+    than the best choice.
     """
     if options.lists != "auto" or drawn is None or not len(drawn.queries) or not len(drawn.points):
         return options
     same = drawn.queries is drawn.points
     step = max(2, -(-len(drawn.queries) // QUERIES))
     queries, points = drawn.queries[::step], drawn.points
-    if same:  # no row is its own neighbour
+    if same:  # no row is its own neighbor
         points = points[np.arange(len(points)) % step != 0]
     points = points[:: max(1, -(-len(points) // POINTS))]
     if not len(points):
@@ -230,37 +235,37 @@ def fitted(options: ZOrder, layout: ZOrderLayout, drawn: Drawn | None, mean_leng
 
     def walking(number: int) -> float:
         tried = replace(options, lists=number, walk="full")
-        of_so_many = replace(layout, options=tried, shifts=shifts_of(tried, layout.dims))
-        share = mean_length(queries, points, of_so_many) / len(points)
+        trial = replace(layout, options=tried, shifts=shifts_of(tried, layout.dims))
+        share = mean_length(queries, points, trial) / len(points)
         return share * drawn.rows * (costs.row + costs.term * layout.dims) * FULL_SHARE
 
     if costs.search and drawn.rows * walking(lists_of(options, layout.dims)) < costs.search:
         return options
-    best, least = options, math.inf
+    best, min_cost = options, math.inf
     for number in sorted({*CHOICES, lists_of(replace(options, lists="d+1"), layout.dims)}):
         lists = number * (costs.entry + costs.column * layout.dims)
-        if lists >= least:
+        if lists >= min_cost:
             break
         cost = lists + walking(number)
-        if cost < least:
-            best, least = replace(options, lists=number), cost
+        if cost < min_cost:
+            best, min_cost = replace(options, lists=number), cost
     return best
 
 
-LISTS = 5
-"""Lists of which as many are made as there are dimensions and one more, at most, unless a number is given."""
+MAX_LISTS = 5
+"""Maximum number of lists for "auto"; otherwise it is the number of dimensions plus one."""
 
 
 @dataclass(frozen=True)
 class ZOrderSearch(MethodSearch):
-    """Constants of one search.
+    """Constants of a nearest-neighbor search.
 
     Attributes
     ----------
     keys : ZOrderLayout
-        How rows are sorted, of no threshold.
+        Layout of the lists, without a threshold.
     approximate : bool
-        Whether only rows next to a query in each list are looked at.
+        Whether to compare only the rows next to a query in each list.
     """
 
     keys: ZOrderLayout
@@ -268,29 +273,29 @@ class ZOrderSearch(MethodSearch):
 
     @property
     def dims(self) -> int:
-        """Dimensions of points."""
+        """Return the dimensions of points."""
         return self.keys.dims
 
     @property
     def norm(self) -> Norm:
-        """Of what is computed."""
+        """Return the norm of the totals."""
         return self.keys.norm
 
     @property
     def method(self) -> str:
-        """The method's name."""
+        """Return the name of the method."""
         return "zorder"
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Describe it in a plan; `names` calls dimensions by name."""
+        """Describe the layout for a plan; `names` returns names of dimensions."""
         words = self.keys.in_words(names).partition("; walk")[0]
-        return f"{words}; {'neighbours in them only' if self.approximate else 'then intervals'}"
+        return f"{words}; {'adjacent rows only' if self.approximate else 'then intervals'}"
 
 
 def search_layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, norm: Norm,
                   approximate: bool) -> ZOrderSearch:  # fmt: skip
-    """Choose keys and lists for points within the box [lower, upper], of this variance (d,)."""
+    """Choose keys and lists for points in the box [lower, upper] with variances (d,)."""
     if options.lists == "auto":
         dims = len(lower)
-        options = replace(options, lists=min(LISTS, dims + 1 + dims % 2))
+        options = replace(options, lists=min(MAX_LISTS, dims + 1 + dims % 2))
     return ZOrderSearch(make_zorder_layout(options, lower, upper, variance, 0.0, norm), approximate)

@@ -1,4 +1,4 @@
-"""Options of joins by lists in Z-order, by k-means clusters, and of nested loops."""
+"""Options of joins by lists in Z-order, by k-means clusters, and by nested loops."""
 
 from __future__ import annotations
 
@@ -16,37 +16,40 @@ MAX_CLUSTERS = 4096
 
 @dataclass(frozen=True)
 class KMeans(Method):
-    """Join the rows of each k-means cluster, and with them those that lie near to its border.
+    """Join the rows of each k-means cluster, and the rows near its border.
 
-    `method="kmeans"` stands for it with these defaults, for comparison. It follows KMEANS-JOIN of Korkmaz,
-    "K-means Clustering Based Similarity Join on GPU" (MSc thesis, Bilkent 2012), section 4.3, with windows of
-    our own: rows get the label of the nearest centre, and are copied to another cluster if they are within a
-    window of the border to it, so that each pair meets in some cluster.
+    This is a published method for comparison; `method="kmeans"` selects it with these defaults. It follows
+    KMEANS-JOIN of Korkmaz, "K-means Clustering Based Similarity Join on GPU" (MSc thesis, Bilkent 2012),
+    section 4.3, with other windows. Each row belongs to the cluster of the nearest center. It is copied to
+    another cluster if it lies within a window at the border between the two, so that each pair meets in a
+    cluster.
 
     Parameters
     ----------
     clusters : int or "auto"
-        How many; "auto": as many as compare the fewest pairs, as a sample tells.
+        Number of clusters. "auto": the number with the fewest comparisons on a sample.
     iterations : int
-        Of Lloyd's algorithm on the sample, at most.
+        Maximum iterations of Lloyd's algorithm on the sample.
     seed : int
-        Of the rows that are the first centres.
+        Seed for the rows that are the first centers.
     windows : {"one-sided", "two-sided", "thesis"}
-        "one-sided": rows within `eps` of the border to a cluster of a higher number are copied there and meet
-        its own rows, so that each pair meets once. "two-sided": rows within half of `eps` of a border are
-        copied to its other side; pairs meet in several clusters and belong to the highest. "thesis": the
-        same with all of `eps`, as published. Between two chunks or tables rows of the left one are copied,
-        within `eps`.
+        The rows to copy. Two chunks or tables always copy rows of the left one, within `eps` of the border.
+
+        - "one-sided": rows within `eps` of the border to a cluster with a higher number. They are compared
+          with its own rows, so each pair meets once.
+        - "two-sided": rows within half of `eps` of a border, to the other side. A pair that meets in several
+          clusters belongs to the one with the highest number.
+        - "thesis": as "two-sided", but within `eps`, as published.
     inner : {"tiles", "nested_loop"}
-        How the rows of a cluster are joined: by tiles in kd order, or all with all; on CPUs that is by blocks
-        in a rotation, as there.
+        The join within a cluster: tiles in kd order, or all rows with all others. On CPUs the latter compares
+        blocks in a rotation, as in the thesis.
     precision, buffer, batches, streams, sample
-        On GPUs: what they are of `NestedLoop`.
+        For GPUs, as in `NestedLoop`.
 
     Notes
     -----
-    Unlike in the thesis the centres are those of a sample, any number of clusters is possible, windows are
-    wider than their formula by what rounding may do, and no pair is found twice.
+    Unlike the thesis, the centers come from a sample, and any number of clusters is possible. Windows are
+    wider by the possible rounding errors, and no pair is found twice.
 
     Examples
     --------
@@ -86,16 +89,16 @@ class KMeans(Method):
 
     @property
     def order(self) -> str:
-        """How batches are cut: strided, so that each has some of each cluster."""
+        """Return the order of batches: strided, so that each has rows of each cluster."""
         return "given"
 
     @property
     def needs_sample(self) -> bool:
-        """Whether centers depend on a sample: always."""
+        """Return whether centers depend on a sample: always."""
         return True
 
     def approximate_layout(self, layout: Any) -> Any:
-        """Return the layout of the join that loses pairs of two clusters: no row is copied."""
+        """Return the layout of the approximate join, which copies no rows and loses pairs across clusters."""
         return replace(layout, copies=False)
 
 
@@ -105,35 +108,35 @@ BLOCKS = (32, 64, 128, 256)
 
 @dataclass(frozen=True)
 class NestedLoop(Method):
-    """Compare each row with each other one: nothing is left out, as in two loops.
+    """Compare each row with each other row, without an index.
 
-    `method="nested_loop"` stands for it with these defaults, for comparison: the package's own methods leave
-    out most rows. It follows Korkmaz, "K-means Clustering Based Similarity Join on GPU" (MSc thesis, Bilkent
-    2012), sections 4.1 and 4.2, and what it took from Böhm et al. 2009.
+    This is a published method for comparison; `method="nested_loop"` selects it with these defaults. It
+    follows Korkmaz, "K-means Clustering Based Similarity Join on GPU" (MSc thesis, Bilkent 2012), sections
+    4.1 and 4.2, which build on Böhm et al. 2009.
 
     Parameters
     ----------
     schedule : {"rotation", "triangle"}
-        How two rows meet once: rows lie in blocks, and each block is compared with those that follow it up
-        to half the way round, so that all have as much to do (GPU-INLJ, algorithm 5); or each row with all
-        after it (GPU-NLJ, algorithm 4).
+        The comparisons of a row. "rotation": each block is compared with the blocks that follow it, up to
+        half the way round, so that all have equal work (GPU-INLJ, algorithm 5). "triangle": each row is
+        compared with all later rows (GPU-NLJ, algorithm 4).
     block : int
-        Rows of a block: 32, 64, 128 or 256; on GPUs the threads of one.
+        Rows per block: 32, 64, 128 or 256; on GPUs the threads per block.
     precision : {"float32", "float64"}
-        On GPUs: what candidates are compared in, before float64 decides what float32 leaves open; other
-        norms than squares always are in float64.
+        On GPUs: the precision of the first comparison. float64 decides the cases that float32 leaves open.
+        Norms other than squares always use float64.
     buffer : int
-        On GPUs: pairs of a batch at most, of which there are as many as an estimate says; a batch of more is
-        done again in two.
+        On GPUs: maximum pairs per batch. The number of batches follows from an estimate. A batch with more
+        pairs is repeated in two halves.
     batches, streams : int
-        Batches at least, and how many of them a GPU does at a time.
+        On GPUs: minimum number of batches, and batches that run at the same time.
     sample : float
-        On GPUs: the share of the blocks of which the estimate is made.
+        On GPUs: share of the blocks for the estimate.
 
     Notes
     -----
-    Unlike in the thesis, rows are not padded to an odd number of blocks, with which padded rows pair: of an
-    even number, two blocks that are half the way round apart meet in the first of them.
+    The thesis pads rows to an odd number of blocks, and padded rows form pairs. Here there is no padding. If
+    the number of blocks is even, two blocks that are half the way round apart meet in the first of them.
 
     Examples
     --------
@@ -165,7 +168,7 @@ class NestedLoop(Method):
 
     @property
     def order(self) -> str:
-        """How batches are cut: strided, so that each has early and late rows."""
+        """Return the order of batches: strided, so that each has early and late rows."""
         return "given"
 
 
@@ -179,52 +182,51 @@ MAX_LISTS = 4097
 
 @dataclass(frozen=True)
 class ZOrder(Method):
-    """Walk what lies between the corners of a row's box in the best of several shifted Z-orders.
+    """Compare a row with an interval of rows in the best of several shifted Z-orders.
 
-    `method="zorder"` stands for it with these defaults, for comparison. It follows LSS (Lieberman,
-    Sankaranarayanan & Samet, "A Fast Similarity Join Algorithm Using Graphics Processing Units", ICDE 2008):
-    rows are sorted by the bits of their coordinates, interleaved, once for each shift of all coordinates, and
-    a row's neighbours lie between the corners of the box around it, in any of these lists.
+    This is a published method for comparison; `method="zorder"` selects it with these defaults. It follows
+    LSS (Lieberman, Sankaranarayanan & Samet, "A Fast Similarity Join Algorithm Using Graphics Processing
+    Units", ICDE 2008). Rows are sorted by the interleaved bits of their coordinates, once per shift. In each
+    of these lists, the neighbors of a row lie between the corners of the box around it.
 
     Parameters
     ----------
     lists : int or {"auto", "d+1", "log"}
-        How many.  "d+1": as many as dimensions and one more (an odd number), with which the theory bounds
-        the work of small `eps`; "log": as the logarithm of the dimensions and one more; "auto": as many as
-        cost least on a sample.  On GPUs "auto" is "log" where walking its intervals takes less time than
-        looking at a sample would.
+        Number of lists. "d+1": the number of dimensions plus one, made odd; the theory bounds its work for
+        small `eps`. "log": the logarithm of the dimensions plus one. "auto": the cheapest number on a sample.
+        On GPUs "auto" is "log" if the join takes less time than the choice.
     shifts : {"even", "random"}
-        Parts of the widest column's extent by which lists are shifted: 0, 1/lists, 2/lists, ..., or drawn.
+        Shifts of the lists, as fractions of the widest column's extent: 0, 1/lists, 2/lists, ..., or random.
     seed : int
-        Of random shifts.
+        Seed of random shifts.
     walk : {"auto", "full", "half"}
-        What a row of a self-join meets: all in its shortest interval, of which later rows pair with it; or
-        what follows it up to the upper corner, in the one list that is best for all rows.  "auto": what
-        costs less.
+        The rows to compare with a row of a self-join. "full": all rows of its shortest interval; later ones
+        form pairs with it. "half": the rows from the row itself to the upper corner, in the one list that is
+        best for all rows. "auto": the cheaper one.
     index : {"smaller", "left", "right"}
-        Which side of two tables, or chunks, is sorted; the other one's rows look their intervals up.
+        The table or chunk to sort; rows of the other one look up their intervals.
     output : {"staged", "ordered"}
-        Pairs of two chunks as they are found, or in the order of their left and then of their right rows.
+        Order of the pairs of two chunks: as they are found, or sorted by left and then right rows.
     words : int
-        64-bit words of a key, 1 to 4: bits of a coordinate are as many as fit, at most 20.
+        64-bit words per key, 1 to 4. They determine the bits per coordinate, at most 20.
     threads : int
-        On GPUs: threads of a query, which share its interval: 1, 2, 4, 8, 16 or 32.
+        On GPUs: threads that share the interval of a query: 1, 2, 4, 8, 16 or 32.
     precision : {"float32", "float64"}
-        On GPUs: what candidates are compared in, before float64 decides what float32 leaves open; other
-        norms than squares always are in float64.
+        On GPUs: the precision of the first comparison. float64 decides the cases that float32 leaves open.
+        Norms other than squares always use float64.
     buffer : int
-        On GPUs: pairs of a batch at most, of which there are as many as an estimate says; a batch of more is
-        done again in two.
+        On GPUs: maximum pairs per batch. The number of batches follows from an estimate. A batch with more
+        pairs is repeated in two halves.
     batches, streams : int
-        Batches at least, and how many of them a GPU does at a time.
+        On GPUs: minimum number of batches, and batches that run at the same time.
     sample : float
-        On GPUs: the share of the queries of which the estimate is made.
+        On GPUs: share of the queries for the estimate.
 
     Notes
     -----
-    Unlike in the paper, corners are as far out as rounding may take a pair; a half interval is walked in one
-    list for all rows, as a row may come first in its own best list and last in another row's, which loses
-    pairs and repeats others; and a shortest interval is never cut to fit a buffer.
+    There are three differences to the paper. Corners are moved outward by the possible rounding error. A half
+    interval is walked in the same list for all rows: with a list per row, pairs are lost and repeated. And
+    intervals are never cut to fit a buffer.
 
     Examples
     --------
@@ -271,10 +273,10 @@ class ZOrder(Method):
 
     @property
     def order(self) -> str:
-        """How batches are cut: strided, so that each has long and short intervals."""
+        """Return the order of batches: strided, so that each has long and short intervals."""
         return "given"
 
     @property
     def needs_sample(self) -> bool:
-        """Whether the number of lists depends on a sample."""
+        """Return whether the number of lists depends on a sample."""
         return self.lists == "auto"

@@ -1,4 +1,4 @@
-"""Estimate the recall of approximate joins and searches: see `Method.recall_module`."""
+"""Estimate the recall of approximate joins and searches; see `Method.recall_module`."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from dask_simjoin.planning.statistics.sample import merge_moments, moments
 from dask_simjoin.planning.statistics.sample_pairs import Sampled, sample_pairs
 from dask_simjoin.planning.tables import JoinStatistics
 
-LEAST_PAIRS = 100
-"""Pairs of a sample from which they tell a share."""
+MIN_PAIRS = 100
+"""Minimum pairs of a sample for an estimate of the recall."""
 
-MEASURED, LEAST_MEASURED = 10_000, 1_000
-"""Rows that are joined exactly with all, to measure it, and pairs of them from which they tell it."""
+MEASURED_ROWS, MIN_MEASURED_PAIRS = 10_000, 1_000
+"""Random rows to join exactly for a measured recall, and minimum pairs for its interval."""
 
 
-def ratio(found: np.ndarray, true: np.ndarray, of: float, pairs: float, least: float) -> Recall:
-    """Return the recall from what each of some rows drawn at random finds, and should find.
+def ratio(found: np.ndarray, true: np.ndarray, of: float, pairs: float, min_pairs: float) -> Recall:
+    """Return the recall from found and true pairs of random rows.
 
-    The variance is that of a ratio estimator (Cochran 1977, "Sampling techniques", section 6.4), and of no
-    use where next to all residuals are zero: a share is then taken from three pairs that were not seen.
+    The variance is the one of a ratio estimator (Cochran 1977, "Sampling techniques", section 6.4). It is too
+    small if nearly all residuals are zero. The interval then allows for three unseen pairs.
 
     Parameters
     ----------
     found, true : array (rows,)
-        Pairs of each row.
+        Found pairs and true pairs of each row.
     of : float
-        Rows that they are drawn from.
-    pairs, least : float
-        True pairs that are known, and how many are needed to tell.
+        Number of all rows.
+    pairs, min_pairs : float
+        Number of known true pairs, and the minimum for an estimate.
     """
     rows, total = len(true), float(true.sum())
-    if not total or pairs < least:
+    if not total or pairs < min_pairs:
         return Recall(math.nan, 0.0, 1.0, pairs)
     share = float(found.sum()) / total
     residuals = found - share * true
     left = max(0.0, 1 - rows / of)
-    away = Z * math.sqrt(left * rows / max(1, rows - 1) * float((residuals**2).sum())) / total
+    half_width = Z * math.sqrt(left * rows / max(1, rows - 1) * float((residuals**2).sum())) / total
     unseen = 3 / pairs * (left > 0)
-    low, high = share - max(away, unseen * share), share + max(away, unseen * (1 - share))
+    low, high = share - max(half_width, unseen * share), share + max(half_width, unseen * (1 - share))
     return Recall(share, max(0.0, low), min(1.0, high), pairs)
 
 
@@ -59,10 +59,10 @@ def _labels(x: np.ndarray, layout: KMeansLayout, joiner: Joiner) -> np.ndarray:
 
 
 def expected_recall(pairs: Sampled, layout: KMeansLayout, joiner: Joiner) -> Recall:
-    """Tell from pairs of samples how many have rows of one cluster.
+    """Estimate the recall from the share of sample pairs whose rows are in one cluster.
 
-    Both rows of a pair are drawn: with a residual of each pair, the variance of their sum is about that of
-    the sums of the rows' squares (the first projection of a U-statistic, as in `estimate`).
+    Both rows of a pair are random. So the variance is about that for sums of the rows' squared residuals (the
+    first projection of a U-statistic, as in `estimate`).
     """
     left = _labels(pairs.first.x, layout, joiner)
     right = left if pairs.same else _labels(pairs.second.x, layout, joiner)
@@ -79,29 +79,29 @@ def expected_recall(pairs: Sampled, layout: KMeansLayout, joiner: Joiner) -> Rec
         ),
         strict=True,
     )
-    drawn, number = [float(some.rows) for some in pairs[:2]], float(len(pairs.left))
+    sample_rows, number = [float(some.rows) for some in pairs[:2]], float(len(pairs.left))
     if pairs.same:
-        one = ratio(found[0] + found[1], true[0] + true[1], drawn[0], number, LEAST_PAIRS)
+        one = ratio(found[0] + found[1], true[0] + true[1], sample_rows[0], number, MIN_PAIRS)
         return _between(one, 2 * (one.share - one.low), 2 * (one.high - one.share))
-    told = [ratio(*one, number, LEAST_PAIRS) for one in zip(found, true, drawn, strict=True)]
-    low, high = (math.hypot(*(one[k] - one.share for one in told)) for k in (1, 2))
-    return _between(told[0], low, high)
+    recalls = [ratio(*one, number, MIN_PAIRS) for one in zip(found, true, sample_rows, strict=True)]
+    low, high = (math.hypot(*(one[k] - one.share for one in recalls)) for k in (1, 2))
+    return _between(recalls[0], low, high)
 
 
-def _between(told: Recall, below: float, above: float) -> Recall:
-    """Return a recall whose interval goes so far."""
-    if math.isnan(told.share):
-        return told
-    return told._replace(low=max(0.0, told.share - below), high=min(1.0, told.share + above))
+def _between(recall: Recall, below: float, above: float) -> Recall:
+    """Return a recall with an interval of this size below and above."""
+    if math.isnan(recall.share):
+        return recall
+    return recall._replace(low=max(0.0, recall.share - below), high=min(1.0, recall.share + above))
 
 
 def estimate_lossy(tables: JoinStatistics, layout: KMeansLayout,
-                   estimated: Callable[[Layout], Estimate]) -> tuple[Estimate, Recall]:  # fmt: skip
-    """Return the pairs that a join by clusters is expected to find, and which share of the true ones.
+                   estimate_exact: Callable[[Layout], Estimate]) -> tuple[Estimate, Recall]:  # fmt: skip
+    """Return the estimated pairs of an approximate join by clusters, and its recall.
 
-    `estimated`: the pairs of a join by an exact layout.
+    `estimate_exact`: estimates the pairs of a join for an exact layout.
     """
-    found, recall = estimated(replace(layout, copies=True)), recall_of(tables, layout)
+    found, recall = estimate_exact(replace(layout, copies=True)), recall_of(tables, layout)
     share, low, high = (1.0, 0.0, 1.0) if math.isnan(recall.share) else recall[:3]
     expected = replace(
         found, pairs=found.pairs * share, low=found.low * low, high=found.high * high,
@@ -111,9 +111,9 @@ def estimate_lossy(tables: JoinStatistics, layout: KMeansLayout,
 
 
 def recall_of(tables: JoinStatistics, layout: KMeansLayout) -> Recall:
-    """Expect the recall of a join by clusters, from pairs of rows that they were not made of.
+    """Estimate the recall of a join by clusters from pairs of rows that did not define the clusters.
 
-    Clusters of another draw would tell another share: which rows they part is luck.
+    The recall depends on the clusters, so these very clusters are used.
     """
     joiner, exact = joiner_of_library(tables.spec.library), replace(layout, copies=True)
     points = [table.hidden for table in tables.each]
@@ -121,12 +121,12 @@ def recall_of(tables: JoinStatistics, layout: KMeansLayout) -> Recall:
 
 
 def measured_recall(x: Array, layout: KMeansLayout, exact: Layout, joiner: Joiner) -> Recall:
-    """Join some rows of `x` (n, d), drawn at random, with all, and tell how many pairs have one label.
+    """Join random rows of `x` (n, d) with all rows, and return the share of pairs within one cluster.
 
-    `exact`: the layout of a join that finds all.
+    `exact`: the layout of an exact join.
     """
     xp, n = joiner.xp, len(x)
-    few = np.sort(np.random.default_rng(n).permutation(n)[:MEASURED])
+    few = np.sort(np.random.default_rng(n).permutation(n)[:MEASURED_ROWS])
     rows = xp.asarray(few)
     labels = labels_of(joiner.build(x, layout), layout, xp)
     true, found = xp.zeros(len(few), xp.int64), xp.zeros(len(few))
@@ -143,35 +143,35 @@ def measured_recall(x: Array, layout: KMeansLayout, exact: Layout, joiner: Joine
     every = joiner.build(x, exact)
     joiner.visit(joiner.build(x[rows], exact), every, exact, add, same=False)
     ends = float(true.sum())
-    return ratio(to_host(found), to_host(true), n, ends / 2 if len(few) == n else ends, LEAST_MEASURED)
+    return ratio(to_host(found), to_host(true), n, ends / 2 if len(few) == n else ends, MIN_MEASURED_PAIRS)
 
 
 PLANNED = 1_000
-"""Rows whose neighbours a plan seeks in both ways; a profile does so of `MEASURED`."""
+"""Random rows that a plan searches exactly; a profile searches `MEASURED_ROWS`."""
 
-MOST = 1 << 24
-"""Neighbours that are sought of them in all, at most, unless that leaves fewer rows than `FEWEST`."""
+MAX_NEIGHBORS = 1 << 24
+"""Maximum neighbors to search exactly in all, unless this leaves fewer than `MIN_ROWS` rows."""
 
-FEWEST = 100
+MIN_ROWS = 100
 
 
 def measured_neighbors(q: Array, d: Array, layout: SearchLayout, k: int, library: str,
-                       max_total: float = math.inf, rows: int = MEASURED) -> Recall:  # fmt: skip
-    """Seek the neighbours of some rows of `q` (n, d), drawn at random, among all of `d` (m, d), in two ways.
+                       max_total: float = math.inf, rows: int = MEASURED_ROWS) -> Recall:  # fmt: skip
+    """Search the neighbors of random rows of `q` (n, d) among all of `d` (m, d), approximately and exactly.
 
-    What a search finds of a row depends on the rows among which it is sought, and on no other row that asks.
-    But it depends on how many they are: a sample of them is less dense, and would tell another share.
+    The approximate neighbors of a row depend on the searched rows only, not on other queries. A sample of the
+    searched rows is less dense, and would give another recall.
 
     Parameters
     ----------
     q, d : array
-        The same array: no row is a neighbour of itself.
+        Queries and data. If they are the same array, no row is its own neighbor.
     layout : SearchLayout
-        Of the search that may miss neighbours.
+        The layout of the approximate search.
     k, max_total
-        How many are sought of a row, and the largest total of one.
+        Number of neighbors of a row, and their largest total.
     rows : int
-        Whose neighbours are sought.
+        Number of random rows.
     """
     n, same = len(q), d is q
     k = min(k, len(d) - same)
@@ -180,18 +180,18 @@ def measured_neighbors(q: Array, d: Array, layout: SearchLayout, k: int, library
     every = merge_moments([moments(side) for side in ([q] if same else [q, d])])
     about = every.lower, every.upper, every.mean, every.variance, to_host(d[:: -(-len(d) // rows)])
     exact = searcher_of_library(library).layout(*about, layout.norm)
-    few = np.sort(np.random.default_rng(n).permutation(n)[: min(rows, max(FEWEST, MOST // k))])
+    few = np.sort(np.random.default_rng(n).permutation(n)[: min(rows, max(MIN_ROWS, MAX_NEIGHBORS // k))])
     near, true = (_names(q, d, few, one, k, max_total, library) for one in (layout, exact))
-    there = true >= 0
+    exists = true >= 0
     first = np.arange(len(few))[:, None] * len(d)
-    asking, found = np.nonzero(there)[0], np.isin((first + true)[there], (first + near)[near >= 0])
-    theirs, all_of_them = (np.bincount(some, minlength=len(few)) for some in (asking[found], asking))
-    return ratio(theirs, all_of_them, n, float(len(asking)), 1 if len(few) == n else LEAST_MEASURED)
+    queries, found = np.nonzero(exists)[0], np.isin((first + true)[exists], (first + near)[near >= 0])
+    hits, totals = (np.bincount(some, minlength=len(few)) for some in (queries[found], queries))
+    return ratio(hits, totals, n, float(len(queries)), 1 if len(few) == n else MIN_MEASURED_PAIRS)
 
 
 def _names(q: Array, d: Array, few: np.ndarray, layout: SearchLayout, k: int, max_total: float,
            library: str) -> np.ndarray:  # fmt: skip
-    """Name the neighbours (few, k) of some rows by their places; -1: none."""
+    """Return the positions (rows, k) of the neighbors of some rows; -1: none."""
     joiner, searcher = joiner_of_library(library), searcher_of_library(library)
     rows = joiner.xp.asarray(few)
     some = searcher.renamed(joiner.build(joiner.xp.ascontiguousarray(q[rows]), layout), rows)

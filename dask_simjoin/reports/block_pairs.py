@@ -1,4 +1,4 @@
-"""What the plans of all joins show of their block pairs and of the result."""
+"""The part that all reports of plans share: block pairs and the result."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ ROWS: Facts = (("rows", lambda r: " and ".join(f"{rows:,}" for rows in r.plan.ta
 
 COST_FACTS: Facts = (
     ("memory", lambda r: f"{size(NEED * r._largest_bytes)} for the largest task"),
-    ("budget", lambda r: f"{size(r.plan.budget.chunk)} a {r._unit} ({r.plan.budget.origin})"),
-    ("", lambda r: f"{size(r.plan.budget.output)} a partition, {size(r.plan.budget.result)} the result"),
+    ("budget", lambda r: f"{size(r.plan.budget.chunk)} per {r._unit} ({r.plan.budget.origin})"),
+    (
+        "",
+        lambda r: f"{size(r.plan.budget.output)} per partition, {size(r.plan.budget.result)} for the result",
+    ),
     ("tasks", lambda r: describe_tasks(r._tasks, r.plan.budget.chunk)),
 )
 
@@ -27,26 +30,26 @@ RESULT_FACTS: Facts = (
     ("pairs", lambda r: f"{'about ' * (not r._exact)}{r.pairs:,.0f}"),
     ("95 % interval", lambda r: f"{r.pairs_low:,.0f} to {r.pairs_high:,.0f}"),
     ("recall", lambda r: r._recall),
-    ("sampled", lambda r: f"{r.plan.estimate.sampled:,} rows{', which is all of them' * r._exact}"),
-    ("neighbours", lambda r: f"{r._neighbors:,.3g} of a row, on average"),
-    ("result", lambda r: f"{size(r.result_bytes)}, {r.pair_bytes:.3g} bytes a pair"),
+    ("sampled", lambda r: f"{r.plan.estimate.sampled:,} rows{' (all)' * r._exact}"),
+    ("neighbors", lambda r: f"{r._neighbors:,.3g} per row on average"),
+    ("result", lambda r: f"{size(r.result_bytes)}, {r.pair_bytes:.3g} bytes per pair"),
     ("partitions", lambda r: f"{r.partitions:,}, the largest {size(r._largest_partition)}"),
     *COST_FACTS,
 )
 
 
 class BlockReport(PicturedReport):
-    """What reports of plans have in common.
+    """Base class of the reports of plans.
 
-    A subclass has the number of `_tasks`, and the `_largest_bytes` of a chunk.
+    A subclass defines the number of `_tasks`, and the `_largest_bytes` of a chunk.
     """
 
     plan: Any
     spec: Any
 
-    _drawn = "pairs"  # the column of `to_frame` that the picture shows
-    _unit = "chunk"  # the rows of a task
-    _skipped_because = "where no pair can be"
+    _picture_column = "pairs"  # of `to_frame`
+    _unit = "chunk"  # rows of a task
+    _skipped_because = "too far apart"
 
     @property
     def rows(self) -> int:
@@ -81,16 +84,16 @@ class BlockReport(PicturedReport):
         return self.plan.pair_bytes
 
     def to_frame(self) -> pd.DataFrame:
-        """One row for each block pair."""
+        """Return one row per block pair."""
         raise NotImplementedError
 
     @property
     def _sides(self) -> tuple[int, int]:
-        """Query chunks and data chunks."""
+        """Return the numbers of query chunks and of data chunks."""
         raise NotImplementedError
 
     def _result_rows(self, pairs: float) -> float:
-        """Rows of the result for unordered pairs."""
+        """Return the rows of the result for a number of unordered pairs."""
         return pairs
 
     @property
@@ -114,8 +117,9 @@ class BlockReport(PicturedReport):
 
     def _picture(self) -> Matrix:
         blocks = self.to_frame()
-        query, data, drawn = (blocks[n].to_numpy() for n in ("query_chunk", "data_chunk", self._drawn))
-        return matrix(query, data, drawn, self._sides, self._drawn)
+        columns = ("query_chunk", "data_chunk", self._picture_column)
+        query, data, values = (blocks[name].to_numpy() for name in columns)
+        return matrix(query, data, values, self._sides, self._picture_column)
 
     def _html_picture(self) -> str:
         return self.svg() if max(self._sides) > 1 else ""

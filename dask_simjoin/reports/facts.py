@@ -1,4 +1,4 @@
-"""What all reports share: a title and a table of facts, from which text, HTML and pictures are made."""
+"""Base classes of all reports: a title and a table of facts, shown as text, HTML and pictures."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dask_simjoin.reports.svg import Picture
 from dask_simjoin.request.inputs import new_axes
 
 Facts = tuple[tuple[str, Callable[[Any], str | None]], ...]
-"""Labels, and functions that return the text of a report's fact, or None if the report does not have it.
+"""Labels, and functions that return the text of a fact, or None to omit it.
 
 A fact without a label continues the line above.
 """
 
 
 class Report:
-    """A title and a table of facts, which a subclass declares as `_facts`."""
+    """A title and a table of facts, which a subclass defines as `_facts`."""
 
     _facts: ClassVar[Facts] = ()
 
@@ -29,11 +29,11 @@ class Report:
 
     @property
     def title(self) -> str:
-        """What it is about, in a few words."""
+        """Return the subject of the report in a few words."""
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
-        """Return its numbers and words by name, as JSON has them.
+        """Return the values of the report by name, for JSON.
 
         Examples
         --------
@@ -45,20 +45,20 @@ class Report:
         return {name: getattr(self, name) for name in self._exported}
 
     def _heading(self) -> str:
-        """The first line."""
+        """Return the first line."""
         return self.title
 
     def _further_facts(self) -> Iterable[tuple[str, str]]:
-        """Labels and texts of facts whose number varies; they come last."""
+        """Return labels and texts of a variable number of facts, which come last."""
         return ()
 
     def _lines(self) -> list[tuple[str, str]]:
-        """Labels and texts of all facts."""
+        """Return labels and texts of all facts."""
         texts = ((label, text(self)) for label, text in self._facts)
         return [*((label, text) for label, text in texts if text is not None), *self._further_facts()]
 
     def _html_picture(self) -> str:
-        """The picture that notebooks show below the table."""
+        """Return the picture that notebooks show below the table."""
         return ""
 
     def __repr__(self) -> str:
@@ -85,18 +85,18 @@ class PicturedReport(Report):
         raise NotImplementedError
 
     def _caption(self) -> str:
-        """The title of the picture."""
+        """Return the title of the picture."""
         return self.title
 
     def _html_picture(self) -> str:
         return self.svg()
 
     def svg(self) -> str:
-        """Return the picture in SVG.
+        """Return the picture as SVG text.
 
-        The picture of a plan has query chunks as rows and data chunks as columns.  The more pairs (for
-        nearest neighbors: candidates), the darker, on a logarithmic scale.  Gray cells have none, and white
-        ones are not joined.  The picture of a profile has bars on a logarithmic scale.
+        The picture of a plan has query chunks as rows and data chunks as columns. Darker cells have more
+        pairs (for nearest neighbors: candidates), on a logarithmic scale. Gray cells have none, and white
+        cells are not joined. The picture of a profile has bars on a logarithmic scale.
         """
         return self._picture().svg(self._caption())
 
@@ -106,7 +106,7 @@ class PicturedReport(Report):
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; default: a new figure.
+            The axes to draw on; default: a new figure.
 
         Returns
         -------
@@ -117,17 +117,20 @@ class PicturedReport(Report):
 
 @dataclass(frozen=True, repr=False)
 class FieldsReport(Report):
-    """A report whose facts are its own fields; those whose names begin with "bytes" are bytes."""
+    """A report whose facts are its own fields.
+
+    Fields whose names begin with "bytes" are shown as sizes.
+    """
 
     title: ClassVar[str]
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """All of them, by name."""
+        """Return all fields by name."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return its numbers by name, as JSON has them."""
+        """Return all fields by name, for JSON."""
         return self.numbers
 
     def _further_facts(self) -> list[tuple[str, str]]:
@@ -135,12 +138,12 @@ class FieldsReport(Report):
 
 
 def without(facts: Facts, *labels: str) -> Facts:
-    """Leave out the facts that have some labels."""
+    """Return the facts without those with the given labels."""
     return tuple(fact for fact in facts if fact[0] not in labels)
 
 
 def size(value: float) -> str:
-    """Show a number of bytes."""
+    """Format a number of bytes."""
     return format_bytes(round(value))
 
 

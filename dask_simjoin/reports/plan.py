@@ -1,4 +1,4 @@
-"""Reports of plans: what a join would run, and how much it would give."""
+"""Reports of plans: the work of a join, and an estimate of its result."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from dask_simjoin.request.messages import shown
 from dask_simjoin.request.spec import JoinSpec
 
 MAX_NAMES = 6
-"""Columns that are named."""
+"""Number of columns to name."""
 
 MIN_DISK_SECONDS = 0.1
-"""Seconds of the disk that are worth a line."""
+"""Shorter disk times are not shown."""
 
 INPUT_FACTS: Facts = (
     *ROWS,
@@ -35,66 +35,68 @@ INPUT_FACTS: Facts = (
     ("median chunk", lambda r: r._chunk(np.median(r.plan.chunks.rows) if r.chunks else 0.0)),
     ("largest chunk", lambda r: r._chunk(r.plan.chunks.rows.max(initial=0.0))),
 )
-"""What is joined, and its chunks."""
-
-SHUFFLING = "of it to shuffle {} of rows through the disk"
+"""The input and its chunks."""
 
 TIME_FACTS: Facts = (
-    ("time", lambda r: f"about {r.seconds:.2g} s, on idle cores like those that were measured"),
+    ("time", lambda r: f"about {r.seconds:.2g} s (estimated for our benchmark CPU; yours will differ)"),
     (
         "",
         lambda r: _disk(
-            r.plan.disk.shuffling, f"of it to shuffle {size(r.shuffled_bytes)} of rows through the disk"
+            r.plan.disk.shuffling, f"of this to shuffle {size(r.shuffled_bytes)} of rows through the disk"
         ),
     ),
-    ("", lambda r: _disk(r.plan.disk.spilling, f"of it to spill {size(r.spilled_bytes)} of chunks")),
+    ("", lambda r: _disk(r.plan.disk.spilling, f"of this to spill {size(r.spilled_bytes)} of chunks")),
     ("", lambda r: _disk(r.plan.disk.writing, "more to write the pairs as parquet")),
 )
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PlanReport(BlockReport):
-    """What a join would run, and what it would give.  Chunks of two tables are numbered by table.
+    """The work of a join, and an estimate of its result.
 
-    Print it for a summary; a notebook shows a table and a picture of the block pairs.
+    Print it for a summary; a notebook shows a table and a picture of the block pairs. Chunks of two tables
+    are numbered per table.
 
     Attributes
     ----------
     plan : Plan
+        The plan itself.
     spec : JoinSpec
-        The options that it was made for.
+        The options of the join.
     rows : int
         Rows that take part.
     chunks, block_pairs : int
-        How many there are.
+        Number of chunks, and of pairs of chunks to compare.
     partitions : int
         Partitions of the result.
     pairs, pairs_low, pairs_high : float
-        Rows of the result, as `count_pairs` with the same options counts them: an estimate from a
-        sample, and where the true number lies with a chance of 95 %.
+        Rows of the result, as `count_pairs` with the same options counts them: an estimate from a sample, and
+        its 95 % interval.
     recall, recall_low, recall_high : float
-        The share of the true pairs that the join finds, of which `pairs` are the number: 1.0 but with
-        `approximate=True`, where it is expected from the sample; NaN where that has too few pairs.  With
-        `k` it is measured by some of the rows of a plain frame, and NaN of others.
+        The share of the true pairs that the join finds, and its 95 % interval. It is 1.0 without
+        `approximate`. With `approximate` it is estimated from the sample, and NaN if the sample has too few
+        pairs. With `k` it is measured for some rows of a plain frame, and NaN for a Dask DataFrame.
     result_bytes : int
-        Memory of the whole result, expected.
-    partitioning : {"entity", "spatial"}
+        Estimated memory of the whole result.
+    partitioning : {"entity", "spatial", "replicated"}
+        Division of rows into chunks.
     method : str
+        Name of the method.
     engine : str
-        How chunks are searched, in words.
+        Description of the search within chunks.
     seconds : float
-        Expected from the first task to the last, on idle cores like those that were measured.
+        Estimated time from the first task to the last, on idle cores of our benchmark CPU.
     writing_seconds : float
-        Expected besides where the pairs are written as parquet; 0 on GPUs, where it was not measured.
+        Estimated additional time to write the pairs as parquet. It is 0 on GPUs, where we did not measure it.
     spilled_bytes, shuffled_bytes : int
-        Of chunks, and of rows on their way to chunks, that workers have no room for: they are written to the
-        disk and read again, for which `seconds` has the time.
+        Bytes of chunks, and of shuffled rows, that exceed the workers' memory. They are written to disk and
+        read again; `seconds` includes that time.
     """
 
     plan: Plan
     spec: JoinSpec
 
-    _found = "pairs"
+    _recall_unit = "pairs"
     _facts: ClassVar[Facts] = (*INPUT_FACTS, *RESULT_FACTS, *TIME_FACTS)
     _exported = (
         "pair_bytes", "title", "rows", "chunks", "block_pairs", "partitions", "pairs", "pairs_low",
@@ -157,22 +159,28 @@ class PlanReport(BlockReport):
         return pairs * directions(self.spec) + (self.rows if self.spec.include_self else 0)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row for each block pair.
+        """Return one row per block pair.
 
         Returns
         -------
         pandas.DataFrame
-            ``query_chunk``, ``data_chunk``: their numbers; ``query_rows``, ``data_rows``: the points
-            expected in them; ``candidates``: pairs of points that would be compared if the index left
-            out none; ``pairs``, ``pairs_low``, ``pairs_high``, ``bytes``: of the result, expected, each
-            block's interval being one of 95 % by itself; ``partitions``: of the result; ``seconds``: of one
-            thread, expected.
+            Estimates, with these columns:
+
+            - ``query_chunk``, ``data_chunk``: the numbers of the two chunks;
+            - ``query_rows``, ``data_rows``: their rows;
+            - ``candidates``: pairs of rows to compare if the index excluded none;
+            - ``pairs``, ``pairs_low``, ``pairs_high``: rows of the result, with a 95 % interval for this
+              block pair;
+            - ``bytes``, ``partitions``: memory and partitions of the result;
+            - ``seconds``: time of one thread.
         """
         plan, chunks = self.plan, self.plan.chunks
         i, j = plan.blocks[:, 0], plan.blocks[:, 1]
-        itself = np.where(i == j, chunks.own_rows[i], 0.0) if self.spec.include_self else 0.0
-        found = plan.estimate
-        pairs, low, high = (n * directions(self.spec) + itself for n in (found.pairs, found.low, found.high))
+        self_pairs = np.where(i == j, chunks.own_rows[i], 0.0) if self.spec.include_self else 0.0
+        estimate = plan.estimate
+        pairs, low, high = (
+            n * directions(self.spec) + self_pairs for n in (estimate.pairs, estimate.low, estimate.high)
+        )
         return pd.DataFrame({
             "query_chunk": i, "data_chunk": j - chunks.first_data,
             "query_rows": chunks.rows[i], "data_rows": chunks.rows[j],
@@ -204,20 +212,20 @@ class PlanReport(BlockReport):
 
     @property
     def _recall(self) -> str | None:
-        return self.plan.recall.in_words(self._found) if self.spec.approximate else None
+        return self.plan.recall.in_words(self._recall_unit) if self.spec.approximate else None
 
     @property
     def _neighbors(self) -> float:
-        ends = 1 if self._two else 2  # of a pair, that are rows of the left table
+        ends = 1 if self._two else 2  # rows of a pair in the left table
         return ends * self.plan.estimate.total / max(self.plan.table_rows[0], 1)
 
     def _dimensions(self) -> str:
         spec, dims = self.spec, self.plan.dims
         if spec.lists:
-            return f"{dims:,}, the numbers of each list in {spec.on[0]!r}"
+            return f"{dims:,}: the numbers of each list in {spec.on[0]!r}"
         if not spec.measure.axes:
             return f"{dims:,}: {self._names(range(dims))}"
-        return f"{len(spec.on)}: {_listed(spec.on)}, as points {self._names(range(dims))} of a sphere"
+        return f"{len(spec.on)}: {_listed(spec.on)}, as points {self._names(range(dims))} on a sphere"
 
     def _names(self, places: Iterable[int]) -> str:
         if self.spec.lists:
@@ -229,28 +237,29 @@ class PlanReport(BlockReport):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class NearestPlanReport(PlanReport):
-    """The plan of a join with nearest neighbors; see `PlanReport`.
+    """The plan of a nearest-neighbor join; see `PlanReport`.
 
     Attributes
     ----------
     k : int
+        Number of neighbors.
     bound : float
         The largest total of a neighbor.
     block_pairs : int
-        Chunks that are searched, for all chunks of rows.
+        Searched chunks, summed over all chunks of rows.
     pairs, pairs_low, pairs_high : float
-        The most rows that the result can have, and the fewest if no largest distance is set.
+        The maximum number of rows of the result. It is also the minimum if there is no largest distance.
     """
 
     k: int = 1
     bound: float = math.inf
 
-    _drawn, _found = "candidates", "neighbours"
+    _picture_column, _recall_unit = "candidates", "neighbors"
     _facts = (
         *INPUT_FACTS,
-        ("neighbours", lambda r: r._fewer),
+        ("neighbors", lambda r: r._fewer),
         ("recall", lambda r: r._recall),
-        ("block pairs", lambda r: f"{r.block_pairs:,} visited at most, of {math.prod(r._sides):,} possible"),
+        ("block pairs", lambda r: f"at most {r.block_pairs:,} of {math.prod(r._sides):,} possible"),
         ("result", lambda r: f"{'at most ' * r._bounded}{r.pairs:,.0f} rows, {size(r.result_bytes)}"),
         ("partitions", lambda r: f"{r.partitions:,}"),
         *without(COST_FACTS, ""),
@@ -258,7 +267,7 @@ class NearestPlanReport(PlanReport):
 
     @property
     def title(self) -> str:
-        return f"Plan of a join with nearest neighbours, k={shown(self.k)}"
+        return f"Plan of a nearest-neighbor join, k={shown(self.k)}"
 
     @property
     def block_pairs(self) -> int:
@@ -285,13 +294,13 @@ class NearestPlanReport(PlanReport):
         return self.plan.pair_bytes + RANK_BYTES
 
     def to_frame(self) -> pd.DataFrame:
-        """One row for each chunk of rows and each chunk that is searched for their neighbours.
+        """Return one row per chunk of rows and chunk that is searched for their neighbors.
 
         Returns
         -------
         pandas.DataFrame
-            ``query_chunk``, ``data_chunk``, ``query_rows``, ``data_rows``, ``candidates``; in the order of
-            the search, the nearest chunks first.
+            ``query_chunk``, ``data_chunk``, ``query_rows``, ``data_rows`` and ``candidates``, as in
+            `PlanReport`. The order is the order of the search, nearest chunks first.
         """
         plan = self.plan
         numbers = np.repeat(np.arange(len(plan.searches)), [len(found) for found in plan.searches])
@@ -308,16 +317,15 @@ class NearestPlanReport(PlanReport):
 
     @property
     def _fewer(self) -> str | None:
-        every = self.plan.rows_found(self.k) // max(1, self.plan.table_rows[0])  # that there are
-        if every >= self.k:
+        neighbors = self.plan.rows_found(self.k) // max(1, self.plan.table_rows[0])
+        if neighbors >= self.k:
             return None
-        return f"{every:,} of a row at most, which is all: k={shown(self.k)} asks for more"
+        return f"at most {neighbors:,} per row, because there are no more rows: k={shown(self.k)} is larger"
 
     @property
     def _recall(self) -> str | None:
         if self.spec.approximate and self.plan.recall is UNKNOWN:
-            known_by = f"profile(k={shown(self.k)}) measures it"
-            return f"not told by a sample, in which rows are less dense; {known_by}"
+            return f"unknown: a sample is less dense than the rows; profile(k={shown(self.k)}) measures it"
         return super()._recall
 
     @property
@@ -326,7 +334,7 @@ class NearestPlanReport(PlanReport):
 
 
 def _disk(seconds: float, what: str) -> str | None:
-    """Show seconds of the disk, if they are worth a line."""
+    """Format seconds of the disk; None if they are negligible."""
     return f"{seconds:.2g} s {what}" if seconds >= MIN_DISK_SECONDS else None
 
 

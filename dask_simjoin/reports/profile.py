@@ -1,4 +1,4 @@
-"""Reports of profiles: what one run of a join counted, and the seconds of its steps."""
+"""Reports of profiles: counters of one run of a join, and the seconds of its steps."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ COUNTED = (
     "lookups", "found", "tile_pairs", "near_queries", "candidates", "comparisons", "decided", "refused",
     "pairs", "neighbours",
 )  # fmt: skip
-"""Numbers that the picture compares."""
+"""Numbers in the picture."""
 
 SHARES = ("compared_ratio", "recall", "recall_low", "recall_high", "warp_efficiency", "warp_efficiency_model")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ProfileReport(PicturedReport):
-    """What one join of a frame with itself did.
+    """Counters and times of one self-join of a frame.
 
     Print it for a summary; a notebook shows a table and a picture of its numbers.
 
     Attributes
     ----------
     method : str
-        The name of the method that ran.
+        Name of the method.
     engine : str
-        What it did, in words.
+        Description of the search.
     rows : int
         Rows that took part.
     counters : Counters
@@ -45,10 +45,10 @@ class ProfileReport(PicturedReport):
     counters: Counters
 
     about: ClassVar[Mapping[str, str]] = ABOUT
-    """The numbers that are told, and what they count."""
+    """Names and descriptions of the numbers."""
 
     counted: ClassVar[tuple[str, ...]] = COUNTED
-    """Those that the picture compares."""
+    """Names of the numbers in the picture."""
 
     title: ClassVar[str] = "Profile of a self-join"
 
@@ -57,24 +57,24 @@ class ProfileReport(PicturedReport):
 
     @property
     def numbers(self) -> dict[str, float]:
-        """What was counted, by name; what the method does not tell is not there."""
-        told = self.counters.numbers
-        return {name: told[name] for name in self.about if name in told}
+        """Return the counters that the method has, by name."""
+        numbers = self.counters.numbers
+        return {name: numbers[name] for name in self.about if name in numbers}
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Of each step."""
+        """Return the seconds of each step."""
         return dict(self.counters.seconds)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row for each number and each step.
+        """Return one row per number and per step.
 
         Returns
         -------
         pandas.DataFrame
-            ``value`` and ``about``, what it is; seconds of steps are named "seconds: step".
+            ``value`` and its description ``about``; the seconds of a step have the label "seconds: step".
         """
-        steps = [(f"seconds: {step}", time, "of this step") for step, time in self.seconds.items()]
+        steps = [(f"seconds: {step}", time, "seconds of this step") for step, time in self.seconds.items()]
         lines = [*((name, value, self.about[name]) for name, value in self.numbers.items()), *steps]
         return pd.DataFrame(
             {"value": [float(line[1]) for line in lines], "about": [line[2] for line in lines]},
@@ -92,19 +92,19 @@ class ProfileReport(PicturedReport):
         return f"Profile of {self.rows:,} rows, {self.method}"
 
     def _shown(self, names: Iterable[str]) -> list[tuple[str, float, str]]:
-        """For each number its name and itself, and how it is shown."""
+        """Return name, value and text of each number."""
         numbers = self.numbers
         return [(name.replace("_", " "), numbers[name], shown_number(name, numbers[name])) for name in names]
 
 
 class NearestProfile(ProfileReport):
-    """What one search for the nearest rows of a frame's rows did; see `ProfileReport`."""
+    """Counters and times of one nearest-neighbor search in a frame; see `ProfileReport`."""
 
-    title: ClassVar[str] = "Profile of a join with nearest neighbours"
+    title: ClassVar[str] = "Profile of a nearest-neighbor join"
 
 
 def shown_number(name: str, value: float) -> str:
-    """Return a number of a profile as text."""
+    """Format a number of a profile."""
     if name in SHARES:
         return f"{value:.1%}"
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""Reports of runs: what a join did, as its tasks recorded it."""
+"""Reports of runs: the work of a join, as its tasks recorded it."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from dask_simjoin.reports.facts import Report
 from dask_simjoin.request.messages import counted
 
 MAKE_ROWS = ("pairs", "nearest_rows")
-"""Steps whose tasks make the rows of a result."""
+"""Steps whose tasks create rows of the result."""
 
 
 class StepRecord(NamedTuple):
-    """What one task did.
+    """The work of one task.
 
     Attributes
     ----------
-    step, place
-        What it is called, and which of those tasks it is.
-    of : int
-        Of how many tasks that make the result it is one; 0: it makes none of it.
+    step, key : str
+        Name of the step, and the task within it.
+    result_tasks : int
+        Number of tasks that create the result; 0 if this task creates none of it.
     begin, end : float
         Seconds since the epoch.
     rows : int or None
-        Of what it found, if it has rows.
+        Rows that the task found, if it has rows.
     thread : object
-        What ran it.
+        The thread that ran it.
     """
 
     step: str
-    place: str
-    of: int
+    key: str
+    result_tasks: int
     begin: float
     end: float
     rows: int | None
@@ -43,22 +43,22 @@ class StepRecord(NamedTuple):
 
 
 class RunReport(Report):
-    """What a lazy join has done so far: print it, or take its numbers.
+    """The work of a lazy join so far. Print it, or use its numbers.
 
     Attributes
     ----------
     title : str
-        What was asked for.
+        Description of the join.
     plan : PlanReport, NearestPlanReport or SetPlanReport
-        What was expected.
+        The plan of the join.
     planning : float
-        Seconds that planning took.
+        Seconds of planning.
     """
 
     _facts = (
-        ("state", lambda r: "done" if r.done else "not done, or a part of the result was asked for"),
+        ("state", lambda r: "done" if r.done else "not done, or only a part of the result was computed"),
         ("found", lambda r: r._found()),
-        ("partitions", lambda r: f"{r.partitions:,}" + (f" of {r._of:,}" if r._made else "")),
+        ("partitions", lambda r: f"{r.partitions:,}" + (f" of {r._result_tasks:,}" if r._made else "")),
         ("candidates", lambda r: r._candidates()),
         ("planning", lambda r: f"{r.planning:.2f} s"),
         ("joining", lambda r: f"{r.seconds:.2f} s, by {counted(r.threads, 'thread')}"),
@@ -67,56 +67,56 @@ class RunReport(Report):
         "title", "planning", "seconds", "rows", "bytes", "partitions", "done", "threads", "candidates",
     )  # fmt: skip
 
-    title = ""  # each run has its own
+    title = ""  # set by each run
 
     def __init__(self, title: str, plan: BlockReport, planning: float) -> None:
         self.title, self.plan, self.planning = title, plan, planning
         self._steps: dict[tuple[str, str], StepRecord] = {}
-        self._anew = False
-        self._made = self._of = 0
+        self._is_new_run = False
+        self._made = self._result_tasks = 0
 
     def begin(self) -> None:
-        """Note that tasks are made anew: the next record is the first."""
-        self._anew = True
+        """Start a new run: the next record replaces all records."""
+        self._is_new_run = True
 
     def add(self, record: StepRecord) -> None:
-        """Add what a task did."""
-        if self._anew or self.done:
-            self._steps, self._anew, self._made = {}, False, 0
-        self._made += bool(record.of) and (record.step, record.place) not in self._steps
-        self._of = record.of or self._of
-        self._steps[record.step, record.place] = record
+        """Add the record of a task."""
+        if self._is_new_run or self.done:
+            self._steps, self._is_new_run, self._made = {}, False, 0
+        self._made += bool(record.result_tasks) and (record.step, record.key) not in self._steps
+        self._result_tasks = record.result_tasks or self._result_tasks
+        self._steps[record.step, record.key] = record
 
     @property
     def _results(self) -> list[StepRecord]:
-        return [record for record in list(self._steps.values()) if record.of]
+        return [record for record in list(self._steps.values()) if record.result_tasks]
 
     @property
     def partitions(self) -> int:
-        """Partitions of the result that were made; of a number 1."""
+        """Return the number of finished partitions of the result; a single number counts as one."""
         return self._made
 
     @property
     def done(self) -> bool:
-        """Whether all of the result was made."""
-        return 0 < self._of <= self._made
+        """Return whether the whole result is computed."""
+        return 0 < self._result_tasks <= self._made
 
     @property
     def rows(self) -> int | None:
-        """Rows of the result that were made so far; of a number of pairs that number."""
+        """Return the rows of the result so far; for a count of pairs, that count."""
         results = self._results
         counted = [record.rows for record in results or list(self._steps.values()) if record.rows is not None]
         return sum(counted) if counted else None
 
     @property
     def bytes(self) -> int:
-        """Memory of those rows, by what the plan says of one; 0: there is but a number."""
+        """Return the memory of these rows, by the plan's bytes per row; 0 if the result is a number."""
         made = sum(record.rows or 0 for record in self._results if record.step in MAKE_ROWS)
         return round(made * self.plan.pair_bytes)
 
     @property
     def seconds(self) -> float:
-        """From the first task to the last."""
+        """Return the seconds from the first task to the last."""
         steps = list(self._steps.values())
         return max((record.end for record in steps), default=0.0) - min(
             (record.begin for record in steps), default=0.0
@@ -124,22 +124,26 @@ class RunReport(Report):
 
     @property
     def threads(self) -> int:
-        """Threads that ran tasks."""
+        """Return the number of threads that ran tasks."""
         return len({record.thread for record in list(self._steps.values())})
 
     @property
     def candidates(self) -> float | None:
-        """Pairs of points that chunks which meet have, of which indexes leave out most; None: not known."""
+        """Return the pairs of rows of all compared chunks, most of them excluded by indexes.
+
+        None means that the number is unknown.
+        """
         blocks = self.plan.to_frame()
         return float(blocks["candidates"].sum()) if "candidates" in blocks else None
 
     def to_frame(self) -> pd.DataFrame:
-        """One row for each step.
+        """Return one row per step.
 
         Returns
         -------
         pandas.DataFrame
-            ``tasks`` of a millisecond and more, ``seconds`` of all of them, ``longest`` of one of them.
+            ``tasks``: tasks of a millisecond or more; ``seconds``: their sum; ``longest``: seconds of the
+            longest.
         """
         steps = pd.DataFrame(list(self._steps.values()), columns=StepRecord._fields)
         each = steps.assign(seconds=(steps["end"] - steps["begin"]).astype("float64"))
@@ -148,14 +152,14 @@ class RunReport(Report):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return its numbers by name, as JSON has them; for each step its tasks and seconds."""
+        """Return the values of the report by name, for JSON, with tasks and seconds of each step."""
         return super().to_dict() | {"steps": self.to_frame().to_dict("index")}
 
     def planned_line(self) -> str:
-        """Return one line of what is planned."""
+        """Return one line about the plan."""
         plan = self.plan
         size = f"about {plan.pairs:,.0f} pairs, {format_bytes(plan.result_bytes)}"
-        seconds = getattr(plan, "seconds", None)  # of joins of sets nobody knows it
+        seconds = getattr(plan, "seconds", None)  # unknown for joins of sets
         time = "" if seconds is None else f", about {seconds:.2g} s"
         return (
             f"planned {self.title}: {plan.rows:,} rows, {plan.block_pairs:,} block pairs, {size}{time}; "
@@ -163,14 +167,14 @@ class RunReport(Report):
         )
 
     def done_line(self) -> str:
-        """Return one line of what was done."""
+        """Return one line about the run."""
         found = self._found()
         return f"done {self.title}: {found + ', ' if found else ''}in {self.seconds:.2f} s"
 
     def _heading(self) -> str:
         if self._steps:
             return f"Report of {self.title}"
-        return f"{self.planned_line()}; nothing has run here since"
+        return f"{self.planned_line()}; not run here yet"
 
     def _lines(self) -> list[tuple[str, str]]:
         return super()._lines() if self._steps else []
@@ -178,10 +182,10 @@ class RunReport(Report):
     def _further_facts(self) -> Iterable[tuple[str, str]]:
         for step in self.to_frame().itertuples():
             tasks = counted(step.tasks, "task")
-            yield step.Index, f"{tasks}, {step.seconds:.2f} s, the longest {step.longest:.2f} s"
+            yield step.Index, f"{tasks}, {step.seconds:.2f} s, longest {step.longest:.2f} s"
 
     def _found(self) -> str | None:
-        """Rows and bytes, if they are known."""
+        """Return rows and bytes as text, if they are known."""
         if self.rows is None:
             return None
         return f"{self.rows:,} rows{f', {format_bytes(self.bytes)}' if self.bytes else ''}"
@@ -189,4 +193,4 @@ class RunReport(Report):
     def _candidates(self) -> str | None:
         if (number := self.candidates) is None:
             return None
-        return f"at most {number:,.0f}, which is all pairs of rows of chunks that met"
+        return f"at most {number:,.0f} (all pairs of rows of compared chunks)"

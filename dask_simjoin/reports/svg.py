@@ -1,4 +1,4 @@
-"""Pictures of reports, in SVG and by matplotlib: a matrix of block pairs, and bars."""
+"""Pictures of reports, as SVG and with matplotlib: a matrix of block pairs, and bars."""
 
 from __future__ import annotations
 
@@ -12,68 +12,68 @@ import numpy as np
 from dask_simjoin.request.inputs import optional
 
 CELLS = 64
-"""Cells on a side of the picture: chunks beyond share them, so that it stays small."""
+"""Maximum cells per side; more chunks share a cell, so that the picture stays small."""
 
 SHADES = 12
 RAMP = ((217, 234, 150), (110, 198, 182), (38, 118, 180), (8, 29, 88))
-"""Colours (RGB) from few pairs to many, evenly spread."""
+"""Colors (RGB) from few pairs to many, evenly spaced."""
 
 NOTHING = (228, 228, 228)
-"""Of cells that are joined and give none."""
+"""Color of cells that are joined and have no pairs."""
 
 DECADES = 4.0
-"""Powers of ten that the scale spans at most (and it spans one at least): cells of less are palest, too."""
+"""Maximum powers of ten on the scale, which has at least one; smaller values are palest too."""
 
 SIDE = 320
-LEAST_SIDE = 80
-"""Pixels of the picture's longer side, and of the other one at least."""
+MIN_SIDE = 80
+"""Pixels of the picture's longer side, and the minimum of the other one."""
 
 BAR, TEXT, LINE = 300, 150, 18
-"""Pixels of the longest bar, of the names before it, and of a line."""
+"""Pixels of the longest bar, of the names before it, and of the height of a line."""
 
 BLUE = "#2676b4"
-"""The color of bars."""
+"""Color of the bars."""
 
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """What each cell of the picture shows.
+    """The picture of block pairs as a matrix of cells.
 
     Attributes
     ----------
     values : array (rows, columns), float64
-        NaN where no block pair is joined.
-    together : tuple of int
-        Query and data chunks of a cell.
+        Values of cells; NaN if no block pair of the cell is joined.
+    chunks_per_cell : tuple of int
+        Query and data chunks per cell.
     chunks : tuple of int
-        Query and data chunks in all.
-    what : str
-        That is counted.
+        Numbers of query and data chunks.
+    unit : str
+        Plural noun of the values.
     """
 
     values: np.ndarray
-    together: tuple[int, int]
+    chunks_per_cell: tuple[int, int]
     chunks: tuple[int, int]
-    what: str
+    unit: str
 
     @property
     def range(self) -> tuple[float, float]:
-        """The least that is not 0, and the most; 0 and 0, if there is nothing."""
+        """Return the smallest positive value and the largest; (0, 0) if there is none."""
         some = self.values[self.values > 0]
         return (float(some.min()), float(some.max())) if len(some) else (0.0, 0.0)
 
     @property
     def scale(self) -> tuple[float, float]:
-        """Decimal logarithms of the values that are palest and darkest."""
-        least, most = self.range
-        if not most:
+        """Return the decimal logarithms of the palest and the darkest value."""
+        low, high = self.range
+        if not high:
             return 0.0, 1.0
-        high = math.log10(most)
-        return min(max(math.log10(least), high - DECADES), high - 1), high
+        end = math.log10(high)
+        return min(max(math.log10(low), end - DECADES), end - 1), end
 
     @property
     def shades(self) -> np.ndarray:
-        """The colours of cells, 0 to 1; -1: it gives nothing; NaN: it is not joined."""
+        """Return the shades of cells, 0 to 1; -1: no pairs; NaN: not joined."""
         low, high = self.scale
         found = np.where(np.isnan(self.values), np.nan, -1.0)
         some = self.values > 0
@@ -81,25 +81,25 @@ class Matrix:
         return found
 
     def axis(self, side: int, *, back: bool = False) -> str:
-        """What one axis is called: 0, of query chunks, or 1, of data chunks."""
-        chunks, together = self.chunks[side], self.together[side]
+        """Return the label of an axis: 0 for query chunks, 1 for data chunks."""
+        chunks, per_cell = self.chunks[side], self.chunks_per_cell[side]
         ends = ["0", f"{chunks - 1:,}"]
         numbers = " ... ".join(ends[::-1] if back else ends) if chunks > 1 else "0"
-        cell = f" ({together:,} to a cell)" if together > 1 else ""
+        cell = f" ({per_cell:,} per cell)" if per_cell > 1 else ""
         return f"{('query', 'data')[side]} chunk {numbers}{cell}"
 
     def svg(self, title: str) -> str:
-        """Return the picture in SVG."""
+        """Return the picture as SVG text."""
         rows, columns = (max(n, 1) for n in self.values.shape)
-        height, width = (max(SIDE * n / max(rows, columns), LEAST_SIDE) for n in (rows, columns))
+        height, width = (max(SIDE * n / max(rows, columns), MIN_SIDE) for n in (rows, columns))
         with np.errstate(invalid="ignore"):
             shade = np.where(self.shades > 0, np.rint(self.shades * (SHADES - 1)), self.shades)
-        # one path for each shade is a tenth of the text that one element for each cell would be
+        # one path per shade needs a tenth of the text of one element per cell
         paths = []
         for k in range(-1, SHADES):
             cells = "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(shade == k).tolist())
-            paths.append(f'<path fill="{_colour(k)}" d="{cells}"/>' if cells else "")
-        legend = [f'<rect x="{k * 12}" width="12" height="10" fill="{_colour(k)}"/>' for k in range(SHADES)]
+            paths.append(f'<path fill="{_color(k)}" d="{cells}"/>' if cells else "")
+        legend = [f'<rect x="{k * 12}" width="12" height="10" fill="{_color(k)}"/>' for k in range(SHADES)]
         end, across = height + 24, self.axis(0, back=True)
         return _document(
             title, SIDE + 110, end + 56,
@@ -114,11 +114,11 @@ class Matrix:
         )  # fmt: skip
 
     def plot(self, ax: Any, title: str) -> Any:
-        """Draw the picture on axes of matplotlib, and return them."""
+        """Draw the picture on matplotlib axes, and return them."""
         rows, columns = self.values.shape
-        right, bottom = columns * self.together[1] - 0.5, rows * self.together[0] - 0.5
+        right, bottom = columns * self.chunks_per_cell[1] - 0.5, rows * self.chunks_per_cell[0] - 0.5
         low, high = self.scale
-        # values on a linear scale of logarithms: what a cell shows is then what SVG shows
+        # linear scale of logarithms, so that cells have the colors of the SVG
         values = np.where(self.shades < 0, low - 1, low + self.shades * (high - low))
         colors = optional("matplotlib.colors", "matplotlib", "Plots")
         ramp = colors.LinearSegmentedColormap.from_list("pairs", [_parts(rgb) for rgb in RAMP])
@@ -127,7 +127,7 @@ class Matrix:
             np.ma.masked_invalid(values), cmap=ramp, extent=(-0.5, right, bottom, -0.5), vmin=low, vmax=high,
             aspect="equal" if rows == columns else "auto", interpolation="nearest",
         )  # fmt: skip
-        bar = ax.figure.colorbar(image, ax=ax, label=f"{self.what} of a cell")
+        bar = ax.figure.colorbar(image, ax=ax, label=f"{self.unit} per cell")
         tens = range(math.floor(low), math.ceil(high) + 1)
         marks = [k + math.log10(n) for k in tens for n in (1, 2, 5)]
         bar.set_ticks([mark for mark in marks if low <= mark <= high])
@@ -137,14 +137,14 @@ class Matrix:
 
 
 def matrix(query: np.ndarray, data: np.ndarray, values: np.ndarray, chunks: tuple[int, int],
-           what: str) -> Matrix:  # fmt: skip
-    """The picture of block pairs, of these chunks each, with these values."""
+           unit: str) -> Matrix:  # fmt: skip
+    """Return the picture of block pairs with these values; `chunks`: numbers of query and data chunks."""
     queries, others = (max(1, math.ceil(number / CELLS)) for number in chunks)
     found = np.full((math.ceil(chunks[0] / queries), math.ceil(chunks[1] / others)), np.nan)
     cells = query // queries, data // others
     found[cells] = 0.0
     np.add.at(found, cells, values)
-    return Matrix(found, (queries, others), chunks, what)
+    return Matrix(found, (queries, others), chunks, unit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,13 +154,13 @@ class Bars:
     Attributes
     ----------
     bars : list of tuple
-        For each bar its name, its number, and the number as text.
+        Name, number, and number as text of each bar.
     """
 
     bars: list[tuple[str, float, str]]
 
     def svg(self, title: str) -> str:
-        """Return the picture in SVG."""
+        """Return the picture as SVG text."""
         decades = math.log10(1 + max((value for _, value, _ in self.bars), default=0.0)) or 1.0
         lines = []
         for k, (name, value, text) in enumerate(self.bars):
@@ -173,7 +173,7 @@ class Bars:
         return _document(title, TEXT + BAR + 140, max(1, len(self.bars)) * LINE, *lines)
 
     def plot(self, ax: Any, title: str) -> Any:
-        """Draw the picture on axes of matplotlib, and return them."""
+        """Draw the picture on matplotlib axes, and return them."""
         names, values, _ = zip(*self.bars[::-1], strict=True) if self.bars else ((), (), ())
         ax.barh(names, values, color=BLUE)
         ax.set(xscale="symlog", xlabel="number", title=title)
@@ -194,18 +194,18 @@ def _parts(rgb: tuple[int, ...]) -> list[float]:
     return [part / 255 for part in rgb]
 
 
-def _legend(drawn: Matrix) -> str:
-    if not drawn.range[1]:
-        return f"no {drawn.what}; white: no join"
-    low, high = (_short(10**mark) for mark in drawn.scale)
-    return f"{drawn.what} of a cell: {low} ... {high} (log scale); gray: none; white: no join"
+def _legend(picture: Matrix) -> str:
+    if not picture.range[1]:
+        return f"no {picture.unit}; white: no join"
+    low, high = (_short(10**mark) for mark in picture.scale)
+    return f"{picture.unit} per cell: {low} ... {high} (log scale); gray: none; white: no join"
 
 
 def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
-def _colour(shade: int) -> str:
+def _color(shade: int) -> str:
     if shade < 0:
         return "#{:02x}{:02x}{:02x}".format(*NOTHING)
     place = shade / (SHADES - 1) * (len(RAMP) - 1)

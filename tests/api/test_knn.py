@@ -245,8 +245,8 @@ def test_chunks_are_for_the_neighbours_that_are_there():
     plan = lazy.simjoin.plan(k=100_000)
     assert plan.block_pairs == lazy.simjoin.plan(k=299).block_pairs == 1
     assert plan.pairs == 300 * 299
-    assert "299 of a row at most, which is all: k=100000 asks for more" in repr(plan)
-    assert "asks for more" not in repr(lazy.simjoin.plan(k=299))
+    assert "at most 299 per row, because there are no more rows: k=100000 is larger" in repr(plan)
+    assert "is larger" not in repr(lazy.simjoin.plan(k=299))
 
 
 def test_states_are_no_wider_than_the_rows_that_were_met():

@@ -93,7 +93,7 @@ def test_queries_have_the_columns_that_were_fitted():
             find(new[["x"]])
         with pytest.raises(ColumnError, match=r"X has no columns 'x'"):
             find(new.rename(columns={"x": "other"}))
-    with pytest.raises(ColumnError, match=r"X has no columns 0, 1, .* use .* X.to_numpy\(\)"):
+    with pytest.raises(ColumnError, match=r"X has no columns 0, 1, .* Use .* X.to_numpy\(\)"):
         NearestNeighbors().fit(X).kneighbors(new)
     lists = pd.DataFrame({"v": list(X)})
     found = NearestNeighbors(on="v").fit(lists.assign(other=0)).kneighbors(pd.DataFrame({"v": list(NEW)}))

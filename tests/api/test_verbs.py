@@ -7,7 +7,7 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin.api.verbs import TABLE, VERBS, Output
-from dask_simjoin.cli.commands import GIVES
+from dask_simjoin.cli.commands import OUTPUT_ACTIONS
 from tests.checks.verb_tables import COMMANDS
 
 
@@ -19,7 +19,7 @@ def test_each_verb_has_one_row():
 
 
 def test_every_kind_of_output_has_its_command():
-    assert set(GIVES) == set(typing.get_args(Output))
+    assert set(OUTPUT_ACTIONS) == set(typing.get_args(Output))
 
 
 @pytest.mark.parametrize("verb", TABLE, ids=lambda verb: verb.name)
@@ -27,7 +27,7 @@ def test_options_of_a_row_are_those_of_the_request(verb):
     keywords = {field.name: field.kw_only for field in fields(verb.request)}
     assert all(keywords[name] for name in verb.shown)
     assert set(verb.compiled or ()) <= set(keywords)
-    assert verb.gives and "|" not in verb.gives and verb.gives[-1] != "."
+    assert verb.result and "|" not in verb.result and verb.result[-1] != "."
     if verb.command:
         command = COMMANDS[tuple(verb.command.split())]
         assert command.verb is verb

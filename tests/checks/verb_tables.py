@@ -45,7 +45,7 @@ def of_verbs():
 
 def calls():
     """Each verb with its call and its result."""
-    return [*CALLS, *(f"| `{_call(verb)}` | {verb.gives} |" for verb in VERBS.values())]
+    return [*CALLS, *(f"| `{_call(verb)}` | {verb.result} |" for verb in VERBS.values())]
 
 
 def _call(verb):

@@ -74,7 +74,7 @@ def test_columns_that_would_be_replaced(points, tmp_path):
     points.assign(neighbors=1).to_csv("t.csv", index=False)
     before = sorted(tmp_path.iterdir())
     told = run("counts", "t.csv", "--eps", "0.1", "-o", "out.csv", *ON, code=2).stderr
-    assert "has a column 'neighbors' already" in told
+    assert "already has a column 'neighbors'" in told
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -189,7 +189,11 @@ def test_scripts_read_one_object_and_people_the_rest(points, tmp_path):
         (("--eps", "radius"), 2, "none is called so"),
         (("--epsilon", "1"), 2, "No such option"),
         ((), 2, "Missing option '--eps'"),
-        (("--eps", "0.1", "--memory-limit", "much"), 2, "'much' is no memory; use such as '4 GB'"),
+        (
+            ("--eps", "0.1", "--memory-limit", "much"),
+            2,
+            "'much' is not a memory size; use one such as '4 GB'",
+        ),
         pytest.param(
             ("--eps", "0.1", "--backend", "cudf"),
             1,
@@ -214,14 +218,14 @@ def test_what_is_refused(points, tmp_path, words, code, text):
 
 def test_a_word_of_an_option_is_no_table(points):
     ran = run("count-pairs", "points", "--eps", "1", "--on", "x", "y", code=1)
-    assert ran.stderr.startswith("Error: y cannot be read: there is no such file or folder (if it belongs to")
+    assert ran.stderr.startswith("Error: y cannot be read: no such file or folder (If it belongs to")
     assert "--on lat,lon" in ran.stderr
 
 
 def test_large_plans_are_asked_about(points, tmp_path, monkeypatch):
     monkeypatch.setattr(running, "LARGE_BYTES", 10)
     words = "self-join", "points", "--eps", "0.1", *ON, "-o", "out.csv"
-    assert "add --yes to compute it" in run(*words, code=5).stderr
+    assert "Add --yes to compute it" in run(*words, code=5).stderr
     assert not (tmp_path / "out.csv").exists()
     run(*words, "--yes")
     run("counts", "points", "--eps", "0.1", *ON, "-o", "rows.csv")  # makes no pairs
@@ -264,7 +268,7 @@ def test_a_cluster_that_is_there(points, two_workers):
 @pytest.mark.parametrize("live", [True, False])
 def test_progress_tells_tasks_and_rows(points, monkeypatch, live):
     monkeypatch.setattr(running, "_live", lambda: live)
-    monkeypatch.setattr(running, "LINES_EVERY", 0.0)
+    monkeypatch.setattr(running, "LINE_SECONDS", 0.0)
     words = "--eps", "0.1", "--on", "x,y", "--scheduler", "synchronous", "--blocksize", "200", "-o", "pairs/"
     told = run("self-join", "points", *words).stderr
     rows = len(pairs_of(points))

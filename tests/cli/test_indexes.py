@@ -68,7 +68,7 @@ def test_an_index_is_no_place_for_outputs(points, tmp_path):
     ):
         for output in ("grown", "grown/rows/", "grown/new.csv", "grown/new/"):
             told = run(*words, *QUIET, "--overwrite", "-o", output, code=2).stderr
-            assert "is what is read, or a part of it" in told
+            assert "is an input, or a part of one" in told
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 

@@ -43,7 +43,7 @@ def test_single_files_and_folders(points, tmp_path):
 def test_an_output_of_another_format(points, tmp_path, name):
     before = sorted(tmp_path.iterdir())
     words = "self-join", "points", "--eps", "0.1", *ON, "-o", name
-    assert "is no format of results; end the name in .parquet or .csv" in run(*words, code=2).stderr
+    assert "is not supported. End the name in .parquet or .csv" in run(*words, code=2).stderr
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -60,12 +60,12 @@ def test_an_output_that_is_read(points, tmp_path):
     """It is not replaced, whatever is allowed."""
     words = "self-join", "points", "--eps", "0.1", *ON, "--overwrite", "-o"
     for output in ("points", "./points/", "."):
-        assert "is what is read, or a part of it" in run(*words, output, code=2).stderr
+        assert "is an input, or a part of one" in run(*words, output, code=2).stderr
     other = "join", "points", "--other", "points/*", "--eps", "0.1", *ON, "--overwrite", "-o"
-    assert "is what is read" in run(*other, "points/0.parquet", code=2).stderr
+    assert "is an input" in run(*other, "points/0.parquet", code=2).stderr
 
 
-FOREIGN = "was not written by dask-simjoin alone, as it has"
+FOREIGN = "was not written by dask-simjoin alone: it "
 
 
 def test_folders_that_others_wrote_stay(points, tmp_path):
@@ -77,7 +77,7 @@ def test_folders_that_others_wrote_stay(points, tmp_path):
     pd.DataFrame({"x": [1]}).to_parquet(mine / "part.0.parquet")
     for output in ("mine", "mine/", "./mine"):
         told = run(*words, output, code=2).stderr
-        assert f"{tmp_path / 'mine'} {FOREIGN}" in told and "remove it yourself, or name another" in told
+        assert f"{tmp_path / 'mine'} {FOREIGN}" in told and "Remove it, or name another" in told
     assert sorted(path.name for path in mine.iterdir()) == ["file.txt", "part.0.parquet"]
 
     run(*words, "out")
@@ -110,9 +110,9 @@ def test_what_is_put_in_a_folder_meanwhile_stays(points, tmp_path, monkeypatch):
 def test_files_and_folders_do_not_replace_each_other(points, tmp_path):
     words = "self-join", "points", "--eps", "0.1", *ON, "--overwrite", "-o"
     (tmp_path / "file").write_text("mine")
-    assert "is a file, and a folder would be written" in run(*words, "file", code=2).stderr
+    assert "is a file, but the output is a folder" in run(*words, "file", code=2).stderr
     (tmp_path / "folder.csv").mkdir()
-    assert "is a folder, and one file would be written" in run(*words, "folder.csv", code=2).stderr
+    assert "is a folder, but the output is a file" in run(*words, "folder.csv", code=2).stderr
     os.mkfifo(tmp_path / "pipe.csv")
     assert "is neither a file nor a folder" in run(*words, "pipe.csv", code=2).stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.csv", "pipe.csv", "points"]
@@ -127,9 +127,9 @@ def test_folders_of_use_are_not_replaced(points, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "out" / "deep")
     for output in (".", "../deep", "..", str(tmp_path), "/", "~", "../../home", "../../home/link"):
         told = run(*words, output, code=2).stderr
-        own = "is your home, the folder that you work in, or one above" in told
-        assert own or (output in (str(tmp_path), "..", "/", "../../home/link") and "is what is read" in told)
-    assert "is what is read, or a part of it" in run(*words, f"{tmp_path}/points/0.parquet", code=2).stderr
+        own = "contains your home folder or the working folder" in told
+        assert own or (output in (str(tmp_path), "..", "/", "../../home/link") and "is an input" in told)
+    assert "is an input, or a part of one" in run(*words, f"{tmp_path}/points/0.parquet", code=2).stderr
 
 
 def test_links_lead_to_what_is_written(points, tmp_path):
@@ -141,7 +141,7 @@ def test_links_lead_to_what_is_written(points, tmp_path):
         run(*words, "latest.tsv")
         assert (tmp_path / "latest.tsv").is_symlink() and (tmp_path / "data" / "run1").is_file()
     assert len(pd.read_csv("latest.tsv", sep="\t")) == len(pairs_of(points))
-    assert "is what is read" in run(*words, "input.csv", code=2).stderr
+    assert "is an input" in run(*words, "input.csv", code=2).stderr
 
 
 def test_outputs_without_a_name(points, tmp_path):
@@ -150,7 +150,7 @@ def test_outputs_without_a_name(points, tmp_path):
     for output, said in (
         ("", "--output is empty"),
         ("-", "standard output"),
-        ("~nosuchuser/out", "no user is called 'nosuchuser'"),
+        ("~nosuchuser/out", "there is no user 'nosuchuser'"),
         ("a\0b", "null"),
     ):
         for more in ([], ["--overwrite"]):
@@ -203,5 +203,5 @@ def test_a_full_disk_is_named(points, tmp_path, monkeypatch, output):
 
     monkeypatch.setattr(outputs, "compute", full)
     said = run("self-join", "points", "--eps", "0.1", *ON, "-o", output, code=1).stderr
-    assert f"No space left on device, as {tmp_path / output.rstrip('/')} was written" in said
+    assert f"No space left on device, while writing {tmp_path / output.rstrip('/')}" in said
     assert f" in {tmp_path}, " in said and said.strip().endswith(f" in {tempfile.gettempdir()}")

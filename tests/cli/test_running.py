@@ -71,7 +71,7 @@ def test_a_signal_leaves_what_was_there(called, number, monkeypatch, capsys, tmp
     signalled(number, "write", monkeypatch)
     assert called() == 128 + number and 128 + number in CODES
     assert (tmp_path / "out.csv").read_text() == "mine"
-    assert "Stopped; the output has not been touched." in capsys.readouterr().err
+    assert "Stopped; the output is unchanged." in capsys.readouterr().err
 
 
 def test_what_is_complete_stays(called, monkeypatch, tmp_path):

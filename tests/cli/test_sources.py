@@ -33,9 +33,12 @@ def test_tables_of_a_header_only(points):
     run("self-join", *tables, "--eps", "0.1", "-o", "out.csv", *ON)
     pd.testing.assert_frame_equal(in_order(pd.read_csv("out.csv")), pairs_of(points))
     for tables, said in (
-        (["bare.csv", "bare.tsv"], "bare.csv, bare.tsv: there is a header and no row.*write it as parquet"),
-        (["a.csv", "other.csv"], "other.csv has the columns y, x, and a.csv has x, y, name; tables that"),
-        (["a.csv", "empty.csv"], "empty.csv is empty: it has not even a header"),
+        (
+            ["bare.csv", "bare.tsv"],
+            "bare.csv, bare.tsv: the table has a header and no rows.*write it as parquet",
+        ),
+        (["a.csv", "other.csv"], "other.csv has the columns y, x, but a.csv has x, y, name. Tables"),
+        (["a.csv", "empty.csv"], "empty.csv is empty: it has no header"),
     ):
         assert re.search(said, run("self-join", *tables, "--eps", "0.1", "-o", "n.csv", *ON, code=1).output)
 

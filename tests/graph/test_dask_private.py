@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from dask.base import get_scheduler
+from dask.dataframe.utils import assert_eq
 from dask.delayed import Delayed
 from dask.system import CPU_COUNT
 from distributed.protocol import serialize
@@ -25,6 +26,7 @@ from dask_simjoin.graph.dask_private import (
     REPR_HOOK,
     Alias,
     Expr,
+    Fused,
     List,
     Task,
     TaskRef,
@@ -236,6 +238,26 @@ class Slow(dask_private.FromPandas):
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="there is no such lock since Python 3.12")
+def test_fused_steps_ask_for_all_that_they_read():
+    assert not dask_private.list_fused_columns()
+
+    class Other(Fused):
+        _projection_columns = ["own"]
+
+    assert not dask_private.list_fused_columns(Other)
+    assert Other._projection_columns == ["own"]
+
+
+@pytest.mark.parametrize("verb", ["near_duplicated", "neighbor_counts"])
+def test_values_of_groups_in_combined_files_are_persisted(tmp_path, verb):
+    frame = pd.DataFrame({"x": range(12), "y": 0.0, "g": ["a", "b", "c"] * 4, "n": range(12)})
+    dd.from_pandas(frame, npartitions=3).to_parquet(tmp_path)
+    read = dd.read_parquet(tmp_path, filesystem="fsspec")
+    both = dd.concat([read[read.n > 5], read[read.n <= 5]])
+    found = getattr(both.simjoin, verb)(3.0, on=["x", "y"], by="g")
+    assert_eq(found.persist(), found.compute())
+
+
 def test_divisions_that_compute_hold_up_no_others():
     plain = dd.from_pandas(pd.DataFrame({"x": range(3)}), npartitions=1).expr
     assert Slow(*plain.operands).divisions == plain.divisions

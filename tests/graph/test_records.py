@@ -73,7 +73,7 @@ def test_old_runs_are_forgotten(lazy):
         named = type(join.named)(str(n), "a join", join.named.report)
         runs.planned(named, plan, 0.0)
     assert runs.find("0") is None and runs.find("1") is not None
-    assert repr(runs.find("1")).endswith("nothing has run here since")
+    assert repr(runs.find("1")).endswith("not run here yet")
 
 
 def test_log_lines(lazy, caplog):

@@ -113,8 +113,8 @@ def test_plans_hold_what_their_own_clusters_find():
     held = 0
     for seed in (105, 116, 118, 120, 122, 125, 128, 129):
         rng = np.random.default_rng(seed)
-        centres = rng.uniform(0, 10, (20, 8))
-        frame = frame_of(centres[rng.integers(0, 20, 20_000)] + rng.normal(0, 0.3, (20_000, 8)))
+        centers = rng.uniform(0, 10, (20, 8))
+        frame = frame_of(centers[rng.integers(0, 20, 20_000)] + rng.normal(0, 0.3, (20_000, 8)))
         plan = frame.simjoin.plan(1.0, **same)
         share = frame.simjoin.count_pairs(1.0, **same) / frame.simjoin.count_pairs(1.0)
         held += plan.recall_low <= share <= plan.recall_high
@@ -132,8 +132,8 @@ def test_exact_methods_say_that_they_find_all():
 
 def test_the_share_lies_in_its_interval(monkeypatch):
     """As often as is said, of samples of a quarter of the rows."""
-    monkeypatch.setattr(recall, "MEASURED", 800)
-    monkeypatch.setattr(recall, "LEAST_MEASURED", 10)
+    monkeypatch.setattr(recall, "MEASURED_ROWS", 800)
+    monkeypatch.setattr(recall, "MIN_MEASURED_PAIRS", 10)
     x = clus8(3000)
     layout = laid_out(x, EPS, FEW)
     index = JOINER.build(x, layout)

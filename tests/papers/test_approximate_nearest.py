@@ -35,7 +35,7 @@ def test_plans_and_profiles_measure_the_share():
     plan = frame.simjoin.plan(k=4, **SAME)
     assert plan.recall_low < plan.recall < plan.recall_high and abs(plan.recall - true) < 0.03
     assert 0.01 < plan.recall_high - plan.recall_low < 0.1
-    assert f"recall         {plan.recall:.4f} of the true neighbours, 95 % interval" in repr(plan)
+    assert f"recall         {plan.recall:.4f} of the true neighbors, 95 % interval" in repr(plan)
     assert plan.plan.recall.pairs == 4 * 1000
 
 
@@ -56,7 +56,7 @@ def test_neighbours_of_another_table_and_within_a_distance():
 
 def test_the_share_lies_in_its_interval(monkeypatch):
     """As often as is said, within what luck does to so many draws; the rows' order decides who is asked."""
-    monkeypatch.setattr(recall, "LEAST_MEASURED", 10)
+    monkeypatch.setattr(recall, "MIN_MEASURED_PAIRS", 10)
     number, k = 2000, 5
     x = clus8(number)
     layout = layout_of(x, ZOrder(lists=3), True)
@@ -79,7 +79,7 @@ def test_few_rows_and_few_neighbours():
         told = frame.iloc[:rows].simjoin.profile(k=2, **SAME).numbers
         assert "recall" not in told and told["neighbours"] == 0
     alone = frame.iloc[:1].simjoin.plan(k=2, **SAME)
-    assert math.isnan(alone.recall) and "not told by 0 true neighbours" in repr(alone)
+    assert math.isnan(alone.recall) and "not told by 0 true neighbors" in repr(alone)
     x = clus8(60)
     told = recall.measured_neighbors(x, x, layout_of(x, None, True), 2, "pandas", rows=50)
     assert math.isnan(told.share) and told.pairs == 100  # of some rows, and less than 1,000
@@ -91,7 +91,7 @@ def test_exact_searches_find_all():
         found = frame.simjoin.profile(k=3, method=method)
         assert found.numbers == {"neighbours": 900, "recall": 1}
         assert list(found.seconds) == ["layout", "index", "search"] and found.rows == 300
-        assert repr(found).startswith("Profile of a join with nearest neighbours\n")
+        assert repr(found).startswith("Profile of a nearest-neighbor join\n")
     assert frame.simjoin.plan(k=3).recall == 1
     assert "recall" not in repr(frame.simjoin.plan(k=3))
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.papers.cluster_index import CENTRE, KMeansLayout
+from dask_simjoin.papers.cluster_index import CENTER_COST, KMeansLayout
 from dask_simjoin.papers.cpu import kmeans
 from dask_simjoin.papers.lists import WINDOWS, KMeans
 from tests.papers.cpu.test_kmeans import clus8, laid_out, one_sided, squares
@@ -46,7 +46,7 @@ COMPARED = {
 }
 """Clusters and windows, and the share of all pairs compared, of ten clusters in 8 columns at eps = 0.5.
 
-As a script of a few lines counted it, within a twentieth from 64 clusters on; of fewer it depends on centres.
+As a script of a few lines counted it, within a twentieth from 64 clusters on; of fewer it depends on centers.
 """
 
 
@@ -69,7 +69,7 @@ def test_auto_costs_at_most_a_fifth_more_than_the_best_number(kind, rows, visits
 
     def cost(layout: KMeansLayout) -> float:
         compared, _ = visits(JOINER.build(x, layout), layout)
-        return compared * len(x) * (len(x) - 1) / 2 + CENTRE * len(x) * len(layout.centres)
+        return compared * len(x) * (len(x) - 1) / 2 + CENTER_COST * len(x) * len(layout.centers)
 
     costs = {k: cost(laid_out(x, 0.5, KMeans(clusters=k))) for k in (1, 4, 8, 16, 32, 64, 128)}
     assert cost(laid_out(x, 0.5)) <= 1.2 * min(costs.values())
@@ -80,12 +80,12 @@ def test_windows_that_reach_beyond_wrong_labels_serve_any():
     """Labels that are not nearest take windows wider by as far as rows of the other one lie on this side."""
     x, eps = clus8(600), 0.8
     rng = np.random.default_rng(0)
-    centres = x[rng.permutation(600)[:12]]
-    labels = squares(x, centres).argmin(axis=1)
+    centers = x[rng.permutation(600)[:12]]
+    labels = squares(x, centers).argmin(axis=1)
     labels = np.where(rng.uniform(size=600) < 0.3, rng.integers(12, size=600), labels)
     expected = brute_force(x, eps)
-    assert len(set(one_sided(x, labels, centres, eps))) < 0.97 * len(expected)
-    found = one_sided(x, labels, centres, eps, beyond=True)
+    assert len(set(one_sided(x, labels, centers, eps))) < 0.97 * len(expected)
+    found = one_sided(x, labels, centers, eps, beyond=True)
     assert len(found) == len(set(found)) and set(found) == expected
 
 
@@ -112,22 +112,22 @@ def test_windows_hold_what_exact_rationals_say(norm: Any, offset: float):
     some = rng.uniform(size=(60, 3)) + offset
     eps = 0.05
     layout = laid_out(some, eps, KMeans(clusters=5), norm)
-    centres = layout.centres
+    centers = layout.centers
     far = max(1.0, abs(offset)) * 2.0**-52
     x = [some]
-    for i, j in itertools.permutations(range(len(centres)), 2):
-        away = np.abs(centres[i] - centres[j])
+    for i, j in itertools.permutations(range(len(centers)), 2):
+        away = np.abs(centers[i] - centers[j])
         length = away.max() if norm == math.inf else (away**norm).sum() ** (1 / norm)
-        edge = centres[i] + (centres[j] - centres[i]) * (0.5 - eps / length)
+        edge = centers[i] + (centers[j] - centers[i]) * (0.5 - eps / length)
         x.append(edge + far * rng.integers(-3, 4, (8, 3)))
     points = np.concatenate(x).clip(some.min(0), some.max(0))
     index = JOINER.build(points, layout)
-    y, middle, threshold = exact(index["y"]), exact(centres), Fraction(layout.threshold)
+    y, middle, threshold = exact(index["y"]), exact(centers), Fraction(layout.threshold)
     starts = index["starts"].tolist()
-    label = np.repeat(np.arange(len(centres)), np.diff(starts))
+    label = np.repeat(np.arange(len(centers)), np.diff(starts))
     edges = 0
-    for j in range(len(centres)):
-        inside = set(kmeans.near(index, layout, j, len(centres), 1.0).tolist())
+    for j in range(len(centers)):
+        inside = set(kmeans.near(index, layout, j, len(centers), 1.0).tolist())
         for p in np.flatnonzero(label != j).tolist():
             here, there = (total(y[p], middle[k], norm) for k in (label[p], j))
             apart = total(middle[label[p]], middle[j], norm)

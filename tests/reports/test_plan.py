@@ -56,7 +56,7 @@ def test_a_sample_of_all_rows_tells_the_result_exactly(ddf, chosen, pairs, inclu
     assert report.result_bytes == sizes.sum() * (24 if distance else 16)
     assert report.pairs == ddf.simjoin.count_pairs(EPS, **options).compute()
     assert f"  {report.pairs:,.0f}\n" in str(report)
-    assert "which is all of them" in str(report)
+    assert "rows (all)" in str(report)
 
 
 @pytest.mark.parametrize("include_self", [False, True])
@@ -117,7 +117,7 @@ def test_a_pandas_frame_is_one_chunk_that_is_estimated(frame):
     assert (report.chunks, report.block_pairs, report.partitions) == (1, 1, 1)
     assert report.pairs == len(whole.simjoin.self_join(EPS))
     assert report.result_bytes == 24 * report.pairs
-    assert "4.69 kiB a chunk (the whole frame, as it is in memory)" in str(report)
+    assert "4.69 kiB per chunk (the size of the frame in memory)" in str(report)
     report = frame.simjoin.plan(EPS)
     assert report.pairs_low < len(frame.simjoin.self_join(EPS)) < report.pairs_high
 
@@ -159,11 +159,11 @@ def test_the_text_names_the_numbers(ddf):
     assert line(report, "block pairs") == "55 of 55 possible"
     assert line(report, "skipped").startswith("0, ")
     assert line(report, "sampled").startswith("900 rows")
-    assert "16 bytes a pair" in line(report, "result")
+    assert "16 bytes per pair" in line(report, "result")
     assert line(report, "partitions").startswith(f"{report.partitions:,}, ")
     assert line(report, "memory").startswith("10.55 kiB")
-    assert line(report, "budget") == "2.34 kiB a chunk (blocksize='2.34 kiB')"
-    assert f"{format_bytes(report.plan.budget.result)} the result" in str(report)
+    assert line(report, "budget") == "2.34 kiB per chunk (blocksize='2.34 kiB')"
+    assert f"{format_bytes(report.plan.budget.result)} for the result" in str(report)
 
 
 def test_the_text_of_spatial_chunks_and_tiles(ddf):
@@ -201,7 +201,7 @@ def test_plans_of_places_name_their_columns_and_the_unit(frame):
     report = dd.from_pandas(places, npartitions=2).simjoin.plan(
         500.0, on=["lat", "lon"], metric="haversine", partitioning="spatial"
     )
-    assert line(report, "dimensions") == "2: 'lat', 'lon', as points 'x', 'y', 'z' of a sphere"
+    assert line(report, "dimensions") == "2: 'lat', 'lon', as points 'x', 'y', 'z' on a sphere"
     assert "eps=500.0 m" in str(report).splitlines()[0]
     assert line(report, "partitioning").startswith("spatial: 1 region, ")
     assert " m" not in str(frame.simjoin.plan(EPS)).splitlines()[0]
@@ -210,7 +210,7 @@ def test_plans_of_places_name_their_columns_and_the_unit(frame):
 def test_plans_of_lists_are_told_in_words():
     lists = pd.DataFrame({"embedding": list(np.random.default_rng(0).normal(size=(50, 40)))})
     report = lists.simjoin.plan(0.5, on="embedding", metric="cosine")
-    assert line(report, "dimensions") == "40, the numbers of each list in 'embedding'"
+    assert line(report, "dimensions") == "40: the numbers of each list in 'embedding'"
     assert line(report, "engine") == "tiles, in order of the 16 numbers that vary most"
 
 
@@ -257,4 +257,4 @@ def test_time_has_what_is_spilled_and_names_what_is_written():
     assert "spill" not in repr(few)
     slow = replace(many.plan, disk=replace(many.plan.disk, spilling=2.0, writing=3.0))
     told = repr(replace(many, plan=slow))
-    assert " 2 s of it to spill " in told and " 3 s more to write the pairs as parquet" in told
+    assert " 2 s of this to spill " in told and " 3 s more to write the pairs as parquet" in told

@@ -28,7 +28,7 @@ def test_the_picture_of_many_chunks_is_small(ddf, kind, rows):
     root = ElementTree.fromstring(picture)
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     together = -(-report.chunks // CELLS)
-    assert "".join(root.itertext()).count(f"({together} to a cell)") == 2
+    assert "".join(root.itertext()).count(f"({together} per cell)") == 2
 
 
 def drawn(picture):
@@ -95,7 +95,7 @@ def test_pictures_of_two_tables_have_a_side_for_each(k):
     assert tuple(extent[:2]) == (-0.5, 5.5)
     text = "".join(ElementTree.fromstring(report.svg()).itertext())
     assert "data chunk 0 ... 5" in text
-    assert ("pairs of a cell" if k is None else "candidates of a cell") in text
+    assert ("pairs per cell" if k is None else "candidates per cell") in text
 
 
 def test_few_and_many_pairs_differ_in_colour():

@@ -1,4 +1,4 @@
-"""Finds pairs by looking up the cells of a grid around each point: see `dask_simjoin.papers.grid`."""
+"""Find pairs by looking up the cells of a grid, on CPUs; see `dask_simjoin.papers.grid`."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 
 def _pattern(layout: GridLayout, same: bool) -> int:
-    """The number of the pattern; two indexes have cells of their own, so that no half of them is enough."""
+    """Return the number of the pattern; two indexes need all adjacent cells."""
     return PATTERNS.index(layout.options.pattern if same else "full")
 
 
 def workload(q: Index, d: Index, layout: GridLayout, same: bool) -> np.ndarray:
-    """Count the points that the queries of each cell visit."""
+    """Return the candidates of the queries of each cell."""
     work = np.zeros(len(q["keys"]), np.int64)
     strides = np.array(layout.cells.strides, np.int64)
     cells = d["mask"], d["mask_starts"], strides, d["keys"], d["starts"]
@@ -50,22 +50,22 @@ def workload(q: Index, d: Index, layout: GridLayout, same: bool) -> np.ndarray:
 
 
 def sequence(q: Index, d: Index, layout: GridLayout, same: bool) -> np.ndarray:
-    """Return the places of the queries in the order in which one core takes them."""
-    asked = layout.options
-    work = np.empty(0, np.int64) if asked.order == "given" else workload(q, d, layout, same)
-    places = grid_index.queries(q, work, asked)
-    if asked.order == "queue":
+    """Return the positions of the queries in their order on one core."""
+    options = layout.options
+    work = np.empty(0, np.int64) if options.order == "given" else workload(q, d, layout, same)
+    places = grid_index.queries(q, work, options)
+    if options.order == "queue":
         return places
-    return np.concatenate([places[first :: asked.batches] for first in range(asked.batches)])
+    return np.concatenate([places[first :: options.batches] for first in range(options.batches)])
 
 
 def layout_stats(index: Index, layout: GridLayout) -> Numbers:
-    """Count what a join of an index with itself does: it counts by itself, and is done once more."""
-    told = np.zeros(6, np.int64)
+    """Return the counters of a self-join, from an additional run."""
+    counters = np.zeros(6, np.int64)
     n = len(index["y"])
     counts = np.zeros(n, np.int64)
-    run(index, index, layout, True, [index["order"]] * 2, None, (counts, counts), told)
-    lookups, found, candidates, comparisons, terms, pairs = told.tolist()
+    run(index, index, layout, True, [index["order"]] * 2, None, (counts, counts), counters)
+    lookups, found, candidates, comparisons, terms, pairs = counters.tolist()
     work = workload(index, index, layout, True)
     places = grid_index.queries(index, work, layout.options)
     numbers = {"lookups": lookups, "found": found, "candidates": candidates, "comparisons": comparisons}
@@ -73,8 +73,8 @@ def layout_stats(index: Index, layout: GridLayout) -> Numbers:
 
 
 def run(q: Index, d: Index, layout: GridLayout, same: bool, names: Any, sink: Sink | None,
-        counts: tuple[np.ndarray, np.ndarray] | None, told: np.ndarray) -> None:  # fmt: skip
-    """Write all pairs to a sink, or count them by place; `told`: numbers that the kernels' module names."""
+        counts: tuple[np.ndarray, np.ndarray] | None, counters: np.ndarray) -> None:  # fmt: skip
+    """Write all pairs to a sink, or count them per position; `counters`: see the module of kernels."""
     order = sequence(q, d, layout, same)
     strides = np.array(layout.cells.strides, np.int64)
     state, some = np.zeros(3, np.int64), scratch(q["coords"].shape[1], len(d["keys"]))
@@ -86,7 +86,7 @@ def run(q: Index, d: Index, layout: GridLayout, same: bool, names: Any, sink: Si
             d["mask"], d["mask_starts"], strides, _pattern(layout, same), layout.sort_dim,
             layout.options.short_circuit, reach(layout.norm, layout.threshold), layout.threshold,
             kind_of(layout.norm), same, left, right, room, counts is not None, *(counts or NO_COUNTS),
-            state, told, *some,
+            state, counters, *some,
         )  # fmt: skip
         return n, int(state[2])
 
@@ -98,20 +98,20 @@ def run(q: Index, d: Index, layout: GridLayout, same: bool, names: Any, sink: Si
 
 def pairs(q: Index, d: Index, layout: GridLayout, same: bool, names: list[np.ndarray],
           sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
-    """Write all pairs of two indexes to a sink; all are decided in float64, and none by a filter before."""
+    """Write all pairs of two indexes to a sink; float64 decides all, without a filter."""
     run(q, d, layout, same, names, sink, None, np.zeros(6, np.int64))
     return 0, 0
 
 
 def counts(q: Index, d: Index, layout: GridLayout, same: bool, q_counts: np.ndarray,
            d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
-    """Add up the pairs of each place of both sides."""
+    """Add the pairs of each position to the counts of both sides."""
     names = [side["order"] for side in (q, d)]
     run(q, d, layout, same, names, None, (q_counts, d_counts), np.zeros(6, np.int64))
 
 
 def work(q: Index, d: Index, layout: GridLayout, same: bool) -> np.ndarray:
-    return np.ones(1)  # a cell meets those around it, wherever it is
+    return np.ones(1)  # cells meet adjacent cells everywhere
 
 
 def end(index: Index, stop: int, layout: GridLayout) -> int:

@@ -1,4 +1,4 @@
-"""Find pairs in k-means clusters: see `dask_simjoin.papers.kmeans`."""
+"""Find pairs in k-means clusters on CPUs; see `dask_simjoin.papers.cluster_index`."""
 
 from __future__ import annotations
 
@@ -24,41 +24,41 @@ from dask_simjoin.papers.cpu.unsorted import end as end
 from dask_simjoin.papers.cpu.unsorted import points as points
 from dask_simjoin.papers.lists import KMeans
 
-Shown = Callable[[np.ndarray, np.ndarray], None]
-"""Takes pairs of places, some at a time, in arrays that it must not keep."""
+PairCallback = Callable[[np.ndarray, np.ndarray], None]
+"""Receives positions of pairs in arrays that are overwritten after the call."""
 
 BLOCK = 128
-"""Rows of a block of a rotation."""
+"""Rows per block of a rotation."""
 
 
 @dataclass
 class ClusterScanStats:
-    """What a join does: how many rows are copied, and how many pairs are compared, or left to be."""
+    """Counters of a join: copied rows, and compared pairs."""
 
     copies: int = 0
     compared: int = 0
 
 
 def near(index: Index, layout: KMeansLayout, cluster: int, last: int, share: float) -> np.ndarray:
-    """Return the places of rows of clusters before `last` within a share of eps of a cluster's border."""
+    """Return positions of rows of clusters before `last` within a share of eps of the cluster's border."""
     w, y = layout.windows, index["y"]
     out = np.empty(len(y), np.int32)
     root = 0.0 if layout.norm == 2 else 1.0 / (1.0 if layout.norm == np.inf else layout.norm)
     n = list_kernels.near(
-        y, index["totals"], index["starts"], layout.centres, cluster, last, w.before, w.scale, w.gap * share,
+        y, index["totals"], index["starts"], layout.centers, cluster, last, w.before, w.scale, w.gap * share,
         w.slack, w.tiny, root, kind_of(layout.norm), out,
     )  # fmt: skip
     return out[:n]
 
 
 def compare(layout: KMeansLayout, q_y: np.ndarray, q_places: np.ndarray, d_y: np.ndarray,
-            d_places: np.ndarray, same: bool, show: Shown) -> None:  # fmt: skip
-    """Show the pairs of some rows and others, or (`same`) of some with each other, by their places."""
+            d_places: np.ndarray, same: bool, emit: PairCallback) -> None:  # fmt: skip
+    """Emit pairs between two sets of rows, or within the first if `same`, as positions."""
     if not len(q_y) or not len(d_y):
         return
 
     def placed(left: np.ndarray, right: np.ndarray) -> None:
-        show(q_places[left], d_places[right])
+        emit(q_places[left], d_places[right])
 
     if layout.options.inner == "tiles":
         by = cast(TilesLayout, layout.tiles)
@@ -82,42 +82,42 @@ def compare(layout: KMeansLayout, q_y: np.ndarray, q_places: np.ndarray, d_y: np
     sinks.fill(sink, write)
 
 
-def comparisons(q: Index, d: Index, layout: KMeansLayout, same: bool, show: Shown) -> ClusterScanStats:
-    """Show all pairs of two indexes, or of one with itself, by their places; tell what was compared.
+def comparisons(q: Index, d: Index, layout: KMeansLayout, same: bool, emit: PairCallback) -> ClusterScanStats:
+    """Emit all pairs of two indexes, or of one with itself, as positions; return the counters.
 
-    Of one index each pair is shown once, whichever of its rows is first.
+    In a self-join each pair is emitted once, in any order of its rows.
     """
-    told = ClusterScanStats()
+    counters = ClusterScanStats()
     if same and layout.copies and layout.options.windows != "one-sided":
-        _two_sided(q, layout, show, told)
-        return told
+        _two_sided(q, layout, emit, counters)
+        return counters
     places = [np.arange(len(side["y"]), dtype=np.int32) for side in (q, d)]
     for cluster, (start, stop) in _ranges(d):
         own = slice(start, stop)
         if same:
-            compare(layout, d["y"][own], places[1][own], d["y"][own], places[1][own], True, show)
-            told.compared += (stop - start) * (stop - start - 1) // 2
-        last = (cluster if same else len(layout.centres)) if layout.copies else 0
+            compare(layout, d["y"][own], places[1][own], d["y"][own], places[1][own], True, emit)
+            counters.compared += (stop - start) * (stop - start - 1) // 2
+        last = (cluster if same else len(layout.centers)) if layout.copies else 0
         copied = near(q, layout, cluster, last, 1.0)
-        if not same:  # the left rows of the cluster, too
+        if not same:  # add the left rows of the cluster
             copied = np.concatenate([places[0][slice(*q["starts"][cluster : cluster + 2])], copied])
-        told.copies += len(copied)
-        told.compared += len(copied) * (stop - start)
-        compare(layout, q["y"][copied], copied, d["y"][own], places[1][own], False, show)
-    return told
+        counters.copies += len(copied)
+        counters.compared += len(copied) * (stop - start)
+        compare(layout, q["y"][copied], copied, d["y"][own], places[1][own], False, emit)
+    return counters
 
 
-def _two_sided(index: Index, layout: KMeansLayout, show: Shown, told: ClusterScanStats) -> None:
-    """Join the rows of one index with rows of both sides of each border; a pair belongs to one cluster.
+def _two_sided(index: Index, layout: KMeansLayout, emit: PairCallback, counters: ClusterScanStats) -> None:
+    """Join the rows of one index, with copies on both sides of each border.
 
-    Of two rows that are in several clusters together it is the highest of these.
+    If two rows share several clusters, the pair belongs to the one with the highest number.
     """
     y, share = index["y"], 0.5 if layout.options.windows == "two-sided" else 1.0
-    number = len(layout.centres)
+    number = len(layout.centers)
     inside = np.zeros((len(y), -(-number // 8)), np.uint8)
     for cluster, (start, stop) in _ranges(index):
         copied = near(index, layout, cluster, number, share)
-        told.copies += len(copied)
+        counters.copies += len(copied)
         for members in (np.arange(start, stop, dtype=np.int32), copied):
             inside[members, cluster >> 3] |= np.uint8(1 << (cluster & 7))
     for cluster, _ in _ranges(index):
@@ -129,14 +129,14 @@ def _two_sided(index: Index, layout: KMeansLayout, show: Shown, told: ClusterSca
             both = inside[left, byte:] & inside[right, byte:]
             both[:, 0] &= above
             mine = ~both.any(axis=1)
-            show(left[mine], right[mine])
+            emit(left[mine], right[mine])
 
         compare(layout, y[members], members, y[members], members, True, highest)
-        told.compared += len(members) * (len(members) - 1) // 2
+        counters.compared += len(members) * (len(members) - 1) // 2
 
 
 def _ranges(index: Index) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Go through the clusters that have rows: their numbers, and places."""
+    """Yield the numbers and ranges of non-empty clusters."""
     starts = index["starts"].tolist()
     for cluster, (start, stop) in enumerate(itertools.pairwise(starts)):
         if start < stop:
@@ -155,21 +155,23 @@ def layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, mean: np.ndarr
 
 
 def build(x: np.ndarray, layout: KMeansLayout, threads: int = 1) -> Index:
-    """Put rows in the order of their clusters.
+    """Sort rows by cluster.
 
     Returns
     -------
     dict of arrays
-        ``order`` (n + lanes, int32): positions of the rows; ``y`` (n, d): the rows; ``totals`` (n,): of them
-        and their centres; ``starts`` (k + 1, int64): where clusters begin.
+        - ``order`` (n + lanes, int32): positions of the rows;
+        - ``y`` (n, d): the rows;
+        - ``totals`` (n,): totals between rows and their centers;
+        - ``starts`` (k + 1, int64): start of each cluster.
     """
     x, w, n = np.ascontiguousarray(x), layout.windows, len(x)
     labels, totals = np.empty(n, np.int32), np.empty(n)
-    list_kernels.nearest(x, layout.centres, w.before, w.scale, kind_of(layout.norm), labels, totals)
+    list_kernels.nearest(x, layout.centers, w.before, w.scale, kind_of(layout.norm), labels, totals)
     positions = np.argsort(labels, kind="stable")
     order = np.zeros(n + SWEEP_LANES, np.int32)
     order[:n] = positions
-    starts = np.searchsorted(labels[positions], np.arange(len(layout.centres) + 1))
+    starts = np.searchsorted(labels[positions], np.arange(len(layout.centers) + 1))
     return {"order": order, "y": x[positions], "totals": totals[positions], "starts": starts.astype(np.int64)}
 
 
@@ -182,18 +184,18 @@ def part(index: Index, start: int, stop: int) -> Index:
     }
 
 
-def _earlier_first(show: Shown) -> Shown:
-    """Turn the pairs of one index so that the earlier place is the left one."""
+def _earlier_first(emit: PairCallback) -> PairCallback:
+    """Swap the pairs of one index so that the earlier position is on the left."""
 
-    def turned(left: np.ndarray, right: np.ndarray) -> None:
-        show(np.minimum(left, right), np.maximum(left, right))
+    def swapped(left: np.ndarray, right: np.ndarray) -> None:
+        emit(np.minimum(left, right), np.maximum(left, right))
 
-    return turned
+    return swapped
 
 
 def pairs(q: Index, d: Index, layout: KMeansLayout, same: bool, names: list[np.ndarray],
           sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
-    """Write all pairs of two indexes to a sink; what tiles' filters left to float64 is not told."""
+    """Write all pairs of two indexes to a sink; the filter counters of tiles are not returned."""
     n = 0
 
     def write(left: np.ndarray, right: np.ndarray) -> None:
@@ -214,7 +216,7 @@ def pairs(q: Index, d: Index, layout: KMeansLayout, same: bool, names: list[np.n
 
 def counts(q: Index, d: Index, layout: KMeansLayout, same: bool, q_counts: np.ndarray,
            d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
-    """Add up the pairs of each place of both sides."""
+    """Add the pairs of each position to the counts of both sides."""
 
     def add(left: np.ndarray, right: np.ndarray) -> None:
         np.add.at(q_counts, left, 1)
@@ -224,14 +226,14 @@ def counts(q: Index, d: Index, layout: KMeansLayout, same: bool, q_counts: np.nd
 
 
 def layout_stats(index: Index, layout: KMeansLayout) -> Numbers:
-    """Count what a join of an index with itself does, in one more."""
-    told = comparisons(index, index, layout, True, lambda left, right: None)
+    """Return the counters of a self-join, from an additional run."""
+    counters = comparisons(index, index, layout, True, lambda left, right: None)
     sizes = np.diff(index["starts"])
     return {
-        "candidates": told.compared, "copies": told.copies, "clusters": int(np.count_nonzero(sizes)),
+        "candidates": counters.compared, "copies": counters.copies, "clusters": int(np.count_nonzero(sizes)),
         "largest_cluster": int(sizes.max()),
     }  # fmt: skip
 
 
 def work(q: Index, d: Index, layout: KMeansLayout, same: bool) -> np.ndarray:
-    return np.ones(1)  # clusters are of unlike sizes, in no order
+    return np.ones(1)  # cluster sizes have no order

@@ -1,4 +1,4 @@
-"""Finds pairs by comparing each row with each other one: see `dask_simjoin.papers.lists`."""
+"""Find pairs by comparing each row with each other row, on CPUs; see `dask_simjoin.papers.lists`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ writes_names = False
 KINDS = {"rotation": list_kernels.ROTATION, "triangle": list_kernels.TRIANGLE}
 
 WORK_PARTS = 64
-"""Parts of a triangle whose work is told."""
+"""Parts of a triangle with a known amount of work."""
 
 
 def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
@@ -40,15 +40,15 @@ def _jobs(q: Index, d: Index, layout: NestedLayout, same: bool) -> np.ndarray:
 
 def _run(q: Index, d: Index, layout: NestedLayout, same: bool, names: Any, sink: Sink | None,
          counts: tuple[np.ndarray, np.ndarray] | None) -> None:  # fmt: skip
-    """Write all pairs to a sink, or count them by place."""
+    """Write all pairs to a sink, or count them per position."""
     jobs, state = _jobs(q, d, layout, same), np.zeros(4, np.int64)
-    places = np.arange(len(q["y"]), dtype=np.int32)
+    positions = np.arange(len(q["y"]), dtype=np.int32)
     scratch = list_kernels.scratch(q["y"].shape[1], layout.options.block)
 
     def write() -> tuple[int, int]:
         left, right, room = (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.room)
         n = list_kernels.join(
-            jobs, q["y"], places, names[0], d["y"], names[1], layout.options.block, layout.threshold,
+            jobs, q["y"], positions, names[0], d["y"], names[1], layout.options.block, layout.threshold,
             kind_of(layout.norm), same, left, right, room, counts is not None, *(counts or NO_COUNTS), state,
             *scratch,
         )  # fmt: skip
@@ -62,22 +62,22 @@ def _run(q: Index, d: Index, layout: NestedLayout, same: bool, names: Any, sink:
 
 def pairs(q: Index, d: Index, layout: NestedLayout, same: bool, names: list[np.ndarray],
           sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
-    """Write all pairs of two indexes to a sink; all are decided in float64, and none by a filter before."""
+    """Write all pairs of two indexes to a sink; float64 decides all, without a filter."""
     _run(q, d, layout, same, names, sink, None)
     return 0, 0
 
 
 def counts(q: Index, d: Index, layout: NestedLayout, same: bool, q_counts: np.ndarray,
            d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
-    """Add up the pairs of each place of both sides."""
+    """Add the pairs of each position to the counts of both sides."""
     _run(q, d, layout, same, [q["order"], d["order"]], None, (q_counts, d_counts))
 
 
 def layout_stats(index: Index, layout: NestedLayout) -> Numbers:
-    """Tell what two loops look at, which no run need count."""
+    """Return the counters of two nested loops."""
     return compared(len(index["y"]), layout.dims)
 
 
 def work(q: Index, d: Index, layout: NestedLayout, same: bool) -> np.ndarray:
-    """Tell that an early part of a join with itself meets all after it."""
+    """Return the work of parts of queries; early parts of a triangle meet all later rows."""
     return np.arange(WORK_PARTS, 0, -1) - 0.5 if same else np.ones(1)

@@ -1,4 +1,4 @@
-"""The index of methods that need none: rows as they are, and their positions."""
+"""The index of methods without one: the rows and their positions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dask_simjoin.metrics.norms import Index
 
 
 def build(x: np.ndarray, layout: Layout, threads: int = 1) -> Index:
-    """Return the rows as they are, and their positions."""
+    """Return the rows in their order, and their positions."""
     order = np.zeros(len(x) + SWEEP_LANES, np.int32)
     order[: len(x)] = np.arange(len(x))
     return {"order": order, "y": np.ascontiguousarray(x)}

@@ -1,4 +1,4 @@
-"""Run a GPU join as batches of queries, each into a buffer of bounded size."""
+"""Run a GPU join as batches of queries, each with a buffer of bounded size."""
 
 from __future__ import annotations
 
@@ -18,35 +18,38 @@ from dask_simjoin.papers.grid_batches import batches as cut
 from dask_simjoin.papers.grid_batches import sample as sampled
 
 BATCH_SHARE = 32
-"""Part of a GPU's memory that the buffers of all streams may take."""
+"""Share of a GPU's memory (1/32) for the buffers of all streams."""
 
-TOLD = 11
-"""Numbers that a kernel keeps at most, of which the first are: pairs, what hands out queries, pairs that only
-float64 could tell, and those of them that it refused."""
+STATE_SIZE = 11
+"""Maximum counters of a kernel.
+
+The first are: pairs, the next query, pairs that need float64, and pairs that float64 refused.
+"""
 
 
 class Launch(Protocol):
-    """One join of two indexes, or of one with itself, of whose queries any can be asked for."""
+    """One join of two indexes, or of one with itself, that can run any of its queries."""
 
     @property
-    def asked(self) -> Cut:
-        """How queries are cut into batches."""
+    def options(self) -> Cut:
+        """Return the options that determine batches of queries."""
 
     @property
     def queries(self) -> int:
-        """How many there are."""
+        """Return the number of queries."""
 
     def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
-        """Launch a batch on the current stream; `state`: zeros, and afterwards what the kernel tells."""
+        """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
 
 
 class Stream:
-    """A stream of the GPU with a buffer of pairs of its own: a `Lane`.
+    """A stream of the GPU with its own buffer of pairs: a `Lane`.
 
     Parameters
     ----------
     join : Launch
+        The join.
     room : int
         Pairs of the buffer.
     """
@@ -55,13 +58,13 @@ class Stream:
         self._join, self.room = join, room
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.out = cupy.empty((room, 2), cupy.int32)
-        self._state = cupy.zeros(TOLD, cupy.uint64)
-        self.told = cupy.cuda.alloc_pinned_memory(8 * TOLD)
-        self.numbers = np.frombuffer(self.told, np.uint64, TOLD)
+        self._state = cupy.zeros(STATE_SIZE, cupy.uint64)
+        self._pinned = cupy.cuda.alloc_pinned_memory(8 * STATE_SIZE)
+        self.numbers = np.frombuffer(self._pinned, np.uint64, STATE_SIZE)
         self.release()
 
     def launch(self, batch: Batch) -> None:
-        """Begin a batch."""
+        """Start a batch."""
         with self.stream:
             self._state.fill(0)
             none = np.uint64(0)
@@ -69,37 +72,40 @@ class Stream:
             self._state.get(stream=self.stream, out=self.numbers, blocking=False)
 
     def wait(self) -> int:
-        """Return the number of its pairs once it is done."""
+        """Wait for the batch, and return its number of pairs."""
         self.stream.synchronize()
         return int(self.numbers[0])
 
     def grow(self, room: int) -> None:
-        """Make the buffer larger."""
+        """Enlarge the buffer."""
         self.out, self.room = cupy.empty((room, 2), cupy.int32), room
         self.release()
 
     def release(self) -> None:
-        """Let what comes next wait for all that was asked of the current stream so far."""
+        """Let the next batch wait for the work that is queued on the current stream."""
         self.stream.wait_event(cupy.cuda.get_current_stream().record())
 
 
 def estimate(join: Launch) -> float:
-    """Estimate the pairs from some queries, as the grid's papers do: their kernel, which writes none."""
-    some, state = sampled(join.asked, join.queries), cupy.zeros(TOLD, cupy.uint64)
+    """Estimate the pairs from some queries: a run of the kernel that writes none, as in the papers."""
+    some, state = sampled(join.options, join.queries), cupy.zeros(STATE_SIZE, cupy.uint64)
     join.run(some, 0, np.uint64(0), (np.uint64(0), np.uint64(0)), state)
     return int(state[0]) * join.queries / some.number
 
 
-def flow(join: Launch, estimated: float, most: int | None = None) -> tuple[Flow[Stream], list[Batch]]:
-    """Make the batches of a join of about so many pairs, and what runs them; `most`: pairs of a batch."""
-    asked = join.asked
-    memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8 // asked.streams
-    made, room = cut(asked, join.queries, estimated, min(asked.buffer, memory, most or memory))
-    return Flow([Stream(join, room) for _ in range(min(asked.streams, len(made)))]), made
+def flow(join: Launch, estimated: float, max_pairs: int | None = None) -> tuple[Flow[Stream], list[Batch]]:
+    """Return the batches of a join with an estimated number of pairs, and their runner.
+
+    `max_pairs`: limit of pairs per batch.
+    """
+    options = join.options
+    memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8 // options.streams
+    made, room = cut(options, join.queries, estimated, min(options.buffer, memory, max_pairs or memory))
+    return Flow([Stream(join, room) for _ in range(min(options.streams, len(made)))]), made
 
 
 def found_by(running: Flow[Stream], made: list[Batch], queries: int) -> Iterator[PairBatch]:
-    """Run batches of so many queries in all, and give what each finds."""
+    """Run batches, and yield the pairs of each; `queries`: number of all queries."""
     decided = refused = written = 0
     try:
         for lane, pairs, left in running.run(made):
@@ -107,49 +113,49 @@ def found_by(running: Flow[Stream], made: list[Batch], queries: int) -> Iterator
             decided, refused, written = decided + new, refused + no, written + pairs
             expected = int(written * left / max(1, queries - left))
             yield PairBatch(lane.out[:pairs], decided, refused, expected)
-    finally:  # what is still running writes to the buffers
+    finally:  # running batches still write to the buffers
         for lane in running.lanes:
             lane.stream.synchronize()
 
 
 def at_once(join: Launch, out: Array | np.uint64, counts: tuple[Any, Any]) -> None:
-    """Do all queries in one batch, whose pairs are not written."""
-    state = cupy.zeros(TOLD, cupy.uint64)
+    """Run all queries in one batch without writing pairs."""
+    state = cupy.zeros(STATE_SIZE, cupy.uint64)
     join.run(Batch(0, 1, join.queries), 0, out, counts, state)
 
 
 NOWHERE = np.uint64(0)
-"""The address of what a kernel does not use."""
+"""The address of unused arguments of a kernel."""
 
 
 def bounds_for(precision: str, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, threshold: float,
                norm: Norm) -> Bounds | None:  # fmt: skip
-    """Choose the bounds of the float32 filter; None: there is none."""
+    """Return the bounds of the float32 filter; None: no filter."""
     return make_bounds(lower, upper, mean, threshold) if precision == "float32" and norm == 2 else None
 
 
 def filtered(y: Array, bounds: Bounds) -> Array:
-    """Return points (n, d) as the filter sees them, float32."""
+    """Return points (n, d) in the precision of the filter, float32."""
     return ((y - cupy.asarray(np.array(bounds.centre))) * bounds.scale).astype(cupy.float32)
 
 
 def limits(threshold: float, bounds: Bounds | None) -> tuple[Any, Any, np.float64]:
-    """Return up to which totals of the filter candidates may be pairs, and surely are; and that of float64.
+    """Return the filter's limits of possible pairs and of certain pairs, and the float64 threshold.
 
-    Where there is no filter the first and the last are one, and nothing is sure.
+    Without a filter the first equals the last, and no pair is certain.
     """
     decided = np.float64(threshold)
     return (decided, np.float64(-1), decided) if bounds is None else (bounds.reach, bounds.sure, decided)
 
 
 class OneKernel:
-    """Three functions of a `GpuMethod`.
+    """Three functions of a `GpuMethod` that has a single kernel.
 
     Parameters
     ----------
     launch : callable
-        Makes the launch of a join: of two indexes, their layout, whether they are one, the places of queries
-        that are asked for or None, and constants of the kernel by name.
+        Creates the launch of a join. It takes two indexes, their layout, whether they are the same, the
+        positions of the requested queries or None, and constants of the kernel.
     """
 
     def __init__(self, launch: Callable[..., Launch]) -> None:
@@ -167,8 +173,8 @@ class OneKernel:
               rows: Rows | None = None) -> list[Array]:  # fmt: skip
         """See `GpuMethod.count`.
 
-        Of one index with itself they are one array: pairs of each place, or (not `both`) only those that
-        `batches` gives for it.
+        A self-join returns one array: pairs per position, or (not `both`) only those that `batches` assigns
+        to it.
         """
         counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if same else (q, d))]
         if not is_none(q, d, rows):
@@ -188,5 +194,5 @@ class OneKernel:
 
 
 def is_none(q: Index, d: Index, rows: Rows | None) -> bool:
-    """Tell that there is nothing to compare."""
+    """Return whether there is nothing to compare."""
     return not len(q["y"]) or not len(d["y"]) or (rows is not None and rows[0] >= rows[1])

@@ -1,4 +1,4 @@
-"""Finds pairs by looking up the cells of a grid around points, on GPUs: see `dask_simjoin.papers.grid`."""
+"""Find pairs by looking up the cells of a grid, on GPUs; see `dask_simjoin.papers.grid`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm, reach
 from dask_simjoin.papers import grid as grid_index
 from dask_simjoin.papers.gpu.flow import (
-    TOLD,
+    STATE_SIZE,
     OneKernel,
     bounds_for,
     estimate,
@@ -31,12 +31,12 @@ from dask_simjoin.papers.grid import PATTERNS, Grid, GridLayout, make_grid_layou
 from dask_simjoin.papers.grid_batches import Batch, facts
 
 THREADS = 256
-"""Of a block, as in the papers."""
+"""Threads per block, as in the papers."""
 
 
 @dataclass(frozen=True)
 class GridLaunch:
-    """One join of two indexes, or of one with itself, of whose queries any can be asked for."""
+    """One join of two indexes, or of one with itself, that can run any of its queries."""
 
     q: Index
     d: Index
@@ -49,29 +49,29 @@ class GridLaunch:
     @classmethod
     def of(cls, q: Index, d: Index, layout: GridLayout, same: bool, rows: Rows | None = None,
            **constants: int) -> GridLaunch:  # fmt: skip
-        """Put the queries in order, those of `rows` if there are such."""
+        """Put the queries in order; `rows`: positions of the requested ones."""
         strides = cupy.asarray(np.array(layout.cells.strides, np.int64))
         join = cls(q, d, layout, same, cupy.empty(0, cupy.int32), strides, constants)
-        asked = layout.options
-        work = cupy.empty(0, cupy.int64) if asked.order == "given" else join.workload()
-        places = grid_index.queries(q, work, asked, cupy)
+        options = layout.options
+        work = cupy.empty(0, cupy.int64) if options.order == "given" else join.workload()
+        places = grid_index.queries(q, work, options, cupy)
         if rows is not None:
             places = places[(places >= rows[0]) & (places < rows[1])]
         return cls(q, d, layout, same, places, strides, constants)
 
     @property
-    def asked(self) -> Grid:
-        """How queries are cut into batches."""
+    def options(self) -> Grid:
+        """Return the options that determine batches of queries."""
         return self.layout.options
 
     @property
     def queries(self) -> int:
-        """How many there are."""
+        """Return the number of queries."""
         return len(self.places)
 
     @property
     def _pattern(self) -> np.int32:
-        """The number of the pattern; two indexes have cells of their own: half of them is not enough."""
+        """Return the number of the pattern; two indexes need all adjacent cells."""
         return np.int32(PATTERNS.index(self.layout.options.pattern if self.same else "full"))
 
     def _kernel(self, function: str) -> Any:
@@ -81,7 +81,7 @@ class GridLaunch:
         return load.kernel(SOURCES["grid"], function, **shape, **constants)
 
     def workload(self) -> Array:
-        """Count the points that the queries of each cell visit."""
+        """Return the candidates of the queries of each cell."""
         q, d, number = self.q, self.d, len(self.q["keys"])
         work = cupy.zeros(number, cupy.int64)
         cells = d["mask"], d["mask_starts"], self.strides, d["keys"], d["starts"], np.int32(len(d["keys"]))
@@ -91,8 +91,8 @@ class GridLaunch:
 
     def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
-        """Launch a batch on the current stream; `state`: zeros, and afterwards what the kernel tells."""
-        layout, asked, q, d = self.layout, self.layout.options, self.q, self.d
+        """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
+        layout, options, q, d = self.layout, self.layout.options, self.q, self.d
         name = "y" if layout.bounds is None else "z"
         sides = (
             q[name], q["y"], q["starts"], np.int32(len(q["keys"])), q["coords"], d[name], d["y"], d["keys"],
@@ -100,12 +100,12 @@ class GridLaunch:
         )  # fmt: skip
         arguments = (
             self.places, np.int64(batch.first), np.int64(batch.step), np.uint32(batch.number),
-            np.int32(asked.threads), np.int32(asked.order == "queue"), *sides, np.int32(self.same),
-            self._pattern, np.int32(layout.sort_dim), np.int32(asked.short_circuit),
+            np.int32(options.threads), np.int32(options.order == "queue"), *sides, np.int32(self.same),
+            self._pattern, np.int32(layout.sort_dim), np.int32(options.short_circuit),
             np.float64(reach(layout.norm, layout.threshold)), *limits(layout.threshold, layout.bounds),
             np.uint64(room), out, *counts, state,
         )  # fmt: skip
-        blocks = -(-batch.number * asked.threads // THREADS)
+        blocks = -(-batch.number * options.threads // THREADS)
         self._kernel("join_grid")((blocks,), (THREADS,), arguments)
 
 
@@ -116,9 +116,9 @@ def layout(options: Grid, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray
 
 
 def build(x: Array, layout: GridLayout) -> Index:
-    """Index a chunk; ``z`` (n, d, float32): the points as the filter sees them, columns by variance.
+    """Index a chunk; ``z`` (n, d, float32): the points for the filter, columns by descending variance.
 
-    Then sums end soonest; bounds of float32 hold whatever is added first.
+    In this order sums end soonest. The bounds of float32 hold for any order of summation.
     """
     index = grid_index.build(x, layout, 0, cupy)
     if layout.bounds is not None:
@@ -131,13 +131,13 @@ batches, count, pass_to = _KERNEL.batches, _KERNEL.count, _KERNEL.pass_to
 
 
 def profile_join(index: Index, layout: GridLayout, timed: Timed) -> Numbers:
-    """Join an index with itself, and count what the kernel does in a second run, which is not timed."""
+    """Join an index with itself, and count the kernel's work in a second run without timing."""
     join = timed("order", lambda: GridLaunch.of(index, index, layout, True))
     estimated = timed("estimate", lambda: estimate(join))
     running, made = flow(join, estimated)
     numbers: Numbers = timed("join", lambda: count_batches(found_by(running, made, join.queries)))
     telling = GridLaunch.of(index, index, layout, True, TELLING=1)
-    state = cupy.zeros(TOLD, cupy.uint64)
+    state = cupy.zeros(STATE_SIZE, cupy.uint64)
     telling.run(Batch(0, 1, len(join.places)), 0, np.uint64(0), (np.uint64(0), np.uint64(0)), state)
     _, _, _, _, lookups, found, candidates, comparisons, terms, active, lanes = state.get().tolist()
     host = {"keys": index["keys"].get(), "starts": index["starts"].get()}

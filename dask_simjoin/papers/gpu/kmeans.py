@@ -29,20 +29,20 @@ from dask_simjoin.papers.lists import KMeans
 THREADS = 256
 
 LISTED_SHARE = 32
-"""Part of a GPU's memory that the rows near to some clusters may take, were all of them near."""
+"""Share of a GPU's memory for rows near to some clusters, as if all rows were near."""
 
 
 class Near(NamedTuple):
-    """Rows that are within a window of the border to some clusters, or in them.
+    """Rows in some clusters, or within a window of their borders.
 
     Attributes
     ----------
     first : int
         The first of these clusters.
     places : array, int32
-        Places of the rows, ascending, cluster after cluster.
+        Positions of the rows, ascending within each cluster.
     starts : array (clusters + 1,), int64
-        Where those of each begin.
+        Start of each cluster in `places`.
     """
 
     first: int
@@ -51,7 +51,7 @@ class Near(NamedTuple):
 
 
 def _run(layout: KMeansLayout, function: str, rows: int, *arguments: Any) -> None:
-    """Launch a kernel with a block for as many rows as it takes."""
+    """Launch a kernel with blocks for this number of rows."""
     constants = {"DIMS": layout.dims, "EXACT": True} | norm_constant(layout.norm)
     load.kernel(SOURCES["clusters"], function, **constants)((-(-rows // SIDE),), (THREADS,), arguments)
 
@@ -61,40 +61,42 @@ def _units(layout: KMeansLayout) -> tuple[np.float64, np.float64]:
 
 
 def labelled(y: Array, layout: KMeansLayout) -> tuple[Array, Array]:
-    """Return the nearest centre of each row (n, d), the first of equal ones, and the total to it."""
+    """Return the nearest center of each row (n, d), the first of equal ones, and their total."""
     labels, totals = cupy.empty(len(y), cupy.int32), cupy.empty(len(y))
     if len(y):
-        centres = cupy.asarray(layout.centres)
-        told = np.int32(len(y)), centres, np.int32(len(centres)), *_units(layout), labels, totals
-        _run(layout, "label_rows", len(y), y, *told)
+        centers = cupy.asarray(layout.centers)
+        arguments = np.int32(len(y)), centers, np.int32(len(centers)), *_units(layout), labels, totals
+        _run(layout, "label_rows", len(y), y, *arguments)
     return labels, totals
 
 
 class Borders:
-    """Finds the rows of an index, which lie by cluster, near the borders of clusters.
+    """Find the rows of an index, sorted by cluster, that are near the borders of clusters.
 
-    Parameters
+    Attributes
     ----------
     index : dict of arrays
+        The index.
     layout : KMeansLayout
+        Its layout.
     share : float
-        The window, as a share of eps.
+        Width of the window as a share of eps.
     after : bool
-        Whether rows are told near only to clusters of higher numbers than their own.
+        Whether a row is near only to clusters with higher numbers than its own.
     """
 
     def __init__(self, index: Index, layout: KMeansLayout, share: float, *, after: bool) -> None:
         self._index, self._layout, self._share, self._after = index, layout, share, after
-        self._centres = cupy.asarray(layout.centres)
-        number, w = len(self._centres), layout.windows
+        self._centers = cupy.asarray(layout.centers)
+        number, w = len(self._centers), layout.windows
         self._apart = cupy.empty((number, number) if layout.norm == 2 else (1, 1))
         if layout.norm == 2:
             slack = np.float64(w.slack), np.float64(w.tiny)
-            told = self._centres, np.int32(number), *_units(layout), *slack, self._apart
-            _run(layout, "centres_apart", number, *told)
+            arguments = self._centers, np.int32(number), *_units(layout), *slack, self._apart
+            _run(layout, "centres_apart", number, *arguments)
 
     def _bits(self, first: int, last: int, by_row: Array | np.uint64) -> tuple[Array, Array]:
-        """Return bits of the rows near to each of some clusters, and how many each word has."""
+        """Return bits of the rows near to each of some clusters, and the set bits per word."""
         index, w, norm = self._index, self._layout.windows, self._layout.norm
         rows = len(index["y"])
         inside = cupy.zeros((last - first, -(-rows // SIDE)), cupy.uint64)
@@ -103,29 +105,29 @@ class Borders:
         limits = (w.gap * self._share, w.slack, w.tiny, root)
         _run(
             self._layout, "near_clusters", rows, index["y"], np.int32(rows), index["labels"], index["totals"],
-            self._centres, np.int32(len(self._centres)), np.int32(first), np.int32(last),
+            self._centers, np.int32(len(self._centers)), np.int32(first), np.int32(last),
             np.int32(self._after), self._apart, *map(np.float64, limits), *_units(self._layout), inside,
             sizes, by_row,
         )  # fmt: skip
         return inside, sizes
 
     def by_row(self) -> Array:
-        """Return of each row a bit for each cluster that it is near to: (rows, words), uint64."""
-        number = len(self._centres)
+        """Return for each row a bit per cluster that it is near to: (rows, words), uint64."""
+        number = len(self._centers)
         found = cupy.zeros((len(self._index["y"]), -(-number // SIDE)), cupy.uint64)
         for first, last in self._ranges():
             self._bits(first, last, found)
         return found
 
     def _ranges(self) -> list[tuple[int, int]]:
-        """Cut the clusters into some at a time, so that what is near to them fits into memory."""
+        """Yield ranges of clusters whose near rows fit into memory."""
         memory = int(cupy.cuda.Device().mem_info[1]) // LISTED_SHARE
         some = max(1, min(memory, 2**31 - 1) // (4 * SIDE) // len(self._index["y"])) * SIDE
-        number = len(self._centres)
+        number = len(self._centers)
         return [(first, min(first + some, number)) for first in range(0, number, some)]
 
     def near(self) -> Iterator[Near]:
-        """Give the rows near to all clusters, those of some at a time."""
+        """Yield the rows near to all clusters, for some clusters at a time."""
         for first, last in self._ranges():
             inside, sizes = self._bits(first, last, np.uint64(0))
             ends = cupy.cumsum(sizes.reshape(-1), dtype=cupy.int64)
@@ -142,26 +144,27 @@ class Borders:
 
 
 KD_PARTS = 2, 3
-"""Parts into which blocks are cut at a time, and most cuts by one sort: see `TilesOnDevice.parts`."""
+"""Parts per cut of a block, and maximum cuts per sort; see `TilesOnDevice.parts`."""
 
 
 @dataclass(frozen=True)
 class ListsOnGpu:
-    """Queries that meet the rows of clusters, those of one list each cluster.
+    """Lists of queries, and the rows that each list meets.
 
     Attributes
     ----------
     items : array or None
-        Places of the queries, int32, list after list; None: a list's are those between its starts.
+        Positions of the queries, int32, list after list. None: the positions between the starts.
     starts : array (lists + 1,), int64
+        Start of each list in `items`.
     members, member_starts : array
-        The same of the rows that they meet.
+        The same for the rows that they meet.
     first : int
         The cluster of the first list.
     later : bool
-        Whether a query meets rows behind it only.
+        Whether a query meets only the rows behind it.
     by_row : array or None
-        Of each row a bit for each cluster that it is in, if pairs belong to the highest that both are in.
+        For each row a bit per cluster, if pairs belong to the highest common cluster.
     """
 
     items: Array | None
@@ -174,7 +177,7 @@ class ListsOnGpu:
 
 
 def _queries_in(items: Array, starts: Array, rows: Rows | None) -> tuple[Array, Array]:
-    """Leave those of some places."""
+    """Keep the queries at some positions."""
     if rows is None:
         return items, starts
     kept = (items >= rows[0]) & (items < rows[1])
@@ -186,7 +189,7 @@ def _queries_in(items: Array, starts: Array, rows: Rows | None) -> tuple[Array, 
 def lists(
     q: Index, d: Index, layout: KMeansLayout, same: bool, rows: Rows | None = None
 ) -> Iterator[ListsOnGpu]:
-    """Give all that meets, some at a time; `rows`: places of the queries that are asked for."""
+    """Yield all lists, some at a time; `rows`: positions of the requested queries."""
     one_sided = layout.options.windows == "one-sided"
     if not layout.copies or (same and one_sided):
         own = q["starts"] if rows is None else q["starts"].clip(*rows)
@@ -210,7 +213,7 @@ def _kernel(layout: KMeansLayout, function: str, **constants: int) -> Any:
 
 
 def _boxes(items: Array | None, parts: Parts, z: Array, layout: KMeansLayout) -> tuple[Any, Any]:
-    """Return the boxes (d, parts) of parts of lists, if they are looked at."""
+    """Return the boxes (d, parts) of parts of lists, if the kernel uses them."""
     number = len(parts.begins)
     if layout.tiles is None or not number:
         return NOWHERE, NOWHERE
@@ -222,7 +225,7 @@ def _boxes(items: Array | None, parts: Parts, z: Array, layout: KMeansLayout) ->
 
 @dataclass(frozen=True)
 class KMeansLaunch:
-    """One join of lists; a query of it is a part of the rows of one of them."""
+    """One join of lists; its queries are parts of the rows of a list."""
 
     q: Index
     d: Index
@@ -236,7 +239,7 @@ class KMeansLaunch:
     @classmethod
     def of(cls, given: ListsOnGpu, q: Index, d: Index, layout: KMeansLayout, same: bool,
            rows: Rows | None = None, **constants: int) -> KMeansLaunch:  # fmt: skip
-        """Cut the queries, and the rows that they meet."""
+        """Cut the queries, and the rows that they meet, into parts."""
         jobs, tiles = (cut(starts, SIDE, cupy) for starts in (given.starts, given.member_starts))
         boxes = (
             *_boxes(given.items, jobs, _compared(q, layout), layout),
@@ -245,18 +248,18 @@ class KMeansLaunch:
         return cls(q, d, layout, given, jobs, tiles, boxes, constants)
 
     @property
-    def asked(self) -> KMeans:
-        """How parts are cut into batches."""
+    def options(self) -> KMeans:
+        """Return the options that determine batches of parts."""
         return self.layout.options
 
     @property
     def queries(self) -> int:
-        """How many parts there are."""
+        """Return the number of parts."""
         return len(self.jobs.begins)
 
     def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
-        """Launch a batch on the current stream; `state`: zeros, and afterwards what the kernel tells."""
+        """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
         layout, given, jobs, tiles = self.layout, self.given, self.jobs, self.tiles
         by_row = given.by_row
         sides = [NOWHERE if some is None else some for some in (given.items, given.members, by_row)]
@@ -286,14 +289,16 @@ def layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, mean: np.ndarr
 
 
 def build(x: Array, layout: KMeansLayout) -> Index:
-    """Put rows in the order of their clusters, and in each in kd order.
+    """Sort rows by cluster, and in kd order within a cluster.
 
     Returns
     -------
     dict of arrays
-        ``order`` (n, int32): positions of the rows; ``y`` (n, d): the rows; ``labels``, ``totals`` (n,):
-        their clusters, and what they are from the centres; ``starts`` (k + 1, int64): where clusters begin;
-        ``z``: the rows as the filter sees them, if there is one.
+        - ``order`` (n, int32): positions of the rows;
+        - ``y`` (n, d): the rows;
+        - ``labels``, ``totals`` (n,): their clusters, and the totals between rows and centers;
+        - ``starts`` (k + 1, int64): start of each cluster;
+        - ``z``: the rows in the precision of the filter, if there is one.
     """
     order = cupy.arange(len(x), dtype=cupy.int32)
     if layout.tiles is not None and len(x):
@@ -301,7 +306,7 @@ def build(x: Array, layout: KMeansLayout) -> Index:
     y = cupy.ascontiguousarray(x[order])
     labels, totals = labelled(y, layout)
     places = cupy.argsort(labels.astype(cupy.int64) * len(x) + cupy.arange(len(x)))
-    labels, numbers = labels[places], cupy.arange(len(layout.centres) + 1, dtype=cupy.int32)
+    labels, numbers = labels[places], cupy.arange(len(layout.centers) + 1, dtype=cupy.int32)
     index = {
         "order": order[places].astype(cupy.int32), "y": cupy.ascontiguousarray(y[places]), "labels": labels,
         "totals": totals[places],
@@ -313,7 +318,7 @@ def build(x: Array, layout: KMeansLayout) -> Index:
 
 
 def _kernels(q: Index, d: Index, layout: KMeansLayout, same: bool, rows: Rows | None) -> Iterator[OneKernel]:
-    """Give what joins all that meets, some at a time."""
+    """Yield the kernel calls of a join, for some lists at a time."""
     if is_none(q, d, rows):
         return
     for given in lists(q, d, layout, same, rows):
@@ -326,9 +331,9 @@ def batches(q: Index, d: Index, layout: KMeansLayout, *, same: bool, rows: Rows 
     """See `GpuMethod.batches`."""
     decided = refused = 0
     for kernel in _kernels(q, d, layout, same, rows):
-        told = decided, refused
+        earlier = decided, refused
         for found in kernel.batches(q, d, layout, same=same, rows=rows, most=most):
-            decided, refused = told[0] + found.decided, told[1] + found.refused
+            decided, refused = earlier[0] + found.decided, earlier[1] + found.refused
             yield replace(found, decided=decided, refused=refused)
 
 
@@ -350,7 +355,7 @@ def pass_to(sink: Sink, q: Index, d: Index, layout: KMeansLayout, arguments: Seq
 
 
 def layout_stats(index: Index, layout: KMeansLayout) -> Numbers:
-    """Count what a join of an index with itself does: see the CPU's."""
+    """Return the counters of a self-join; as on CPUs."""
     own = (index["starts"][1:] - index["starts"][:-1]).get()
     compared = copies = 0
     for given in lists(index, index, layout, True):

@@ -1,4 +1,4 @@
-"""Finds pairs by comparing each row with each other one, on GPUs: see `dask_simjoin.papers.lists`."""
+"""Find pairs by comparing each row with each other row, on GPUs; see `dask_simjoin.papers.lists`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dask_simjoin.papers.lists import NestedLoop
 
 @dataclass(frozen=True)
 class NestedLaunch:
-    """One join of two indexes, or of one with itself; a query of it is a block of rows."""
+    """One join of two indexes, or of one with itself; its queries are blocks of rows."""
 
     q: Index
     d: Index
@@ -36,30 +36,30 @@ class NestedLaunch:
     @classmethod
     def of(cls, q: Index, d: Index, layout: NestedLayout, same: bool, rows: Rows | None = None,
            **constants: int) -> NestedLaunch:  # fmt: skip
-        """Cut the rows of the first side, those of `rows` if there are such, into blocks."""
+        """Cut the rows of the first side into blocks; `rows`: positions of the requested ones."""
         block = layout.options.block
         start, stop = rows or (0, len(q["y"]))
         return cls(q, d, layout, same, start // block, -(-stop // block) - start // block, constants)
 
     @property
-    def asked(self) -> NestedLoop:
-        """How blocks are cut into batches."""
+    def options(self) -> NestedLoop:
+        """Return the options that determine batches of blocks."""
         return self.layout.options
 
     def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
-        """Launch a batch on the current stream; `state`: zeros, and afterwards what the kernel tells."""
-        layout, asked, q, d = self.layout, self.layout.options, self.q, self.d
+        """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
+        layout, options, q, d = self.layout, self.layout.options, self.q, self.d
         arguments = (
             np.int64(self.first + batch.first), np.int64(batch.step), np.uint32(batch.number),
             q["z"], q["y"], np.int32(len(q["y"])), d["z"], d["y"], np.int32(len(d["y"])), np.int32(self.same),
             *limits(layout.threshold, layout.bounds), np.uint64(room), out, *counts, state,
         )  # fmt: skip
-        shape = {"DIMS": layout.dims, "BLOCK": asked.block, "EXACT": layout.bounds is None}
-        shape |= {"ROTATION": asked.schedule == "rotation"}
+        shape = {"DIMS": layout.dims, "BLOCK": options.block, "EXACT": layout.bounds is None}
+        shape |= {"ROTATION": options.schedule == "rotation"}
         constants = {"COUNTING": 0} | self.constants | norm_constant(layout.norm)
         kernel = load.kernel(SOURCES["nested"], "join_nested", **shape, **constants)
-        kernel((batch.number,), (asked.block,), arguments)
+        kernel((batch.number,), (options.block,), arguments)
 
 
 def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
@@ -70,7 +70,7 @@ def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.n
 
 
 def build(x: Array, layout: NestedLayout) -> Index:
-    """Return the rows as they are; ``z`` (d, n): as the kernel compares them, a column after the other."""
+    """Return the rows in their order; ``z`` (d, n): the transposed rows for the kernel."""
     order, y = cupy.arange(len(x), dtype=cupy.int32), cupy.ascontiguousarray(x)
     z = y if layout.bounds is None else filtered(y, layout.bounds)
     return {"order": order, "y": y, "z": cupy.ascontiguousarray(z.T)}
@@ -81,5 +81,5 @@ batches, count, pass_to = _KERNEL.batches, _KERNEL.count, _KERNEL.pass_to
 
 
 def layout_stats(index: Index, layout: NestedLayout) -> Numbers:
-    """Count what a join of an index with itself looks at: see `LayoutStats`."""
+    """Return the counters of a self-join; see `LayoutStats`."""
     return compared(len(index["y"]), layout.dims)

@@ -1,4 +1,4 @@
-"""Find pairs in the intervals of lists in Z-order, on GPUs."""
+"""Find pairs and nearest rows in the intervals of lists in Z-order, on GPUs."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ from dask_simjoin.papers.list_index import search_layout as search_layout
 from dask_simjoin.papers.lists import ZOrder
 
 THREADS = 256
-"""Of a block."""
+"""Threads per block."""
 
 
 def blocks(threads: int) -> tuple[tuple[int], tuple[int]]:
-    """Return as many blocks as so many threads make, and the threads of one."""
+    """Return the number of blocks for this number of threads, and the threads per block."""
     return (-(-threads // THREADS),), (THREADS,)
 
 
 def kernel(program: str, layout: ZOrderLayout, function: str, **constants: int) -> Any:
-    """Return the function of a file, of keys of such a layout."""
+    """Return the function of a file, compiled for the keys of this layout."""
     shape = {"DIMS": layout.dims, "COLUMNS": len(layout.columns), "WORDS": layout.options.words}
     return load.kernel(SOURCES[program], function, **shape, **constants, **norm_constant(layout.norm))
 
 
 class Keys:
-    """What kernels are told to make the keys of points; `program`: their file, `constants`: of it."""
+    """Arguments of the kernels that make keys; `program`: their file, `constants`: its constants."""
 
     def __init__(self, program: str, layout: ZOrderLayout, **constants: int) -> None:
         self.program, self.layout, self.constants = program, layout, constants
         columns, low = np.array(layout.columns, np.int32), np.array(layout.low)
-        self.told = (
+        self.arguments = (
             cupy.asarray(columns),
             cupy.asarray(low),
             np.float64(layout.extent),
@@ -60,17 +60,17 @@ class Keys:
         )
 
     def kernel(self, function: str) -> Any:
-        """The function of that name."""
+        """Return the function of this name."""
         return kernel(self.program, self.layout, function, **self.constants)
 
     def of(self, shift: float) -> tuple[Any, ...]:
-        """What a list's keys depend on."""
-        return (*self.told, np.float64(shift), np.int32(self.layout.bits))
+        """Return the arguments for the keys of a list."""
+        return (*self.arguments, np.float64(shift), np.int32(self.layout.bits))
 
     def in_order(self, y: Array, shift: float) -> tuple[Array, Array]:
-        """Sort points (n, d): their places (n,) int32, and their keys (n, words) in this order.
+        """Sort points (n, d): return their positions (n,) int32, and their sorted keys (n, words).
 
-        Equal keys stay in the order of their points, so that lists are those of CPUs.
+        The sort is stable, so that lists are the same as on CPUs.
         """
         keys = cupy.empty((len(y), self.layout.options.words), cupy.uint64)
         points = y, np.int32(len(y)), *self.of(shift), keys
@@ -83,21 +83,21 @@ class Keys:
 
 
 COSTS = ListCosts(entry=8.0, column=0.0, row=0.015, term=0.0, search=2e7)
-"""With 65,536 to a million rows of 16 columns, on an H200; choosing takes some 20 ms."""
+"""Measured with 65,536 to a million rows of 16 columns, on an H200; the choice takes about 20 ms."""
 
 
 @dataclass(frozen=True)
 class GpuWalks:
-    """What queries walk through; arrays of the queries, int32.
+    """The intervals of queries; arrays per query, int32.
 
     Attributes
     ----------
     starts, stops : array
-        Where each query's interval is, in its list.
+        Interval of each query in its list.
     lists : array
-        The number of that.
+        List of each query.
     orders : array (lists, points), int32
-        The places of the rows of each list.
+        Positions of the rows of each list.
     half : bool
         Whether intervals begin behind the query itself, all in one list.
     """
@@ -114,7 +114,7 @@ def _constants(layout: ZOrderLayout, **constants: int) -> dict[str, int]:
 
 
 def intervals(q: Index, d: Index, layout: ZOrderLayout, same: bool) -> GpuWalks:
-    """Choose what the rows of `q` walk through, building list after list of those of `d`."""
+    """Choose the interval of each row of `q`; the lists of `d` are built one after the other."""
     x, y = q["y"], d["y"]
     walk = layout.options.walk if same else "full"
     made = Keys("zorder", layout, **_constants(layout))
@@ -134,7 +134,7 @@ def intervals(q: Index, d: Index, layout: ZOrderLayout, same: bool) -> GpuWalks:
                 cupy.where(better, new, old)
                 for new, old in zip((starts, stops, np.int32(number)), best, strict=True)
             ]
-        if walk != "full":  # places tell a row's own, where keys are equal
+        if walk != "full":  # equal keys: positions find the row itself
             after = cupy.empty(len(x), cupy.int32)
             after[order] = cupy.arange(1, len(x) + 1, dtype=cupy.int32)
             total = int((stops - after).astype(cupy.int64).sum())
@@ -151,7 +151,7 @@ def intervals(q: Index, d: Index, layout: ZOrderLayout, same: bool) -> GpuWalks:
 
 @dataclass(frozen=True)
 class ZOrderLaunch:
-    """One join of two indexes, or of one with itself, of whose queries any can be asked for."""
+    """One join of two indexes, or of one with itself, that can run any of its queries."""
 
     q: Index
     d: Index
@@ -165,9 +165,9 @@ class ZOrderLaunch:
     @classmethod
     def of(cls, q: Index, d: Index, layout: ZOrderLayout, same: bool, rows: Rows | None = None,
            **constants: int) -> ZOrderLaunch:  # fmt: skip
-        """Choose which side is sorted, and put the queries, those of `rows` if there are such, in order."""
-        asked = layout.options.index
-        smaller = asked == "left" or (asked == "smaller" and len(q["y"]) < len(d["y"]))
+        """Choose the side to sort, and order the queries; `rows`: positions of the requested ones."""
+        index_side = layout.options.index
+        smaller = index_side == "left" or (index_side == "smaller" and len(q["y"]) < len(d["y"]))
         turned = smaller and not same and rows is None  # `rows` are queries
         if turned:
             q, d = d, q
@@ -178,29 +178,29 @@ class ZOrderLaunch:
         return cls(q, d, layout, same, turned, walks, places, constants)
 
     @property
-    def asked(self) -> ZOrder:
-        """How queries are cut into batches."""
+    def options(self) -> ZOrder:
+        """Return the options that determine batches of queries."""
         return self.layout.options
 
     @property
     def queries(self) -> int:
-        """How many there are."""
+        """Return the number of queries."""
         return len(self.places)
 
     def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
-        """Launch a batch on the current stream; `state`: zeros, and afterwards what the kernel tells."""
-        layout, asked, q, d, walks = self.layout, self.layout.options, self.q, self.d, self.walks
+        """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
+        layout, options, q, d, walks = self.layout, self.layout.options, self.q, self.d, self.walks
         name = "y" if layout.bounds is None else "z"
         arguments = (
             self.places, np.int64(batch.first), np.int64(batch.step), np.uint32(batch.number),
-            np.int32(asked.threads), walks.starts, walks.stops, walks.lists, walks.orders,
+            np.int32(options.threads), walks.starts, walks.stops, walks.lists, walks.orders,
             np.int32(len(d["y"])), np.int32(self.same and not walks.half), np.int32(self.turned), q[name],
             q["y"], d[name], d["y"], *limits(layout.threshold, layout.bounds), np.uint64(room), out,
             *(counts[::-1] if self.turned else counts), state,
         )  # fmt: skip
         walk = kernel("zorder", layout, "walk_lists", **_constants(layout, **self.constants))
-        walk(*blocks(batch.number * asked.threads), arguments)
+        walk(*blocks(batch.number * options.threads), arguments)
 
 
 def _mean_length(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout) -> float:
@@ -218,7 +218,7 @@ def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarr
 
 
 def build(x: Array, layout: ZOrderLayout) -> Index:
-    """Return the rows as they are: lists are made of the smaller side, once it is known."""
+    """Return the rows in their order; lists are made from the smaller side, once it is known."""
     order, y = cupy.arange(len(x), dtype=cupy.int32), cupy.ascontiguousarray(x)
     if layout.bounds is None:
         return {"order": order, "y": y}
@@ -231,73 +231,81 @@ count, pass_to = _KERNEL.count, _KERNEL.pass_to
 
 def batches(q: Index, d: Index, layout: ZOrderLayout, *, same: bool,
             rows: Rows | None = None, most: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
-    """See `GpuMethod.batches`; pairs that are to be in order are one batch."""
+    """See `GpuMethod.batches`; sorted pairs are one batch."""
     if is_none(q, d, rows):
         return
     found = _KERNEL.batches(q, d, layout, same=same, rows=rows, most=most)
     if layout.options.output == "staged":
         yield from found
         return
-    parts, told = [cupy.empty((0, 2), cupy.int32)], (0, 0)
+    parts, decisions = [cupy.empty((0, 2), cupy.int32)], (0, 0)
     for one in found:
         parts.append(cupy.sort(one.places, axis=1) if same else one.places.copy())
-        told = one.decided, one.refused
+        decisions = one.decided, one.refused
     places = cupy.concatenate(parts)
-    yield PairBatch(places[cupy.lexsort(cupy.stack([places[:, 1], places[:, 0]]))], *told)
+    yield PairBatch(places[cupy.lexsort(cupy.stack([places[:, 1], places[:, 0]]))], *decisions)
 
 
 WARP = 32
 
 
 def build_nearest(x: Array) -> Index:
-    """Index of a chunk's points: as they are; see `gpu.nearest.build`."""
+    """Return the index of a chunk's points: in their order; see `gpu.nearest.build`."""
     return {"y": cupy.ascontiguousarray(x), "order": cupy.arange(len(x), dtype=cupy.int32)}
 
 
 class _Search:
-    """One search of the rows of `q` in those of `d`; see `nearest`."""
+    """A search for the neighbors of the rows of `q` among the rows of `d`; see `nearest`."""
 
     def __init__(self, q: Index, d: Index, layout: ZOrderSearch, best_d2: Array, best_name: Array, same: bool,
                  bound2: float) -> None:  # fmt: skip
         self.q, self.d, self.layout, self.best_d2, self.bound2 = q, d, layout, best_d2, bound2
         self.keys = Keys("zorder_nearest", layout.keys, EXACT=True)
-        self.told = q["y"], q["names"], q["order"], d["y"], d["names"], np.int32(same), np.float64(bound2)
+        self.arguments = (
+            q["y"],
+            q["names"],
+            q["order"],
+            d["y"],
+            d["names"],
+            np.int32(same),
+            np.float64(bound2),
+        )
         self.state = np.int32(best_d2.shape[1]), best_d2, best_name
         self.starts, self.stops = (cupy.empty(len(q["y"]), cupy.int32) for _ in range(2))
 
-    def find(self, keys: Array, shift: float, away: Array | None) -> None:
-        """Find where boxes around the queries begin and end in a list; `away`: how large they are."""
-        x, boxes = self.q["y"], np.int32(away is not None)
-        sides = self.best_d2 if away is None else away  # which is not read then
+    def find(self, keys: Array, shift: float, half_widths: Array | None) -> None:
+        """Find the interval of the box around each query in a list; `half_widths`: of the boxes."""
+        x, boxes = self.q["y"], np.int32(half_widths is not None)
+        sides = self.best_d2 if half_widths is None else half_widths  # not read
         limits = sides, boxes, keys, np.int32(len(keys)), self.starts, self.stops
         find = self.keys.kernel("find_boxes")
         find(*blocks(len(x)), (x, np.int32(len(x)), *self.keys.of(shift), *limits))
 
     def look(self, queries: Array, starts: Array, stops: Array, lists: Array, orders: Array) -> None:
-        """Improve what is known of queries by rows of their lists."""
+        """Improve the neighbors of queries by rows of their lists."""
         places = queries, np.int32(len(queries)), starts, stops, lists, orders, np.int32(orders.shape[-1])
         grid = -(-len(queries) * WARP // THREADS), THREADS
-        self.keys.kernel("look")((grid[0],), (grid[1],), (*places, *self.told, *self.state))
+        self.keys.kernel("look")((grid[0],), (grid[1],), (*places, *self.arguments, *self.state))
 
     def next_to(self, order: Array) -> None:
-        """Look at the rows next to each query in the list that was searched last."""
+        """Compare the rows next to each query in the list that was searched last."""
         n, m, k = len(self.q["y"]), len(order), self.best_d2.shape[1]
-        middle = self.starts + (self.stops - self.starts) // 2  # of many rows of one key, those in the middle
+        middle = self.starts + (self.stops - self.starts) // 2  # of many equal keys take the middle ones
         first = cupy.maximum(middle - (k + 1), 0).astype(cupy.int32)
         last = cupy.minimum(middle + (k + 1), m).astype(cupy.int32)
         every = cupy.arange(n, dtype=cupy.int32)
         self.look(every, first, last, cupy.zeros(n, cupy.int32), order)
 
     def rest(self, lists: list[Array], orders: Array) -> None:
-        """Look at all rows of the shortest interval that has all neighbours nearer than those known."""
+        """Compare all rows of the shortest interval that contains all nearer neighbors."""
         n, layout = len(self.q["y"]), self.layout.keys
         known = to_host(self.best_d2[self.q["order"], -1])
         far = reaches(layout.norm, np.minimum(known, self.bound2))
-        away = cupy.asarray(np.nextafter(far, np.inf))
+        half_widths = cupy.asarray(np.nextafter(far, np.inf))
         best = [cupy.zeros(n, cupy.int32) for _ in range(3)]
         best[1] += np.int32(2**31 - 1)
         for number, (shift, keys) in enumerate(zip(layout.shifts, lists, strict=True)):
-            self.find(keys, shift, away)
+            self.find(keys, shift, half_widths)
             better = self.stops - self.starts < best[1] - best[0]
             found = self.starts, self.stops, np.int32(number)
             best = [cupy.where(better, new, old) for new, old in zip(found, best, strict=True)]
@@ -308,7 +316,7 @@ class _Search:
 
 def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: Array, best_name: Array, *, same: bool,
             bound2: float) -> None:  # fmt: skip
-    """Improve neighbours: see `gpu.nearest.GpuSearcher.nearest`."""
+    """Improve neighbors; see `gpu.nearest.GpuSearcher.nearest`."""
     n, m, k = len(q["y"]), len(d["y"]), best_d2.shape[1]
     if not (n and m and k):
         return

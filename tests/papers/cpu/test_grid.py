@@ -102,8 +102,8 @@ def test_extremes(x, eps):
 def skew(rows, dims=18):
     """Clusters whose columns vary more and more."""
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(20, dims))
-    x = centres[rng.integers(20, size=rows)] + rng.normal(0, 0.1, (rows, dims))
+    centers = rng.normal(size=(20, dims))
+    x = centers[rng.integers(20, size=rows)] + rng.normal(0, 0.1, (rows, dims))
     return x * 2.0 ** (np.arange(dims) / 2)
 
 

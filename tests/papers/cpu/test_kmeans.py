@@ -30,8 +30,8 @@ any_options = st.builds(
 def clus8(rows, seed=0):
     """Ten clusters of 8 columns: the thesis's, of which it does not tell how wide they are."""
     rng = np.random.default_rng(seed)
-    centres = rng.uniform(0, 10, (10, 8))
-    return centres[rng.integers(10, size=rows)] + rng.normal(0, 0.3, (rows, 8))
+    centers = rng.uniform(0, 10, (10, 8))
+    return centers[rng.integers(10, size=rows)] + rng.normal(0, 0.3, (rows, 8))
 
 
 def laid_out(x, eps, options=None, norm=2):
@@ -63,19 +63,19 @@ def test_any_cut_of_queries_gives_each_pair_once(case, options, a, b):
         check_cuts(JOINER, x, case.eps, laid_out(x, case.eps, options), cuts)
 
 
-def one_sided(x, labels, centres, eps, share=1.0, beyond=False):
+def one_sided(x, labels, centers, eps, share=1.0, beyond=False):
     """Pairs by one-sided windows of a share of eps, for any labels, as often as they are met.
 
     `beyond`: windows are wider by as far as rows of the other label lie on this side of the border.
     """
-    d2 = squares(x, centres)
+    d2 = squares(x, centers)
     near = squares(x, x) <= eps**2
     found = []
-    for j in range(len(centres)):
+    for j in range(len(centers)):
         own = np.flatnonzero(labels == j)
         found += [(a, b) for a, b in itertools.combinations(own.tolist(), 2) if near[a, b]]
         for i in range(j):
-            h = (d2[:, j] - d2[:, i]) / (2 * np.linalg.norm(centres[i] - centres[j]))
+            h = (d2[:, j] - d2[:, i]) / (2 * np.linalg.norm(centers[i] - centers[j]))
             more = max(0.0, h[own].max(initial=0.0)) + 1e-9 if beyond else 0.0
             copied = np.flatnonzero((labels == i) & (h <= share * eps + more))
             found += [(min(p, q), max(p, q)) for p in copied.tolist() for q in own.tolist() if near[p, q]]
@@ -85,15 +85,15 @@ def one_sided(x, labels, centres, eps, share=1.0, beyond=False):
 def test_windows_that_are_too_narrow_or_labels_that_are_not_nearest_lose_pairs():
     """So rows are labelled anew in each chunk, and one-sided windows are as wide as eps."""
     x, eps = clus8(600), 0.8
-    centres = lloyd(x, 12, 15, 0)
-    labels = squares(x, centres).argmin(axis=1)
+    centers = lloyd(x, 12, 15, 0)
+    labels = squares(x, centers).argmin(axis=1)
     expected = brute_force(x, eps)
-    found = one_sided(x, labels, centres, eps)
+    found = one_sided(x, labels, centers, eps)
     assert len(found) == len(set(found)) and abs(len(set(found) ^ expected)) <= 2  # no slack
-    assert set(one_sided(x, labels, centres, eps, 0.5)) < expected
+    assert set(one_sided(x, labels, centers, eps, 0.5)) < expected
     rng = np.random.default_rng(0)
-    wrong = np.where(rng.uniform(size=600) < 0.3, rng.integers(len(centres), size=600), labels)
-    assert len(set(one_sided(x, wrong, centres, eps))) < 0.97 * len(expected)
+    wrong = np.where(rng.uniform(size=600) < 0.3, rng.integers(len(centers), size=600), labels)
+    assert len(set(one_sided(x, wrong, centers, eps))) < 0.97 * len(expected)
     for windows in WINDOWS:
         check(x, eps, (200,), method=KMeans(clusters=12, windows=windows))
 
@@ -106,8 +106,8 @@ def test_without_an_owner_two_sided_windows_repeat_pairs():
         index = JOINER.build(x, layout)
         near = squares(index["y"], index["y"]) <= 0.64
         met = []
-        for c in range(len(layout.centres)):
-            copied = kmeans.near(index, layout, c, len(layout.centres), share).tolist()
+        for c in range(len(layout.centers)):
+            copied = kmeans.near(index, layout, c, len(layout.centers), share).tolist()
             members = sorted([*range(*index["starts"][c : c + 2]), *copied])
             met += [two for two in itertools.combinations(members, 2) if near[two]]
         expected = len(brute_force(x, 0.8))
@@ -125,7 +125,7 @@ def test_auto_takes_about_the_best_number():
     assert 8 <= number <= 256
     assert predicted(scaled, 50_000.0, lloyd(scaled, number, 5, 0), gap) <= min(costs.values())
     assert best_number(scaled, 10.0, gap, 0) < number
-    assert len(laid_out(x, 0.5).centres) > 1
+    assert len(laid_out(x, 0.5).centers) > 1
 
 
 @pytest.mark.parametrize("norm", [2, 1, 5, math.inf])
@@ -148,7 +148,7 @@ def test_each_row_of_a_pair_is_in_the_window_of_the_others_cluster(dims, kind, n
     places = np.argsort(index["order"][:120])
     label = np.searchsorted(index["starts"], np.arange(120), side="right") - 1
     inside = [
-        set(kmeans.near(index, layout, j, len(layout.centres), 1.0)) for j in range(len(layout.centres))
+        set(kmeans.near(index, layout, j, len(layout.centers), 1.0)) for j in range(len(layout.centers))
     ]
     apart = 0
     for one, other in zip(places[found.left], places[found.right], strict=True):
@@ -158,12 +158,12 @@ def test_each_row_of_a_pair_is_in_the_window_of_the_others_cluster(dims, kind, n
     assert apart or kind in ("lattice", "outlier", "tiny", "offset") or dims == 1
 
 
-def test_centres_differ_and_are_within_the_box():
+def test_centers_differ_and_are_within_the_box():
     x = np.repeat(np.random.default_rng(0).uniform(size=(3, 2)), 30, axis=0)
     layout = laid_out(x, 0.1, KMeans(clusters=20))
-    assert len(layout.centres) <= 3 and len(np.unique(layout.centres, axis=0)) == len(layout.centres)
-    assert (layout.centres >= x.min(0)).all() and (layout.centres <= x.max(0)).all()
-    assert len(laid_out(np.zeros((5, 2)), 0.1, KMeans(clusters=4)).centres) == 1
+    assert len(layout.centers) <= 3 and len(np.unique(layout.centers, axis=0)) == len(layout.centers)
+    assert (layout.centers >= x.min(0)).all() and (layout.centers <= x.max(0)).all()
+    assert len(laid_out(np.zeros((5, 2)), 0.1, KMeans(clusters=4)).centers) == 1
     assert len(lloyd(clus8(500), 17, 15, 3)) <= 17
 
 

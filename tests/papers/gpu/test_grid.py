@@ -14,7 +14,7 @@ from dask_simjoin.engine.cpu.joiner import JOINER as CPU
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.papers.cpu import grid as on_cpu
 from dask_simjoin.papers.gpu import grid
-from dask_simjoin.papers.gpu.flow import TOLD
+from dask_simjoin.papers.gpu.flow import STATE_SIZE
 from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.grid import ORDERS, PATTERNS, THREADS, Grid
 from dask_simjoin.papers.grid_batches import Batch
@@ -69,7 +69,7 @@ def test_counters_are_the_cpus():
         index = JOINER.build(cupy.asarray(x), layout)
         join, state = (
             grid.GridLaunch.of(index, index, layout, True, TELLING=1),
-            cupy.zeros(TOLD, cupy.uint64),
+            cupy.zeros(STATE_SIZE, cupy.uint64),
         )
         join.run(Batch(0, 1, len(x)), 0, np.uint64(0), (np.uint64(0),) * 2, state)
         m = moments(x)

@@ -86,7 +86,7 @@ def test_counters_are_the_cpus(device):
         index = grid.build(cupy.asarray(x), layout)
         join, state = (
             grid.GridLaunch.of(index, index, layout, True, TELLING=1),
-            cupy.zeros(flow.TOLD, np.uint64),
+            cupy.zeros(flow.STATE_SIZE, np.uint64),
         )
         join.run(Batch(0, 1, 400), 0, np.uint64(0), (np.uint64(0),) * 2, state)
         own = JOINER.build(x, JOINER.layout(options, *bounds_of(x), 0.4**2))

@@ -79,7 +79,7 @@ def test_other_norms(device, norm):
             KMeans(clusters=9, windows=windows), m.lower, m.upper, m.mean, m.variance, threshold, norm,
             Drawn(x, x, 200),
         )  # fmt: skip
-        assert layout.bounds is None and len(layout.centres) == 9
+        assert layout.bounds is None and len(layout.centers) == 9
         index = kmeans.build(cupy.asarray(x), layout)
         expected = brute_force(x, 0.1, "minkowski", norm)
         assert_same_pairs(found_of(kmeans, index, index, layout, True), expected)

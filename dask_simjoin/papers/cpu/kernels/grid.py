@@ -1,4 +1,4 @@
-"""The grid joins of two papers, float64 throughout: see `dask_simjoin.papers.grid`."""
+"""The grid joins of two papers, all in float64; see `dask_simjoin.papers.grid`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.norms import Array
 
 FULL, UNICOMP, LID = range(3)
-"""Which cells a query visits besides its own."""
+"""Patterns: the cells that a query visits besides its own."""
 
 LOOKUPS, FOUND, CANDIDATES, COMPARISONS, TERMS, PAIRS = range(6)
-"""What is counted: cells looked for and found, points in those, points compared, terms summed, pairs."""
+"""Counters: cells looked up, cells found, their points, compared points, summed terms, pairs."""
 
 
 @device_function
 def find(sorted_numbers: Array, begin: int, end: int, number: int) -> int:
-    """Return the place of a number among ascending ones, or -1."""
+    """Return the index of a number among ascending ones, or -1."""
     stop = end
     while begin < end:
         middle = (begin + end) // 2
@@ -30,12 +30,12 @@ def find(sorted_numbers: Array, begin: int, end: int, number: int) -> int:
 
 @device_function
 def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, pattern: int,
-               there: Array, digits: Array, out: Array, told: Array) -> int:  # fmt: skip
-    """Fill `out` with the cells that a pattern visits from the cell of these coordinates; their number.
+               there: Array, digits: Array, out: Array, counters: Array) -> int:  # fmt: skip
+    """Fill `out` with the cells that a pattern visits from these coordinates; return their number.
 
-    Cells that differ from it last in dimension i are one stage: in it, UNICOMP visits those of an odd own
-    coordinate, and LID those of a larger one, whose numbers are larger as the first dimension is the fastest.
-    `there` (k, 3) and `digits` (k,): memory to work with.
+    All cells that last differ in dimension i form a stage. In it, UNICOMP visits cells if the own coordinate
+    is odd. LID visits cells with a larger coordinate; their numbers are larger, because the first dimension
+    is the fastest. `there` (k, 3) and `digits` (k,): scratch.
     """
     k = coords.size
     own, first, missing = 0, 0, False
@@ -43,12 +43,12 @@ def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, k
         own += coords[j] * strides[j]
         for s in range(3):
             there[j, s] = find(mask, mask_starts[j], mask_starts[j + 1], coords[j] + s - 1) >= 0
-        # another index may have no cell of this coordinate: then only this stage and later ones visit any
+        # without a cell of this coordinate only this stage and later ones visit cells
         if not there[j, 1]:
             first, missing = j, True
     n = 0
     if not missing:
-        told[LOOKUPS] += 1
+        counters[LOOKUPS] += 1
         at = find(keys, 0, keys.size, own)
         if at >= 0:
             out[n] = at
@@ -67,13 +67,13 @@ def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, k
                     break
                 target += (digits[j] - 1) * strides[j]
             while target >= 0:
-                told[LOOKUPS] += 1
+                counters[LOOKUPS] += 1
                 at = find(keys, 0, keys.size, target)
                 if at >= 0:
                     out[n] = at
                     n += 1
                 j = 0
-                while j < i:  # the next combination of the dimensions before
+                while j < i:  # next combination of earlier dimensions
                     old = digits[j]
                     new = old + 1
                     while new < 3 and not there[j, new]:
@@ -88,24 +88,24 @@ def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, k
                     j += 1
                 if j == i:
                     target = -1
-    told[FOUND] += n
+    counters[FOUND] += n
     return n
 
 
 def scratch(dims: int, cells: int) -> tuple[np.ndarray, ...]:
-    """Arrays that a walk from cell to cell works with."""
+    """Return the scratch arrays for visiting cells."""
     return np.empty((dims, 3), np.bool_), np.empty(dims, np.int64), np.empty(cells, np.int64)
 
 
 @kernel
 def workloads(q_coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, starts: Array,
               pattern: int, out: Array, there: Array, digits: Array, found: Array,
-              told: Array) -> None:  # fmt: skip
-    """Fill `out` with the number of points in all cells that a pattern visits from each; see `scratch`."""
+              counters: Array) -> None:  # fmt: skip
+    """Fill `out` with the points in all visited cells of each cell; see `scratch`."""
     for c in range(len(q_coords)):
         total = 0
         for t in range(neighbours(q_coords[c], mask, mask_starts, strides, keys, pattern, there, digits,
-                                  found, told)):  # fmt: skip
+                                  found, counters)):  # fmt: skip
             total += starts[found[t] + 1] - starts[found[t]]
         out[c] = total
 
@@ -115,32 +115,33 @@ def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names:
          d_keys: Array, d_starts: Array, d_names: Array, mask: Array, mask_starts: Array, strides: Array,
          pattern: int, sort_dim: int, short: bool, reach: float, threshold: float, norm: Kind, same: bool,
          left: Array, right: Array, cap: int, counting: bool, q_counts: Array, d_counts: Array,
-         state: Array, told: Array, there: Array, digits: Array, found: Array) -> int:  # fmt: skip
-    """Write pairs of names to `left` and `right`, or count the pairs of places; the number of pairs written.
+         state: Array, counters: Array, there: Array, digits: Array, found: Array) -> int:  # fmt: skip
+    """Write pairs of names to `left` and `right`, or count pairs per position; return the pairs written.
 
-    `sequence`: places that are queries, in the order in which they are.  Stops where a cell might not fit
-    into `cap`, leaving in `state` the query, its cell, and how much room that needs (0: it is complete).
-    With `same` each pair is met once: from its earlier place, where both would meet it.  Squares are not
-    negative and rounding is monotone, so a sum that ends once it is beyond the threshold decides as all of it
-    would; and what is sorted needs no slack, as a difference is monotone in either number.
+    `sequence`: positions of the queries, in their order. The kernel stops before a cell that might exceed
+    `cap`. Then `state` has the query, its cell, and the needed capacity (0: complete). If `same`, a pair that
+    both rows would meet is found from the earlier position.
+
+    Terms are not negative and rounding is monotone, so a partial sum beyond the threshold decides as the full
+    sum does. Sorted values need no slack, because differences are monotone too.
     """
     dims = q_y.shape[1]
     n = 0
     for s in range(state[0], sequence.size):
         p = np.int64(sequence[s])
         cell = np.searchsorted(q_starts, p, side="right") - 1
-        before = told[LOOKUPS], told[FOUND]
+        before = counters[LOOKUPS], counters[FOUND]
         number = neighbours(q_coords[cell], mask, mask_starts, strides, d_keys, pattern, there, digits, found,
-                            told)  # fmt: skip
-        if state[1]:  # they were counted when the query began
-            told[LOOKUPS], told[FOUND] = before
+                            counters)  # fmt: skip
+        if state[1]:  # counted at the start of the query
+            counters[LOOKUPS], counters[FOUND] = before
         for t in range(state[1], number):
             c = found[t]
             lo, hi = d_starts[c], d_starts[c + 1]
             if not counting and n + hi - lo > cap:
                 state[0], state[1], state[2] = s, t, hi - lo
                 return n
-            told[CANDIDATES] += hi - lo
+            counters[CANDIDATES] += hi - lo
             if sort_dim >= 0:
                 x, end = q_y[p, sort_dim], hi
                 while lo < end:
@@ -156,7 +157,7 @@ def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names:
                         hi = middle
                     else:
                         begin = middle + 1
-            told[COMPARISONS] += hi - lo
+            counters[COMPARISONS] += hi - lo
             twice = same and (pattern == FULL or c == cell)
             for j in range(lo, hi):
                 total, m = 0.0, 0
@@ -165,10 +166,10 @@ def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names:
                     m += 1
                     if short and total > threshold:
                         break
-                told[TERMS] += m
+                counters[TERMS] += m
                 if total > threshold or (twice and j <= p):
                     continue
-                told[PAIRS] += 1
+                counters[PAIRS] += 1
                 if counting:
                     q_counts[j if same and j < p else p] += 1
                     d_counts[p if same and j < p else j] += 1

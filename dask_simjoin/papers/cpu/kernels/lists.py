@@ -1,4 +1,4 @@
-"""Kernels of nested loops, k-means windows and lists in Z-order, float64 throughout."""
+"""Kernels of nested loops, k-means windows and lists in Z-order, all in float64."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.norms import Array
 
 ACROSS, ROTATION, TRIANGLE = range(3)
-"""What a job is: rows of one range with all of another; or of one range with itself, by either schedule."""
+"""Kind of a job: two ranges of rows, or one range with itself by either schedule."""
 
 ROOM = 3
-"""Where `state` holds how much room is needed."""
+"""Entry of `state` with the needed capacity."""
 
 
 @device_function
 def partners(size: int, block: int, unit: int) -> int:
-    """Return how many blocks a block of a range meets in a rotation, itself included.
+    """Return the number of blocks that a block meets in a rotation, including itself.
 
-    Two blocks meet in the one from which the other is less than half the way round; of an even number, those
-    that are just half the way apart meet in the first of the two.
+    Two blocks meet in the one that has the other less than half the way ahead. If the number of blocks
+    is even, two blocks exactly half the way apart meet in the first of them.
     """
     number = -(-size // block)
     half = number // 2
@@ -29,7 +29,7 @@ def partners(size: int, block: int, unit: int) -> int:
 
 
 def scratch(dims: int, block: int) -> tuple[np.ndarray, np.ndarray]:
-    """Arrays that `join` works with: a block of rows, side by side, and their totals."""
+    """Return the scratch arrays of `join`: a transposed block of rows, and their totals."""
     return np.empty((dims, block)), np.empty(block)
 
 
@@ -38,15 +38,15 @@ def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d
          block: int, threshold: float, norm: Kind, same: bool, left: Array, right: Array, cap: int,
          counting: bool, q_counts: Array, d_counts: Array, state: Array, staged: Array,
          totals: Array) -> int:  # fmt: skip
-    """Write pairs of names to `left` and `right`, or count the pairs of places; the number of pairs written.
+    """Write pairs of names to `left` and `right`, or count pairs per position; return the pairs written.
 
-    `jobs` (m, 5): the first of some rows of `q_y` and the one behind the last, the same of `d_y`, and what to
-    do with them; ROTATION and TRIANGLE: the same range twice.  `q_places`: of the rows of `q_y`, among those
-    of `d_y` if `same`.  Stops where a row might not fit into `cap`, leaving in `state` the job, the unit, the
-    row, and how much room that needs (0: it is complete).  `staged`, `totals`: see `scratch`.
+    `jobs` (m, 5): range of rows in `q_y`, range of rows in `d_y`, and the kind of the job. ROTATION and
+    TRIANGLE need the same range twice. `q_places`: positions of the rows of `q_y`, within `d_y` if `same`.
+    `staged` and `totals`: see `scratch`.
 
-    What a row is compared with is put side by side, a column after the other, so that as many as a vector
-    holds are compared at once; each total is summed in the order of the columns.
+    The kernel stops before a row that might exceed `cap`. Then `state` has the job, the unit, the row, and
+    the needed capacity (0: complete). The rows of a block are transposed, so that a vector instruction
+    compares several of them. Each total is summed in the order of the columns.
     """
     dims = q_y.shape[1]
     n = 0
@@ -84,9 +84,9 @@ def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d
                         for j in range(width):
                             totals[j] = add_term(totals[j], x - staged[k, j], norm)
                     own = q_places[p]
-                    # a block with itself: each two of its rows meet in the first
-                    least = p - at + 1 if kind == ROTATION and step == 0 else 0
-                    for j in range(least, width):
+                    # a block with itself: its pairs meet in the first
+                    first_lane = p - at + 1 if kind == ROTATION and step == 0 else 0
+                    for j in range(first_lane, width):
                         if totals[j] > threshold:
                             continue
                         other = at + j
@@ -106,79 +106,79 @@ def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d
 
 
 @device_function
-def total_to(row: Array, centre: Array, before: float, scale: float, norm: Kind) -> float:
-    """Sum up what a row and a centre are apart, in the units of windows."""
+def total_to(row: Array, center: Array, before: float, scale: float, norm: Kind) -> float:
+    """Return the total between a row and a center, in the units of windows."""
     total = 0.0
     for k in range(row.size):
-        total = add_term(total, (row[k] * before - centre[k] * before) * scale, norm)
+        total = add_term(total, (row[k] * before - center[k] * before) * scale, norm)
     return total
 
 
 @kernel
-def nearest(x: Array, centres: Array, before: float, scale: float, norm: Kind, labels: Array,
+def nearest(x: Array, centers: Array, before: float, scale: float, norm: Kind, labels: Array,
             totals: Array) -> None:  # fmt: skip
-    """Fill in the number of each row's nearest centre, the first of equal ones, and their total."""
+    """Fill in each row's nearest center, the first of equal ones, and their total."""
     for p in range(len(x)):
-        label, least = 0, np.inf
-        for c in range(len(centres)):
-            total = total_to(x[p], centres[c], before, scale, norm)
-            if total < least:
-                label, least = c, total
-        labels[p], totals[p] = label, least
+        label, min_total = 0, np.inf
+        for c in range(len(centers)):
+            total = total_to(x[p], centers[c], before, scale, norm)
+            if total < min_total:
+                label, min_total = c, total
+        labels[p], totals[p] = label, min_total
 
 
 @kernel
-def near(y: Array, totals: Array, starts: Array, centres: Array, j: int, last: int, before: float,
+def near(y: Array, totals: Array, starts: Array, centers: Array, j: int, last: int, before: float,
          scale: float, gap: float, slack: float, tiny: float, root: float, norm: Kind,
          out: Array) -> int:  # fmt: skip
-    """Fill `out` with the places of rows of clusters before `last`, but `j`, within a window of j's border.
+    """Fill `out` with rows within a window of the border of cluster j; return their number.
 
-    `y`: rows by cluster, which begin at `starts`; `totals`: from their own centres.  `gap`: the window;
-    `root`: of totals, to be distances, or 0 of squares.  What is no number is within it.  Returns how many
-    there are.
+    Only clusters before `last`, except j, are searched. `y` is sorted by cluster, with boundaries `starts`.
+    `totals`: of rows and their own centers. `gap`: width of the window. `root`: exponent that makes distances
+    of totals, or 0 for squares. NaN counts as within the window.
     """
     n = 0
     for i in range(last):
         if i == j or starts[i] == starts[i + 1]:
             continue
-        apart = np.sqrt(total_to(centres[i], centres[j], before, scale, norm)) * (1.0 + slack) + tiny
+        apart = np.sqrt(total_to(centers[i], centers[j], before, scale, norm)) * (1.0 + slack) + tiny
         for p in range(starts[i], starts[i + 1]):
-            other, own = total_to(y[p], centres[j], before, scale, norm), totals[p]
+            other, own = total_to(y[p], centers[j], before, scale, norm), totals[p]
             if root == 0.0:
-                most = 2.0 * gap * apart + 3.0 * slack * (other + own) + 4.0 * slack * gap * gap + tiny
+                limit = 2.0 * gap * apart + 3.0 * slack * (other + own) + 4.0 * slack * gap * gap + tiny
             else:
                 other, own = other**root, own**root
-                most = 2.0 * gap + 3.0 * slack * (other + own) + 4.0 * slack * gap + tiny
-            if not other - own > most:
+                limit = 2.0 * gap + 3.0 * slack * (other + own) + 4.0 * slack * gap + tiny
+            if not other - own > limit:
                 out[n] = p
                 n += 1
     return n
 
 
 CANDIDATES, COMPARISONS, PAIRS = range(3)
-"""What is counted: rows in intervals, those of them that were compared, pairs."""
+"""Counters: rows in intervals, compared rows, pairs."""
 
-AT_ONCE = 8
-"""Terms that are summed before a sum is looked at."""
+SUM_STEP = 8
+"""Terms to sum before the sum is compared with the threshold."""
 
 
 @kernel
 def make_keys(x: Array, columns: Array, low: Array, extent: float, scale: float, shift: float, bits: int,
               corner: float, out: Array, cells: Array) -> None:  # fmt: skip
-    """Fill `out` (n, words), uint64, with the keys of points, or of corners of the boxes around them.
+    """Fill `out` (n, words), uint64, with the keys of points, or of corners of their boxes.
 
-    `corner`: 0, or how far the upper corner is, or the lower one, if it is negative;
-    `cells`: scratch for a number of each column.
+    `corner`: 0 for the points; positive or negative for the upper or lower corners at that distance. `cells`:
+    scratch with one entry per column.
     """
     k = columns.size
-    most = 2.0**bits - 1.0
+    limit = 2.0**bits - 1.0
     half = 2.0 ** (bits - 1)
     one = np.uint64(1)
     for i in range(len(x)):
         for j in range(k):
             value = x[i, columns[j]] + corner
             cell = ((value * scale - low[j]) / extent + shift) * half
-            cells[j] = np.int64(min(max(cell, 0.0), most))
+            cells[j] = np.int64(min(max(cell, 0.0), limit))
         word, filled = 0, 0
         key = np.uint64(0)
         for bit in range(bits - 1, -1, -1):
@@ -196,7 +196,7 @@ def make_keys(x: Array, columns: Array, low: Array, extent: float, scale: float,
 
 @device_function
 def before(one: Array, other: Array) -> bool:
-    """Tell whether a key is less than another."""
+    """Return whether a key is less than another."""
     for w in range(one.size):
         if one[w] != other[w]:
             return one[w] < other[w]
@@ -205,7 +205,7 @@ def before(one: Array, other: Array) -> bool:
 
 @kernel
 def bounds(keys: Array, low: Array, high: Array, starts: Array, stops: Array) -> None:
-    """Fill in where, among ascending keys, those from `low` to `high` of each query begin and end."""
+    """Fill in the range of ascending keys from `low` to `high` of each query."""
     for i in range(len(low)):
         begin, end = 0, len(keys)
         while begin < end:
@@ -228,7 +228,7 @@ def bounds(keys: Array, low: Array, high: Array, starts: Array, stops: Array) ->
 @kernel
 def shortest(starts: Array, stops: Array, number: int, best_start: Array, best_stop: Array,
              best_list: Array) -> None:  # fmt: skip
-    """Keep the shorter one of each query's interval in a list of this number and its best one so far."""
+    """Keep the shorter interval of each query: of this list, or of the best list so far."""
     for i in range(starts.size):
         if best_list[i] < 0 or stops[i] - starts[i] < best_stop[i] - best_start[i]:
             best_start[i], best_stop[i], best_list[i] = starts[i], stops[i], number
@@ -236,18 +236,18 @@ def shortest(starts: Array, stops: Array, number: int, best_start: Array, best_s
 
 @kernel
 def walk(queries: Array, starts: Array, stops: Array, listed: Array, later: bool, q_y: Array, q_names: Array,
-         d_y: Array, d_names: Array, lying: bool, threshold: float, norm: Kind, same: bool, left: Array,
+         d_y: Array, d_names: Array, in_order: bool, threshold: float, norm: Kind, same: bool, left: Array,
          right: Array, cap: int, counting: bool, q_counts: Array, d_counts: Array, state: Array,
-         told: Array) -> int:  # fmt: skip
-    """Write pairs of names to `left` and `right`, or count the pairs of places; the number of pairs written.
+         counters: Array) -> int:  # fmt: skip
+    """Write pairs of names to `left` and `right`, or count pairs per position; return the pairs written.
 
-    `queries`: places of those that walk, from `starts` to `stops` (by place) through the rows of a list, of
-    which `listed` has the places; `later`: only those after the query's own are compared.  `lying`: whether
-    `d_y` has the rows in the order of the list, not by place.  Stops where `cap` pairs are written, leaving
-    in `state` the query, where it is, and 1 (0: it is complete).
+    `queries`: positions of the queries. `listed`: positions of the rows of a list, which each query compares
+    from `starts` to `stops`. `later`: compare only the rows after the query's own. `in_order`: whether `d_y`
+    is in the order of the list. The kernel stops when `cap` pairs are written. Then `state` has the query,
+    its place, and 1 (0: complete).
 
-    Terms are not negative and rounding is monotone, so a sum that ends once it is beyond the threshold
-    decides as all of it would.
+    Terms are not negative and rounding is monotone, so a partial sum beyond the threshold decides as the full
+    sum does.
     """
     dims = q_y.shape[1]
     n = 0
@@ -255,16 +255,16 @@ def walk(queries: Array, starts: Array, stops: Array, listed: Array, later: bool
         p = np.int64(queries[s])
         for j in range(max(starts[p], state[1]), stops[p]):
             other = np.int64(listed[j])
-            told[CANDIDATES] += 1
+            counters[CANDIDATES] += 1
             if later and other <= p:
                 continue
-            told[COMPARISONS] += 1
-            row = j if lying else other
+            counters[COMPARISONS] += 1
+            row = j if in_order else other
             total, k = 0.0, 0
             while k < dims:
-                for m in range(k, min(k + AT_ONCE, dims)):
+                for m in range(k, min(k + SUM_STEP, dims)):
                     total = add_term(total, q_y[p, m] - d_y[row, m], norm)
-                k += AT_ONCE
+                k += SUM_STEP
                 if total > threshold:
                     break
             if total > threshold:
@@ -273,8 +273,8 @@ def walk(queries: Array, starts: Array, stops: Array, listed: Array, later: bool
                 q_counts[other if same and other < p else p] += 1
                 d_counts[p if same and other < p else other] += 1
             elif n == cap:
-                told[CANDIDATES] -= 1
-                told[COMPARISONS] -= 1
+                counters[CANDIDATES] -= 1
+                counters[COMPARISONS] -= 1
                 state[0], state[1], state[2] = s, j, 1
                 return n
             else:
@@ -283,7 +283,7 @@ def walk(queries: Array, starts: Array, stops: Array, listed: Array, later: bool
                     one, two = two, one
                 left[n], right[n] = one, two
                 n += 1
-            told[PAIRS] += 1
+            counters[PAIRS] += 1
         state[1] = 0
     state[2] = 0
     return n
@@ -293,14 +293,14 @@ def walk(queries: Array, starts: Array, stops: Array, listed: Array, later: bool
 def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array, q_names: Array, rows: Array,
          d_y: Array, d_names: Array, same: bool, bound: float, norm: Kind, best_d2: Array,
          best_name: Array, new_d2: Array, new_name: Array) -> int:  # fmt: skip
-    """Improve the neighbours of queries by the rows of a list from `firsts` to `lasts`, by query.
+    """Improve the neighbors of queries by the rows `firsts` to `lasts` of a list; return the rows compared.
 
-    `queries`: places of those that look; `listed`: places of the list's rows; `rows`: of each query, where
-    its neighbours are kept; `new_d2`, `new_name` (1,): scratch.  A row that is known already
-    is left out: it is in several lists.  Returns how many rows were looked at.
+    `queries`: positions of the queries. `listed`: positions of the list's rows. `rows`: row of each query in
+    the arrays of neighbors. `new_d2`, `new_name` (1,): scratch. Known neighbors are skipped, because a row is
+    in several lists.
 
-    Terms are not negative and rounding is monotone, so a sum that ends once it is beyond the worst neighbour
-    decides as all of it would.
+    Terms are not negative and rounding is monotone. So a partial sum beyond the worst neighbor decides as the
+    full sum does.
     """
     dims, k, looked = q_y.shape[1], best_d2.shape[1], 0
     for s in range(queries.size):
@@ -312,15 +312,15 @@ def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array,
             if same and other == name:
                 continue
             looked += 1
-            most = min(bound, best_d2[row, k - 1])
+            limit = min(bound, best_d2[row, k - 1])
             total, m = 0.0, 0
             while m < dims:
-                for c in range(m, min(m + AT_ONCE, dims)):
+                for c in range(m, min(m + SUM_STEP, dims)):
                     total = add_term(total, q_y[p, c] - d_y[place, c], norm)
-                m += AT_ONCE
-                if total > most:
+                m += SUM_STEP
+                if total > limit:
                     break
-            if total > most or not worse(best_d2[row, k - 1], best_name[row, k - 1], total, other):
+            if total > limit or not worse(best_d2[row, k - 1], best_name[row, k - 1], total, other):
                 continue
             known = False
             for n in range(k):

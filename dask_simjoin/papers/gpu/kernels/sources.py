@@ -1,4 +1,4 @@
-"""The CUDA C++ of the methods of papers, and what it shares; needs neither CuPy nor a GPU."""
+"""CUDA C++ files of the published methods, and their shared files; needs neither CuPy nor a GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHARED = {
     "clusters": (("apart.cuh",), ()),
     "members": (("meet.cuh", "apart.cuh"), ("components.cuh",)),
 }
-"""Files of this package, ``.cu``, and what each shares: files of this package, and files of the engine."""
+"""Files of this package, ``.cu``, with the files that each includes from this package and from the engine."""
 
 SOURCES = {
     name: Source("dask_simjoin.papers.gpu.kernels", (*own, f"{name}.cu"), ("common.cuh", *engine))
