@@ -184,7 +184,7 @@ TABLE = (
     ),
     Verb(
         sets.set_near_duplicated,
-        f"a Series of bool {INDEXED}: whether each row's set matches that of one that stays",
+        f"a Series of bool {INDEXED}: whether each row's set matches the set of a row that stays",
         shown=GROUPED,
         compiled={},
     ),

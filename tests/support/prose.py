@@ -77,7 +77,8 @@ LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^)]*\)", re.DOTALL)
 CODE = re.compile(r"(`{1,2})(?=\S).+?\1", re.DOTALL)
 TAG = re.compile(r"</?\w+[^>\n]*>|\{\w+\}(?=`)|https?://\S+")
 ITEM = re.compile(r"\s*(?:[-*+]|\d+\.)\s+|\s*>\s?")
-END = re.compile(r"(?<=[.?!])[\"')*_]*\s+(?=[\"'(*_]*(?:[A-Z0-9`]|dask-simjoin))")
+END = re.compile(r"(?<=[.?!])[\"')*_]*\s+(?=[\"'(*_]*(?:[A-Z0-9`]|dask-simjoin)|\"[a-z])")
+"""The end of a sentence. The next one may begin with a quoted value, such as "auto"."""
 ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|al|St|Fig|No)|\b[A-Z])\.$")
 WORD = re.compile(r"[^\W_][\w'-]*")
 
@@ -140,7 +141,8 @@ def _paragraphs(lines: list[str]) -> Iterator[tuple[int, str, bool]]:
         if heading:
             yield number, heading[1], True
         elif is_row:
-            yield from ((number, cell.strip(), False) for cell in line.strip().strip("|").split("|"))
+            # a cell is often a list, whose items end with semicolons
+            yield from ((number, part.strip(), False) for part in re.split(r"[|;]", line.strip().strip("|")))
         elif line.strip():
             start = start if held else number
             held += "\n" * bool(held) + (line[item.end() :] if item else line)
