@@ -1,4 +1,4 @@
-"""Write the list of what is public, from the package itself; autosummary makes a page of each."""
+"""List the public names of the package; autosummary makes a page of each."""
 
 import inspect
 from pathlib import Path
@@ -83,7 +83,7 @@ def page():
 
 
 def write(app, config):
-    """Write the page if it is another, and remove pages of what is not public any more."""
+    """Write the page if it is another, and remove pages of names that are no longer public."""
     text = page()
     if not PAGE.exists() or PAGE.read_text() != text:
         PAGE.write_text(text)
