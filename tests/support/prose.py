@@ -225,9 +225,9 @@ def read(path: Path) -> list[Finding]:
 
 
 def pages() -> list[Path]:
-    """Return README.md, all pages of docs/, and the programs of the gallery."""
+    """Return README.md, CONTRIBUTING.md, all pages of docs/, and the programs of the gallery."""
     pages = sorted((ROOT / "docs").rglob("*.md"))
-    return [ROOT / "README.md", *pages, *sorted((ROOT / "examples").glob("*.py"))]
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *pages, *sorted((ROOT / "examples").glob("*.py"))]
 
 
 def rooms() -> dict[str, list[Path]]:
