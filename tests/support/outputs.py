@@ -9,7 +9,8 @@ text block behind a mark that no reader sees::
     ```
 
 `<!-- output: numbers vary -->` marks output whose numbers depend on the machine. Its words are compared.
-Its numbers, their units of time and bytes, and progress bars are not.
+Its numbers, their units of time and bytes, and progress bars are not. `<!-- output: one run -->` marks output
+whose lines depend on the run: only its first line is compared, without numbers.
 
 `python -m tests.support.outputs --write PAGE ...` runs the pages and writes the output under each block.
 """
@@ -32,7 +33,7 @@ import pandas as pd
 from tests.support.paths import ROOT
 
 NEEDS = re.compile(r"<!-- needs: (\w+) -->")
-OUTPUT = re.compile(r"<!-- output(?:: (numbers vary))? -->")
+OUTPUT = re.compile(r"<!-- output(?:: (numbers vary|one run))? -->")
 WIDTH = 72
 """Columns of output that is shown; longer lines are wrapped."""
 
@@ -50,8 +51,8 @@ class Block:
     """The line of the fence below the code."""
     output: str | None = None
     """What the page shows under it; None: nothing."""
-    varies: bool = False
-    """Whether numbers of the output depend on the machine."""
+    varies: str | None = None
+    """How the output depends on the machine: "numbers vary", "one run", or not at all."""
     output_end: int = 0
     """The line of the fence below the output, or of the one below the code."""
 
@@ -90,7 +91,7 @@ def _block(page, lines, needs, start, end):
     assert lines[fence : fence + 1] == ["```text"], f"{page.name}, line {mark + 1}: a text block must follow"
     last = _end(page, lines, fence + 1)
     shown = "\n".join(lines[fence + 1 : last - 1])
-    return Block(needs, start, text, end, shown, marked[1] is not None, last)
+    return Block(needs, start, text, end, shown, marked[1], last)
 
 
 def run(page, block, names):
@@ -124,6 +125,8 @@ def _wrapped(line):
 
 def same(block, output):
     """Return whether the page shows this output."""
+    if block.varies == "one run":
+        return _words(block.output.partition("\n")[0]) == _words(output.partition("\n")[0])
     if block.varies:
         return _words(block.output) == _words(output)
     return (block.output or "") == output
@@ -139,7 +142,7 @@ def written(page, outputs):
     """Return a page's text with these outputs, {block: output}, under their blocks."""
     lines = page.read_text().splitlines()
     for block, output in sorted(outputs.items(), key=lambda one: -one[0].start):
-        varies = ": numbers vary" * block.varies
+        varies = f": {block.varies}" if block.varies else ""
         shown = ["", f"<!-- output{varies} -->", "```text", *output.splitlines(), "```"] if output else []
         if not (block.varies and block.output and same(block, output)):
             lines[block.end : block.output_end] = shown

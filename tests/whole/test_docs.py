@@ -243,6 +243,9 @@ def test_outputs_are_written_and_compared(tmp_path):
     page.write_text(page.read_text().replace("<!-- output -->", "<!-- output: numbers vary -->"))
     second = blocks(page)[1]
     assert outputs.same(second, "1\n3") and not outputs.same(second, "1\ntwo")
+    page.write_text(page.read_text().replace("numbers vary", "one run"))
+    second = blocks(page)[1]
+    assert outputs.same(second, "2\ntwo") and not outputs.same(second, "two\n2")
 
 
 def test_links_to_other_projects_have_whole_addresses(tmp_path, monkeypatch):
