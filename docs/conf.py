@@ -36,6 +36,11 @@ source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
 exclude_patterns = ["_*", "**/README.md", "**.ipynb", "gallery/*.py"]
 templates_path = ["_templates"]
 nitpicky = True
+nitpick_ignore_regex = [
+    # types in signatures that have no page: of modules that are not public, and of Python
+    ("py:class", r"dask_simjoin\.(disk_index|engine|planning|reports|request|sets)\..+"),
+    ("py:class", r"(collections\.abc|decimal|fractions|os|pathlib)\..+|dict\[str"),
+]
 default_role = "soft"
 
 # anchors of headings as GitHub makes them, so that links work in both places
@@ -43,7 +48,10 @@ myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 
 autosummary_generate = True
-autodoc_typehints = "none"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 72
+python_display_short_literal_types = True
 autodoc_member_order = "bysource"
 add_module_names = False
 numpydoc_show_class_members = False

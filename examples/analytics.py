@@ -2,10 +2,10 @@
 Pairs in Dask analytics
 =======================
 
-Pairs go on into Dask analytics: groupby, assign, filter, all lazy until one compute.
+Pairs are Dask DataFrames: groupby, assign and filter stay lazy until one compute.
 
-Asks of the places of North and Central America: how crowded are they in each country, where do close
-pairs lie across a border, and which places of the same name are near-duplicates?
+The program asks three questions about places of North and Central America. How crowded is each country?
+Where do close pairs lie across a border? Which places of the same name are near-duplicates?
 
 ::
 
@@ -31,12 +31,12 @@ import dask_simjoin  # noqa: F401  (gives Dask DataFrames the accessor .simjoin)
 
 DATA = Path(__file__).resolve().parent / "data" / "places.parquet"
 HOW = {"on": ["latitude", "longitude"], "metric": "haversine"}
-"""Degrees in, metres out."""
+"""Degrees in, meters out."""
 
 
 def questions(places: dd.DataFrame, eps: float, small: int) -> dict[str, Any]:
     """Everything that is asked, lazily; `places` has unique labels and known divisions."""
-    # the number of neighbours, as one more column: labels align it with the frame
+    # the number of neighbors, as one more column: labels align it with the frame
     crowded = places.assign(neighbors=places.simjoin.neighbor_counts(eps, **HOW))
     by_country = crowded.groupby("country")["neighbors"].agg(["size", "mean", "max"])
     villages = crowded[crowded["population"] < small].nlargest(10, "neighbors")
@@ -68,7 +68,7 @@ def report(found: dict[str, Any], eps: float, small: int) -> None:
     print(f"{found['places']:,} places, {found['pairs']:,} pairs within {eps:,g} m")
     tables = [
         (
-            "Ten countries of the most places, and the neighbours of a place",
+            "Ten countries of the most places, and the neighbors of a place",
             found["by_country"].nlargest(10, "size").rename(columns={"size": "places"}).round(2),
         ),
         (
@@ -80,7 +80,7 @@ def report(found: dict[str, Any], eps: float, small: int) -> None:
             "Ten borders with the most pairs across them",
             most(found["borders"]).rename("pairs"),
         ),
-        (f"Ten places of less than {small:,} people with the most neighbours", found["villages"]),
+        (f"Ten places of less than {small:,} people with the most neighbors", found["villages"]),
     ]
     for title, table in tables:
         print(f"\n{title}")
@@ -92,7 +92,7 @@ def main() -> None:
     """Ask the questions, with threads or on a local cluster."""
     parser = argparse.ArgumentParser(description="Analytics on the pairs of a self-join of GeoNames.")
     parser.add_argument("--data", type=Path, default=DATA, help="parquet file of places")
-    parser.add_argument("--eps", type=float, default=5000, help="largest distance, in metres (default 5000)")
+    parser.add_argument("--eps", type=float, default=5000, help="largest distance, in meters (default 5000)")
     parser.add_argument("--small", type=int, default=1000, help="people of a small place (default 1000)")
     parser.add_argument("--distributed", action="store_true", help="run on a LocalCluster of two workers")
     options = parser.parse_args()
@@ -107,7 +107,7 @@ def main() -> None:
             stack.enter_context(Client(cluster))
         else:
             stack.enter_context(ProgressBar(minimum=1))  # none for what takes less than a second
-        # labels from the column geonameid; the file's statistics tell the divisions
+        # labels from the column geonameid; the file's statistics give the divisions
         places = dd.read_parquet(
             options.data, index="geonameid", split_row_groups=True, calculate_divisions=True
         )
@@ -118,8 +118,8 @@ def main() -> None:
 
 
 # %%
-# What it prints
-# --------------
+# Output
+# ------
 
 if __name__ == "__main__":
     main()

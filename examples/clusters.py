@@ -4,10 +4,9 @@ Clusters on a map
 
 Clusters of places on a map, and places that are listed twice, each kept once.
 
-DBSCAN finds the crowded regions of North and Central America. Then de-duplication, in two ways. One line
-keeps one place of each group within some metres, whatever they are called. Where more than distance makes a
-duplicate, pairs of one name and country are found, the groups that these pairs connect, and a table in which
-only the first place of each group is kept.
+DBSCAN finds the crowded regions of North and Central America. Then duplicates are removed in two ways. One
+line keeps one place of each group within some meters, whatever their names. The other way also compares names
+and countries: it finds pairs, connects them to groups, and keeps the first place of each group.
 
 ::
 
@@ -28,7 +27,7 @@ import dask_simjoin
 
 DATA = Path(__file__).resolve().parent / "data" / "places.parquet"
 HOW = {"on": ["latitude", "longitude"], "metric": "haversine"}
-"""Degrees in, metres out."""
+"""Degrees in, meters out."""
 
 
 def without_duplicates(places: dd.DataFrame, eps: float) -> tuple[dd.DataFrame, pd.DataFrame]:
@@ -52,7 +51,7 @@ def draw(places: pd.DataFrame, path: Path) -> bool:
     from matplotlib.patheffects import withStroke
 
     x, y, label = (places[name].to_numpy() for name in ("longitude", "latitude", "cluster"))
-    shades = np.delete(np.arange(20), [14, 15])  # not the greys, which are for noise
+    shades = np.delete(np.arange(20), [14, 15])  # not the grays, which are for noise
     order = np.random.default_rng(0).permutation(label.max() + 1) % len(shades)
     colors = plt.get_cmap("tab20")(shades[order])
     figure, axes = plt.subplots(figsize=(11, 8.5), layout="constrained")
@@ -93,11 +92,11 @@ def draw(places: pd.DataFrame, path: Path) -> bool:
 
 
 def main() -> None:
-    """Cluster, de-duplicate, write, draw, and say what was found."""
+    """Cluster, de-duplicate, write, draw, and print the results."""
     parser = argparse.ArgumentParser(description="Clusters of places, and places that are listed twice.")
-    parser.add_argument("--eps", type=float, default=10_000, help="of clusters, in metres (default 10000)")
+    parser.add_argument("--eps", type=float, default=10_000, help="of clusters, in meters (default 10000)")
     parser.add_argument("--min-samples", type=int, default=10)
-    parser.add_argument("--near", type=float, default=5000, help="of duplicates, in metres (default 5000)")
+    parser.add_argument("--near", type=float, default=5000, help="of duplicates, in meters (default 5000)")
     parser.add_argument("--apart", type=float, default=100, help="of one-line duplicates (default 100)")
     parser.add_argument("--out", type=Path, default=Path("out"))
     options = parser.parse_args()
@@ -127,8 +126,8 @@ def main() -> None:
 
 
 # %%
-# What it prints
-# --------------
+# Output
+# ------
 
 if __name__ == "__main__":
     main()

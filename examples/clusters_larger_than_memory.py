@@ -4,9 +4,9 @@ Clusters larger than memory
 
 Clusters of more points than memory holds, and the distance for them from a sample.
 
-Writes points to parquet, looks at the reachability of a sample of them, clusters all of them by DBSCAN on
-two worker processes, and writes their labels to parquet. Rows are shuffled into regions on disk, each of
-which one task knows at a time; labels come back to the rows' own partitions.
+The program writes points to Parquet, and plots the reachability of a sample. Then DBSCAN clusters all points
+on two worker processes, and the labels are written to Parquet. Rows are shuffled into regions on disk, and a
+task reads one region at a time. Labels return to the partitions of their rows.
 
 ::
 
@@ -74,7 +74,7 @@ def main() -> None:
         source.to_parquet(folder / "points", write_index=False)
         data = dd.read_parquet(folder / "points")
 
-        # how many clusters there are at several distances: one order of a sample tells
+        # how many clusters there are at several distances: one order of a sample shows
         sample = data.sample(frac=min(1.0, SAMPLE / rows), random_state=0).compute().reset_index(drop=True)
         order = sample.simjoin.optics(0.004, min_samples=10, mode="forest")
         for eps in (0.004, 0.002, 0.001, 0.0005):
@@ -82,7 +82,7 @@ def main() -> None:
             share = 100 * (labels < 0).mean()
             print(f"  sample, eps={eps:g}: {labels.max() + 1:,} clusters, {share:.0f} % noise")
 
-        # the same number of neighbours in all the data: a smaller distance
+        # the same number of neighbors in all the data: a smaller distance
         eps = 0.002 * math.sqrt(len(sample) / rows)
         begin = time.perf_counter()
         labels = data.simjoin.dbscan(eps, min_samples=10, on=["x", "y"])
@@ -105,9 +105,9 @@ def main() -> None:
 
 
 # %%
-# What it prints
-# --------------
-# It starts a cluster, and so does not run where these pages are built. With ``--rows 500000`` it printed::
+# Output
+# ------
+# The program starts a cluster, so it does not run while these pages are built. ``--rows 500000`` printed::
 #
 #       sample, eps=0.004: 445 clusters, 9 % noise
 #       sample, eps=0.002: 479 clusters, 24 % noise

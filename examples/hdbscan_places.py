@@ -2,14 +2,14 @@
 Clusters at distances of their own
 ==================================
 
-Where places crowd, from suburbs a few kilometres apart to valleys of the Andes: HDBSCAN needs no distance.
+HDBSCAN finds crowded regions without a distance: suburbs a few kilometers apart, and valleys of the Andes.
 
-Clusters of places are found lazily, in metres. Then other choices of clusters are tried on the same spanning
-tree, which takes no time, and the tree is cut at one distance: friends of friends.
+Clusters of places are found lazily, in meters. Then other choices of clusters are tried on the same spanning
+tree, which takes no time. At last the tree is cut at one distance: friends of friends.
 
 ::
 
-    python examples/hdbscan_places.py            # writes out/condensed-tree.png if it can
+    python examples/hdbscan_places.py            # writes two pictures to out/ if it can
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from dask_simjoin.cluster.plots import plot_condensed_tree
 
 DATA = Path(__file__).resolve().parent / "data" / "places.parquet"
 HOW: dict[str, Any] = {"on": ["latitude", "longitude"], "metric": "haversine"}
-"""Degrees in, metres out."""
+"""Degrees in, meters out."""
 
 
 def largest(places: pd.DataFrame) -> None:
-    """Say which clusters are the largest, and how near their places are."""
+    """Print the largest clusters, and how near their places are."""
     for cluster, size in places.loc[places["label"] >= 0, "label"].value_counts().head(5).items():
         inside = places[places["label"] == cluster]
         town = inside.nlargest(1, "population").iloc[0]
@@ -39,29 +39,81 @@ def largest(places: pd.DataFrame) -> None:
         print(f"  {size:6,} places around {town['name']} ({town['country']}), {nearest:,.0f} m apart")
 
 
-def draw(condensed: pd.DataFrame, path: Path) -> bool:
-    """Draw the clusters as they split; False without matplotlib."""
-    try:
-        import matplotlib
-    except ImportError:
-        return False
-    matplotlib.use("Agg")
+def names(places: pd.DataFrame) -> pd.Series:
+    """Return the largest town of each cluster, by label."""
+    members = places[places["label"] >= 0].sort_values("population", ascending=False)
+    return members.drop_duplicates("label").set_index("label")["name"]
+
+
+def draw_tree(condensed: pd.DataFrame, places: pd.DataFrame, path: Path) -> None:
+    """Draw the clusters as they split, and name the largest of the chosen ones."""
     import matplotlib.pyplot as plt
+    from matplotlib.patches import Ellipse
+    from matplotlib.patheffects import withStroke
 
     figure, axes = plt.subplots(figsize=(11, 7), layout="constrained")
     plot_condensed_tree(condensed, axes)
-    axes.set(ylabel="1 / distance (1/m)", title="Clusters, from the sparsest to the densest")
+    # a cluster has a larger node than its parent, and ellipses are in the order of their nodes
+    rows = condensed[condensed["child"] < len(places)].set_index("child")
+    nodes = rows["parent"].groupby(places["label"].to_numpy()[rows.index]).min().drop(-1, errors="ignore")
+    ellipses = [patch for patch in axes.patches if isinstance(patch, Ellipse)]
+    town, size = names(places), places["label"].value_counts()
+    for label, ellipse in zip(nodes.sort_values().index, ellipses, strict=True):
+        x, y = ellipse.get_center()
+        if size[label] >= size.drop(-1).nlargest(8).min():
+            below = (0, -16 - 14 * (label % 3))
+            text = axes.annotate(
+                f"{town[label]}, {size[label]:,}", (x, y + ellipse.get_height() / 2), below,
+                textcoords="offset points", ha="center", fontsize=9,
+                arrowprops={"arrowstyle": "-", "color": "gray", "linewidth": 0.7},
+            )  # fmt: skip
+            text.set_path_effects([withStroke(linewidth=3, foreground="white")])
+    axes.set(ylabel="1 / distance (1/m)")
+    axes.set_title("Clusters from sparse to dense: red is chosen; town and number of places of the largest")
     figure.savefig(path, dpi=100)
     plt.close(figure)
-    return True
+
+
+def draw_map(places: pd.DataFrame, path: Path) -> None:
+    """Draw the places on a map, colored by cluster, and name the largest clusters."""
+    import matplotlib.pyplot as plt
+    from matplotlib.patheffects import withStroke
+
+    figure, axes = plt.subplots(figsize=(11, 8), layout="constrained")
+    noise = places[places["label"] < 0]
+    inside = places[places["label"] >= 0]
+    axes.scatter(noise["longitude"], noise["latitude"], s=1, color="lightgray", linewidths=0)
+    colors = inside["label"] * 5 % 14  # the first 14 of tab20 have no gray
+    axes.scatter(inside["longitude"], inside["latitude"], s=3, c=colors, cmap="tab20", vmax=19, linewidths=0)
+    town = names(places)
+    for label, size in inside["label"].value_counts().head(10).items():
+        middle = inside.loc[inside["label"] == label, ["longitude", "latitude"]].median()
+        text = axes.annotate(f"{town[label]}, {size:,}", tuple(middle), fontsize=9, ha="center")
+        text.set_path_effects([withStroke(linewidth=3, foreground="white")])
+    axes.set(xlabel="longitude (degrees)", ylabel="latitude (degrees)", xlim=(-128, -57), ylim=(5, 53))
+    axes.set_title("Clusters on a map: gray is noise; town and number of places of the largest")
+    figure.savefig(path, dpi=100)
+    plt.close(figure)
+
+
+def draw(condensed: pd.DataFrame, places: pd.DataFrame, folder: Path) -> str:
+    """Draw both pictures, and return a line about them."""
+    try:
+        import matplotlib
+    except ImportError:
+        return "No pictures: matplotlib is not installed"
+    matplotlib.use("Agg")
+    draw_tree(condensed, places, folder / "condensed-tree.png")
+    draw_map(places, folder / "map.png")
+    return f"Pictures: {folder / 'condensed-tree.png'} and {folder / 'map.png'}"
 
 
 def main() -> None:
-    """Cluster, try other choices, cut, draw, and say what was found."""
+    """Cluster, try other choices, cut, draw, and print the results."""
     parser = argparse.ArgumentParser(description="Clusters of places at distances of their own.")
     parser.add_argument("--min-cluster-size", type=int, default=200)
     parser.add_argument("--min-samples", type=int, default=10)
-    parser.add_argument("--friends", type=float, default=30_000, help="linking length in metres (30000)")
+    parser.add_argument("--friends", type=float, default=30_000, help="linking length in meters (30000)")
     parser.add_argument("--out", type=Path, default=Path("out"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -86,13 +138,12 @@ def main() -> None:
     friends = dask_simjoin.connected_components(single[single["distance"] <= options.friends])
     groups = friends["component"].value_counts()
     print(f"{len(groups):,} groups of friends within {options.friends:,g} m, {groups.max():,} in one")
-    picture = options.out / "condensed-tree.png"
-    print(f"Picture: {picture}" if draw(condensed, picture) else "No picture: matplotlib is not installed")
+    print(draw(condensed, table, options.out))
 
 
 # %%
-# What it prints
-# --------------
+# Output
+# ------
 
 if __name__ == "__main__":
     main()

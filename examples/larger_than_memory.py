@@ -2,12 +2,11 @@
 A join larger than memory
 =========================
 
-Billions of candidate pairs on a laptop: a join whose data and result do not fit the memory it gets.
+A join on a laptop whose data and result do not fit in its memory.
 
-Writes points to parquet, asks for the plan of their join, and joins them from parquet to parquet on
-two worker processes whose memory together is a fraction of the data. Nothing is ever held as a whole:
-rows are shuffled into regions on disk, each region is indexed and joined by one task, and the pairs
-are written as they are found.
+The program writes points to Parquet, plans their join, and joins them from Parquet to Parquet. The memory of
+the two worker processes is a fraction of the data. Rows are shuffled into regions on disk. One task indexes
+and joins each region, and pairs are written as they are found.
 
 ::
 
@@ -99,11 +98,11 @@ def main() -> None:
 
 
 # %%
-# What it prints
-# --------------
-# It takes minutes, and so does not run where these pages are built. On two cores, with the default options,
-# it wrote 354,496,157 pairs (5.3 GiB) of 60,000,000 points (1.3 GiB, 1,800 trillion candidate pairs) in 135
-# seconds. The plan had said 355,100,586.
+# Output
+# ------
+# The program takes minutes, so it does not run while these pages are built. On two cores, with the default
+# options, it wrote 354,496,157 pairs (5.3 GiB) in 135 seconds. The input was 60,000,000 points (1.3 GiB), or
+# 1,800 trillion candidate pairs. The plan had estimated 355,100,586 pairs.
 
 if __name__ == "__main__":
     main()

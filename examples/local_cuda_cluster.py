@@ -4,8 +4,8 @@ On all GPUs of a machine
 
 Joins on the GPUs of one machine: a worker for each, pairs that stay there until they are written.
 
-Makes points on the GPUs, asks for the plan of their join, joins them, and works on with the pairs as with
-any Dask DataFrame: how many neighbours a point has on average, and which point has most.
+The program makes points on the GPUs, plans their join, and joins them. The pairs are a Dask DataFrame: it
+computes how many neighbors a point has on average and at most.
 
 ::
 
@@ -13,7 +13,7 @@ any Dask DataFrame: how many neighbours a point has on average, and which point 
     python examples/local_cuda_cluster.py --rows 200000000 --partitioning spatial
     python examples/local_cuda_cluster.py --gpus 2 --protocol ucx
 
-Needs cuDF, CuPy and dask-cuda, and for --protocol ucx distributed-ucxx: see docs/install.md.
+You need cuDF, CuPy and dask-cuda, and for --protocol ucx distributed-ucxx: see docs/install.md.
 """
 
 from __future__ import annotations
@@ -83,14 +83,14 @@ def main() -> None:
             f"{source.npartitions * rows:,} points: {found:,} pairs within {eps:.5f} in {seconds:.2f} s, in "
             f"{pairs.npartitions} partitions on the GPUs"
         )
-        print(f"A point has {mean:.1f} neighbours on average, and {most:,} at most")
+        print(f"A point has {mean:.1f} neighbors on average, and {most:,} at most")
 
 
 # %%
-# What it prints
-# --------------
-# It needs GPUs, and so does not run where these pages are built. It prints the plan, how many pairs were
-# found in how many seconds and partitions, and how many neighbours a point has on average and at most.
+# Output
+# ------
+# The program needs GPUs, so it does not run while these pages are built. It prints the plan, the number of
+# pairs and partitions, the seconds, and the average and largest number of neighbors of a point.
 
 if __name__ == "__main__":
     main()

@@ -2,10 +2,10 @@
 Two tables, matched on the sphere
 =================================
 
-Two tables of places, matched on the sphere: distances in metres, names of both rows.
+Two tables of places, matched on the sphere: distances in meters, names of both rows.
 
-Cuts the places of North and Central America (GeoNames) in two, towns and the others, and asks: which places
-lie within 2 km of a city, which town is the nearest of each place, and which places have no town near them?
+The program splits places of North and Central America (GeoNames) into towns and others. Then it asks: which
+places lie within 2 km of a city? Which town is nearest to each place? Which places have no town near them?
 
 ::
 
@@ -35,12 +35,12 @@ def show(title: str, table: pd.DataFrame) -> None:
 
 
 def main() -> None:
-    """Match, and print what was found."""
+    """Match, and print the results."""
     parser = argparse.ArgumentParser(description="Match two tables of places on the sphere.")
     parser.add_argument("--town", type=int, default=15_000, help="people of a town (default 15000)")
     parser.add_argument("--city", type=int, default=1_000_000, help="people of a city (default 1000000)")
-    parser.add_argument("--near", type=float, default=2000.0, help="metres from a city (default 2000)")
-    parser.add_argument("--far", type=float, default=100_000.0, help="metres to a town (default 100000)")
+    parser.add_argument("--near", type=float, default=2000.0, help="meters from a city (default 2000)")
+    parser.add_argument("--far", type=float, default=100_000.0, help="meters to a town (default 100000)")
     options = parser.parse_args()
 
     start = time.perf_counter()
@@ -49,7 +49,7 @@ def main() -> None:
     towns, others = places[is_town], places[~is_town]
     cities = places[places["population"] >= options.city]
 
-    # every pair within some metres; `keep` takes columns of both tables into the result
+    # every pair within some meters; `keep` takes columns of both tables into the result
     near = cities.simjoin.join(others, options.near, keep=["name", "country"], return_distance=True, **HOW)
     # the nearest one, if it is not too far
     nearest = others.simjoin.knn_join(towns, 1, max_distance=options.far, keep=["name", "country"], **HOW)
@@ -67,7 +67,7 @@ def main() -> None:
     print(f"{time.perf_counter() - start:.1f} seconds")
 
     columns = ["name_left", "name_right", "country_right", "distance"]
-    show("The closest to a city (metres)", near.nsmallest(6, "distance")[columns])
+    show("The closest to a city (meters)", near.nsmallest(6, "distance")[columns])
     served = served.sort_values(["size", "max"], ascending=False).reset_index()
     columns = ["name_right", "country_right", "size", "max"]
     show("Towns that are the nearest of most places, and of how far ones", served[columns].head(6))
@@ -76,8 +76,8 @@ def main() -> None:
 
 
 # %%
-# What it prints
-# --------------
+# Output
+# ------
 
 if __name__ == "__main__":
     main()

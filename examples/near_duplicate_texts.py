@@ -2,12 +2,12 @@
 Near-duplicate texts by words
 =============================
 
-Near-duplicate texts: a parquet file of texts in, groups of those that share most of their words out.
+The program reads a Parquet file of texts, and finds groups of texts that share most of their words.
 
-Texts are compared by the sets of their words, or of their q-grams: those at least as similar (Jaccard) as the
-threshold are pairs, and groups are what pairs connect.  Every pair is found, and none besides.  With
-``--minhash`` it also tells how many of them locality-sensitive hashing of 128 permutations loses on the
-same file (``pip install datasketch``).  Without a path it makes texts, some of them changed copies.
+Texts are compared as sets of words or q-grams. Two texts are a pair if their Jaccard similarity is at least
+the threshold, and pairs connect texts to groups. Every such pair is found, and no other. ``--minhash`` also
+shows how many pairs locality-sensitive hashing with 128 permutations misses (``pip install datasketch``).
+Without a path, the program makes texts, and some are changed copies.
 
 ::
 
@@ -35,13 +35,13 @@ import dask_simjoin
 from dask_simjoin.sets import QGrams, Words
 
 TEXTS, COPIES, WORDS = 6000, 600, 40
-"""Of the table that is made here; words of one text, about."""
+"""Texts, copies and words per text of the table that is made here."""
 
 PERMUTATIONS = 128
 
 
 def write_texts(path: Path, text: str) -> None:
-    """Write texts of words as frequent as those of a language, the last of them changed copies of others."""
+    """Write texts with word frequencies as in a language. The last ones are changed copies of others."""
     random = np.random.default_rng(0)
     vocabulary = np.array([f"w{number}" for number in range(20_000)])
     share = 1 / np.arange(10, 10 + len(vocabulary))
@@ -69,7 +69,7 @@ def short(text: Any, most: int = 60) -> str:
 
 
 def tokens(text: str, q: int | None) -> set[str]:
-    """What the join compares, for `datasketch`: words, or q-grams."""
+    """Return the words or q-grams that the join compares, for `datasketch`."""
     if q is None:
         return set(re.findall(r"[^\W_]+", text.lower()))
     return {text[start : start + q] for start in range(len(text) - q + 1)}
@@ -94,7 +94,7 @@ def report(path: Path, options: argparse.Namespace) -> None:
     """Join, group, write and show."""
     start = time.perf_counter()
     text, q = options.text, options.qgrams
-    # labels of a frame that is read from several files repeat; a missing text is no near-duplicate
+    # labels of a frame that is read from several files repeat; a missing text is dropped
     texts = dd.read_parquet(path, columns=[text]).dropna(subset=[text]).simjoin.with_row_id()
     tokenizer = Words(lower=True) if q is None else QGrams(q, padding=False)
     how = {"threshold": options.threshold, "tokenizer": tokenizer, "id": "row_id"}
@@ -141,7 +141,7 @@ def main() -> None:
     )
     parser.add_argument("--show", type=int, default=4, help="how many pairs (default 4)")
     parser.add_argument(
-        "--minhash", action="store_true", help="tell what MinHash LSH loses (takes datasketch)"
+        "--minhash", action="store_true", help="show what MinHash LSH loses (takes datasketch)"
     )
     parser.add_argument("--output", type=Path, help="parquet file of the groups")
     parser.add_argument("--backend", choices=["pandas", "cudf"], default="pandas")
@@ -158,8 +158,8 @@ def main() -> None:
 
 
 # %%
-# What it prints
-# --------------
+# Output
+# ------
 
 if __name__ == "__main__":
     main()

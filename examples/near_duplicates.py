@@ -2,12 +2,12 @@
 Near-duplicates by embeddings
 =============================
 
-Near-duplicate texts: which rows of a table of embeddings mean almost the same?
+Find rows of a table of embeddings that mean almost the same.
 
-Reads a parquet file or folder with a column of embeddings (lists of numbers) and a column of text, counts the
-pairs within some cosine distances, keeps one row of each group that pairs of the smallest connect, and shows
-the closest pairs whose texts differ by more than case.  Without a path it makes a small table itself, with
-copies of rows that were changed.
+The program reads a Parquet file or folder, with a column of embeddings (lists of numbers) and one of texts.
+It counts the pairs within some cosine distances, and keeps one row per group at the smallest distance. It
+shows the closest pairs whose texts differ by more than case. Without a path, it makes a small table with
+changed copies of rows.
 
 ::
 
@@ -15,7 +15,7 @@ copies of rows that were changed.
     python examples/near_duplicates.py texts.parquet --embedding embedding --text title --eps 0.02 0.05
     python examples/near_duplicates.py texts.parquet --backend cudf      # on a GPU: see docs/install.md
 
-The cosine distance is one minus the cosine of the angle: 0 of equal directions, 1 of right angles.
+The cosine distance is one minus the cosine of the angle: 0 for equal directions, 1 for right angles.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ import pyarrow.parquet as pq
 import dask_simjoin  # noqa: F401  (gives Dask DataFrames the accessor .simjoin)
 
 ROWS, COPIES, NUMBERS = 4000, 400, 64
-"""Of the table that is made here; numbers of one embedding."""
+"""Rows, copies and numbers per embedding of the table that is made here."""
 
 
 def write_table(path: Path, embedding: str, text: str) -> None:
@@ -131,8 +131,8 @@ def main() -> None:
 
 
 # %%
-# What it prints
-# --------------
+# Output
+# ------
 
 if __name__ == "__main__":
     main()

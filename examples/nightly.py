@@ -2,12 +2,12 @@
 A table that grows every night
 ==============================
 
-Places come, move and go every night; which pairs of them are near each other now, and which are no more?
+Places come, move and go every night. Which pairs are new, and which have gone?
 
-The places of North and Central America (GeoNames) are loaded once into an index on disk. Every night a file
-of new, moved and closed places is taken in, and only the pairs that came and went are found. A consumer keeps
-a table of pairs up to date from those changes alone, now and then, and one night the program is killed in the
-middle. At the end of the week rows are put in order on disk, and old versions are removed.
+The places of North and Central America (GeoNames) are loaded once into an index on disk. Every night, a file
+of new, moved and closed places updates it, and only the changed pairs are found. A consumer sometimes reads
+these changes, and keeps its table of pairs up to date. One night the program is killed in the middle. At the
+end of the week, rows are put in order on disk, and old versions are removed.
 
 ::
 
@@ -53,7 +53,7 @@ def files_of(places: pd.DataFrame, nights: int) -> tuple[pd.DataFrame, list[tupl
 
 
 class Consumer:
-    """Somebody who keeps a table of pairs, and the number of the version that it is of."""
+    """A consumer that keeps a table of pairs, and the number of its version."""
 
     def __init__(self, index: Index) -> None:
         self.version = index.version
@@ -132,8 +132,8 @@ def main() -> None:
 
 
 # %%
-# What it prints
-# --------------
+# Output
+# ------
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""The picture of quickstart.py: places on a map, and names beside those that are listed twice."""
+"""The picture of quickstart.py: places on a map, and the names of those that are listed twice."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def draw(places: pd.DataFrame, counts: pd.Series, near: pd.DataFrame, title: str
     scale = LogNorm(1, max(2, n.max()))
     dots = axes.scatter(x[order], y[order], s=5, c=n[order], linewidths=0, cmap=colors, norm=scale)
     figure.colorbar(dots, ax=axes, shrink=0.6, format="{x:g}", label="neighbors")
-    # circles, and names beside them: each at the nearest place where no other name or circle is
+    # circles, and names next to them: each at the nearest place where no other name or circle is
     axes.plot(near["longitude_left"], near["latitude_left"], "o", ms=9, mfc="none", mec="crimson", mew=1.5,
               label="same name")  # fmt: skip
     taken = [(u - 0.6, v, 1.2) for u, v in zip(near["longitude_left"], near["latitude_left"], strict=True)]

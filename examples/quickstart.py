@@ -2,11 +2,11 @@
 Places that are listed twice
 ============================
 
-Near-duplicate places: which places with the same name lie close together?
+Find places with the same name that lie close together.
 
-Reads places of North and Central America (GeoNames), finds every pair within ``--eps`` meters of each other,
-writes the pairs to parquet, and shows those whose names agree.  A gazetteer that was merged from several
-sources has such rows: ``Villa Unión`` and ``Villa Union``, a kilometre apart.
+The program reads places of North and Central America (GeoNames). It finds every pair within ``--eps`` meters,
+writes the pairs to Parquet, and shows the pairs whose names agree. A gazetteer that was merged from several
+sources has such rows: ``Villa Unión`` and ``Villa Union``, a kilometer apart.
 
 ::
 
@@ -37,7 +37,7 @@ def plain(names: Any) -> Any:
 
 
 def main() -> None:
-    """Find near-duplicate places, write them, draw them and say what was found."""
+    """Find near-duplicate places, write them, draw them and print the results."""
     parser = argparse.ArgumentParser(description="Near-duplicate places: a self-join of GeoNames.")
     parser.add_argument("--eps", type=float, default=3000, help="largest distance, in meters (default 3000)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder to write to (default out)")
@@ -53,7 +53,7 @@ def main() -> None:
     pairs.to_parquet(out / "pairs", write_index=False, overwrite=True)
     seconds = time.perf_counter() - start
 
-    # what is written is a Dask DataFrame like any other
+    # the written pairs are a Dask DataFrame like any other
     pairs = dd.read_parquet(out / "pairs")
     near = pairs[plain(pairs["name_left"]) == plain(pairs["name_right"])]
     counts = places.simjoin.neighbor_counts(eps, **how)
@@ -77,8 +77,8 @@ def main() -> None:
 
 
 # %%
-# What it prints
-# --------------
+# Output
+# ------
 
 if __name__ == "__main__":
     main()

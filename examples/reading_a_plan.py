@@ -2,9 +2,9 @@
 A plan, as a notebook shows it
 ==============================
 
-A plan is made before a join runs: it tells what would run, and what would come out. At the end of a cell it
-shows as a table and a picture; ``print`` shows the table as text. What its lines mean is told in the guide,
-under "Reading a plan".
+A plan is made before a join runs. It shows the tasks, and estimates the result. At the end of a notebook cell
+it is a table and a picture; ``print`` shows the table as text. The guide explains each line, in "Reading a
+plan".
 
 ::
 
@@ -27,25 +27,25 @@ plan = places.simjoin.plan(2_000, **small)
 print(plan)
 
 # %%
-# Regions, each of which meets only itself and copies of the rows around it:
+# Each region meets only itself, and copies of the rows around it:
 
 plan
 
 # %%
-# The same with rows as they lie in the file, which are in no order of space. Every chunk meets every other,
-# and the time that is expected is several times as long:
+# The rows of the file have no order in space. If they stay in that order, every chunk meets every other one,
+# and the estimated time is several times as long:
 
 places.simjoin.plan(2_000, partitioning="entity", **small)
 
 # %%
 # Two tables: towns and the places around them. Rows of the picture are chunks of the left table, columns
-# those of the right one.
+# are chunks of the right one.
 
 towns = places[places["population"] >= 15_000]
 places.simjoin.plan(5_000, other=towns, **small)
 
 # %%
-# Numbers for scripts, and a row for each two chunks that meet:
+# Numbers for scripts, and a table with one row per block pair:
 
 print(f"{plan.pairs:,.0f} pairs ({plan.pairs_low:,.0f} to {plan.pairs_high:,.0f})")
 plan.to_frame().head()

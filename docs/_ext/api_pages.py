@@ -1,4 +1,4 @@
-"""Write the list of what is public, from the package itself; autosummary makes a page of each."""
+"""List the public names of the package; autosummary makes a page of each."""
 
 import inspect
 from pathlib import Path
@@ -14,7 +14,7 @@ from dask_simjoin.reports.run import RunReport
 from dask_simjoin.sets.plan_report import SetPlanReport
 
 GIVEN = (PlanReport, ProfileReport, RunReport, SetPlanReport, Index, IndexChanges)
-"""Classes of objects that verbs give, and that nobody makes by name."""
+"""Classes of objects that verbs return."""
 
 PAGE = Path(__file__).parents[1] / "reference" / "api.rst"
 
@@ -58,31 +58,32 @@ def page():
         if isinstance(kind, type) and kind.__module__ == errors.__name__
     ]
     text = (
-        "Each verb is a method of ``frame.simjoin``, where the frame is one of Dask, pandas or cuDF, and a "
-        "function of the package whose first argument is the frame."
+        "Each verb is a method of ``frame.simjoin`` for Dask, pandas and cuDF frames. It is also a "
+        "function of the package, with the frame as the first argument."
     )
     return "\n".join(
         [
             "API\n===\n",
-            "Made from the docstrings, which ``help(frame.simjoin.self_join)`` shows as well.\n",
+            "These pages show the docstrings, as ``help(frame.simjoin.self_join)`` does. "
+            "The :doc:`glossary` explains their words.\n",
             listed("Verbs", text, [f"dask_simjoin.SimJoinAccessor.{name}" for name in VERBS], "verb.rst"),
-            listed("Functions", "Of the package, beside the verbs.", functions),
+            listed("Functions", "Other functions of the package.", functions),
             listed(
-                "Clusters and neighbours",
+                "Clusters and neighbors",
                 "Estimators, labels from OPTICS, and condensed trees.",
                 objects["cluster"] + objects["near"],
             ),
             listed("Pictures", "These need matplotlib.", drawn),
-            listed("Objects", "What plans, profiles, reports and indexes are.", given),
-            listed("Methods", "What ``method=`` takes instead of a name.", objects["methods"]),
-            listed("Sets", "Tokenizers and methods of joins of sets.", objects["sets"]),
-            listed("Errors and warnings", "With remedies: :doc:`errors`.", raised, "error.rst"),
+            listed("Objects", "Plans, profiles, reports and indexes.", given),
+            listed("Methods", "Objects that ``method=`` accepts instead of a name.", objects["methods"]),
+            listed("Sets", "Tokenizers and methods for set joins.", objects["sets"]),
+            listed("Errors and warnings", "See :doc:`errors` for remedies.", raised, "error.rst"),
         ]
     )
 
 
 def write(app, config):
-    """Write the page if it is another, and remove pages of what is not public any more."""
+    """Write the page if it is another, and remove pages of names that are no longer public."""
     text = page()
     if not PAGE.exists() or PAGE.read_text() != text:
         PAGE.write_text(text)

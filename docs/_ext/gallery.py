@@ -15,7 +15,7 @@ OPTIONS = {
     "hdbscan_places.py": ["--out", str(OUT)],
 }
 SHOWN = ("larger_than_memory.py", "clusters_larger_than_memory.py", "local_cuda_cluster.py")
-"""They take minutes, a cluster or GPUs: their pages tell what they printed."""
+"""They take minutes, a cluster or GPUs: their pages show an earlier output."""
 
 
 ORDER = ("quickstart", "match_places", "near_duplicates", "near_duplicate_texts", "clusters",
@@ -24,13 +24,13 @@ ORDER = ("quickstart", "match_places", "near_duplicates", "near_duplicate_texts"
 
 
 def place(name):
-    """Where a program is in the gallery."""
+    """Return the position of a program in the gallery."""
     stem = Path(name).stem
     return (ORDER.index(stem) if stem in ORDER else len(ORDER), stem)
 
 
 def arguments(conf, script):
-    """The options with which a program runs, which is told its own path as Python does."""
+    """Return a program's options, and set its path as Python does."""
     script["example_globals"]["__file__"] = script["src_file"]
     return OPTIONS.get(Path(script["src_file"]).name, [])
 

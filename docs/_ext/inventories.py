@@ -41,7 +41,7 @@ PROJECTS = {
         {"matplotlib.axes.Axes": ("class", "api/_as_gen/$.html#$")},
     ),
 }
-"""Where each project's documentation is, and the names of it that this one refers to: kind and page."""
+"""The address of each project's documentation, and the names of it that this one refers to: kind and page."""
 
 HEAD = """# Sphinx inventory version 2
 # Project: {}
@@ -51,7 +51,7 @@ HEAD = """# Sphinx inventory version 2
 
 
 def inventories():
-    """What intersphinx is told: for each project its address, its list there, and the one made here."""
+    """Return the settings of intersphinx: each project's address, its list, and the one made here."""
     FOLDER.mkdir(exist_ok=True)
     return {name: (url, (None, str(_written(name, names)))) for name, (url, names) in PROJECTS.items()}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 DOCS = Path(__file__).parents[1]
 LINK = re.compile(r"\[([^\]\[]*)\]\((\.\./[^)\s]*)\)")
 PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changes.md", "README.md": "index.md"}
-"""Files beside `docs/`, and the pages that include them."""
+"""Files outside `docs/`, and the pages that include them."""
 
 
 def setup(app):
@@ -31,7 +31,7 @@ def lead(app, docname, source):
         elif str(outside) in PAGES:
             page = PAGES[str(outside)]
         elif path.is_file():
-            return match[0]  # copied beside the site
+            return match[0]  # copied to the site
         else:
             return text if "`" in text else f"`{outside}`"
         return f"[{text}]({os.path.relpath(DOCS / page, folder)})"

@@ -9,7 +9,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import pandas as pd
 from PIL import Image
-from thumbnails import BRIGHT, DARK, GREY, match_places, nightly
+from thumbnails import BRIGHT, DARK, GRAY, match_places, nightly
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor .simjoin)
 from dask_simjoin.cluster.plots import plot_k_distances
@@ -41,7 +41,7 @@ def near_duplicates(axes, places):
     """Places of a region, and circles around those that are nearly at one spot."""
     here = places[places["longitude"].between(-99.6, -98.6) & places["latitude"].between(19.0, 19.9)]
     pairs = here.simjoin.self_join(700, id="geonameid", keep=HOW["on"], **HOW)
-    axes.scatter(here["longitude"], here["latitude"], s=7, color=GREY, linewidths=0)
+    axes.scatter(here["longitude"], here["latitude"], s=7, color=GRAY, linewidths=0)
     for side in ("left", "right"):
         axes.scatter(pairs[f"longitude_{side}"], pairs[f"latitude_{side}"], s=14, color=DARK, linewidths=0)
     middle = [(pairs[f"{name}_left"] + pairs[f"{name}_right"]) / 2 for name in ("longitude", "latitude")]
@@ -57,6 +57,21 @@ def clusters(axes, places):
     x, y = here["longitude"].to_numpy(), here["latitude"].to_numpy()
     axes.scatter(x[noise], y[noise], s=1, color="#d0d0d0", linewidths=0)
     axes.scatter(x[~noise], y[~noise], s=5, color=colors[~noise], linewidths=0)
+
+
+def cluster_map(places):
+    """Draw the map of the guide to clusters."""
+    table = places.assign(cluster=places.simjoin.dbscan(10_000, min_samples=8, **HOW)).compute()
+    noise = table["cluster"] < 0
+    figure, axes = plt.subplots(figsize=(8, 6), layout="constrained")
+    axes.scatter(table["longitude"][noise], table["latitude"][noise], s=1, color="lightgray", linewidths=0)
+    colors = table["cluster"][~noise] * 5 % 14
+    near = table["longitude"][~noise], table["latitude"][~noise]
+    axes.scatter(*near, s=2, c=colors, cmap="tab20", vmax=19, linewidths=0)
+    axes.set(xlim=(-128, -57), ylim=(5, 53), xlabel="longitude", ylabel="latitude")
+    path = DOCS / "images" / "cluster-map.png"
+    figure.savefig(path, dpi=90)
+    Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
 
 
 def cards():
@@ -78,4 +93,5 @@ if __name__ == "__main__":
     table = dd.read_parquet(DOCS.parent / "examples" / "data" / "places.parquet", split_row_groups=True)
     k_distances(table)
     plans(table)
+    cluster_map(table)
     cards()

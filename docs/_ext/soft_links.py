@@ -5,7 +5,7 @@ from sphinx import addnodes
 from sphinx.util.docutils import SphinxRole
 
 WORDS = {"bltin-boolean-values": "bool"}
-"""What a page of Python's is called in a text."""
+"""Names of some of Python's pages in a text."""
 
 
 class Soft(SphinxRole):
@@ -26,7 +26,7 @@ class Soft(SphinxRole):
 
 
 def unresolved(app, env, node, contnode):
-    """What is documented nowhere is code; without a network Python's own types are words."""
+    """Names without documentation are code; without a network Python's own types are words."""
     if node.get("soft"):
         return contnode
     _, python, name = node["reftarget"].rpartition("python:")

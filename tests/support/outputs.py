@@ -8,8 +8,9 @@ text block behind a mark that no reader sees::
     14092
     ```
 
-`<!-- output: numbers vary -->` marks output whose numbers depend on the machine. Its words are compared,
-and its numbers are not.
+`<!-- output: numbers vary -->` marks output whose numbers depend on the machine. Its words are compared.
+Its numbers, their units of time and bytes, and progress bars are not. `<!-- output: one run -->` marks output
+whose lines depend on the run: only its first line is compared, without numbers.
 
 `python -m tests.support.outputs --write PAGE ...` runs the pages and writes the output under each block.
 """
@@ -23,6 +24,7 @@ import io
 import re
 import sys
 import tempfile
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,9 +33,9 @@ import pandas as pd
 from tests.support.paths import ROOT
 
 NEEDS = re.compile(r"<!-- needs: (\w+) -->")
-OUTPUT = re.compile(r"<!-- output(?:: (numbers vary))? -->")
+OUTPUT = re.compile(r"<!-- output(?:: (numbers vary|one run))? -->")
 WIDTH = 72
-"""Columns of a table that is shown; wider ones are wrapped."""
+"""Columns of output that is shown; longer lines are wrapped."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,8 @@ class Block:
     """The line of the fence below the code."""
     output: str | None = None
     """What the page shows under it; None: nothing."""
-    varies: bool = False
-    """Whether numbers of the output depend on the machine."""
+    varies: str | None = None
+    """How the output depends on the machine: "numbers vary", "one run", or not at all."""
     output_end: int = 0
     """The line of the fence below the output, or of the one below the code."""
 
@@ -89,11 +91,11 @@ def _block(page, lines, needs, start, end):
     assert lines[fence : fence + 1] == ["```text"], f"{page.name}, line {mark + 1}: a text block must follow"
     last = _end(page, lines, fence + 1)
     shown = "\n".join(lines[fence + 1 : last - 1])
-    return Block(needs, start, text, end, shown, marked[1] is not None, last)
+    return Block(needs, start, text, end, shown, marked[1], last)
 
 
 def run(page, block, names):
-    """Run a block with these global names. Return its output, without spaces at ends of lines."""
+    """Run a block with these global names. Return its output as a narrow terminal shows it."""
     # lines of a traceback are those of the page
     tree = ast.parse("\n" * block.start + block.text, str(page))
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
@@ -104,27 +106,45 @@ def run(page, block, names):
             value = eval(compile(ast.Expression(last.value), str(page), "eval"), names)
             if value is not None:
                 print(value if isinstance(value, str) else repr(value))
-    return "\n".join(line.rstrip() for line in printed.getvalue().splitlines()).strip("\n")
+    # a terminal shows what follows the last return in a line
+    lines = (line.rstrip().rpartition("\r")[2] for line in printed.getvalue().split("\n"))
+    return "\n".join(_wrapped(line.rstrip()) for line in lines).strip("\n")
+
+
+def _wrapped(line):
+    """Return a long line as several: the second begins below the value of a line such as `rows    3`."""
+    label = re.match(r"  \S+(?: \S+)*  +", line)
+    return textwrap.fill(
+        line,
+        WIDTH,
+        subsequent_indent=" " * len(label[0]) if label else "",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def same(block, output):
     """Return whether the page shows this output."""
+    if block.varies == "one run":
+        return _words(block.output.partition("\n")[0]) == _words(output.partition("\n")[0])
     if block.varies:
         return _words(block.output) == _words(output)
     return (block.output or "") == output
 
 
 def _words(output):
-    return re.sub(r"\s+", " ", re.sub(r"\d[\d,.]*", "#", output)).strip()
+    output = re.sub(r"^\[[# ]*\] \|.*$", "", output, flags=re.MULTILINE)
+    output = re.sub(r"\d[\d,.]*(?: (?:ms|us|s|[kMGT]iB|B)\b)?", "#", output)
+    return re.sub(r"\s+", " ", output).strip()
 
 
 def written(page, outputs):
     """Return a page's text with these outputs, {block: output}, under their blocks."""
     lines = page.read_text().splitlines()
     for block, output in sorted(outputs.items(), key=lambda one: -one[0].start):
-        varies = ": numbers vary" * block.varies
+        varies = f": {block.varies}" if block.varies else ""
         shown = ["", f"<!-- output{varies} -->", "```text", *output.splitlines(), "```"] if output else []
-        if not (block.varies and same(block, output)):
+        if not (block.varies and block.output and same(block, output)):
             lines[block.end : block.output_end] = shown
     return "\n".join(lines) + "\n"
 

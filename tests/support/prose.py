@@ -72,12 +72,14 @@ class Sentence(NamedTuple):
 
 
 FENCE = re.compile(r"^(`{3,}|~{3,}).*?^\1[ ]*$", re.MULTILINE | re.DOTALL)
+LITERAL = re.compile(r"::\n\n(?:[ ]+.*\n|\n)+")
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^)]*\)", re.DOTALL)
 CODE = re.compile(r"(`{1,2})(?=\S).+?\1", re.DOTALL)
 TAG = re.compile(r"</?\w+[^>\n]*>|\{\w+\}(?=`)|https?://\S+")
 ITEM = re.compile(r"\s*(?:[-*+]|\d+\.)\s+|\s*>\s?")
-END = re.compile(r"(?<=[.?!])[\"')*_]*\s+(?=[\"'(*_]*(?:[A-Z0-9`]|dask-simjoin))")
+END = re.compile(r"(?<=[.?!])[\"')*_]*\s+(?=[\"'(*_]*(?:[A-Z0-9`]|dask-simjoin)|\"[a-z])")
+"""The end of a sentence. The next one may begin with a quoted value, such as "auto"."""
 ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|al|St|Fig|No)|\b[A-Z])\.$")
 WORD = re.compile(r"[^\W_][\w'-]*")
 
@@ -140,7 +142,8 @@ def _paragraphs(lines: list[str]) -> Iterator[tuple[int, str, bool]]:
         if heading:
             yield number, heading[1], True
         elif is_row:
-            yield from ((number, cell.strip(), False) for cell in line.strip().strip("|").split("|"))
+            # a cell is often a list, whose items end with semicolons
+            yield from ((number, part.strip(), False) for part in re.split(r"[|;]", line.strip().strip("|")))
         elif line.strip():
             start = start if held else number
             held += "\n" * bool(held) + (line[item.end() :] if item else line)
@@ -160,7 +163,8 @@ def _split(line: int, paragraph: str, is_heading: bool) -> Iterator[Sentence]:
 
 def python_findings(source: str) -> list[Finding]:
     """Return the findings of a module's docstrings, comments and messages."""
-    texts = [*_strings(ast.parse(source)), *_comments(source)]
+    comments = ((line, LITERAL.sub(_lines_only, f"{text}\n")) for line, text in _comments(source))
+    texts = [*_strings(ast.parse(source)), *comments]
     return sorted(
         Finding(line - 1 + found.line, found.kind, found.text)
         for line, text in texts
@@ -186,6 +190,7 @@ def _strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 def _docstring_as_markdown(text: str) -> str:
     """Blank out examples and underlines, and end the line before an indented one, as numpydoc reads it."""
     found, in_example, indent = [], False, 0
+    text = LITERAL.sub(_lines_only, text)
     for line in text.split("\n"):
         in_example = line.strip() != "" and (in_example or line.lstrip().startswith(">>>"))
         deeper = len(line) - len(line.lstrip())
@@ -208,7 +213,7 @@ def _comments(source: str) -> Iterator[tuple[int, str]]:
                 yield start, "\n".join(held)
                 held = []
             start = start if held else token.start[0]
-            held.append(token.string.lstrip("# "))
+            held.append(re.sub("^#+ ?", "", token.string))
     if held:
         yield start, "\n".join(held)
 
@@ -220,8 +225,9 @@ def read(path: Path) -> list[Finding]:
 
 
 def pages() -> list[Path]:
-    """Return README.md and all pages of docs/."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    """Return README.md, CONTRIBUTING.md, all pages of docs/, and the programs of the gallery."""
+    pages = sorted((ROOT / "docs").rglob("*.md"))
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *pages, *sorted((ROOT / "examples").glob("*.py"))]
 
 
 def rooms() -> dict[str, list[Path]]:
