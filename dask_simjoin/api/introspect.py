@@ -17,6 +17,7 @@ from dask_simjoin.graph.planner import plan_for
 from dask_simjoin.graph.records import RUNS
 from dask_simjoin.graph.source import freeze
 from dask_simjoin.graph.steps import check_other, one_or_two
+from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.data_warnings import raise_if_none
 from dask_simjoin.planning.outputs import COUNTS, PAIRS, OutputSpec, nearest_output
@@ -34,7 +35,6 @@ from dask_simjoin.request.requests import (
     SelfJoinRequest,
 )
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.request.verb import verb
 from dask_simjoin.tasks.chunks import layout_seconds, plan_whole, read_piece, read_points
 from dask_simjoin.tasks.nearest import profile_search
 

@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
+from dask_simjoin.catalog.dtypes import kind_of_number
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.request.columns import check_label, has_column, kind_of_number
+from dask_simjoin.request.columns import check_label, has_column
 from dask_simjoin.request.messages import did_you_mean, listed, shown
 from dask_simjoin.request.options import Distance, EngineOption, MetricRequest, Nearest, Within, about
 from dask_simjoin.request.requests import DISTANCE, SAMPLES

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dask_simjoin.engine.columns import arrow_type, lists_of
+from dask_simjoin.catalog.dtypes import arrow_type, kind_of_number, lists_of
 from dask_simjoin.errors import ColumnError, OptionTypeError
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Columns, DType, Frame, Ids
@@ -297,13 +297,6 @@ def check_column_exists(option: str, name: Hashable, tables: list[Frame]) -> Non
         check_label(option, name, table.columns)
 
 
-def kind_of_number(dtype: DType) -> str:
-    """NumPy's letter for the kind of number, or "" for what cannot be a coordinate."""
-    kind = str(getattr(dtype, "kind", ""))
-    size = getattr(dtype, "itemsize", 8)
-    return kind if kind in "iufb" and size <= 8 else ""
-
-
 def check_label(option: str, name: Hashable, columns: Ids) -> None:
     """Refuse labels by which pandas takes no column: it takes truth values for a mask, and finds no None."""
     of_column = next((label for label in columns if label is name or (label == name) is True), name)
@@ -331,3 +324,15 @@ def has_column(columns: Ids, name: Hashable) -> bool:
             f"{shown(name)} cannot be the name of a column; columns are given by their names, as in "
             "['latitude', 'longitude']."
         ) from None
+
+
+class Groups(NamedTuple):
+    """The columns that `by` names, and the added column of group numbers."""
+
+    names: tuple[Hashable, ...]
+    code: str
+
+
+def groups_of(by: Groups | None) -> tuple[tuple[Hashable, ...], tuple[str, ...]]:
+    """Return the columns that `by` names, and the column that was added for them."""
+    return ((), ()) if by is None else (by.names, (by.code,))

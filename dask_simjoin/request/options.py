@@ -17,8 +17,8 @@ from dask.base import get_scheduler
 from dask.utils import parse_bytes
 from distributed import Client
 
-from dask_simjoin.engine import methods
-from dask_simjoin.engine.methods import CHOICES, LOSSY
+from dask_simjoin.catalog import methods
+from dask_simjoin.catalog.methods import CHOICES, LOSSY
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.distances import METRICS
 from dask_simjoin.metrics.norms import Columns
@@ -30,7 +30,7 @@ MetricName = Literal[
 Pairs = Literal["unique", "both"]
 MethodName = Literal["auto", "sweep", "tiles", "grid", "nested_loop", "zorder", "kmeans"]
 Method = MethodName | methods.Method
-"""The name of a method, one of `dask_simjoin.engine.methods.CHOICES`, or one of `dask_simjoin.methods`."""
+"""The name of a method, one of `dask_simjoin.catalog.methods.CHOICES`, or one of `dask_simjoin.methods`."""
 
 Partitioning = Literal["auto", "entity", "spatial", "replicated"]
 

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, get_args
 
-from dask_simjoin.engine.methods import LOSSY_NEAREST, NEAREST
+from dask_simjoin.catalog.methods import LOSSY_NEAREST, NEAREST
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import ROW_ID

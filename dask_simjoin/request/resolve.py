@@ -8,13 +8,11 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from dask_simjoin.engine.base import library
-from dask_simjoin.engine.columns import lists_of
-from dask_simjoin.engine.ids import check_indexable
-from dask_simjoin.engine.methods import LOSSY, NEAREST, choices_for, is_method, name_of
+from dask_simjoin.catalog.dtypes import check_indexable, lists_of
+from dask_simjoin.catalog.libraries import library
+from dask_simjoin.catalog.methods import LOSSY, NEAREST, choices_for, is_method, name_of
 from dask_simjoin.errors import TABLES, ColumnError, OptionError, OptionTypeError, in_table
 from dask_simjoin.metrics.norms import Columns, DType, Frame
-from dask_simjoin.request.by import groups_of
 from dask_simjoin.request.columns import (
     ROW_ID,
     as_names,
@@ -24,6 +22,7 @@ from dask_simjoin.request.columns import (
     check_columns_of,
     check_label,
     check_on,
+    groups_of,
     has_column,
     integers_among,
     kinds_of,

@@ -6,8 +6,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from dask_simjoin.engine.base import joiner_of_library
-from dask_simjoin.engine.methods import METHODS, Method, choices_of, name_of
+from dask_simjoin.catalog.libraries import MAX_DIMS
+from dask_simjoin.catalog.methods import METHODS, Method, choices_of, name_of
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.distances import Grouped, Metric, make_metric
 from dask_simjoin.metrics.norms import DType, Norm
@@ -231,7 +231,7 @@ def check_dims(spec: JoinSpec) -> None:
     """Refuse more dimensions than the method or the library serves."""
     if spec.dims is None:
         return  # told once it is planned
-    most = joiner_of_library(spec.library).max_dims
+    most = MAX_DIMS[spec.library]
     has = f"the lists of column {spec.on[0]!r} have" if spec.lists else "on= names"
     what = "numbers" if spec.lists else "columns"
     has = f"{has} {spec.dims - 1:,}, to which by= adds one" if spec.by else f"{has} {spec.dims:,}"

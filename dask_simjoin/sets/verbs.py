@@ -15,11 +15,11 @@ from dask_simjoin.graph.base import NEIGHBORS, pairs_example, series_example
 from dask_simjoin.graph.dask_private import new_collection
 from dask_simjoin.graph.source import freeze
 from dask_simjoin.graph.steps import check_other, same_library
+from dask_simjoin.graph.verb import frame_verb, series_verb, verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import free_memory, within_memory
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI
-from dask_simjoin.request.verb import frame_verb, series_verb, verb
 from dask_simjoin.sets import graph
 from dask_simjoin.sets.chunks import SetBlockPair
 from dask_simjoin.sets.near_duplicates import SetNearDuplicated as LazyMarks

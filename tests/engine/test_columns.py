@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dask_simjoin.engine.columns import extremes, lists_of, vectors
+from dask_simjoin.catalog.dtypes import lists_of
+from dask_simjoin.engine.columns import extremes, vectors
 from dask_simjoin.errors import ColumnError, CoordinateError, OptionError, SourceChangedError
 from dask_simjoin.metrics import make_metric
 from tests.support.density import labels_of_neighbours

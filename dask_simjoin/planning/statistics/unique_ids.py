@@ -9,17 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dask_simjoin.catalog.dtypes import check_indexable, describe_ids
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import count_of, module_of, on_gpu, tally, to_host, values_of
-from dask_simjoin.engine.ids import (
-    _is_range,
-    _remedy,
-    as_id_keys,
-    check_indexable,
-    decoded,
-    describe_ids,
-    joined,
-)
+from dask_simjoin.engine.ids import _is_range, _remedy, as_id_keys, decoded, joined
 from dask_simjoin.errors import DuplicateIdError
 from dask_simjoin.metrics.norms import Array, Ids
 

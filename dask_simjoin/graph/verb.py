@@ -15,9 +15,9 @@ import pandas as pd
 from dask.base import is_dask_collection
 
 from dask_simjoin.errors import OptionTypeError
+from dask_simjoin.graph.groups import with_groups
+from dask_simjoin.graph.inputs import as_frame, with_points, without_points
 from dask_simjoin.metrics.norms import Frame, Series
-from dask_simjoin.request.by import with_groups
-from dask_simjoin.request.inputs import as_frame, with_points, without_points
 from dask_simjoin.request.messages import not_an_option, shown
 from dask_simjoin.request.options import ORDER
 

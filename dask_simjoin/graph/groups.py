@@ -11,27 +11,27 @@ import datetime
 import math
 import numbers
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from dask.base import is_dask_collection
 
+from dask_simjoin.catalog.dtypes import arrow_type, kind_of_number
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.columns import arrow_type
 from dask_simjoin.engine.compat import on_gpu
 from dask_simjoin.engine.ids import decoded, joined, listed_values, rounded_together
 from dask_simjoin.errors import TABLES, ColumnError, OptionError
 from dask_simjoin.metrics.distances import separation
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Series
 from dask_simjoin.request.columns import (
+    Groups,
     as_names,
     check_column_exists,
     check_columns,
     free_name,
     has_column,
-    kind_of_number,
 )
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import NO_UNICODE, listed, shown
@@ -172,18 +172,6 @@ def _places(own: Ids, parts: list[Ids]) -> tuple[Array, int]:
 
 BOUNDS = ("eps", "max_eps", "max_distance")
 """Options that are the largest distance of a pair."""
-
-
-class Groups(NamedTuple):
-    """Hold the columns that `by` names, and what the column with the numbers of groups is called."""
-
-    names: tuple[Hashable, ...]
-    code: str
-
-
-def groups_of(by: Groups | None) -> tuple[tuple[Hashable, ...], tuple[str, ...]]:
-    """The columns that `by` names, and the one that was added for them."""
-    return ((), ()) if by is None else (by.names, (by.code,))
 
 
 def with_groups(frame: Frame, options: Mapping[str, Any]) -> tuple[Frame, dict[str, Any], list[str]]:
