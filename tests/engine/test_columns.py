@@ -277,11 +277,11 @@ def test_lists_of_other_lengths(how, kind):
 def test_partitions_of_other_lengths():
     frame = pd.DataFrame({"vec": [[0.0, 1], [0, 2], [0, 3, 1], [0, 4, 5], [0, 6], [0, 1]]})
     with pytest.raises(
-        CoordinateError, match="of partition 0 have 2 numbers, and those of partition 1 have 3"
+        CoordinateError, match="of partition 0 have 2 numbers, and lists of partition 1 have 3"
     ):
         lay(frame, "dask-3").simjoin.count_pairs(1.0, on="vec").compute()
     with pytest.raises(
-        CoordinateError, match="of partition 0 have 2 numbers, and those of partition 1 have 3"
+        CoordinateError, match="of partition 0 have 2 numbers, and lists of partition 1 have 3"
     ):
         lay(frame, "dask-3").simjoin.k_distances(1, on="vec").compute()
 
