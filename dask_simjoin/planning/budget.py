@@ -177,7 +177,7 @@ SURE = 1 << 26
 PARTS = 8
 
 MARGIN = 1.25
-"""Factor by which messages recommend more than the minimum."""
+"""Messages recommend this multiple of the minimum."""
 
 PEAK = 1.3
 """Peak host memory of a join, in units of its result: see docs/benchmarks/memory.md.

@@ -111,7 +111,7 @@ def check_blocks(blocks: int, rows: np.ndarray, row_bytes: float, budget: Budget
                  by_region: Callable[[], int | None] = lambda: None) -> None:  # fmt: skip
     """Refuse more block pairs than Dask can schedule, or than are worth it.
 
-    `rows` (chunks,): rows of each chunk; `by_region`: counts block pairs of spatial chunks, None: not possible.
+    `rows` (chunks,): rows of each chunk; `by_region`: counts block pairs of spatial chunks, if possible.
     """
     chunks, all_rows = len(rows), float(rows.sum())
     if blocks > MAX_SMALL_TASKS and all_rows < SMALL * chunks and budget.chosen:
@@ -248,9 +248,9 @@ def check_radii(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
     for number, summary in enumerate(summaries):
         if summary.bad_radii:
             raise CoordinateError(
-                f"eps={spec.radius!r} names a column of distances. In partition {number}, {summary.bad_radii} "
-                "of them are missing, negative or infinite; they must be finite numbers >= 0: fill or "
-                "drop those rows first."
+                f"eps={spec.radius!r} names a column of distances. In partition {number}, "
+                f"{summary.bad_radii} are missing, negative or infinite; they must be finite numbers >= 0: "
+                "fill or drop those rows first."
             )
 
 
@@ -334,8 +334,8 @@ def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
         if found:
             number, (_, example) = found[0]
             raise CoordinateError(
-                f"Column {name!r} has {sum(beyond[0] for _, beyond in found)} values that are not a {wanted} in "
-                f"degrees, from {lowest:g} to {highest:g}, such as {example!r} (first in partition {number}). "
-                f"metric={spec.metric!r} takes {' and '.join(metric.columns)}, in this order, in degrees. "
+                f"Column {name!r} has {sum(beyond[0] for _, beyond in found)} values, such as {example!r} in "
+                f"partition {number}, that are not a {wanted} in degrees ({lowest:g} to {highest:g}). "
+                f"Use metric={spec.metric!r} with {' and '.join(metric.columns)}, in this order, in degrees. "
                 "The columns may be swapped, or their values may have another unit, such as meters."
             )
