@@ -117,7 +117,7 @@ def plan(frame: Frame, asked: PlanRequest) -> PlanReport:
     frame, other, left, right = one_or_two(frame, asked.other)
     spec = wanted.spec(left) if isinstance(wanted, SelfJoinRequest) else wanted.spec(left, right)
     pairs_example(left, left if right is None else right, spec)
-    most = wanted.most(spec) if isinstance(wanted, KnnJoinRequest) else math.inf
+    most = wanted.max_total(spec) if isinstance(wanted, KnnJoinRequest) else math.inf
     output = PAIRS if k is None else nearest_output(k, with_ids=True, max_total=most)
     made = _planned(frame, other, spec, output)
     if output.k is not None and spec.approximate and not is_dask_collection(frame):
@@ -206,7 +206,7 @@ def profile(frame: Frame, asked: ProfileRequest) -> ProfileReport:
 def _nearest(frame: Frame, asked: ProfiledKnnJoinRequest) -> ProfileReport:
     """Run a search for the nearest rows of each row."""
     number, spec = asked.number(), asked.spec(example_of(frame))
-    most = asked.most(spec)
+    most = asked.max_total(spec)
     if is_dask_collection(frame):
         frame = frame[spec.columns].compute()
     output = nearest_output(number)

@@ -111,7 +111,7 @@ def join(frame: Frame, asked: JoinRequest) -> Frame:
     like = alone = None
     if asked.how == LEFT:
         like, alone = example, unmatched_rows(q, _counts(q, d, spec, plan), spec, example)
-    with within_memory(spec.asked):
+    with within_memory(spec.request):
         block_pair = BlockPair(q, d, False, spec, plan.layout)
         found = join_block(block_pair, list(example.columns), like=like, alone=alone)
     raise_if_none(plan.data_warnings, len(found) - (0 if alone is None else alone[0]))
@@ -291,7 +291,7 @@ def self_join(frame: Frame, asked: SelfJoinRequest) -> Frame:
     chunk, plan = whole_chunk(frame, spec, PAIRS)
     if not plan.meets:
         return example
-    with within_memory(spec.asked):
+    with within_memory(spec.request):
         found = join_block(whole_block_pair(chunk, spec, plan.layout), list(example.columns))
     raise_if_none(plan.data_warnings, len(found))
     return found

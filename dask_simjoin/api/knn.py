@@ -182,7 +182,7 @@ def _nearest(frame: Frame, asked: KnnJoinRequest) -> Frame:
     frame, other, left, right = one_or_two(frame, asked.other)
     spec = asked.spec(left, right)
     searcher_for(left)
-    bound = asked.most(spec)
+    bound = asked.max_total(spec)
     example = nearest_example(left, left if right is None else right, spec)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)

@@ -101,7 +101,7 @@ def hdbscan(frame: Frame, asked: HdbscanRequest) -> Frame:
     [0, 0, 0, 1, 1, 1, -1]
     """
     meta = example_of(frame)
-    least, samples, choice = asked.least(), asked.samples(), asked.choice()
+    least, samples, choice = asked.min_rows(), asked.samples(), asked.choice()
     spec, named = asked.spec(meta), None if asked.min_samples is None else samples
     none = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in CLUSTERS.items()}, 0)
     example = none.copy()

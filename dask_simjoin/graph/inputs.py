@@ -24,7 +24,7 @@ from dask_simjoin.metrics.norms import Frame, Ids
 from dask_simjoin.request.columns import as_names, free_name
 from dask_simjoin.request.inputs import is_frame
 from dask_simjoin.request.spec import RowSpec
-from dask_simjoin.request.units import metres
+from dask_simjoin.request.units import meters
 
 
 def example_ids(meta: Frame, spec: RowSpec) -> Ids:
@@ -145,7 +145,7 @@ def add_columns(frame: Frame, name: str, columns: list[str]) -> Frame:
 def _convert(given: dict[str, Any], system: Any) -> None:
     """Make numbers of distances with units of length, in the unit of the system's axes."""
     for name in DISTANCES:
-        length = metres(given.get(name), name)
+        length = meters(given.get(name), name)
         if length is not None:
             given[name] = length / float(system.axis_info[0].unit_conversion_factor)
 

@@ -89,10 +89,10 @@ def check_share(
     causes = [str(d.warning).replace(ENDS, "") for d in data_warnings if isinstance(d.warning, UnitsWarning)]
     likely = " ".join(causes) or f"These are at least {share:.0%} of all pairs of rows."
     raise BudgetError(
-        f"{spec.asked} gives at least {rows:,.0f} rows, estimated from a sample, which take "
-        f"{format_bytes(int(size))}. {likely} Use {fewer_pairs(spec.asked)}; or, if all of these pairs are "
+        f"{spec.request} gives at least {rows:,.0f} rows, estimated from a sample, which take "
+        f"{format_bytes(int(size))}. {likely} Use {fewer_pairs(spec.request)}; or, if all of these pairs are "
         f"wanted, allow them: dask.config.set({enough_result(size)}).",
-        remedies=[Remedy(config=enough_result(size)), *verbs_without_pairs(spec.asked)],
+        remedies=[Remedy(config=enough_result(size)), *verbs_without_pairs(spec.request)],
     )
 
 

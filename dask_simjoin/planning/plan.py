@@ -284,7 +284,7 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
         even = bool((slices == 1).all())
         slices = np.maximum(slices, parts)
     if output.materialise:
-        check_outputs(float(slices.sum()), budget, spec.asked, resources, len(statistics.each) > 1)
+        check_outputs(float(slices.sum()), budget, spec.request, resources, len(statistics.each) > 1)
     result = found.total * directions(spec) * pair_bytes if output.materialise else 0.0
     alone = one.need if one is not None and len(chunks) == 1 else 0.0
     disk = Disk() if alone else expect_disk(chunks, row_bytes, result, output.joins, resources)
@@ -326,7 +326,11 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     if output.materialise:
         own = plan.rows if spec.include_self else 0
         check_result(
-            found.total_low * directions(spec) + own, pair_bytes, budget, spec.asked, len(statistics.each) > 1
+            found.total_low * directions(spec) + own,
+            pair_bytes,
+            budget,
+            spec.request,
+            len(statistics.each) > 1,
         )
     return plan if output.k is None else _searched(plan, statistics, output, costs, made)
 
@@ -445,7 +449,7 @@ def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan
         spec = statistics.spec
         own = sum(statistics.rows) if spec.include_self else 0
         budget = make_budget(spec.blocksize, spec.settings, Resources())
-        check_result(found.total_low * directions(spec) + own, statistics.pair_bytes, budget, spec.asked)
+        check_result(found.total_low * directions(spec) + own, statistics.pair_bytes, budget, spec.request)
     return WholePlan(layout, *shared, found, statistics.pair_bytes, meets, statistics.data_warnings(found))
 
 

@@ -119,6 +119,6 @@ def summarise_two(summaries: list[PartitionSummary], others: list[PartitionSumma
     if not left.rows:
         return summarise_table(summaries, replace(spec, dims=dims[1])), right
     raise CoordinateError(
-        f"The lists of the left table's column {spec.on[0]!r} have {dims[0]} numbers, and the lists of the "
-        f"right table's column {spec.right.on[0]!r} have {dims[1]}; they must have as many."
+        f"The lists of the left table's column {spec.on[0]!r} have {dims[0]} numbers, and those in the "
+        f"right one's column {spec.right.on[0]!r} {dims[1]}; they must have as many."
     )

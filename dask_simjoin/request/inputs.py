@@ -14,19 +14,19 @@ from dask_simjoin.request.messages import instead_of_frame
 
 
 def is_frame(frame: object) -> bool:
-    """Whether it is a data frame, of whatever library."""
+    """Return whether it is a data frame of any library."""
     meta = getattr(frame, "_meta", frame) if is_dask_collection(frame) else frame
     return getattr(meta, "ndim", 0) == 2 and hasattr(meta, "columns")
 
 
 def example_of(frame: Frame) -> Frame:
-    """The empty example of a frame; refuses what is no frame."""
+    """Return the empty example of a frame; refuse other objects."""
     meta = frame._meta if is_dask_collection(frame) and hasattr(frame, "_meta") else frame
     if not is_frame(frame):
         raise UnsupportedFrameError(
             f"{_kind(frame)} is not a data frame; use a Dask "
-            "DataFrame or a pandas DataFrame, or cuDF's; or, in functions of the package, an array of shape "
-            "(rows, columns), or a table that Arrow can stream (__arrow_c_stream__)."
+            "DataFrame or a pandas DataFrame, or cuDF's. Functions of the package also take an array of "
+            "shape (rows, columns), or a table that Arrow can stream (__arrow_c_stream__)."
             f"{instead_of_frame(frame)}"
         )
     check_library(library(meta))
@@ -34,7 +34,7 @@ def example_of(frame: Frame) -> Frame:
 
 
 def _kind(value: object) -> str:
-    """The type of a value with its module, if it has one that needs to be imported."""
+    """Return the type of a value, with its module unless it is a builtin."""
     kind = type(value)
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
@@ -44,7 +44,7 @@ Axes = Any
 
 
 def optional(module: str, package: str, wanted: str) -> Any:
-    """Import a module; without it say what it was wanted for, and how to get it.
+    """Import an optional module; if it is missing, say how to install it.
 
     Examples
     --------
@@ -61,10 +61,10 @@ def optional(module: str, package: str, wanted: str) -> Any:
 
 
 def load(module: str) -> Any:
-    """Import a module of this package by its name, once something of it is asked for."""
+    """Import a module of this package by its name."""
     return importlib.import_module(module)
 
 
 def new_axes(ax: Axes = None) -> Axes:
-    """Matplotlib's axes: those given, or those of a new figure."""
+    """Return the given Matplotlib axes, or the axes of a new figure."""
     return ax or optional("matplotlib.pyplot", "matplotlib", "Plots").subplots()[1]

@@ -127,7 +127,7 @@ def set_self_join(frame: Frame, asked: SetSelfJoinRequest) -> Frame:
     if is_dask_collection(frame):
         return new_collection(graph.SetSelfJoin(freeze(frame, spec.columns), spec, example))
     chunks = whole_sets([frame], spec, True)
-    with within_memory(spec.asked):
+    with within_memory(spec.request):
         return join_block(
             whole_block_pair(chunks, spec), list(example.columns), told=room_check(chunks, spec)
         )
@@ -194,7 +194,7 @@ def set_join(frame: Frame, asked: SetJoinRequest) -> Frame:
     like = alone = None
     if asked.how == LEFT:
         like, alone = example, unmatched_rows(chunks[0], count_block(block_pair)[0], spec, example)
-    with within_memory(spec.asked):
+    with within_memory(spec.request):
         told = room_check(chunks, spec)
         return join_block(block_pair, list(example.columns), like=like, alone=alone, told=told)
 
@@ -351,7 +351,7 @@ def _marks(block_pair: SetBlockPair, asked: SetNearDuplicatedRequest) -> Array:
         forest = merge_edges(spec.library, forest_of_block(block_pair, [rows]))
         best = best_of_chunk(rows, forest, spec.library)
         return marks_of_groups(chunk, rows, best, best.candidates) != 0
-    check = functools.partial(check_pairs, room=free_memory(), asked=spec.asked)
+    check = functools.partial(check_pairs, room=free_memory(), asked=spec.request)
     pairs = pairs_of_block(block_pair, [rows], check)
     (stay,) = stays_of_chunks(spec.library, [on_host(rows)], pairs)
     return marks_but(chunk, rows, stay) != np.int64(0)

@@ -370,7 +370,7 @@ def test_what_is_refused_when_planned():
     for radius in (-1.0, np.nan, np.inf):
         wrong = left.assign(r=np.where(np.arange(20) == 7, radius, 1.0))
         with pytest.raises(
-            CoordinateError, match="eps='r' names a column of distances, of which 1 in partition 0"
+            CoordinateError, match="eps='r' names a column of distances. In partition 0, 1"
         ):
             wrong.simjoin.join(right, "r", on=on)
     again = right.set_index(np.zeros(20, int))
