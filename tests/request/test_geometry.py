@@ -92,7 +92,7 @@ def test_refused():
         ColumnError, match="holds 80 geometries that are no points, such as a Polygon; use their"
     ):
         areas.simjoin.self_join(1)
-    with pytest.raises(OptionError, match="has a unit, and metric='euclidean'"):
+    with pytest.raises(OptionError, match="has a unit, but metric='euclidean'"):
         POINTS.set_crs(None, allow_override=True).simjoin.self_join("5 km")
 
 
