@@ -105,7 +105,7 @@ def plan(frame: Frame, asked: PlanRequest) -> PlanReport:
       budget         3.91 kiB a chunk (blocksize='3.91 kiB')
                      3.91 kiB a partition, ... the result
       tasks          about 11
-      time           about ... s, on idle cores like those that were measured
+      time           about ... s (estimated for our benchmark CPU; yours will differ)
     """
     wanted = asked.planned()
     k = None

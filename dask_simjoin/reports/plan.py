@@ -40,7 +40,7 @@ INPUT_FACTS: Facts = (
 SHUFFLING = "of it to shuffle {} of rows through the disk"
 
 TIME_FACTS: Facts = (
-    ("time", lambda r: f"about {r.seconds:.2g} s, on idle cores like those that were measured"),
+    ("time", lambda r: f"about {r.seconds:.2g} s (estimated for our benchmark CPU; yours will differ)"),
     (
         "",
         lambda r: _disk(
@@ -83,7 +83,7 @@ class PlanReport(BlockReport):
     engine : str
         How chunks are searched, in words.
     seconds : float
-        Expected from the first task to the last, on idle cores like those that were measured.
+        Expected from the first task to the last (estimated for our benchmark CPU; yours will differ).
     writing_seconds : float
         Expected besides where the pairs are written as parquet; 0 on GPUs, where it was not measured.
     spilled_bytes, shuffled_bytes : int

@@ -70,9 +70,7 @@ def test_refused():
         SKY.simjoin.self_join("5 km")
     with pytest.raises(OptionError, match=re.escape("not a unit here (did you mean 'arcsec'?)")):
         SKY.simjoin.dbscan("5 arcsecs", **HOW)
-    with pytest.raises(
-        OptionError, match="is in 'km', which is not a unit here; use a number, or one of 'rad'"
-    ):
+    with pytest.raises(OptionError, match="is in 'km', which is not a unit here; use a number, or one of"):
         SKY.simjoin.count_pairs("5 km", metric="cosine")
     with pytest.raises(OptionError, match="max_distance='-5 km' is not allowed"):
         SKY.simjoin.knn_join(max_distance="-5 km", **HOW)
