@@ -98,7 +98,7 @@ def plan(frame: Frame, asked: PlanRequest) -> PlanReport:
       pairs          999
       95 % interval  999 to 999
       sampled        1,000 rows, which is all of them
-      neighbours     2 of a row, on average
+      neighbors      2 of a row, on average
       result         15.61 kiB, 16 bytes a pair
       partitions     7, the largest 3.89 kiB
       memory         19.53 kiB for the largest task

@@ -14,7 +14,7 @@ import numpy as np
 
 from dask_simjoin.catalog.methods import AUTO, DENSE, as_method
 from dask_simjoin.engine.base import joiner_of_library, searcher_of_library
-from dask_simjoin.engine.index.regions import make_regions
+from dask_simjoin.engine.index.regions import Regions, make_regions
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.metrics.norms import reach
@@ -170,6 +170,13 @@ class JoinStatistics:
         sizes = [limits.rows(table, size) for table, size in zip(self.each, row_bytes, strict=True)]
         return self._spatial(limits, sizes).visits[0]
 
+    def _regions(self, target: int) -> Regions:
+        every = self.every
+        x = np.concatenate([table.points.x for table in self.each])
+        weight = np.concatenate([table.points.weight for table in self.each])
+        away = reach(self.spec.norm, self.spec.threshold)
+        return make_regions(x, weight, every.lower, every.upper, away, target, MAX_REGIONS)
+
     def estimate(self, chunks: JoinChunks, blocks: np.ndarray, layout: Layout) -> Estimate:
         """Estimate from samples how many pairs the block pairs give."""
         joiner = joiner_of_library(self.spec.library)
@@ -213,10 +220,7 @@ class JoinStatistics:
         target, max_rows = sizes[-1][0], [size for _, size in sizes]
         if len(self.each) > 1:
             target = min(rows, target)
-        target = limits.region_rows(rows, target, min(max_rows))
-        x = np.concatenate([table.points.x for table in self.each])
-        weight = np.concatenate([table.points.weight for table in self.each])
-        regions = make_regions(x, weight, self.every.lower, self.every.upper, away, target, MAX_REGIONS)
+        regions = self._regions(limits.region_rows(rows, target, min(max_rows)))
         left, right = self.left, self.right
         first = left.points, regions, norm
         if len(self.each) == 1 and not single_home:

@@ -28,7 +28,7 @@ RESULT_FACTS: Facts = (
     ("95 % interval", lambda r: f"{r.pairs_low:,.0f} to {r.pairs_high:,.0f}"),
     ("recall", lambda r: r._recall),
     ("sampled", lambda r: f"{r.plan.estimate.sampled:,} rows{', which is all of them' * r._exact}"),
-    ("neighbours", lambda r: f"{r._neighbors:,.3g} of a row, on average"),
+    ("neighbors", lambda r: f"{r._neighbors:,.3g} of a row, on average"),
     ("result", lambda r: f"{size(r.result_bytes)}, {r.pair_bytes:.3g} bytes a pair"),
     ("partitions", lambda r: f"{r.partitions:,}, the largest {size(r._largest_partition)}"),
     *COST_FACTS,

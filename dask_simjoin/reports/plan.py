@@ -248,7 +248,7 @@ class NearestPlanReport(PlanReport):
     _drawn, _found = "candidates", "neighbours"
     _facts = (
         *INPUT_FACTS,
-        ("neighbours", lambda r: r._fewer),
+        ("neighbors", lambda r: r._fewer),
         ("recall", lambda r: r._recall),
         ("block pairs", lambda r: f"{r.block_pairs:,} visited at most, of {math.prod(r._sides):,} possible"),
         ("result", lambda r: f"{'at most ' * r._bounded}{r.pairs:,.0f} rows, {size(r.result_bytes)}"),
@@ -258,7 +258,7 @@ class NearestPlanReport(PlanReport):
 
     @property
     def title(self) -> str:
-        return f"Plan of a join with nearest neighbours, k={shown(self.k)}"
+        return f"Plan of a join with nearest neighbors, k={shown(self.k)}"
 
     @property
     def block_pairs(self) -> int:
@@ -285,7 +285,7 @@ class NearestPlanReport(PlanReport):
         return self.plan.pair_bytes + RANK_BYTES
 
     def to_frame(self) -> pd.DataFrame:
-        """One row for each chunk of rows and each chunk that is searched for their neighbours.
+        """One row for each chunk of rows and each chunk that is searched for their neighbors.
 
         Returns
         -------

@@ -100,7 +100,7 @@ class ProfileReport(PicturedReport):
 class NearestProfile(ProfileReport):
     """What one search for the nearest rows of a frame's rows did; see `ProfileReport`."""
 
-    title: ClassVar[str] = "Profile of a join with nearest neighbours"
+    title: ClassVar[str] = "Profile of a join with nearest neighbors"
 
 
 def shown_number(name: str, value: float) -> str:

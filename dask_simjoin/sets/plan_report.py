@@ -52,7 +52,7 @@ class SetPlanReport(BlockReport):
         ("method", lambda r: r.spec.method if isinstance(r.spec.method, str) else repr(r.spec.method)),
         ("blocks", lambda r: f"{r.blocks:,} by size ({size(r.plan.block_bytes.sum())})"),
         ("largest block", lambda r: f"{r._largest_rows:,.0f} rows, {size(r._largest_bytes)}"),
-        *without(RESULT_FACTS, "recall", "neighbours"),
+        *without(RESULT_FACTS, "recall", "neighbors"),
     )
     _exported = (
         "pair_bytes", "title", "rows", "tokens", "blocks", "block_pairs", "partitions", "pairs", "pairs_low",
