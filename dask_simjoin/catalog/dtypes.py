@@ -14,14 +14,14 @@ from dask_simjoin.metrics.norms import DType, Series
 
 
 class Lists(NamedTuple):
-    """What the dtype of a column tells of the lists in it.
+    """The lists in a column, by its dtype.
 
     Attributes
     ----------
     length : int or None
-        None: only the data tell.
+        None: unknown without the data.
     kind : dtype or None
-        Of the numbers.
+        Dtype of the numbers.
     """
 
     length: int | None
@@ -36,7 +36,7 @@ def arrow_type(dtype: DType) -> Any:
 
 
 def lists_of(column: Series) -> Lists | None:
-    """The lists of numbers that a column may hold; None: it holds none."""
+    """Return the lists of numbers that a column may have; None: it has none."""
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind == "O":
         return Lists(None, None)  # of cuDF strings, but what Dask reads from parquet may turn out to be lists
@@ -63,7 +63,7 @@ def check_indexable(dtype: DType, id: Hashable | None) -> None:
     """Refuse ids of 16-bit floats: pandas has no index of NumPy's, and finds nothing in one of Arrow's."""
     if getattr(dtype, "kind", "") == "f" and getattr(dtype, "itemsize", 8) == 2:
         raise ColumnError(
-            f"{describe_ids(id)} are of dtype {dtype}, by which pandas cannot find rows; convert them, for "
+            f"{describe_ids(id)} are of dtype {dtype}, which pandas cannot look up; convert them, for "
             "example with .astype('float64'), or use id= another column."
         )
 

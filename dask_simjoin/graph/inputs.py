@@ -32,7 +32,7 @@ def example_ids(meta: Frame, spec: RowSpec) -> Ids:
     ids = row_ids(meta[spec.columns], spec.id)[:0]
     if ids.nlevels > 1:
         raise ColumnError(
-            "The index is a MultiIndex, whose labels cannot name rows in a result; use id= a column "
+            "The index is a MultiIndex, whose labels cannot name rows in a result. Use id= a column "
             "of unique values, or add one with frame.simjoin.with_row_id()."
         )
     return ids
@@ -71,8 +71,8 @@ class Points:
 def with_points(frame: Frame, options: Mapping[str, Any]) -> tuple[Frame, dict[str, Any], list[str]]:
     """The frame, and the options of a verb, with columns of coordinates where points of GeoPandas are meant.
 
-    They are where `on` names the active geometry, or nothing. Of longitudes and latitudes the metric is
-    "haversine", unless one was named. The names of columns that were added to the frame come last.
+    `on` names the active geometry, or is missing.  The default metric for longitudes and latitudes is
+    "haversine".  The names of the added columns come last.
     """
     given = dict(options)
     other = given.get("other")
@@ -136,8 +136,8 @@ def add_columns(frame: Frame, name: str, columns: list[str]) -> Frame:
     wrong = kinds[kinds.notna() & (kinds != "Point")]
     if len(wrong):
         raise ColumnError(
-            f"Column {name!r} holds {len(wrong):,} geometries that are no points, such as a {wrong.iloc[0]}; "
-            f"use their centroids, or other points of them: frame.set_geometry(frame[{name!r}].centroid)."
+            f"Column {name!r} holds {len(wrong):,} geometries that are not points, such as a "
+            f"{wrong.iloc[0]}. Use their centroids, or other points of them: frame.set_geometry(frame[{name!r}].centroid)."
         )
     return frame.assign(**dict(zip(columns, (shapes.x, shapes.y), strict=True)))
 
@@ -159,7 +159,7 @@ PLAIN = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 
 
 def as_frame(given: Any, name: str = "frame") -> Any:
-    """Make a data frame of an array (n, d), or of what `__arrow_c_stream__` tells; others are left alone.
+    """Convert an array (n, d) or an Arrow stream to a data frame; return others unchanged.
 
     Columns of an array are numbered from 0; rows are in either case. `name`: of the argument, in messages.
     """
@@ -176,7 +176,7 @@ def as_frame(given: Any, name: str = "frame") -> Any:
         return given
     try:
         return frame_of_arrow(given)
-    except pa.ArrowInvalid:  # one column, which is no table
+    except pa.ArrowInvalid:  # a column, not a table
         return given
 
 
