@@ -137,7 +137,8 @@ def add_columns(frame: Frame, name: str, columns: list[str]) -> Frame:
     if len(wrong):
         raise ColumnError(
             f"Column {name!r} holds {len(wrong):,} geometries that are not points, such as a "
-            f"{wrong.iloc[0]}. Use their centroids, or other points of them: frame.set_geometry(frame[{name!r}].centroid)."
+            f"{wrong.iloc[0]}. "
+            f"Use their centroids, or other points of them: frame.set_geometry(frame[{name!r}].centroid)."
         )
     return frame.assign(**dict(zip(columns, (shapes.x, shapes.y), strict=True)))
 
