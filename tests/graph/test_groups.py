@@ -221,7 +221,7 @@ def test_refused():
     verbs = FRAME.simjoin
     with pytest.raises(OptionError, match="by= needs a largest distance"):
         verbs.knn_join(on="x", by="shop")
-    with pytest.raises(OptionError, match="names a column, which by= does not serve"):
+    with pytest.raises(OptionError, match="names a column, which by= does not support"):
         verbs.neighbor_counts("z", on="x", by="shop")
     with pytest.raises(OptionError, match="too large for by="):
         verbs.count_pairs(1e200, on="x", by="shop")
