@@ -17,7 +17,7 @@ from hypothesis import settings
 pytest.register_assert_rewrite("tests.support")
 
 import dask_simjoin  # noqa: F401  (registers the accessor)
-from dask_simjoin.engine.methods import METHODS
+from dask_simjoin.catalog.methods import METHODS
 from tests.support import profiles  # noqa: F401  (registers them)
 from tests.support.gates import Gate
 

@@ -9,10 +9,10 @@ from typing import Generic, NoReturn, TypeVar
 
 from dask_simjoin.api.introspect import report
 from dask_simjoin.api.verbs import VERBS
+from dask_simjoin.graph.verb import as_method
 from dask_simjoin.reports.run import RunReport
 from dask_simjoin.request.messages import VERBS as SYNONYMS
 from dask_simjoin.request.messages import elsewhere
-from dask_simjoin.request.verb import as_method
 
 F = TypeVar("F")
 

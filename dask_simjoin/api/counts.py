@@ -13,13 +13,13 @@ from dask_simjoin.graph import pairs as lazy
 from dask_simjoin.graph.base import counts_example, pairs_by_eps
 from dask_simjoin.graph.dask_private import new_collection
 from dask_simjoin.graph.source import freeze
+from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.data_warnings import raise_if_none
 from dask_simjoin.planning.outputs import COUNTS, LISTS
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.requests import CountPairsRequest, NeighborCountsRequest, NeighborGraphRequest
-from dask_simjoin.request.verb import verb
 from dask_simjoin.tasks import csr
 from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.counts import count_block, count_block_pairs

@@ -17,6 +17,7 @@ from dask_simjoin.graph.planner import plan_for
 from dask_simjoin.graph.records import RUNS
 from dask_simjoin.graph.source import freeze
 from dask_simjoin.graph.steps import check_other, one_or_two
+from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.data_warnings import raise_if_none
 from dask_simjoin.planning.outputs import COUNTS, PAIRS, OutputSpec, nearest_output
@@ -34,7 +35,6 @@ from dask_simjoin.request.requests import (
     SelfJoinRequest,
 )
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.request.verb import verb
 from dask_simjoin.tasks.chunks import layout_seconds, plan_whole, read_piece, read_points
 from dask_simjoin.tasks.nearest import profile_search
 
@@ -138,7 +138,7 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
     frame, other, left, right = one_or_two(frame, request.other)
     spec = planned.spec(left) if isinstance(planned, SelfJoinRequest) else planned.spec(left, right)
     pairs_example(left, left if right is None else right, spec)
-    max_total = planned.most(spec) if isinstance(planned, KnnJoinRequest) else math.inf
+    max_total = planned.max_total(spec) if isinstance(planned, KnnJoinRequest) else math.inf
     output = PAIRS if k is None else nearest_output(k, with_ids=True, max_total=max_total)
     made = _planned(frame, other, spec, output)
     if output.k is not None and spec.approximate and not is_dask_collection(frame):
@@ -249,7 +249,7 @@ def profile(frame: Frame, request: ProfileRequest) -> ProfileReport:
 def _nearest(frame: Frame, request: ProfiledKnnJoinRequest) -> ProfileReport:
     """Profile a search for the nearest rows of each row."""
     number, spec = request.number(), request.spec(example_of(frame))
-    max_total = request.most(spec)
+    max_total = request.max_total(spec)
     if is_dask_collection(frame):
         frame = frame[spec.columns].compute()
     output = nearest_output(number)

@@ -14,6 +14,7 @@ from dask_simjoin.graph.counts import MatchCounts
 from dask_simjoin.graph.dask_private import new_collection
 from dask_simjoin.graph.source import freeze
 from dask_simjoin.graph.steps import check_other, same_library
+from dask_simjoin.graph.verb import frame_verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import within_memory
 from dask_simjoin.planning.data_warnings import raise_if_none
@@ -23,7 +24,6 @@ from dask_simjoin.planning.statistics.partition import points
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI, JoinRequest, SelfJoinRequest
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.request.verb import frame_verb
 from dask_simjoin.tasks.chunks import Chunk, whole_chunk, whole_chunks
 from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
@@ -142,7 +142,7 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
     like = alone = None
     if request.how == LEFT:
         like, alone = example, unmatched_rows(queries, _counts(queries, data, spec, plan), spec, example)
-    with within_memory(spec.asked):
+    with within_memory(spec.request):
         block_pair = BlockPair(queries, data, False, spec, plan.layout)
         found = join_block(block_pair, list(example.columns), like=like, alone=alone)
     raise_if_none(plan.data_warnings, len(found) - (0 if alone is None else alone[0]))
@@ -362,7 +362,7 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     chunk, plan = whole_chunk(frame, spec, PAIRS)
     if not plan.meets:
         return example
-    with within_memory(spec.asked):
+    with within_memory(spec.request):
         found = join_block(whole_block_pair(chunk, spec, plan.layout), list(example.columns))
     raise_if_none(plan.data_warnings, len(found))
     return found

@@ -16,6 +16,7 @@ from dask_simjoin.graph.dask_private import new_collection
 from dask_simjoin.graph.nearest import NearestJoin
 from dask_simjoin.graph.source import freeze
 from dask_simjoin.graph.steps import check_other, one_or_two
+from dask_simjoin.graph.verb import frame_verb, series_verb
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.budget import check_room
 from dask_simjoin.planning.checks import RANK_BYTES
@@ -24,7 +25,6 @@ from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import KDistancesRequest, KnnJoinRequest
 from dask_simjoin.request.resolve import check_flag
-from dask_simjoin.request.verb import frame_verb, series_verb
 from dask_simjoin.tasks.chunks import whole_chunk, whole_chunks
 from dask_simjoin.tasks.nearest import (
     find_rows,
@@ -239,7 +239,7 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
     frame, other, left, right = one_or_two(frame, request.other)
     spec = request.spec(left, right)
     searcher_for(left)
-    bound = request.most(spec)
+    bound = request.max_total(spec)
     example = nearest_example(left, left if right is None else right, spec)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)

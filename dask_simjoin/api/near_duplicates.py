@@ -21,6 +21,7 @@ from dask_simjoin.errors import ColumnError, OptionTypeError
 from dask_simjoin.graph.base import series_example
 from dask_simjoin.graph.dask_private import new_collection
 from dask_simjoin.graph.source import freeze
+from dask_simjoin.graph.verb import frame_verb, series_verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.outputs import LISTED_CLUSTERS
 from dask_simjoin.request.clusters import NearDuplicatedRequest
@@ -29,7 +30,6 @@ from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import RowIdRequest
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.request.verb import frame_verb, series_verb
 from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.counts import count_block, kept_rows, no_edges
 from dask_simjoin.tasks.matches import BlockPair, whole_block_pair

@@ -1,6 +1,6 @@
 """The table of verbs: source of accessor, package, program, stubs and documentation.
 
-A verb is a function of a frame and the options of its request; see `dask_simjoin.request.verb`.
+A verb is a function of a frame and the options of its request; see `dask_simjoin.graph.verb`.
 `python -m tests.checks.generate` rewrites the stubs and the tables of the documentation.
 """
 

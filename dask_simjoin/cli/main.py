@@ -13,10 +13,10 @@ from distributed.scheduler import KilledWorker
 
 from dask_simjoin.api.compile_kernels import DIMS, OPTIONS, compile_kernels
 from dask_simjoin.api.verbs import VERBS
+from dask_simjoin.catalog.libraries import HOME, LIBRARIES
 from dask_simjoin.cli.commands import VerbCommand, indexes
 from dask_simjoin.cli.options import Names
 from dask_simjoin.cli.running import SIGNALS, stoppable
-from dask_simjoin.engine.base import HOME, LIBRARIES
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError, OptionTypeError, SimJoinError
 
 

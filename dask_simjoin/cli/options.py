@@ -15,12 +15,12 @@ import click
 from click.core import ParameterSource
 from dask.utils import parse_bytes
 
+from dask_simjoin.catalog.libraries import HOME, LIBRARIES
 from dask_simjoin.cli.running import SCHEDULERS, THREADS
 from dask_simjoin.cli.sources import FORMATS
-from dask_simjoin.engine.base import HOME, LIBRARIES
+from dask_simjoin.graph.verb import options_of
 from dask_simjoin.metrics.norms import Columns
 from dask_simjoin.request.units import parsed
-from dask_simjoin.request.verb import options_of
 from dask_simjoin.sets.requests import AnyTokenizer
 
 

@@ -16,10 +16,11 @@ from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan, cluster_optics
 from dask_simjoin.cluster.verbs import checked_weights, kept_points
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import OptionError, OptionTypeError
+from dask_simjoin.graph.inputs import as_frame
 from dask_simjoin.metrics.norms import Columns, Frame, Series
 from dask_simjoin.request import requests
 from dask_simjoin.request.clusters import HdbscanRequest, Selection
-from dask_simjoin.request.inputs import as_frame, example_of, is_frame
+from dask_simjoin.request.inputs import example_of, is_frame
 from dask_simjoin.request.options import Method, MetricName, Partitioning, Size
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import check_choice, check_eps

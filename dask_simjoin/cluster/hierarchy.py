@@ -27,6 +27,7 @@ from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.graph.base import series_example
 from dask_simjoin.graph.dask_private import new_collection
 from dask_simjoin.graph.source import freeze
+from dask_simjoin.graph.verb import frame_verb
 from dask_simjoin.metrics.norms import Frame, Ids, Series
 from dask_simjoin.planning.checks import check_samples
 from dask_simjoin.planning.outputs import tree_output
@@ -36,7 +37,6 @@ from dask_simjoin.request.messages import shown
 from dask_simjoin.request.resolve import check_flag
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import as_number, check_whole
-from dask_simjoin.request.verb import frame_verb
 from dask_simjoin.tasks.chunks import whole_chunk
 
 CLUSTERS: dict[str, Any] = {"label": np.int64, "probability": np.float64, "outlier_score": np.float64}
@@ -102,7 +102,7 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     [0, 0, 0, 1, 1, 1, -1]
     """
     meta = example_of(frame)
-    min_rows, samples, choice = request.least(), request.samples(), request.choice()
+    min_rows, samples, choice = request.min_rows(), request.samples(), request.choice()
     spec, named = request.spec(meta), None if request.min_samples is None else samples
     none = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in CLUSTERS.items()}, 0)
     example = none.copy()

@@ -26,15 +26,16 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.graph.base import series_example
 from dask_simjoin.graph.dask_private import new_collection
+from dask_simjoin.graph.inputs import as_frame
 from dask_simjoin.graph.source import freeze
+from dask_simjoin.graph.verb import frame_verb, series_verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.checks import check_edges
 from dask_simjoin.planning.outputs import CLUSTERS, LISTS
-from dask_simjoin.request.inputs import as_frame, example_of
+from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import listed, shown
 from dask_simjoin.request.options import MAX_BYTES
 from dask_simjoin.request.requests import DbscanRequest, OpticsRequest
-from dask_simjoin.request.verb import frame_verb, series_verb
 from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.counts import components_of_ids, forest_of_ids, kept_rows, no_components
 from dask_simjoin.tasks.matches import BlockPair, whole_block_pair

@@ -12,6 +12,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 
+from dask_simjoin.catalog.libraries import library
 from dask_simjoin.disk_index import changes as joins
 from dask_simjoin.disk_index.cache import Opened, changes_to
 from dask_simjoin.disk_index.changes import PairChanges
@@ -48,7 +49,6 @@ from dask_simjoin.disk_index.updating import (
     restored,
 )
 from dask_simjoin.disk_index.writing import FILE_ROWS, coordinates_of
-from dask_simjoin.engine.base import library
 from dask_simjoin.errors import VersionGoneError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.inputs import example_of

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import dask
 
+from dask_simjoin.catalog.libraries import LIBRARIES
 from dask_simjoin.disk_index.commits import Change, commit, now
 from dask_simjoin.disk_index.files import FOLDERS, PAIRS, check_links, sync_folder, writing
 from dask_simjoin.disk_index.index import Index
@@ -18,14 +19,14 @@ from dask_simjoin.disk_index.rows import write_example
 from dask_simjoin.disk_index.types import ID, Manifest, Options
 from dask_simjoin.disk_index.updating import NO_IDS, NO_SEQ, lazy_frame
 from dask_simjoin.disk_index.writing import Incoming, Numbering, look_at, schema_for, write_frame
-from dask_simjoin.engine.base import LIBRARIES
 from dask_simjoin.engine.index.kdorder import dims_to_cut
 from dask_simjoin.errors import CoordinateError, IndexConflictError, OptionError
+from dask_simjoin.graph.inputs import example_ids
+from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.request.inputs import example_ids, example_of
+from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import listed, shown
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.request.verb import verb
 
 
 @verb(MakeIndex)

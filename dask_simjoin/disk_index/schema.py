@@ -16,10 +16,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from dask.tokenize import tokenize
 
+from dask_simjoin.catalog.libraries import HOME, library
 from dask_simjoin.disk_index.files import cut_parts, parquet, read_anew, read_groups, write_table
 from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.disk_index.types import ID, SEQ, VERSION, KeyFile
-from dask_simjoin.engine.base import HOME, frames_for, frames_of_library, library
+from dask_simjoin.engine.base import frames_for, frames_of_library
 from dask_simjoin.errors import ColumnError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.statistics.unique_ids import id_keys

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 from dask.base import is_dask_collection
 
+from dask_simjoin.catalog.libraries import library
 from dask_simjoin.disk_index.commits import Change
 from dask_simjoin.disk_index.graph import parts_of
 from dask_simjoin.disk_index.publishing import Transaction
@@ -21,7 +22,7 @@ from dask_simjoin.disk_index.schema import FILE, POSITION, Finder, as_frame, ids
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.types import SEQ, VERSION, Options, Part
 from dask_simjoin.disk_index.writing import Incoming, Numbering, known_rows, look_at, write_frame
-from dask_simjoin.engine.base import frames_for, library
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, CoordinateError, DuplicateIdError, OptionError, OptionTypeError
 from dask_simjoin.graph.steps import lazy
 from dask_simjoin.metrics.norms import Frame

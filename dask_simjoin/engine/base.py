@@ -10,8 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from dask_simjoin.catalog.libraries import HOME, check_library, library
+from dask_simjoin.catalog.methods import METHODS, Method, as_method, name_of
 from dask_simjoin.engine.compat import module_of
-from dask_simjoin.engine.methods import METHODS, Method, as_method, name_of
 from dask_simjoin.engine.protocols import (
     Frames,
     Joiner,
@@ -22,7 +23,6 @@ from dask_simjoin.engine.protocols import (
     Spanner,
 )
 from dask_simjoin.engine.threads import not_collecting
-from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.metrics.norms import Array, Frame, Norm
 
 ABOUT = {
@@ -100,9 +100,6 @@ class Profiler(Protocol):
         """Join points (n, d) with themselves, keep no pair, and tell what was done."""
 
 
-HOME = "pandas"
-"""The library whose frames and arrays lie on the host."""
-
 MODULES = {
     (HOME, "frames"): "dask_simjoin.engine.cpu.frames",
     (HOME, "join"): "dask_simjoin.engine.cpu.joiner",
@@ -120,14 +117,6 @@ MODULES = {
     ("cudf", "sets"): "dask_simjoin.sets.gpu.joiner",
 }
 """What does a job for a data frame library: its module's FRAMES, JOINER, ..., or kernels."""
-
-LIBRARIES = tuple(name for name, job in MODULES if job == "frames")
-
-
-def library(frame: Frame) -> str:
-    """The data frame library that a frame's class is of, or derived from."""
-    names = [base.__module__.partition(".")[0] for base in type(frame).__mro__]
-    return next((name for name in names if name in LIBRARIES), names[0])
 
 
 def frames_of_library(name: str) -> Frames:
@@ -229,11 +218,7 @@ def splitting_kernels() -> ModuleType:
 
 
 def _module(name: str, job: str) -> ModuleType:
-    if name not in LIBRARIES:
-        raise UnsupportedFrameError(
-            f"Frames of {name!r} cannot be joined; those of pandas and cuDF can: use "
-            "ddf.to_backend('pandas')."
-        )
+    check_library(name)
     return _load(MODULES[name, job])
 
 

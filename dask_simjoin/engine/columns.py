@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dask_simjoin.catalog.dtypes import lists_of
 from dask_simjoin.engine.compat import on_gpu
 from dask_simjoin.errors import ListError
 from dask_simjoin.metrics.norms import Array, DType, Series
@@ -116,45 +117,6 @@ A_NUMBER = "but a number"
 
 BLOCK = 1 << 18
 """Numbers that are put in columns at a time, so that they lie in a cache."""
-
-
-class Lists(NamedTuple):
-    """What the dtype of a column tells of the lists in it.
-
-    Attributes
-    ----------
-    length : int or None
-        None: only the data tell.
-    kind : dtype or None
-        Of the numbers.
-    """
-
-    length: int | None
-    kind: np.dtype | None
-
-
-def arrow_type(dtype: DType) -> Any:
-    """Return the Arrow type of a dtype that has one: of pandas, or of cuDF's lists; otherwise None."""
-    if isinstance(dtype, pd.ArrowDtype):
-        return dtype.pyarrow_dtype
-    return dtype.to_arrow() if type(dtype).__name__ == "ListDtype" else None
-
-
-def lists_of(column: Series) -> Lists | None:
-    """The lists of numbers that a column may hold; None: it holds none."""
-    dtype = column.dtype
-    if isinstance(dtype, np.dtype) and dtype.kind == "O":
-        return Lists(None, None)  # of cuDF strings, but what Dask reads from parquet may turn out to be lists
-    arrow = arrow_type(dtype)
-    if arrow is None:
-        return None
-    fixed = pa.types.is_fixed_size_list(arrow)
-    if not fixed and not pa.types.is_list(arrow) and not pa.types.is_large_list(arrow):
-        return None
-    of = arrow.value_type
-    if not (pa.types.is_floating(of) or pa.types.is_integer(of) or pa.types.is_boolean(of)):
-        return None
-    return Lists(arrow.list_size if fixed else None, np.dtype(of.to_pandas_dtype()))
 
 
 def vectors(column: Series) -> Array:

@@ -13,9 +13,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from dask_simjoin.catalog.dtypes import describe_ids
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import on_gpu, values_of
-from dask_simjoin.errors import ColumnError, DuplicateIdError
+from dask_simjoin.errors import DuplicateIdError
 from dask_simjoin.metrics.norms import Array, DType, Frame, Ids, Values
 
 
@@ -35,15 +36,6 @@ def row_ids(frame: Frame, id: Hashable | None, dtype: DType = None) -> Ids:
             f"the frame's dtype {dtype}, so partitions do not agree on names. {_remedy(id)}"
         )
     return cast
-
-
-def check_indexable(dtype: DType, id: Hashable | None) -> None:
-    """Refuse ids of 16-bit floats: pandas has no index of NumPy's, and finds nothing in one of Arrow's."""
-    if getattr(dtype, "kind", "") == "f" and getattr(dtype, "itemsize", 8) == 2:
-        raise ColumnError(
-            f"{describe_ids(id)} are of dtype {dtype}, by which pandas cannot find rows; convert them, for "
-            "example with .astype('float64'), or use id= another column."
-        )
 
 
 def decoded(values: Any) -> Any:
@@ -130,10 +122,6 @@ def from_id_keys(labels: Array, ids: Ids) -> Values:
 def _is_range(ids: Ids) -> bool:
     """Whether the labels are only counted, as of a RangeIndex."""
     return hasattr(ids, "start") and hasattr(ids, "step")
-
-
-def describe_ids(id: Hashable | None) -> str:
-    return "The index labels" if id is None else f"The ids in column {id!r}"
 
 
 def _remedy(id: Hashable | None) -> str:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, NotRequired, Protocol, TypedDict
 
 import numpy as np
 
+from dask_simjoin.catalog.methods import Method
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.engine.methods import Method
 from dask_simjoin.metrics.norms import (
     Array,
     ArrayModule,
@@ -197,9 +197,6 @@ class Joiner(Protocol):
 
     xp: ArrayModule
     """The module of the arrays."""
-
-    max_dims: int | None
-    """Dimensions that it serves; None: any number."""
 
     def layout(self, method: str | Method, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
                variance: np.ndarray, threshold: float, norm: Norm = 2,

@@ -35,9 +35,9 @@ from dask_simjoin.graph.dask_private import (
     guard_filters,
     list_fused_columns,
 )
+from dask_simjoin.graph.inputs import example_ids
 from dask_simjoin.graph.records import Recorded
 from dask_simjoin.metrics.norms import Array, DType, Frame, Series
-from dask_simjoin.request.inputs import example_ids
 from dask_simjoin.request.spec import JoinSpec, RowSpec
 
 Layer = dict[Any, Any]

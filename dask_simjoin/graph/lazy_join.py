@@ -253,7 +253,7 @@ class LazyJoin(LabelledExpr):
                 return f"{name}={self.operand(name)!r}"
         spec = self.operand("spec")
         unit = getattr(getattr(spec, "measure", None), "unit", "")  # joins of sets have no measure
-        return f"{spec.asked}{unit and f' {unit}'}"
+        return f"{spec.request}{unit and f' {unit}'}"
 
     @property
     def _source(self) -> FrozenSource:

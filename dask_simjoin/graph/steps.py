@@ -9,7 +9,7 @@ from typing import Any
 import dask.dataframe as dd
 from dask.base import is_dask_collection
 
-from dask_simjoin.engine.base import HOME, library
+from dask_simjoin.catalog.libraries import HOME, library
 from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.graph.aligned import SUM_FAN_IN
 from dask_simjoin.graph.dask_private import Task, TaskRef

@@ -13,9 +13,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from dask_simjoin.catalog.methods import Method
 from dask_simjoin.engine.filters.bounds import Bounds
 from dask_simjoin.engine.index.sweep import KEY_BITS, MAX_CELL_BITS, WIDEN
-from dask_simjoin.engine.methods import Method
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, reach
 from dask_simjoin.papers.options import check_batches, check_one_of, check_whole, is_word
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from dask_simjoin.engine.methods import Method
+from dask_simjoin.catalog.methods import Method
 from dask_simjoin.papers.options import check_batches, check_one_of, check_whole, is_word
 
 WINDOWS = ("one-sided", "two-sided", "thesis")

@@ -16,59 +16,60 @@ from dask_simjoin.errors import BudgetError, Remedy
 from dask_simjoin.request.options import Settings
 
 SHARE = 12
-"""Chunks that fit the memory of a task: nearer to the limit workers pause and spill all the time."""
+"""Chunks that fit the memory of a task. With fewer, workers pause and spill all the time."""
 
 MAX_CHUNK = 2**30
-"""Bytes of a chunk where memory would allow more: tasks cut its queries, and so they balance."""
+"""Largest default size of a chunk in bytes: larger chunks balance worse."""
 
 WHOLE = 5
-"""Chunks that fit this process's memory if there is one, of all rows: what threads find out of them takes a
-third more than the plan says, or twice as much where partitions are read from files.  Several chunks of as
-many rows take nearly as much, since all of them are kept."""
+"""A single chunk of all rows may take one part in `WHOLE` of this process's memory.
+
+The results of threads take a third more than the plan expects, or twice as much if partitions are read from
+files.  Several chunks of the same rows take nearly as much, since all are kept."""
 
 MAX_OUTPUT = 256 * 2**20
-"""Bytes of a partition of the result where memory would allow more: what follows works with several."""
+"""Largest default size of a result partition in bytes: later steps hold several of them."""
 
 MAX_DEVICE_CHUNK = 12 * 2**30
-"""The same on GPUs, which balance over the units of their kernels, and waste time on small tasks."""
+"""Largest default size of a chunk on GPUs, which waste time on small tasks."""
 
 
 MAX_RESULT = 2**40
-"""Bytes of a result where nothing else limits it."""
+"""Default limit of a result in bytes."""
 
-SET, FREE = "the configuration's simjoin.result-limit", "what is free on the disk"
-"""Where the limit of results comes from."""
+SET, FREE = "the configuration's simjoin.result-limit", "the free space on the disk"
+"""Origins of the limit of results, in messages."""
 
 LEAST_CHUNK = 2**20
 
 LOCAL_CHUNK = 128 * 2**20
-"""Bytes of a chunk, and of a partition of the result, without a cluster, where memory tells nothing."""
+"""Bytes of a chunk and of a result partition if there is no cluster and no memory limit is known."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What runs the tasks.
+    """Describe the machine or cluster that runs the tasks.
 
     Attributes
     ----------
     threads : int
-        Tasks that run at a time.
+        Number of tasks that run at the same time.
     memory : int or None
-        Bytes for each of them; None where no limit is known.
+        Bytes for each thread; None: no limit is known.
     cluster : bool
         Whether they run on a distributed cluster.
     limit : int or None
         Memory limit of the smallest worker.
     gpu : bool
-        Whether tasks run on GPUs, one each, and `memory` is theirs.
+        Whether each task runs on a GPU, whose memory is `memory`.
     workers : int
-        Processes with memory of their own, between which chunks move.
+        Number of worker processes, which exchange chunks.
     shared : int or None
-        Bytes for each of this process's threads, which share its memory; None: they do not, or are not known.
+        Bytes for each thread of this process if they share its memory; None: they do not, or it is unknown.
     together : int
-        Threads of the smallest worker, or of this process, that can do one task's work together.
+        Threads of the smallest worker, or of this process, that can share the work of one task.
     disk : int or None
-        Bytes free on the disk that has most of those to which results may go; None: it is not known.
+        Free bytes on the disk with the most space for results; None: unknown.
     """
 
     threads: int = 1
@@ -83,22 +84,22 @@ class Resources:
 
     @property
     def room(self) -> int | None:
-        """Bytes that what one task alone holds may take; None where nothing tells."""
+        """Bytes that the data of one task may take; None: unknown."""
         return self.limit or self.memory or self.shared
 
     @property
     def whole(self) -> int:
-        """Bytes that the one chunk of all rows may take where threads share this process's memory; else 0."""
+        """Bytes for a single chunk of all rows if threads share this process's memory, else 0."""
         return 0 if self.cluster or self.shared is None else self.shared * self.threads // WHOLE
 
     def for_each(self, chunks: int) -> int:
-        """Count the threads that index one of so many chunks together: those that would be idle."""
+        """Return the number of threads that index one chunk together: otherwise they would be idle."""
         return max(1, min(self.together, self.threads // max(1, chunks)))
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Bytes that a plan keeps to.
+    """Limits of a plan in bytes.
 
     Attributes
     ----------
@@ -107,13 +108,13 @@ class Budget:
     output : int
         One partition of the result.
     result : int
-        All pairs together: a join that gives more is refused.
+        All pairs together: a larger result is refused.
     limit : str
-        Where `result` comes from, for people.
+        Origin of `result`, in messages.
     chosen : bool
-        Whether the caller chose `chunk`: then chunks are about as large, and not only at most.
+        Whether the caller chose `chunk`: then it is also the target size of chunks.
     origin : str
-        Where `chunk` comes from, for people.
+        Origin of `chunk`, in messages.
     """
 
     chunk: int
@@ -125,7 +126,7 @@ class Budget:
 
 
 def budget_of(chunks: int, largest: float, budget: Budget, resources: Resources) -> Budget:
-    """Give the budget that so many chunks, the largest of so many bytes, keep to: see `Resources.whole`."""
+    """Return the budget for a number of chunks and the bytes of the largest: see `Resources.whole`."""
     if chunks > 1 or budget.chosen or not budget.chunk < largest <= resources.whole:
         return budget
     return replace(
@@ -134,7 +135,7 @@ def budget_of(chunks: int, largest: float, budget: Budget, resources: Resources)
 
 
 def make_budget(blocksize: int | None, settings: Settings, resources: Resources) -> Budget:
-    """The budget of a join."""
+    """Return the budget of a join."""
     if blocksize is not None:
         chunk, origin = blocksize, f"blocksize={format_bytes(blocksize)!r}"
     elif settings.blocksize is not None:
@@ -171,27 +172,27 @@ def make_budget(blocksize: int | None, settings: Settings, resources: Resources)
 
 
 SURE = 1 << 26
-"""Bytes that are not asked for."""
+"""Results up to this number of bytes are never refused."""
 
 PARTS = 8
 
 MARGIN = 1.25
-"""How much more than what is just enough a message recommends."""
+"""Messages recommend this multiple of the minimum."""
 
 PEAK = 1.3
-"""Memory that a join takes on the host at its peak, in units of its result's: see docs/benchmarks/memory.md.
+"""Peak host memory of a join, in units of its result: see docs/benchmarks/memory.md.
 
-Columns grow by an eighth at a time; where ids are not numbers, positions lie beside them for a while.
+Columns grow by an eighth at a time.  If ids are not numbers, positions are kept as well for a while.
 """
 
 DEVICE_PEAK = 1.5
-"""The same on a GPU, where a column that grows is copied: one of at least two."""
+"""Peak GPU memory of a join, in units of its result: a column that grows is copied."""
 
 LAZY = f"or a Dask DataFrame, dd.from_pandas(df, npartitions={PARTS}), whose result comes in parts"
 
 
 def free_memory() -> int:
-    """Bytes that this process may still take: of what is free, of a container's limit, and of its own."""
+    """Return the bytes that this process may still allocate: free memory, container limit, process limit."""
     process = psutil.Process().memory_info()
     free = [psutil.virtual_memory().available, MEMORY_LIMIT - process.rss]
     own = resource.getrlimit(resource.RLIMIT_AS)[0]
@@ -202,10 +203,10 @@ def free_memory() -> int:
 
 def check_room(rows: float, row_bytes: float, cause: str, sampled: bool, device: int | None = None,
                free: int | None = None) -> None:  # fmt: skip
-    """Refuse a result of at least so many rows that does not fit while it is made.
+    """Refuse a result that does not fit memory while it is made.
 
-    `cause`: what gives it, for people; `sampled`: whether rows are estimated; `device`: memory of the GPU
-    that the result is to be in, if it is; `free`: memory that was free before any of it was made.
+    `rows`: at least; `cause`: the option that gives them, in messages; `sampled`: whether rows are estimated.
+    `device`: memory of the GPU that holds the result, if any; `free`: free memory before the join.
     """
     size = rows * row_bytes
     need = size * (PEAK if device is None else DEVICE_PEAK)
@@ -217,9 +218,9 @@ def check_room(rows: float, row_bytes: float, cause: str, sampled: bool, device:
         free = free_memory()
     if need > free:
         where = "free in this machine's memory" if device is None else "on the GPU"
-        told = ", estimated from a sample," if sampled else ","
+        source = ", estimated from a sample," if sampled else ","
         raise BudgetError(
-            f"{cause} gives at least {rows:,.0f} rows{told} which take {format_bytes(int(size))}, and "
+            f"{cause} gives at least {rows:,.0f} rows{source} which take {format_bytes(int(size))}, and "
             f"{format_bytes(int(need))} while they are made; {format_bytes(free)} are {where}. "
             f"{_remedy(cause)}",
             remedies=_remedies(cause),
@@ -227,14 +228,14 @@ def check_room(rows: float, row_bytes: float, cause: str, sampled: bool, device:
 
 
 def room_now(row_bytes: float, cause: str, device: int | None) -> Callable[[int], None]:
-    """Return what refuses so many rows, found so far, by the memory that is free before any is found."""
+    """Return a check of the number of rows found so far against the memory that is free now."""
     free = free_memory() if device is None else None
     return lambda rows: check_room(rows, row_bytes, cause, False, device, free)
 
 
 @contextlib.contextmanager
 def within_memory(cause: str) -> Iterator[None]:
-    """Say what took too much memory, where an estimate could not be sure that it would."""
+    """Name the cause if memory runs out in spite of the estimate."""
     try:
         yield
     except MemoryError as error:
@@ -255,7 +256,7 @@ def _remedies(cause: str) -> list[Remedy]:
 
 
 def verbs_without_pairs(cause: str, two: bool = False) -> list[Remedy]:
-    """Verbs that tell of the same pairs and make none, of which there are none for `two` tables."""
+    """Return verbs that count the same pairs without making them; none for `two` tables."""
     if two:
         return []
     of_sets = cause.startswith("threshold=")
@@ -264,47 +265,47 @@ def verbs_without_pairs(cause: str, two: bool = False) -> list[Remedy]:
 
 
 def enough_result(need: float) -> dict[str, str]:
-    """Give the configuration that allows a result of so many bytes."""
+    """Return the configuration that allows a result of `need` bytes."""
     return {"simjoin.result-limit": format_bytes(math.ceil(MARGIN * need))}
 
 
 def fewer_pairs(cause: str, two: bool = False) -> str:
-    """What gives fewer pairs than `cause`, such as "eps=1", or materialises none; `two`: of two tables."""
+    """Name options that give fewer pairs than `cause`, such as "eps=1", or none; `two`: for two tables."""
     if two:
         name = cause.partition("=")[0]
         return f"a {'larger' if name == 'threshold' else 'smaller'} {name}"
     if cause.startswith("threshold="):
-        return "a larger threshold, count_set_pairs() or set_neighbor_counts(), which materialise no pairs"
+        return "a larger threshold, count_set_pairs() or set_neighbor_counts(), which make no pairs"
     name = cause.partition("=")[0]
-    return f"a smaller {name}, count_pairs() or neighbor_counts(), which materialise no pairs"
+    return f"a smaller {name}, count_pairs() or neighbor_counts(), which make no pairs"
 
 
 ENTRY, DEVICE_ENTRY = 16, 12
-"""Bytes of an entry: a number, and a column."""
+"""Bytes of an entry of a sparse matrix: its value and its column."""
 
 
 PIECE = 12
-"""The same in the pieces that a matrix is put together from, which are there until it is."""
+"""Bytes of an entry in the pieces of a matrix, which are kept until it is complete."""
 
 
 ROW = 32
-"""Bytes of a row: where it begins, and what is only there until all are filled."""
+"""Bytes of a row of a sparse matrix: its start, and temporary arrays."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """Something that a matrix must fit.
+    """A limit that a sparse matrix must keep.
 
     Attributes
     ----------
     bytes : int
-        That there are.
+        Bytes that are available.
     entry, row : int
-        Bytes that an entry and a row take there.
+        Bytes per entry and per row.
     where, remedy : str
-        What it is, and what helps, for people.
+        Its name and the remedy, in messages.
     config : str
-        The name of the configuration that sets it; "": none does.
+        The configuration key that sets it; "": none.
     """
 
     bytes: int
@@ -317,29 +318,29 @@ class Limit:
 
 @dataclass(frozen=True)
 class Fitting:
-    """What a matrix of neighbours must fit.
+    """The limits of a matrix of neighbors.
 
     Attributes
     ----------
     eps : float
     rows : int
     limits : list of Limit
-    most : int or None
-        Entries that it can have, whatever the memory.
+    max_entries : int or None
+        Largest number of entries, whatever the memory.
     """
 
     eps: float
     rows: int
     limits: list[Limit]
-    most: int | None
+    max_entries: int | None
 
     def check(self, entries: float, sampled: bool = False) -> None:
-        """Refuse a matrix of so many entries; `sampled`: or more."""
+        """Refuse a matrix with too many entries; `sampled`: the number is a lower bound."""
         about = f"eps={self.eps!r} gives {'at least ' if sampled else ''}{entries:,.0f} entries"
         about += ", estimated from a sample" if sampled else ""
-        if self.most is not None and entries > self.most:
+        if self.max_entries is not None and entries > self.max_entries:
             raise BudgetError(
-                f"{about}, and a sparse matrix of this CuPy has at most {self.most:,}, which int32 "
+                f"{about}, and a sparse matrix of this CuPy has at most {self.max_entries:,}, which int32 "
                 "numbers. Use CuPy 14.1 or newer, a smaller eps, or ddf.to_backend('pandas')."
             )
         for limit in self.limits:

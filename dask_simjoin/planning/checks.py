@@ -1,4 +1,4 @@
-"""What a plan refuses, before any task of the join runs."""
+"""Checks of a plan: refusals before any task of the join runs."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ from dask_simjoin.request.messages import shown
 from dask_simjoin.request.spec import JoinSpec, check_dims
 
 WHERE_EDGES_GO = (
-    "Set Dask's configuration temporary-directory to a folder that has the room and can be written to, use a "
-    "smaller max_eps, or mode='forest', which writes no files."
+    "Set Dask's configuration temporary-directory to a writable folder with enough space. Or use a smaller "
+    "max_eps, or mode='forest', which writes no files."
 )
-"""What helps where edges of OPTICS cannot be written, in messages."""
+"""Remedy if edges of OPTICS cannot be written, in messages."""
 
 NO_FILES = Remedy({"mode": "forest"})
-"""The same, for programs."""
+"""The same remedy for programs."""
 
 MAX_ROWS = 2**31 - 2**10
-"""Rows of a chunk: positions are int32, and arrays are padded."""
+"""Largest number of rows of a chunk: positions are int32, and arrays are padded."""
 
 NEED = 5
-"""Memory of a task in chunks: two with their indexes, while one of them is built, and what it returns."""
+"""Memory of a task in chunks: two with their indexes, one that is being built, and the result."""
 
 EDGE_BYTES = 16
-"""Of an edge in one direction: the other end, a number, and at most as many of rows and their degrees."""
+"""Bytes of an edge in one direction: its other end, its weight, and its share of rows and degrees."""
 
 RANK_BYTES = 8
-"""Of a row of a join with nearest neighbours, besides ids, kept columns and its distance."""
+"""Bytes of a row of a nearest-neighbor join, besides ids, kept columns and its distance."""
 
 TREE_BYTES = 64
-"""Of a row on the worker where two trees of all rows are merged at most, and clusters are made of one."""
+"""Bytes per row on the worker that merges two trees of all rows, or makes clusters from one."""
 
 CHOSEN_BYTES, CLUSTER_BYTES = 40, 160
-"""There of a row while clusters are chosen, and besides of one of two clusters that so few rows may have."""
+"""Bytes per row there while clusters are chosen, and bytes per smallest possible cluster."""
 
 TREE_SHARE = 0.6
-"""Of a worker's memory for these; in what is left lies what it loads, and what it is about to spill."""
+"""Share of a worker's memory for trees; the rest is for loaded data and data about to be spilled."""
 
 MAX_TASKS = 1_000_000
-"""Block pairs, and partitions of a result: Dask needs about a millisecond for each."""
+"""Largest number of block pairs and of result partitions: Dask needs about a millisecond for each."""
 
 MAX_SMALL_TASKS, SMALL = 50_000, 512
-"""The same of block pairs of chunks of fewer rows than that on average, in which there is little to do."""
+"""Largest number of block pairs if chunks have fewer rows than `SMALL` on average: tasks do little work."""
 
 
 def check_rows(rows: int, number: int) -> None:
@@ -73,20 +73,20 @@ def check_rows(rows: int, number: int) -> None:
 
 
 GRAIN = 2
-"""The same of chunks: partitions that are cut give chunks of half of what is asked for."""
+"""Factor between the requested size of chunks and the smallest: cutting a partition may halve it."""
 
 
 def fits_task(size: float, resources: Resources) -> bool:
-    """Tell whether a task has room for what it does with chunks of so many bytes."""
+    """Return whether a task has enough memory for chunks of `size` bytes."""
     return resources.memory is None or NEED * size <= resources.memory
 
 
 def check_chunks(
     rows: np.ndarray, row_bytes: float | np.ndarray, budget: Budget, resources: Resources, blocks: int
 ) -> None:
-    """Refuse chunks of which a task cannot hold what it must.
+    """Refuse chunks that are too large for the memory of a task.
 
-    `row_bytes`: of all, or of each chunk's; `blocks`: block pairs, which smaller chunks make more of.
+    `row_bytes`: for all chunks, or for each; `blocks`: number of block pairs, which grows as chunks shrink.
     """
     if not len(rows) or resources.memory is None:
         return
@@ -100,7 +100,7 @@ def check_chunks(
         use = f"a smaller blocksize=, such as blocksize={format_bytes(smaller)!r}, or " if remedies else ""
         raise BudgetError(
             f"Chunk {largest} has about {int(rows[largest]):,} rows of {own[largest]:.0f} bytes, so a task "
-            f"needs about {format_bytes(need)}, and each thread of the smallest worker has "
+            f"needs about {format_bytes(need)}. Each thread of the smallest worker has "
             f"{format_bytes(resources.memory)} (chunks are made by {budget.origin}). Use {use}workers with "
             "more memory or fewer threads.",
             remedies=remedies,
@@ -109,16 +109,16 @@ def check_chunks(
 
 def check_blocks(blocks: int, rows: np.ndarray, row_bytes: float, budget: Budget, resources: Resources,
                  by_region: Callable[[], int | None] = lambda: None) -> None:  # fmt: skip
-    """Refuse more block pairs than Dask can see to, or than is worth it.
+    """Refuse more block pairs than Dask can schedule, or than are worth it.
 
-    `rows` (chunks,): of chunks; `by_region`: counts block pairs of chunks of regions, None: there are none.
+    `rows` (chunks,): rows of each chunk; `by_region`: counts block pairs of spatial chunks, if possible.
     """
     chunks, all_rows = len(rows), float(rows.sum())
     if blocks > MAX_SMALL_TASKS and all_rows < SMALL * chunks and budget.chosen:
         enough = max(1.0, min(SMALL, all_rows)) * row_bytes
         raise BudgetError(
             f"{budget.origin} makes {chunks:,} chunks of {all_rows / chunks:,.1f} rows on average, as each "
-            f"takes {row_bytes:,.0f} bytes with what is found of it, and {blocks:,} block pairs of so few; "
+            f"row takes {row_bytes:,.0f} bytes with its results. They make {blocks:,} small block pairs, and "
             f"at most {MAX_SMALL_TASKS:,} are allowed. Leave blocksize= out, or use at least "
             f"blocksize={format_bytes(math.ceil(enough))!r}.",
             remedies=[Remedy({"blocksize": None}), Remedy({"blocksize": format_bytes(math.ceil(enough))})],
@@ -143,9 +143,9 @@ def check_blocks(blocks: int, rows: np.ndarray, row_bytes: float, budget: Budget
 def check_outputs(
     outputs: float, budget: Budget, cause: str, resources: Resources, two: bool = False
 ) -> None:
-    """Refuse more partitions of the result than Dask can see to.
+    """Refuse more partitions of the result than Dask can schedule.
 
-    `cause`: what gives them, for people; `two`: whether there are two tables.
+    `cause`: the option that gives them, in messages; `two`: whether there are two tables.
     """
     if outputs > MAX_TASKS:
         size = math.ceil(MARGIN * budget.output * outputs / MAX_TASKS)
@@ -160,9 +160,9 @@ def check_outputs(
 
 
 def check_result(rows: float, pair_bytes: float, budget: Budget, cause: str, two: bool = False) -> None:
-    """Refuse a result that is larger than the configuration or the disk allows, as far as is certain.
+    """Refuse a result that is certainly larger than the configuration or the disk allows.
 
-    `cause`: what gives it, for people; `two`: whether there are two tables.
+    `cause`: the option that gives it, in messages; `two`: whether there are two tables.
     """
     need = rows * pair_bytes
     if need > budget.result:
@@ -174,7 +174,7 @@ def check_result(rows: float, pair_bytes: float, budget: Budget, cause: str, two
 
 
 def check_nearest(rows: int, row_bytes: float, k: int, budget: Budget) -> None:
-    """Refuse nearest neighbours of all rows that take more than the configuration or the disk allows."""
+    """Refuse nearest neighbors of all rows if they take more than the configuration or the disk allows."""
     need = rows * (row_bytes + RANK_BYTES)
     if need > budget.result:
         less = "a smaller k, max_distance=, or k_distances(), which gives one number a row"
@@ -186,7 +186,7 @@ def check_nearest(rows: int, row_bytes: float, k: int, budget: Budget) -> None:
 
 
 def _limited(need: float, budget: Budget, less: str) -> str:
-    """Say what limits a result, and what helps; `less`: what makes it smaller."""
+    """Describe the limit of a result and its remedies; `less`: what makes the result smaller."""
     where = "it is reduced or goes to a larger disk" if budget.limit == FREE else "there is room for it"
     return (
         f"the limit is {format_bytes(budget.result)} ({budget.limit}). Use {less}. If {where}, raise the "
@@ -196,7 +196,7 @@ def _limited(need: float, budget: Budget, less: str) -> str:
 
 def check_edges(pairs: float, max_eps: float, memory: int, directory: str,
                 free_space: Callable[[str], int]) -> None:  # fmt: skip
-    """Refuse edges that fit neither their share of the memory nor the disk, which else is not looked at."""
+    """Refuse edges that fit neither their share of the memory nor the disk."""
     need = 2 * pairs * 2 * EDGE_BYTES  # in both directions, by block and then by chunk
     if need <= memory:
         return
@@ -221,50 +221,50 @@ def check_order(rows: int, row_bytes: int, resources: Resources) -> None:
         )
 
 
-def check_tree(rows: int, least: int | None, resources: Resources) -> None:
-    """Refuse rows whose minimum spanning tree one worker cannot hold; `least`: rows of a cluster, if any."""
-    each = TREE_BYTES if least is None else max(TREE_BYTES, CHOSEN_BYTES + CLUSTER_BYTES // least)
+def check_tree(rows: int, min_rows: int | None, resources: Resources) -> None:
+    """Refuse rows whose minimum spanning tree one worker cannot hold; `min_rows`: of a cluster, if any."""
+    each = TREE_BYTES if min_rows is None else max(TREE_BYTES, CHOSEN_BYTES + CLUSTER_BYTES // min_rows)
     need, limit = each * rows, resources.limit
     if rows > MAX_ROWS or (limit is not None and need > TREE_SHARE * limit):
         place = "no limit" if limit is None else f"{format_bytes(int(TREE_SHARE * limit))} for it"
         raise BudgetError(
-            f"One task is given the spanning tree of all {rows:,} rows, which takes {format_bytes(need)}, "
-            f"and the smallest worker has {place}; at most {MAX_ROWS:,} rows can have one. Use larger "
+            f"One task is given the spanning tree of all {rows:,} rows, which takes {format_bytes(need)}. "
+            f"The smallest worker has {place}; at most {MAX_ROWS:,} rows can have one. Use larger "
             "workers."
         )
 
 
 def check_samples(samples: int | None, rows: int) -> None:
-    """Refuse more rows of a core row than take part; None: they were not asked for."""
+    """Refuse `min_samples` above the number of rows; None: it was not given."""
     if samples is not None and 0 < rows < samples:
         raise OptionError(
-            f"min_samples={samples} is more than the {rows:,} rows that take part, and no row is a core row "
-            f"then at any distance; use at most {rows:,}."
+            f"min_samples={samples} is more than the {rows:,} rows that take part, so no row is a core row "
+            f"at any distance; use at most {rows:,}."
         )
 
 
 def check_radii(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
-    """Refuse distances of rows that are none."""
+    """Refuse rows whose own distance is missing, negative or infinite."""
     for number, summary in enumerate(summaries):
         if summary.bad_radii:
             raise CoordinateError(
-                f"eps={spec.radius!r} names a column of distances, of which {summary.bad_radii} in partition "
-                f"{number} are missing, negative or infinite; they must be finite numbers >= 0: fill or "
-                "drop those rows first."
+                f"eps={spec.radius!r} names a column of distances. In partition {number}, "
+                f"{summary.bad_radii} are missing, negative or infinite; they must be finite numbers >= 0: "
+                "fill or drop those rows first."
             )
 
 
 def resolve_dims(summaries: list[PartitionSummary],
                  spec: JoinSpec) -> tuple[list[PartitionSummary], JoinSpec]:  # fmt: skip
-    """The same with as many dimensions as the data have; refuses coordinates that cannot be joined."""
+    """Return both with the dimensions of the data; refuse coordinates that cannot be joined."""
     check_coordinates(summaries, spec)
     found = [(n, s.dims) for n, s in enumerate(summaries) if s.dims is not None]
     dims = found[0][1] if found else spec.dims or 1
     for number, other in found:
         if other != dims:
             raise CoordinateError(
-                f"The lists of column {spec.on[0]!r} must be of equal length: those of partition "
-                f"{found[0][0]} have {dims} numbers, and those of partition {number} have {other}."
+                f"The lists of column {spec.on[0]!r} must be of equal length: lists of partition "
+                f"{found[0][0]} have {dims} numbers, and lists of partition {number} have {other}."
             )
     if not dims:
         raise CoordinateError(f"The lists of column {spec.on[0]!r} have no numbers.")
@@ -282,7 +282,7 @@ def _instead(what: str, spec: JoinSpec) -> str:
 
 
 def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
-    """Refuse what is no coordinate, or none of the metric, or cannot be one exactly."""
+    """Refuse values that are not finite, not allowed by the metric, or not exact in float64."""
     for number, summary in enumerate(summaries):
         if summary.unlike is not None:
             row, what, label = summary.unlike
@@ -329,13 +329,13 @@ def _check_directions(summaries: list[PartitionSummary], spec: JoinSpec) -> None
 
 def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
     metric = spec.measure
-    for name, wanted, (least, most) in zip(spec.on, metric.columns, metric.limits, strict=False):
+    for name, wanted, (lowest, highest) in zip(spec.on, metric.columns, metric.limits, strict=False):
         found = [(n, s.beyond[name]) for n, s in enumerate(summaries) if name in s.beyond]
         if found:
             number, (_, example) = found[0]
             raise CoordinateError(
-                f"Column {name!r} has {sum(beyond[0] for _, beyond in found)} values that are no {wanted} in "
-                f"degrees, from {least:g} to {most:g}, such as {example!r} (first in partition {number}). "
-                f"metric={spec.metric!r} takes {' and '.join(metric.columns)}, in this order, in degrees: "
-                "columns that are swapped are likely, or values that are no degrees, such as metres."
+                f"Column {name!r} has {sum(beyond[0] for _, beyond in found)} values, such as {example!r} in "
+                f"partition {number}, that are not a {wanted} in degrees ({lowest:g} to {highest:g}). "
+                f"Use metric={spec.metric!r} with {' and '.join(metric.columns)}, in this order, in degrees. "
+                "The columns may be swapped, or their values may have another unit, such as meters."
             )

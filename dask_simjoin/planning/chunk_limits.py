@@ -19,52 +19,55 @@ from dask_simjoin.errors import BudgetError, Remedy
 from dask_simjoin.planning.budget import MARGIN, Budget, Resources
 from dask_simjoin.planning.checks import MAX_ROWS, TREE_SHARE, fits_task
 from dask_simjoin.planning.entity_chunks import BY_WORKER, EntityChunks, ReplicatedChunks, entity_chunks
-from dask_simjoin.planning.outputs import OutputSpec, least_rows
+from dask_simjoin.planning.outputs import OutputSpec, min_chunk_rows
 from dask_simjoin.planning.table import TableSummary
 
 FILTER_DIMS = 8
-"""Dimensions from which an index may have float32 numbers, for its filter, beside those that it is given."""
+"""From this number of dimensions an index may also have float32 coordinates for its filter."""
 
 CUT_DIMS = 16
-"""Dimensions, at most, by which rows are put in order."""
+"""Largest number of dimensions that kd order cuts."""
 
 LISTED, CLOSE_DIMS = 16, 3
-"""Nearest rows of a row that are remembered at most; dimensions up to which two bytes are enough for each."""
+"""Largest number of nearest rows cached per row; in at most `CLOSE_DIMS` dimensions each takes two bytes."""
 
 FEW = 5
-"""Nearest rows that are sought up to which their totals are remembered, too: of all but one."""
+"""Up to this number of neighbors their totals are cached, too, except one."""
 
 ORDER_BYTES = 48
-"""Of a row while rows are put in order, besides 4 for each dimension that is cut."""
+"""Bytes per row while rows are put in order, besides 4 for each dimension that is cut."""
 
 ROUND_BYTES = 110
-"""Of a row in rounds of a tree, and while its edges are put in order or made clusters of, index and nearest
-rows besides: a state before and after a round, and edges twice."""
+"""Bytes per row in rounds of a tree, besides index and nearest rows: two states, and edges twice.
+
+Sorting the edges and making clusters take no more."""
 
 PART_BYTES = 24
-"""Of a row, of each thread that does a part of a round."""
+"""Bytes per row for each thread that shares a round."""
 
 LABEL_BYTES = 16
-"""Of a row's label, as the index of the frame has it, and of what says where the row is."""
+"""Bytes of a row's index label and of its location."""
 
 APART = 1.2
-"""How much more is taken than arrays have: what allocators keep of what was freed."""
+"""Memory of the process in units of its arrays: allocators keep freed memory."""
 
 SHARED_DIMS = 5
-"""Dimensions from which what a round searches is worth being shared: in few, it is a tenth of the round."""
+"""From this number of dimensions threads share the search of a round; in few it is a tenth of the round."""
 
 FEW_THREADS = 6
-"""Threads up to which, where they share no rounds, one finds the tree sooner than all find those of several
-chunks: these take 2.3 times the work, and half of the work on one chunk is searches, which all share."""
+"""Up to this number of threads, a single chunk is faster than several if threads share no rounds.
+
+Several chunks take 2.3 times the work.  Half of the work on a single chunk is searches, which all threads
+share."""
 
 WORKING = 24 * 2**20
-"""Bytes of each thread for what it works on, however many rows there are."""
+"""Working memory of each thread in bytes, whatever the number of rows."""
 
 
 def one_chunk_bytes(table: TableSummary, k: int, threads: int) -> float:
-    """Bytes that one chunk of all rows of a table and its tree take at their peak, at most.
+    """Return the peak bytes of a single chunk of all rows with its tree, as an upper bound.
 
-    `k`: nearest rows that are sought of each; `threads`: of this process, or of a worker, that share it.
+    `k`: number of neighbors per row; `threads`: of this process, or of a worker, that share the chunk.
     """
     dims, rows = len(table.every.lower), table.source_rows
     numbers = 8 * dims
@@ -86,11 +89,11 @@ class OneChunk(NamedTuple):
     Attributes
     ----------
     need : float
-        Bytes at its peak, on each worker that has it.
+        Peak bytes on each worker that has it.
     room : float or None
-        Bytes that it may take of the smallest worker, or of this process; None: nothing tells.
+        Bytes that it may take on the smallest worker, or in this process; None: unknown.
     is_best : bool
-        Whether it fits, and is worth it.
+        Whether it fits and is faster than several chunks.
     """
 
     need: float
@@ -99,7 +102,7 @@ class OneChunk(NamedTuple):
 
 
 def one_chunk_of_tree(table: TableSummary, output: OutputSpec, resources: Resources) -> OneChunk | None:
-    """Weigh one chunk of all rows for a spanning tree; None: none is sought, or on GPUs."""
+    """Return whether a single chunk of all rows suits a spanning tree; None: no tree is made, or on GPUs."""
     if not output.spanning or resources.gpu:
         return None
     threads = max(1, -(-resources.threads // resources.workers))
@@ -110,7 +113,7 @@ def one_chunk_of_tree(table: TableSummary, output: OutputSpec, resources: Resour
 
 
 def room_for_one(resources: Resources) -> float | None:
-    """Bytes that one chunk may take of the smallest worker, or of this process; None: nothing tells."""
+    """Return the bytes for a single chunk on the smallest worker, or in this process; None: unknown."""
     each = resources.memory if resources.cluster else resources.shared
     if each is None or resources.gpu:
         return None
@@ -118,7 +121,7 @@ def room_for_one(resources: Resources) -> float | None:
 
 
 def check_one(one: OneChunk, budget: Budget, resources: Resources) -> None:
-    """Refuse one chunk of all rows that was asked for and does not fit a worker with its tree."""
+    """Refuse a requested single chunk of all rows that does not fit a worker with its tree."""
     if resources.cluster and one.room is not None and one.need > one.room:
         raise BudgetError(
             f"One chunk of all rows ({budget.origin}) takes about {format_bytes(int(one.need))} with its "
@@ -135,15 +138,15 @@ HELD_PER_THREAD = 2
 """The same for the shuffle by worker, where each chunk is one message per sending thread."""
 
 LEAST_ROWS = 1 << 14
-"""Rows of a chunk that are worth a task."""
+"""Smallest number of rows of a chunk that is worth a task."""
 
 UNEVEN = 1.5
-"""How many times as many rows as it should have a chunk may have before a partition is cut."""
+"""Cut a partition only if its chunk would exceed the target by this factor."""
 
 
 @dataclass(frozen=True)
 class ChunkLimits:
-    """What chunks must keep to.
+    """Limits of chunks.
 
     Attributes
     ----------
@@ -153,7 +156,7 @@ class ChunkLimits:
     shuffle : str
         How Dask would shuffle rows.
     one : OneChunk or None
-        What one chunk of all rows takes with its spanning tree; None: no tree is sought on CPUs.
+        Memory of a single chunk of all rows with its spanning tree; None: no tree is made on CPUs.
     """
 
     output: OutputSpec
@@ -164,15 +167,16 @@ class ChunkLimits:
 
     def rows(self, table: TableSummary, row_bytes: float) -> tuple[int, int]:
         """Return the target and the maximum of rows per chunk."""
-        most = int(min(max(self.budget.chunk // row_bytes, 1), MAX_ROWS))
-        return most if self.budget.chosen else min(most, least_rows(len(table.every.lower))), most
+        max_rows = int(min(max(self.budget.chunk // row_bytes, 1), MAX_ROWS))
+        target = max_rows if self.budget.chosen else min(max_rows, min_chunk_rows(len(table.every.lower)))
+        return target, max_rows
 
     @property
     def numbers(self) -> list[int]:
-        """Numbers of chunks of rows in their order that are worth comparing.
+        """Numbers of entity chunks that are worth comparing.
 
-        One, whose queries are cut; one for each thread, which index them side by side; and few more than
-        give each thread a block pair.
+        A single chunk has its queries cut.  One chunk for each thread is indexed in parallel.  The third
+        number gives each thread about one block pair.
         """
         if self.budget.chosen:
             return [math.ceil(math.sqrt(2 * self.resources.threads))]
@@ -180,13 +184,13 @@ class ChunkLimits:
 
     def entity(self, table: TableSummary, sizes: tuple[int, int], row_bytes: float, norm: float,
                threshold: float, number: int) -> EntityChunks:  # fmt: skip
-        """Make about `number` chunks of rows in their order.
+        """Make about `number` chunks of rows in the order of the frame.
 
-        Where several chunks cost more than to compare their rows, one may be larger than others may.
+        A single chunk may exceed the usual limit if that is faster than several chunks.
         """
-        least, most = sizes
+        target, max_rows = sizes
         if self.budget.chosen:
-            return entity_chunks(table.summaries, least, most, norm, threshold)
+            return entity_chunks(table.summaries, target, max_rows, norm, threshold)
         rows = table.source_rows
         if self.one is not None:
             is_best = self.one.is_best
@@ -195,30 +199,29 @@ class ChunkLimits:
         if number == 1 and is_best:
             whole = max(table.source_rows, 1)
             return entity_chunks(table.summaries, whole, whole, norm, threshold)
-        together = clip(table.rows / number, min(LEAST_ROWS, most), most)
-        return entity_chunks(
-            table.summaries, together, min(most, math.ceil(UNEVEN * together)), norm, threshold
-        )
+        target = clip(table.rows / number, min(LEAST_ROWS, max_rows), max_rows)
+        uneven = min(max_rows, math.ceil(UNEVEN * target))
+        return entity_chunks(table.summaries, target, uneven, norm, threshold)
 
     def replicated(self, table: TableSummary, norm: float, threshold: float) -> ReplicatedChunks | None:
-        """Make one chunk of all rows.
+        """Make one chunk of all rows; None: it does not fit, or was not requested.
 
-        On GPUs that is chosen wherever it fits; None: it does not, or was not asked for.
+        On GPUs it is the default if it fits.
         """
-        asked, rows = table.spec.partitioning, table.source_rows
-        if asked != "replicated" and not (asked == "auto" and self.resources.gpu):
+        request, rows = table.spec.partitioning, table.source_rows
+        if request != "replicated" and not (request == "auto" and self.resources.gpu):
             return None
         each, size = table.row_bytes, rows * table.row_bytes
         if size <= self.budget.chunk and rows <= MAX_ROWS:
             whole = max(rows, 1)
             return entity_chunks(table.summaries, whole, whole, norm, threshold, ReplicatedChunks)
-        if asked == "replicated":
+        if request == "replicated":
             larger = format_bytes(int(MARGIN * size))
             fits = rows <= MAX_ROWS and fits_task(MARGIN * size, self.resources)
             use = f"blocksize={larger!r}, or " if fits else ""
             raise BudgetError(
                 f"partitioning='replicated' makes one chunk of all {rows:,} rows of {each:.0f} bytes, "
-                f"{format_bytes(int(size))}, and a chunk may have {format_bytes(self.budget.chunk)} "
+                f"{format_bytes(int(size))}. A chunk may have {format_bytes(self.budget.chunk)} "
                 f"({self.budget.origin}) and {MAX_ROWS:,} rows; use {use}partitioning='auto'.",
                 remedies=[
                     *([Remedy({"blocksize": larger})] if fits else []),
@@ -227,12 +230,12 @@ class ChunkLimits:
             )
         return None
 
-    def region_rows(self, rows: int, least: int, most: int) -> int:
-        """Rows of a region, of so many in all."""
+    def region_rows(self, rows: int, min_rows: int, max_rows: int) -> int:
+        """Return the target number of rows of a region; `rows`: in all regions."""
         each = HELD_PER_THREAD if self.shuffle == BY_WORKER else CHUNKS_PER_THREAD
-        return clip(rows / (each * self.resources.threads), least, most)
+        return clip(rows / (each * self.resources.threads), min_rows, max_rows)
 
 
-def clip(rows: float, least: int, most: int) -> int:
-    """Round a number of rows up, and keep it between two others."""
-    return min(max(math.ceil(rows), least), most)
+def clip(rows: float, min_rows: int, max_rows: int) -> int:
+    """Round a number of rows up, and clip it to a range."""
+    return min(max(math.ceil(rows), min_rows), max_rows)

@@ -1,8 +1,7 @@
-"""What the steps of a join cost: measured, and put together for each way to run it.
+"""Cost model: expected seconds of the steps of a join, for each way to run it.
 
-The numbers are those of one core of an AMD EPYC with AVX-512, and of one H200; what is chosen by
-them only depends on their ratios.  ``python -m benchmarks dask.choices`` compares what they say with what
-each way took.
+Rates were measured on one core of an AMD EPYC with AVX-512, and on one H200.  Choices depend on their ratios
+only.  ``python -m benchmarks dask.choices`` compares the expected seconds with the measured ones.
 """
 
 from __future__ import annotations
@@ -21,24 +20,24 @@ NANO = 1e-9
 
 @dataclass(frozen=True)
 class Rates:
-    """Say what a thread or a GPU takes, in nanoseconds.
+    """Rates of a thread or a GPU, in nanoseconds.
 
     Attributes
     ----------
     read, read_number : float
-        To summarise a row, to read it again and to put it into its chunk, and each of its numbers.
+        Summarize a row, read it again and put it into its chunk; the same for each of its numbers.
     build, build_number : float
-        To index a row, and each of its numbers.
+        Index a row; the same for each of its numbers.
     visit : float
-        To look for what a row of a block is near to, besides what is compared.
+        Look up the neighborhood of a row of a block, without comparisons.
     compare, compare_number : float
-        To compare two points, and each of their numbers.
+        Compare two points; the same for each of their numbers.
     pair : float
-        To find a pair and to say what it is.
+        Emit a pair.
     shuffle, shuffle_number : float
-        To send a row to another chunk and to sort it there, and each of its numbers.
+        Send a row to another chunk and sort it there; the same for each of its numbers.
     task : float
-        For the scheduler of threads to run a task.
+        Run a task with the threaded scheduler.
     """
 
     read: float
@@ -59,61 +58,60 @@ TILES = Rates(4, 4, 150, 7, 60, 0.03, 0.0025, 10, 30, 12, 1.5e5)
 DEVICE = Rates(0.1, 0.05, 0.5, 0.08, 0.3, 0.0, 0.9e-5, 0.01, 2, 0.4, 2.5e5)
 
 SWEPT_DIMS = 2
-"""Dimensions of which `SWEEP` tells; each one more makes three times as many rows of a grid to look at."""
+"""Dimensions that `SWEEP` was measured in; each further one triples the grid rows to visit."""
 
 PRUNED_DIMS = 12
-"""Dimensions from which all numbers of two points are compared."""
+"""In fewer dimensions, comparisons end early for some points."""
 
 CLUSTER_TASK = 1.2e6
-"""Nanoseconds of a task on a cluster."""
+"""Nanoseconds per task on a cluster."""
 
 CLUSTER_BYTE, DEVICE_BYTE = 1.5, 0.03
 """Nanoseconds to move a byte between processes, and between GPUs."""
 
 SHUFFLE_FACTOR = {BY_WORKER: 1.4, "tasks": 5.0, "disk": 10.0, "p2p": 10.0}
-"""Cost of shuffling in each way, in units of sending rows in memory that threads share."""
+"""Cost of each shuffle method, in units of sending rows in shared memory."""
 
 THREADS_FACTOR = {"tasks": 1.0}
-"""The same where there is no cluster: threads share memory."""
+"""The same factors without a cluster: threads share memory."""
 
 PIECES_PER_THREAD = 4
-"""Pieces of the whole work for each thread: what is left to wait for in the end is a part of one."""
+"""Pieces of work for each thread: small pieces shorten the wait for the last thread."""
 
 SEARCH = 40.0
-"""What it is to search the neighbours of a row in a chunk, in units of looking for what it is near to."""
+"""Cost of a neighbor search for one row, in units of `visit`."""
 
 SEARCH_COMPARED = 3.0
-"""What it is to compare points whose nearest are sought, in units of comparing them with a threshold."""
+"""Cost of a comparison in a neighbor search, in units of `compare`."""
 
-LEAST_PIECE, LEAST_CLUSTER_PIECE, LEAST_DEVICE_PIECE = 0.02, 0.05, 0.01
-"""Seconds of work that are worth a task of their own."""
+MIN_PIECE, MIN_CLUSTER_PIECE, MIN_DEVICE_PIECE = 0.02, 0.05, 0.01
+"""Smallest piece of work, in seconds, that is worth its own task."""
 
-LEAST_ROW_PIECE = 0.004
-"""The same on threads of pieces that find a number for each row: there are no more of them than threads."""
+MIN_ROW_PIECE = 0.004
+"""Smallest piece, in seconds, on threads if pieces give a number per row: there is at most one per thread."""
 
-MOST_DEVICE_PIECE = 0.15
-"""The same that a piece takes at most where there are other GPUs: what they are sent waits for its kernel."""
+MAX_DEVICE_PIECE = 0.15
+"""Largest piece, in seconds, with several GPUs: transfers wait for the running kernel."""
 
 ROW_OF_PIECE = 12.0
-"""Nanoseconds of a thread that a piece takes for each row of its chunk where it finds a number for it: to
-make room for these, and to put them together with those of other pieces."""
+"""Nanoseconds per row of a chunk if a piece gives a number per row: allocate the numbers and merge them."""
 
 WORTH = 4.0
-"""How many times that a piece must do otherwise, to be one, where every thread has one."""
+"""A piece must do this multiple of `ROW_OF_PIECE` in other work, once every thread has a piece."""
 
 SPLIT = 0.5
-"""How much longer it takes to compare rows of different chunks, besides: they are in no common order."""
+"""Extra cost to compare rows of different chunks: they have no common order."""
 
 TOGETHER = 0.85
-"""Share of the work of an index that threads share."""
+"""Share of index building that runs in parallel."""
 
-LEAST_ROWS = 1024
-"""Rows of queries of a piece."""
+MIN_ROWS = 1024
+"""Smallest number of queries of a piece."""
 
 
 @dataclass(eq=False)
 class Costs:
-    """Expect seconds of the steps of a join where it will run.
+    """Expected seconds of the steps of a join on given resources.
 
     Attributes
     ----------
@@ -121,26 +119,26 @@ class Costs:
         How chunks are indexed.
     dims : int
     near : tuple of float
-        The share of all pairs of points whose tiles are near enough to be compared, and of those of a
-        quarter of the points: their tiles are larger.
+        Share of all pairs of points whose tiles must be compared.  The second number is for a quarter of the
+        points, whose tiles are larger.
     rows : float
-        Of all tables together.
+        Points of all tables.
     output : OutputSpec
     resources : Resources
     swept : int
-        Of the dimensions, those that a sweep looks through.
+        Number of dimensions that a sweep visits.
     row_bytes : float
         Memory of one row of a chunk.
     sources : tuple of Sources
         The partitions of each table.
     read, build, visit, shuffle : float
-        Seconds of a thread to read one row, to index it, to look for what it is near to, and to send it.
+        Seconds of a thread to read one row, to index it, to look up its neighborhood, and to send it.
     compare, pair : float
         Seconds to compare two points of near tiles, on average, and to find a pair.
     task : float
         Seconds of the scheduler for one task.
     factors : dict
-        How many times as long each way to shuffle takes to send a row.
+        Cost of each shuffle method, in units of `shuffle`.
     """
 
     method: str
@@ -171,14 +169,14 @@ class Costs:
         self.read = NANO * (rates.read + rates.read_number * dims)
         self.build = NANO * (rates.build + rates.build_number * dims)
         self.shuffle = NANO * (rates.shuffle + rates.shuffle_number * dims)
-        # of points in near tiles some are not compared: boxes leave them out
+        # boxes leave out some points of near tiles
         self.compare = NANO * (rates.compare + rates.compare_number * dims) * min(1.0, dims / PRUNED_DIMS)
         self.pair = NANO * rates.pair
         self.factors = SHUFFLE_FACTOR if self.resources.cluster else SHUFFLE_FACTOR | THREADS_FACTOR
         self.task = NANO * (CLUSTER_TASK if self.resources.cluster else rates.task)
 
     def blocks(self, chunks: JoinChunks, blocks: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-        """Seconds (block pairs,) that a thread takes to go through each of them once; `pairs`: they give."""
+        """Return seconds (block pairs,) of a thread for one pass over each; `pairs`: in each result."""
         rows, (i, j) = chunks.rows, blocks.T
         visited = rows[i] + np.where(i == j, 0.0, rows[j])
         candidates = chunks.candidates(blocks)
@@ -188,15 +186,15 @@ class Costs:
         return found + self.visit * visited + self.compare * met
 
     def searches(self, rows: np.ndarray, met: np.ndarray) -> np.ndarray:
-        """Seconds (chunks,) to search the neighbours of so many rows among so many of all others."""
+        """Return seconds (chunks,) to search neighbors of `rows` queries among `met` data rows."""
         compared: np.ndarray = SEARCH_COMPARED * self.compare * self.near[0] * rows * met
         return self.visit * rows + compared
 
     def made(self, chunks: JoinChunks) -> float:
-        """Seconds until chunks are where they are needed: indexed, and moved."""
+        """Return seconds until chunks are indexed and moved to where they are needed."""
         threads, rows = self.resources.threads, chunks.rows
         largest, whole = float(rows.max(initial=0.0)), float(rows.sum())
-        # a chunk is indexed by threads that would be idle, and not as fast as several chunks
+        # idle threads help to index a chunk, with less speedup than several chunks
         helpers = 1 if chunks.method is not None else self.resources.for_each(len(chunks))
         alone = largest * (TOGETHER / helpers + 1 - TOGETHER)
         seconds = max(whole / threads, alone) * self.build
@@ -207,12 +205,12 @@ class Costs:
         return seconds + tasks * self.task + self._moved(chunks)
 
     def _moved(self, chunks: JoinChunks) -> float:
-        """Seconds to bring chunks to workers that have others; threads share theirs."""
+        """Return seconds to move chunks between workers; threads share theirs."""
         if not self.resources.cluster or self.resources.workers < 2:
             return 0.0
         byte = NANO * (DEVICE_BYTE if self.resources.gpu else CLUSTER_BYTE)
         apart = 1 - 1 / self.resources.workers
-        # partitions lie anywhere, and what makes a chunk of them is sent those that lie elsewhere
+        # a task that makes a chunk receives partitions of other workers
         gathered = (
             0.0 if self.resources.gpu or chunks.method is not None else 8 * self.dims * self.rows * apart
         )
@@ -224,10 +222,10 @@ class Costs:
         return gathered + min(visited * apart, most) * self.row_bytes * byte / self.resources.workers
 
     def copies(self, chunks: JoinChunks, parts: int) -> int:
-        """Choose for how many GPUs each chunk is made that would be sent to all of them.
+        """Return the number of GPUs that each make their own copy of a chunk that all of them need.
 
-        What is sent waits for kernels of the GPU that has it, and rows are smaller than their index.
-        `parts`: into which the largest block pair is cut.
+        Sending a chunk waits for kernels of its GPU, and rows are smaller than their index.  `parts`: pieces
+        of the largest block pair.
         """
         alone = chunks.method is None and all(len(side) == 1 for side in chunks.sides)
         return (
@@ -237,17 +235,17 @@ class Costs:
         )
 
     def shuffled(self, method: str) -> float:
-        """Seconds that chunks for which rows are shuffled take at least."""
+        """Return a lower bound of the seconds of chunks that need a shuffle."""
         each = self.build + self.output.joins * self.visit
         partitions = sum(map(len, self.sources))
         shuffle = self.factors[method] * self.shuffle
         return self.rows * (each + shuffle) / self.resources.threads + partitions * self.task
 
     def choosing(self, chunks: JoinChunks) -> float:
-        """Seconds of what depends on how rows are cut into chunks."""
+        """Return seconds of the steps that depend on the chunks."""
         more = 0.0
         if chunks.method is None and len(chunks):
-            # chunks of few points of all of space have larger tiles, so more is compared
+            # small chunks that cover all of space have larger tiles, so more is compared
             rows = float(chunks.rows.sum())
             number = rows**2 / max(float((chunks.rows**2).sum()), 1.0)
             whole, quarter = (max(near, 1e-9) for near in self.near)
@@ -258,36 +256,35 @@ class Costs:
         return self.made(chunks) + (self.output.joins * join + apart) / self.resources.threads
 
     def expected(self, made: float, seconds: np.ndarray) -> float:
-        """Seconds from the first task to the last: see `made`, and `blocks` or `searches`."""
+        """Return seconds from the first task to the last: see `made`, and `blocks` or `searches`."""
         threads = self.resources.threads
         return self.rows * self.read / threads + made + float(seconds.sum()) * self.output.joins / threads
 
     def pieces(self, seconds: np.ndarray, rows: np.ndarray, row_bytes: float | None) -> np.ndarray:
         """Cut the work of each block pair (n,) into pieces of about equal work.
 
-        `rows`: of their first chunks.  A piece may find a number for each row of both chunks, so there are
-        no more of them than what a chunk itself takes; None: it finds none but for its own.
+        `rows`: of their first chunks.  A piece may give a number for each row of both chunks: all pieces
+        together take no more memory than the chunk.  `row_bytes` None: pieces give numbers of own rows only.
         """
         if self.resources.threads < 2 or not len(seconds):
             return np.ones(len(seconds), np.int64)
-        least = LEAST_CLUSTER_PIECE if self.resources.cluster else LEAST_PIECE
+        shortest = MIN_CLUSTER_PIECE if self.resources.cluster else MIN_PIECE
         if self.output.by_row and not self.resources.cluster:
-            least = min(least, LEAST_ROW_PIECE)
-        least = LEAST_DEVICE_PIECE if self.resources.gpu else least
+            shortest = min(shortest, MIN_ROW_PIECE)
+        shortest = MIN_DEVICE_PIECE if self.resources.gpu else shortest
         whole = max(float(seconds.sum()), NANO)
-        each = max(whole / (PIECES_PER_THREAD * self.resources.threads), least)
+        each = max(whole / (PIECES_PER_THREAD * self.resources.threads), shortest)
         if self.resources.gpu and self.resources.workers > 1:
-            each = min(each, MOST_DEVICE_PIECE)
+            each = min(each, MAX_DEVICE_PIECE)
         piece = np.full(len(seconds), each)
-        most = rows // LEAST_ROWS
+        limit = rows // MIN_ROWS
         if row_bytes is not None:
-            most = np.minimum(max(2.0, row_bytes // 2), most)
+            limit = np.minimum(max(2.0, row_bytes // 2), limit)
         if self.output.by_row and not self.resources.gpu:
-            enough = seconds / (seconds / whole * self.resources.threads).clip(
-                1
-            )  # for every thread to have one
+            # enough pieces for every thread to have one
+            enough = seconds / (seconds / whole * self.resources.threads).clip(1)
             piece = np.maximum(piece, np.minimum(NANO * WORTH * ROW_OF_PIECE * rows, enough))
         wanted = np.ceil(seconds / piece - 0.25).clip(1)
         if len(wanted) == 1 and wanted[0] > 1:  # pieces are alike: as many for each thread
             wanted = np.ceil(wanted / self.resources.threads) * self.resources.threads
-        return np.minimum(wanted, most.clip(1)).astype(np.int64)
+        return np.minimum(wanted, limit.clip(1)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What data tell of options that are mistaken, as far as planning knows them: units, and columns."""
+"""Warnings if the data suggest mistaken options, such as units or columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from dask.utils import format_bytes
 
-from dask_simjoin.engine.methods import LOSSY_NEAREST, name_of
+from dask_simjoin.catalog.methods import LOSSY_NEAREST, name_of
 from dask_simjoin.errors import (
     ApproximateWarning,
     BudgetError,
@@ -32,45 +32,45 @@ from dask_simjoin.request.columns import is_identifier, latitude_and_longitude
 from dask_simjoin.request.messages import listed
 from dask_simjoin.request.spec import JoinSpec
 
-LEAST_ROWS = 500
-"""Rows below which data tell nothing: tables by hand may all be near each other."""
+MIN_ROWS = 500
+"""Fewer rows give no warnings: all rows of a small table may be near each other."""
 
 LARGE = 0.5
-"""Share of all pairs that nobody wants."""
+"""Share of all pairs that is probably a mistake."""
 
 SIMILAR = 0.1
-"""The same of an `eps` that is usual as a similarity."""
+"""Share of all pairs that is a mistake if `eps` looks like a similarity."""
 
 FAR = 300
-"""How many times `eps` neighbours are away where kilometres may have been meant for metres."""
+"""Kilometers may be meant for meters if neighbors are this multiple of `eps` away."""
 
 PROBED = 64
-"""Points of the sample whose nearest ones are looked at, and least points of one that tells something."""
+"""Sample points whose nearest point is computed; smaller samples give no warnings."""
 
 WIDE = 100
-"""How many times as wide as all others a column is spread that is none of theirs."""
+"""A column whose spread is this multiple of all others is probably not a coordinate."""
 
 DEAR = 2 << 30
-"""Bytes of a result from which on most of all pairs are refused."""
+"""A result of more bytes is refused if it has most of all pairs."""
 
 ENDS = "; other names of the columns end this warning"
 
 MOST_MISSING = 1000
-"""Rows of a column of objects that are looked at for one that is not missing."""
+"""Rows of an object column to search for a value."""
 
 OUTSIDE = ("dask_simjoin", "dask", "distributed", "functools", "contextlib")
-"""Packages whose lines no warning is about."""
+"""Packages whose lines are skipped to find the caller of a warning."""
 
 
 class DataWarning(NamedTuple):
-    """A warning; `if_none`: it is in place only if the join finds no pair."""
+    """A warning; `if_none`: it applies only if the join finds no pair."""
 
     warning: SimJoinWarning
     if_none: bool = False
 
 
 def raise_warnings(data_warnings: Iterable[DataWarning], found: int | None = 0) -> None:
-    """Warn, at the caller's line; `found`: pairs, if they are known; None: they will be."""
+    """Warn at the caller's line; `found`: number of pairs, None: not known yet."""
     for data_warning in data_warnings:
         if not data_warning.if_none or found == 0:
             warnings.warn(data_warning.warning, stacklevel=_outside())
@@ -79,9 +79,9 @@ def raise_warnings(data_warnings: Iterable[DataWarning], found: int | None = 0) 
 def check_share(
     data_warnings: Iterable[DataWarning], share: float, rows: float, row_bytes: float, spec: JoinSpec
 ) -> None:
-    """Refuse most of all pairs of many rows, unless a limit that was set allows them.
+    """Refuse a large result with most of all pairs, unless a configured limit allows it.
 
-    `share`: of all pairs that rows could be; `rows`: of the result, at least.
+    `share`: of all possible pairs; `rows`: of the result, at least.
     """
     size = rows * row_bytes
     if share < LARGE or size < DEAR or spec.settings.result is not None:
@@ -89,20 +89,20 @@ def check_share(
     causes = [str(d.warning).replace(ENDS, "") for d in data_warnings if isinstance(d.warning, UnitsWarning)]
     likely = " ".join(causes) or f"These are at least {share:.0%} of all pairs of rows."
     raise BudgetError(
-        f"{spec.asked} gives at least {rows:,.0f} rows, estimated from a sample, which take "
-        f"{format_bytes(int(size))}. {likely} Use {fewer_pairs(spec.asked)}; or, if all of these pairs are "
+        f"{spec.request} gives at least {rows:,.0f} rows, estimated from a sample, which take "
+        f"{format_bytes(int(size))}. {likely} Use {fewer_pairs(spec.request)}; or, if all of these pairs are "
         f"wanted, allow them: dask.config.set({enough_result(size)}).",
-        remedies=[Remedy(config=enough_result(size)), *verbs_without_pairs(spec.asked)],
+        remedies=[Remedy(config=enough_result(size)), *verbs_without_pairs(spec.request)],
     )
 
 
 def raise_if_none(data_warnings: Iterable[DataWarning], found: Any) -> None:
-    """Warn of what is in doubt once no pair is found; the rest has been said."""
+    """Raise the warnings that apply if no pair was found."""
     raise_warnings([data_warning for data_warning in data_warnings if data_warning.if_none], int(found))
 
 
 def _outside() -> int:
-    """How far above the caller of this the first line outside of such packages is."""
+    """Return the stack level of the first caller outside of `OUTSIDE`."""
     level, frame = 1, inspect.currentframe()
     frame = frame.f_back if frame is not None else None
     while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in OUTSIDE:
@@ -111,12 +111,11 @@ def _outside() -> int:
 
 
 def warnings_of_data(*sides: TableSummary) -> tuple[DataWarning, ...]:
-    """What the points of some tables tell by themselves."""
+    """Return the warnings that follow from the points of each table."""
     each = (_approximate, _radians, _degrees, _swapped, _columns)
-    found = [data_warning for side in sides for told in each for data_warning in told(side)]
-    return tuple(
-        {str(data_warning.warning): data_warning for data_warning in found}.values()
-    )  # of two tables it may be the same
+    found = [data_warning for side in sides for check in each for data_warning in check(side)]
+    # both tables may give the same warning
+    return tuple({str(data_warning.warning): data_warning for data_warning in found}.values())
 
 
 def _approximate(side: TableSummary) -> list[DataWarning]:
@@ -124,21 +123,21 @@ def _approximate(side: TableSummary) -> list[DataWarning]:
         return []
     if name_of(side.spec.method) in LOSSY_NEAREST:
         return [DataWarning(ApproximateWarning(
-            "approximate=True tells rows that are near, and may miss nearer ones. profile(k=...) with the "
-            "same options measures how many it finds; approximate=False finds the nearest."
+            "approximate=True returns near rows, and may miss nearer ones. Call profile(k=...) with the "
+            "same options to measure how many it finds; approximate=False finds the nearest."
         ))]  # fmt: skip
     text = (
-        "approximate=True leaves out pairs of rows of two clusters. profile() with the same options measures "
-        "how many are left, and plan() expects them from a sample; approximate=False finds all."
+        "approximate=True leaves out pairs of rows of two clusters. Call profile() with the same options "
+        "to measure the share that is found; plan() estimates it. Use approximate=False to find all."
     )
     return [DataWarning(ApproximateWarning(text))]
 
 
 def _radians(side: TableSummary) -> list[DataWarning]:
     every, spec = side.every, side.spec
-    if spec.metric != Haversine.name or every.rows < LEAST_ROWS:
+    if spec.metric != Haversine.name or every.rows < MIN_ROWS:
         return []
-    # degrees of as many radians: on the sphere that is a patch around its axis x
+    # radians taken as degrees are in a small patch around the x axis of the sphere
     lat, lon = math.radians(math.pi / 2), math.radians(math.pi)
     low, high = every.lower, every.upper
     near = max(-low[1], high[1]) <= math.sin(lon) and max(-low[2], high[2]) <= math.sin(lat) and low[0] > 0
@@ -146,18 +145,18 @@ def _radians(side: TableSummary) -> list[DataWarning]:
         return []
     named = " and ".join(repr(name) for name in spec.on)
     return [_units(
-        f"All {every.rows:,} values of {named} lie within pi/2 and pi of 0, as radians do, and "
-        f"metric={spec.metric!r} takes degrees: near 0 degrees of both is the open sea. If these are "
+        f"All {every.rows:,} values of {named} lie within pi/2 and pi of 0, as radians do. "
+        f"But metric={spec.metric!r} takes degrees, and near 0 degrees of both is the open sea. If these are "
         "radians, convert them, for example with numpy.degrees."
     )]  # fmt: skip
 
 
 def _degrees(side: TableSummary) -> list[DataWarning]:
-    """Latitude and longitude by their names and values, compared as if they were of a plane."""
+    """Warn of latitude and longitude, by their names and values, with a metric of the plane."""
     every, spec = side.every, side.spec
     places = latitude_and_longitude(spec.on) if len(spec.on) == 2 else None
     # OPTICS has no metric that takes degrees
-    if places is None or spec.measure.embeds or spec.bound == "max_eps" or every.rows < LEAST_ROWS:
+    if places is None or spec.measure.embeds or spec.bound == "max_eps" or every.rows < MIN_ROWS:
         return []
     reach = np.maximum(np.abs(every.lower), np.abs(every.upper))
     lat, lon = places
@@ -165,16 +164,16 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
         return []
     named = listed([spec.on[lat], spec.on[lon]])
     return [_units(
-        f"{named} are degrees by their names and values, and metric={spec.metric!r} takes those of longitude "
-        f"to be as long as those of latitude, with eps= in degrees. metric='haversine' with on=[{named}] "
-        f"takes degrees, with eps= in metres{ENDS}."
+        f"{named} are degrees by their names and values. For metric={spec.metric!r} a degree of longitude "
+        f"is as long as a degree of latitude, with eps= in degrees. Use metric='haversine' with "
+        f"on=[{named}], which takes degrees, and eps= in meters{ENDS}."
     )]  # fmt: skip
 
 
 def _swapped(side: TableSummary) -> list[DataWarning]:
-    """x before y, which is latitude before longitude in no map."""
+    """Warn of x before y: maps have the longitude as x, and latitude must come first."""
     spec = side.spec
-    if spec.metric != Haversine.name or side.every.rows < LEAST_ROWS:
+    if spec.metric != Haversine.name or side.every.rows < MIN_ROWS:
         return []
     first, second = spec.on[:2]
     if (str(first).lower(), str(second).lower()) != ("x", "y"):
@@ -186,7 +185,7 @@ def _swapped(side: TableSummary) -> list[DataWarning]:
 
 
 def _columns(side: TableSummary) -> list[DataWarning]:
-    """Integers that are no coordinates, where nobody said which columns are."""
+    """Warn of integer columns that are probably not coordinates, if `on` was not given."""
     every, spec, points = side.every, side.spec, side.points
     if not spec.chosen or spec.measure.embeds or every.rows < PROBED:
         return []
@@ -203,20 +202,20 @@ def _columns(side: TableSummary) -> list[DataWarning]:
         else:
             continue
         data_warnings.append(DataWarning(ColumnsWarning(
-            f"Without on= the coordinates are all numeric columns, {listed(spec.on)}, of which {name!r} "
+            f"Without on= the coordinates are all numeric columns, {listed(spec.on)}. {name!r} "
             f"holds integers and {what}. Name the coordinates with on=[...]; this warning is gone then."
         )))  # fmt: skip
     return data_warnings
 
 
 def warnings_of_left_out(frame: Frame, spec: JoinSpec) -> tuple[DataWarning, ...]:
-    """Numbers as objects, such as Decimal, that are no coordinates where nobody said which columns are."""
+    """Warn of numbers as objects, such as Decimal, which are left out if `on` was not given."""
     if spec.chosen is None or not isinstance(frame, pd.DataFrame):
         return ()
     used = {*spec.on, spec.id, *spec.by, *spec.keep}
     others = [name for name in frame.columns if name not in used and not is_identifier(name, "i")]
     found = {name: _a_number(frame[name]) for name in others if frame[name].dtype == object}
-    if spec.id_dtype is None:  # ids that were named are not known any more, and may be such
+    if spec.id_dtype is None:  # the spec has dropped a given id column, which may hold integers
         found = {name: kind for name, kind in found.items() if kind != "int"}
     return tuple(
         DataWarning(ColumnsWarning(
@@ -229,7 +228,7 @@ def warnings_of_left_out(frame: Frame, spec: JoinSpec) -> tuple[DataWarning, ...
 
 
 def _a_number(column: pd.Series) -> str:
-    """The type of the first value of a column of objects, if that is a number."""
+    """Return the type name of the first value of an object column if that is a number, else ""."""
     some = column[:MOST_MISSING].dropna()
     value = some.iloc[0] if len(some) else None
     plain = isinstance(value, numbers.Number) and not isinstance(value, (bool, np.bool_))
@@ -238,10 +237,10 @@ def _a_number(column: pd.Series) -> str:
 
 def warnings_of_eps(spec: JoinSpec, found: Estimate, candidates: float,
                     sides: tuple[TableSummary, TableSummary]) -> tuple[DataWarning, ...]:  # fmt: skip
-    """What the pairs of the samples tell of `eps`; `candidates`: how many pairs rows could be."""
-    if spec.bound != "eps" or min(side.every.rows for side in sides) < LEAST_ROWS or not candidates:
+    """Return the warnings about `eps` that the sample suggests; `candidates`: number of possible pairs."""
+    if spec.bound != "eps" or min(side.every.rows for side in sides) < MIN_ROWS or not candidates:
         return ()
-    # several distances are a histogram's, which may go as far as rows are apart
+    # several distances are a histogram, which may include all pairs
     large = () if spec.several else _large(spec, found.total_low / candidates, sides)
     return (*large, *_tiny(spec, found, *sides))
 
@@ -262,8 +261,8 @@ def _large(spec: JoinSpec, share: float, sides: tuple[TableSummary, TableSummary
         upper = np.maximum(*(side.every.upper for side in sides))
         across = f", whose box is {_total(spec, lower, upper):.4g} across,"
         if not (upper > lower).any():
-            return []  # all rows are equal: no units would help
-    units = "metres" if spec.metric == Haversine.name else "the units of the metric"
+            return []  # all rows are equal: units do not matter
+    units = "meters" if spec.metric == Haversine.name else "the units of the metric"
     return [_units(
         f"At least {share:.0%} of all pairs of rows{across} are within {eps}. It is in {units}: check that "
         "the coordinates are, too, or use a smaller eps."
@@ -271,7 +270,7 @@ def _large(spec: JoinSpec, share: float, sides: tuple[TableSummary, TableSummary
 
 
 def _total(spec: JoinSpec, lower: np.ndarray, upper: np.ndarray) -> float:
-    """The distance of two points."""
+    """Return the distance between two points."""
     total = np.zeros(1)
     with np.errstate(over="ignore"):
         for k in range(len(lower)):
@@ -280,7 +279,7 @@ def _total(spec: JoinSpec, lower: np.ndarray, upper: np.ndarray) -> float:
 
 
 def _tiny(spec: JoinSpec, found: Estimate, left: TableSummary, right: TableSummary) -> list[DataWarning]:
-    """Kilometres for metres: nothing is near, and rows are thousands of times as far."""
+    """Warn of kilometers given as meters: no pair is near, and rows are about 1000 times as far apart."""
     points = right.points
     if spec.metric != Haversine.name or spec.radius is not None or found.total or not spec.eps:
         return []
@@ -290,13 +289,14 @@ def _tiny(spec: JoinSpec, found: Estimate, left: TableSummary, right: TableSumma
     if away < FAR * spec.eps:
         return []
     return [DataWarning(UnitsWarning(
-        f"No pair is likely within eps={spec.eps!r} metres: the nearest rows are about {away:,.0f} metres "
-        f"apart. metric={spec.metric!r} is in metres; if kilometres are meant, use eps={1000 * spec.eps:g}."
+        f"No pair is likely within eps={spec.eps!r} meters: the nearest rows are about {away:,.0f} meters "
+        f"apart. With metric={spec.metric!r}, eps= is in meters; if kilometers are meant, use "
+        f"eps={1000 * spec.eps:g}."
     ), if_none=True)]  # fmt: skip
 
 
 def _typical(left: SamplePoints, right: SamplePoints, spec: JoinSpec) -> float:
-    """The median distance of a point of the one sample to the nearest other one of the other sample."""
+    """Return the median distance from a point of the left sample to its nearest point of the right sample."""
     some = left.x[np.random.default_rng(len(left.x)).choice(len(left.x), PROBED, replace=False)]
     nearest = np.empty(PROBED)
     for n, x in enumerate(some):

@@ -20,45 +20,45 @@ from dask_simjoin.planning.resources import MOVE_BYTES
 NANO = 1e-9
 
 SPILL_BYTE = 1.5
-"""Nanoseconds of a worker to write a byte of a chunk to the disk, and to read it again later."""
+"""Nanoseconds of a worker to spill a byte of a chunk and to read it again."""
 
 SPILL_FROM = 0.7
-"""Share of its limit from which on a worker of Dask spills."""
+"""Share of its memory limit above which a Dask worker spills."""
 
 INDEXED = 1.4
-"""Bytes of a chunk with its index, in units of those of its rows."""
+"""Bytes of a chunk with its index, in units of its rows' bytes."""
 
 PAUSE_FROM = 0.8
-"""Share of its limit up to which a worker of Dask holds data in memory."""
+"""A Dask worker pauses at this share of its memory limit."""
 
-LEAST_ITSELF = 200 * 2**20
-"""Bytes that a worker that has loaded everything needs without any data, at least."""
+MIN_ITSELF = 200 * 2**20
+"""Lower bound of the memory of a worker without data, in bytes."""
 
 PARCEL = 1.8
-"""Bytes of rows on their way to chunks, with their regions and places, in units of those of the rows."""
+"""Bytes of rows in a shuffle, with regions and positions, in units of the rows' bytes."""
 
 SHUFFLE_BYTE = 38.0
-"""Nanoseconds of a thread more, where workers have no room for them, to shuffle a byte of such rows.
+"""Extra nanoseconds of a thread to shuffle a byte of rows that do not fit memory.
 
-Of 117 million rows in two dimensions that went through two workers of 700 MB in 133 to 148 s."""
+Measured with 117 million rows in two dimensions on two workers of 700 MB, which took 133 to 148 s."""
 
 PARQUET_BYTE = 3.2
-"""Nanoseconds of a thread to write a byte of pairs, as memory has them, as parquet."""
+"""Nanoseconds of a thread to write a byte of pairs (in memory) as parquet."""
 
 
 @dataclass(frozen=True)
 class Disk:
-    """What goes through the disk, expected; of GPUs nothing, which were not measured.
+    """Expected bytes and seconds of disk traffic; zero on GPUs, which were not measured.
 
     Attributes
     ----------
     spilled, shuffled : float
-        Bytes of chunks that are written and read again, in all, and of rows on their way to chunks.
+        Bytes of chunks that are written and read again, and bytes of shuffled rows.
     spilling, shuffling, writing : float
-        Seconds that these take, and those to write the pairs as parquet.
+        Seconds for both, and seconds to write the pairs as parquet.
     needed : float
-        Bytes that lie on the disks of all workers at a time, at least; without workers, those that a
-        shuffle writes to the temporary folder.
+        Lower bound of the bytes on the disks of all workers at a time.  Without workers: bytes that a shuffle
+        writes to the temporary folder.
     """
 
     spilled: float = 0.0
@@ -70,26 +70,26 @@ class Disk:
 
     @property
     def seconds(self) -> float:
-        """What it takes until pairs are found: nothing of them is written before they are asked for."""
+        """Seconds until pairs are found: pairs are written only on request."""
         return self.spilling + self.shuffling
 
 
 def expect_disk(
     chunks: JoinChunks, row_bytes: float, result: float, joins: int, resources: Resources
 ) -> Disk:
-    """Expect what goes through the disk.
+    """Estimate disk traffic.
 
-    `row_bytes`: of a chunk's row; `result`: of all pairs; `joins`: how often block pairs are gone through.
+    `row_bytes`: of a chunk's row; `result`: bytes of all pairs; `joins`: number of passes over block pairs.
     """
     if resources.gpu:
         return Disk()
-    away = 0.0  # the share of chunks that a worker joins and has no room for
+    away = 0.0  # share of a worker's chunks that do not fit its memory
     if resources.limit is not None and resources.memory is not None:
         threads = resources.threads / resources.workers
         largest, rows = float(chunks.rows.max(initial=0.0)), float(chunks.rows.sum())
         itself = resources.limit - threads * resources.memory
         room = SPILL_FROM * resources.limit - itself - threads * NEED * row_bytes * largest
-        # each worker has its share of block pairs: of many, about all chunks are in some
+        # each worker has a share of the block pairs, which may contain all chunks
         held = INDEXED * row_bytes * min(rows, chunks.visits[1] / resources.workers)
         away = 1 - min(max(room, 0.0) / max(held, 1.0), 1.0)
     spilled = joins * away * INDEXED * row_bytes * chunks.visits[1]
@@ -104,24 +104,24 @@ def expect_disk(
 
 
 def bytes_needed(held: float, written: float, resources: Resources) -> float:
-    """Return what lies on the disks of all workers at a time, at least.
+    """Return a lower bound of the bytes on the disks of all workers at a time.
 
-    `held`: bytes of all workers that are held at a time; `written`: those that go through files anyway.
+    `held`: bytes that all workers need at a time; `written`: bytes that go through files anyway.
     """
     if resources.limit is None or resources.gpu:
         return 0.0
-    room = resources.workers * max(PAUSE_FROM * resources.limit - LEAST_ITSELF, 0.0)
+    room = resources.workers * max(PAUSE_FROM * resources.limit - MIN_ITSELF, 0.0)
     return max(written, held - room, 0.0)
 
 
 def needed_of_chunks(chunks: JoinChunks, blocks: np.ndarray, row_bytes: Sequence[float], output: OutputSpec,
                      resources: Resources) -> float:  # fmt: skip
-    """Return the same of chunks that meet in this order; `row_bytes`: of a row of each table's chunks."""
+    """Return `bytes_needed` for block pairs in this order; `row_bytes`: of a chunk's row, for each table."""
     each = np.concatenate([side.rows * own for side, own in zip(chunks.sides, row_bytes, strict=False)])
     whole = output.joins > 1 or output.spanning  # all chunks are needed again
     held = INDEXED * (float(each.sum()) if whole else held_at_once(blocks, each))
     sent = float(each.sum() + MOVE_BYTES * chunks.rows.sum()) if chunks.method is not None else 0.0
-    if chunks.method == "disk":  # of this process, through Dask's temporary folder
+    if chunks.method == "disk":  # this process writes to Dask's temporary folder
         return sent
     if chunks.method == "p2p":
         return bytes_needed(held, sent, resources)
@@ -129,7 +129,7 @@ def needed_of_chunks(chunks: JoinChunks, blocks: np.ndarray, row_bytes: Sequence
 
 
 def held_at_once(blocks: np.ndarray, sizes: np.ndarray) -> float:
-    """Return the most bytes of chunks that are held at a time where blocks (n, 2) are joined in their order.
+    """Return the peak bytes of chunks in memory if blocks (n, 2) are joined in their order.
 
     A chunk is held from the first block that it is in to the last one.
     """
@@ -147,7 +147,7 @@ def held_at_once(blocks: np.ndarray, sizes: np.ndarray) -> float:
 
 
 IN_MEMORY = Remedy(config={"dataframe.shuffle.method": "tasks"})
-"""What shuffles rows without a folder."""
+"""Remedy that shuffles rows without files."""
 
 
 @dataclass(frozen=True)
@@ -157,11 +157,11 @@ class WorkerDisk:
     Attributes
     ----------
     host, directory : str
-        A machine, and where the first of the workers writes there.
+        A machine, and the folder of its first worker.
     workers : int
-        That write to this disk.
+        Number of workers that write to this disk.
     free : int
-        Bytes that they may write there.
+        Free bytes.
     """
 
     host: str
@@ -171,7 +171,7 @@ class WorkerDisk:
 
 
 def check_disks(needed: float, disks: Sequence[WorkerDisk]) -> None:
-    """Refuse what needs so many bytes on all disks together, if a disk has no room for its workers' share."""
+    """Refuse a join that needs more disk space than the workers' disks have; `needed`: bytes in all."""
     workers = sum(disk.workers for disk in disks)
     for disk in disks:
         share = needed * disk.workers / workers
@@ -186,9 +186,9 @@ def check_disks(needed: float, disks: Sequence[WorkerDisk]) -> None:
 
 
 def check_folder(needed: float, directory: str) -> None:
-    """Refuse to shuffle so many bytes of rows through a folder that cannot hold them."""
+    """Refuse to shuffle rows through a folder with too little space; `needed`: bytes."""
     remedy = (
-        "Set Dask's configuration temporary-directory to a folder that has the room and can be written to, "
+        "Set Dask's configuration temporary-directory to a writable folder with enough space, "
         f"or shuffle in memory: dask.config.set({IN_MEMORY.config})."
     )
     try:

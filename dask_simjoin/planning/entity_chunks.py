@@ -1,10 +1,9 @@
-"""Chunks of consecutive rows: which rows make up a chunk, and which chunks meet.
+"""Chunks of consecutive rows: which rows make up a chunk, and which chunks are compared.
 
-A kind of chunks is a class of its own: `EntityChunks`, `SpatialChunks`, `RegionChunks` of one table, and
-`EntityPairs`, `RegionPairs` of two.  Who uses chunks asks them, and never which kind they are.
+Each kind of chunks is a class: `EntityChunks`, `SpatialChunks`, `RegionChunks` for one table, and
+`EntityPairs`, `RegionPairs` for two.  All of them implement `JoinChunks`.
 
-Entity chunks are rows that follow each other in the frame: partitions as they come, small ones
-together, large ones in pieces.  Spatial chunks are those of `spatial_chunks` and `region_chunks`.
+Entity chunks are consecutive rows of the frame: small partitions are coalesced, large ones are split.
 """
 
 from __future__ import annotations
@@ -27,25 +26,25 @@ Piece = tuple[int, int, int]
 """Number of a partition, and the rows start ... stop-1 of it."""
 
 Pieces = tuple[tuple[Piece, ...], ...]
-"""What each chunk is made of."""
+"""The pieces of each chunk."""
 
 Sources = tuple[tuple[int, str], ...]
-"""Of each partition of a table: its rows, and a digest of its box."""
+"""For each partition of a table, its rows and a digest of its box."""
 
 Boxes = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Lower and upper bounds (n, d) of the chunks that may have points, and the numbers (n,) of those."""
+"""Lower and upper bounds (n, d) of the chunks that may have points, and their numbers (n,)."""
 
 
 BY_WORKER = "by worker"
-"""How rows are sent to chunks that workers hold: by one task for all that a thread of a worker has."""
+"""Shuffle method for rows in workers' memory: one task per thread sends all rows of the thread."""
 
 
 class JoinChunks(Protocol):
-    """The chunks of a join, numbered through, and which of them meet."""
+    """The chunks of a join, numbered consecutively, and which of them are compared."""
 
     @property
     def kind(self) -> str:
-        """What chunks are made of: "entity", "spatial" or "replicated"."""
+        """Kind of the chunks: "entity", "spatial" or "replicated"."""
 
     @property
     def method(self) -> str | None:
@@ -57,7 +56,7 @@ class JoinChunks(Protocol):
 
     @property
     def first_data(self) -> int:
-        """The number of the first chunk that is searched: 0 if rows are joined with those of their table."""
+        """Number of the first chunk that is searched: 0 for a self-join."""
 
     @property
     def rows(self) -> np.ndarray:
@@ -65,29 +64,29 @@ class JoinChunks(Protocol):
 
     @property
     def own_rows(self) -> np.ndarray:
-        """Those of them that are in no other chunk as its own."""
+        """Points expected in each chunk, without halos."""
 
     @property
     def visits(self) -> tuple[int, float]:
-        """How many blocks there are, and how many rows they visit in all."""
+        """Number of block pairs, and number of rows that they visit in all."""
 
     @property
     def identity(self) -> Any:
-        """What tells chunks from others, as Dask's tokens need it."""
+        """Value that identifies these chunks in Dask's tokens."""
 
     def __len__(self) -> int: ...
 
     def blocks(self) -> np.ndarray:
-        """Pairs of chunks (blocks, 2) that meet, int32."""
+        """Return the pairs of chunks (blocks, 2) that are compared, int32."""
 
     def candidates(self, blocks: np.ndarray) -> np.ndarray:
-        """Pairs of points that each block compares, if none is left out."""
+        """Return the number of pairs of points of each block."""
 
     def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
         """Return the left and the right chunk (pairs,) of each sampled pair."""
 
     def describe(self) -> str:
-        """Say in words how rows lie in chunks."""
+        """Describe in words how rows are assigned to chunks."""
 
 
 class Chunking(JoinChunks, Protocol):
@@ -95,24 +94,24 @@ class Chunking(JoinChunks, Protocol):
 
     @property
     def norm(self) -> Norm:
-        """The norm that decides which chunks meet."""
+        """The norm that decides which chunks are compared."""
 
     @property
     def in_frame_order(self) -> bool:
-        """Whether rows of chunks, one chunk after the other, are the rows of the frame in their order."""
+        """Whether the concatenated chunks have the rows of the frame in their order."""
 
     @property
     def pieces(self) -> Pieces:
-        """The partitions' rows that each chunk is made of; none where rows are shuffled."""
+        """The pieces of partitions in each chunk; none if rows are shuffled."""
 
     def boxes(self) -> Boxes:
-        """Boxes of the chunks that may have points."""
+        """Return the boxes of the chunks that may have points."""
 
     def are_partitions(self, sources: Sources) -> bool:
         """Whether each partition of a table of these sources is one chunk."""
 
     def describe(self, both: bool = False) -> str:
-        """Say in words how rows lie in chunks; `both`: those of two tables do."""
+        """Describe in words how rows are assigned to chunks; `both`: for two tables."""
 
 
 class Shuffled(Chunking, Protocol):
@@ -128,40 +127,40 @@ class Shuffled(Chunking, Protocol):
 
     @property
     def method(self) -> str:
-        """How Dask shuffles: "p2p", "tasks" or "disk"; or `BY_WORKER`, in which it does not."""
+        """Dask's shuffle method, "p2p", "tasks" or "disk", or `BY_WORKER` without Dask's shuffle."""
 
     @property
     def reach(self) -> float:
-        """How far around a region they are, in one coordinate."""
+        """Width of the halo in each coordinate."""
 
     @property
     def threshold(self) -> float:
-        """The same as the norm decides."""
+        """Width of the halo in the norm."""
 
     @property
     def offsets(self) -> np.ndarray:
-        """The number of each partition's first row, in the whole frame."""
+        """The position of each partition's first row in the whole frame."""
 
     def own_chunk(self, region: Array, position: Array) -> Array:
-        """The chunks of points of regions."""
+        """Return the chunks of points of regions."""
 
     def halo_chunk(self, region: Array, position: Array) -> Array:
-        """The chunks of points in the halos of regions."""
+        """Return the chunks of points in the halos of regions."""
 
 
 def is_shuffled(chunks: Chunking) -> TypeGuard[Shuffled]:
-    """Whether rows are shuffled to these chunks."""
+    """Return whether rows are shuffled to these chunks."""
     return chunks.method is not None
 
 
 Made = TypeVar("Made", bound="EntityChunks")
 
 SERPENTINE = 4
-"""Chunks on a side of the squares in which block pairs are numbered."""
+"""Block pairs are ordered in squares of this many chunks on a side."""
 
 
 class HomeChunks:
-    """Chunks that each row is in one of, and what follows from which of them meet."""
+    """Base class of chunks without halos: each row is in one chunk."""
 
     rows: np.ndarray
     """Points expected in each chunk (chunks,), float64."""
@@ -173,16 +172,16 @@ class HomeChunks:
 
     @property
     def own_rows(self) -> np.ndarray:
-        """Points of each chunk: none of them is in another."""
+        """Points of each chunk: no point is in another."""
         return self.rows
 
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Chunks, and for each those from it on that it meets, itself first."""
+        """Yield each chunk with the chunks that it is compared with: itself, and later ones."""
         raise NotImplementedError
 
     @functools.cached_property
     def visits(self) -> tuple[int, float]:
-        """How many blocks there are, and how many rows they visit in all."""
+        """Number of block pairs, and number of rows that they visit in all."""
         number, rows = 0, 0.0
         for first, near in self._near():
             number += len(near)
@@ -190,14 +189,14 @@ class HomeChunks:
         return number, rows
 
     def blocks(self) -> np.ndarray:
-        """Pairs of chunks i <= j that meet."""
+        """Return the pairs of chunks i <= j that are compared."""
         found = [np.zeros((0, 2), np.int64)]
         for first, near in self._near():
             found.append(np.stack([np.full_like(near, first), near], axis=1))
         return serpentine(np.concatenate(found)).astype(np.int32)
 
     def candidates(self, blocks: np.ndarray) -> np.ndarray:
-        """Pairs of points that each block compares, if none is left out."""
+        """Return the number of pairs of points of each block."""
         a, b = self.rows[blocks[:, 0]], self.rows[blocks[:, 1]]
         return np.where(blocks[:, 0] == blocks[:, 1], a * (a - 1).clip(0) / 2, a * b)
 
@@ -209,16 +208,16 @@ class EntityChunks(HomeChunks):
     Attributes
     ----------
     pieces : tuple of tuple of Piece
-        What each chunk is made of.
+        The pieces of each chunk.
     starts : array (chunks,), int64
-        The first row of each chunk, in the whole frame.
+        The position of each chunk's first row in the whole frame.
     rows : array (chunks,), float64
         Points of each chunk.
     lower, upper : array (chunks, d), float64
         The chunks' boxes.
     norm : int or float
     threshold : float
-        Chunks meet whose boxes the norm says to be within it.
+        Chunks are compared if the gap of their boxes, in the norm, is at most this.
     """
 
     pieces: Pieces
@@ -239,7 +238,7 @@ class EntityChunks(HomeChunks):
         return (self,)
 
     def boxes(self) -> Boxes:
-        """Boxes of the chunks that have points."""
+        """Return the boxes of the chunks that have points."""
         filled = np.flatnonzero(self.rows)
         return self.lower[filled], self.upper[filled], filled
 
@@ -248,13 +247,13 @@ class EntityChunks(HomeChunks):
         return self.pieces == tuple(((n, 0, rows),) for n, (rows, _) in enumerate(sources))
 
     def describe(self, both: bool = False) -> str:
-        """Say in words how rows lie in chunks; `both`: those of two tables do."""
+        """Describe in words how rows are assigned to chunks; `both`: for two tables."""
         return f"entity: rows in the order of the frame{'s' * both}"
 
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Each chunk that has points, and those from it on whose boxes are within the threshold."""
+        """Yield each chunk with points, and it and later chunks with boxes within the threshold."""
         lower, upper, filled = self.boxes()
-        if len(filled) == 1:  # it meets itself, however many columns there are to say so
+        if len(filled) == 1:  # skips a loop over many columns
             yield int(filled[0]), filled
             return
         for i, first in enumerate(filled.tolist()):
@@ -262,7 +261,7 @@ class EntityChunks(HomeChunks):
             yield first, filled[i:][gap <= self.threshold]
 
     def chunk_of(self, points: SamplePoints) -> np.ndarray:
-        """The chunks of sample points."""
+        """Return the chunks of sample points."""
         return np.searchsorted(self.starts, points.position, side="right") - 1
 
     def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
@@ -272,42 +271,42 @@ class EntityChunks(HomeChunks):
 
     @property
     def identity(self) -> Any:
-        """What tells two of them apart: a text, of which Dask makes tokens in less time than of numbers."""
+        """Identify the chunks by a text, which Dask tokenizes faster than numbers."""
         return repr(self.pieces)
 
 
 @dataclass(frozen=True, eq=False)
 class ReplicatedChunks(EntityChunks):
-    """One chunk of all rows, which every task has a copy of, and each its share of the queries of."""
+    """One chunk of all rows: every task has a copy, and joins a share of the queries."""
 
     kind = "replicated"
 
     def describe(self, both: bool = False) -> str:
-        """Say in words how rows lie in chunks; `both`: those of two tables do."""
+        """Describe in words how rows are assigned to chunks; `both`: for two tables."""
         if both:
             return "replicated: one chunk of each table, and tasks for parts of the left one's rows"
         return "replicated: one chunk of all rows, and tasks for parts of its queries"
 
 
-def entity_chunks(summaries: list[PartitionSummary], least: int, most: int, norm: Norm, threshold: float,
-                  kind: type[Made] = EntityChunks) -> Made:  # type: ignore[assignment]  # fmt: skip
-    """Make chunks of at least `least` rows, if there are as many, and at most `most`."""
+def entity_chunks(summaries: list[PartitionSummary], min_rows: int, max_rows: int, norm: Norm,
+                  threshold: float, kind: type[Made] = EntityChunks) -> Made:  # type: ignore[assignment]  # fmt: skip
+    """Make chunks of at least `min_rows` rows, if there are as many, and at most `max_rows`."""
     pieces: list[tuple[Piece, ...]] = []
     open_: list[Piece] = []
     size = 0
     for n, summary in enumerate(summaries):
         rows = summary.source_rows
-        if open_ and (rows > most or (size and size + rows > most)):
+        if open_ and (rows > max_rows or (size and size + rows > max_rows)):
             pieces.append(tuple(open_))
             open_, size = [], 0
-        if rows > most:
-            parts = math.ceil(rows / most)
+        if rows > max_rows:
+            parts = math.ceil(rows / max_rows)
             cuts = [rows * k // parts for k in range(parts + 1)]
             pieces += [((n, a, b),) for a, b in itertools.pairwise(cuts)]
             continue
         open_.append((n, 0, rows))
         size += rows
-        if size >= least:
+        if size >= min_rows:
             pieces.append(tuple(open_))
             open_, size = [], 0
     if open_:
@@ -325,12 +324,12 @@ def entity_chunks(summaries: list[PartitionSummary], least: int, most: int, norm
 
 
 def _share(summary: PartitionSummary, rows: int) -> float:
-    """Points among so many rows of a partition."""
+    """Return the expected number of points in some rows of a partition."""
     return summary.moments.rows * rows / max(1, summary.source_rows)
 
 
 def serpentine(blocks: np.ndarray) -> np.ndarray:
-    """Block pairs in squares, and squares to and fro: neighbours in the order share chunks."""
+    """Order block pairs in squares along a serpentine, so that neighbors in the order share chunks."""
     square = blocks // SERPENTINE
     back = (square[:, 0] % 2 == 1, blocks[:, 0] % 2 == 1)
     column = np.where(back[0], -square[:, 1], square[:, 1])

@@ -24,24 +24,24 @@ MAX_UNEVEN = 16
 """Cut queries into at most this many times the needed partitions before counting pairs first."""
 
 
-def least_rows(dims: int) -> int:
-    """Rows of a chunk that are worth a task: a few tenths of a second of work."""
+def min_chunk_rows(dims: int) -> int:
+    """Return the rows of a chunk that are worth a task: a few tenths of a second of work."""
     return max(1 << 14, int(2e6 / dims**1.5))
 
 
 def directions(spec: JoinSpec) -> int:
-    """How often each pair is in the result."""
+    """Return how often each pair is in the result."""
     return 2 if spec.pairs == "both" else 1
 
 
 def rows_found(tables: tuple[int, ...], k: int) -> int:
-    """Most rows of a join of one table or two, of so many points, with k neighbours of each row."""
+    """Return the largest number of rows of a join with k neighbors per row; `tables`: their rows."""
     data = tables[-1] - (len(tables) == 1)
     return tables[0] * min(k, max(data, 0))
 
 
 def most_rows(found: Estimate, chunks: JoinChunks, blocks: np.ndarray, spec: JoinSpec) -> np.ndarray:
-    """Rows of the result (block pairs,) that each block pair may give, float64."""
+    """Return an upper bound of the result rows (block pairs,) of each block pair, float64."""
     most = found.high * directions(spec)
     if spec.include_self:
         most = most + np.where(blocks[:, 0] == blocks[:, 1], chunks.rows[blocks[:, 0]], 0)
@@ -49,7 +49,7 @@ def most_rows(found: Estimate, chunks: JoinChunks, blocks: np.ndarray, spec: Joi
 
 
 def whole_slices(most: np.ndarray, pair_bytes: float, budget: Budget, resources: Resources) -> np.ndarray:
-    """Partitions of the result (block pairs,) that hold so many rows."""
+    """Return the number of result partitions (block pairs,) for at most `most` rows each block pair."""
     slices = np.ceil(most * pair_bytes / budget.output)
     if resources.gpu:
         slices = np.maximum(slices, np.ceil(most / MAX_OUTPUT))
@@ -58,43 +58,42 @@ def whole_slices(most: np.ndarray, pair_bytes: float, budget: Budget, resources:
 
 def query_slices(slices: np.ndarray, found: Estimate, size: float, rows: int, spec: JoinSpec, budget: Budget,
                  resources: Resources) -> tuple[np.ndarray, bool]:  # fmt: skip
-    """Parts of the queries of a replicated chunk, and whether they are of equally many rows.
+    """Return the number of query parts of a replicated chunk, and whether they have equally many rows.
 
-    Equally many rows need no pairs to be counted first, and do where points do not have very different
-    numbers of neighbours.  `slices`, `size`: partitions and bytes that the result needs.
+    Parts of equally many rows need no counting pass.  They suffice unless the numbers of neighbors vary a
+    lot.  `slices`, `size`: partitions and bytes that the result needs.
     """
-    least = QUERIES_PER_THREAD * resources.threads
+    parts = QUERIES_PER_THREAD * resources.threads
     if spec.partitioning == "auto":
-        least = min(least, rows // least_rows(spec.dims or 1))
-    least = max(least, int(slices.max(initial=1)))
+        parts = min(parts, rows // min_chunk_rows(spec.dims or 1))
+    needed = parts = max(parts, int(slices.max(initial=1)))
     if not resources.gpu:
-        size *= 2  # places meet later ones, of which the first have most
+        size *= 2  # the first queries meet more later rows than the last
 
     def fits(parts: int) -> bool:
         return found.share(1 / parts) * size <= budget.output
 
-    parts = least
-    while parts < MAX_UNEVEN * least and not fits(parts):
+    while parts < MAX_UNEVEN * needed and not fits(parts):
         parts *= 2
     even = fits(parts)
-    wanted = min(parts if even else least, max(rows, 1))
+    wanted = min(parts if even else needed, max(rows, 1))
     return np.full_like(slices, wanted), even
 
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """Say what the tasks of a join find out and return; together with its options it identifies a plan.
+    """The result of a join's tasks; together with its options it identifies a plan.
 
     Attributes
     ----------
     with_ids : bool
         Whether the result names rows, whose ids must then be unique.
     materialise : bool
-        Whether pairs come out as rows, which must fit partitions and the limit of a result.
+        Whether the result has pairs as rows, which must fit partitions and the limit of a result.
     result_bytes_per_row : int
-        Bytes that tasks find out for each row of a chunk, which must leave room for them.
+        Bytes of results per row of a chunk.
     bytes_per_other, others_per_row : int
-        Bytes for each of several other rows besides, and the number of these per row.
+        Bytes for each neighbor of a row, and the number of neighbors.
     single_home : bool
         Whether results of a row are kept with the row, which is then in one chunk only.
     k : int or None
@@ -102,7 +101,7 @@ class OutputSpec:
     max_total : float
         Largest total of a neighbor.
     dense : float
-        Neighbors per row from which on tiles are fastest in all dimensions: they count many pairs at once.
+        Neighbors per row from here on make tiles fastest in all dimensions: tiles count many pairs at once.
     joins : int
         Number of times that tasks go through the block pairs.
     spanning : bool
@@ -110,9 +109,9 @@ class OutputSpec:
     by_row : bool
         Whether each piece of the work gives a number for each row of a chunk.
     listed : bool
-        Whether tasks go through pairs one by one, though these do not come out.
+        Whether tasks visit each pair without returning it.
     connected : bool
-        Whether rows are connected by pairs that do not come out, and labelled.
+        Whether rows are connected by pairs and labeled, without returning pairs.
     together : float
         Saving per row if all rows are in one chunk, in units of a visit: its places identify rows.
     """
@@ -134,7 +133,7 @@ class OutputSpec:
     together: float = 0.0
 
     def found_bytes(self, rows: int) -> int:
-        """Bytes that tasks find out for each row; `rows`: of the table."""
+        """Return bytes of results per row; `rows`: of the table."""
         return self.result_bytes_per_row + self.bytes_per_other * min(self.others_per_row, rows)
 
 
@@ -148,10 +147,10 @@ LISTS = replace(COUNTS, listed=True)
 """Results made from each pair in turn."""
 
 CLUSTERS = OutputSpec(dense=128, by_row=True, connected=True, together=5.0)
-"""Numbers of pairs per row, and connected rows; measured in the same way."""
+"""Number of pairs per row, and connected rows; `dense` is measured in the same way."""
 
 LISTED_CLUSTERS = replace(CLUSTERS, listed=True, connected=False)
-"""The same for rows that are decided one after the other."""
+"""Clusters of rows that are decided one after the other."""
 
 PAIRS = OutputSpec(with_ids=True, materialise=True)
 """Pairs, as rows that name their rows."""
@@ -163,7 +162,7 @@ def nearest_output(k: int, with_ids: bool = False, max_total: float = math.inf) 
 
 
 TREE_BYTES = 160
-"""Of a row while the tree of two chunks is found."""
+"""Bytes per row while the tree of two chunks is made."""
 
 
 def tree_output(k: int) -> OutputSpec:
@@ -172,15 +171,15 @@ def tree_output(k: int) -> OutputSpec:
 
 
 BRANCH = 32
-"""Partitions up to which Dask shuffles by tasks in one stage, and parts of a stage beyond."""
+"""Largest number of partitions that Dask shuffles in one stage, and parts of each stage above that."""
 
 MANY_TASKS = 10_000
 TASK_SECONDS = 0.002
-"""Tasks beyond which a plan names a remedy, and what Dask itself needs for each of them, about."""
+"""Above this number of tasks a plan names a remedy; seconds that Dask itself needs per task, about."""
 
 
 def describe_tasks(tasks: int, chunk: int) -> str:
-    """So many tasks, in words; `chunk`: bytes that a chunk may have."""
+    """Describe a number of tasks; `chunk`: bytes that a chunk may have."""
     if tasks <= MANY_TASKS:
         return f"about {tasks:,}"
     return (
@@ -190,14 +189,14 @@ def describe_tasks(tasks: int, chunk: int) -> str:
 
 
 def shuffle_tasks(sources: int, chunks: int, method: str) -> int:
-    """Tasks of a shuffle by Dask, as of its version 2026.7; by tasks, each part split off is one.
+    """Return the number of tasks of a shuffle, as of Dask 2026.7.
 
-    Of rows that workers hold, those of two threads.
+    Method "tasks" has one task for each part that is split off.  For `BY_WORKER` it assumes two threads.
     """
     if method == BY_WORKER:
         return 2 * chunks
     if method != "p2p":
-        sources = min(sources, chunks)  # it puts sources together first
+        sources = min(sources, chunks)  # Dask concatenates sources first
     own = sources + 2 * chunks
     if method != "tasks":
         return own
@@ -209,7 +208,7 @@ def shuffle_tasks(sources: int, chunks: int, method: str) -> int:
 
 
 def making_tasks(chunks: JoinChunks, sources: Sequence[Sources], cluster: bool) -> int:
-    """Tasks that make chunks, about; `cluster`: whether workers do, who share no memory."""
+    """Estimate the number of tasks that make chunks; `cluster`: whether workers share no memory."""
     tasks = 0
     for side, own in zip(chunks.sides, sources, strict=True):
         tasks += len(own) + len(side)

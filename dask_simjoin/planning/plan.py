@@ -1,8 +1,4 @@
-"""The plan of a join: its chunks, its block pairs, and its output.
-
-How chunks are cut, what steps cost and how work is spread is nothing that it asks for: where there are few
-pairs that took longer than the join.
-"""
+"""The plan of a join: its chunks, its block pairs, and its output."""
 
 from __future__ import annotations
 
@@ -16,9 +12,9 @@ import numpy as np
 from dask.tokenize import normalize_token
 from dask.utils import format_bytes
 
+from dask_simjoin.catalog.methods import AUTO, DENSE
 from dask_simjoin.engine.base import joiner_of_library, recall_module
 from dask_simjoin.engine.index.sweep import SweepLayout
-from dask_simjoin.engine.methods import AUTO, DENSE
 from dask_simjoin.metrics.norms import box_gap
 from dask_simjoin.planning.budget import Budget, Resources, budget_of, make_budget
 from dask_simjoin.planning.checks import (
@@ -56,16 +52,16 @@ from dask_simjoin.planning.tables import JoinStatistics
 
 
 class BlockPairs:
-    """What every plan has: chunks that meet, and the partitions of the result that they give.
+    """Block pairs of a plan, and the result partitions that they give.
 
     Attributes
     ----------
     blocks : array (block pairs, 2), int32
-        Chunks that meet.
+        Chunks that are compared.
     slices : array (block pairs,), int64
-        Partitions of the result that each block pair gives.
+        Number of result partitions of each block pair.
     parts : array (block pairs,), int64
-        Pieces into which the work of block pairs is cut where it gives no rows.
+        Number of pieces of each block pair's work if the result has no pairs.
     """
 
     blocks: np.ndarray
@@ -77,17 +73,17 @@ class BlockPairs:
 
     @functools.cached_property
     def outputs(self) -> int:
-        """Partitions of the result."""
+        """Number of partitions of the result."""
         return int(self.slices.sum())
 
     def output(self, number: int) -> tuple[int, int, int]:
-        """Return the block pair of a partition of the result, the slice of that, and how many there are."""
+        """Return the block pair of a result partition, its slice, and the number of the pair's slices."""
         block = int(np.searchsorted(self._ends, number, side="right"))
         parts = int(self.slices[block])
         return block, number - int(self._ends[block]) + parts, parts
 
     def pieces(self) -> Iterator[tuple[int, int, int, tuple[int, int]]]:
-        """Go through the pieces of the work: a block pair, its chunks, and which part of how many."""
+        """Yield the pieces of work: a block pair, its two chunks, and (part, number of parts)."""
         for b, ((i, j), parts) in enumerate(zip(self.blocks.tolist(), self.parts.tolist(), strict=True)):
             for number in range(parts):
                 yield b, i, j, (number, parts)
@@ -98,65 +94,63 @@ class BlockPairs:
 
 
 AnyLayout = Any
-"""A `Layout`; of nearest neighbours, a `SearchLayout`: the verb that asked for the plan knows which."""
+"""A `Layout` for pairs, a `SearchLayout` for nearest neighbors."""
 
 
 @dataclass(frozen=True, eq=False)
 class Plan(BlockPairs):
-    """What was decided before any block pair is joined.
+    """The plan of a lazy join.
 
     Attributes
     ----------
     layout : Layout or SearchLayout
         How chunks are indexed.
     dims : int
-        Dimensions of the space in which points are joined.
+        Dimensions of the points.
     sources : tuple of Sources
         For each table, rows of each of its partitions, and a digest of its box.
     chunks : JoinChunks
     blocks : array (block pairs, 2), int32
-        Chunks that meet; of nearest neighbours, in one direction at least.
+        Chunks that are compared; for nearest neighbors, in at least one direction.
     slices : array (block pairs,), int64
-        Partitions of the result that each block pair gives.
+        Number of result partitions of each block pair.
     even : bool
-        Whether slices are of equal work, as is estimated, and not of equally many pairs.
+        Whether slices have equal estimated work, not equally many pairs.
     estimate : Estimate
-        The pairs that it gives, each counted once.
+        The pairs, each counted once.
     pair_bytes, row_bytes : float
         Memory of one row of the result, and of one row of a chunk (coordinates and id).
     table_rows : tuple of int
-        Points of each table that take part.
+        Points of each table.
     budget : Budget
     data_warnings : tuple of DataWarning
-        What is likely to be a mistake.
+        Likely mistakes.
     searches : tuple of array, int64
-        For each chunk of rows whose nearest neighbours are sought, the chunks in which they may be: itself
-        first, then the nearest first.
+        For each chunk of queries, the chunks that may have their neighbors: itself first, then by distance.
     joined : array (block pairs, 2), int32
-        Pairs of chunks between which there may be edges of a minimum spanning tree; none if it is not sought.
+        Pairs of chunks that may have an edge of the minimum spanning tree; none if no tree is made.
     parts : array (block pairs,) or (chunks,), int64
-        Pieces into which the work of block pairs is cut where it gives no rows; or that of searches for the
-        neighbours of each chunk's rows.
+        Number of pieces of each block pair's work if the result has no pairs, or of each chunk's searches.
     seconds : array (block pairs,) or (chunks,), float64
-        What a thread is expected to take for them.
+        Expected seconds of a thread for each.
     expected : float
-        Seconds from the first task to the last; what the disk takes is in them, but for writing pairs.
+        Seconds from the first task to the last, with disk traffic, but without writing pairs.
     disk : Disk
-        What goes through the disk.
+        Expected disk traffic.
     threads : int
-        That index a chunk together.
+        Number of threads that index a chunk together.
     copies : int
-        Workers for each of which every chunk is made: see `Costs.copies`.
+        Number of workers that each make a copy of every chunk: see `Costs.copies`.
     sharing : tuple of int
-        Who finds the spanning tree of the one chunk: see `planning.spanning.Sharing`.
+        Threads and workers that make the spanning tree of a single chunk: see `planning.searches.Sharing`.
     alone : float
-        Bytes that the one chunk whose tree is sought takes at its peak, on each worker that has it, or 0.
+        Peak bytes of a single chunk with its spanning tree, on each worker that has it, or 0.
     sent : int
         Rows of a partition that are shuffled at a time.
     recall : Recall
-        The share of the true pairs that is expected to be found.
+        Expected share of the true pairs that is found.
     run : str
-        What tasks are recorded for; "": they are not.
+        Name of the recorded run; "": tasks are not recorded.
     """
 
     layout: AnyLayout
@@ -188,7 +182,7 @@ class Plan(BlockPairs):
 
     @property
     def rows(self) -> int:
-        """Points that take part."""
+        """Points of all tables."""
         return sum(self.table_rows)
 
     @property
@@ -198,7 +192,7 @@ class Plan(BlockPairs):
 
     @property
     def replicated(self) -> bool:
-        """Whether there is one chunk of each table, of which every task has a copy."""
+        """Whether every task has a copy of the single chunk of each table."""
         return self.chunks.kind == "replicated"
 
     @property
@@ -208,11 +202,11 @@ class Plan(BlockPairs):
 
     @property
     def counted(self) -> Chunking:
-        """The chunks of the rows whose neighbours are counted."""
+        """The chunks of the left table."""
         return self.chunks.sides[0]
 
     def rows_found(self, k: int) -> int:
-        """Return the most rows of a join with k neighbours: as many, where no distance is too large."""
+        """Return the number of rows of a join with k neighbors, if no distance is too large."""
         return rows_found(self.table_rows, k)
 
     def __repr__(self) -> str:
@@ -236,14 +230,14 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
 
     Parameters
     ----------
-    statistics
-        Of its tables, with what is asked of them.
-    output
-        What tasks are to find out.
-    resources
-        What runs them.
-    shuffle
-        How rows would be shuffled.
+    statistics : JoinStatistics
+        Statistics of its tables.
+    output : OutputSpec
+        The result of its tasks.
+    resources : Resources, optional
+        Workers and memory.
+    shuffle : str
+        Shuffle method, if rows are shuffled.
     """
     resources = resources or Resources()
     if output.k is not None:
@@ -262,7 +256,7 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     check_blocks(chunks.visits[0], chunks.rows, row_bytes, budget, resources, by_region)
     made, blocks = costs.made(chunks), chunks.blocks()
     if output.k is not None:
-        # searches give as many pairs as are asked for: how many are near is of no use
+        # the number of pairs of a search is known
         found, recall = no_estimate(blocks), UNKNOWN if spec.approximate else ALL
     elif spec.approximate:
         found, recall = recall_module(spec.method).estimate_lossy(
@@ -270,7 +264,7 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
         )
     else:
         found, recall = statistics.estimate(chunks, blocks, layout), ALL
-    # tiles tell of many pairs at once within one distance, and find each within several
+    # tiles count many pairs at once, but only for a single distance
     if (
         spec.method == AUTO
         and not spec.several
@@ -278,19 +272,19 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     ):
         layout = statistics.layout(dense=True)
     pair_bytes, replicated = statistics.pair_bytes, chunks.kind == "replicated"
-    most = most_rows(found, chunks, blocks, spec)
-    slices, even = whole_slices(most, pair_bytes, budget, resources), False
+    max_rows = most_rows(found, chunks, blocks, spec)
+    slices, even = whole_slices(max_rows, pair_bytes, budget, resources), False
     first = chunks.rows[blocks[:, 0]]
     seconds = costs.blocks(chunks, blocks, found.pairs * directions(spec))
     parts = costs.pieces(seconds, first, row_bytes)
     if replicated:
-        size = float(most.sum()) * pair_bytes
+        size = float(max_rows.sum()) * pair_bytes
         slices, even = query_slices(slices, found, size, statistics.left.rows, spec, budget, resources)
     elif output.materialise and (parts > 1).any():
         even = bool((slices == 1).all())
         slices = np.maximum(slices, parts)
     if output.materialise:
-        check_outputs(float(slices.sum()), budget, spec.asked, resources, len(statistics.each) > 1)
+        check_outputs(float(slices.sum()), budget, spec.request, resources, len(statistics.each) > 1)
     result = found.total * directions(spec) * pair_bytes if output.materialise else 0.0
     alone = one.need if one is not None and len(chunks) == 1 else 0.0
     disk = Disk() if alone else expect_disk(chunks, row_bytes, result, output.joins, resources)
@@ -332,24 +326,28 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     if output.materialise:
         own = plan.rows if spec.include_self else 0
         check_result(
-            found.total_low * directions(spec) + own, pair_bytes, budget, spec.asked, len(statistics.each) > 1
+            found.total_low * directions(spec) + own,
+            pair_bytes,
+            budget,
+            spec.request,
+            len(statistics.each) > 1,
         )
     return plan if output.k is None else _searched(plan, statistics, output, costs, made)
 
 
 def _costs(statistics: JoinStatistics, layout: AnyLayout, output: OutputSpec, resources: Resources,
            row_bytes: float, sources: tuple[Sources, ...]) -> Costs:  # fmt: skip
-    """Tell costs what they depend on, besides chunks."""
+    """Return the cost model of a join."""
     swept = layout.swept_dims if isinstance(layout, SweepLayout) else statistics.dims
     method = layout.method if output.k is None else DENSE
-    # a sweep compares few others, whatever is near
+    # the cost of a sweep does not depend on near tiles
     near = (1.0, 1.0) if method == "sweep" and not resources.gpu else statistics.near()
     rows = float(sum(statistics.rows))
     return Costs(method, statistics.dims, near, rows, output, resources, swept, row_bytes, sources)
 
 
 def _searched(plan: Plan, statistics: JoinStatistics, output: OutputSpec, costs: Costs, made: float) -> Plan:
-    """Put searches for nearest neighbours in the place of block pairs."""
+    """Replace the block pairs of a plan by searches for nearest neighbors."""
     searches = find_searches(statistics, output, plan.chunks)
     check_blocks(sum(map(len, searches)), plan.chunks.rows, plan.row_bytes, plan.budget, costs.resources)
     pairs = np.array([(min(i, j), max(i, j)) for i, found in enumerate(searches) for j in found.tolist()])
@@ -384,24 +382,24 @@ NO_BLOCKS = np.zeros((0, 2), np.int32)
 
 @dataclass(frozen=True, eq=False)
 class WholePlan:
-    """What was decided before the chunks are made.
+    """The plan of an eager join, which has one chunk of each table.
 
     Attributes
     ----------
     layout : Layout or SearchLayout
         How chunks are indexed.
     dims : int
-        Dimensions of the space in which points are joined.
+        Dimensions of the points.
     table_rows : tuple of int
-        Points of each table that take part.
+        Points of each table.
     estimate : Estimate
-        The pairs, each counted once; of nearest neighbours none.
+        The pairs, each counted once; none for nearest neighbors.
     pair_bytes : float
         Memory of one row of the result.
     meets : bool
-        Whether the chunks meet: both have points, and their boxes are within the distance.
+        Whether the chunks are compared: both have points, and their boxes are within the distance.
     data_warnings : tuple of DataWarning
-        What is likely to be a mistake.
+        Likely mistakes.
     """
 
     layout: AnyLayout
@@ -414,19 +412,19 @@ class WholePlan:
 
     @property
     def rows(self) -> int:
-        """Points that take part."""
+        """Points of all tables."""
         return sum(self.table_rows)
 
     def rows_found(self, k: int) -> int:
-        """Return the most rows of a join with k neighbours: as many, where no distance is too large."""
+        """Return the number of rows of a join with k neighbors, if no distance is too large."""
         return rows_found(self.table_rows, k)
 
 
 def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan:
-    """Plan a join of tables, each of which is one chunk; refuse a result beyond the configured limit."""
+    """Plan an eager join with one chunk of each table; refuse a result beyond the configured limit."""
     shared = statistics.dims, statistics.rows
     if output.k is not None:
-        # searches give as many pairs as are asked for: how many are near is of no use
+        # the number of pairs of a search is known
         layout, none = statistics.search_layout(), no_estimate(NO_BLOCKS)
         return WholePlan(
             layout, *shared, none, statistics.pair_bytes, all(statistics.rows), statistics.data_warnings(None)
@@ -440,7 +438,7 @@ def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan
         joiner = joiner_of_library(spec.library)
         joiner.foresee(layout, shown=shown, counted=counted, connected=output.connected)
         found = statistics.estimate_whole(layout, not output.materialise, output.listed)
-    # tiles tell of many pairs at once within one distance, and find each within several
+    # tiles count many pairs at once, but only for a single distance
     if (
         statistics.spec.method == AUTO
         and not statistics.spec.several
@@ -451,12 +449,12 @@ def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan
         spec = statistics.spec
         own = sum(statistics.rows) if spec.include_self else 0
         budget = make_budget(spec.blocksize, spec.settings, Resources())
-        check_result(found.total_low * directions(spec) + own, statistics.pair_bytes, budget, spec.asked)
+        check_result(found.total_low * directions(spec) + own, statistics.pair_bytes, budget, spec.request)
     return WholePlan(layout, *shared, found, statistics.pair_bytes, meets, statistics.data_warnings(found))
 
 
 def _boxes_near(statistics: JoinStatistics) -> bool:
-    """Whether the boxes of both sides are within the distance."""
+    """Return whether the boxes of both tables are within the distance."""
     (a, b), spec = (statistics.left.every, statistics.right.every), statistics.spec
     gap = box_gap(spec.norm, a.lower, a.upper, b.lower, b.upper)
     return bool(gap <= spec.threshold)

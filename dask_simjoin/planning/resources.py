@@ -23,22 +23,23 @@ from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.request.options import current_client, on_cluster
 
 IN_MEMORY = 0.2
-"""Share of the memory up to which rows are shuffled in it, by tasks; beyond, on disk.  On two workers
-of one machine tasks took 0.7 of the time that p2p took."""
+"""Rows up to this share of the memory are shuffled in memory, by tasks; more rows on disk.
+
+On two workers of one machine tasks took 0.7 of the time of p2p."""
 
 ITSELF = 300 * 2**20
-"""What a worker that has loaded everything needs without any data."""
+"""Memory of a worker without data, in bytes."""
 
 ONE_THREAD = ("sync", "synchronous", "single-threaded")
 
 PROCESSES = ("processes", "multiprocessing")
 
 MAX_MOVES = 4096
-"""Partitions times threads up to which that makes no more tasks than it is worth."""
+"""Shuffle by tasks if partitions times threads are at most this: it makes more tasks than p2p."""
 
 
 def resources_for(library: str) -> Resources:
-    """Threads and memory of what Dask would compute with now, for frames of a library."""
+    """Return the threads and memory that Dask would compute with now, for frames of a library."""
     client = current_client()
     workers: dict[str, Any] = {}
     if client is not None and not client.asynchronous:
@@ -69,9 +70,9 @@ def resources_for(library: str) -> Resources:
 
 
 def _free_disk(of_workers: Iterable[str]) -> int | None:
-    """Bytes free on the disk that has most: of the working directory, of Dask's temporary one, of workers'.
+    """Return the free bytes on the largest of the working directory's, Dask's and the workers' disks.
 
-    None: some workers are on other machines, whose disks this one does not see.
+    None: some workers are on other machines.
     """
     scratch = list(of_workers)
     if not all(Path(folder).exists() for folder in scratch):
@@ -85,11 +86,11 @@ def _free_disk(of_workers: Iterable[str]) -> int | None:
 
 def shuffle_method(configured: str | None, resources: Resources, size: float, partitions: int,
                    dtypes: list[Any]) -> str:  # fmt: skip
-    """How to shuffle so many bytes of rows from partitions, with columns of these dtypes."""
+    """Choose the shuffle method for `size` bytes of rows with columns of these dtypes."""
     if resources.gpu:
-        return "tasks"  # the others go by the host's memory
+        return "tasks"  # other methods copy rows to the host
     if any(isinstance(dtype, pd.CategoricalDtype) or dtype == np.dtype(object) for dtype in dtypes):
-        return "tasks"  # the others write Arrow, which has no column of any objects or categories
+        return "tasks"  # other methods write Arrow, which does not keep objects and categories
     if configured is not None and (configured != "p2p" or resources.cluster):
         return configured
     memory = (resources.memory or 0) * resources.threads if resources.cluster else MEMORY_LIMIT
@@ -100,7 +101,7 @@ def shuffle_method(configured: str | None, resources: Resources, size: float, pa
 
 
 def check_shuffle(method: str, cluster: bool) -> None:
-    """Refuse to shuffle in a way that was planned for what was there then, and is not now."""
+    """Refuse a shuffle that was planned with a cluster and runs without one, or the other way round."""
     if cluster != on_cluster() and method != "tasks":
         was, is_ = ("on a cluster", "without one") if cluster else ("without a cluster", "on one")
         raise PlanningError(
@@ -109,63 +110,62 @@ def check_shuffle(method: str, cluster: bool) -> None:
         )
 
 
-LEAST_WORKER = 640 * 2**20
-"""Memory limit of a worker that takes part in a p2p shuffle: one of 500 MB was paused for ever."""
+MIN_WORKER = 640 * 2**20
+"""Smallest memory limit of a worker for a p2p shuffle: a worker of 500 MB was paused for ever."""
 
 AT_ONCE = 24
 """Memory of a thread in units of the rows that it sends at a time between workers.
 
-Of rows that a shuffle sends there are about eight copies: as they are packed, as a frame, that frame with
-its workers, sorted and as bytes, and on the other side those that come in, sorted and as bytes by chunk.
-What is left is for the partition, the shuffle's own buffers, and rows that wait to be sent: partitions of
-1,000,000 rows of 40 bytes that were sent whole killed workers of 700 MB."""
+A shuffle holds about eight copies of the rows that it sends.  On the sender they are packed, a frame, the
+frame with its workers, sorted, and bytes.  On the receiver they are input, sorted, and bytes by chunk.  The
+rest is for the partition, the shuffle's own buffers, and rows that wait.  Without this limit, partitions of
+1,000,000 rows of 40 bytes killed workers of 700 MB."""
 
 MOVE_BYTES = 16
-"""Of a row that is sent, besides what it has in its chunk: its position, and its chunk's number."""
+"""Extra bytes of a row in a shuffle: its position, and its chunk's number."""
 
 LARGEST = 6
-"""Memory of a thread in units of the largest partition whose rows it can send.
+"""Memory of a thread in units of the largest partition that it can shuffle.
 
-Reading one and telling its rows apart takes about 3.7 times its columns, before any row is sent.  On workers
-of 700 MB with partitions of an eighth of that memory shuffles went well, and with those of a quarter
-workers died."""
+Reading a partition and assigning its rows to chunks takes about 3.7 times its columns.  Workers of 700 MB
+shuffled partitions of an eighth of that memory, and died with partitions of a quarter."""
 
 BY_ORDER = Remedy({"partitioning": "entity"})
-"""What moves no rows."""
+"""Remedy that shuffles no rows."""
 
 
 def sent_rows(method: str | None, resources: Resources, row_bytes: float) -> int:
-    """Tell how many rows of a partition are shuffled at a time, of so many bytes each in their chunk."""
+    """Return how many rows of a partition are shuffled at a time; `row_bytes`: in their chunk."""
     if method != "p2p" or resources.memory is None:
         return MAX_ROWS
     return max(1, min(MAX_ROWS, int(resources.memory / AT_ONCE / (row_bytes + MOVE_BYTES))))
 
 
 def check_moving(method: str, resources: Resources, tables: Sequence[TableSummary]) -> None:
-    """Refuse to shuffle the rows of tables between workers that have no room for that.
+    """Refuse to shuffle tables between workers with too little memory.
 
-    Dask pauses a worker at 80 % of its limit, and kills it at 95 %.  With no data to spill it stays paused,
-    and with partitions too large it is killed again and again; what waits for it waits for ever, or nearly.
+    Dask pauses a worker at 80 % of its limit, and kills it at 95 %.  A worker without data to spill stays
+    paused.  With too large partitions it is killed again and again, and the join never ends.
     """
     if method != "p2p" or resources.limit is None or resources.memory is None:
         return
-    if resources.limit < LEAST_WORKER:
+    if resources.limit < MIN_WORKER:
         raise BudgetError(
             f"Rows would be shuffled between workers of {format_bytes(resources.limit)}, and at least "
-            f"{format_bytes(LEAST_WORKER)} are needed, most of them for what a worker loads; use fewer, "
+            f"{format_bytes(MIN_WORKER)} are needed, mostly for loaded libraries. Use fewer, "
             "larger workers, or partitioning='entity'.",
             remedies=[BY_ORDER],
         )
-    most = resources.memory // LARGEST
+    max_bytes = resources.memory // LARGEST
     for table in tables:
         rows, each = max(summary.source_rows for summary in table.summaries), table.row_bytes
-        if rows * each > most:
-            parts = _enough(table, most)
+        if rows * each > max_bytes:
+            parts = _enough(table, max_bytes)
             raise BudgetError(
                 f"Rows would be shuffled from partitions of up to {rows:,} rows of {each:.0f} bytes, "
-                f"{format_bytes(int(rows * each))}, and a thread of the smallest worker has "
-                f"{format_bytes(resources.memory)}, with room for partitions of at most {format_bytes(most)}."
-                f" Use smaller ones, such as ddf.repartition(npartitions={parts}) or "
+                f"{format_bytes(int(rows * each))}. A thread of the smallest worker has "
+                f"{format_bytes(resources.memory)}, with room for partitions of at most "
+                f"{format_bytes(max_bytes)}. Use smaller ones: ddf.repartition(npartitions={parts}) or "
                 "dd.read_parquet(..., split_row_groups=True), workers with more memory or fewer threads, or "
                 "partitioning='entity'.",
                 remedies=[Remedy(npartitions=parts), BY_ORDER],
@@ -173,7 +173,7 @@ def check_moving(method: str, resources: Resources, tables: Sequence[TableSummar
 
 
 def can_move(method: str, resources: Resources, tables: Sequence[TableSummary]) -> bool:
-    """Tell whether `check_moving` would not refuse."""
+    """Return whether rows can be shuffled, without raising: see `check_moving`."""
     try:
         check_moving(method, resources, tables)
     except BudgetError:
@@ -181,7 +181,7 @@ def can_move(method: str, resources: Resources, tables: Sequence[TableSummary]) 
     return True
 
 
-def _enough(table: TableSummary, most: int) -> int:
-    """Return a number of partitions that are small enough, each cut into equally many."""
+def _enough(table: TableSummary, max_bytes: int) -> int:
+    """Return a number of partitions of at most `max_bytes`, cutting each into equally many."""
     largest = max(summary.source_rows for summary in table.summaries) * table.row_bytes
-    return int(-(-largest // most)) * len(table.summaries)
+    return int(-(-largest // max_bytes)) * len(table.summaries)

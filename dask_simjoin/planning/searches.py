@@ -1,9 +1,9 @@
 """Which chunks a nearest-neighbor search or a spanning tree compares.
 
-An edge of the tree is no heavier than the heaviest one of any other way between its ends.  The hub of a box
-is the row of the sample that is least far from the box's farthest corner: any row in the box has an edge to
-it that is no heavier than that, or than their core distances.  So there is a way from row to row by hubs.
-Chunks whose boxes are further apart than its heaviest edge have no edge of the tree between them.
+An edge of the tree is no heavier than the heaviest edge of any other path between its ends.  The hub of a box
+is the sample row with the smallest distance to the farthest corner of the box.  Any row in the box has an
+edge to the hub that is no heavier than that distance, or than their core distances.  So paths by hubs connect
+all rows.  If the gap of two boxes exceeds the heaviest edge of the path, no tree edge joins them.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
 from dask_simjoin.planning.tables import JoinStatistics
 
 GUESSED, ASKED = 1024, 256
-"""Points of the sample that are looked at for a first guess of distances; and those whose neighbours are."""
+"""Sample points for a first guess of distances, and how many of them search their neighbors."""
 
 AT_ONCE = 16
-"""How many of them are taken at a time: their distances to all stay in the cache."""
+"""Points taken at a time, so that their distances stay in the cache."""
 
 MAX_WORK = 1 << 27
-"""Distances of points of the sample to boxes that are computed at most."""
+"""Largest number of distances from sample points to boxes."""
 
 FEWEST = 1024
-"""Points of the sample that are used for that at least."""
+"""Smallest number of sample points used for them."""
 
 
 def neighbor_query(statistics: JoinStatistics, output: OutputSpec) -> tuple[JoinStatistics, OutputSpec]:
-    """Return the tables with a guess of the neighbors' distance, and an output of as many as there are."""
+    """Return the statistics with a guess of the neighbors' distance, and the output with k clipped."""
     assert output.k is not None
     k = min(output.k, max(1, statistics.right.rows - (len(statistics.each) == 1)))  # no row has more
     guess = _guess(statistics.right.points, k, statistics.spec.measure)
@@ -45,7 +45,7 @@ def neighbor_query(statistics: JoinStatistics, output: OutputSpec) -> tuple[Join
 
 
 def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
-    """About how far the neighbours of a row are; only how rows are cut into regions goes by it."""
+    """Guess the distance to the neighbors of a row; it only affects the choice of regions."""
     m = len(points.x)
     if m < 2:
         return 0.0
@@ -68,7 +68,7 @@ def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
 def find_searches(
     statistics: JoinStatistics, output: OutputSpec, chunks: JoinChunks
 ) -> tuple[np.ndarray, ...]:
-    """Find the data's chunks that may hold neighbours of each chunk of queries, the nearest first."""
+    """Return for each query chunk the data chunks that may have its neighbors, the nearest first."""
     assert output.k is not None
     queries, first, norm = chunks.sides[0], chunks.first_data, statistics.spec.norm
     lower, upper, filled = queries.boxes()
@@ -84,19 +84,18 @@ def find_searches(
         away = box_gap(norm, lower[at], upper[at], others[0], others[1])
         if not first:
             away[at] = -1.0
-        near = np.flatnonzero(~(away > limit))  # so also where gaps are no numbers
+        near = np.flatnonzero(~(away > limit))  # NaN gaps count as near
         found[c] = others[2][near[np.argsort(away[near], kind="stable")]] + first
     return tuple(found)
 
 
 def largest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbors: int,
                    norm: Norm = 2) -> np.ndarray:  # fmt: skip
-    """For each box the largest total that a point in it can have with one of its neighbours.
+    """Return for each box the largest total between a point in it and one of its nearest neighbors.
 
-    Points of the sample are rows: so many, and one more as one may be the point itself, within that total
-    of the whole box are as many neighbours, or nearer ones.  Totals with the box's far ends are computed
-    with the operations of all totals in their order, and rounding is monotone: no point in the box has
-    a larger one as computed.
+    Sample points are rows, and one of them may be the point itself.  If `neighbors` + 1 of them are within a
+    total of every corner of the box, no neighbor is farther.  Totals to the far ends use the same operations
+    in the same order as all totals.  Rounding is monotone, so no computed total of the box is larger.
     """
     limits = np.full(len(lower), np.inf)
     if len(x) <= neighbors:
@@ -108,16 +107,16 @@ def largest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbor
     return limits
 
 
-def used_points(x: np.ndarray, numbers: int, least: int = 0) -> np.ndarray:
-    """Take some of the sample's points, if there are too many for boxes of so many numbers in all."""
-    most = max(FEWEST, least, MAX_WORK // max(1, numbers))
-    if len(x) <= most:
+def used_points(x: np.ndarray, numbers: int, min_points: int = 0) -> np.ndarray:
+    """Return some of the sample's points if there are too many; `numbers`: of all boxes."""
+    number = max(FEWEST, min_points, MAX_WORK // max(1, numbers))
+    if len(x) <= number:
         return x
-    return x[np.sort(np.random.default_rng(len(x)).choice(len(x), most, replace=False))]
+    return x[np.sort(np.random.default_rng(len(x)).choice(len(x), number, replace=False))]
 
 
 def farthest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, norm: Norm) -> np.ndarray:
-    """The largest total (n,) that each of some points can have with a point in a box."""
+    """Return the largest total (n,) between each point and any point in a box."""
     total = np.zeros(len(x))
     for k in range(x.shape[1]):
         far = np.maximum(np.abs(x[:, k] - lower[k]), np.abs(upper[k] - x[:, k]))
@@ -126,24 +125,23 @@ def farthest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, norm: N
 
 
 SHARED_ROWS = 1 << 13
-"""Rows from which that takes longer than the tasks that it takes."""
+"""From this number of rows on, sharing a tree is faster in spite of its tasks."""
 
 SHARED_SECONDS = 0.1
-"""Seconds of searches for nearest rows from which it takes longer than its tasks on workers."""
+"""On workers, sharing is faster if the neighbor searches take at least this many seconds."""
 
 PART_ROWS = 1 << 11
-"""Rows for each part of a round, at least."""
+"""Smallest number of rows of a part of a round."""
 
 Sharing = tuple[int, int]
-"""How many threads or GPUs find the tree of the one chunk together, and on how many workers; of each it has a
-copy, or is sent to it."""
+"""Number of threads or GPUs that make the tree of a single chunk, and number of workers that have a copy."""
 
 ALONE: Sharing = (1, 1)
 
 
 def find_sharing(statistics: JoinStatistics, chunks: JoinChunks, seconds: np.ndarray, copies: int,
                  resources: Resources) -> Sharing:  # fmt: skip
-    """Choose who finds the tree together; `seconds`: of searches for nearest rows before."""
+    """Choose the threads and workers that make the tree; `seconds`: of the neighbor searches before."""
     rows = int(chunks.rows.sum())
     if len(chunks) > 1 or (statistics.dims or 0) < SHARED_DIMS or rows < SHARED_ROWS:
         return ALONE
@@ -158,7 +156,7 @@ def find_sharing(statistics: JoinStatistics, chunks: JoinChunks, seconds: np.nda
 def find_joined(statistics: JoinStatistics, neighbors: int, chunks: JoinChunks) -> np.ndarray:
     """Find pairs of chunks (n, 2), int32, that may have edges of the tree between them.
 
-    `neighbors`: a core distance is at most that of the neighbour of this number.
+    `neighbors`: a core distance is at most the distance to this neighbor.
     """
     norm, x = statistics.spec.norm, statistics.right.points.x
     lower, upper, filled = chunks.sides[0].boxes()
@@ -178,12 +176,12 @@ def find_joined(statistics: JoinStatistics, neighbors: int, chunks: JoinChunks) 
         away = box_gap(norm, lower[c], upper[c], lower, upper)
         bound, at = np.full(number, np.inf), int(place[c])
         if len(x):
-            # of two hubs in Prim's order, the heaviest edge of the way is the heaviest that came between
+            # the heaviest edge of the path between two hubs was added between them in Prim's order
             before = np.maximum.accumulate(heaviest[1 : at + 1][::-1])[::-1]
             after = np.maximum.accumulate(heaviest[at + 1 :])
             bound[by_place[:at]], bound[by_place[at + 1 :]] = before, after
         bound = np.maximum(bound, np.maximum(ends, ends[c]))
-        near = np.flatnonzero(~(away > bound))  # so also where gaps are no numbers
+        near = np.flatnonzero(~(away > bound))  # NaN gaps count as near
         near = near[near > c]
         found.append(np.stack([np.full(len(near), c), near], axis=1))
     pairs = np.sort(filled[np.concatenate(found)], axis=1)
@@ -192,7 +190,7 @@ def find_joined(statistics: JoinStatistics, neighbors: int, chunks: JoinChunks) 
 
 def _hubs(x: np.ndarray, lower: np.ndarray, upper: np.ndarray,
           norm: Norm) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Choose the hub of each box (n, d), and tell the largest total of a point in the box with it."""
+    """Return the hub of each box (n, d), and the largest total between it and any point in the box."""
     x = used_points(x, lower.size)
     chosen, far = np.empty(len(lower), np.int64), np.empty(len(lower))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -204,7 +202,7 @@ def _hubs(x: np.ndarray, lower: np.ndarray, upper: np.ndarray,
 
 
 def _ways(hubs: np.ndarray, core: np.ndarray, norm: Norm) -> tuple[np.ndarray, np.ndarray]:
-    """Put hubs in the order of Prim's algorithm: their places (n,), and by which weight each place came."""
+    """Order hubs by Prim's algorithm: their places (n,), and the weight that added each place."""
     n = len(hubs)
     place, heaviest = np.zeros(n, np.int64), np.zeros(n)
     weight, left = np.full(n, np.inf), np.ones(n, np.bool_)

@@ -1,7 +1,7 @@
 """Chunks of the points of regions, with or without halos.
 
-Rows are visited more often than with halos, but each row is in one chunk only: what a clustering finds out
-about a row is known where the row is.
+Without halos rows are visited more often, but each row is in one chunk only.  Clusterings need that: the
+result of a row is kept with the row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dask_simjoin.request.messages import counted
 
 
 def dealt(first: np.ndarray, parts: np.ndarray, region: Array, position: Array) -> Array:
-    """The chunks to which points of regions are dealt by their row numbers.
+    """Return the chunk of each point, by its region and its row number.
 
     `first`, `parts`: the first chunk and the number of chunks of each region.
     """
@@ -38,19 +38,18 @@ def dealt(first: np.ndarray, parts: np.ndarray, region: Array, position: Array) 
 class SpatialChunks:
     """Chunks of the points of regions.
 
-    A region's own points and its halo are one chunk, joined in one go.  Where they are too many
-    and cutting space does not help, as with many equal points, they are dealt out to several
-    chunks by their row numbers: own points to `own` of them, and the halo to `halo` more.
+    A region's own points and its halo are one chunk.  Cutting space does not help if too many points are
+    equal.  Such a region is split by row numbers: own points into `own` chunks, the halo into `halo` more.
 
     Attributes
     ----------
     regions : Regions
     norm : int or float
     reach, threshold : float
-        Of the halo, in one coordinate and as the norm decides.
+        Width of the halo, in each coordinate and in the norm.
     first, own, halo : array (regions,), int64
-        Each region's first chunk; its numbers of chunks for own points and for its halo only
-        (0: the halo is part of the chunk of the own points).
+        Each region's first chunk, its number of chunks with own points, and with its halo only.  0: the halo
+        is part of the chunk of the own points.
     own_rows, halo_rows : array (chunks,), float64
         Points expected in each chunk.
     method : str
@@ -86,20 +85,20 @@ class SpatialChunks:
 
     @property
     def pieces(self) -> Pieces:
-        """None: rows are shuffled."""
+        """No pieces: rows are shuffled."""
         return ((),) * len(self)
 
     def boxes(self) -> Boxes:
-        """Boxes of the regions of all chunks, which their own points are in."""
+        """Return the boxes of the regions of all chunks, which contain their own points."""
         region = np.repeat(np.arange(len(self.own)), self.own + self.halo)
         return self.regions.lower[region], self.regions.upper[region], np.arange(len(self))
 
     def are_partitions(self, sources: Sources) -> bool:
-        """Whether partitions are chunks: no region's rows are one."""
+        """Return False: chunks of regions are never partitions."""
         return False
 
     def describe(self, both: bool = False) -> str:
-        """Say in words how rows lie in chunks."""
+        """Describe in words how rows are assigned to chunks."""
         halo = self.halo_rows.sum() / max(self.own_rows.sum(), 1.0)
         regions = counted(len(self.regions), "region")
         return f"spatial: {regions}, {100 * halo:.3g} % of the rows in halos as well"
@@ -110,31 +109,31 @@ class SpatialChunks:
         return self.own_rows + self.halo_rows
 
     def candidates(self, blocks: np.ndarray) -> np.ndarray:
-        """Pairs of points that each block compares, if none is left out."""
+        """Return the number of pairs of points of each block."""
         i, j = blocks[:, 0], blocks[:, 1]
         own, others = self.own_rows[i], self.own_rows[j]
         return np.where(i == j, own * (own - 1).clip(0) / 2, own * others) + own * self.halo_rows[j]
 
     def own_chunk(self, region: Array, position: Array) -> Array:
-        """The chunks of points of regions."""
+        """Return the chunks of points of regions."""
         return dealt(self.first, self.own, region, position)
 
     def halo_chunk(self, region: Array, position: Array) -> Array:
-        """The chunks of points in the halos of regions."""
+        """Return the chunks of points in the halos of regions."""
         start = self.first + np.where(self.halo > 0, self.own, 0)
         return dealt(start, np.maximum(self.halo, 1), region, position)
 
     @functools.cached_property
     def visits(self) -> tuple[int, float]:
-        """How many blocks there are, and how many rows they visit in all."""
+        """Number of block pairs, and number of rows that they visit in all."""
         number = self.own * (self.own + 1) // 2 + self.own * self.halo
         ends = np.append(self.first, len(self))
         rows = np.add.reduceat(self.rows, ends[:-1]) if len(self) else np.zeros(0)
-        # a chunk of own points meets all of its region, and one of a halo all of the own points
+        # a chunk of own points is compared with all of its region, a halo chunk with all own points
         return int(number.sum()), float((rows * np.maximum(self.own, 1)).sum())
 
     def blocks(self) -> np.ndarray:
-        """Each chunk of own points with itself, and with the others of its region."""
+        """Return each chunk of own points with itself, and with the other chunks of its region."""
         found = []
         for first, own, halo in zip(self.first.tolist(), self.own.tolist(), self.halo.tolist(), strict=True):
             for i in range(own):
@@ -155,20 +154,20 @@ class SpatialChunks:
 
     @property
     def identity(self) -> Any:
-        """What tells two of them apart."""
+        """Value that identifies these chunks in Dask's tokens."""
         tree = self.regions.arrays
         return (tree, self.norm, self.reach, self.threshold, self.own, self.halo, self.method, self.offsets)
 
 
 def spatial_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: float, threshold: float,
-                   most: float, offsets: np.ndarray, method: str) -> SpatialChunks:  # fmt: skip
-    """Chunks of about `most` points at most, as far as the sample tells."""
+                   max_rows: float, offsets: np.ndarray, method: str) -> SpatialChunks:  # fmt: skip
+    """Make chunks of at most about `max_rows` points, by the sample."""
     own, rows, needing = host_joiner().regions(points.x, regions, reach, threshold, norm)
     own_rows = np.bincount(own, points.weight, minlength=len(regions))
     halo_rows = np.bincount(needing, points.weight[rows], minlength=len(regions))
-    together = own_rows + halo_rows <= 2 * most
-    own_parts = np.where(together, 1, np.ceil(own_rows / most).clip(1)).astype(np.int64)
-    halo_parts = np.where(together, 0, np.ceil(halo_rows / most).clip(1)).astype(np.int64)
+    together = own_rows + halo_rows <= 2 * max_rows
+    own_parts = np.where(together, 1, np.ceil(own_rows / max_rows).clip(1)).astype(np.int64)
+    halo_parts = np.where(together, 0, np.ceil(halo_rows / max_rows).clip(1)).astype(np.int64)
     first = np.cumsum([0, *(own_parts + halo_parts)[:-1]])
     own_of, halo_of = [], []
     for r in range(len(regions)):
@@ -184,21 +183,21 @@ def spatial_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: fl
 
 
 NO_HALO: dict[str, Any] = {"reach": -math.inf, "threshold": -1.0, "norm": 2}
-"""What makes `Joiner.regions` find no point that another region needs."""
+"""Arguments of `Joiner.regions` for no halos."""
 
 
 @dataclass(frozen=True, eq=False)
 class RegionChunks(HomeChunks):
-    """Chunks of the points of regions; those of a region that is too full are dealt to several.
+    """Chunks of the points of regions; a region with too many points has several chunks.
 
     Attributes
     ----------
     regions : Regions
     norm : int or float
     limit : float
-        Regions meet whose boxes the norm says to be within it.
+        Regions are compared if the gap of their boxes, in the norm, is at most this.
     first, own : array (regions,), int64
-        Each region's first chunk, and how many it has.
+        Each region's first chunk, and its number of chunks.
     rows : array (chunks,), float64
         Points expected in each chunk.
     method : str
@@ -228,7 +227,7 @@ class RegionChunks(HomeChunks):
 
     @property
     def pieces(self) -> Pieces:
-        """None: rows are shuffled."""
+        """No pieces: rows are shuffled."""
         return ((),) * len(self)
 
     @functools.cached_property
@@ -237,37 +236,37 @@ class RegionChunks(HomeChunks):
         return np.repeat(np.arange(len(self.own)), self.own)
 
     def boxes(self) -> Boxes:
-        """Boxes of the regions of all chunks."""
+        """Return the boxes of the regions of all chunks."""
         return self.regions.lower[self.region], self.regions.upper[self.region], np.arange(len(self))
 
     def are_partitions(self, sources: Sources) -> bool:
-        """Whether partitions are chunks: no region's rows are one."""
+        """Return False: chunks of regions are never partitions."""
         return False
 
     def describe(self, both: bool = False) -> str:
-        """Say in words how rows lie in chunks; `both`: those of two tables do."""
-        return f"spatial: {counted(len(self.regions), 'region')}{', the same of both tables' * both}"
+        """Describe in words how rows are assigned to chunks; `both`: for two tables."""
+        return f"spatial: {counted(len(self.regions), 'region')}{', the same for both tables' * both}"
 
     def own_chunk(self, region: Any, position: Any) -> Any:
-        """The chunks of points of regions."""
+        """Return the chunks of points of regions."""
         return dealt(self.first, self.own, region, position)
 
     def halo_chunk(self, region: Any, position: Any) -> Any:
-        """Those of points in halos, of which there are none."""
+        """Return `position` unchanged: there are no halos."""
         return position
 
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Each chunk, and those from it on whose regions are its own or within the limit of it."""
+        """Yield each chunk, and it and later chunks of its own or near regions."""
         lower, upper = self.regions.lower, self.regions.upper
         for r in range(len(self.own)):
             near = box_gap(self.norm, lower[r], upper[r], lower[r:], upper[r:]) <= self.limit
-            near[0] = True  # also where bounds are no numbers that gaps can be told of
+            near[0] = True  # also if bounds are NaN
             later = np.flatnonzero(near[self.region[self.first[r] :] - r]) + self.first[r]
             for k in range(int(self.own[r])):
                 yield int(self.first[r]) + k, later[k:]
 
     def region_of(self, points: SamplePoints) -> np.ndarray:
-        """The regions of sample points."""
+        """Return the regions of sample points."""
         region: np.ndarray = host_joiner().regions(points.x, self.regions, **NO_HALO)[0]
         return region
 
@@ -280,28 +279,28 @@ class RegionChunks(HomeChunks):
 
     @property
     def identity(self) -> Any:
-        """What tells two of them apart."""
+        """Value that identifies these chunks in Dask's tokens."""
         return (self.regions.arrays, self.norm, self.limit, self.own, self.method, self.offsets)
 
 
-def region_chunks(points: SamplePoints, regions: Regions, norm: Norm, limit: float, most: float,
+def region_chunks(points: SamplePoints, regions: Regions, norm: Norm, limit: float, max_rows: float,
                   offsets: np.ndarray, method: str) -> RegionChunks:  # fmt: skip
-    """Chunks of about `most` points at most, as far as the sample tells."""
+    """Make chunks of at most about `max_rows` points, by the sample."""
     region = host_joiner().regions(points.x, regions, **NO_HALO)[0]
     rows = np.bincount(region, points.weight, minlength=len(regions))
-    own = np.ceil(rows / most).clip(1).astype(np.int64)
+    own = np.ceil(rows / max_rows).clip(1).astype(np.int64)
     first = np.cumsum([0, *own[:-1]])
     return RegionChunks(regions, norm, limit, first, own, np.repeat(rows / own, own), method, offsets)
 
 
 @dataclass(frozen=True, eq=False)
 class ReachChunks(RegionChunks):
-    """Chunks of all points within reach of regions: one in several of them, where it meets other points.
+    """Chunks of all points within reach of regions: a point may be in several chunks.
 
     Attributes
     ----------
     reach : float
-        Of a region, in one coordinate; `limit` is that of the norm.
+        Width of the halo in each coordinate; `limit` is its width in the norm.
     """
 
     reach: float = 0.0
@@ -310,21 +309,21 @@ class ReachChunks(RegionChunks):
 
     @property
     def threshold(self) -> float:
-        """How far from a region's box its points are at most."""
+        """Width of the halo in the norm."""
         return self.limit
 
     @property
     def identity(self) -> Any:
-        """What tells two of them apart."""
+        """Value that identifies these chunks in Dask's tokens."""
         return (*super().identity, self.reach)
 
 
-def reach_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: float, limit: float, most: float,
-                 offsets: np.ndarray, method: str) -> ReachChunks:  # fmt: skip
-    """Chunks of about `most` points at most, as far as the sample tells."""
+def reach_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: float, limit: float,
+                 max_rows: float, offsets: np.ndarray, method: str) -> ReachChunks:  # fmt: skip
+    """Make chunks of at most about `max_rows` points, by the sample."""
     _, places, region = host_joiner().regions(points.x, regions, reach, limit, norm, everywhere=True)
     rows = np.bincount(region, points.weight[places], minlength=len(regions))
-    own = np.ceil(rows / most).clip(1).astype(np.int64)
+    own = np.ceil(rows / max_rows).clip(1).astype(np.int64)
     first = np.cumsum([0, *own[:-1]])
     expected = np.repeat(rows / own, own)
     return ReachChunks(regions, norm, limit, first, own, expected, method, offsets, reach)

@@ -1,4 +1,4 @@
-"""What planning knows of each table of a join."""
+"""Statistics of each table of a join."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from dask_simjoin.request.spec import JoinSpec
 
 @dataclass(frozen=True, eq=False)
 class TableSummary:
-    """A table whose partitions were summarised, and found to be fit for a join.
+    """Statistics of a table that can be joined.
 
     Attributes
     ----------
     spec : JoinSpec
-        What is asked of it; where rows have radii, `eps` is the largest of them.
+        The options for this table; if rows have radii, `eps` is the largest of them.
     summaries : list of PartitionSummary
     every : Moments
-        Of all points.
+        Moments of all points.
     offsets : array (partitions + 1,), int64
-        The number of each partition's first row.
+        The position of each partition's first row.
     points : SamplePoints
     id_bytes, kept_bytes : float
         Memory of one row's id, and of its columns that the result keeps.
     rows : int
-        Points: rows that take part.
+        Number of points.
     source_rows : int
-        Rows of the table, those left out included.
+        Rows of the table, including rows without a point.
     row_bytes : float
         Memory of one row of a chunk.
     sources : Sources
-        Of each partition its rows, and a digest of its box.
+        For each partition, its rows and a digest of its box.
     """
 
     spec: JoinSpec
@@ -64,15 +64,15 @@ class TableSummary:
 
     @property
     def shown(self) -> np.ndarray:
-        """Points (m, d) of the sample by which layouts are chosen: see `hidden`."""
+        """Sample points (m, d) for the choice of layouts: see `hidden`."""
         return self._half(0).x if self._is_split else self.points.x
 
     @property
     def hidden(self) -> SamplePoints:
-        """Points of the sample that tell what is found by a join that may leave pairs out.
+        """Sample points that estimate the recall of an approximate join.
 
-        They are the other half: rows that clusters were made of lie in them as others do not. A sample that
-        is all of the points is not split.
+        They are the other half of the sample: clusters fit the points that they were made from too well.  A
+        sample that has all points is not split.
         """
         return self._half(1) if self._is_split else self.points
 
@@ -86,7 +86,7 @@ class TableSummary:
 
 
 def summarise_table(summaries: list[PartitionSummary], spec: JoinSpec) -> TableSummary:
-    """Put together what is known of a table; refuse what cannot be joined."""
+    """Merge the summaries of a table's partitions; refuse a table that cannot be joined."""
     summaries, spec = resolve_dims(summaries, spec)
     if spec.radius is not None:
         check_radii(summaries, spec)
@@ -106,7 +106,7 @@ def summarise_table(summaries: list[PartitionSummary], spec: JoinSpec) -> TableS
 
 def summarise_two(summaries: list[PartitionSummary], others: list[PartitionSummary],
                   spec: JoinSpec) -> tuple[TableSummary, TableSummary]:  # fmt: skip
-    """Put together what is known of two tables, of as many dimensions, which only rows of lists tell."""
+    """Merge the summaries of two tables; an empty table of lists gets the dimensions of the other."""
     with in_table("left"):
         left = summarise_table(summaries, spec)
     with in_table("right"):
@@ -119,6 +119,6 @@ def summarise_two(summaries: list[PartitionSummary], others: list[PartitionSumma
     if not left.rows:
         return summarise_table(summaries, replace(spec, dims=dims[1])), right
     raise CoordinateError(
-        f"The lists of the left table's column {spec.on[0]!r} have {dims[0]} numbers, and those of the right "
-        f"one's column {spec.right.on[0]!r} {dims[1]}; they must have as many."
+        f"The lists of the left table's column {spec.on[0]!r} have {dims[0]} numbers, and those in the "
+        f"right one's column {spec.right.on[0]!r} {dims[1]}; they must have as many."
     )

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from dask_simjoin.catalog.methods import AUTO, DENSE, as_method
 from dask_simjoin.engine.base import joiner_of_library, searcher_of_library
 from dask_simjoin.engine.index.regions import Regions, make_regions
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.engine.methods import AUTO, DENSE, as_method
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.metrics.norms import reach
 from dask_simjoin.planning.chunk_limits import ChunkLimits
@@ -47,15 +47,15 @@ class JoinStatistics:
     each : tuple of TableSummary
         The one table, or both.
     spec : JoinSpec
-        What is asked of the left table, and so of the join.
+        The options for the left table, and for the join.
     every : Moments
-        Of the points of all tables.
+        Moments of the points of all tables.
     dims : int
-        Dimensions of the space in which points are joined.
+        Dimensions of the points.
     rows : tuple of int
         Points of each table.
     candidates : float
-        Pairs of different rows, or of a left and a right row.
+        Number of pairs of different rows, or of a left and a right row.
     pair_bytes : float
         Memory of one row of the result.
     """
@@ -85,18 +85,18 @@ class JoinStatistics:
         )
 
     def row_bytes(self, output: OutputSpec) -> float:
-        """Memory of one row of a chunk; of two tables on average."""
+        """Return the memory of one row of a chunk, averaged over both tables."""
         if len(self.each) == 1:
             return self.chunk_row_bytes(output)[0]
         return sum(table.row_bytes * table.rows for table in self.each) / max(sum(self.rows), 1)
 
     def chunk_row_bytes(self, output: OutputSpec) -> tuple[float, ...]:
-        """Memory of one row of a chunk of each table: tasks find something out of left rows."""
+        """Return the memory of one row of a chunk for each table; tasks keep results of left rows."""
         more = output.found_bytes(self.left.rows)
         return (self.left.row_bytes + more, *(table.row_bytes for table in self.each[1:]))
 
     def layout(self, dense: bool = False) -> Layout:
-        """Choose how chunks are indexed to find pairs; `dense`: so many that it is not done one by one."""
+        """Choose how chunks are indexed to find pairs; `dense`: each row has many pairs."""
         joiner, spec, method = joiner_of_library(self.spec.library), self.spec, self.spec.method
         lower, upper, mean, variance = self._moments()
         if not isinstance(method, str):
@@ -111,13 +111,13 @@ class JoinStatistics:
         return options.approximate_layout(found) if options is not None and spec.approximate else found
 
     def search_layout(self) -> SearchLayout:
-        """Choose how chunks are indexed to find nearest neighbours."""
+        """Choose how chunks are indexed to find nearest neighbors."""
         searcher = searcher_of_library(self.spec.library)
         how = self.spec.norm, self.spec.method, self.spec.approximate
         return searcher.layout(*self._moments(), self.right.points.x, *how)
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Lower and upper bounds, mean and variance of all points; zeros without points."""
+        """Return lower and upper bounds, mean and variance of all points; zeros without points."""
         every = self.every
         if every.rows:
             return every.lower, every.upper, every.mean, every.variance
@@ -140,7 +140,7 @@ class JoinStatistics:
         sizes = [limits.rows(table, size) for table, size in zip(self.each, row_bytes, strict=True)]
         if request == "spatial" and all(self.rows):
             return self._spatial(limits, sizes)
-        best, least = None, math.inf
+        best, best_seconds = None, math.inf
         for number in limits.numbers:
             sides = [
                 limits.entity(table, size, each, spec.norm, spec.threshold, number)
@@ -148,18 +148,18 @@ class JoinStatistics:
             ]
             chunks: JoinChunks = sides[0] if len(sides) == 1 else EntityPairs(*sides)
             seconds = costs.choosing(chunks)
-            if best is None or seconds < least:
-                best, least = chunks, seconds
+            if best is None or seconds < best_seconds:
+                best, best_seconds = chunks, seconds
         assert best is not None
-        if request == "entity" or not all(self.rows) or least <= costs.shuffled(limits.shuffle):
+        if request == "entity" or not all(self.rows) or best_seconds <= costs.shuffled(limits.shuffle):
             return best
         if not can_move(limits.shuffle, limits.resources, self.each):
             return best
         spatial = self._spatial(limits, sizes)
-        return spatial if costs.choosing(spatial) < least else best
+        return spatial if costs.choosing(spatial) < best_seconds else best
 
     def blocks_by_region(self, limits: ChunkLimits) -> int | None:
-        """Count the block pairs of chunks of regions; None: rows cannot be moved to them, or are searched."""
+        """Return the number of block pairs of spatial chunks; None: not possible, or a search."""
         if (
             limits.output.k is not None
             or not all(self.rows)
@@ -178,16 +178,16 @@ class JoinStatistics:
         return make_regions(x, weight, every.lower, every.upper, away, target, MAX_REGIONS)
 
     def estimate(self, chunks: JoinChunks, blocks: np.ndarray, layout: Layout) -> Estimate:
-        """Tell from samples how many pairs the block pairs give."""
+        """Estimate from samples how many pairs the block pairs give."""
         joiner = joiner_of_library(self.spec.library)
         sampled = sample_pairs(self.left.points, self.right.points, layout, joiner)
         block = block_of(blocks, len(chunks), chunks.chunk_pairs(sampled))
         return estimate(sampled, blocks, chunks.candidates(blocks), block)
 
     def estimate_whole(self, layout: Layout, counted: bool, listed: bool = False) -> Estimate:
-        """Tell the same of one chunk of each table.
+        """Estimate the number of pairs of one chunk of each table.
 
-        `counted`: no pair of theirs will be materialised; `listed`: but they are listed.
+        `counted`: pairs are not returned; `listed`: tasks still visit each pair.
         """
         joiner, points = joiner_of_library(self.spec.library), self.left.points
         if counted and self.right is self.left and points.limit is None:
@@ -197,7 +197,7 @@ class JoinStatistics:
         return estimate(sampled, block, sizes, np.zeros(len(sampled.left), np.int64))
 
     def data_warnings(self, found: Estimate | None) -> tuple[DataWarning, ...]:
-        """Tell what is likely to be a mistake; `found`: pairs within `eps`, if one was given."""
+        """Return warnings of likely mistakes; `found`: pairs within `eps`, if it was given."""
         data_warnings = warnings_of_data(*self.each)
         if found is None:
             return data_warnings
@@ -217,25 +217,25 @@ class JoinStatistics:
         spec, rows, shuffle = self.spec, sum(self.rows), limits.shuffle
         norm, threshold = spec.norm, spec.threshold
         away, single_home = reach(norm, threshold), limits.output.single_home
-        target, most = sizes[-1][0], [most for _, most in sizes]
+        target, max_rows = sizes[-1][0], [size for _, size in sizes]
         if len(self.each) > 1:
             target = min(rows, target)
-        regions = self._regions(limits.region_rows(rows, target, min(most)))
+        regions = self._regions(limits.region_rows(rows, target, min(max_rows)))
         left, right = self.left, self.right
         first = left.points, regions, norm
         if len(self.each) == 1 and not single_home:
-            return spatial_chunks(*first, away, threshold, most[0], left.offsets, shuffle)
-        queries = region_chunks(*first, threshold, most[0], left.offsets, shuffle)
+            return spatial_chunks(*first, away, threshold, max_rows[0], left.offsets, shuffle)
+        queries = region_chunks(*first, threshold, max_rows[0], left.offsets, shuffle)
         if len(self.each) == 1:
             return queries
-        rest = threshold, most[1], right.offsets, shuffle
+        rest = threshold, max_rows[1], right.offsets, shuffle
         if single_home:
             return RegionPairs(queries, region_chunks(right.points, regions, norm, *rest))
         return RegionPairs(queries, reach_chunks(right.points, regions, norm, away, *rest))
 
 
 def join_statistics(summaries: Sequence[list[PartitionSummary]], spec: JoinSpec) -> JoinStatistics:
-    """Put together what is known of one table or two, by their partitions; refuse what cannot be joined."""
+    """Merge the summaries of the partitions of one table or two; refuse tables that cannot be joined."""
     if len(summaries) == 1:
         table = summarise_table(summaries[0], spec)
         return JoinStatistics(table, table)

@@ -1,6 +1,6 @@
-"""The chunks of two tables that are joined, and which of them meet.
+"""The chunks of two tables, and which of them are compared.
 
-Chunks are numbered through: the right table's follow the left one's.
+Chunks are numbered consecutively: first the left table's, then the right table's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class TwoTableChunks:
     Attributes
     ----------
     left, right : Chunking
-        Those of each table; chunks meet as the left ones say.
+        The chunks of each table; the left ones decide which are compared.
     """
 
     left: Chunking
@@ -40,7 +40,7 @@ class TwoTableChunks:
 
     @property
     def kind(self) -> str:
-        """What chunks are made of."""
+        """Kind of the chunks."""
         return self.left.kind
 
     @property
@@ -50,7 +50,7 @@ class TwoTableChunks:
 
     @property
     def first_data(self) -> int:
-        """The number of the right table's first chunk."""
+        """Number of the right table's first chunk."""
         return len(self.left)
 
     @functools.cached_property
@@ -60,12 +60,12 @@ class TwoTableChunks:
 
     @property
     def own_rows(self) -> np.ndarray:
-        """Points of each chunk: pairs are of rows of two tables, so none counts twice."""
+        """Points of each chunk: no pair of two tables counts twice."""
         return self.rows
 
     @functools.cached_property
     def visits(self) -> tuple[int, float]:
-        """How many blocks there are, and how many rows they visit in all."""
+        """Number of block pairs, and number of rows that they visit in all."""
         blocks = self.blocks()
         return len(blocks), float(self.rows[blocks].sum())
 
@@ -74,26 +74,26 @@ class TwoTableChunks:
         raise NotImplementedError
 
     def blocks(self) -> np.ndarray:
-        """Pairs of a left and a right chunk that meet."""
+        """Return the pairs of a left and a right chunk that are compared."""
         return self._blocks.astype(np.int32)
 
     def candidates(self, blocks: np.ndarray) -> np.ndarray:
-        """Pairs of points that each block compares, if none is left out."""
+        """Return the number of pairs of points of each block."""
         return self.rows[blocks[:, 0]] * self.rows[blocks[:, 1]]
 
     def describe(self) -> str:
-        """Say in words how rows lie in chunks."""
+        """Describe in words how rows are assigned to chunks."""
         return self.left.describe(both=True)
 
     @property
     def identity(self) -> Any:
-        """What tells two of them apart."""
+        """Value that identifies these chunks in Dask's tokens."""
         return (self.left.identity, self.right.identity)
 
 
 @dataclass(frozen=True, eq=False)
 class EntityPairs(TwoTableChunks):
-    """Chunks of rows that follow each other in their tables; those meet whose boxes are near."""
+    """Chunks of consecutive rows of two tables; chunks with near boxes are compared."""
 
     left: EntityChunks
     right: EntityChunks
@@ -118,8 +118,8 @@ class EntityPairs(TwoTableChunks):
 class RegionPairs(TwoTableChunks):
     """Chunks of the same regions of two tables.
 
-    If the right ones have all points within reach of their regions, each region only meets itself, and else
-    those that are near.
+    If right chunks have all points within reach of their regions, each region is compared with itself only.
+    Otherwise near regions are compared.
     """
 
     left: RegionChunks

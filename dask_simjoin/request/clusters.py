@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
+from dask_simjoin.catalog.dtypes import kind_of_number
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.request.columns import check_label, has_column, kind_of_number
+from dask_simjoin.request.columns import check_label, has_column
 from dask_simjoin.request.messages import did_you_mean, listed, shown
 from dask_simjoin.request.options import Distance, EngineOption, MetricRequest, Nearest, Within, about
 from dask_simjoin.request.requests import DISTANCE, SAMPLES
@@ -41,7 +42,7 @@ class SpanningTreeRequest(Nearest):
     min_samples: int = field(default=1, metadata=SAMPLES)
 
     def samples(self) -> int:
-        """How many rows make a core row."""
+        """Return the number of rows near a core row."""
         return check_whole("min_samples", self.min_samples, 1)
 
     def spec(self, meta: Frame) -> JoinSpec:
@@ -68,30 +69,32 @@ class HdbscanRequest(Nearest):
     max_cluster_size: int | None = field(default=None, metadata=about("maximum number of rows of a cluster"))
     allow_single_cluster: bool = field(default=False, metadata=about("allow a single cluster of all rows"))
 
-    def least(self) -> int:
-        """How many rows a cluster has at least."""
+    def min_rows(self) -> int:
+        """Return the smallest number of rows of a cluster."""
         return check_whole("min_cluster_size", self.min_cluster_size, 2)
 
     def samples(self) -> int:
-        """How many rows make a core row: by default as many as a cluster has at least."""
-        return self.least() if self.min_samples is None else check_whole("min_samples", self.min_samples, 1)
+        """Return the number of rows near a core row: by default `min_cluster_size`."""
+        return (
+            self.min_rows() if self.min_samples is None else check_whole("min_samples", self.min_samples, 1)
+        )
 
     def choice(self) -> Choice:
-        """Which clusters are chosen."""
+        """Return the choice of clusters."""
         check_choice("cluster_selection_method", self.cluster_selection_method, get_args(Selection))
         name, (metric, _) = "cluster_selection_epsilon", check_metric(self.metric, self.p)
-        most = self.max_cluster_size
-        if most is not None:
-            most = check_whole("max_cluster_size", most, 1)
-        if most is not None and most < self.least():
+        max_rows = self.max_cluster_size
+        if max_rows is not None:
+            max_rows = check_whole("max_cluster_size", max_rows, 1)
+        if max_rows is not None and max_rows < self.min_rows():
             raise OptionError(
-                f"max_cluster_size={shown(most)} is less than min_cluster_size={self.least()}; use at least "
-                "as many, or None."
+                f"max_cluster_size={shown(max_rows)} is less than min_cluster_size={self.min_rows()}; use at "
+                "least as many, or None."
             )
         return Choice(
             self.cluster_selection_method,
             check_eps(without_unit(self.cluster_selection_epsilon, metric, name), name),
-            math.inf if most is None else float(most),
+            math.inf if max_rows is None else float(max_rows),
             check_flag("allow_single_cluster", self.allow_single_cluster),
         )
 
@@ -132,16 +135,18 @@ class NearDuplicatedRequest(OneStays, MetricRequest, Within, EngineOption):
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve it for frames like `meta`."""
         column = check_kept_row(meta, self.keep)
-        # what says which row is better is no coordinate, unless it is named as one
+        # the column that ranks rows is a coordinate only if `on` names it
         own = column is not None and self.on is None and column != self.id and len(meta.columns) > 1
-        found = told_by(column, resolve(self, meta.drop(columns=[column]) if own else meta, self.eps))
+        found = with_representative(
+            column, resolve(self, meta.drop(columns=[column]) if own else meta, self.eps)
+        )
         if self.grouping == "greedy" and not self.counted and found.partitioning == "auto":
-            found = replace(found, partitioning="entity")  # in which rows keep their order
+            found = replace(found, partitioning="entity")  # keeps the order of rows
         return found
 
 
-def told_by(column: Hashable | None, spec: Spec) -> Spec:
-    """Add the column whose values tell the row that stays, if one does, to what is resolved."""
+def with_representative(column: Hashable | None, spec: Spec) -> Spec:
+    """Add the column whose largest value chooses the row that stays, if any, to a spec."""
     if column is None:
         return spec
     found: Any = spec  # every spec is a dataclass
@@ -150,12 +155,12 @@ def told_by(column: Hashable | None, spec: Spec) -> Spec:
 
 
 def is_none_kept(keep: object) -> bool:
-    """Tell whether it is False: no row stays that is near another."""
+    """Return whether `keep` is False: no row stays that is near another."""
     return isinstance(keep, (bool, np.bool_)) and not keep
 
 
 def check_kept_row(meta: Frame, keep: object) -> Hashable | None:
-    """The column whose largest value tells the row that stays, if `keep` is one; refuses what is nothing."""
+    """Return the column whose largest value stays, if `keep` names one; refuse other values."""
     if is_none_kept(keep) or (isinstance(keep, str) and keep in WORDS):
         return None
     allowed = "use 'first', 'last', False, or a column whose largest value stays"
@@ -170,8 +175,8 @@ def check_kept_row(meta: Frame, keep: object) -> Hashable | None:
     dtype = meta[keep].dtype
     if kind_of_number(dtype) == "":
         raise ColumnError(
-            f"keep={shown(keep)} names a column of dtype {dtype}, which is no number; name one of numbers of "
-            "which the largest stays, for example of dates df[...].astype('int64'), or sort the rows and use "
+            f"keep={shown(keep)} names a column of dtype {dtype}, not of numbers. Name a numeric column, "
+            "whose largest value stays. For dates use df[...].astype('int64'), or sort the rows and use "
             "keep='first'."
         )
     return keep

@@ -1,16 +1,16 @@
-"""Choose the columns of a join, and explain what is wrong with a column."""
+"""Choose the columns of a join, and refuse unsuitable columns."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dask_simjoin.engine.columns import arrow_type, lists_of
+from dask_simjoin.catalog.dtypes import arrow_type, kind_of_number, lists_of
 from dask_simjoin.errors import ColumnError, OptionTypeError
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Columns, DType, Frame, Ids
@@ -20,11 +20,11 @@ from dask_simjoin.request.units import parsed
 NAMED_SO = re.compile(
     r"(^|[^a-z])(id|ids|uid|pid|uuid|guid|key|pk|fk|index|idx|level_\d+|unnamed: \d+)$|^id([^a-z]|$)"
 )
-"""Names of identifiers, in lower case; among them those that pandas gives an index that becomes a column."""
+"""Names of identifiers, in lower case, including the names that pandas gives to a former index."""
 
 ENDS_SO = re.compile(r"[a-z]{2,}id$")
 NO_ID = re.compile(r"(grid|oid|mid|bid|acid|lid|quid|fluid|paid|raid|said|laid|rapid|covid|brid)$")
-"""Endings of words that only end like "geonameid"."""
+"""Endings of words that look like "geonameid"."""
 
 CAMEL = re.compile(r"[a-z](Id|ID|Key)$")
 
@@ -32,7 +32,7 @@ INTEGERS = ("i", "u")
 
 
 def is_identifier(name: Hashable, kind: str) -> bool:
-    """Whether a column's name says that its integers name something."""
+    """Return whether the name of an integer column suggests an identifier."""
     if not isinstance(name, str) or kind not in INTEGERS:
         return False
     low = name.strip().lower()
@@ -41,7 +41,7 @@ def is_identifier(name: Hashable, kind: str) -> bool:
 
 
 def check_chosen(kinds: dict[Hashable, str]) -> None:
-    """Refuse columns (each with its kind of number) among which some cannot be coordinates."""
+    """Refuse default coordinates that include identifiers; `kinds`: kind of number of each column."""
     found = [name for name, kind in kinds.items() if is_identifier(name, kind)]
     if not found:
         return
@@ -49,25 +49,25 @@ def check_chosen(kinds: dict[Hashable, str]) -> None:
     how = "are identifiers by their names" if len(found) > 1 else "is an identifier by its name"
     such = f", such as on=[{listed(rest)}]" if rest else ""
     raise ColumnError(
-        f"Without on= the coordinates are all numeric columns, {listed(kinds)}, of which {listed(found)} "
-        f"{how}. Name the coordinates with on=[...]{such}; what names rows is left out by "
+        f"Without on= the coordinates are all numeric columns, {listed(kinds)}. But {listed(found)} "
+        f"{how}. Name the coordinates with on=[...]{such}, or leave out the identifier with "
         f"id={found[0]!r}."
     )
 
 
 OF_SPHERES = (("lat", "lon"), ("lat", "lng"), ("dec", "ra"))
-"""What names of latitudes and longitudes begin with, and those of declinations and right ascensions."""
+"""Beginnings of names of latitudes and longitudes, declinations and right ascensions."""
 
 
 def latitude_and_longitude(names: Sequence[Hashable]) -> tuple[int, int] | None:
-    """Which of two columns is latitude or declination by their names, and which longitude; or None."""
+    """Return the places of latitude (or declination) and longitude by their names, or None."""
     starts = [str(name).lower()[:3] for name in names]
     places = [(starts.index(lat), starts.index(lon)) for lat, lon in OF_SPHERES if {lat, lon} <= {*starts}]
     return places[0] if places else None
 
 
 def suggested(kinds: dict[Hashable, str]) -> list[Hashable]:
-    """The columns that are likely to be meant."""
+    """Return the columns that are likely to be meant."""
     rest = {name: kind for name, kind in kinds.items() if not is_identifier(name, kind)}
     for starts in (("lat", "lon"), ("lat", "lng")):
         places = [[n for n in rest if str(n).lower().startswith(start)] for start in starts]
@@ -78,15 +78,15 @@ def suggested(kinds: dict[Hashable, str]) -> list[Hashable]:
 
 
 def integers_among(kinds: dict[Hashable, str]) -> tuple[Hashable, ...]:
-    """The integer columns, if there are others as well: those may be no coordinates."""
+    """Return the integer columns, if there are float columns as well: they may not be coordinates."""
     found = tuple(name for name, kind in kinds.items() if kind in INTEGERS)
     return found if len(found) < len(kinds) else ()
 
 
 def absent(option: str, name: Hashable, tables: Sequence[Frame]) -> ColumnError:
-    """The error for the name of a column that none of the tables has."""
+    """Return the error for the name of a column that none of the tables has."""
     columns = [column for table in tables for column in table.columns]
-    plain = isinstance(name, str)  # others may not be comparable, as pandas.NA
+    plain = isinstance(name, str)  # others, such as pandas.NA, may not be comparable
     if plain and any(name in table.index.names for table in tables):
         meant = ", but the name of the index, which frame.reset_index() makes one"
     elif option == "keep" and (name is True or (plain and name in ("all", "*"))):
@@ -100,7 +100,7 @@ def absent(option: str, name: Hashable, tables: Sequence[Frame]) -> ColumnError:
 
 
 def meant_columns(name: object, columns: Collection[object]) -> str:
-    """Which columns are likely to be meant: several, those that a merge renamed, or one spelt alike."""
+    """Suggest columns: several names in one text, columns that a merge renamed, or similar names."""
     if not isinstance(name, str):
         return ""
     known = [column for column in columns if isinstance(column, str)]
@@ -118,9 +118,9 @@ def meant_columns(name: object, columns: Collection[object]) -> str:
 
 
 def no_number(name: Hashable, dtype: DType) -> ColumnError:
-    """The error for a column that holds no real numbers: how it becomes one that does."""
+    """Return the error for a column without real numbers, with a conversion."""
     return ColumnError(
-        f"on= names {name!r} of dtype {dtype}, which is no real number of at most 64 bits; name numeric "
+        f"on= names {name!r} of dtype {dtype}, which is not a real number of at most 64 bits. Name numeric "
         f"columns only, or convert it, for example with {_converted(name, dtype)}"
     )
 
@@ -148,17 +148,17 @@ def _converted(name: Hashable, dtype: Any) -> str:
 
 
 def of_dask(dtype: DType) -> str:
-    """What to add where Dask may have made texts of lists: its strings are not those of pandas 3."""
+    """Return a hint if Dask may have converted lists to its strings."""
     if isinstance(dtype, pd.StringDtype) and dtype.na_value is not pd.NA:
         return ""
     return (
-        " (Of lists in a pandas DataFrame Dask makes strings; not within "
+        " (Dask converts lists in a pandas DataFrame to strings, except within "
         "dask.config.set({'dataframe.convert-string': False}).)"
     )
 
 
 def is_decimal(dtype: DType) -> bool:
-    """Whether a column holds Arrow's decimal numbers, which are no float64."""
+    """Return whether a column has Arrow's decimal numbers, which are not float64."""
     arrow = arrow_type(dtype)
     return arrow is not None and pa.types.is_decimal(arrow)
 
@@ -168,7 +168,7 @@ ROW_ID = "row_id"
 
 
 def check_columns(meta: Frame) -> None:
-    """Refuse columns that names do not tell apart."""
+    """Refuse columns without unique names."""
     if getattr(meta.columns, "nlevels", 1) > 1:
         raise ColumnError(
             "The columns are a MultiIndex, which cannot be joined on; flatten it, "
@@ -183,7 +183,7 @@ def check_columns(meta: Frame) -> None:
 
 
 def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) -> tuple[Hashable, ...]:
-    """The coordinates that `on` names, or those that the frame suggests; refuses what cannot be."""
+    """Return the coordinates that `on` names, or all numeric columns; refuse unsuitable columns."""
     dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
     if on is None:
         found = numeric_columns(meta, (id, radius, ROW_ID))
@@ -227,16 +227,16 @@ def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) 
 
 
 def as_names(given: Any) -> list[Hashable]:
-    """What was given as names of columns, or as one of them, as a list."""
+    """Return one name, or several, as a list."""
     # arrays () have __iter__, and cannot be iterated over
     one = isinstance(given, (str, bytes)) or not hasattr(given, "__iter__") or getattr(given, "ndim", 1) == 0
     return [given] if one else list(given)
 
 
 def check_columns_of(metric: Metric, on: tuple[Hashable, ...], chosen: bool = False) -> None:
-    """Refuse columns that are not those that the metric is of, as far as numbers and names tell.
+    """Refuse a wrong number or order of columns for a metric such as haversine.
 
-    `chosen`: they were not named.
+    `chosen`: `on` was not given.
     """
     wanted = metric.columns
     if not wanted:
@@ -256,7 +256,7 @@ def check_columns_of(metric: Metric, on: tuple[Hashable, ...], chosen: bool = Fa
 
 
 def own_radius(meta: Frame, eps: object) -> str | None:
-    """The column of rows' own distances, if that is what `eps` names; refuses one that has none."""
+    """Return the column of rows' own distances, if `eps` names one; refuse columns without distances."""
     if not isinstance(eps, str):
         return None
     if not has_column(meta.columns, eps):
@@ -265,7 +265,7 @@ def own_radius(meta: Frame, eps: object) -> str | None:
         meant = meant_columns(eps, meta.columns)
         raise OptionTypeError(
             f"eps={shown(eps)} is not a number; use a finite number >= 0{number_in_text(eps)}, or the name "
-            f"of a column of each row's own distance: none is called so{meant}; the columns are "
+            f"of a column of each row's own distance. There is none of this name{meant}; the columns are "
             f"{listed(meta.columns)}."
         )
     if kind_of_number(meta[eps].dtype) not in ("i", "u", "f"):
@@ -277,13 +277,13 @@ def own_radius(meta: Frame, eps: object) -> str | None:
 
 
 def numeric_columns(meta: Frame, besides: Collection[Hashable]) -> list[Hashable]:
-    """The columns of real numbers, those of truth values and some others left out."""
+    """Return the columns of real numbers, without booleans and the columns `besides`."""
     kinds = zip(meta.columns, meta.dtypes, strict=True)
     return [name for name, dtype in kinds if name not in besides and kind_of_number(dtype) in ("i", "u", "f")]
 
 
 def kinds_of(meta: Frame, names: Iterable[Hashable]) -> dict[Hashable, str]:
-    """NumPy's letter for the kind of number of some columns."""
+    """Return NumPy's letter for the kind of number of some columns."""
     dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
     return {name: kind_of_number(dtypes[name]) for name in names}
 
@@ -297,19 +297,12 @@ def check_column_exists(option: str, name: Hashable, tables: list[Frame]) -> Non
         check_label(option, name, table.columns)
 
 
-def kind_of_number(dtype: DType) -> str:
-    """NumPy's letter for the kind of number, or "" for what cannot be a coordinate."""
-    kind = str(getattr(dtype, "kind", ""))
-    size = getattr(dtype, "itemsize", 8)
-    return kind if kind in "iufb" and size <= 8 else ""
-
-
 def check_label(option: str, name: Hashable, columns: Ids) -> None:
-    """Refuse labels by which pandas takes no column: it takes truth values for a mask, and finds no None."""
+    """Refuse labels that pandas does not look up: booleans are a mask, and None is not found."""
     of_column = next((label for label in columns if label is name or (label == name) is True), name)
     if isinstance(of_column, (bool, np.bool_)) or (pd.api.types.is_scalar(of_column) and pd.isna(of_column)):
         raise ColumnError(
-            f"{option}= names the column {of_column!r}, a label by which pandas and Dask do not find columns "
+            f"{option}= names the column {of_column!r}, a label that pandas and Dask do not find "
             f"reliably; rename it first: df.rename(columns={{{of_column!r}: 'name'}})."
         )
 
@@ -323,7 +316,7 @@ def free_name(name: str, tables: Iterable[Frame]) -> str:
 
 
 def has_column(columns: Ids, name: Hashable) -> bool:
-    """Whether there is a column of that name; refuses what cannot be one."""
+    """Return whether there is a column of that name; refuse values that cannot be a name."""
     try:
         return name in columns
     except (TypeError, OverflowError):  # pandas 2 makes an integer of infinity where columns are numbered
@@ -331,3 +324,15 @@ def has_column(columns: Ids, name: Hashable) -> bool:
             f"{shown(name)} cannot be the name of a column; columns are given by their names, as in "
             "['latitude', 'longitude']."
         ) from None
+
+
+class Groups(NamedTuple):
+    """The columns that `by` names, and the added column of group numbers."""
+
+    names: tuple[Hashable, ...]
+    code: str
+
+
+def groups_of(by: Groups | None) -> tuple[tuple[Hashable, ...], tuple[str, ...]]:
+    """Return the columns that `by` names, and the column that was added for them."""
+    return ((), ()) if by is None else (by.names, (by.code,))

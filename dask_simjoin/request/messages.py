@@ -16,7 +16,7 @@ MOST_SHOWN = 100
 
 
 def shown(value: object) -> str:
-    """A value for a message, cut short; of tables and large arrays their kind and shape."""
+    """Format a value for a message, cut short; for tables and large arrays return type and shape."""
     try:
         text = repr(value)
     except ValueError:  # an int of very many digits
@@ -30,19 +30,19 @@ def shown(value: object) -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """A number of things, as English has it."""
+    """Format a number of things, with a plural."""
     return f"{number:,} {thing}" + "s" * (number != 1)
 
 
-def listed(names: Iterable[object], most: int = 12) -> str:
-    """Names for a message, the first ones if there are many."""
+def listed(names: Iterable[object], max_names: int = 12) -> str:
+    """Format names for a message, only the first ones if there are many."""
     texts = [repr(name) for name in names]
-    more = f" and {len(texts) - most} more" if len(texts) > most else ""
-    return ", ".join(texts[:most]) + more
+    more = f" and {len(texts) - max_names} more" if len(texts) > max_names else ""
+    return ", ".join(texts[:max_names]) + more
 
 
 Names = dict[str, tuple[str, ...]]
-"""What other libraries call something, and what that is called here."""
+"""Names in other libraries, and the names of the same here."""
 
 OPTIONS: Names = {
     "n_neighbors": ("k",), "neighbors": ("k",), "radius": ("eps", "max_eps", "max_distance"),
@@ -58,7 +58,7 @@ OPTIONS: Names = {
     "distance_col": ("return_distance",), "lsuffix": ("suffixes",), "rsuffix": ("suffixes",),
     "left_suffix": ("suffixes",), "n_clusters": ("min_cluster_size",), "fillna": ("dropna",),
 }  # fmt: skip
-"""What pandas, SciPy and scikit-learn call options, and what those are called here."""
+"""Options of pandas, SciPy and scikit-learn, and their names here."""
 
 METRICS: Names = {
     "l2": ("euclidean",), "l1": ("manhattan",), "cityblock": ("manhattan",), "taxicab": ("manhattan",),
@@ -66,7 +66,7 @@ METRICS: Names = {
     "max": ("chebyshev",), "maximum": ("chebyshev",), "l2sqr": ("sqeuclidean",), "angular": ("cosine",),
     "great_circle": ("haversine",), "geodesic": ("haversine",),
 }  # fmt: skip
-"""What other libraries call metrics, and what those are called here."""
+"""Metrics of other libraries, and their names here."""
 
 NO_OPTIONS: dict[str, str] = {
     "similarity": "with metric='cosine' eps= is one minus the least similarity",
@@ -80,21 +80,21 @@ NO_OPTIONS: dict[str, str] = {
     "nrows": "take .head(n) of the result",
     "sort": "sort the result, as by .sort_values(['left', 'right'])",
     "keep": "joins keep columns; a value for each row has the frame's index, for df.assign(n=...)",
-    "return_distance": "knn_join() always tells distances, and what makes no pairs has none",
-    "crs": "metric='haversine' takes degrees, and gives metres",
+    "return_distance": "knn_join() always returns distances, and verbs without pairs have none",
+    "crs": "metric='haversine' takes degrees, and gives meters",
     "lat": "on= names both: on=['lat', 'lon']",
     "unit": "eps= takes text with a unit, such as '2 km'",
 }
-"""What options that there are not would be for, and how that is done here."""
+"""Options of other libraries that do not exist here, and their replacements."""
 
 NO_METRICS: dict[str, str] = dict.fromkeys(
     ("inner_product", "innerproduct", "ip", "dot", "dot_product"),
-    "an inner product is no distance: that of rows of length 1 is one minus metric='cosine'",
+    "an inner product is not a distance; for rows of length 1 it is one minus metric='cosine'",
 ) | dict.fromkeys(
     ("jaccard", "dice", "overlap", "levenshtein", "edit", "edit_distance", "jaro_winkler", "minhash"),
     "sets and texts are compared by set_self_join() and set_join(), by their tokens",
 )
-"""What other libraries call metrics that are none here, and what serves in their place."""
+"""Metrics of other libraries that do not exist here, and their replacements."""
 
 NO_CHOICES: dict[str, dict[str, str]] = {"similarity": dict.fromkeys(
     ("levenshtein", "edit", "edit_distance", "jaro", "jaro_winkler", "hamming"),
@@ -105,7 +105,7 @@ NO_CHOICES: dict[str, dict[str, str]] = {"similarity": dict.fromkeys(
     ("kd_tree", "kdtree", "ball_tree", "balltree", "brute", "bruteforce", "rtree", "hnsw", "faiss", "exact"),
     "all give the same pairs, 'auto' mostly first",
 )}  # fmt: skip
-"""Values of options that are none here, and what serves in their place."""
+"""Values of options that do not exist here, and their replacements."""
 
 VERBS: Names = {
     "radius_join": ("self_join",), "similarity_join": ("self_join",), "radius_neighbors": ("self_join",),
@@ -116,18 +116,18 @@ VERBS: Names = {
     "near_duplicates": ("near_duplicated",), "duplicated": ("near_duplicated",),
     "drop_duplicates": ("drop_near_duplicates",),
 }  # fmt: skip
-"""What other libraries call verbs, and what those are called here."""
+"""Verbs of other libraries, and their names here."""
 
 
 def not_an_option(name: object, known: Collection[object]) -> str:
-    """What to say of an option that there is not: what it is called here, or how it is done without one."""
+    """Return a hint for an unknown option: its name here, or its replacement."""
     called_so = isinstance(name, str) and any(own in known for own in OPTIONS.get(name.lower(), ()))
-    told = NO_OPTIONS.get(name) if isinstance(name, str) and not called_so else None
-    return f" ({told})" if told else elsewhere(name, OPTIONS, known)
+    hint = NO_OPTIONS.get(name) if isinstance(name, str) and not called_so else None
+    return f" ({hint})" if hint else elsewhere(name, OPTIONS, known)
 
 
 def elsewhere(name: object, names: Names, known: Collection[object]) -> str:
-    """Which of the known names is what another library calls so; else one that is spelt alike."""
+    """Suggest the known name for another library's name, else a similar name."""
     same = [own for own in names.get(name.lower(), ()) if own in known] if isinstance(name, str) else []
     return f" (did you mean {same[0]!r}?)" if same else did_you_mean(name, known)
 
@@ -139,19 +139,19 @@ def did_you_mean(name: object, known: Iterable[object], cutoff: float = 0.6) -> 
 
 
 NO_UNICODE = (
-    "which is no Unicode text, as it has half of a surrogate pair (put another character there, such as by "
+    "which is not valid Unicode, as it has half of a surrogate pair (put another character there, such as by "
     ".encode(errors='replace').decode())"
 )
-"""What is wrong with texts that Arrow does not take, in messages."""
+"""The fault of texts that Arrow does not take, in messages."""
 
 
 def is_unicode(text: str) -> bool:
-    """Tell whether a text has no lone surrogate."""
+    """Return whether a text has no lone surrogate."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def instead_of_distance(name: str, value: object) -> str:
-    """What may serve in place of a distance that is no number, as the end of a message."""
+    """Return a hint for a distance that is not a number, as the end of a message."""
     if isinstance(value, decimal.Decimal):
         return f", such as float({name})"
     if isinstance(value, (datetime.timedelta, np.timedelta64)):
@@ -164,7 +164,7 @@ def instead_of_distance(name: str, value: object) -> str:
 
 
 def number_in_text(value: str) -> str:
-    """Which number a text holds, as a part of a message."""
+    """Return the number in a text, as a part of a message."""
     try:
         number = float(value)
     except ValueError:
@@ -173,15 +173,15 @@ def number_in_text(value: str) -> str:
 
 
 def instead_of_frame(value: object) -> str:
-    """What makes a frame of a value that is none, as a sentence of a message."""
+    """Return how to make a frame from a value, as a sentence of a message."""
     if isinstance(value, os.PathLike) or (isinstance(value, str) and ("." in value or "/" in value)):
         return " Read files first, as by dask.dataframe.read_parquet() or read_csv()."
     if isinstance(value, (list, tuple)) and any(_is_table(one) for one in value):
         return " Put tables together first, as by pandas.concat() or dask.dataframe.concat()."
     if _dims(value) == 1 and hasattr(value, "to_frame"):
-        return " Of one column .to_frame() makes a frame; on= names its columns."
+        return " Use .to_frame() to make a frame from one column; on= names its columns."
     if isinstance(value, (list, tuple)):
-        return " Of lists pandas.DataFrame(...) makes a frame."
+        return " Use pandas.DataFrame(...) to make a frame from lists."
     if isinstance(value, (int, float)):
         return " The frame comes first."
     return ""

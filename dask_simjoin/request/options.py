@@ -17,8 +17,8 @@ from dask.base import get_scheduler
 from dask.utils import parse_bytes
 from distributed import Client
 
-from dask_simjoin.engine import methods
-from dask_simjoin.engine.methods import CHOICES, LOSSY
+from dask_simjoin.catalog import methods
+from dask_simjoin.catalog.methods import CHOICES, LOSSY
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.distances import METRICS
 from dask_simjoin.metrics.norms import Columns
@@ -30,7 +30,7 @@ MetricName = Literal[
 Pairs = Literal["unique", "both"]
 MethodName = Literal["auto", "sweep", "tiles", "grid", "nested_loop", "zorder", "kmeans"]
 Method = MethodName | methods.Method
-"""The name of a method, one of `dask_simjoin.engine.methods.CHOICES`, or one of `dask_simjoin.methods`."""
+"""The name of a method, one of `dask_simjoin.catalog.methods.CHOICES`, or one of `dask_simjoin.methods`."""
 
 Partitioning = Literal["auto", "entity", "spatial", "replicated"]
 
@@ -41,7 +41,7 @@ Radius = float | str
 """A distance, or the name of a column of each row's own."""
 
 Radii = Radius | Sequence[float]
-"""The same, or several distances, each of which is counted within."""
+"""A radius, or several distances with a count for each."""
 
 Size = int | str | None
 """A number of bytes, text such as "64 MiB", or None for what the workers' memory gives."""
@@ -57,17 +57,17 @@ ORDER = (
     "keep", "suffixes", "dropna", "method", "approximate", "partitioning",
     "store_pairs", "recluster", "row_group", "blocksize",
 )  # fmt: skip
-"""In which order options are listed: what is sought, the columns, the result, and how it is computed."""
+"""Order of options in signatures: the query, the columns, the result, and the computation."""
 
 
 def about(text: str, choices: tuple[str, ...] = (), unit: str = "") -> dict[str, object]:
-    """Describe an option, as metadata of its field: `choices` are all values that it has, `unit` its own."""
+    """Return the metadata of an option's field; `choices`: all its values."""
     return {"help": text, "choices": choices, "unit": unit}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Coordinates:
-    """Say which columns hold coordinates and ids, and what a distance is."""
+    """Options: columns of coordinates and ids, and the metric."""
 
     on: Columns = field(default=None, metadata=about("columns of coordinates, or one column of lists"))
     id: Hashable | None = field(default=None, metadata=about("column of unique row ids"))
@@ -78,7 +78,7 @@ class Coordinates:
 
 @dataclass(frozen=True, kw_only=True)
 class Chunked:
-    """Say division of rows into chunks."""
+    """Options: division of rows into chunks."""
 
     partitioning: Partitioning = field(
         default="auto", metadata=about("division of rows into chunks", choices=get_args(Partitioning))
@@ -88,18 +88,18 @@ class Chunked:
 
 @dataclass(frozen=True, kw_only=True)
 class MetricRequest(Coordinates, Chunked):
-    """Ask for something of rows that are near each other.
+    """Request about rows that are near each other.
 
     Attributes
     ----------
     bound : str
-        The name of the option that the largest distance is given by.
+        The name of the option with the largest distance.
     radii : bool
-        Whether that may name a column of each row's own distance.
+        Whether it may name a column of each row's own distance.
     names_rows : bool
-        Whether the result names rows by their ids; otherwise those are not read, so they may repeat.
+        Whether the result has row ids; otherwise ids are not read, so they may repeat.
     metrics : tuple of str
-        The metrics that are served.
+        The metrics that the verb supports.
     """
 
     bound: ClassVar[str] = "eps"
@@ -110,19 +110,19 @@ class MetricRequest(Coordinates, Chunked):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOption:
-    """Say how pairs are found within chunks."""
+    """Option: how pairs are found within chunks."""
 
     method: Method = field(default="auto", metadata=about("algorithm that finds pairs", choices=CHOICES))
 
 
 @dataclass(frozen=True, kw_only=True)
 class MayLose(EngineOption):
-    """Say whether pairs may be left out.
+    """Option: whether pairs may be left out.
 
     Attributes
     ----------
     lossy : tuple of str
-        The methods that can.
+        The methods that can leave pairs out.
     """
 
     lossy: ClassVar[tuple[str, ...]] = LOSSY
@@ -134,14 +134,14 @@ class MayLose(EngineOption):
 
 @dataclass(frozen=True, kw_only=True)
 class Within:
-    """Say which columns must be equal."""
+    """Option: columns that must be equal."""
 
     by: Columns = field(default=None, metadata=about("columns that must be equal in both rows"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """Say which columns of rows the result has."""
+    """Options: columns of rows in the result."""
 
     keep: Columns = field(default=None, metadata=about("columns to add to the result"))
     suffixes: tuple[str, str] = field(
@@ -151,7 +151,7 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class TwoTableOptions(MetricRequest, Kept):
-    """Ask for rows of two tables, whose columns may be called otherwise."""
+    """Request about two tables, whose columns may have different names."""
 
     left_on: Columns = field(default=None, metadata=about("columns of coordinates of the left table"))
     right_on: Columns = field(default=None, metadata=about("columns of coordinates of the right table"))
@@ -161,7 +161,7 @@ class TwoTableOptions(MetricRequest, Kept):
 
 @dataclass(frozen=True, kw_only=True)
 class Paired(MetricRequest, Within, MayLose):
-    """Ask for pairs of rows of one table."""
+    """Request for pairs of rows of one table."""
 
     radii: ClassVar[bool] = True
 
@@ -175,7 +175,7 @@ class Paired(MetricRequest, Within, MayLose):
 
 @dataclass(frozen=True, kw_only=True)
 class Nearest(MetricRequest):
-    """Ask for nearest neighbours, which are not sought among copies of a chunk."""
+    """Request for nearest neighbors, which has no replicated chunks."""
 
     partitioning: Literal["auto", "entity", "spatial"] = field(
         default="auto",
@@ -186,7 +186,7 @@ class Nearest(MetricRequest):
 _setting = threading.RLock()
 
 MAX_BYTES = 2**62
-"""Up to which sizes are told apart."""
+"""Larger sizes are clipped to this."""
 
 
 SHUFFLES = ("tasks", "disk", "p2p")
@@ -195,21 +195,21 @@ SHUFFLES = ("tasks", "disk", "p2p")
 
 GIVEN = yaml.safe_load((resources.files("dask_simjoin") / "request/simjoin.yaml").read_text())
 DEFAULTS: dict[str, Any] = GIVEN["simjoin"]
-"""Give what is used where Dask's configuration under "simjoin" says nothing."""
+"""Defaults of Dask's configuration under "simjoin"."""
 
 dask.config.update_defaults(GIVEN)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Dask's configuration when a join is built, as far as its plan depends on it.
+    """The part of Dask's configuration that a plan depends on, as of the call.
 
     Attributes
     ----------
     blocksize, output, result : int or None
         Bytes that were set; see `Budget`.
     shuffle : str or None
-        How rows are shuffled, where it is set.
+        Configured shuffle method.
     cluster : bool
         Whether there is a client of a cluster.
     """
@@ -222,7 +222,7 @@ class Settings:
 
 
 def current_settings(cluster: bool = False) -> Settings:
-    """What is configured now; refuses what is not allowed."""
+    """Return the current configuration; refuse invalid values."""
     sizes = {}
     for name, default in DEFAULTS.items():
         value = dask.config.get(f"simjoin.{name}", default)
@@ -237,7 +237,7 @@ def current_settings(cluster: bool = False) -> Settings:
 
 
 def parse_size(name: str, value: Any) -> int:
-    """A number of bytes, or text such as "64 MiB", as an int; refuses what is neither."""
+    """Return a number of bytes from a number or a text such as "64 MiB"; refuse other values."""
     # NumPy counts timedelta64 among its integers
     number = isinstance(value, numbers.Real) and not isinstance(value, (bool, np.timedelta64))
     try:
@@ -253,22 +253,22 @@ def parse_size(name: str, value: Any) -> int:
 
 
 def current_client() -> Client | None:
-    """The client of the cluster that Dask would compute on now."""
+    """Return the client of the cluster that Dask would compute on now."""
     client = getattr(get_scheduler(), "__self__", None)
     return client if isinstance(client, Client) else None
 
 
 def on_cluster() -> bool:
-    """Whether Dask would compute on a distributed cluster now."""
+    """Return whether Dask would compute on a distributed cluster now."""
     return current_client() is not None
 
 
 @contextlib.contextmanager
 def texts_as_given() -> Iterator[None]:
-    """Make frames whose texts and objects Dask leaves as they are.
+    """Prevent Dask from converting texts and objects to its strings.
 
-    Its configuration is all threads', and each puts back what it found: of two at a time one would put back
-    what the other had set, for good.
+    All threads share Dask's configuration.  A lock prevents that one thread restores the temporary value of
+    another for good.
     """
     with _setting, dask.config.set({"dataframe.convert-string": False}):
         yield

@@ -1,7 +1,7 @@
 """Requests of the verbs: their options, with types, defaults and checks.
 
-A request holds what the caller gave; `spec` checks that against the frames, and resolves it. Positions come
-from the fields that are no keywords.
+A request holds the options of a call; `spec` checks them against the frames, and resolves them.  Fields that
+are not keyword-only are positional options.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, get_args
 
-from dask_simjoin.engine.methods import LOSSY_NEAREST, NEAREST
+from dask_simjoin.catalog.methods import LOSSY_NEAREST, NEAREST
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import ROW_ID
@@ -73,7 +73,7 @@ class SelfJoinRequest(Paired, Kept):
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborCountsRequest(MetricRequest, Within, MayLose):
-    """Ask for each row's number of neighbours."""
+    """Ask for each row's number of neighbors."""
 
     radii: ClassVar[bool] = True
     names_rows: ClassVar[bool] = False
@@ -89,7 +89,7 @@ class NeighborCountsRequest(MetricRequest, Within, MayLose):
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborGraphRequest(MetricRequest, Within, EngineOption):
-    """Ask for neighbours of rows as a sparse matrix."""
+    """Ask for neighbors of rows as a sparse matrix."""
 
     names_rows: ClassVar[bool] = False
 
@@ -149,7 +149,7 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose):
     )
 
     def number(self) -> int:
-        """How many neighbours are sought of each row."""
+        """Return the number of neighbors per row."""
         return check_whole("k", self.k, 1)
 
     def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
@@ -160,21 +160,21 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose):
             return keeping(self, searched(resolve(self, left, eps)), left)
         return keeping(self, searched(resolve_two(self, left, right, eps)), left, right)
 
-    def most(self, spec: JoinSpec) -> float:
-        """The largest total of a neighbour."""
+    def max_total(self, spec: JoinSpec) -> float:
+        """Return the largest total of a neighbor."""
         return math.inf if self.max_distance is None else spec.threshold
 
 
 @dataclass(frozen=True, kw_only=True)
 class KDistancesRequest(Nearest):
-    """Ask for each row's distance to its k-th nearest neighbour."""
+    """Ask for each row's distance to its k-th nearest neighbor."""
 
     names_rows: ClassVar[bool] = False
 
     k: int = field(kw_only=False, metadata=about("rank of the neighbor whose distance is returned"))
 
     def number(self) -> int:
-        """Which neighbour's distance is asked for."""
+        """Return the rank of the neighbor."""
         return check_whole("k", self.k, 1)
 
     def spec(self, meta: Frame) -> JoinSpec:
@@ -192,7 +192,7 @@ class DbscanRequest(MetricRequest, Within, EngineOption):
     min_samples: int = field(default=5, kw_only=False, metadata=SAMPLES)
 
     def samples(self) -> int:
-        """How many rows make a core row."""
+        """Return the number of rows near a core row."""
         return check_whole("min_samples", self.min_samples, 1)
 
     def spec(self, meta: Frame) -> JoinSpec:
@@ -214,7 +214,7 @@ class OpticsRequest(MetricRequest, Within, EngineOption):
     )
 
     def samples(self) -> int:
-        """How many rows make a core row."""
+        """Return the number of rows near a core row."""
         return check_whole("min_samples", self.min_samples, 2)
 
     def spec(self, meta: Frame) -> JoinSpec:
@@ -223,7 +223,7 @@ class OpticsRequest(MetricRequest, Within, EngineOption):
         if self.mode == "edges" and spec.measure.name != "euclidean":
             raise OptionError(
                 f"metric={self.metric!r} is not allowed in optics() with mode='edges', whose distances are "
-                "roots of sums of squares, as scikit-learn's; use mode='forest', which takes every metric, "
+                "Euclidean, as in scikit-learn. Use mode='forest', which takes every metric, "
                 "or metric='euclidean'."
             )
         return spec
@@ -237,7 +237,7 @@ class RowIdRequest:
 
 
 def check_how(how: object, swapped: str) -> None:
-    """Refuse a kind of join that there is not; `swapped`: the call that does what "right" would."""
+    """Refuse an unknown kind of join; `swapped`: the call that replaces a right join."""
     if not isinstance(how, str) or how not in HOW:
         right = isinstance(how, str) and how == "right"
         hint = f"; swap the tables: {swapped}" if right else did_you_mean(how, HOW)
@@ -245,7 +245,7 @@ def check_how(how: object, swapped: str) -> None:
 
 
 def _counted(request: CountPairsRequest | NeighborCountsRequest, meta: Frame, eps: object) -> JoinSpec:
-    """Resolve what is asked for within one distance or several."""
+    """Resolve a request for counts within one distance or several."""
     several = several_of(eps, request.metric, request.p)
     if several is None:
         return resolve(request, meta, eps)
@@ -253,28 +253,28 @@ def _counted(request: CountPairsRequest | NeighborCountsRequest, meta: Frame, ep
 
 
 def _paired(request: Paired, spec: JoinSpec) -> JoinSpec:
-    """Refuse own distances of rows where each pair is asked for once."""
+    """Refuse own distances of rows with pairs="unique"."""
     if spec.radius is not None and spec.pairs != "both":
         raise OptionError(
             f"eps={spec.radius!r} names a column, each row's own distance, so that a row may be near another "
-            "and not the other way round; use pairs='both', each pair being within its left row's distance."
+            "and not the other way round. Use pairs='both'; each pair is within its left row's distance."
         )
     return spec
 
 
-NO_EPS = "eps= is missing; use a finite number >= 0, or k= of a join with nearest neighbours."
+NO_EPS = "eps= is missing; use a finite number >= 0, or k= for a join with nearest neighbors."
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedKnnJoinRequest(KnnJoinRequest):
-    """Ask for the plan of a join with nearest neighbours, whose largest distance is called `eps`."""
+    """Ask for the plan of a nearest-neighbor join, whose largest distance is called `eps`."""
 
     bound: ClassVar[str] = "eps"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRequest(TwoTableOptions, Within, MayLose):
-    """Ask for the plan of a self-join, of a join of two tables, or of one with nearest neighbours."""
+    """Ask for the plan of a self-join, a join of two tables, or a nearest-neighbor join."""
 
     eps: Radius | None = field(
         default=None, kw_only=False, metadata=about("largest distance, or column of distances")
@@ -288,7 +288,7 @@ class PlanRequest(TwoTableOptions, Within, MayLose):
     return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
 
     def planned(self) -> SelfJoinRequest | JoinRequest | PlannedKnnJoinRequest:
-        """The request that is to be planned."""
+        """Return the request to plan."""
         if self.k is not None:
             return PlannedKnnJoinRequest(**self._shared(PlannedKnnJoinRequest) | {"max_distance": self.eps})
         if self.eps is None:
@@ -305,20 +305,20 @@ class PlanRequest(TwoTableOptions, Within, MayLose):
 
 @dataclass(frozen=True, kw_only=True)
 class ProfiledKnnJoinRequest(PlannedKnnJoinRequest):
-    """Ask what a search for nearest neighbours does; rows are not told by their ids."""
+    """Ask for the profile of a nearest-neighbor search; row ids are not read."""
 
     names_rows: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileRequest(Coordinates, MayLose):
-    """Ask what a self-join does, or a search for the nearest neighbours of rows of one table."""
+    """Ask for the profile of a self-join, or of a nearest-neighbor search in one table."""
 
     eps: Distance | None = field(default=None, kw_only=False, metadata=about("largest distance, finite"))
     k: int | None = field(default=None, metadata=about("number of neighbors per row"))
 
     def nearest(self) -> ProfiledKnnJoinRequest | None:
-        """The search that is to be profiled; None: it is a self-join."""
+        """Return the search to profile; None: it is a self-join."""
         if self.k is None:
             return None
         return ProfiledKnnJoinRequest(**self._shared() | {"k": self.k, "max_distance": self.eps})

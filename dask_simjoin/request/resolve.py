@@ -8,13 +8,11 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from dask_simjoin.engine.base import library
-from dask_simjoin.engine.columns import lists_of
-from dask_simjoin.engine.ids import check_indexable
-from dask_simjoin.engine.methods import LOSSY, NEAREST, choices_for, is_method, name_of
+from dask_simjoin.catalog.dtypes import check_indexable, lists_of
+from dask_simjoin.catalog.libraries import library
+from dask_simjoin.catalog.methods import LOSSY, NEAREST, choices_for, is_method, name_of
 from dask_simjoin.errors import TABLES, ColumnError, OptionError, OptionTypeError, in_table
 from dask_simjoin.metrics.norms import Columns, DType, Frame
-from dask_simjoin.request.by import groups_of
 from dask_simjoin.request.columns import (
     ROW_ID,
     as_names,
@@ -24,6 +22,7 @@ from dask_simjoin.request.columns import (
     check_columns_of,
     check_label,
     check_on,
+    groups_of,
     has_column,
     integers_among,
     kinds_of,
@@ -45,11 +44,11 @@ from dask_simjoin.request.spec import JoinSpec, RowSpec, check_dims, without_ids
 from dask_simjoin.request.units import check_choice, check_eps, check_metric, without_unit
 
 OWN = ("left", "right", "rank", "distance", "similarity")
-"""Columns of results that are no rows' attributes."""
+"""Column names that results reserve."""
 
 
 def check_suffixes(suffixes: Any) -> tuple[str, str]:
-    """Two endings of names."""
+    """Return two suffixes; refuse other values."""
     if isinstance(suffixes, str) or len(as_names(suffixes)) != 2:
         raise OptionTypeError(f"suffixes={shown(suffixes)} are not two strings; use such as {SUFFIXES!r}.")
     first, second = suffixes
@@ -75,16 +74,16 @@ def _wanted(keep: Columns, tables: list[Frame]) -> list[Hashable]:
 
 
 KeptColumns = tuple[tuple[Hashable, ...], tuple[Hashable, ...], tuple[str, ...]]
-"""Columns of left and of right rows, and what all of them are called, the left ones first."""
+"""Columns of left and right rows, and their names in the result, the left ones first."""
 
 
 def resolve_keep(
     keep: Columns, suffixes: tuple[str, str], left: Frame, right: Frame | None = None
 ) -> KeptColumns:
-    """The columns that are kept.
+    """Return the kept columns and their names.
 
-    `left`, `right`: empty examples of the tables; without a right one both rows are of the left one, and
-    every name gets an ending.  Of two tables, as in `pandas.merge`, columns that both have get endings.
+    `left`, `right`: empty examples of the tables.  In a self-join every name gets a suffix.  With two tables,
+    as in `pandas.merge`, columns of both get suffixes.
     """
     first, second = check_suffixes(suffixes)
     tables = [left] if right is None else [left, right]
@@ -115,13 +114,13 @@ def resolve_keep(
 Spec = TypeVar("Spec", bound=RowSpec)
 
 AS_GIVEN = ("pairs", "include_self", "return_distance", "dropna", "method", "partitioning")
-"""Options that a resolved join has as they are."""
+"""Options that are copied to a spec."""
 
 FLAGS = ("include_self", "return_distance", "dropna")
 
 
 def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
-    """Check the options of a request for one frame like `meta` (its empty example), but for `keep`."""
+    """Check the options of a request, except `keep`, for one frame like `meta` (its empty example)."""
     settings, name = current_settings(on_cluster()), library(meta)
     radius = own_radius(meta, eps) if request.radii else None
     metric, p = check_metric(request.metric, request.p)
@@ -158,7 +157,7 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
 
 
 def losing(spec: JoinSpec, approximate: object, methods: tuple[str, ...] = LOSSY) -> JoinSpec:
-    """Allow a join to leave pairs out, if its method is one of those that can."""
+    """Set `approximate`; refuse it for methods that cannot leave pairs out."""
     approximate = check_flag("approximate", approximate)
     if approximate and name_of(spec.method) not in methods:
         raise OptionError(
@@ -169,19 +168,20 @@ def losing(spec: JoinSpec, approximate: object, methods: tuple[str, ...] = LOSSY
 
 
 def searched(spec: JoinSpec) -> JoinSpec:
-    """Refuse a method that searches no nearest neighbours."""
+    """Refuse a method that does not search nearest neighbors."""
     method = name_of(spec.method)
     if method not in NEAREST:
         raise OptionError(
-            f"method={method!r} searches no nearest neighbours; use one of {', '.join(map(repr, NEAREST))}."
+            f"method={method!r} does not search nearest neighbors; use one of "
+            f"{', '.join(map(repr, NEAREST))}."
         )
     return spec
 
 
 def check_choices(request: Any, is_method: Callable[[object], bool] = is_method) -> None:
-    """Refuse a value that is none of an option's choices; `metric` and `how` have checks of their own.
+    """Refuse a value outside of an option's choices; `metric` and `how` have checks of their own.
 
-    `is_method`: tells a method as an object from what is none.
+    `is_method`: whether a value is a method object.
     """
     found = (option for option in fields(request) if option.name not in ("metric", "how"))
     for option in sorted(found, key=lambda option: ORDER.index(option.name)):
@@ -193,7 +193,7 @@ def check_choices(request: Any, is_method: Callable[[object], bool] = is_method)
 
 
 def check_method(value: object, names: tuple[str, ...], is_method: Callable[[object], bool]) -> None:
-    """Refuse what is neither a method's name nor a method with its options."""
+    """Refuse values other than a method's name or a method object."""
     if isinstance(value, str) and value in names:
         return
     if isinstance(value, type):
@@ -206,14 +206,14 @@ def check_method(value: object, names: tuple[str, ...], is_method: Callable[[obj
 
 
 def check_flag(name: str, value: object) -> bool:
-    """Refuse what is neither true nor false."""
+    """Refuse values other than True and False."""
     if not isinstance(value, (bool, np.bool_)):
         raise OptionTypeError(f"{name}={shown(value)} is not allowed; use True or False.")
     return bool(value)
 
 
 def id_dtype(meta: Frame, id: Hashable | None) -> DType:
-    """The dtype of what names rows; refuses what cannot."""
+    """Return the dtype of the row ids; refuse unsuitable ids."""
     if id is not None and not has_column(meta.columns, id):
         raise ColumnError(
             f"id={shown(id)} is not a column; the columns are {listed(meta.columns)}. "
@@ -240,7 +240,7 @@ def keeping(request: Kept, spec: Spec, left: Frame, right: Frame | None = None) 
 
 
 def resolve_two(request: TwoTableOptions, left: Frame, right: Frame, eps: object) -> JoinSpec:
-    """Check the options of a request for two frames like these (empty examples), but for `keep`."""
+    """Check the options of a request, except `keep`, for two frames like these (empty examples)."""
     ids = [request.id if own is None else own for own in (request.left_id, request.right_id)]
     radius = own_radius(left, eps) if request.radii else None
     by, added = groups_of(getattr(request, "by", None))
@@ -269,26 +269,26 @@ def resolve_two(request: TwoTableOptions, left: Frame, right: Frame, eps: object
 
 
 def check_one_table(request: Any) -> None:
-    """Refuse options of two tables where there is but one."""
+    """Refuse options for two tables if there is one table."""
     if any(
         side is not None for side in (request.left_on, request.right_on, request.left_id, request.right_id)
     ):
         raise OptionError(
-            "left_on=, right_on=, left_id= and right_id= are of joins of two tables; use on= and id=."
+            "left_on=, right_on=, left_id= and right_id= are for joins of two tables; use on= and id=."
         )
 
 
 def _kinds(left: Frame, right: Frame, shared: Iterable[Hashable]) -> dict[Hashable, str]:
-    """Kinds of numbers of columns that both tables have; integers only where both have such."""
+    """Return the kinds of numbers of shared columns: integers only if both columns have integers."""
     kinds = zip(kinds_of(left, shared).items(), kinds_of(right, shared).values(), strict=True)
     return {name: "f" if "f" in (own, other) else own for (name, own), other in kinds}
 
 
 def _coordinates(request: TwoTableOptions, left: Frame, right: Frame,
                  besides: list[Hashable | None], groups: tuple[Hashable, ...]) -> list[Columns]:  # fmt: skip
-    """The coordinates of both tables as they are named, or as both have them `besides` ids and distances.
+    """Return the coordinates of both tables: named columns, or shared numeric ones except `besides`.
 
-    `groups`: columns that tell groups.
+    `groups`: columns of `by` and the group numbers.
     """
     if request.left_on is None and request.right_on is None:
         if request.on is not None:
@@ -300,8 +300,8 @@ def _coordinates(request: TwoTableOptions, left: Frame, right: Frame,
         ]
         if not shared:
             raise ColumnError(
-                "The tables have no numeric column of the same name to join on besides ids and booleans; "
-                "name the coordinates with on=[...], or with left_on=[...] and right_on=[...]. The columns "
+                "The tables have no numeric column of the same name to join on besides ids and booleans. "
+                "Name the coordinates with on=[...], or with left_on=[...] and right_on=[...]. The columns "
                 f"are {listed(left.columns)} of the left table, and {listed(right.columns)} of the right one."
             )
         check_chosen(_kinds(left, right, shared))

@@ -1,4 +1,4 @@
-"""Hold the checked and resolved options of one join."""
+"""The checked and resolved options of one join."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from dask_simjoin.engine.base import joiner_of_library
-from dask_simjoin.engine.methods import METHODS, Method, choices_of, name_of
+from dask_simjoin.catalog.libraries import MAX_DIMS
+from dask_simjoin.catalog.methods import METHODS, Method, choices_of, name_of
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.distances import Grouped, Metric, make_metric
 from dask_simjoin.metrics.norms import DType, Norm
@@ -16,7 +16,7 @@ from dask_simjoin.request.options import Settings, current_settings
 
 
 class RowSpec:
-    """What every join says of the rows of its tables: how they are named, and which columns are kept.
+    """Options that all joins share: columns, ids, kept columns and settings.
 
     Attributes
     ----------
@@ -25,11 +25,11 @@ class RowSpec:
     id : hashable or None
         The column that names the rows; None: the index.
     id_dtype : dtype or None
-        Of the ids, by the frame's example; partitions may hold others of the same values.
+        Dtype of the ids in the frame's example; a partition may have another one.
     keep : tuple
         Columns whose values the result has.
     names : tuple of str
-        What they are called there, where their row is the left one; and as many where it is the right one.
+        Names of the kept columns in the result: first for left rows, then for right rows.
     blocksize : int or None
         Bytes of a chunk; None: from the workers' memory.
     settings : Settings
@@ -48,23 +48,23 @@ class RowSpec:
     library: str
 
     @property
-    def asked(self) -> str:
-        """What pairs are asked for, in messages."""
+    def request(self) -> str:
+        """The option that limits pairs, such as "eps=1", in messages."""
         raise NotImplementedError
 
     @property
     def unnamed(self) -> str:
-        """What is said of columns that nobody named."""
+        """Note in reports if columns were not named."""
         return ""
 
     @property
     def score(self) -> str | None:
-        """The column that says how near or how alike the rows of a pair are; None: the result has none."""
+        """Name of the result column of distances or similarities; None: there is none."""
         raise NotImplementedError
 
     @property
     def other(self) -> Self | None:
-        """What is asked of the right table, in a join of two."""
+        """Options for the right table of two."""
         return None
 
     @property
@@ -81,7 +81,7 @@ class RowSpec:
 
     @property
     def right(self) -> Self:
-        """What is asked of the right table, in a join of two."""
+        """Options for the right table of two."""
         assert self.other is not None
         return self.other
 
@@ -100,21 +100,21 @@ class RowSpec:
 
 @dataclass(frozen=True)
 class JoinSpec(RowSpec):
-    """What one join is asked for.
+    """The options of one join.
 
     Attributes
     ----------
     eps : float
         Largest distance of a pair, finite and not negative.
     on : tuple
-        Coordinate columns, in the order in which squares are summed.
+        Coordinate columns, in the order of the sum of squares.
     id : hashable or None
         The column that names the rows; None: the index.
     metric : str
     p : int or float
-        Minkowski's.
+        Power of the Minkowski metric.
     dims : int or None
-        Dimensions of the space that is joined in; None: only the data tell.
+        Dimensions of the points; None: unknown before the data are read.
     lists : bool
         Whether `on` is one column of lists.
     pairs : str
@@ -129,7 +129,7 @@ class JoinSpec(RowSpec):
     settings : Settings
         The configuration when the join was built: another one makes another join.
     id_dtype : dtype or None
-        Of the ids, by the frame's example; partitions may hold others of the same values.
+        Dtype of the ids in the frame's example; a partition may have another one.
     library : str
         The data frame library that partitions are of.
     radius : hashable or None
@@ -137,16 +137,15 @@ class JoinSpec(RowSpec):
     keep : tuple
         Columns whose values the result has.
     names : tuple of str
-        What they are called there, where their row is the left one; and as many where it is the right one.
+        Names of the kept columns in the result: first for left rows, then for right rows.
     other : JoinSpec or None
-        Of a join of two tables: what is asked of the right one.
+        Options for the right table of two.
     bound : str
-        The name of the option that `eps` was given by.
+        The name of the option that gave `eps`.
     several : tuple of float
-        Where numbers are asked for within each of some distances: these, of which `eps` is the largest.
+        Several distances, for counts within each; `eps` is the largest.
     chosen : tuple or None
-        Where no coordinates were named: those of integers among all numeric columns, if others are of none.
-        None: they were named.
+        Integer columns among the default coordinates, if there are float columns too; None: `on` was given.
     by : tuple
         Columns that must be equal in both rows of a pair: the last of `on` is then the groups' numbers.
     """
@@ -185,12 +184,12 @@ class JoinSpec(RowSpec):
 
     @property
     def unnamed(self) -> str:
-        """What is said of coordinates that nobody named."""
+        """Note in reports if coordinates were not named."""
         return "" if self.chosen is None else ", all numeric columns"
 
     @property
-    def asked(self) -> str:
-        """What pairs are asked for, in messages."""
+    def request(self) -> str:
+        """The option that limits pairs, such as "eps=1", in messages."""
         if self.several:
             return f"{self.bound}={shown(list(self.several))}"
         return f"{self.bound}={self.eps if self.radius is None else self.radius!r}"
@@ -213,12 +212,12 @@ class JoinSpec(RowSpec):
 
     @property
     def threshold(self) -> float:
-        """What the metric's decision compares with."""
+        """Largest total of a pair."""
         return self.measure.threshold(self.eps)
 
     @property
     def thresholds(self) -> tuple[float, ...]:
-        """What it compares with for each of several distances."""
+        """Largest total for each of several distances."""
         return tuple(self.measure.threshold(eps) for eps in self.several)
 
 
@@ -230,19 +229,19 @@ def without_ids(spec: JoinSpec) -> JoinSpec:
 def check_dims(spec: JoinSpec) -> None:
     """Refuse more dimensions than the method or the library serves."""
     if spec.dims is None:
-        return  # told once it is planned
-    most = joiner_of_library(spec.library).max_dims
+        return  # checked when the join is planned
+    max_dims = MAX_DIMS[spec.library]
     has = f"the lists of column {spec.on[0]!r} have" if spec.lists else "on= names"
     what = "numbers" if spec.lists else "columns"
-    has = f"{has} {spec.dims - 1:,}, to which by= adds one" if spec.by else f"{has} {spec.dims:,}"
+    has = f"{has} {spec.dims - 1:,}, and by= adds one" if spec.by else f"{has} {spec.dims:,}"
     served, method = choices_of(spec.dims), name_of(spec.method)
     if method not in served:
         raise OptionError(
             f"method={method!r} serves at most {METHODS[method].max_dims} {what}, and {has}; "
             f"use method={' or '.join(map(repr, served))}."
         )
-    if most is not None and spec.dims > most:
+    if max_dims is not None and spec.dims > max_dims:
         raise OptionError(
-            f"Frames of {spec.library!r} are joined on at most {most:,} {what}, and {has}; use "
+            f"Frames of {spec.library!r} are joined on at most {max_dims:,} {what}, and {has}; use "
             "fewer, or ddf.to_backend('pandas')."
         )

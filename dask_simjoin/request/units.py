@@ -40,13 +40,13 @@ WORDS = {
     "'": "arcmin", "arcsecond": "arcsec", "arcseconds": "arcsec", '"': "arcsec", "radian": "rad",
     "radians": "rad",
 }  # fmt: skip
-"""What else units are called."""
+"""Other names of units."""
 
 WITH_UNIT = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\W\d_]+|[°'\"])\s*")
 
 
 def parsed(text: object) -> tuple[float, str] | None:
-    """The number and the unit of a text, if it is of such a form.
+    """Return the number and the unit in a text, or None.
 
     Examples
     --------
@@ -60,8 +60,8 @@ def parsed(text: object) -> tuple[float, str] | None:
     return float(found[1]), WORDS.get(unit, unit)
 
 
-def metres(text: object, name: str) -> float | None:
-    """Metres of a text with a unit of length; None: it is no such text, or of an angle."""
+def meters(text: object, name: str) -> float | None:
+    """Return the meters of a text with a unit of length; None: it has another form, or an angle."""
     found = parsed(text)
     if found is None or found[1] in ANGLES:
         return None
@@ -72,9 +72,9 @@ def metres(text: object, name: str) -> float | None:
 
 
 def without_unit(eps: object, metric: Metric, name: str) -> object:
-    """A distance as a number of the metric's unit, if it is text with a unit; all else as it is.
+    """Convert a text with a unit to a number in the metric's unit; return other values unchanged.
 
-    Of "haversine" lengths, or angles seen from the Earth's centre; of "cosine" angles between rows.
+    Units for "haversine" are lengths, or angles at the center of the Earth; for "cosine", angles.
 
     Examples
     --------
@@ -92,8 +92,8 @@ def without_unit(eps: object, metric: Metric, name: str) -> object:
     units = list(ANGLES) if angular else [*LENGTHS, *ANGLES] if metric.unit else []
     if not units:
         raise OptionError(
-            f"{name}={shown(eps)} has a unit, and metric={metric.name!r} has that of the columns; use a "
-            "plain number in it, or metric='haversine' of latitudes and longitudes in degrees."
+            f"{name}={shown(eps)} has a unit, but metric={metric.name!r} has the unit of the columns. Use a "
+            "plain number, or metric='haversine' with latitudes and longitudes in degrees."
         )
     if unit not in units:
         raise _unknown(eps, unit, name, units)
@@ -106,7 +106,7 @@ def without_unit(eps: object, metric: Metric, name: str) -> object:
 
 def _unknown(eps: object, unit: str, name: str, units: list[str]) -> OptionError:
     return OptionError(
-        f"{name}={shown(eps)} is in {unit!r}, which is no unit here{did_you_mean(unit, units)}; use a "
+        f"{name}={shown(eps)} is in {unit!r}, which is not a unit here{did_you_mean(unit, units)}; use a "
         f"number, or one of {', '.join(map(repr, units))}."
     )
 
@@ -115,17 +115,17 @@ MAX_P = 2**31 - 1
 """Largest finite p."""
 
 MAX_WHOLE = 2**62
-"""Up to which whole numbers are told apart: kernels have 64 bits."""
+"""Larger whole numbers are clipped to this: kernels have 64 bits."""
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a real number, and no truth value."""
+    """Return whether it is a real number, but not a boolean."""
     # NumPy counts timedelta64 among its integers
     return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_, np.timedelta64))
 
 
 def as_number(value: Any) -> float:
-    """A real number as a float, inf of the sign where it has none; NaN: it is no number."""
+    """Convert a real number to a float, inf if it is too large; NaN: not a number."""
     if not is_number(value):
         return math.nan
     try:
@@ -135,7 +135,7 @@ def as_number(value: Any) -> float:
 
 
 def check_eps(eps: Any, name: str) -> float:
-    """A distance as a float; refuses what is none."""
+    """Return a distance as a float; refuse other values."""
     if not is_number(eps):
         raise OptionTypeError(
             f"{name}={shown(eps)} is not a number; use a finite number >= 0{instead_of_distance(name, eps)}."
@@ -147,19 +147,19 @@ def check_eps(eps: Any, name: str) -> float:
 
 
 def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    """Refuse what is none of the allowed values."""
+    """Refuse values that are not allowed."""
     if not isinstance(value, str) or value not in allowed:
         if len(allowed) == 1:
             choices = f"use {allowed[0]!r}, the only one so far"
         else:
             names = ", ".join(repr(choice) for choice in allowed)
-            told = NO_CHOICES.get(name, {}).get(value.lower()) if isinstance(value, str) else None
-            choices = f"use one of {names}{f' ({told})' if told else did_you_mean(value, allowed)}"
+            hint = NO_CHOICES.get(name, {}).get(value.lower()) if isinstance(value, str) else None
+            choices = f"use one of {names}{f' ({hint})' if hint else did_you_mean(value, allowed)}"
         raise OptionError(f"{name}={shown(value)} is not allowed; {choices}.")
 
 
 def check_metric(name: Any, p: object) -> tuple[Metric, Norm]:
-    """The metric of that name, and `p` as a plain number."""
+    """Return the metric of that name, and `p` as a plain number."""
     if callable(name):
         raise OptionError(
             f"metric={shown(name)} is a function, and pairs are decided alike everywhere only for known "
@@ -188,23 +188,23 @@ def check_metric(name: Any, p: object) -> tuple[Metric, Norm]:
 
 
 def _metric_meant(name: str) -> str:
-    told = NO_METRICS.get(name.lower())
-    return f" ({told})" if told else elsewhere(name, SYNONYMS, METRICS)
+    hint = NO_METRICS.get(name.lower())
+    return f" ({hint})" if hint else elsewhere(name, SYNONYMS, METRICS)
 
 
-def check_whole(name: str, value: Any, least: int) -> int:
-    """A whole number as an int; one beyond `MAX_WHOLE`, which no frame has rows for, as that."""
+def check_whole(name: str, value: Any, minimum: int) -> int:
+    """Return a whole number as an int, at most `MAX_WHOLE`; refuse other values."""
     # NumPy counts timedelta64 among its integers
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
-    if not whole or value < least:
-        raise OptionError(f"{name}={shown(value)} is not allowed; use a whole number >= {least}.")
+    if not whole or value < minimum:
+        raise OptionError(f"{name}={shown(value)} is not allowed; use a whole number >= {minimum}.")
     return min(int(value), MAX_WHOLE)
 
 
 def several_of(eps: Any, metric: str, p: object) -> tuple[float, ...] | None:
-    """Return the distances of a list, an array or a Series in their order; None: it is none of these.
+    """Return the distances of a list, an array or a Series in their order; None: a single value.
 
-    `metric`, `p`: as they were given; some metrics have units, in which distances may be told.
+    `metric`, `p`: as given; distances may have units of the metric.
     """
     if isinstance(eps, (set, frozenset, dict)):
         raise OptionTypeError(
@@ -227,17 +227,17 @@ def several_of(eps: Any, metric: str, p: object) -> tuple[float, ...] | None:
 
 
 def within_several(spec: JoinSpec, several: tuple[float, ...]) -> JoinSpec:
-    """Ask for numbers within each of several distances."""
+    """Return the spec of counts within each of several distances."""
 
     def threshold(eps: float) -> tuple[float, float]:
         return float(spec.measure.threshold(eps)), eps
 
-    # whatever a formula may round: all is found within the largest threshold
+    # rounding may change the order: the largest threshold finds all pairs
     return replace(spec, eps=max(several, key=threshold), several=several)
 
 
 def check_once(several: tuple[float, ...]) -> None:
-    """Refuse a distance that is named more than once, where columns are called by distances."""
+    """Refuse repeated distances: each is the name of a column."""
     twice = [eps for n, eps in enumerate(several) if eps in several[:n]]
     if twice:
         raise OptionError(

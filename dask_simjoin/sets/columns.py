@@ -12,12 +12,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dask_simjoin.engine.columns import a_value, arrow_type
+from dask_simjoin.catalog.dtypes import arrow_type
+from dask_simjoin.engine.columns import a_value
 from dask_simjoin.engine.compat import on_gpu
 from dask_simjoin.errors import ColumnError, ListError, TokenError
+from dask_simjoin.graph.inputs import cast_arrow
 from dask_simjoin.metrics.norms import DType, Series
 from dask_simjoin.request.columns import of_dask
-from dask_simjoin.request.inputs import cast_arrow
 from dask_simjoin.request.messages import NO_UNICODE, is_unicode, shown
 from dask_simjoin.sets.tokens import ALLOWED, Tokenizer, of_values
 from dask_simjoin.sets.types import Occurrences, of_integers, of_strings

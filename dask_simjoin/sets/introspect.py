@@ -14,6 +14,7 @@ from dask_simjoin.errors import TABLES, in_table
 from dask_simjoin.graph.base import pairs_example
 from dask_simjoin.graph.source import freeze
 from dask_simjoin.graph.steps import check_other, one_or_two
+from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.resources import resources_for
@@ -22,7 +23,6 @@ from dask_simjoin.planning.statistics.unique_ids import check_summaries
 from dask_simjoin.reports.profile import ProfileReport
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.options import MAX_BYTES
-from dask_simjoin.request.verb import verb
 from dask_simjoin.sets.pairs import chunks_of, count_block_pairs, read_whole, whole_block_pair
 from dask_simjoin.sets.plan import SetPlan, make_set_plan, set_plan_for
 from dask_simjoin.sets.plan_report import SetPlanReport

@@ -219,7 +219,7 @@ class MarkRows(SetRowValues):
         add, spec = steps.add, self.operand("spec")
         room = resources_for(spec.library).room
         numbers = [add("number", place, number_of_pairs, some) for place, some in enumerate(found)]
-        checked = add("check", 0, check_all, room, spec.asked, *numbers)
+        checked = add("check", 0, check_all, room, spec.request, *numbers)
         own = [add("names", b, on_host, some) for b, some in enumerate(rows)]
         whole = add("choose", 0, after, checked, stays_of_chunks, spec.library, List(*own), *found)
         return [

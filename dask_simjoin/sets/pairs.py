@@ -237,4 +237,4 @@ def room_check(chunks: Sequence[SetChunk], spec: SetSpec) -> Callable[[int], Non
     )
     row_bytes = sum(id_bytes(chunk["ids"]) for chunk in sides) + kept + 8 * (spec.score is not None)
     device = frames_of_library(spec.library).memory()
-    return room_now(row_bytes, spec.asked, device)
+    return room_now(row_bytes, spec.request, device)

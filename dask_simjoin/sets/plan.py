@@ -172,8 +172,8 @@ def make_set_plan(
     slices = np.ones(len(blocks), np.int64)
     if output.materialise:
         slices = whole_slices(found.high, pair_bytes, budget, resources).astype(np.int64)
-        check_outputs(float(slices.sum()), budget, spec.asked, resources, len(sides) > 1)
-        check_result(found.total_low, pair_bytes, budget, spec.asked, len(sides) > 1)
+        check_outputs(float(slices.sum()), budget, spec.request, resources, len(sides) > 1)
+        check_result(found.total_low, pair_bytes, budget, spec.request, len(sides) > 1)
     for side in sides:
         check_chunks(side.rows, side.bytes / np.maximum(side.rows, 1), budget, resources, len(blocks))
     return SetPlan(

@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from dask_simjoin.engine.base import library
+from dask_simjoin.catalog.libraries import library
 from dask_simjoin.errors import TABLES, ColumnError, OptionError, OptionTypeError, in_table
 from dask_simjoin.metrics.norms import DType, Frame
-from dask_simjoin.request.clusters import OneStays, check_kept_row, told_by
+from dask_simjoin.request.clusters import OneStays, check_kept_row, with_representative
 from dask_simjoin.request.columns import as_names, check_column_exists, check_columns, has_column
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.options import Kept, Settings, Size, about, current_settings, on_cluster, parse_size
@@ -64,7 +64,7 @@ class SetSpec(RowSpec):
     other: SetSpec | None = None
 
     @property
-    def asked(self) -> str:
+    def request(self) -> str:
         """What pairs are asked for, in messages."""
         return f"threshold={self.given}"
 
@@ -284,7 +284,7 @@ class SetNearDuplicatedRequest(OneStays, OneSetTable):
 
     def spec(self, meta: Frame) -> SetSpec:
         """Resolve it for frames like `meta`."""
-        return told_by(check_kept_row(meta, self.keep), resolve(self, meta, self.on, None))
+        return with_representative(check_kept_row(meta, self.keep), resolve(self, meta, self.on, None))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from dask_simjoin.engine.base import HOME
+from dask_simjoin.catalog.libraries import HOME
 from dask_simjoin.engine.ids import id_bytes, row_ids, value_bytes
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.statistics.sample import Sample, sample_size

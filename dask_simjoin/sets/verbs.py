@@ -15,11 +15,11 @@ from dask_simjoin.graph.base import NEIGHBORS, pairs_example, series_example
 from dask_simjoin.graph.dask_private import new_collection
 from dask_simjoin.graph.source import freeze
 from dask_simjoin.graph.steps import check_other, same_library
+from dask_simjoin.graph.verb import frame_verb, series_verb, verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import free_memory, within_memory
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI
-from dask_simjoin.request.verb import frame_verb, series_verb, verb
 from dask_simjoin.sets import graph
 from dask_simjoin.sets.chunks import SetBlockPair
 from dask_simjoin.sets.near_duplicates import SetNearDuplicated as LazyMarks
@@ -127,7 +127,7 @@ def set_self_join(frame: Frame, asked: SetSelfJoinRequest) -> Frame:
     if is_dask_collection(frame):
         return new_collection(graph.SetSelfJoin(freeze(frame, spec.columns), spec, example))
     chunks = whole_sets([frame], spec, True)
-    with within_memory(spec.asked):
+    with within_memory(spec.request):
         return join_block(
             whole_block_pair(chunks, spec), list(example.columns), told=room_check(chunks, spec)
         )
@@ -194,7 +194,7 @@ def set_join(frame: Frame, asked: SetJoinRequest) -> Frame:
     like = alone = None
     if asked.how == LEFT:
         like, alone = example, unmatched_rows(chunks[0], count_block(block_pair)[0], spec, example)
-    with within_memory(spec.asked):
+    with within_memory(spec.request):
         told = room_check(chunks, spec)
         return join_block(block_pair, list(example.columns), like=like, alone=alone, told=told)
 
@@ -351,7 +351,7 @@ def _marks(block_pair: SetBlockPair, asked: SetNearDuplicatedRequest) -> Array:
         forest = merge_edges(spec.library, forest_of_block(block_pair, [rows]))
         best = best_of_chunk(rows, forest, spec.library)
         return marks_of_groups(chunk, rows, best, best.candidates) != 0
-    check = functools.partial(check_pairs, room=free_memory(), asked=spec.asked)
+    check = functools.partial(check_pairs, room=free_memory(), asked=spec.request)
     pairs = pairs_of_block(block_pair, [rows], check)
     (stay,) = stays_of_chunks(spec.library, [on_host(rows)], pairs)
     return marks_but(chunk, rows, stay) != np.int64(0)

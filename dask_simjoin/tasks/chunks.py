@@ -11,17 +11,17 @@ from typing import Literal, NotRequired, TypedDict, cast
 
 import numpy as np
 
+from dask_simjoin.catalog.methods import needs_sample
 from dask_simjoin.engine.base import frames_for, frames_of_library, joiner_for
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.ids import as_id_keys, joined, row_ids
-from dask_simjoin.engine.methods import needs_sample
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.engine.threads import numbers_apart, shared_out
 from dask_simjoin.errors import TABLES, ListError, SourceChangedError, in_table
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Index
 from dask_simjoin.planning.budget import check_room
 from dask_simjoin.planning.checks import check_rows
-from dask_simjoin.planning.data_warnings import LEAST_ROWS, check_share, raise_warnings, warnings_of_left_out
+from dask_simjoin.planning.data_warnings import MIN_ROWS, check_share, raise_warnings, warnings_of_left_out
 from dask_simjoin.planning.outputs import OutputSpec, directions
 from dask_simjoin.planning.plan import Plan, WholePlan, make_plan, make_whole_plan
 from dask_simjoin.planning.statistics.partition import (
@@ -323,7 +323,7 @@ def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
         check_share(plan.data_warnings, low / max(1.0, statistics.candidates), rows, plan.pair_bytes, spec)
     raise_warnings(plan.data_warnings, None)
     if output.materialise:
-        check_room(rows, plan.pair_bytes, spec.asked, True, device)
+        check_room(rows, plan.pair_bytes, spec.request, True, device)
     chunks = [
         scanned_chunk(one, len(frame), replace(own_spec, dims=plan.dims), plan.layout)
         for one, (frame, own_spec) in zip(scans, _sides(frames, spec), strict=True)
@@ -377,9 +377,7 @@ def _scan(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
     )
     # a plan estimates the recall of these clusters, so they are made from the same sample
     sampled = sampled or spec.approximate
-    probed = (
-        sampled or output.k is not None or min(map(len, frames)) >= LEAST_ROWS or needs_sample(spec.method)
-    )
+    probed = sampled or output.k is not None or min(map(len, frames)) >= MIN_ROWS or needs_sample(spec.method)
     found = [
         scan_partition(frame, number, own, output.with_ids, int(probed), None if sampled else PROBE)
         for number, (frame, own) in zip((0, RIGHT), _sides(frames, spec), strict=False)

@@ -369,9 +369,7 @@ def test_what_is_refused_when_planned():
     on = ["c0", "c1"]
     for radius in (-1.0, np.nan, np.inf):
         wrong = left.assign(r=np.where(np.arange(20) == 7, radius, 1.0))
-        with pytest.raises(
-            CoordinateError, match="eps='r' names a column of distances, of which 1 in partition 0"
-        ):
+        with pytest.raises(CoordinateError, match=r"eps='r' names a column of distances\. In partition 0, 1"):
             wrong.simjoin.join(right, "r", on=on)
     again = right.set_index(np.zeros(20, int))
     lazy = split(left, [5]).simjoin.join(split(again, [5]), 1.0, on=on)

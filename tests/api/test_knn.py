@@ -176,7 +176,7 @@ def test_what_is_refused():
         join(k=1, partitioning="replicated")
     with pytest.raises(OptionError, match="partitioning='replicated' is not allowed"):
         df.simjoin.plan(k=1, partitioning="replicated", dropna=True)
-    with pytest.raises(OptionError, match="are of joins of two tables"):
+    with pytest.raises(OptionError, match="are for joins of two tables"):
         join(k=1, left_on="x", right_on="x")
     with pytest.raises(OptionError, match="max_distance=-1 is not allowed"):
         join(k=1, max_distance=-1)

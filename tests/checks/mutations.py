@@ -120,7 +120,7 @@ MUTATIONS = [
              "np.ones(len(x))", "planning/test_tables.py"),
     Mutation("request/spec.py", "self.names[len(self.keep) :]", "self.names[: len(self.keep)]",
              "request/test_spec.py"),
-    Mutation("request/clusters.py", "most < self.least()", "most < 1", "request/test_clusters.py"),
+    Mutation("request/clusters.py", "max_rows < self.min_rows()", "max_rows < 1", "request/test_clusters.py"),
     Mutation(D + "types.py", "bool((first < behind).any())", "bool((first <= behind).any())", D + "test_types.py"),
     Mutation(D + "types.py", "(chosen.newest <= to).all()", "True", D + "test_types.py"),
     Mutation(D + "segments.py", "& (x[:, k] <= upper[k])", "& (x[:, k] < upper[k])", D + "test_segments.py"),

@@ -9,10 +9,10 @@ from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cli.commands import MakeCommand, VerbCommand
 from dask_simjoin.cli.main import cli
 from dask_simjoin.cli.options import SHARED, WRITTEN, flag
+from dask_simjoin.graph.verb import options_of
 from dask_simjoin.metrics import METRICS
 from dask_simjoin.request.options import MetricRequest, Partitioning
 from dask_simjoin.request.requests import PlanRequest
-from dask_simjoin.request.verb import options_of
 from dask_simjoin.sets.requests import OneSetTable, SetOptions
 from tests.support.paths import ROOT
 

@@ -89,12 +89,12 @@ def test_options(options, error, message, tmp_path):
         (
             FRAME.assign(name=pd.Series(["a\ud800", "b", "c"], dtype=object)),
             "ColumnError",
-            r"cannot all be written to parquet: there is 'a.ud800', which is no Unicode text",
+            r"cannot all be written to parquet: there is 'a.ud800', which is not valid Unicode",
         ),
         (
             FRAME.assign(key=pd.Series(["a\ud800", "b", "c"], dtype=object)),
             "ColumnError",
-            r"cannot all be written to parquet: there is 'a.ud800', which is no Unicode text",
+            r"cannot all be written to parquet: there is 'a.ud800', which is not valid Unicode",
         ),
     ],
 )

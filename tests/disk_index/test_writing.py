@@ -107,7 +107,7 @@ def test_shuffled_in_pieces_or_where_workers_have_no_room_not_at_all(room, clien
     monkeypatch.setattr(loading, "FILE_ROWS", 40)
     memory = resources_for("pandas").memory
     monkeypatch.setattr(moving, "AT_ONCE", memory / (10 * (4 * 8 + moving.MOVE_BYTES)))
-    monkeypatch.setattr(moving, "LEAST_WORKER", 0 if room else 2**60)
+    monkeypatch.setattr(moving, "MIN_WORKER", 0 if room else 2**60)
     sent = []
     monkeypatch.setattr(writing, "cut_rows", lambda *some: sent.append(cut_rows(*some)) or sent[-1])
     frame = table(points("euclidean"))

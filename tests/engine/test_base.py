@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dask_simjoin.catalog import libraries
 from dask_simjoin.engine import base
 from dask_simjoin.engine.cpu.frames import FRAMES
 from dask_simjoin.engine.cpu.joiner import JOINER
@@ -16,21 +17,22 @@ class Derived(pd.DataFrame):
 
 def test_frames_are_of_the_library_that_their_class_is_derived_from():
     for frame in (pd.DataFrame({"x": [1.0]}), Derived({"x": [1.0]}), pd.Series([1.0]), pd.Index([1])):
-        assert base.library(frame) == base.HOME and base.frames_for(frame) is FRAMES
-    assert base.library(np.zeros(2)) == "numpy"
+        assert libraries.library(frame) == libraries.HOME and base.frames_for(frame) is FRAMES
+    assert libraries.library(np.zeros(2)) == "numpy"
     assert base.joiner_for(Derived()) is base.host_joiner() is JOINER
 
 
 def test_other_libraries_are_refused_by_name():
     with pytest.raises(
-        UnsupportedFrameError, match=r"Frames of 'polars' cannot be joined; .* use ddf.to_backend\('pandas'\)"
+        UnsupportedFrameError,
+        match=r"Frames of 'polars' cannot be joined, only .* use ddf.to_backend\('pandas'\)",
     ):
         base.frames_of_library("polars")
 
 
 def test_every_library_has_modules_of_the_same_jobs():
-    jobs = {name: {job for library, job in base.MODULES if library == name} for name in base.LIBRARIES}
-    assert jobs["cudf"] == jobs[base.HOME] - {"encoding", "splitting"}
+    jobs = {name: {job for library, job in base.MODULES if library == name} for name in libraries.LIBRARIES}
+    assert jobs["cudf"] == jobs[libraries.HOME] - {"encoding", "splitting"}
 
 
 @pytest.mark.parametrize(("numbers", "share"), [

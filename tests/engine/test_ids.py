@@ -281,8 +281,8 @@ def files(tmp_path):
 def test_parquet_files_repeat_their_labels(files):
     pairs = files.simjoin.self_join(1.0, on="x")
     text = (
-        r"^The index labels are not unique: [01] repeats in several partitions, so a pair could not tell "
-        rf"which row it means\. Use id= a column of unique values, or add one: {REMEDY} \(parquet files"
+        r"^The index labels are not unique: [01] repeats in several partitions, so pairs would be "
+        rf"ambiguous\. Use id= a column of unique values, or add one: {REMEDY} \(parquet files"
     )
     with pytest.raises(DuplicateIdError, match=text):
         pairs.compute()

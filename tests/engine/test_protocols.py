@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dask_simjoin.engine.base import LIBRARIES, MODULES
-from dask_simjoin.engine.methods import METHODS, choices_for
+from dask_simjoin.catalog.libraries import LIBRARIES
+from dask_simjoin.catalog.methods import METHODS, choices_for
+from dask_simjoin.engine.base import MODULES
 
 PROTOCOLS = {"pandas": "engine/cpu/sinks.py", "cudf": "engine/gpu/pairs.py"}
 

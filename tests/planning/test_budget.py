@@ -34,13 +34,13 @@ def lazy():
 
 def test_a_result_is_limited_by_the_disk(disks, tmp_path):
     text = (
-        r"gives at least [0-9,]+ pairs, .*the limit is 0\.95 MiB \(what is free on the disk\)\. Use a "
+        r"gives at least [0-9,]+ pairs, .*the limit is 0\.95 MiB \(the free space on the disk\)\. Use a "
         r"smaller eps, .* goes to a larger disk, raise the "
         r"limit: .*{'simjoin\.result-limit': '[0-9.]+ MiB'}\)"
     )
     with pytest.raises(BudgetError, match=text):
         lazy().simjoin.plan(0.3)
-    with pytest.raises(BudgetError, match=r"k=500 gives 1,000,000 rows, .*what is free on the disk"):
+    with pytest.raises(BudgetError, match=r"k=500 gives 1,000,000 rows, .*the free space on the disk"):
         lazy().simjoin.plan(k=500)
     assert lazy().simjoin.plan(0.01).pairs > 0
     # the disk that has most counts, and what was set before all

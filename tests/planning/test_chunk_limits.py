@@ -15,7 +15,7 @@ from dask_simjoin.graph import planner
 from dask_simjoin.planning import chunk_limits
 from dask_simjoin.planning.budget import Budget, Resources
 from dask_simjoin.planning.checks import MAX_ROWS
-from dask_simjoin.planning.outputs import CLUSTERS, least_rows, tree_output
+from dask_simjoin.planning.outputs import CLUSTERS, min_chunk_rows, tree_output
 from dask_simjoin.planning.statistics.partition import summarise
 from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.request.requests import SelfJoinRequest
@@ -123,4 +123,4 @@ def test_one_chunk_has_no_more_rows_than_can_be_numbered():
         one = chunk_limits.one_chunk_of_tree(table_of(rows), tree_output(5), resources)
         assert one is not None and one.is_best is fits
     limits = chunk_limits.ChunkLimits(CLUSTERS, Budget(10**9, 10**9, 10**12, False, ""), resources, "tasks")
-    assert limits.rows(table_of(10), 1e-3) == (least_rows(2), MAX_ROWS)
+    assert limits.rows(table_of(10), 1e-3) == (min_chunk_rows(2), MAX_ROWS)

@@ -53,8 +53,8 @@ def warned(kind, call, *args, **options):
 def test_an_identifier_is_no_coordinate(lay, metric):
     frame = lay(PLACES)
     text = (
-        r"all numeric columns, 'geonameid', 'latitude', 'longitude', 'population', of which 'geonameid' is "
-        r"an identifier by its name\. .* such as on=\['latitude', 'longitude'\]; .* id='geonameid'"
+        r"all numeric columns, 'geonameid', 'latitude', 'longitude', 'population'\. But 'geonameid' is "
+        r"an identifier by its name\. .* such as on=\['latitude', 'longitude'\], .* id='geonameid'"
     )
     for verb in ("self_join", "count_pairs", "neighbor_counts", "dbscan", "plan", "neighbor_graph"):
         with pytest.raises(ColumnError, match=text):
@@ -139,12 +139,12 @@ def test_numbers_as_objects_that_are_left_out_are_told(values):
 
 
 @pytest.mark.parametrize("verb", ["count_pairs", "self_join", "neighbor_counts", "join"])
-def test_kilometres_for_metres(lay, verb):
+def test_kilometers_for_meters(lay, verb):
     frame = lay(EARTH)
     first = (lay(EARTH * 0.99),) if verb == "join" else ()
     call = getattr(frame.simjoin, verb)
     _, text, where = warned(UnitsWarning, call, *first, 5.0, metric="haversine")
-    assert "No pair is likely within eps=5.0 metres" in text and "use eps=5000." in text
+    assert "No pair is likely within eps=5.0 meters" in text and "use eps=5000." in text
     assert where.endswith(("test_data_warnings.py", "frames.py"))  # where it was called, or computed
     computed(call(*first, 5000.0, metric="haversine"))
 
@@ -152,7 +152,7 @@ def test_kilometres_for_metres(lay, verb):
 def test_degrees_on_a_plane(lay):
     for on in (["latitude", "longitude"], ["longitude", "latitude"], None):
         _, text, where = warned(UnitsWarning, lay(EARTH).simjoin.count_pairs, 0.1, on=on)
-        assert "metric='haversine' with on=['latitude', 'longitude'] takes degrees" in text
+        assert "metric='haversine' with on=['latitude', 'longitude'], which takes degrees" in text
         assert where.endswith(("test_data_warnings.py", "frames.py"))
     _, text, _ = warned(UnitsWarning, lay(EARTH).simjoin.join, lay(EARTH * 0.99), 0.1)  # once, of two tables
     for frame in (EARTH * 1000, PLANE, EARTH[:100]):  # no degrees, other names, too few rows
@@ -169,7 +169,7 @@ def test_x_before_y_on_a_sphere(lay):
     computed(lay(some).simjoin.count_pairs(30_000.0, on=["y", "x"], metric="haversine"))
 
 
-def test_a_plain_frame_that_has_a_pair_is_in_metres():
+def test_a_plain_frame_that_has_a_pair_is_in_meters():
     """Also one that no sample shows."""
     twice = pd.concat([EARTH, EARTH[-1:]], ignore_index=True)
     assert twice.simjoin.count_pairs(5.0, metric="haversine") == 1
@@ -266,7 +266,7 @@ def test_memory_that_runs_out_all_the_same():
 
 
 def test_most_of_all_pairs_of_places_are_refused_with_what_is_probably_wrong(monkeypatch):
-    """Degrees compared in a plane, with metres for `eps`: however much memory there is."""
+    """Degrees compared in a plane, with meters for `eps`: however much memory there is."""
     monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", lambda: 2**45)
     places = pd.read_parquet(PLACES_FILE)
     with pytest.raises(BudgetError) as caught:  # and warns of nothing: the refusal says it all

@@ -13,7 +13,7 @@ from dask_simjoin.planning import disk
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.disk import (
     INDEXED,
-    LEAST_ITSELF,
+    MIN_ITSELF,
     PARQUET_BYTE,
     PAUSE_FROM,
     SPILL_BYTE,
@@ -125,7 +125,7 @@ def test_all_chunks_are_held_where_each_meets_each_and_few_where_they_meet_neigh
 
 def test_what_is_held_needs_no_disk_while_it_fits_memory():
     have = workers(0.6 * GB)
-    room = 2 * (PAUSE_FROM * have.limit - LEAST_ITSELF)
+    room = 2 * (PAUSE_FROM * have.limit - MIN_ITSELF)
     assert bytes_needed(room, 0, have) == 0
     assert bytes_needed(room + GB, 0, have) == pytest.approx(GB)
     assert bytes_needed(room, 5.0, have) == 5
@@ -147,7 +147,7 @@ def test_shuffles_write_all_rows_or_hold_them():
         return needed_of_chunks(several(50, 10**6, method)[0], blocks, [24], output, have)
 
     assert needed("p2p") == 50e6 * (24 + 16)
-    room = 2 * (PAUSE_FROM * have.limit - LEAST_ITSELF)
+    room = 2 * (PAUSE_FROM * have.limit - MIN_ITSELF)
     assert needed("tasks") == pytest.approx(needed("p2p") - room)
     assert needed(None) == 0
     # each is needed again in the end, or meets all

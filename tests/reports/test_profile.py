@@ -9,8 +9,8 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin import methods
+from dask_simjoin.catalog.methods import METHODS
 from dask_simjoin.engine.base import ABOUT
-from dask_simjoin.engine.methods import METHODS
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError, UnitsWarning
 from dask_simjoin.papers import cluster_index
 from dask_simjoin.papers.grid_batches import warp_efficiency

@@ -89,10 +89,10 @@ def test_other_columns_can_be_named():
 def test_refused():
     areas = POINTS.to_crs(32631).set_geometry(POINTS.to_crs(32631).geometry.buffer(1))
     with pytest.raises(
-        ColumnError, match="holds 80 geometries that are no points, such as a Polygon; use their"
+        ColumnError, match=r"holds 80 geometries that are not points, such as a Polygon\. Use their"
     ):
         areas.simjoin.self_join(1)
-    with pytest.raises(OptionError, match="has a unit, and metric='euclidean'"):
+    with pytest.raises(OptionError, match="has a unit, but metric='euclidean'"):
         POINTS.set_crs(None, allow_override=True).simjoin.self_join("5 km")
 
 

@@ -80,7 +80,7 @@ def test_a_missing_column_is_told_with_its_table(verb, options, table):
 
 def test_an_eps_that_is_no_column():
     text = told(OptionTypeError, FRAME.simjoin.self_join, "radius", on="x", pairs="both")
-    assert "none is called so (did you mean 'radii'?)" in text
+    assert "There is none of this name (did you mean 'radii'?)" in text
     assert "; the columns are 'x', 'name', 'radii'." in text
 
 
@@ -266,8 +266,8 @@ def test_distances_that_are_no_numbers(eps, remedy):
     [
         ("a.parquet", "Read files first, as by dask.dataframe.read_parquet()"),
         ([FRAME, FRAME], "Put tables together first, as by pandas.concat()"),
-        ([[0.0], [1.0]], "Of lists pandas.DataFrame(...) makes a frame."),
-        (FRAME["x"], "Of one column .to_frame() makes a frame"),
+        ([[0.0], [1.0]], "Use pandas.DataFrame(...) to make a frame from lists."),
+        (FRAME["x"], "Use .to_frame() to make a frame from one column"),
     ],
     ids=["path", "frames", "lists", "series"],
 )
@@ -292,7 +292,7 @@ def test_two_tables_without_a_name_in_common_are_listed():
         ("drop_near_duplicates", "subset", "did you mean 'on'?"),
         ("neighbor_counts", "keep", "has the frame's index"),
         ("set_self_join", "return_distance", "did you mean 'return_similarity'?"),
-        ("knn_join", "return_distance", "knn_join() always tells distances"),
+        ("knn_join", "return_distance", "knn_join() always returns distances"),
     ],
 )
 def test_what_there_is_in_place_of_an_option(verb, option, remedy):

@@ -247,8 +247,8 @@ def test_on_names_a_column_that_holds_no_real_numbers(how, kind):
     frame = lay(pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0], "c": NOT_NUMBERS[kind]}), how)
     dtype = re.escape(str(frame.dtypes["c"]))
     text = (
-        rf"on= names 'c' of dtype {dtype}, which is no real number of at most 64 bits; name numeric columns "
-        r"only, or convert it, for example with "
+        rf"on= names 'c' of dtype {dtype}, which is not a real number of at most 64 bits. Name numeric "
+        r"columns only, or convert it, for example with "
     )
     times = {
         "M": r"\(df\['c'\] - df\['c'\]\.min\(\)\)\.dt\.total_seconds",

@@ -106,7 +106,7 @@ def test_a_radius_is_no_coordinate_by_default():
     assert len(frame.simjoin.self_join("far", pairs="both")) == len(
         frame.simjoin.self_join("far", on=ON, pairs="both")
     )
-    with pytest.raises(OptionError, match=r"eps='far' names a column.* use pairs='both'"):
+    with pytest.raises(OptionError, match=r"eps='far' names a column.* Use pairs='both'"):
         frame.simjoin.self_join("far")
 
 

@@ -11,7 +11,7 @@ import pytest
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics import make_metric
 from dask_simjoin.metrics.sphere import RADIUS, unit_vectors
-from dask_simjoin.request.units import metres, parsed, without_unit
+from dask_simjoin.request.units import meters, parsed, without_unit
 from tests.support.frames import computed, lay
 
 SKY = pd.DataFrame({"dec": [0.0, 0.0, 10.0, -90.0], "ra": [359.9999, 0.0001, 180.0, 271.0]})
@@ -42,7 +42,7 @@ def test_lengths_and_angles():
     assert without_unit("1000 mas", sphere, "eps") == pytest.approx(arcsec, rel=1e-15)
     assert without_unit("400 deg", angle, "eps") == 2.0  # no angle is more than half a turn
     assert without_unit(3.0, sphere, "eps") == 3.0 and without_unit("column", sphere, "eps") == "column"
-    assert metres("1 km", "eps") == 1000 and metres("1 deg", "eps") is None and metres(2, "eps") is None
+    assert meters("1 km", "eps") == 1000 and meters("1 deg", "eps") is None and meters(2, "eps") is None
 
 
 @pytest.mark.parametrize("how", ["pandas", "dask-2"])
@@ -65,12 +65,12 @@ def test_a_column_of_that_name_is_meant():
 
 
 def test_refused():
-    text = "eps='5 km' has a unit, and metric='euclidean' has that of the columns"
+    text = "eps='5 km' has a unit, but metric='euclidean' has the unit of the columns"
     with pytest.raises(OptionError, match=text):
         SKY.simjoin.self_join("5 km")
-    with pytest.raises(OptionError, match=re.escape("no unit here (did you mean 'arcsec'?)")):
+    with pytest.raises(OptionError, match=re.escape("not a unit here (did you mean 'arcsec'?)")):
         SKY.simjoin.dbscan("5 arcsecs", **HOW)
-    with pytest.raises(OptionError, match="is in 'km', which is no unit here; use a number, or one of 'rad'"):
+    with pytest.raises(OptionError, match="is in 'km', which is not a unit here; use a number, or one of"):
         SKY.simjoin.count_pairs("5 km", metric="cosine")
     with pytest.raises(OptionError, match="max_distance='-5 km' is not allowed"):
         SKY.simjoin.knn_join(max_distance="-5 km", **HOW)

@@ -77,11 +77,11 @@ def test_categories_that_are_no_texts():
 
 
 def test_half_of_a_surrogate_pair():
-    with pytest.raises(TokenError, match=r"row 1 \(label 1\) holds 'a.ud800', which is no Unicode text.*enc"):
+    with pytest.raises(TokenError, match=r"row 1 \(label 1\) holds 'a.ud800', which is not valid U.*enc"):
         objects(None, "a\ud800").simjoin.set_self_join("sets", 0.5, tokenizer="words")
-    with pytest.raises(TokenError, match=r"A row of the column has the token '.udfff', which is no Unicode"):
+    with pytest.raises(TokenError, match=r"A row of the column has the token '.udfff', which is not valid U"):
         objects(["a"], ["\udfff"]).simjoin.set_self_join("sets", 0.5)
-    with pytest.raises(TokenError, match=r"^tokenizer=.* gave the token '.ud800', which is no Unicode text"):
+    with pytest.raises(TokenError, match=r"^tokenizer=.* gave the token '.ud800', which is not valid"):
         objects("a").simjoin.set_self_join("sets", 0.5, tokenizer=lambda text: ["\ud800"])
 
 

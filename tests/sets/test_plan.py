@@ -45,5 +45,5 @@ def test_plans_refuse_as_joins_do(frame):
         pd.concat([frame, frame]).simjoin.set_plan(**HOW)
     with pytest.raises(OptionTypeError, match="threshold= is missing"):
         frame.simjoin.set_plan("text", tokenizer="words")
-    with pytest.raises(OptionError, match="are of joins of two tables"):
+    with pytest.raises(OptionError, match="are for joins of two tables"):
         frame.simjoin.set_plan("text", 0.5, left_on="text")

@@ -23,8 +23,8 @@ from tests.support.profiles import examples
 @pytest.fixture
 def fine(monkeypatch):
     """Cut whatever can be cut."""
-    monkeypatch.setattr(costs, "LEAST_PIECE", 0.0)
-    monkeypatch.setattr(costs, "LEAST_ROWS", 1)
+    monkeypatch.setattr(costs, "MIN_PIECE", 0.0)
+    monkeypatch.setattr(costs, "MIN_ROWS", 1)
 
 
 def nearest(x, k):

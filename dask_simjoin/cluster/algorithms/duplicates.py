@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dask_simjoin.catalog.dtypes import kind_of_number
 from dask_simjoin.cluster.algorithms.dbscan import tied_places
 from dask_simjoin.cluster.algorithms.edges import order_of, rows_of_places
 from dask_simjoin.engine.base import host_kernels, joiner_for, joiner_of_library
 from dask_simjoin.engine.compat import any_of, module_of, to_host, values_of
 from dask_simjoin.engine.protocols import Joiner, Layout
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Series
-from dask_simjoin.request.columns import kind_of_number
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import Edges, RowNumbers, row_numbers
 from dask_simjoin.tasks.matches import BlockPair, by_position

@@ -76,7 +76,7 @@ class NearDuplicated(FoundByChunk):
             return GroupMarks(*common)
         if len(plan.chunks) == 1 or (keep in (FIRST, LAST) and plan.counted.in_frame_order):
             return MarksInOrder(*common)
-        check_pairs(plan, keep, spec.asked, resources_for(spec.library))
+        check_pairs(plan, keep, spec.request, resources_for(spec.library))
         return MarksTogether(*common)
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dask_simjoin.engine.base import HOME, method_module
+from dask_simjoin.catalog.libraries import HOME
+from dask_simjoin.catalog.methods import AUTO, DENSE, Method, choose, name_of, options_of
+from dask_simjoin.engine.base import method_module
 from dask_simjoin.engine.columns import appended
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
 from dask_simjoin.engine.cpu import spanning
@@ -31,7 +33,6 @@ from dask_simjoin.engine.index.cpu_tiles import NearestLayout
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.index.sweep import make_screened_layout
-from dask_simjoin.engine.methods import AUTO, DENSE, Method, choose, name_of, options_of
 from dask_simjoin.engine.protocols import (
     Kept,
     Layout,
@@ -81,7 +82,6 @@ class CpuJoiner:
     """See `Joiner`."""
 
     xp = np
-    max_dims = None
 
     def layout(self, method: str | Method, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
                variance: np.ndarray, threshold: float, norm: Norm = 2,

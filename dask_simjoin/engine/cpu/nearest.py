@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.base import HOME, method_module, search_layout_of
+from dask_simjoin.catalog.libraries import HOME
+from dask_simjoin.catalog.methods import AUTO, Method
+from dask_simjoin.engine.base import method_module, search_layout_of
 from dask_simjoin.engine.cpu.kernels import nearest as kernels
 from dask_simjoin.engine.cpu.kernels import pack
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
@@ -19,7 +21,6 @@ from dask_simjoin.engine.index.cpu_tiles import (
     make_nearest_layout,
     smallest_names,
 )
-from dask_simjoin.engine.methods import AUTO, Method
 from dask_simjoin.engine.protocols import MethodSearch, SearchMethod
 from dask_simjoin.engine.threads import numbers_apart, shared_out
 from dask_simjoin.metrics.norms import Norm

@@ -13,7 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
-from dask_simjoin.engine.base import HOME, Counters, Numbers, compared_ratio, method_module
+from dask_simjoin.catalog.libraries import HOME
+from dask_simjoin.engine.base import Counters, Numbers, compared_ratio, method_module
 from dask_simjoin.engine.cpu.kernels import totals as finish
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.sinks import CpuMethod, Shown, Sink

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from dask_simjoin.catalog.methods import Sweep
 from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.cpu.kernels import components, marks, sweep
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
@@ -17,7 +18,6 @@ from dask_simjoin.engine.cpu.sinks import Deciding, Shown, Sides, Sink, fill
 from dask_simjoin.engine.index import sweep as grid
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.index.sweep import SweepGrid, SweepLayout, make_sweep_layout
-from dask_simjoin.engine.methods import Sweep
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.engine.threads import shared_out, together
 from dask_simjoin.metrics.norms import Index, Norm, reach

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dask_simjoin.catalog.methods import Tiles
 from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.cpu import profile
 from dask_simjoin.engine.cpu.kernels import marks, pack
@@ -30,7 +31,6 @@ from dask_simjoin.engine.index.cpu_tiles import (
     make_tiles_layout,
 )
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.engine.methods import Tiles
 from dask_simjoin.engine.threads import numbers_apart, shared_out
 from dask_simjoin.metrics.norms import Index, Norm, box_gap
 

@@ -10,7 +10,8 @@ import cupy
 import numpy as np
 import pyarrow as pa
 
-from dask_simjoin.engine.columns import lists_of, vectors
+from dask_simjoin.catalog.dtypes import lists_of
+from dask_simjoin.engine.columns import vectors
 from dask_simjoin.engine.compat import columns_like
 from dask_simjoin.errors import PartitionSizeError
 from dask_simjoin.metrics.norms import Array, ArrowTable, DType, Frame, Ids, Series, Values

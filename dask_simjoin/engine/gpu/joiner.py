@@ -10,6 +10,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from dask_simjoin.catalog.methods import Method, choose, options_of
 from dask_simjoin.engine.base import Counters, compared_ratio, method_module
 from dask_simjoin.engine.compat import count_up
 from dask_simjoin.engine.gpu import nearest, tiles
@@ -26,10 +27,9 @@ from dask_simjoin.engine.gpu.pairs import (
     finishing,
     method_of,
 )
-from dask_simjoin.engine.index.gpu import MAX_DIMS, DeviceLayout, NearestDeviceLayout
+from dask_simjoin.engine.index.gpu import DeviceLayout, NearestDeviceLayout
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.engine.methods import Method, choose, options_of
 from dask_simjoin.engine.protocols import Kept, Measured, MethodSearch, Pairs, Rows, SearchMethod, Visitor
 from dask_simjoin.metrics.norms import Array, Index, Norm
 
@@ -62,7 +62,6 @@ class GpuJoiner:
     """
 
     xp = cupy
-    max_dims: int | None = MAX_DIMS
 
     def __init__(self) -> None:
         self.built = 0

@@ -8,6 +8,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from dask_simjoin.catalog.methods import AUTO, Method
 from dask_simjoin.engine.base import method_module, search_layout_of
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.gpu import arrays
@@ -18,7 +19,6 @@ from dask_simjoin.engine.gpu.pairs import LIBRARY
 from dask_simjoin.engine.index import gpu as device_nearest
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.engine.index.gpu import NearestDeviceLayout, make_nearest_device_layout
-from dask_simjoin.engine.methods import AUTO, Method
 from dask_simjoin.engine.protocols import MethodSearch, SearchMethod
 from dask_simjoin.metrics.norms import Array, Index, Norm
 

@@ -8,6 +8,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from dask_simjoin.catalog.methods import Tiles
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters import tensor_cores as wide
 from dask_simjoin.engine.gpu.build import BUILDER
@@ -17,7 +18,6 @@ from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.index import gpu as device
 from dask_simjoin.engine.index.gpu import ENGINES, DeviceLayout, make_device_layout
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.engine.methods import Tiles
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.metrics.norms import Array, Index, Norm

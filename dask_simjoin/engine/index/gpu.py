@@ -27,9 +27,6 @@ from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm
 TENSOR_DIMS = 9
 """Dimensions from which tensor cores are faster: in fewer, most candidates are left out by their boxes."""
 
-MAX_DIMS = 2048
-"""Dimensions that the kernels serve: a query's box must fit into shared memory."""
-
 ENOUGH = 227 * 1024
 """Shared memory of a block on compute capability 9.0."""
 

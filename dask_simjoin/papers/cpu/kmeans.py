@@ -9,6 +9,7 @@ from typing import cast
 
 import numpy as np
 
+from dask_simjoin.catalog.methods import Tiles
 from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.cpu import sinks, tiles
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
@@ -16,7 +17,6 @@ from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.sinks import Sink
 from dask_simjoin.engine.index.cpu_tiles import TilesLayout
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.engine.methods import Tiles
 from dask_simjoin.metrics.norms import Index, Norm
 from dask_simjoin.papers.cluster_index import KMeansLayout, make_kmeans_layout
 from dask_simjoin.papers.cpu.kernels import lists as list_kernels

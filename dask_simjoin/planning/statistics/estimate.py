@@ -1,9 +1,8 @@
-"""Estimate how many pairs a join gives, from a join of the samples, and hold estimates of recall.
+"""Estimate the number of pairs of a join from a join of samples; estimates of recall.
 
-The number of pairs among points drawn at random, each partition's by itself, times what each pair
-stands for, is unbiased.  Its variance is that of a U-statistic of two arguments (Hoeffding 1948, "A
-class of statistics with asymptotically normal distribution", section 5): pairs share points, so
-points with many neighbours make it vary more than a count would.
+The weighted number of pairs among random points of each partition is unbiased.  It is a U-statistic of two
+arguments, with the variance of Hoeffding (1948), "A class of statistics with asymptotically normal
+distribution", section 5.  Pairs share points, so points with many neighbors increase the variance.
 """
 
 from __future__ import annotations
@@ -17,24 +16,24 @@ import numpy as np
 from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints
 
 Z = 1.96
-"""Of the intervals: 95 %, both sides."""
+"""Quantile of two-sided intervals of 95 %."""
 
 PRIOR = 0.5
-"""How many pairs the belief is worth that pairs are spread like points."""
+"""Weight, in pairs, of the prior that pairs are distributed like points."""
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """Numbers of pairs, unordered, and where the true ones lie with a chance of 95 %.
+    """Estimated numbers of unordered pairs, with 95 % intervals.
 
     Attributes
     ----------
     pairs, low, high : array (blocks,), float64
     total, total_low, total_high : float
     sampled : int
-        Points of the sample that this is from.
+        Number of sample points.
     degrees, points : array (k,)
-        In how many pairs points of the sample are, the most first, and how many points are in so many.
+        Distinct numbers of pairs per sample point, the largest first, and the number of points with each.
     """
 
     pairs: np.ndarray
@@ -48,7 +47,7 @@ class Estimate:
     points: np.ndarray
 
     def share(self, part: float) -> float:
-        """The largest share of all pairs that this part of all points can have."""
+        """Return the largest share of all pairs that this part of all points can have."""
         total = (self.degrees * self.points).sum()
         if not total:
             return 1.0
@@ -58,14 +57,14 @@ class Estimate:
 
 
 class Recall(NamedTuple):
-    """The share of the true pairs that are found, and where it is with a chance of 95 %.
+    """The share of the true pairs that is found, with a 95 % interval.
 
     Attributes
     ----------
     share, low, high : float
-        NaN: too few pairs are known to tell.
+        NaN: too few pairs are known.
     pairs : float
-        True pairs that tell it.
+        Number of true pairs in the estimate.
     """
 
     share: float
@@ -74,25 +73,25 @@ class Recall(NamedTuple):
     pairs: float
 
     def numbers(self) -> dict[str, float]:
-        """Return it as numbers of a profile: of what is exact the share alone."""
+        """Return the numbers of a profile; only the share if it is exact."""
         if math.isinf(self.pairs):
             return {"recall": self.share}
-        told = {"recall": self.share, "recall_low": self.low, "recall_high": self.high}
-        return ({} if math.isnan(self.share) else told) | {"recall_pairs": self.pairs}
+        numbers = {"recall": self.share, "recall_low": self.low, "recall_high": self.high}
+        return ({} if math.isnan(self.share) else numbers) | {"recall_pairs": self.pairs}
 
     def in_words(self, what: str = "pairs") -> str:
         """Describe it in a report."""
         if math.isnan(self.share):
-            return f"not told by {self.pairs:,.0f} true {what}, which are too few"
+            return f"unknown: {self.pairs:,.0f} true {what} are too few"
         interval = f"95 % interval {self.low:.4f} to {self.high:.4f}"
         return f"{self.share:.4f} of the true {what}, {interval}, by {self.pairs:,.0f} of them"
 
 
 ALL = Recall(1.0, 1.0, 1.0, math.inf)
-"""That of what is exact."""
+"""The recall of an exact join."""
 
 UNKNOWN = Recall(math.nan, 0.0, 1.0, 0.0)
-"""That of what nobody told."""
+"""The recall if there is no estimate."""
 
 
 def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray, block: np.ndarray) -> Estimate:
@@ -101,9 +100,9 @@ def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray, block: np.
     Parameters
     ----------
     sampled
-        As `sample_pairs` gives it.
+        The result of `sample_pairs`.
     blocks : array (B, 2)
-        The chunks that meet.
+        The chunks that are compared.
     sizes : array (B,), float64
         The number of candidates of each block, the product of its sides' sizes.
     block : array (pairs,)
@@ -116,13 +115,13 @@ def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray, block: np.
     value, degree, shared, each = _within(sampled) if same else _across(sampled)
     seen = np.bincount(block, minlength=len(blocks)).astype(float)
     pairs = np.bincount(block, value, minlength=len(blocks))
-    return _from_pairs(Found(pairs, seen, degree, shared, each, exact), sizes)
+    return _from_pairs(PairSample(pairs, seen, degree, shared, each, exact), sizes)
 
 
 def estimate_one(points: SamplePoints, degree: np.ndarray, candidates: float) -> Estimate:
-    """Estimate the pairs of a table that is one block, from how many each point of its sample is in.
+    """Estimate the pairs of a table that is one block from the degrees of its sample points.
 
-    Its sample is of one partition, so that each pair stands for as many.
+    The sample is from one partition, so all pairs have one weight.
     """
     block, sizes, m = np.zeros((1, 2), np.int32), np.array([candidates]), len(points.x)
     exact = m >= points.rows
@@ -131,11 +130,11 @@ def estimate_one(points: SamplePoints, degree: np.ndarray, candidates: float) ->
     first = np.zeros(1, np.int64)
     seen, value = degree.sum() / 2, points.stands_for(first, first)
     shared, each = _spread_within(points, degree)
-    return _from_pairs(Found(seen * value, np.array([seen]), degree, shared, each, exact), sizes)
+    return _from_pairs(PairSample(seen * value, np.array([seen]), degree, shared, each, exact), sizes)
 
 
 def block_of(blocks: np.ndarray, chunks: int, pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """Return the block of each sampled pair; `pairs`: the chunks that its points are in."""
+    """Return the block of each sampled pair; `pairs`: the two chunks of its points."""
     keys = blocks[:, 0].astype(np.int64) * (chunks + 1) + blocks[:, 1]
     order, (i, j) = np.argsort(keys), pairs
     if not len(keys):
@@ -144,7 +143,7 @@ def block_of(blocks: np.ndarray, chunks: int, pairs: tuple[np.ndarray, np.ndarra
 
 
 def _within(sampled: Sampled) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """Tell what pairs of one table's sample stand for: a U-statistic of two arguments; see `Found`."""
+    """Return the fields of a `PairSample` for a self-join: a U-statistic of two arguments."""
     points, left, right = sampled.first, sampled.left, sampled.right
     m = len(points.x)
     degree = np.bincount(left, minlength=m) + np.bincount(right, minlength=m)
@@ -152,7 +151,7 @@ def _within(sampled: Sampled) -> tuple[np.ndarray, np.ndarray, float, float]:
 
 
 def _spread_within(points: SamplePoints, degree: np.ndarray) -> tuple[float, float]:
-    """Return `shared` and `each` of a `Found` of a table with itself."""
+    """Return `shared` and `each` of a `PairSample` for a self-join."""
     m, shared = len(points.x), 0.0
     if degree.any():
         once = degree.sum() / (m * (m - 1.0))
@@ -161,7 +160,7 @@ def _spread_within(points: SamplePoints, degree: np.ndarray) -> tuple[float, flo
 
 
 def _across(sampled: Sampled) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """Tell what pairs of two tables' samples stand for: a U-statistic of two samples; see `Found`."""
+    """Return the fields of a `PairSample` for two tables: a U-statistic of two samples."""
     first, second, left, right, share = sampled
     n, shared = len(left), 0.0
     degree = np.bincount(left, minlength=len(first.x))
@@ -176,21 +175,21 @@ def _across(sampled: Sampled) -> tuple[np.ndarray, np.ndarray, float, float]:
     return value, degree, shared, each
 
 
-class Found(NamedTuple):
-    """Pairs of samples.
+class PairSample(NamedTuple):
+    """Counts of sampled pairs.
 
     Attributes
     ----------
     pairs, seen : array (blocks,), float64
-        How many pairs those of each block stand for, and how many they are.
+        Weighted and plain number of sampled pairs of each block.
     degree : array (points,), int64
-        How many pairs each point is in.
+        Number of pairs of each point.
     shared : float
-        Variance of the number of pairs that comes from pairs that share points, relative to its square.
+        Relative variance of the number of pairs because pairs share points.
     each : float
-        Pairs that one would stand for, had there been one.
+        Weight of a pair if none was sampled.
     exact : bool
-        Whether the samples are all there is.
+        Whether the samples have all points.
     """
 
     pairs: np.ndarray
@@ -202,14 +201,14 @@ class Found(NamedTuple):
 
 
 def _shared(degree: np.ndarray, once: float, others: float) -> float:
-    """The relative variance from pairs that share one of these points, each of which meets `others`."""
+    """Return the relative variance from pairs that share one of these points; `others`: its candidates."""
     m = len(degree)
     both = float((degree * (degree - 1.0)).sum()) / (m * others * max(others - 1.0, 1.0))
     return (both / once**2 - 1) / m
 
 
 def no_estimate(blocks: np.ndarray) -> Estimate:
-    """Return what stands where numbers of pairs are not asked for."""
+    """Return an empty estimate for joins that need none."""
     return _nothing_seen(np.zeros(len(blocks)), blocks, False, 0)
 
 
@@ -220,8 +219,8 @@ def _nothing_seen(sizes: np.ndarray, blocks: np.ndarray, unknown: bool, points: 
     return Estimate(none, none, most, 0.0, 0.0, float(most.sum()), points, *degrees)
 
 
-def _from_pairs(found: Found, sizes: np.ndarray) -> Estimate:
-    """What pairs of samples tell of all blocks."""
+def _from_pairs(found: PairSample, sizes: np.ndarray) -> Estimate:
+    """Estimate the pairs of all blocks from sampled pairs."""
     pairs, seen = found.pairs, found.seen
     total, n = float(pairs.sum()), float(seen.sum())
     degrees, m = _numbers_of(found.degree), len(found.degree)
@@ -249,7 +248,7 @@ def _from_pairs(found: Found, sizes: np.ndarray) -> Estimate:
 
 
 def _numbers_of(degree: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """List the degrees (m,) that there are, the largest first, and how many points have each."""
+    """Return the distinct degrees (m,), the largest first, and the number of points with each."""
     points = np.bincount(degree)
     degrees = np.flatnonzero(points)[::-1]
     return degrees, points[degrees]
@@ -257,7 +256,7 @@ def _numbers_of(degree: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _interval(pairs: np.ndarray, seen: np.ndarray, shared: np.ndarray,
               per_pair: float) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Bounds of numbers of pairs, as of a lognormal variable; three unseen pairs where none was seen."""
+    """Return lognormal bounds of numbers of pairs; if none was seen, three are assumed."""
     relative = 1 / np.maximum(seen, 1.0) + shared
     factor = np.exp(Z * np.sqrt(np.log1p(relative)))
     few = (3 - np.minimum(seen, 3.0)) * per_pair

@@ -1,4 +1,4 @@
-"""What one pass over a partition tells: rows, box, variance, bad values, ids."""
+"""Statistics of a partition from one pass: rows, box, variance, bad values, ids."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from dask_simjoin.catalog.dtypes import lists_of
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.columns import extremes, lists_of
+from dask_simjoin.engine.columns import extremes
 from dask_simjoin.engine.compat import all_of, all_of_rows, count_of, module_of, to_host
 from dask_simjoin.engine.ids import id_bytes, row_ids, value_bytes
 from dask_simjoin.errors import ListError
@@ -21,22 +22,22 @@ from dask_simjoin.request.messages import shown
 from dask_simjoin.request.spec import JoinSpec
 
 EXACT_INTEGER = 2**53
-"""Largest integer up to which every integer is a float64 number."""
+"""All integers up to this one are float64 numbers."""
 
 RIGHT = 1 << 40
-"""Added to the numbers of a right table's partitions: of the same rows, other samples must be drawn."""
+"""Offset of a right table's partition numbers, so that both tables have different samples."""
 
 
 @dataclass(frozen=True)
 class PartitionSummary:
-    """See the module's text.
+    """Statistics of a partition.
 
     Attributes
     ----------
     source_rows : int
-        Rows of the partition, those that `dropna` leaves out included.
+        Rows of the partition, including rows that `dropna` leaves out.
     moments : Moments
-        Of the rows that take part.
+        Moments of its points.
     bad : dict
         Column -> numbers of its missing or NaN and of its infinite values; of lists, those that have some.
     inexact : dict
@@ -85,12 +86,12 @@ class PartitionSummary:
 
     @property
     def dims(self) -> int | None:
-        """Of the points that take part; None: there are none."""
+        """Dimensions of the points; None: there is no point."""
         return len(self.moments.lower) if self.moments.rows else None
 
 
 class PartitionScan(NamedTuple):
-    """What was read of a partition on the way.
+    """The arrays that a pass over a partition has read.
 
     Attributes
     ----------
@@ -124,7 +125,7 @@ def summarise(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,
 def scan_partition(
     frame: Frame, number: int, spec: JoinSpec, with_ids: bool, partitions: int = 0, most: int | None = None
 ) -> tuple[PartitionSummary, PartitionScan | None]:
-    """Summarise a partition, see `summarise`, and give what was read; None: not all of it is lists."""
+    """Summarize a partition, see `summarise`, and return its arrays; None: some rows are not lists."""
     rows = len(frame)
     try:
         columns = columns_of(frame, spec)
@@ -238,7 +239,7 @@ def _label(frame: Frame, spec: JoinSpec, row: int) -> str:
 
 
 def _inexact(frame: Frame, columns: Array, found_in: Moments | None, spec: JoinSpec) -> dict[Hashable, int]:
-    """Integers that are no float64 numbers; `found_in`: moments of the columns, where those are known."""
+    """Return integers that float64 cannot represent; `found_in`: moments of the columns, if known."""
     found: dict[Hashable, int] = {}
     if found_in is not None and (np.abs([found_in.lower, found_in.upper]) < EXACT_INTEGER).all():
         return found

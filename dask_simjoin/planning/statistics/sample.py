@@ -22,15 +22,16 @@ FLOOR = 1 << 16
 """Points that all samples together should have, if that takes no more than `FLOOR_RATE` of the rows."""
 
 CEILING = 1 << 18
-"""Points of all samples together that are enough: from more, numbers of pairs are hardly known better, and a
-plan of 100 million rows would take as long as a GPU takes to join them."""
+"""Largest number of points of all samples: more points hardly improve estimates.
+
+With more, the plan of 100 million rows would take as long as their join on a GPU."""
 
 FLOOR_RATE = 0.1
 FEW = 256
-"""Rows up to which a partition is its own sample."""
+"""A partition with at most this many rows is its own sample."""
 
 MAX_BYTES = 1 << 28
-"""Of the coordinates of all samples together: they meet on the client."""
+"""Largest size of all samples in bytes: they are gathered on the client."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +151,7 @@ def moments(x: Array) -> Moments:
 
 
 def merge_moments(parts: list[Moments]) -> Moments:
-    """Moments of all points together (Chan, Golub & LeVeque 1979, pairwise update, neighbours at a time)."""
+    """Merge moments pairwise (Chan, Golub & LeVeque 1979)."""
     filled = [part for part in parts if part.rows]
     if len(filled) < 2:
         return filled[0] if filled else parts[0]
@@ -173,16 +174,17 @@ def merge_moments(parts: list[Moments]) -> Moments:
     return Moments(sum(part.rows for part in filled), lower, upper, mean[0], squares[0])
 
 
-MOST, MOST_NUMBERS = 1 << 13, 1 << 19
-"""Points of the sample that are looked at, and coordinates of them."""
+MAX_POINTS, MAX_NUMBERS = 1 << 13, 1 << 19
+"""Largest number of sample points in use, and of their coordinates."""
 
 TRIED = 32
 """Tiles of the sample that are compared with all others."""
 
 DRAWN = 1 << 13
-"""Pairs of parts of them that are drawn, and at most so many of each pair."""
+"""Random pairs of tile parts in all."""
 
 OF_EACH = 64
+"""Random pairs of parts of each pair of tiles, at most."""
 
 INNER = (TILE - 1) / (TILE + 1)
 """Share of a part of space that is within the box of a tile's points, along one dimension."""
@@ -191,12 +193,12 @@ INNER = (TILE - 1) / (TILE + 1)
 def near_share(x: np.ndarray, rows: int, threshold: float, norm: Norm) -> tuple[float, float]:
     """Estimate the share of pairs of tiles of `rows` points whose boxes are within the threshold.
 
-    Points of a sample `x` (m, d) are put in order like all points, and their tiles cut further, where they
-    are widest, as those are that have as many more points; of tiles that are near, parts are drawn at random.
-    The second number is of a quarter of the points.  Only how work is cut goes by it.
+    The sample `x` (m, d) gets the kd order of all points.  Its tiles are halved further, along their widest
+    dimensions, to the size of real tiles.  For near tiles, random pairs of parts are compared.  The second
+    number is for a quarter of the points.  It only affects how work is split.
     """
-    most = min(MOST, max(2 * TILE, MOST_NUMBERS // x.shape[1]))
-    halvings = math.ceil(math.log2(max(rows, most) / most))
+    max_points = min(MAX_POINTS, max(2 * TILE, MAX_NUMBERS // x.shape[1]))
+    halvings = math.ceil(math.log2(max(rows, max_points) / max_points))
     wanted = max(2 * TILE, math.ceil(rows / 2**halvings))
     if len(x) > wanted:
         x = x[np.sort(np.random.default_rng(len(x)).choice(len(x), wanted, replace=False))]
@@ -226,7 +228,7 @@ def _share(tiles: np.ndarray, cut: tuple[int, ...], halvings: int, threshold: fl
     sides = np.sort(tiles[:, :, cut], axis=1)
     low, high = sides[:, 0], sides[:, -1]
     parts = _parts(high - low, halvings)
-    # a part of space that is cut lies a little around its points, and so do parts of it
+    # a part of space is a little larger than the box of its points
     more = np.where(parts > 1, (high - low) / (TILE - 1), 0.0)
     low, high = low - more, high + more
     ends = np.concatenate([low[:, None], sides, high[:, None]], axis=1)
@@ -264,7 +266,7 @@ def _gaps(norm: Norm, lower: np.ndarray, upper: np.ndarray, other_lower: np.ndar
 
 
 def _at(ends: np.ndarray, chosen: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """Where so large a share (m, d) of the points of some tiles ends along each dimension."""
+    """Return the coordinate below which this share (m, d) of a tile's points is, in each dimension."""
     place = share * (ends.shape[1] - 1)
     before = np.minimum(place.astype(np.int64), ends.shape[1] - 2)
     dims = np.arange(ends.shape[2])

@@ -14,10 +14,10 @@ from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.statistics.sample import Sample
 
 MAX_PAIRS = 1 << 21
-"""Pairs of the samples that are looked at: thinner samples tell enough of a join that gives more."""
+"""Largest number of sampled pairs; a join with more pairs gets smaller samples."""
 
 PROBE = 2048
-"""Points of a sample that tell how many pairs all of it gives: of themselves no more than `MAX_PAIRS`."""
+"""Sample points for a first count of pairs; they have at most `MAX_PAIRS`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,9 +36,9 @@ class SamplePoints:
     partition : array (m,), int64
         That each of them is from.
     together : array (m,), float64
-        By how much more than the product of their weights a pair of one partition stands for.
+        Factor of the weight of pairs within a partition, besides the product of their points' weights.
     thinned : float
-        The same of every pair, for points that were left out again.
+        Factor of the weight of all pairs after points were left out.
     limit : array (m,), float64, or None
         Their own thresholds.
     """
@@ -53,7 +53,7 @@ class SamplePoints:
     limit: np.ndarray | None = None
 
     def take(self, places: np.ndarray) -> SamplePoints:
-        """Some of the points, standing for all."""
+        """Return some of the points, with larger weights."""
         m, fewer = len(self.x), len(places)
         return replace(
             self,
@@ -67,20 +67,20 @@ class SamplePoints:
         )
 
     def stands_for(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """How many pairs of all points each pair of these points stands for."""
-        # partitions are drawn from by themselves: only points of one were drawn without each other
+        """Return the weight of each pair of points: the number of pairs that it represents."""
+        # each partition has its own sample, drawn without replacement
         same = self.partition[left] == self.partition[right]
         product = self.weight[left] * self.weight[right] * self.thinned
         return np.where(same, product * self.together[left], product)
 
 
 def _together(rows: int, drawn: int) -> float:
-    """By how much more than ``(rows / drawn)**2`` a pair stands for, of points drawn without replacement."""
+    """Return the factor on ``(rows / drawn)**2`` for pairs of points drawn without replacement."""
     return (1 - 1 / rows) / (1 - 1 / drawn) if drawn > 1 else 1.0
 
 
 def gather_samples(samples: list[Sample], offsets: np.ndarray, dims: int) -> SamplePoints:
-    """All samples as one; `offsets`: the number of each partition's first row."""
+    """Concatenate all samples; `offsets`: the position of each partition's first row."""
     parts = [(n, sample) for n, sample in enumerate(samples) if len(sample.x)]
     rows = sum(sample.rows for sample in samples)
     if not parts:
@@ -108,7 +108,7 @@ class Sampled(NamedTuple):
     left, right : array (pairs,)
         The places of each pair's points.
     share : array (pairs,), float64, or float
-        How much of a pair it is: 1.0 without limits.
+        Share of a pair: 0.5 if it is within the limit in one direction only; 1.0 without limits.
     """
 
     first: SamplePoints
@@ -124,9 +124,9 @@ class Sampled(NamedTuple):
 
 
 def sample_pairs(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner) -> Sampled:
-    """Join samples of two tables, or of one with itself; fewer points where they give too many pairs.
+    """Join samples of two tables, or of one with itself; use fewer points if they give too many pairs.
 
-    Where points of the first have limits, a pair that is one in one direction only is half of one.
+    If points have limits, a pair in one direction only counts half.
     """
     same = second is first
     random = np.random.default_rng(len(first.x) + (0 if same else len(second.x)))
@@ -143,7 +143,7 @@ def _joined(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: J
     left = joiner.build(joiner.xp.asarray(first.x), layout)
     right = left if same else joiner.build(joiner.xp.asarray(second.x), layout)
     made = None if first.limit is None else _itself
-    # named as joins name rows, so that the kernels are those that the join needs
+    # labels as in joins, so that no other kernels are compiled
     names = tuple(
         side["order"][: len(of.x)].astype(np.int64) for side, of in ((left, first), (right, second))
     )
@@ -152,7 +152,7 @@ def _joined(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: J
 
 def _pairs_expected(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner,
                     random: np.random.Generator) -> float:  # fmt: skip
-    """Tell from some of the points how many pairs all of them give; few points give few."""
+    """Estimate the number of pairs of all points from some of them; 0 for few points."""
     every = [first] if second is first else [first, second]
     if max(len(points.x) for points in every) <= PROBE:
         return 0.0
@@ -164,10 +164,10 @@ def _pairs_expected(first: SamplePoints, second: SamplePoints, layout: Layout, j
 
 
 def sample_degrees(points: SamplePoints, layout: Layout, joiner: Joiner, listed: bool) -> np.ndarray:
-    """Count the pairs that each of a sample's points is in.
+    """Count the pairs of each sample point.
 
-    By kernels that only count; or, where what is planned is `listed` and the pairs are few, by those that
-    show pairs: other kernels would be compiled for the sample alone.
+    If the join is `listed` and has few pairs, this uses the kernels of the join, which list pairs.  Otherwise
+    it uses kernels that only count.
     """
     x = joiner.xp.asarray(points.x)
     m = len(x)

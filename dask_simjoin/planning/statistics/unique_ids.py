@@ -9,17 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dask_simjoin.catalog.dtypes import check_indexable, describe_ids
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import count_of, module_of, on_gpu, tally, to_host, values_of
-from dask_simjoin.engine.ids import (
-    _is_range,
-    _remedy,
-    as_id_keys,
-    check_indexable,
-    decoded,
-    describe_ids,
-    joined,
-)
+from dask_simjoin.engine.ids import _is_range, _remedy, as_id_keys, decoded, joined
 from dask_simjoin.errors import DuplicateIdError
 from dask_simjoin.metrics.norms import Array, Ids
 
@@ -66,7 +59,7 @@ def summarise_ids(ids: Ids, id: Hashable | None) -> IdSummary:
         repeated = _first_again(ids)
     except TypeError:
         raise DuplicateIdError(
-            f"{describe_ids(id)} are no single values (such as {ids[0]!r}), so they cannot name rows. "
+            f"{describe_ids(id)} are not single values (such as {ids[0]!r}), so they cannot name rows. "
             f"{_remedy(id)}"
         ) from None
     try:
@@ -167,6 +160,6 @@ def repeated_id(value: Any, id: Hashable | None, where: str) -> DuplicateIdError
     """The error that names a repeated id."""
     plain = value.item() if isinstance(value, (np.integer, np.floating, np.bool_)) else value
     return DuplicateIdError(
-        f"{describe_ids(id)} are not unique: {plain!r} repeats {where}, so a pair could not tell which "
-        f"row it means. {_remedy(id)}"
+        f"{describe_ids(id)} are not unique: {plain!r} repeats {where}, so pairs would be "
+        f"ambiguous. {_remedy(id)}"
     )

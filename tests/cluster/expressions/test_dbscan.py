@@ -17,9 +17,9 @@ def test_on_a_cluster(client, monkeypatch):
     x, eps, min_samples = SETS["moons"]
     ddf = dd.from_pandas(frame_of(x), npartitions=6)
     with monkeypatch.context() as fine:  # workers that share one chunk's places
-        fine.setattr(costs, "LEAST_CLUSTER_PIECE", 0.0)
+        fine.setattr(costs, "MIN_CLUSTER_PIECE", 0.0)
         fine.setattr(costs, "ROW_OF_PIECE", 0.0)
-        fine.setattr(costs, "LEAST_ROWS", 1)
+        fine.setattr(costs, "MIN_ROWS", 1)
         alone = ddf.simjoin.dbscan(eps, min_samples, partitioning="entity")
         assert len(alone.expr.plan.chunks) == 1 < alone.expr.plan.parts.max()
         assert alone.compute().tolist() == labels_of(x, eps, min_samples)
@@ -55,10 +55,10 @@ def test_clusters_that_only_other_chunks_connect(partitioning, shape):
 def test_parts_of_block_pairs_give_the_same_labels(partitioning, monkeypatch):
     x, eps, min_samples = SETS["moons"]
     x = np.random.default_rng(5).permutation(x)
-    monkeypatch.setattr(costs, "LEAST_PIECE", 0.0)
-    monkeypatch.setattr(costs, "LEAST_ROW_PIECE", 0.0)
+    monkeypatch.setattr(costs, "MIN_PIECE", 0.0)
+    monkeypatch.setattr(costs, "MIN_ROW_PIECE", 0.0)
     monkeypatch.setattr(costs, "ROW_OF_PIECE", 0.0)
-    monkeypatch.setattr(costs, "LEAST_ROWS", 1)
+    monkeypatch.setattr(costs, "MIN_ROWS", 1)
     ddf = dd.from_pandas(frame_of(x), npartitions=8)
     with dask.config.set(scheduler="threads", num_workers=4):
         labels = ddf.simjoin.dbscan(

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dask_simjoin  # noqa: F401  registers the accessor
+from dask_simjoin.catalog.methods import METHODS
 from dask_simjoin.engine.cpu import profile
 from dask_simjoin.engine.cpu.profile import tally
-from dask_simjoin.engine.methods import METHODS
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics import make_metric
 from tests.support.oracle import totals

@@ -174,7 +174,7 @@ def test_points_of_many_numbers_are_fewer(dims, monkeypatch):
 
     monkeypatch.setattr(module, "kd_order", watched)
     near_share(np.random.default_rng(0).normal(size=(9000, dims)), 10**6, 1.0, 2)
-    assert taken[0] * dims <= module.MOST_NUMBERS
+    assert taken[0] * dims <= module.MAX_NUMBERS
 
 
 @pytest.fixture(scope="module")

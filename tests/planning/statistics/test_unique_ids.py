@@ -46,8 +46,8 @@ def test_ids_repeat_within_a_partition(how, where, case):
     subject = "The ids in column 'key'" if where == "column" else "The index labels"
     remedy = "Use id= another column" if where == "column" else "Use id= a column of unique values"
     text = (
-        rf"^{subject} are not unique: {shown} repeats in partition {partition}, so a pair could not tell "
-        rf"which row it means\. {remedy}, or add one: {REMEDY}"
+        rf"^{subject} are not unique: {shown} repeats in partition {partition}, so pairs would be "
+        rf"ambiguous\. {remedy}, or add one: {REMEDY}"
     )
     frame, options = named(ids, where)
     assert_refused(frame, how, options, text)

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
+from dask_simjoin.catalog.methods import METHODS
 from dask_simjoin.engine import private_files
 from dask_simjoin.engine.cpu.kernels import jit
 from dask_simjoin.engine.cpu.kernels.components import link, roots
 from dask_simjoin.engine.cpu.kernels.scan import SCANS
 from dask_simjoin.engine.cpu.kernels.tiles import _JOINS
-from dask_simjoin.engine.methods import METHODS
 
 PACKAGE = jit.PACKAGE
 

@@ -221,11 +221,11 @@ def test_refused():
     verbs = FRAME.simjoin
     with pytest.raises(OptionError, match="by= needs a largest distance"):
         verbs.knn_join(on="x", by="shop")
-    with pytest.raises(OptionError, match="names a column, which by= does not serve"):
+    with pytest.raises(OptionError, match="names a column, which by= does not support"):
         verbs.neighbor_counts("z", on="x", by="shop")
     with pytest.raises(OptionError, match="too large for by="):
         verbs.count_pairs(1e200, on="x", by="shop")
-    with pytest.raises(OptionError, match="serves at most 4 columns, and on= names 4, to which by= adds one"):
+    with pytest.raises(OptionError, match="serves at most 4 columns, and on= names 4, and by= adds one"):
         FRAME.assign(w=0.0).simjoin.count_pairs(1.0, on=["x", "y", "z", "w"], by="shop", method="sweep")
     with pytest.raises(ColumnError, match=re.escape("not a column (did you mean 'shop'?)")):
         verbs.count_pairs(1.0, on="x", by="shp")
@@ -246,7 +246,7 @@ def test_values_that_are_no_single_ones(kind):
     frame = pd.DataFrame({"x": [0.0, 1.0], "tags": pd.Series([[1], [1, 2]], dtype=kind)})
     with dask.config.set({"dataframe.convert-string": False}):
         for data in (frame, lay(frame, "dask-2")):
-            with pytest.raises(ColumnError, match=r"by= names 'tags', of dtype .* are no single ones.* use"):
+            with pytest.raises(ColumnError, match=r"by= names 'tags', of dtype .* are not single ones.* use"):
                 computed(data.simjoin.count_pairs(1.0, on="x", by="tags"))
 
 

@@ -50,7 +50,7 @@ class Method:
 
     def fitted(self, x: np.ndarray, rows: float, variance: np.ndarray, threshold: float,
                norm: Norm) -> Method:  # fmt: skip
-        """Return the method with options chosen for `rows` points, of which `x` (m, d) are a sample."""
+        """Return the method with options chosen for `rows` points; `x` (m, d): a sample."""
         return self
 
     def approximate_layout(self, layout: Any) -> Any:
@@ -62,7 +62,7 @@ class Method:
 class Sweep(Method):
     """Sweep along one coordinate, between rows of an eps-grid in the others: up to 4 dimensions.
 
-    It compares 1.7 to 1.9 candidates per pair in 2 dimensions, but its neighbourhoods triple with every
+    It compares 1.7 to 1.9 candidates per pair in 2 dimensions, but its neighborhoods triple with every
     gridded dimension.
     """
 
@@ -95,8 +95,8 @@ class MethodTable(Mapping[str, Method]):
     Parameters
     ----------
     entries : dict
-        Of each name the method; or, as text, the "module:Class" of one that is loaded on first use, serves
-        all libraries, and any number of dimensions.
+        For each name the method, or the text "module:Class".  Such a class is loaded on first use, and serves
+        all libraries and any number of dimensions.
     """
 
     def __init__(self, entries: dict[str, Method | str]) -> None:
@@ -117,7 +117,7 @@ class MethodTable(Mapping[str, Method]):
         return name in self.entries
 
     def find(self, kind: type) -> str | None:
-        """Return the name of the methods of a class, without loading any; None: it is no such class."""
+        """Return the name of the methods of a class, without loading any; None: not found."""
         path = f"{kind.__module__}:{kind.__qualname__}"
         for name, entry in self.entries.items():
             if entry == path if isinstance(entry, str) else type(entry) is kind:
@@ -156,13 +156,13 @@ DENSE = "tiles"
 """The name of the one that need not find each pair to count or to connect them."""
 
 NEAREST = (AUTO, DENSE, "zorder")
-"""What the option may be where nearest neighbours are sought."""
+"""Values of the option for nearest neighbors."""
 
 LOSSY, LOSSY_NEAREST = ("kmeans",), ("zorder",)
-"""Those that can leave out pairs that are dear to find, where that is asked for."""
+"""Methods that can leave out expensive pairs with `approximate=True`."""
 
 CHOICES = (AUTO, *METHODS)
-"""What the option `method` may be."""
+"""Values of the option `method`."""
 
 
 def choices_for(library: str) -> tuple[str, ...]:

@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dask_simjoin.engine.base import LIBRARIES, method_module
-from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.cpu.sinks import CpuMethod
-from dask_simjoin.engine.methods import (
+from dask_simjoin.catalog.libraries import LIBRARIES
+from dask_simjoin.catalog.methods import (
     CHOICES,
     LOSSY,
     LOSSY_NEAREST,
@@ -24,6 +22,9 @@ from dask_simjoin.engine.methods import (
     is_method,
     name_of,
 )
+from dask_simjoin.engine.base import method_module
+from dask_simjoin.engine.cpu.joiner import JOINER
+from dask_simjoin.engine.cpu.sinks import CpuMethod
 from dask_simjoin.errors import OptionError
 from dask_simjoin.planning.statistics.sample import moments
 from tests.support.points import frame_of

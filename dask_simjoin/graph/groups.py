@@ -11,27 +11,27 @@ import datetime
 import math
 import numbers
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from dask.base import is_dask_collection
 
+from dask_simjoin.catalog.dtypes import arrow_type, kind_of_number
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.columns import arrow_type
 from dask_simjoin.engine.compat import on_gpu
 from dask_simjoin.engine.ids import decoded, joined, listed_values, rounded_together
 from dask_simjoin.errors import TABLES, ColumnError, OptionError
 from dask_simjoin.metrics.distances import separation
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Series
 from dask_simjoin.request.columns import (
+    Groups,
     as_names,
     check_column_exists,
     check_columns,
     free_name,
     has_column,
-    kind_of_number,
 )
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import NO_UNICODE, listed, shown
@@ -53,11 +53,11 @@ OF_ARROW = {
 
 FAMILIES = ((numbers.Number, np.bool_), str, bytes, datetime.datetime, datetime.date, datetime.time,
             datetime.timedelta, pd.Period, pd.Interval, tuple)  # fmt: skip
-"""Classes of objects: those of two of them are never equal. The first counts of which an object is."""
+"""Families of classes: objects of two families are never equal. The first match counts."""
 
 
 def kind_of(values: Series | Ids) -> str:
-    """Name what values are; those of two kinds are never equal, but for objects and decimal numbers."""
+    """Return the kind of values: two kinds are never equal, except objects and decimal numbers."""
     dtype = decoded(values.iloc[:0] if hasattr(values, "iloc") else values[:0]).dtype
     arrow = arrow_type(dtype)
     for kind, tests in OF_ARROW.items():
@@ -87,7 +87,7 @@ def check_kinds(name: Hashable, sides: Sequence[Series | Ids]) -> None:
 
 
 def _check_values(name: Hashable, parts: list[Ids]) -> None:
-    """Refuse distinct values of two tables of which no object of the one can be equal to one of the other."""
+    """Refuse distinct values of two tables if no objects of them can be equal."""
     if len(parts) < 2 or not all(map(len, parts)):
         return
     check_kinds(name, parts)
@@ -111,7 +111,7 @@ def _never_equal(name: Hashable, sides: Sequence[Series | Ids], such: str) -> Co
 
 
 def distinct(column: Series) -> Series:
-    """The distinct values of a column in their order, where they have one, without missing ones."""
+    """Return the distinct values of a column without missing ones, sorted if possible."""
     try:
         values = decoded(column).dropna().drop_duplicates()
         if values.dtype.kind == "O" and not on_gpu(values):
@@ -119,8 +119,8 @@ def distinct(column: Series) -> Series:
     except (TypeError, NotImplementedError):  # of lists, or of what else cannot be looked up
         some = f", such as {shown(column.iloc[0])}" if len(column) else ""
         raise ColumnError(
-            f"by= names {column.name!r}, of dtype {column.dtype}, whose values are no single ones{some}; use "
-            "columns of numbers, texts, dates or categories."
+            f"by= names {column.name!r}, of dtype {column.dtype}, whose values are not single ones{some}; "
+            "use columns of numbers, texts, dates or categories."
         ) from None
     try:
         return values.sort_values()
@@ -131,7 +131,7 @@ def distinct(column: Series) -> Series:
 def group_codes(rows: Frame, names: list[Hashable], scale: float, sides: int, *values: Frame) -> Series:
     """Number the groups of rows, as coordinates (n,) float64; NaN where a value is missing.
 
-    `values`: the distinct ones of each column, of each of so many tables, as frames of one column.
+    `values`: for each column and each of `sides` tables its distinct values, as a frame of one column.
     """
     frames = frames_for(rows)
     xp = frames.xp
@@ -158,7 +158,7 @@ def _keys(column: Series) -> Ids:
 
 
 def _places(own: Ids, parts: list[Ids]) -> tuple[Array, int]:
-    """Tell the place of each value (n,) among those of all parts, -1: it is missing; and their number."""
+    """Return the place of each value (n,) in all parts, -1: missing; and the number of distinct values."""
     dtypes, kinds = {some.dtype for some in (own, *parts)}, set(map(kind_of, (own, *parts)))
     if len(dtypes) == 1 or (len(kinds) == 1 and kinds <= {NUMBERS, TEXTS} and not rounded_together(*parts)):
         every = joined(parts).drop_duplicates()
@@ -172,18 +172,6 @@ def _places(own: Ids, parts: list[Ids]) -> tuple[Array, int]:
 
 BOUNDS = ("eps", "max_eps", "max_distance")
 """Options that are the largest distance of a pair."""
-
-
-class Groups(NamedTuple):
-    """Hold the columns that `by` names, and what the column with the numbers of groups is called."""
-
-    names: tuple[Hashable, ...]
-    code: str
-
-
-def groups_of(by: Groups | None) -> tuple[tuple[Hashable, ...], tuple[str, ...]]:
-    """The columns that `by` names, and the one that was added for them."""
-    return ((), ()) if by is None else (by.names, (by.code,))
 
 
 def with_groups(frame: Frame, options: Mapping[str, Any]) -> tuple[Frame, dict[str, Any], list[str]]:
@@ -232,9 +220,9 @@ def check_names(names: tuple[Hashable, ...], examples: list[Frame]) -> None:
 
 
 def _compared(tables: list[Frame], names: list[Hashable]) -> list[Frame]:
-    """The columns of each table that are compared; objects as the texts that Dask makes of them.
+    """Return the compared columns of each table, with objects as Dask's texts.
 
-    Dask makes texts of the objects of a pandas DataFrame: those of a plain one beside it become such, too.
+    Dask converts objects of a pandas DataFrame to texts, so a plain frame joined with it is converted.
     """
     keys = [table[names] for table in tables]
     lazy = [key for key in keys if is_dask_collection(key)]
@@ -256,14 +244,14 @@ def _as_texts(rows: Frame, held: Frame, names: list[Hashable]) -> Frame:
         return rows.astype(texts) if texts else rows
     except UnicodeEncodeError as error:
         raise ColumnError(
-            f"by= names {listed(texts)}, which hold texts in the Dask DataFrame, and in the other one "
+            f"by= names {listed(texts)}, with texts in the Dask DataFrame. The other one has "
             f"{shown(error.object)}, {NO_UNICODE}; or make the Dask DataFrame within "
             "dask.config.set({'dataframe.convert-string': False})."
         ) from None
 
 
 def _check_dtypes(name: Hashable, keys: list[Frame]) -> None:
-    """Refuse columns by their dtypes; of what lazy categories are only the data tell."""
+    """Refuse columns by their dtypes; the values of lazy categories are not known yet."""
     columns = [(key._meta if is_dask_collection(key) else key)[name] for key in keys]
     if not any(
         is_dask_collection(key) and hasattr(column.dtype, "categories")
@@ -273,18 +261,18 @@ def _check_dtypes(name: Hashable, keys: list[Frame]) -> None:
 
 
 def _scale(example: Frame, given: Mapping[str, Any]) -> float:
-    """How far groups lie apart."""
+    """Return the distance between groups."""
     bound = next((name for name in BOUNDS if given.get(name) is not None), None)
     if bound is None:
         raise OptionError(
-            "by= needs a largest distance, which nearest neighbours in other groups would be beyond; use "
+            "by= needs a largest distance, which nearest neighbors in other groups would be beyond; use "
             "max_distance=, however large (eps= of a plan)."
         )
     value = given[bound]
     if isinstance(value, str) and has_column(example.columns, value):
         raise OptionError(
-            f"{bound}={value!r} names a column, which by= does not serve; use one distance for all rows, or "
-            "filter the pairs of a join without by= by columns that keep= keeps."
+            f"{bound}={value!r} names a column, which by= does not support. Use one distance for all rows, "
+            "or filter the pairs of a join without by= by columns that keep= keeps."
         )
     named = given.get("metric", "euclidean"), given.get("p", 2)
     metric, _ = check_metric(*named)
@@ -313,7 +301,7 @@ def _with_codes(table: Frame, key: Frame, names: list[Hashable], scale: float, v
 def _distinct_of(column: Frame) -> Any:
     """The distinct values of a frame of one column, as another one: lazily as what Dask takes for one value.
 
-    Were they rows to it, those of another table would make it shuffle a table to align codes with it.
+    Dask would align rows of another table by a shuffle, but not a single value.
     """
     if not is_dask_collection(column):
         return _framed(column)

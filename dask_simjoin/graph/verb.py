@@ -15,9 +15,9 @@ import pandas as pd
 from dask.base import is_dask_collection
 
 from dask_simjoin.errors import OptionTypeError
+from dask_simjoin.graph.groups import with_groups
+from dask_simjoin.graph.inputs import as_frame, with_points, without_points
 from dask_simjoin.metrics.norms import Frame, Series
-from dask_simjoin.request.by import with_groups
-from dask_simjoin.request.inputs import as_frame, with_points, without_points
 from dask_simjoin.request.messages import not_an_option, shown
 from dask_simjoin.request.options import ORDER
 
@@ -59,7 +59,7 @@ def verb(
                 added = added + codes
             begin = time.perf_counter()
             found = without_points(function(rows, request(**given)), added)  # type: ignore[call-arg]
-            if not is_dask_collection(rows):  # of which nothing is done yet
+            if not is_dask_collection(rows):  # a lazy join has not run yet
                 _log(name, found, time.perf_counter() - begin)
             return found
 
@@ -107,7 +107,7 @@ def options_of(request: Callable[..., object]) -> list[Parameter]:
 def check_call(
     called: str, parameters: Sequence[Parameter], args: Sequence[object], options: Mapping[str, object]
 ) -> None:
-    """Refuse unknown keywords with the list of the known ones, too many positions, and what is missing."""
+    """Refuse unknown keywords, too many positional arguments, and missing ones."""
     known = [one.name for one in parameters if one.name != "frame"]
     places = [one.name for one in parameters if one.kind is not one.KEYWORD_ONLY]
     needed = [one.name for one in parameters if one.name in places and one.default is one.empty]
@@ -135,7 +135,7 @@ Request = TypeVar("Request")
 
 
 class FrameVerb(Protocol[P]):
-    """A verb that gives a frame; of arrays and tables one of pandas, which is not told."""
+    """A verb that returns a frame; a pandas frame for arrays and tables."""
 
     @overload
     def __call__(self, frame: pd.DataFrame, /, *args: P.args, **options: P.kwargs) -> pd.DataFrame: ...
@@ -157,12 +157,12 @@ class SeriesVerb(Protocol[P]):
 
 
 def frame_verb(request: Callable[P, Request]) -> Callable[[Callable[[Frame, Request], Frame]], FrameVerb[P]]:
-    """See `verb`: of one that gives a frame."""
+    """Make a verb that returns a frame: see `verb`."""
     return cast(Any, verb(request))
 
 
 def series_verb(
     request: Callable[P, Request],
 ) -> Callable[[Callable[[Frame, Request], Series]], SeriesVerb[P]]:
-    """See `verb`: of one that gives a Series."""
+    """Make a verb that returns a Series: see `verb`."""
     return cast(Any, verb(request))

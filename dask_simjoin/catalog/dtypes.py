@@ -1,0 +1,72 @@
+"""Dtypes of columns: numbers, lists of numbers, Arrow's types, and ids."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from dask_simjoin.errors import ColumnError
+from dask_simjoin.metrics.norms import DType, Series
+
+
+class Lists(NamedTuple):
+    """The lists in a column, by its dtype.
+
+    Attributes
+    ----------
+    length : int or None
+        None: unknown without the data.
+    kind : dtype or None
+        Dtype of the numbers.
+    """
+
+    length: int | None
+    kind: np.dtype | None
+
+
+def arrow_type(dtype: DType) -> Any:
+    """Return the Arrow type of a dtype that has one: of pandas, or of cuDF's lists; otherwise None."""
+    if isinstance(dtype, pd.ArrowDtype):
+        return dtype.pyarrow_dtype
+    return dtype.to_arrow() if type(dtype).__name__ == "ListDtype" else None
+
+
+def lists_of(column: Series) -> Lists | None:
+    """Return the lists of numbers that a column may have; None: it has none."""
+    dtype = column.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind == "O":
+        return Lists(None, None)  # of cuDF strings, but what Dask reads from parquet may turn out to be lists
+    arrow = arrow_type(dtype)
+    if arrow is None:
+        return None
+    fixed = pa.types.is_fixed_size_list(arrow)
+    if not fixed and not pa.types.is_list(arrow) and not pa.types.is_large_list(arrow):
+        return None
+    of = arrow.value_type
+    if not (pa.types.is_floating(of) or pa.types.is_integer(of) or pa.types.is_boolean(of)):
+        return None
+    return Lists(arrow.list_size if fixed else None, np.dtype(of.to_pandas_dtype()))
+
+
+def kind_of_number(dtype: DType) -> str:
+    """NumPy's letter for the kind of number, or "" for what cannot be a coordinate."""
+    kind = str(getattr(dtype, "kind", ""))
+    size = getattr(dtype, "itemsize", 8)
+    return kind if kind in "iufb" and size <= 8 else ""
+
+
+def check_indexable(dtype: DType, id: Hashable | None) -> None:
+    """Refuse ids of 16-bit floats: pandas has no index of NumPy's, and finds nothing in one of Arrow's."""
+    if getattr(dtype, "kind", "") == "f" and getattr(dtype, "itemsize", 8) == 2:
+        raise ColumnError(
+            f"{describe_ids(id)} are of dtype {dtype}, which pandas cannot look up; convert them, for "
+            "example with .astype('float64'), or use id= another column."
+        )
+
+
+def describe_ids(id: Hashable | None) -> str:
+    return "The index labels" if id is None else f"The ids in column {id!r}"
