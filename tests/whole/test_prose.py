@@ -45,7 +45,7 @@ ROOMS = {
     "api": 106,
     "cli": 67,
     "cluster": 252,
-    "disk_index": 481,
+    "disk_index": 442,
     "engine": 824,
     "graph": 196,
     "metrics": 45,
