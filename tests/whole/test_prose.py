@@ -45,7 +45,7 @@ ROOMS = {
     "api": 106,
     "cli": 67,
     "cluster": 252,
-    "disk_index": 442,
+    "disk_index": 411,
     "engine": 824,
     "graph": 196,
     "metrics": 45,
