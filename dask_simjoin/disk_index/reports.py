@@ -13,19 +13,19 @@ from dask_simjoin.reports.facts import FieldsReport
 
 @dataclass(frozen=True, repr=False)
 class ChangeReport(FieldsReport):
-    """The work of the pairs that a change made or took away.
+    """The work to find the pairs that a change added or removed.
 
     Attributes
     ----------
     inserted, deleted : int
-        Rows that came and that went; a replaced row is one of each.
+        Inserted and deleted rows; a replaced row counts as both.
     row_groups_read, row_groups_held, row_groups : int
         Row groups of rows that stayed within reach of one of those: that are read, and that are in memory
         (`Index.persist`); and how many there are.
     rows_read : int
-        Rows of the row groups that are read.
+        Rows of the row groups to read.
     bytes_read : int
-        Of files: those row groups' columns that are read.
+        Bytes to read from files.
     tasks : int
         Tasks that find pairs.
     """
@@ -44,24 +44,24 @@ class ChangeReport(FieldsReport):
 
 @dataclass(frozen=True, repr=False)
 class UpdatePlan(FieldsReport):
-    """What an update with some new rows would do.
+    """Estimated work and result of an update.
 
     Attributes
     ----------
     rows : int
         New rows.
     row_groups_read, row_groups : int
-        Row groups within reach of one of them, and how many there are.
+        Row groups within eps of a new row, and all row groups.
     rows_read : int
-        Rows of those.
+        Rows of these row groups.
     bytes_read : int
-        Of files.
+        Bytes to read from files.
     pairs : float
-        Pairs that would come, from the new rows' and from those of some row groups, which are joined.
+        Estimated number of new pairs, from a sample of row groups.
     seconds : float
-        Of one thread, to find them, as long as those row groups take.
+        Estimated seconds of one thread to find them.
     seconds_anew : float
-        Of one thread, to join all rows anew, as long as it takes some row groups.
+        Estimated seconds of one thread to join all rows again.
     """
 
     title = "Plan of an update of an index"
@@ -78,18 +78,18 @@ class UpdatePlan(FieldsReport):
 
 @dataclass(frozen=True, repr=False)
 class UpdateReport(FieldsReport):
-    """What an update took in and wrote.
+    """Rows and files that an update changed.
 
     Attributes
     ----------
     inserted, replaced, ignored, deleted : int
-        Rows whose ids were new; that took the place of others; that were left out; that went.
+        Rows with new ids; rows that replaced others; ignored rows; deleted rows.
     files : int
-        Row files that were written.
+        Row files written.
     bytes_written : int
-        Of all files, but for the manifest.
+        Bytes written, without the manifest.
     known : bool
-        Whether the batch was known, so that nothing was written.
+        Whether the batch was already committed, so that nothing was written.
     """
 
     title = "An update of an index"
@@ -105,15 +105,15 @@ class UpdateReport(FieldsReport):
 
 @dataclass(frozen=True, repr=False)
 class UpkeepReport(FieldsReport):
-    """What putting rows in order did.
+    """Result of a compaction.
 
     Attributes
     ----------
     version : int
-        The version it made; the one there was, if nothing was worth it.
+        The version it made; the current one, if nothing was worth rewriting.
     files_dropped, files_written : int
     rows : int
-        Rows that were written.
+        Rows written.
     bytes_written : int
     """
 
@@ -136,21 +136,21 @@ class Damage(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class CheckReport(FieldsReport):
-    """What reading all of an index found.
+    """Result of reading all files of an index.
 
     Attributes
     ----------
     versions, files : int
-        Versions that there are, and their files, with manifests.
+        Versions, and their files including manifests.
     bytes_read : int
-        Of these files.
+        Bytes of these files.
     files_without_checksums : int
         Files that an older version of this package wrote.  They can be read, which does not prove that they
         are as they were written; `optimize("all")` writes them anew.
     damaged : int
         Files that are damaged or missing.
     damage : tuple of Damage
-        What they are.
+        One entry per damaged or missing file.
     """
 
     title = "Check of an index"
@@ -179,24 +179,24 @@ class CheckReport(FieldsReport):
 
 @dataclass(frozen=True, repr=False)
 class QualityReport(FieldsReport):
-    """Tell how the rows of an index lie; see `Index.quality`.
+    """Layout quality of the rows of an index; see `Index.quality`.
 
     Attributes
     ----------
     rows, files, row_groups : int
     small_files : int
-        Files of updates that were not put in order with others yet.
+        Files of updates that were not compacted yet.
     small_share, deleted_share : float
-        The share of rows in those, and of rows in files that were deleted.
+        Share of rows in small files, and share of deleted rows.
     scan : float
-        Rows of the row groups within eps of a row, on average.
+        Average number of rows in the row groups within eps of a row.
     scan_ratio : float
-        As many times as many as if all rows were put in order anew: 1 is the best.
+        `scan`, divided by its value after a full rewrite: 1 is the best.
     centroid_drift : float
         By how much, in all, the centroids of 20 clusters of the rows as they last were put in order moved by
         rows that came since: the quality metric of RE-JOIN (Korkmaz 2012), from the boxes of row groups.
     drift_in_eps : float
-        The same, divided by eps.
+        The drift, divided by eps.
     excess : float
         Rows that updates read since because row groups do not lie in order: what ``recluster="auto"``
         compares with the work of putting them in order.
@@ -219,7 +219,7 @@ class QualityReport(FieldsReport):
 
 @dataclass(frozen=True, repr=False)
 class MemoryReport(FieldsReport):
-    """Tell what of an index is held in memory; see `Index.persist`.
+    """Rows of an index in memory; see `Index.persist`.
 
     Attributes
     ----------
@@ -227,7 +227,7 @@ class MemoryReport(FieldsReport):
         Rows that are held, deleted ones too, and those for which there is no room: they are read each time.
     files, files_on_disk : int
     slabs : int
-        Parts of them, each with an index of its own.
+        Segments in memory, each with an index of its own.
     bytes_held : int
     """
 

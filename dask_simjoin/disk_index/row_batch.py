@@ -68,11 +68,11 @@ class Loaded(TypedDict):
     example: Frame
     kept: NotRequired[Frame]
     tiles: NotRequired[Tiled]
-    """Of rows that came or went, which are in their order."""
+    """Tiles of changed rows, which are in the order of their tiles."""
     marks: NotRequired[Marks]
-    """The same rows' neighbourhood, where it tells them from others."""
+    """The cells near changed rows, if they exclude enough others."""
     gone: NotRequired[Array]
-    """Of rows that stayed, which (n,) did not, where leaving so few out takes longer than their pairs."""
+    """Unchanged rows: which (n,) to ignore, if dropping so few costs more than comparing them."""
 
 
 def rows_of(frame: Frame, spec: JoinSpec, seq: Array) -> Loaded:
@@ -139,7 +139,7 @@ def load_both(part: Part, named: Part, spec: JoinSpec) -> tuple[Loaded, Loaded]:
 
 
 def _few_gone(kept: np.ndarray) -> bool:
-    """Tell whether leaving rows out, those that are not kept (n,), takes longer than their pairs."""
+    """Return whether dropping the rows that are not kept (n,) costs more than comparing them."""
     return FEW * int(np.count_nonzero(~kept)) < len(kept)
 
 
@@ -193,7 +193,7 @@ def some(rows: Loaded, places: Array) -> Loaded:
 
 def near_box(rows: Loaded, lower: np.ndarray, upper: np.ndarray, cut: Sequence[int],
              spec: JoinSpec) -> Loaded:  # fmt: skip
-    """Take those of the rows that came or went whose tiles are within reach of a box."""
+    """Return the changed rows whose tiles are within reach of a box."""
     dims = np.asarray(cut, np.int64)
     boxes = CellBoxes(dims, lower[None, dims], upper[None, dims])
     return _of_tiles(rows, near_tiles(rows["tiles"], boxes, spec.norm, spec.threshold)[:, 0])
@@ -240,7 +240,7 @@ def chunk_of(rows: Loaded, layout: Layout) -> Chunk:
 
 
 class Replaced(TypedDict):
-    """Hold the coordinates that replaced rows have in the other version, and what is kept of them."""
+    """Coordinates and kept values of replaced rows in the other version."""
 
     seq: Array
     """Their numbers (m,), ascending."""
@@ -260,7 +260,7 @@ def replaced_of(own: list[Array], other: Loaded) -> Replaced:
 
 
 def put_replaced(parts: list[Replaced]) -> Replaced | None:
-    """Put together what was taken of parts of a side; None: no row was replaced."""
+    """Concatenate the replaced rows of several parts; None: no row was replaced."""
     xp = module_of(parts[0]["x"])
     seq, x = (xp.concatenate([part[name] for part in parts]) for name in ("seq", "x"))
     if not len(seq):
@@ -295,7 +295,7 @@ def _there(replaced: Replaced, seq: Array) -> tuple[Array, Array]:
 
 
 def _kept_otherwise(replaced: Replaced, rows: Loaded) -> Array:
-    """Tell of which rows (n,) something else is kept in the other version."""
+    """Return which rows (n,) have other kept values in the other version."""
     xp = module_of(rows["seq"])
     at, there = _there(replaced, rows["seq"])
     both, found = xp.flatnonzero(there), xp.zeros(len(there), bool)
@@ -307,7 +307,7 @@ def _kept_otherwise(replaced: Replaced, rows: Loaded) -> Array:
 
 
 def _unlike(own: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
-    """Tell which values (n,) differ; missing ones and NaN are alike."""
+    """Return which values (n,) differ; missing values and NaN are equal."""
     kinds = own.type, other.type
     odd = pa.types.is_nested, pa.types.is_decimal  # decimal numbers of objects have each their own digits
     if any(isinstance(kind, pa.BaseExtensionType) or any(is_odd(kind) for is_odd in odd) for kind in kinds):
@@ -331,7 +331,7 @@ def totals_of(x: Array, y: Array, norm: Norm) -> Array:
 
 def in_other_version(replaced: Replaced, left: tuple[Loaded, Array, bool], right: tuple[Loaded, Array, bool],
                      distance: Array | None, spec: JoinSpec) -> Array:  # fmt: skip
-    """Tell which pairs are pairs of the other version too (m,), bool.
+    """Return which pairs are pairs of the other version too: (m,), bool.
 
     `left`, `right`: rows, places of them, and whether those that were not replaced stay.  `distance`: if it
     is told of pairs, they must have the same one.

@@ -41,16 +41,16 @@ Box = tuple[np.ndarray, np.ndarray]
 
 
 class Slab(TypedDict):
-    """Hold rows in the order of their file: a plain dict of arrays and frames, so that it spills.
+    """Rows in the order of their file, and their index: a plain dict of arrays and frames, so that it spills.
 
-    Besides these it has the arrays of its index (see `Joiner.build`), none of which is called so.
+    The arrays of its index (see `Joiner.build`) are further keys with other names.
     """
 
     ids: Ids
     seq: Array
     """The rows' numbers (n,)."""
     version: Array
-    """The versions (n,) in which they came in."""
+    """The version (n,) that inserted each row."""
     ages: tuple[int, int]
     """The smallest and the largest of those."""
     example: Frame
@@ -59,17 +59,17 @@ class Slab(TypedDict):
     """Which row is at each place of the index (n,), int64."""
     layout: Layout
     box: Box
-    """Of the rows, embedded: arrays (d,)."""
+    """The box of the rows, embedded: arrays (d,)."""
     reach: Box
-    """The same of all points that can be in a pair with one of the rows."""
+    """The box of all points that can be in a pair with one of the rows."""
     serves: Box
-    """The same of points that may be compared by the index: of all of those, or of most."""
+    """The box of the points that the index can compare: all or most of `reach`."""
     kept: NotRequired[Frame]
 
 
 @dataclass(frozen=True, eq=False)
 class SegmentChoice:
-    """Say which rows of a slab count.
+    """Select the rows of a segment that count.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class SegmentChoice:
 
 
 def make_slab(part: Part, spec: JoinSpec) -> Slab:
-    """Read all rows of row groups, of which there are some, and index them."""
+    """Read all rows of some row groups, at least one, and index them."""
     frame = read_part(part, list(dict.fromkeys([SEQ, VERSION, *map(str, spec.columns)])))
     rows = rows_of(frame, spec, values_of(frame[SEQ]))
     version, told = values_of(frame[VERSION]), moments(rows["x"])
@@ -123,7 +123,7 @@ def _wider(told: Moments, more: float) -> Box:
 
 
 def within(x: Array, box: Box) -> Array:
-    """Tell which points (n, d) lie in a box (n,), bool."""
+    """Return whether each point (n, d) lies in a box: (n,), bool."""
     xp = module_of(x)
     lower, upper = (xp.asarray(side) for side in box)
     found = xp.ones(len(x), bool)
@@ -151,7 +151,7 @@ def slab_bytes(slab: Slab) -> int:
 
 
 def taken(slab: Slab, chosen: SegmentChoice) -> Array | None:
-    """Tell which rows count (n,), bool; None: all of them."""
+    """Return whether each row counts: (n,), bool; None: all do."""
     version, n = slab["version"], len(slab["seq"])
     above, to = chosen.versions
     xp = module_of(version)
@@ -205,7 +205,7 @@ def rows_taken(chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *slabs: Slab) 
 
 @dataclass(frozen=True, eq=False)
 class SlabRef:
-    """Row groups of a file that are held in memory.
+    """A reference to row groups of one file in memory.
 
     Attributes
     ----------
@@ -217,7 +217,7 @@ class SlabRef:
     start, rows : int
         The place of the first row in the file; how many there are.
     value : Future or Slab
-        Where a cluster holds it, or itself.
+        The segment, or the future of it on a cluster.
     """
 
     key: str
@@ -238,7 +238,7 @@ class SlabRef:
         return TaskRef(self.key)
 
     def in_graph(self) -> Any:
-        """What a graph has under its key."""
+        """Return the value of its key in a graph."""
         return self.value if isinstance(self.value, Future) else Task(self.key, itself, self.value)
 
 
@@ -261,12 +261,12 @@ class HeldPart:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """What of an index is held in memory.
+    """Segments and keys of an index in memory.
 
     Attributes
     ----------
     slabs : mapping of str to tuple of SlabRef
-        Of each file that is held, by its name: all of its row groups.
+        File name -> segments with all row groups of the file.
     keys : mapping of str to Table
         Files of the keys of ids, by their names; where there is no cluster.
     """
@@ -275,7 +275,7 @@ class Held:
     keys: Mapping[str, pa.Table] = field(default_factory=dict)
 
     def among(self, rows: Snapshot, groups: np.ndarray) -> tuple[list[SlabRef], np.ndarray]:
-        """Tell which slabs some row groups of a snapshot are in, and which of those (g,) are in any."""
+        """Return the segments with some row groups of a snapshot, and which groups (g,) they cover."""
         found: list[SlabRef] = []
         file, number = rows.groups.file[groups], rows.groups.group[groups]
         there = np.zeros(len(groups), bool)
@@ -307,12 +307,12 @@ NOTHING = Held()
 
 
 def whole_slab(rows: Snapshot, slab: SlabRef) -> SegmentChoice:
-    """Tell which rows of a slab are those of a snapshot."""
+    """Select the rows of a segment that belong to a snapshot."""
     return SegmentChoice(_places(rows, slab), rows.named, rows.versions)
 
 
 def _only(rows: Snapshot, groups: np.ndarray, slab: SlabRef) -> SegmentChoice:
-    """Tell the same of some row groups, as the rows' own places."""
+    """Select the rows of a segment in some row groups, by their positions."""
     told = rows.groups[groups]
     own = told[told.file == rows.files.index(slab.file)]
     own = own[(own.group >= slab.groups[0]) & (own.group < slab.groups[1])]
@@ -327,7 +327,7 @@ def _only(rows: Snapshot, groups: np.ndarray, slab: SlabRef) -> SegmentChoice:
 
 
 def _places(rows: Snapshot, slab: SlabRef) -> np.ndarray:
-    """Return those places that a snapshot tells of which are in a slab, from its first row on."""
+    """Return the positions in a segment that a snapshot names, counted from its first row."""
     places = rows.places.get(rows.files.index(slab.file), np.zeros(0, np.int64))
     first, behind = np.searchsorted(places, [slab.start, slab.start + slab.rows])
     return places[first:behind] - slab.start

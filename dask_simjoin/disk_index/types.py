@@ -28,7 +28,7 @@ from dask_simjoin.request.spec import JoinSpec
 
 @dataclass(frozen=True)
 class RowFile:
-    """A file of so many rows; `boxes`: the file of its boxes."""
+    """A row file; `boxes`: the file with the boxes of its row groups."""
 
     name: str
     rows: int
@@ -46,7 +46,7 @@ class DeletedFile:
 
 @dataclass(frozen=True)
 class KeyFile:
-    """A file of the keys of ids, ascending, with their rows' places: so many, from `low` to `high`."""
+    """A file of id keys, ascending from `low` to `high`, with the positions of their rows."""
 
     name: str
     rows: int
@@ -56,7 +56,7 @@ class KeyFile:
 
 @dataclass(frozen=True)
 class PairFile:
-    """A file of so many pairs, all of the rows that a version had: see `StoredPairs`."""
+    """A file of pairs between rows of one version: see `StoredPairs`."""
 
     name: str
     rows: int
@@ -65,7 +65,7 @@ class PairFile:
 
 @dataclass(frozen=True)
 class MarkFile:
-    """A file of the numbers of rows that went with a version; `again`: some of them came back with it."""
+    """Numbers of the rows that a version deleted; `again`: it also inserted some of them anew."""
 
     name: str
     rows: int
@@ -77,7 +77,7 @@ class MarkFile:
 class StoredPairs:
     """Pairs in files.
 
-    A pair is there as long as neither of its rows went with a version after that of its file.
+    A pair is valid unless a version later than its file deleted one of its rows.
 
     Attributes
     ----------
@@ -90,42 +90,42 @@ class StoredPairs:
 
 
 SEQ = "_seq"
-"""The column of row files that numbers rows as they came, int64."""
+"""The column of row files with each row's sequence number, int64."""
 
 VERSION = "_version"
-"""The column of row files that has the version in which a row came in with its values, int64."""
+"""The column of row files with the version that inserted the row's current values, int64."""
 
 ID = "_id"
-"""What the index of a frame is called as a column, where it names the rows."""
+"""The column of row files for the frame's index, if that names the rows."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What an index was made for; it never changes.
+    """Options of an index, which never change.
 
     Attributes
     ----------
     eps : float
-        The largest distance of the pairs whose changes are told.
+        Largest distance of the maintained pairs.
     on : tuple of str
         Columns of coordinates, or one of lists.
     id : str or None
         The column that names rows; None: the frame's index, which is the column `ID` of files.
     metric, p
     dims : int
-        Of the space that is joined in, in which boxes are.
+        Dimensions of the embedded space, which boxes are measured in.
     lists, dropna, return_distance : bool
     keep, names : tuple of str
         As of `JoinSpec`.
     cut : tuple of int
-        The dimensions of that space that boxes tell of.
+        Dimensions of the embedded space that boxes cover.
     group : int
         Rows of a row group.
     recluster : str or float
     example : str
-        The name of a file without rows, whose schema is that of all row files.
+        Name of an empty file with the schema of all row files.
     store_pairs : bool
-        Whether pairs are in files, too.
+        Whether pairs are stored in files, too.
     """
 
     eps: float
@@ -156,7 +156,7 @@ class Options:
         return list(dict.fromkeys([self.row_id, *self.on, *self.keep]))
 
     def spec(self, library: str, eps: float | None = None) -> JoinSpec:
-        """What a join of rows of this index is asked for; the ids' dtype is not told."""
+        """Return the join options of this index; the dtype of ids is left open."""
         return JoinSpec(
             self.eps if eps is None else eps, self.on, self.row_id, metric=self.metric, p=self.p,
             dims=self.dims, lists=self.lists, return_distance=self.return_distance, library=library,
@@ -172,29 +172,29 @@ class Manifest:
     ----------
     version : int
     parent : int or None
-        The version it was made of.
+        The version that this one is based on.
     kind : str
         "index", "update", "restore", or "rewrite", which changes no row.
     batch : str or None
-        What the update was called by.
+        Name of the update.
     time : str
         UTC, ISO 8601.
     options : Options
     files : tuple of RowFile
     deleted : tuple of DeletedFile
-        All that name rows of these files.
+        All deletion files that name rows of these files.
     keys : tuple of KeyFile
-        All rows of these files are in one of them, and maybe rows of others.
+        Key files; they cover all rows of these files, and may cover others.
     rows, next_seq : int
-        Rows that count; the number of the next new one.
+        Valid rows; sequence number of the next new row.
     batches : mapping of str to int
-        Of each of the last batches the version that it made.
+        Version of each recent batch.
     earlier : tuple of str
-        Files of those of earlier ones.
+        Files with the names of earlier batches.
     counters : mapping
         Numbers that are carried from version to version, such as what reclustering would have saved.
     pairs : StoredPairs
-        Where they are stored.
+        The stored pairs, if any.
     """
 
     version: int
@@ -216,7 +216,7 @@ class Manifest:
 
 @dataclass(frozen=True, eq=False)
 class RowGroups:
-    """Row groups, an entry of each array (g,) of every one.
+    """Row groups: each array (g,) has one entry per row group.
 
     Attributes
     ----------
@@ -247,19 +247,19 @@ class RowGroups:
         return len(self.rows)
 
     def __getitem__(self, which: np.ndarray) -> RowGroups:
-        """Take some of them."""
+        """Return some of the row groups."""
         return RowGroups(**{name: values[which] for name, values in vars(self).items()})
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Row groups as a task reads them: `rows.read_part`; what is not told here is as of `Snapshot`.
+    """Row groups to be read by a task: see `rows.read_part` and `Snapshot`.
 
     Attributes
     ----------
     pieces : tuple of (file's name, numbers of its row groups)
     deleted : tuple of str
-        The files of deletions that tell of rows in them.
+        The deletion files with rows of these row groups.
     """
 
     root: Path
@@ -281,20 +281,20 @@ class Snapshot:
         The folder of the row files.
     options : Options
     library : str
-        Of the frames that are made of it: "pandas" or "cudf".
+        Library of the resulting frames: "pandas" or "cudf".
     files : tuple of str
         Names of the row files.
     groups : Groups
-        Those that may have rows of it.
+        Row groups that may contain rows of the snapshot.
     places : mapping of int to array
-        By the number of a file: places of rows that are left out, or, where `named`, of the only ones taken.
+        File number -> positions of excluded rows or, if `named`, of the only included rows.
     named : bool
     versions : (int, int)
         Only rows of a version above the first and up to the second.
     rows : int
-        How many rows there are.
+        Number of rows.
     deleted : tuple of str
-        The files of deletions that tell the places: what tasks are told.
+        The deletion files that `places` was read from; tasks read them again.
     """
 
     root: Path
@@ -333,7 +333,7 @@ class Snapshot:
 
 @dataclass(frozen=True, eq=False)
 class Delta:
-    """What changed between two versions of an index.
+    """Rows and pairs that changed between two versions of an index.
 
     Attributes
     ----------
@@ -342,7 +342,7 @@ class Delta:
         Rows, or values of replaced rows, that came, that went, and that stayed. Rows of `same` are never
         to be compared with each other.
     pairs : StoredPairs or None
-        The pairs that came, if they are stored as such.
+        The added pairs, if they are stored.
     """
 
     since: int
