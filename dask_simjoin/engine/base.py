@@ -153,13 +153,13 @@ def joiner_for(frame: Frame) -> Joiner:
 
 
 def searcher_of_library(name: str) -> Searcher:
-    """What searches chunks of a data frame library for nearest neighbours."""
+    """What searches chunks of a data frame library for nearest neighbors."""
     searcher: Searcher = _module(name, "search").SEARCHER
     return searcher
 
 
 def searcher_for(frame: Frame) -> Searcher:
-    """What searches chunks of frames like one for nearest neighbours."""
+    """What searches chunks of frames like one for nearest neighbors."""
     return searcher_of_library(library(frame))
 
 

@@ -30,7 +30,7 @@ def to_host(array: Array) -> np.ndarray:
 
 
 def all_of(flags: Array) -> bool:
-    """Tell whether all of some flags (n,) are set.
+    """Return whether all of some flags (n,) are set.
 
     This, and what is beside it, is for arrays of CuPy: it has least numbers of bytes at hand, but compiles
     `any`, `all` and sums of flags when they are asked for, for some seconds and for each class of sizes.
@@ -41,7 +41,7 @@ def all_of(flags: Array) -> bool:
 
 
 def any_of(flags: Array) -> bool:
-    """Tell whether any of some flags (n,) is set."""
+    """Return whether any of some flags (n,) is set."""
     if module_of(flags) is np:
         return bool(flags.any())
     return bool(len(flags)) and bool(flags.view(np.uint8).max())
@@ -143,7 +143,7 @@ def _elementwise(given: str, found: str, body: str, name: str) -> Any:
 
 
 def on_gpu(values: Ids | Series) -> bool:
-    """Tell whether an index or a column lies on a GPU."""
+    """Return whether an index or a column lies on a GPU."""
     return _library(values) == "cudf"
 
 

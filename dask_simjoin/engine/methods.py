@@ -62,7 +62,7 @@ class Method:
 class Sweep(Method):
     """Sweep along one coordinate, between rows of an eps-grid in the others: up to 4 dimensions.
 
-    It compares 1.7 to 1.9 candidates per pair in 2 dimensions, but its neighbourhoods triple with every
+    It compares 1.7 to 1.9 candidates per pair in 2 dimensions, but its neighborhoods triple with every
     gridded dimension.
     """
 
@@ -156,7 +156,7 @@ DENSE = "tiles"
 """The name of the one that need not find each pair to count or to connect them."""
 
 NEAREST = (AUTO, DENSE, "zorder")
-"""What the option may be where nearest neighbours are sought."""
+"""What the option may be where nearest neighbors are sought."""
 
 LOSSY, LOSSY_NEAREST = ("kmeans",), ("zorder",)
 """Those that can leave out pairs that are dear to find, where that is asked for."""

@@ -83,7 +83,7 @@ class Layout(Protocol):
 
 
 class SearchLayout(Protocol):
-    """How all chunks of one search for nearest neighbours are indexed."""
+    """How all chunks of one search for nearest neighbors are indexed."""
 
     @property
     def method(self) -> str:
@@ -165,7 +165,7 @@ class Frames(Protocol):
         """The dtype of values like those, some of which may be missing."""
 
     def missing(self, dtype: DType, rows: int) -> Values:
-        """So many missing values of an optional dtype, as `result` takes them."""
+        """The given number of missing values of an optional dtype, as `result` takes them."""
 
     def series(self, values: Array, index: Ids, name: Hashable) -> Series:
         """A series of that library."""
@@ -274,7 +274,7 @@ class Joiner(Protocol):
 
     def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[Array, Array],
                low: tuple[Array, Array], *, same: bool, rows: Rows | None = None) -> None:  # fmt: skip
-        """Lower what rows without a label (-1) have in `low` to the labels of their neighbours.
+        """Lower what rows without a label (-1) have in `low` to the labels of their neighbors.
 
         All by position, int64, of both sides; of one index with itself twice the same.  `rows`: as of
         `pairs`.
@@ -282,7 +282,7 @@ class Joiner(Protocol):
 
     def counts(self, q: Index, d: Index, layout: Layout, *, same: bool,
                enough: int | None = None, rows: Rows | None = None) -> list[Array]:  # fmt: skip
-        """Numbers of neighbours (int64) of the rows of both chunks, by position.
+        """Numbers of neighbors (int64) of the rows of both chunks, by position.
 
         `enough`: from there on a number need not be right, but for being at least that.
         `rows`: only a part of them; of places that are cut into parts, those add up to the numbers.
@@ -299,7 +299,7 @@ class Joiner(Protocol):
               rows: Rows | None = None) -> list[Array]:  # fmt: skip
         """Count pairs within each of some limits of totals, ascending, the last one the layout's threshold.
 
-        Gives numbers (int64): of neighbours of the rows of both chunks, by position (n, limits), as `counts`
+        Gives numbers (int64): of neighbors of the rows of both chunks, by position (n, limits), as `counts`
         does; or, unless `by_row`, of all pairs (1, limits).  `rows`: as of `pairs`.
         """
 
@@ -319,7 +319,7 @@ class Joiner(Protocol):
 
 
 class Searcher(Protocol):
-    """Searches chunks for the nearest neighbours of others' rows."""
+    """Searches chunks for the nearest neighbors of others' rows."""
 
     grain: int
     """Places at whose multiples the queries of a search can be cut."""
@@ -329,11 +329,11 @@ class Searcher(Protocol):
                approximate: bool = ...) -> SearchLayout:  # fmt: skip
         """How to index chunks, from moments (d,) of all points and some of them; for `Joiner.build`.
 
-        `method`: one of `NEAREST` that serves the library; `approximate`: whether it may miss neighbours.
+        `method`: one of `NEAREST` that serves the library; `approximate`: whether it may miss neighbors.
         """
 
     def prepare(self) -> None:
-        """Begin to compile what makes rows of neighbours, where that can be done beside searches."""
+        """Begin to compile what makes rows of neighbors, where that can be done beside searches."""
 
     def renamed(self, index: Index, names: Array | int) -> Index:
         """The index, its rows named by numbers (n,) int64, or by their places and a number more."""
@@ -349,7 +349,7 @@ class Searcher(Protocol):
         """The places start ... stop-1 of an index, as queries: a start that is a multiple of `at_once`."""
 
     def at_once(self, k: int) -> int:
-        """Queries of which so many neighbours are sought at a time where little memory is to be taken."""
+        """Queries of which so many neighbors are sought at a time where little memory is to be taken."""
 
 
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]

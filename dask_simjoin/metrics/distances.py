@@ -18,7 +18,7 @@ from dask_simjoin.metrics.norms import Array, ArrayModule, Norm, power, reach
 from dask_simjoin.metrics.sphere import LIMITS, metres, squared_chord, unit_vectors
 
 BLOCK_BYTES = 1 << 20
-"""Bytes of coordinates that are normalised at a time on the host, so that they lie in a cache."""
+"""Bytes of coordinates that are normalized at a time on the host, so that they lie in a cache."""
 
 EVERYTHING = 5.0
 """A bound above the square of the distance of any two unit vectors, however it is rounded."""
@@ -203,7 +203,7 @@ def _normalise(x: Array, out: Array, xp: ArrayModule) -> None:
 
 
 class Haversine(Metric):
-    """Distance along the sphere, in metres, of places given by latitude and longitude in degrees.
+    """Distance along the sphere, in meters, of places given by latitude and longitude in degrees.
 
     `on` names two columns, latitude (-90 to 90) and longitude (-180 to 360), in this order; the sphere's
     radius R is 6,371,008.8 m.  From longitudes above 180 a turn is taken off, exactly.

@@ -15,7 +15,7 @@ import numpy as np
 from dask_simjoin.metrics.norms import Array, ArrayModule
 
 RADIUS = 6_371_008.8
-"""Metres: the Earth's mean radius R1 (Moritz 2000, "Geodetic Reference System 1980")."""
+"""Meters: the Earth's mean radius R1 (Moritz 2000, "Geodetic Reference System 1980")."""
 
 LIMITS = ((-90.0, 90.0), (-180.0, 360.0))
 """The least and the largest latitude and longitude, in degrees."""
@@ -123,7 +123,7 @@ def unit_vectors(places: Array, xp: ArrayModule) -> Array:
 
 
 def squared_chord(distance: Array, xp: ArrayModule = np) -> Array:
-    """Square the chords that span distances in metres along the sphere; a number or an array.
+    """Square the chords that span distances in meters along the sphere; a number or an array.
 
     ``4 sin(distance / (2 R))**2 = 2 - 2 cos(distance / R)``, as a series of pairs of numbers: right to about
     1e-30 and then rounded, so it grows with the distance.  From half the circumference on it is more than

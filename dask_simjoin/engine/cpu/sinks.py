@@ -22,7 +22,7 @@ MAX_ROOM = 1 << 27
 """Pairs for which memory is reserved at first at most."""
 
 SCRATCH = 1 << 16
-"""Pairs that are labelled at a time: they stay in a core's own cache."""
+"""Pairs that are labeled at a time: they stay in a core's own cache."""
 
 
 NO_TOTALS = np.empty(0)
@@ -337,7 +337,7 @@ class Tallying(Protocol):
     """The functions of one that may count pairs within several limits without keeping any."""
 
     def tallies(self, q: Index, d: Index, layout: Layout, limits: np.ndarray) -> bool:
-        """Tell whether it does so, and takes less time."""
+        """Return whether it does so, and takes less time."""
 
     def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, same: bool, by_row: bool,
               q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
@@ -371,7 +371,7 @@ class ManyAtOnce(Protocol):
         """
 
     def lowest(self, q: Index, d: Index, layout: Layout, same: bool, labels: Sides, low: Sides) -> None:
-        """Lower what places without a label (-1) have in `low` to their neighbours' labels; all int64."""
+        """Lower what places without a label (-1) have in `low` to their neighbors' labels; all int64."""
 
 
 def connect(method: CpuMethod, q: Index, d: Index, layout: Any, same: bool, nodes: Sides,

@@ -261,7 +261,7 @@ def connect(module: CpuMethod, q: Index, d: Index, layout: Layout, parent: np.nd
 
 def lowest(module: CpuMethod, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
            low: tuple[np.ndarray, np.ndarray], same: bool) -> None:  # fmt: skip
-    """Lower what rows without a label have to the labels of their neighbours: see `Joiner.lowest`."""
+    """Lower what rows without a label have to the labels of their neighbors: see `Joiner.lowest`."""
     orders = rows_of_places(q), rows_of_places(d)
     by_place = [
         [np.require(some[rows], requirements="W") for some, rows in zip(each, orders, strict=True)]

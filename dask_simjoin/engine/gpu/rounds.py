@@ -196,7 +196,7 @@ class GpuBoruvkaRounds:
         load.kernel(file, function, **constants)((blocks,), (threads,), arguments)
 
     def _offer_beside(self, bounds: Array) -> None:
-        """Let components know edges between neighbours in the order of places: of one index."""
+        """Let components know edges between neighbors in the order of places: of one index."""
         (blocks,), (threads,) = load.shape_of(self.rows)
         known = self.sides[0].y, self.component, self.core, np.int32(self.rows)
         self._launch("offer_beside", blocks, threads, *known, bounds)

@@ -14,7 +14,7 @@ in a round.
 
 What is best known beside: Prokopenko, Sao & Lebrun-Grandie (2023), "A single-tree algorithm to compute the
 Euclidean minimum spanning tree on GPUs", which is the same on a tree of single points; and Nolet et al.
-(2023), "cuSLINK", which joins the components of a graph of neighbours, and is exact only where that is.
+(2023), "cuSLINK", which joins the components of a graph of neighbors, and is exact only where that is.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ ALIGNED = "z", "start", "lower", "upper"
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
-    """Uninitialised NumPy array that begins on a cache line, so that vectors do not straddle two."""
+    """Uninitialized NumPy array that begins on a cache line, so that vectors do not straddle two."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.empty(size + 64, np.uint8)
     begin = -raw.ctypes.data % 64
@@ -217,7 +217,7 @@ WIDE_FAN_OUT_DIMS = 3
 """Dimensions to cut up to which blocks are cut into four parts a level: half of the sorts, boxes as good."""
 
 SAMPLE = 512
-"""Points from whose distances it is told whether float32 can tell neighbours apart."""
+"""Points from whose distances it is told whether float32 can tell neighbors apart."""
 
 CLEAR = 64.0
 """How many times the filter's blur the typical distance must be."""
@@ -307,7 +307,7 @@ def wide_dims(variance: np.ndarray) -> float:
 
 
 def _tells_apart(f: Filter, sample: np.ndarray) -> bool:
-    """Whether the filter's blur is small against the distances of a sample's neighbours."""
+    """Whether the filter's blur is small against the distances of a sample's neighbors."""
     some = sample[:: -(-len(sample) // SAMPLE) or 1]
     if len(some) < 2:
         return True

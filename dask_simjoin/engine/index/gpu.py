@@ -284,7 +284,7 @@ FILTER_DIMS = 5
 
 
 SAMPLE = 512
-"""Points from whose distances it is told whether a filter can tell neighbours apart."""
+"""Points from whose distances it is told whether a filter can tell neighbors apart."""
 
 CLEAR = {"float16": 16.0, "float32": 4.0}
 """How many times the error of two points' distance their distance must be, typically."""
@@ -297,7 +297,7 @@ U16 = 2.0**-12
 class NearestDeviceLayout(TilesOnDevice):
     """How the chunks of one search are indexed on GPUs.
 
-    Of `bounds` centre, scale and rho count.  Squares of scaled distances of points are at most 2**15.
+    Of `bounds` center, scale and rho count.  Squares of scaled distances of points are at most 2**15.
     """
 
 
@@ -346,7 +346,7 @@ def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.nd
 
 
 def _bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Bounds | None:
-    """Centre, scale and rho: no scaled point is further than 2**6.5 from the centre."""
+    """Center, scale and rho: no scaled point is further than 2**6.5 from the center."""
     with np.errstate(over="ignore", invalid="ignore"):
         most = np.maximum(upper - mean, mean - lower) * (1 + 2.0**-50)
         # with room for twice their squares there is half of that for each
@@ -354,7 +354,7 @@ def _bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Bounds | 
 
 
 def _blur(bounds: Bounds, sample: np.ndarray | None) -> dict[str, float]:
-    """The errors of two points' distance as parts of the distance of neighbours."""
+    """The errors of two points' distance as parts of the distance of neighbors."""
     some = np.zeros((0, 1)) if sample is None else sample[:: -(-len(sample) // SAMPLE) or 1]
     if len(some) < 2:
         return {"float16": 0.0, "float32": 0.0}

@@ -1,4 +1,4 @@
-"""Points in kd order: neighbours in space become neighbours in memory.
+"""Points in kd order: neighbors in space become neighbors in memory.
 
 Level by level, one sort a level: every block of points is sorted along the dimension in
 which it is widest and cut into parts.  Blocks hold a power of two of tiles (the last one
