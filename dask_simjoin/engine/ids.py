@@ -56,7 +56,7 @@ def decoded(values: Any) -> Any:
 
 
 def rounded_together(*parts: Ids) -> bool:
-    """Return whether there are numbers of several kinds of which no dtype has all, as Python's numbers are."""
+    """Return whether the parts have kinds of numbers that no single dtype represents exactly."""
     kinds = {str(getattr(part.dtype, "kind", "")): part.dtype for part in parts}
     if len(kinds) < 2 or not kinds.keys() <= set("iufb"):
         return False
