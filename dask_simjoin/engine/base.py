@@ -231,7 +231,7 @@ def splitting_kernels() -> ModuleType:
 def _module(name: str, job: str) -> ModuleType:
     if name not in LIBRARIES:
         raise UnsupportedFrameError(
-            f"Frames of {name!r} cannot be joined, but pandas and cuDF frames can: use "
+            f"Frames of {name!r} cannot be joined; only pandas and cuDF frames can: use "
             "ddf.to_backend('pandas')."
         )
     return _load(MODULES[name, job])

@@ -1,8 +1,8 @@
-"""The methods by which pairs are found: an entry each, from which options, messages and docs are made.
+"""The methods that find pairs: one entry each, the source of options, messages and docs.
 
-Nothing here needs kernels.  What a method does is in its modules, one for each library it serves;
-`dask_simjoin.engine.base.method_module` loads them once it is chosen.  Fields of a method are its options;
-its name alone stands for one with their defaults.  Methods of papers are loaded when they are asked for.
+Nothing here needs kernels. A method's code is in one module per library;
+`dask_simjoin.engine.base.method_module` loads it once the method is chosen. Fields of a method are its
+options; its name alone stands for the defaults. Methods of papers are loaded on first use.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Method:
 
     def fitted(self, x: np.ndarray, rows: float, variance: np.ndarray, threshold: float,
                norm: Norm) -> Method:  # fmt: skip
-        """Return the method with options chosen for `rows` points, of which `x` (m, d) are a sample."""
+        """Return the method with options for `rows` points, from a sample `x` (m, d) of them."""
         return self
 
     def approximate_layout(self, layout: Any) -> Any:
@@ -62,8 +62,8 @@ class Method:
 class Sweep(Method):
     """Sweep along one coordinate, between rows of an eps-grid in the others: up to 4 dimensions.
 
-    It compares 1.7 to 1.9 candidates per pair in 2 dimensions, but its neighborhoods triple with every
-    gridded dimension.
+    It compares 1.7 to 1.9 candidates per pair in 2 dimensions. Every further gridded dimension triples the
+    neighborhood.
     """
 
     modules: ClassVar[Mapping[str, str]] = {"pandas": "dask_simjoin.engine.cpu.sweep"}
@@ -95,8 +95,8 @@ class MethodTable(Mapping[str, Method]):
     Parameters
     ----------
     entries : dict
-        Of each name the method; or, as text, the "module:Class" of one that is loaded on first use, serves
-        all libraries, and any number of dimensions.
+        Name -> method, or "module:Class" of a method that is loaded on first use. Such a method serves all
+        libraries and dimensions.
     """
 
     def __init__(self, entries: dict[str, Method | str]) -> None:
@@ -117,7 +117,7 @@ class MethodTable(Mapping[str, Method]):
         return name in self.entries
 
     def find(self, kind: type) -> str | None:
-        """Return the name of the methods of a class, without loading any; None: it is no such class."""
+        """Return the name of a method's class, without loading any; None: not a registered class."""
         path = f"{kind.__module__}:{kind.__qualname__}"
         for name, entry in self.entries.items():
             if entry == path if isinstance(entry, str) else type(entry) is kind:
@@ -153,16 +153,16 @@ METHODS = MethodTable({
 """All methods by name; "auto" takes the first that is best, never one of papers."""
 
 DENSE = "tiles"
-"""The name of the one that need not find each pair to count or to connect them."""
+"""Name of the method that can count or connect rows without finding each pair."""
 
 NEAREST = (AUTO, DENSE, "zorder")
-"""What the option may be where nearest neighbors are sought."""
+"""Values of the option `method` for nearest-neighbor searches."""
 
 LOSSY, LOSSY_NEAREST = ("kmeans",), ("zorder",)
-"""Those that can leave out pairs that are dear to find, where that is asked for."""
+"""Methods that may miss expensive pairs with `approximate=True`."""
 
 CHOICES = (AUTO, *METHODS)
-"""What the option `method` may be."""
+"""Values of the option `method`."""
 
 
 def choices_for(library: str) -> tuple[str, ...]:
