@@ -160,7 +160,7 @@ class CpuSpanner:
     @staticmethod
     def begin(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
               parts: int) -> Progress:  # fmt: skip
-        """Tell what is known before the first round that is shared: see `Spanner`."""
+        """Return the state before the first shared round: see `Spanner`."""
         return BoruvkaRounds([index], layout, [core], nearest).go_on(parts)
 
     @staticmethod
@@ -173,7 +173,7 @@ class CpuSpanner:
     @staticmethod
     def join(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
              progress: Progress, parts: Sequence[Found]) -> Progress:  # fmt: skip
-        """Finish a round, all parts of which are done: see `Spanner`."""
+        """Finish a round with the results of all parts: see `Spanner`."""
         rounds = BoruvkaRounds([index], layout, [core], nearest, progress)
         rounds.join(progress["offered"], parts)
         return rounds.go_on(len(parts))

@@ -77,7 +77,7 @@ def shared_in_all(dims: int) -> int:
 
 
 def search_bytes(dims: int, listed: int = 0) -> int:
-    """Shared memory that a block of the search asks for, with lists of so many neighbors of each query."""
+    """Shared memory that a block of the search asks for, with lists of a number of neighbors per query."""
     return 2 * TILE * (width(dims) + 8) * 2 + 2 * TILE * listed * 16
 
 

@@ -76,7 +76,7 @@ def _shared() -> int:
 
 
 def _tiles_bytes(layout: NearestDeviceLayout, levels: int, listed: int) -> int:
-    """Shared memory of a block of `nearest.cu`, with lists of so many neighbors of each query."""
+    """Shared memory of a block of `nearest.cu`, with lists of a number of neighbors per query."""
     size = 8 if layout.engine == "float64" else 4
     return WARPS * TILE * (levels * (size + 4) + QUEUE * 4 + listed * 16)
 

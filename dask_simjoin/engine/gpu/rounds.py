@@ -139,7 +139,7 @@ def _in_turn(places: Array, most: int) -> Iterator[Array]:
 
 
 def program(function: str, layout: NearestDeviceLayout) -> load.Program:
-    """Tell what is compiled: one program has all functions."""
+    """Return the compiled program: one has all functions."""
     constants = {"DIMS": layout.dims, "EXACT": layout.bounds is None}
     return "spanning", function, constants | norm_constant(layout.norm)
 
@@ -184,7 +184,7 @@ class GpuBoruvkaRounds:
 
     @property
     def progress(self) -> Progress:
-        """What is known after some rounds."""
+        """State after some rounds."""
         known: Progress = {
             "component": self.component, "sizes": self.sizes, "least": self.least, "to": self.to,
             "beyond": self.nearest[2], "found": self.found,
@@ -208,7 +208,7 @@ class GpuBoruvkaRounds:
         return bounds, boruvka.list_edges(*state, self.nearest, self.least, self.to)
 
     def _wanted(self, asked: Array, bounds: Array) -> Array:
-        """Tell which nodes may have an edge that is lighter than what is known of their component's."""
+        """Find the nodes that may have an edge that is lighter than what is known of their component's."""
         return boruvka.wanted_nodes(self.component, asked, self.to, self.least, self.core, bounds)
 
     def _group(self) -> None:
@@ -322,7 +322,7 @@ class GpuBoruvkaRounds:
         return to_host(weights), to_host(take(starts, better)), to_host(take(ends, better))
 
     def join(self, parts: Sequence[Found]) -> None:
-        """Finish a round, all parts of which are done: see `Spanner`."""
+        """Finish a round with the results of all parts: see `Spanner`."""
         listed, bounds, asked, beside = self._asked()
         wanted = self._wanted(asked, beside)
         edges = [listed]
@@ -335,7 +335,7 @@ class GpuBoruvkaRounds:
         self._group()
 
     def go_on(self, parts: int) -> Progress:
-        """Do rounds that are not worth being searched in parts, and tell what is known then."""
+        """Run rounds that are not worth sharing; return the state."""
         while len(self.sizes) > 1:
             _, _, asked, beside = self._asked()
             if count(self._wanted(asked, beside)) * parts > self.rows // ALONE:

@@ -207,7 +207,7 @@ class GpuSpanner:
     @staticmethod
     def begin(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
               parts: int) -> Progress:  # fmt: skip
-        """Tell what is known before the first round that is shared: see `Spanner`."""
+        """Return the state before the first shared round: see `Spanner`."""
         return GpuBoruvkaRounds([index], layout, [core], nearest).go_on(parts)
 
     @staticmethod
@@ -219,7 +219,7 @@ class GpuSpanner:
     @staticmethod
     def join(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
              progress: Progress, parts: Sequence[Found]) -> Progress:  # fmt: skip
-        """Finish a round, all parts of which are done: see `Spanner`."""
+        """Finish a round with the results of all parts: see `Spanner`."""
         rounds = GpuBoruvkaRounds([index], layout, [core], nearest, progress)
         rounds.join(parts)
         return rounds.go_on(len(parts))

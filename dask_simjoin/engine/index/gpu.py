@@ -50,7 +50,7 @@ class GpuChoice:
     tile : int
         Points of a tile.
     grain : int
-        Points at whose multiples queries can be cut.
+        Points per unit of a query cut: cuts lie at its multiples.
     compared : tuple of str
         The arrays of a join's index that are compared.
     tensor : bool
@@ -86,9 +86,9 @@ class TilesOnDevice:
     bounds : Bounds or None
         Of the filter, if there is one.
     cut : Cuts
-        The dimensions by which points are put in order.
+        Dimensions that order the points.
     norm : int or float
-        Of the totals that are compared.
+        Norm of the totals that are compared.
     """
 
     dims: int
@@ -129,14 +129,14 @@ class DeviceLayout(TilesOnDevice):
     Attributes
     ----------
     threshold : float
-        Of the float64 decision.
+        Threshold of the float64 decision.
     """
 
     threshold: float
 
     @property
     def grain(self) -> int:
-        """Points at whose multiples queries can be cut."""
+        """Points per unit of a query cut: cuts lie at its multiples."""
         return ENGINES[self.engine].grain
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
@@ -152,15 +152,15 @@ def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, v
     Parameters
     ----------
     lower, upper, mean, variance : array (d,), float64
-        Of all points.
+        Moments of all points.
     threshold : float
-        Of the float64 decision.
+        Threshold of the float64 decision.
     engine : {"auto", "float16", "float32", "float64"}
         "auto": the fastest that is useful.  A filter that was asked for is used if its bounds hold.
     shared : int
         Bytes of shared memory that a block of threads can have.
     norm : int or float
-        Of the totals that the decision compares; filters serve only 2.
+        Norm of the totals that the decision compares; filters serve only 2.
     """
     dims = len(lower)
     bounds = make_bounds(lower, upper, mean, threshold) if norm == 2 else None
@@ -311,15 +311,15 @@ def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.nd
     lower, upper : array (d,), float64
         A box that holds all points, of queries and of data.
     mean, variance : array (d,), float64
-        Of all points, about.
+        Approximate moments of all points.
     sample : array (m, d), optional
-        Some points, from which it is told whether a filter pays; without them it is assumed to.
+        Some points, that show whether a filter pays; without them it is assumed to.
     engine : {"auto", "float16", "float32", "float64"}
         "auto": the fastest that is useful.  A filter that was asked for is used if its bounds hold.
     shared : int
         Bytes of shared memory that a block of threads can have.
     norm : int or float
-        Whose totals say what is near; filters serve only 2.
+        Norm of the totals that order neighbors; filters serve only 2.
     """
     dims = len(lower)
     bounds = _bounds(lower, upper, mean) if norm == 2 else None

@@ -71,11 +71,11 @@ class SweepLayout:
     Attributes
     ----------
     threshold : float
-        Of the float64 decision.
+        Threshold of the float64 decision.
     grid : Grid
         The rows.
     norm : int or float
-        Of the totals that the decision compares.
+        Norm of the totals that the decision compares.
     dims : tuple of int or None
         The dimensions, ascending, that are swept for candidates, on which all of them decide; None: all are
         swept, and nothing is left to decide.
@@ -103,7 +103,7 @@ class SweepLayout:
 
     @property
     def grain(self) -> int:
-        """Points at whose multiples queries can be cut."""
+        """Points per unit of a query cut: cuts lie at its multiples."""
         return 1
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
