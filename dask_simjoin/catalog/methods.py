@@ -1,8 +1,8 @@
-"""The methods by which pairs are found: an entry each, from which options, messages and docs are made.
+"""The methods that find pairs: one entry each, the source of options, messages and docs.
 
-Nothing here needs kernels.  What a method does is in its modules, one for each library it serves;
-`dask_simjoin.engine.base.method_module` loads them once it is chosen.  Fields of a method are its options;
-its name alone stands for one with their defaults.  Methods of papers are loaded when they are asked for.
+Nothing here needs kernels. A method's code is in one module per library;
+`dask_simjoin.engine.base.method_module` loads it once the method is chosen. Fields of a method are its
+options; its name alone stands for the defaults. Methods of papers are loaded on first use.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ METHODS = MethodTable({
 """All methods by name; "auto" takes the first that is best, never one of papers."""
 
 DENSE = "tiles"
-"""The name of the one that need not find each pair to count or to connect them."""
+"""Name of the method that can count or connect rows without finding each pair."""
 
 NEAREST = (AUTO, DENSE, "zorder")
 """Values of the option for nearest neighbors."""

@@ -1,4 +1,4 @@
-"""Choose the modules that serve a frame by its library; numbers and seconds of a profiled run."""
+"""Select the modules for a frame's library; counters and timings of a profiled run."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ ABOUT = {
     "tile_pairs": "pairs of tiles whose boxes are near",
     "near_queries": "queries near a tile's box",
     "candidates": "pairs of points that cells, windows or boxes left",
-    "comparisons": "pairs of points of which a distance was begun",
-    "compared_ratio": "of all pairs of points, those that were compared, or left to be",
+    "comparisons": "pairs of points whose distance was at least begun",
+    "compared_ratio": "share of all pairs of points that was compared, or left to compare",
     "terms": "coordinates whose differences were summed",
-    "decided": "pairs that only float64 could tell",
-    "refused": "of those, pairs that were none",
+    "decided": "pairs that only float64 could decide",
+    "refused": "decided pairs that were refused",
     "pairs": "pairs that were found, each once",
-    "neighbours": "nearest rows that were found, of all rows together",
-    "recall": "of the true pairs or neighbours, those that were found",
-    "recall_low": "the least that it is with a chance of 95 %",
-    "recall_high": "the most that it is so",
-    "recall_pairs": "true ones by which it was measured, too few below 1,000 unless all are known",
-    "selectivity": "neighbours of a point, on average, itself left out",
+    "neighbours": "nearest rows found, over all rows",
+    "recall": "share of the true pairs or neighbors that was found",
+    "recall_low": "lower bound of the recall, with 95 % confidence",
+    "recall_high": "upper bound of the recall, with 95 % confidence",
+    "recall_pairs": "true pairs that measured the recall; below 1,000 too few, unless all are known",
+    "selectivity": "mean number of neighbors of a point, without itself",
     "clusters": "clusters that are not empty",
     "largest_cluster": "rows of the largest cluster",
     "copies": "rows of other clusters that the rows of each meet",
     "lists": "lists in Z-order",
-    "walked_lists": "of them, those in which a row has its interval",
+    "walked_lists": "lists in Z-order with an interval of each row",
     "half_walk": "1, where intervals begin behind the row itself, all in one list; else 0",
     "interval_mean": "rows of an interval",
     "interval_median": "the same, of half of the rows at most",
@@ -63,30 +63,30 @@ ABOUT = {
     "largest_batch": "pairs of the largest batch",
     "estimated_pairs": "pairs, as they were estimated from a sample",
     "warp_efficiency": "share of a warp's lanes at work while candidates are compared",
-    "warp_efficiency_model": "the same, told from workloads alone, if a warp waits for its slowest query",
+    "warp_efficiency_model": "the same by a model of workloads: a warp waits for its slowest query",
 }
-"""The numbers, in the order in which they are told, and what they count."""
+"""Name -> meaning of each counter, in the order of reports."""
 
 Numbers = dict[str, float]
-"""Some of those of `ABOUT`, by name."""
+"""Values of counters by name: see `ABOUT`."""
 
 
 def compared_ratio(numbers: Numbers, rows: int) -> Numbers:
-    """Return the share of all pairs of points that was compared, where a method tells it."""
+    """Return the share of all pairs of points that was compared, if the method counts it."""
     compared = numbers.get("comparisons", numbers.get("candidates"))
     return {} if compared is None or rows < 2 else {"compared_ratio": compared / (rows * (rows - 1) / 2)}
 
 
 @dataclass(frozen=True)
 class Counters:
-    """What one run did.
+    """Counters and timings of one run.
 
     Attributes
     ----------
     numbers : dict
-        By name, see `ABOUT`; what a method does not tell is not there.
+        Counters by name, see `ABOUT`; without those that the method does not count.
     seconds : dict
-        Of each step, in the order of the steps.
+        Seconds of each step, in the order of the steps.
     """
 
     numbers: Numbers
@@ -94,10 +94,10 @@ class Counters:
 
 
 class Profiler(Protocol):
-    """Runs methods on arrays of one library, and counts what they do."""
+    """Run methods on arrays of one library and count their work."""
 
     def profile(self, x: Array, layout: Layout) -> Counters:
-        """Join points (n, d) with themselves, keep no pair, and tell what was done."""
+        """Join points (n, d) with themselves without keeping pairs; return counters and timings."""
 
 
 MODULES = {
@@ -116,63 +116,63 @@ MODULES = {
     ("cudf", "profile"): "dask_simjoin.engine.gpu.joiner",
     ("cudf", "sets"): "dask_simjoin.sets.gpu.joiner",
 }
-"""What does a job for a data frame library: its module's FRAMES, JOINER, ..., or kernels."""
+"""(Library, job) -> module that has its FRAMES, JOINER, ..., or kernels."""
 
 
 def frames_of_library(name: str) -> Frames:
-    """What reads and makes frames of a data frame library."""
+    """Return the reader and writer of frames of a library."""
     frames: Frames = _module(name, "frames").FRAMES
     return frames
 
 
 def frames_for(frame: Frame) -> Frames:
-    """What reads and makes frames like one (a partition, a column or an index, or an empty example)."""
+    """Return the reader and writer for frames like `frame`: a partition, column, index or empty example."""
     return frames_of_library(library(frame))
 
 
 def joiner_of_library(name: str) -> Joiner:
-    """What joins chunks of a data frame library."""
+    """Return the joiner for chunks of a library."""
     joiner: Joiner = _module(name, "join").JOINER
     return joiner
 
 
 def joiner_for(frame: Frame) -> Joiner:
-    """What joins chunks of frames like one."""
+    """Return the joiner for chunks of frames like `frame`."""
     return joiner_of_library(library(frame))
 
 
 def searcher_of_library(name: str) -> Searcher:
-    """What searches chunks of a data frame library for nearest neighbours."""
+    """Return the nearest-neighbor searcher for chunks of a library."""
     searcher: Searcher = _module(name, "search").SEARCHER
     return searcher
 
 
 def searcher_for(frame: Frame) -> Searcher:
-    """What searches chunks of frames like one for nearest neighbours."""
+    """Return the nearest-neighbor searcher for chunks of frames like `frame`."""
     return searcher_of_library(library(frame))
 
 
 def spanner_for(frame: Frame) -> Spanner:
-    """What finds spanning trees of chunks of frames like one."""
+    """Return the spanning-tree engine for chunks of frames like `frame`."""
     spanner: Spanner = _module(library(frame), "span").SPANNER
     return spanner
 
 
 def profiler_of_library(name: str) -> Profiler:
-    """What counts what joins of chunks of a data frame library do."""
+    """Return the profiler of a library's joins."""
     profiler: Profiler = _module(name, "profile").PROFILER
     return profiler
 
 
 @functools.cache
 def method_module(name: str, library: str) -> Any:
-    """Load what a method does with chunks of a library: a `CpuMethod` or a `GpuMethod`."""
+    """Load a method's module for a library: a `CpuMethod` or a `GpuMethod`."""
     return _load(METHODS[name].modules[library])
 
 
 def search_layout_of(method: str | Method, library: str, lower: np.ndarray, upper: np.ndarray,
                      variance: np.ndarray, norm: Norm, approximate: bool) -> MethodSearch | None:  # fmt: skip
-    """Return the layout of a search by the method's own module: see `SearchMethod`; None: tiles search."""
+    """Return the layout for a search by the method's own module, a `SearchMethod`; None: tiles search."""
     options = as_method(method)
     if options is None or not options.has_search:
         return None
@@ -181,39 +181,39 @@ def search_layout_of(method: str | Method, library: str, lower: np.ndarray, uppe
 
 
 def recall_module(method: str | Method) -> Any:
-    """Load what estimates the recall of a method that may lose pairs or neighbors."""
+    """Load the recall estimator of a method that may miss pairs or neighbors."""
     options = as_method(method)
     assert options is not None and options.recall_module is not None
     return _load(options.recall_module)
 
 
 def host_joiner() -> Joiner:
-    """What joins NumPy arrays: for what is small and lies on the client."""
+    """Return the joiner for NumPy arrays: for small data on the client."""
     return joiner_of_library(HOME)
 
 
 def host_kernels(name: str) -> ModuleType:
-    """A module of the host's kernels: for what is done there, wherever chunks lie."""
+    """Return a module of host kernels, for work that always runs on the host."""
     return _load(f"dask_simjoin.engine.cpu.kernels.{name}")
 
 
 def spreader_of(x: Array) -> ModuleType:
-    """Load what tells how the columns of an array are spread: its `bounds` and `spread`."""
+    """Return the module with `bounds` and `spread` for an array's library."""
     return _load(f"dask_simjoin.engine.{'cpu.frames' if module_of(x) is np else 'gpu.arrays'}")
 
 
 def set_joiner_of_library(name: str) -> Any:
-    """What joins blocks of sets of a data frame library: a `SetJoiner`, which only their room knows."""
+    """Return the joiner for blocks of sets of a library: a `SetJoiner`."""
     return _module(name, "sets").JOINER
 
 
 def encoding_kernels() -> ModuleType:
-    """The kernels that encode sets: on the host, wherever their blocks then lie."""
+    """Return the host kernels that encode sets."""
     return _module(HOME, "encoding")
 
 
 def splitting_kernels() -> ModuleType:
-    """The kernels that split texts into tokens: on the host, too."""
+    """Return the host kernels that split texts into tokens."""
     return _module(HOME, "splitting")
 
 

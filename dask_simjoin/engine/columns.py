@@ -1,4 +1,4 @@
-"""Columns in host memory: those that grow in place, and those that hold lists of numbers."""
+"""Columns in host memory: growing columns, and columns of lists of numbers."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from dask_simjoin.errors import ListError
 from dask_simjoin.metrics.norms import Array, DType, Series
 
 GROWTH = 8
-"""Columns grow by one part in so many: NumPy writes zeros there, which takes memory before it is used."""
+"""Columns grow by a GROWTH-th: NumPy zeroes new memory, which commits it before it is used."""
 
 AT_ONCE = 1 << 20
 """Values that are looked up or converted at a time."""
 
 
 class GrowingColumns:
-    """Columns of one length, which is not known before.
+    """Columns of one length that is not known in advance.
 
-    Memory that is not written costs nothing, so the first room is generous.  Longer columns are moved by
-    the system, which maps their pages elsewhere, and what is left over is given back in the same way.
+    Unwritten memory costs nothing, so the initial capacity is generous. The system grows columns by remapping
+    pages, and unused memory is returned in the same way.
 
     Parameters
     ----------
     dtypes : sequence of dtype
     room : int
-        Values for which memory is reserved at first.
+        Initial capacity in values.
     spare : int, optional
-        Values behind the room that may be written, but are not kept.
+        Values behind the capacity that may be written, but are not kept.
     """
 
     def __init__(self, dtypes: Sequence[DType], room: int, spare: int = 0) -> None:
@@ -46,11 +46,11 @@ class GrowingColumns:
 
     @property
     def room(self) -> int:
-        """Values that can be added without growing."""
+        """Number of values that fit without growing."""
         return self._room - self._used
 
     def free(self) -> list[np.ndarray]:
-        """Views of what is not used yet: they are invalid once the columns grow or end."""
+        """Return views of the unused memory; they become invalid when the columns grow or end."""
         return [column[self._used :] for column in self._columns]
 
     def advance(self, used: int, least: int = 0) -> None:
@@ -61,7 +61,7 @@ class GrowingColumns:
             self._resize(self._room + self._spare)
 
     def end(self) -> tuple[np.ndarray, ...]:
-        """Give back what is left over, and return the columns."""
+        """Release unused memory and return the columns."""
         self._room, self._spare = self._used, 0
         self._resize(self._used)
         return self._columns
@@ -72,16 +72,16 @@ class GrowingColumns:
 
 
 def blocks(length: int, parts: int = 1) -> Iterator[slice]:
-    """Cut so many values into slices of `AT_ONCE`, or of a part of that."""
+    """Yield slices of `AT_ONCE // parts` values that cover `length` values."""
     size = AT_ONCE // parts
     for start in range(0, length, size):
         yield slice(start, min(start + size, length))
 
 
 def longer(values: np.ndarray, length: int) -> np.ndarray:
-    """Return an array with room for more values behind its own, which is given up: it grows where it lies.
+    """Return an array of `length` values that begins with `values`, which is grown in place if possible.
 
-    Nobody else may use it, nor a view of it, besides those that know its former length.
+    `values` and its views must not be used afterwards, except with their former length.
     """
     owner = values if values.base is None else values.base
     own = isinstance(owner, np.ndarray) and owner.flags.owndata and owner.nbytes == values.nbytes
@@ -94,7 +94,7 @@ def longer(values: np.ndarray, length: int) -> np.ndarray:
 
 
 def appended(parts: Sequence[Array]) -> np.ndarray:
-    """Put arrays one after the other; the first one is given up: see `longer`."""
+    """Concatenate arrays; the first one is given up: see `longer`."""
     if len(parts) == 1:
         return parts[0]
     ends = np.cumsum([len(part) for part in parts]).tolist()
@@ -105,7 +105,7 @@ def appended(parts: Sequence[Array]) -> np.ndarray:
 
 
 def look_up(table: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Take values of a table by their places, some at a time: NumPy makes 8 bytes of each of them."""
+    """Return values of a table by their places, in batches: NumPy converts each place to 8 bytes."""
     found = np.empty(len(places), table.dtype)
     for some in blocks(len(places)):
         found[some] = table[places[some]]
@@ -113,17 +113,16 @@ def look_up(table: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 A_NUMBER = "but a number"
-"""What is said of objects such as Decimal, in a column that may be one of lists."""
+"""Message for objects such as Decimal in a column that may hold lists."""
 
 BLOCK = 1 << 18
-"""Numbers that are put in columns at a time, so that they lie in a cache."""
+"""Numbers converted at a time, so that they stay in a cache."""
 
 
 def vectors(column: Series) -> Array:
-    """The lists of a column as an array (n, length) of float64, where they lie.
+    """Return the lists of a column as an array (n, length) of float64, on the column's device.
 
-    Missing numbers are NaN, and so are all of a missing list.  Without any list the length is 1, unless
-    the dtype tells it.
+    Missing numbers are NaN, and so are missing lists. Without any list, the length is the dtype's, or 1.
     """
     if on_gpu(column):
         return _on_gpu(column)
@@ -147,7 +146,7 @@ def vectors(column: Series) -> Array:
 
 
 def extremes(column: Series) -> list[int]:
-    """The largest and the smallest number in the lists of a column, if they are integers."""
+    """Return the largest and the smallest number in the lists of a column, if they are integers."""
     if on_gpu(column):
         if type(column.dtype).__name__ != "ListDtype":
             return []
@@ -166,13 +165,13 @@ def extremes(column: Series) -> list[int]:
 
 
 def a_value(value: Any) -> str:
-    """The type of a value, for a message."""
+    """Return the type of a value, with an article, for a message."""
     kind = type(value).__name__
     return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
 
 
 class _Part(NamedTuple):
-    """Rows that follow each other: which have a list, and the numbers of those, one after the other."""
+    """Consecutive rows: a mask of those with a list, and all their numbers."""
 
     present: np.ndarray
     numbers: np.ndarray
@@ -180,7 +179,7 @@ class _Part(NamedTuple):
 
 
 def _parts(column: Series) -> Iterator[_Part]:
-    """The rows of a column of pandas, all lists of one length; raises `ListError` where one is not."""
+    """Yield the rows of a pandas column, all lists of one length; raise `ListError` otherwise."""
     if isinstance(column.dtype, pd.ArrowDtype):
         yield from _arrow_parts(_chunks(column))
     elif len(column):
@@ -212,7 +211,7 @@ def _arrow_parts(chunks: list[Any]) -> Iterator[_Part]:
 
 
 def _checked(lengths: np.ndarray, length: int | None, start: int) -> int | None:
-    """The length of some lists, which is to be `length` unless that is None."""
+    """Return the length of some lists, and check that it is `length`, unless that is None."""
     there = np.flatnonzero(~np.isnan(lengths))
     if not len(there):
         return length
@@ -257,7 +256,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _one_by_one(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The numbers of these rows, where some are missing; refuses what is no number."""
+    """Return the numbers of these rows, some of them missing; refuse other values."""
     found = []
     for row in rows.tolist():
         for value in values[row]:
@@ -271,7 +270,7 @@ def _one_by_one(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
 def _on_gpu(column: Series) -> Array:
     xp = sys.modules["cupy"]
     present = column.notna().values
-    some = column.dropna()  # what is missing may have numbers below it
+    some = column.dropna()  # missing lists may have numbers below them
     if not len(some):
         return xp.full((len(column), 1), np.nan)
     if type(column.dtype).__name__ != "ListDtype":

@@ -1,4 +1,4 @@
-"""Arrays of NumPy and of CuPy, told apart without importing CuPy."""
+"""Helpers for NumPy and CuPy arrays that do not import CuPy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids, Series
 
 BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-"""What values of so many bytes are moved as."""
+"""Item size in bytes -> dtype whose bits are moved."""
 
 
 def _library(value: Any) -> str:
@@ -30,10 +30,10 @@ def to_host(array: Array) -> np.ndarray:
 
 
 def all_of(flags: Array) -> bool:
-    """Tell whether all of some flags (n,) are set.
+    """Return whether all flags (n,) are set.
 
-    This, and what is beside it, is for arrays of CuPy: it has least numbers of bytes at hand, but compiles
-    `any`, `all` and sums of flags when they are asked for, for some seconds and for each class of sizes.
+    CuPy compiles `any`, `all` and sums of flags on first use, for seconds and once per size class. Its
+    minimum of bytes is already compiled; the functions below use it.
     """
     if module_of(flags) is np:
         return bool(flags.all())
@@ -41,14 +41,14 @@ def all_of(flags: Array) -> bool:
 
 
 def any_of(flags: Array) -> bool:
-    """Tell whether any of some flags (n,) is set."""
+    """Return whether any of some flags (n,) is set."""
     if module_of(flags) is np:
         return bool(flags.any())
     return bool(len(flags)) and bool(flags.view(np.uint8).max())
 
 
 def all_of_rows(flags: Array) -> Array:
-    """Tell of which rows of some flags (n, k) all are set (n,)."""
+    """Return for each row of flags (n, k) whether all are set (n,)."""
     xp = module_of(flags)
     if xp is np or not flags.size:
         return flags.all(axis=1) if xp is np else xp.ones(len(flags), bool)
@@ -61,7 +61,7 @@ def count_of(flags: Array) -> int:
 
 
 def tally(places: Array, number: int, weights: Array | None = None) -> Array:
-    """Count how often each of so many places is named (number,), int64, or add up weights, float64."""
+    """Count the occurrences of each place (number,), int64, or sum their weights, float64."""
     xp, kind = module_of(places), np.int64 if weights is None else np.float64
     if xp is np:
         return np.bincount(places, weights, minlength=number).astype(kind, copy=False)
@@ -74,7 +74,7 @@ def tally(places: Array, number: int, weights: Array | None = None) -> Array:
 
 
 def count_up(counts: Array, *places: Array) -> None:
-    """Add to counts (n,), int64, how often each of them is named."""
+    """Add the number of occurrences of each place to counts (n,), int64."""
     for some in places:
         if module_of(counts) is np:
             counts += np.bincount(some, minlength=len(counts))
@@ -83,16 +83,16 @@ def count_up(counts: Array, *places: Array) -> None:
 
 
 def _adder(weighted: bool) -> Any:
-    """Make what `bincount` of CuPy is, without its looking for negative numbers, an `any`."""
+    """Return CuPy's `bincount` without its check for negative numbers, which compiles `any`."""
     body = f"atomicAdd(&sum[place], U({'weight' if weighted else '1'}))"
     name = "simjoin_tally" if weighted else "simjoin_count"
     return _elementwise("S place, T weight" if weighted else "S place", "raw U sum", body, name)
 
 
 def float32_below(values: Array) -> Array:
-    """Round numbers, 0 and more or -1, down to float32: what is a bound from below stays one.
+    """Round numbers, at least 0 or -1, down to float32, so that lower bounds stay lower bounds.
 
-    A GPU may take 0 for those that are smaller than normal numbers.
+    A GPU may flush subnormal results to 0.
     """
     if module_of(values) is not np:
         return _elementwise("float64 x", "float32 y", "y = __double2float_rd(x)", "simjoin_float32_below")(
@@ -104,7 +104,7 @@ def float32_below(values: Array) -> Array:
 
 
 def looked_up(table: Array, places: Array) -> Array:
-    """Take values of a table, int32, by their places; -1 where there is none, a number below 0."""
+    """Return values of a table, int32, by their places; -1 for negative places."""
     if module_of(places) is not np:
         body = "found = place < 0 ? -1 : table[place]"
         return _elementwise("S place, raw int32 table", "int32 found", body, "simjoin_looked_up")(
@@ -116,7 +116,7 @@ def looked_up(table: Array, places: Array) -> Array:
 
 
 def inverse_of(order: Array) -> Array:
-    """Tell at which place each number of a permutation is, int32."""
+    """Return the inverse of a permutation, int32."""
     place = module_of(order).empty(len(order), np.int32)
     if module_of(order) is np:
         place[order] = np.arange(len(order), dtype=np.int32)
@@ -126,7 +126,7 @@ def inverse_of(order: Array) -> Array:
 
 
 def put_entries(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
-    """Put entries of a sparse matrix on a GPU where their rows' next ones go, and count those places up."""
+    """Put entries of a sparse matrix at the next free places of their rows on a GPU, and advance these."""
     body = """
         const long long place = (long long)atomicAdd((unsigned long long*)&at[row], 1ull);
         columns[place] = column;
@@ -143,16 +143,17 @@ def _elementwise(given: str, found: str, body: str, name: str) -> Any:
 
 
 def on_gpu(values: Ids | Series) -> bool:
-    """Tell whether an index or a column lies on a GPU."""
+    """Return whether an index or a column lies on a GPU."""
     return _library(values) == "cudf"
 
 
 def values_of(column: Ids | Series) -> Array:
-    """Return the numbers of a column or an index, none of them missing, as an array where they lie."""
+    """Return a column or an index without missing values as an array, on its device."""
     return column.values if on_gpu(column) else column.to_numpy()
 
 
 def columns_like(values: Array, example: Frame, xp: ArrayModule) -> dict[Any, Array]:
-    """Make the columns of a data frame like an example, of numbers (n, k) int64 that are their bits."""
+    """Return columns with the names and dtypes of an example, from numbers (n, k) int64 that hold their
+    bits."""
     kinds = zip(example.columns, example.dtypes, strict=True)
     return {name: xp.ascontiguousarray(values[:, k]).view(kind) for k, (name, kind) in enumerate(kinds)}

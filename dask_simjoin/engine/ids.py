@@ -21,7 +21,7 @@ from dask_simjoin.metrics.norms import Array, DType, Frame, Ids, Values
 
 
 def row_ids(frame: Frame, id: Hashable | None, dtype: DType = None) -> Ids:
-    """The ids of a partition's rows, an Index of its library, as `dtype` says (None: as they are)."""
+    """Return the ids of a partition's rows, an index of its library, as `dtype` (None: unchanged)."""
     ids = frame.index if id is None else frames_for(frame).index(frame[id])
     if dtype is None or ids.dtype == dtype or hasattr(dtype, "categories"):
         return ids
@@ -32,14 +32,14 @@ def row_ids(frame: Frame, id: Hashable | None, dtype: DType = None) -> Ids:
         kept = False
     if not kept:
         raise DuplicateIdError(
-            f"{describe_ids(id)} are of dtype {ids.dtype} in a partition, and not all of them are values of "
-            f"the frame's dtype {dtype}, so partitions do not agree on names. {_remedy(id)}"
+            f"{describe_ids(id)} are of dtype {ids.dtype} in a partition, and some are not values of "
+            f"the frame's dtype {dtype}, so partitions disagree on names. {_remedy(id)}"
         )
     return cast
 
 
 def decoded(values: Any) -> Any:
-    """What categories and Arrow's dictionaries stand for: their codes and their order say nothing of it."""
+    """Return values without categories or Arrow dictionaries, whose codes and order carry no meaning."""
     kind = getattr(values.dtype, "pyarrow_dtype", None)
     if kind is not None and pa.types.is_dictionary(kind):
         return values.astype(pd.ArrowDtype(kind.value_type))
@@ -48,7 +48,7 @@ def decoded(values: Any) -> Any:
 
 
 def rounded_together(*parts: Ids) -> bool:
-    """Tell whether there are numbers of several kinds of which no dtype has all, as Python's numbers are."""
+    """Return whether the parts have kinds of numbers that no single dtype represents exactly."""
     kinds = {str(getattr(part.dtype, "kind", "")): part.dtype for part in parts}
     if len(kinds) < 2 or not kinds.keys() <= set("iufb"):
         return False
@@ -56,7 +56,7 @@ def rounded_together(*parts: Ids) -> bool:
 
 
 def joined(parts: Sequence[Ids]) -> Ids:
-    """Put ids one after the other; objects stay what they are, where `append` makes floats of numbers."""
+    """Concatenate ids; objects stay unchanged, whereas `append` converts numbers to floats."""
     if len(parts) == 1:
         return parts[0]
     if any(type(part) is pd.Index and part.dtype == object for part in parts):
@@ -67,19 +67,19 @@ def joined(parts: Sequence[Ids]) -> Ids:
 
 
 def listed_values(values: Ids) -> list[Any]:
-    """Values as objects of Python."""
+    """Return values as a list of Python objects."""
     found: list[Any] = (values.to_pandas() if on_gpu(values) else values).tolist()
     return found
 
 
 def id_bytes(ids: Ids) -> float:
-    """Memory of one id, as far as some of them tell."""
+    """Return the estimated bytes of one id."""
     size = value_bytes(ids)
     return size if isinstance(ids.dtype, np.dtype) and ids.dtype != object else max(8.0, size)
 
 
 def value_bytes(values: Values, looked_at: int = 1000) -> float:
-    """Memory of one value of an index or a column, as far as some of them tell."""
+    """Return the bytes of one value of an index or a column, estimated from `looked_at` values."""
     if isinstance(values.dtype, np.dtype) and values.dtype != object:
         return float(values.dtype.itemsize)
     series = hasattr(values, "iloc")
@@ -89,7 +89,7 @@ def value_bytes(values: Values, looked_at: int = 1000) -> float:
 
 
 def as_id_keys(ids: Ids, places: Array) -> Array:
-    """The ids at some places as int64 numbers that stand for them, or None if they have no such form."""
+    """Return the ids at some places as int64 keys; None: they have no such form."""
     if not isinstance(ids.dtype, np.dtype) or ids.dtype.kind not in "iumM":
         return None
     if _is_range(ids):
@@ -108,7 +108,7 @@ def as_id_keys(ids: Ids, places: Array) -> Array:
 
 
 def from_id_keys(labels: Array, ids: Ids) -> Values:
-    """What labels stand for that are like those of `ids`: an array, or of dates on a GPU an Index.
+    """Return ids like `ids` from their keys: an array, or an index for dates on a GPU.
 
     `labels`: int64, or integers as wide as the ids.
     """
@@ -120,7 +120,7 @@ def from_id_keys(labels: Array, ids: Ids) -> Values:
 
 
 def _is_range(ids: Ids) -> bool:
-    """Whether the labels are only counted, as of a RangeIndex."""
+    """Return whether the labels are consecutive numbers of a RangeIndex."""
     return hasattr(ids, "start") and hasattr(ids, "step")
 
 

@@ -13,7 +13,7 @@ import uuid
 from pathlib import Path
 
 FOLDER, FILE = 0o755, 0o644
-"""Modes of what is made, less the umask.  Others may read: root may have built the image that they run."""
+"""Modes of new folders and files, before the umask. Others may read: root may have built the image."""
 
 
 def check_private(found: os.stat_result, path: Path) -> None:
@@ -46,21 +46,21 @@ def read_private(path: Path) -> bytes:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file at once or not at all; refuses folders of which `read_private` would read nothing."""
+    """Write a file atomically; refuse folders that `read_private` would refuse."""
     _check_folders(path.parent)
     part = path.with_name(f"{uuid.uuid4().hex}.part")
     try:
         with open(part, "xb", opener=functools.partial(os.open, mode=FILE)) as file:
             file.write(content)
         part.replace(path)
-    finally:  # of a full disk it would take the rest
+    finally:  # a full disk would stay full
         part.unlink(missing_ok=True)
 
 
 def make_folder(folder: Path, mode: int = FOLDER) -> None:
-    """Make a folder and all missing ones above, in which others cannot write whatever the umask is.
+    """Make a folder and all missing parents, writable for this user only, whatever the umask.
 
-    `os.makedirs` gives its mode to the last of them only.
+    `os.makedirs` applies its mode to the last folder only.
     """
     if not folder.exists():
         make_folder(folder.parent, mode)

@@ -27,13 +27,13 @@ from dask_simjoin.metrics.norms import (
 Visitor = Callable[[Array, Array, Array], None]
 
 Measured = Callable[[Array], Array]
-"""Makes distances of totals."""
+"""Converts totals to distances."""
 
 Rows = tuple[int, int]
-"""The first of some places that follow each other, and the one behind the last."""
+"""Start and stop of consecutive places."""
 
 Kept = Sequence[Sequence[Array]]
-"""Values of the left and of the right rows, in the order of their chunk's index."""
+"""Values of the left and right rows to gather, each in its chunk's index order."""
 
 
 class Pairs(NamedTuple):
@@ -44,11 +44,11 @@ class Pairs(NamedTuple):
     left, right : array (pairs,), int32 or int64
         The rows of the left and of the right chunk: positions, or labels.
     distance : array (pairs,), float64, or None
-        What `distance` made of the pairs' totals.
+        Distances of the pairs.
     decided, refused : int
-        How many pairs only the float64 decision could tell, and how many of them it refused.
+        Number of pairs decided in float64, and number of those refused.
     kept : list of array (pairs,)
-        What `kept` has of the left and of the right rows.
+        Gathered values of the left and of the right rows.
     """
 
     left: Array
@@ -60,45 +60,45 @@ class Pairs(NamedTuple):
 
 
 class Layout(Protocol):
-    """How all chunks of one join are indexed: alike, so that any two can meet."""
+    """Index settings of one join, the same for all its chunks, so that any two can meet."""
 
     @property
     def method(self) -> str:
-        """The name of the method that joins them."""
+        """The name of the method that joins the chunks."""
 
     @property
     def norm(self) -> Norm:
-        """Of the totals that the decision compares."""
+        """Norm of the totals that the decision compares."""
 
     @property
     def threshold(self) -> float:
-        """Of the float64 decision."""
+        """Threshold of the float64 decision."""
 
     @property
     def grain(self) -> int:
-        """Points at whose multiples queries can be cut."""
+        """Points per unit of a query cut: cuts lie at its multiples."""
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Describe it in a plan; `names` calls dimensions by name."""
+        """Return a description for plans; `names` maps dimensions to column names."""
 
 
 class SearchLayout(Protocol):
-    """How all chunks of one search for nearest neighbours are indexed."""
+    """Index settings of one nearest-neighbor search, the same for all its chunks."""
 
     @property
     def method(self) -> str:
-        """The name of the method that searches them."""
+        """The name of the method that searches the chunks."""
 
     @property
     def norm(self) -> Norm:
-        """Of the totals that say what is near."""
+        """Norm of the totals that order neighbors."""
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Describe it in a plan; `names` calls dimensions by name."""
+        """Return a description for plans; `names` maps dimensions to column names."""
 
 
 class MethodSearch(ABC):
-    """The layout of a search by a method's own module, a `SearchMethod`, and not by tiles."""
+    """Layout of a search by a method's own module, a `SearchMethod`, instead of tiles."""
 
     @property
     @abstractmethod
@@ -108,11 +108,11 @@ class MethodSearch(ABC):
     @property
     @abstractmethod
     def norm(self) -> Norm:
-        """Of the totals that say what is near."""
+        """Norm of the totals that order neighbors."""
 
     @abstractmethod
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Describe it in a plan; `names` calls dimensions by name."""
+        """Return a description for plans; `names` maps dimensions to column names."""
 
 
 class SearchMethod(Protocol):
@@ -120,79 +120,80 @@ class SearchMethod(Protocol):
 
     def search_layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, variance: np.ndarray,
                       norm: Norm, approximate: bool) -> MethodSearch:  # fmt: skip
-        """Choose how to index all chunks, from moments (d,) of all points.
+        """Choose the layout of all chunks from the moments (d,) of all points.
 
         `approximate`: whether the search may miss neighbors.
         """
 
     def build_nearest(self, x: Array) -> Index:
-        """Index the points (n, d) of a chunk."""
+        """Return the index of a chunk's points (n, d)."""
 
     def nearest(self, q: Index, d: Index, layout: Any, best_d2: Array, best_name: Array, *,
                 same: bool, bound2: float = ...) -> None:  # fmt: skip
-        """Improve the known neighbors of the rows of `q` by those of `d`: see `Searcher`."""
+        """Improve the known neighbors of the queries `q` by the rows of `d`: see `Searcher`."""
 
 
 class Frames(Protocol):
     """Reads and makes the data frames of one library."""
 
     xp: ArrayModule
-    """The module of the arrays that they hold."""
+    """The array module of the frames' columns."""
 
     def coordinates(self, frame: Frame, columns: tuple[Hashable, ...], room: Array | None = None) -> Array:
-        """The columns as an array (n, d) of float64, NaN where a value is missing.
+        """Return columns as an array (n, d) of float64, NaN for missing values.
 
-        They are columns of numbers, or one of lists of d numbers; raises `ListError` where it is not.
-        `room`: memory of at least n * d float64 that they may be written to.
+        The columns hold numbers, or one column holds lists of d numbers; otherwise it raises `ListError`.
+        `room`: memory for at least n * d float64, used for the result if possible.
         """
 
     def result(self, columns: dict[Any, Values], rows: int) -> Frame:
-        """A data frame of these columns; it has rows even without columns."""
+        """Return a data frame of these columns; it has rows even without columns."""
 
     def values(self, frame: Frame, name: Hashable, places: Array) -> Values:
-        """The values of a column at some places, as `result` takes them."""
+        """Return the values of a column at some places, as `result` takes them."""
 
     def ids(self, ids: Ids, positions: Array) -> Values:
-        """The ids at some positions, as `result` takes them."""
+        """Return the ids at some positions, as `result` takes them."""
 
     def plain(self, frame: Frame, name: Hashable) -> Array | None:
-        """A column as an array (n,) that `Joiner.pairs` can keep, or None if it is no such."""
+        """Return a column as an array (n,) that `Joiner.pairs` can gather; None: it has no such form."""
 
     def stacked(self, frames: list[Frame]) -> Frame:
-        """Frames of the same columns one after the other, numbered anew."""
+        """Return the concatenation of frames with the same columns, numbered anew."""
 
     def optional(self, dtype: DType) -> DType:
-        """The dtype of values like those, some of which may be missing."""
+        """Return the nullable dtype of a dtype's values."""
 
     def missing(self, dtype: DType, rows: int) -> Values:
-        """So many missing values of an optional dtype, as `result` takes them."""
+        """Return `rows` missing values of an optional dtype, as `result` takes them."""
 
     def series(self, values: Array, index: Ids, name: Hashable) -> Series:
-        """A series of that library."""
+        """Return a Series of the library."""
 
     def rows(self, values: Array, index: Ids, example: Frame) -> Frame:
-        """A Series of values (n,), or a data frame of values (n, k), like an example.
+        """Return a Series of values (n,), or a data frame of values (n, k), like an example.
 
-        All are int64; what is of other types, of 8 bytes too, is given as its bits.
+        All values are int64; values of other 8-byte types are passed as their bits.
         """
 
     def index(self, values: Values) -> Ids:
-        """An index of that library."""
+        """Return an index of the library."""
 
     def to_arrow(self, frame: Frame) -> ArrowTable:
-        """The columns of a frame, named by strings, as a table on the host, without its index."""
+        """Return the columns of a frame, named by strings, as a table on the host, without its index."""
 
     def from_arrow(self, table: ArrowTable, dtypes: Mapping[str, str]) -> Frame:
-        """A frame of a table; `dtypes`: what its columns' dtypes are called, where pandas has others too."""
+        """Return a frame of a table; `dtypes`: dtype names by column, for libraries with several dtypes
+        per type."""
 
     def memory(self) -> int | None:
-        """Bytes of memory that only this kind of arrays has, where no cluster tells; None: no such."""
+        """Return the bytes of device memory, unless a cluster reports them; None: arrays lie on the host."""
 
 
 class Joiner(Protocol):
     """Indexes chunks of one kind of arrays, and finds their pairs.
 
-    A layout is what this joiner's `layout` made: it says how all chunks of a join are indexed.
+    `layout` arguments come from this joiner's own `layout`.
     """
 
     xp: ArrayModule
@@ -201,45 +202,46 @@ class Joiner(Protocol):
     def layout(self, method: str | Method, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
                variance: np.ndarray, threshold: float, norm: Norm = 2,
                drawn: Drawn | None = None) -> Layout:  # fmt: skip
-        """How to index chunks, from moments (d,) of all points and the decision's threshold and norm.
+        """Choose the layout of chunks from moments (d,) of all points, the threshold and the norm.
 
-        `drawn`: some of the points, if there are any to tell more from.
+        `drawn`: a sample of the points, if there is one.
         """
 
     def build(self, x: Array, layout: Layout | SearchLayout, threads: int = 1) -> Index:
-        """Index of a chunk, for joins or for searches, as its layout says; `threads`: to share the work."""
+        """Return the index of a chunk for joins or searches; `threads`: number of threads that share the
+        work."""
 
     def points(self, index: Index, layout: Layout) -> Array:
-        """Coordinates (n, d), float64, of an index's points, in its order."""
+        """Return the coordinates (n, d), float64, of an index's points, in its order."""
 
     def pairs(self, q: Index, d: Index, layout: Layout, *, same: bool, distance: Measured | None = None,
               labels: tuple[Array, Array] | None = None, rows: Rows | None = None,
               kept: Kept | None = None) -> Pairs:  # fmt: skip
-        """All pairs of two indexes, or of one with itself (`same`: each once, smaller position first).
+        """Return all pairs of two indexes, or of one with itself.
 
-        `distance`: makes distances of totals (pairs,) float64, in their memory if it likes.
-        `labels`: what to name the rows of both sides (n,), in their index's order, int64, on the host any
-        integers; None: their positions.  `kept`: with labels, lists of arrays (n,) of which to give the
-        left and the right rows' values, in the order of the left and of the right chunk's index.
-        `rows`: only what `weights` counts for the first side's places start ...
-        stop-1, multiples of the layout's `grain` or its end.
+        `same`: `q` and `d` are one index; each pair comes once, with the smaller position first. `distance`:
+        converts totals (pairs,) float64 to distances, in place if possible. `labels`: names of the rows of
+        both sides (n,) in index order: int64, on the host any integers; None: positions. `kept`: with labels,
+        arrays (n,) for the left and the right rows, in index order, to gather. `rows`: only the pairs that
+        `weights` counts for these places of the first side. Start and stop are multiples of the layout's
+        `grain`, or the end.
         """
 
     def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, same: bool,
               rows: Rows | None = None) -> None:  # fmt: skip
-        """Show all pairs of two indexes, or of one with itself, to `visitor`, some at a time.
+        """Pass all pairs of two indexes, or of one with itself, to `visitor` in batches.
 
-        It gets positions (int32) in the first and in the second, and totals (float64);
-        arrays that it must not keep.  `rows`: as of `pairs`.
+        The visitor gets positions (int32) in the first and the second index, and totals (float64). It must
+        not keep these arrays. `rows`: see `pairs`.
         """
 
     def connect(self, q: Index, d: Index, layout: Layout, parent: Array, taking: tuple[Array, Array],
                 offset: int, *, same: bool, rows: Rows | None = None) -> None:  # fmt: skip
-        """Join the sets of all pairs of two indexes (or of one) of which both rows take part.
+        """Join the sets of all pairs of two indexes (or of one) whose rows both take part.
 
-        `parent`: of each node (int32 or int64), in a disjoint-set forest in which roots are their sets'
-        smallest nodes; a row's node is its position, on the second side plus `offset`.  `taking`: which
-        rows of both sides take part (bool), by position.  `rows`: as of `pairs`.
+        `parent`: the parent of each node (int32 or int64) in a disjoint-set forest; the smallest node of a
+        set is its root. A row's node is its position, on the second side plus `offset`. `taking`: masks
+        (bool) by position of the rows that take part. `rows`: see `pairs`.
         """
 
     def link(self, parent: Array, left: Array, right: Array) -> None:
@@ -249,196 +251,201 @@ class Joiner(Protocol):
         """Make every node's parent the root of its set."""
 
     def numbers(self, parent: Array, rows: tuple[Array, Array] | None = None, threads: int = 1) -> Array:
-        """Number sets from 0, by their least rows: of each node its set's number (n,), int64.
+        """Number sets from 0 in the order of their smallest rows; return each node's set number (n,), int64.
 
-        `parent`: what `roots` made; `rows`: which nodes take part (n,) bool, by themselves or with others
-        that do, the rest having -1, and the row of each node (n,) int32; None: all of them, and each is its
-        own row.
+        `parent`: the result of `roots`. `rows`: a mask (n,) bool of the nodes that take part, and the row of
+        each node (n,) int32. Other nodes get -1. None: all nodes take part, and each is its own row.
         """
 
     def least_rows(self, parent: Array, order: Array, threads: int = 1) -> Array:
-        """Find at the root of each set of nodes its least row; elsewhere there is anything: (n,) int32.
+        """Return the smallest row of each set at its root (n,) int32; other entries are undefined.
 
-        `parent`: what `roots` made; `order`: the row of each node (n,) int32.
+        `parent`: the result of `roots`; `order`: the row of each node (n,) int32.
         """
 
     def foresee(self, layout: Layout, *, shown: bool = False, counted: bool = False,
                 connected: bool = False) -> None:  # fmt: skip
-        """Begin to prepare what will be called, while other work goes on.
+        """Start to compile what will be called, while other work goes on.
 
         `shown`: `visit`; `counted`: `counts`; `connected`: `connect` and `lowest`.
         """
 
     def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[Array, Array],
                low: tuple[Array, Array], *, same: bool, rows: Rows | None = None) -> None:  # fmt: skip
-        """Lower what rows without a label (-1) have in `low` to the labels of their neighbours.
+        """Lower entries of `low` for rows without a label (-1) to the labels of their neighbors.
 
-        All by position, int64, of both sides; of one index with itself twice the same.  `rows`: as of
+        All arrays are int64 by position, one per side; for one index both are the same array. `rows`: see
         `pairs`.
         """
 
     def counts(self, q: Index, d: Index, layout: Layout, *, same: bool,
                enough: int | None = None, rows: Rows | None = None) -> list[Array]:  # fmt: skip
-        """Numbers of neighbours (int64) of the rows of both chunks, by position.
+        """Return the number of neighbors (int64) of the rows of both chunks, by position.
 
-        `enough`: from there on a number need not be right, but for being at least that.
-        `rows`: only a part of them; of places that are cut into parts, those add up to the numbers.
+        `enough`: counts from this value on need not be exact, but are at least `enough`. `rows`: only a part
+        of the counts; the parts of a cut add up to the counts.
         """
 
     def weights(self, q: Index, d: Index, layout: Layout, *, same: bool,
                 rows: Rows | None = None) -> Array:  # fmt: skip
-        """Numbers of pairs (int64) that the places of the first side give in `pairs`, in their order.
+        """Return the number of pairs (int64) of each place of the first side in `pairs`, in index order.
 
-        `rows`: of those places.
+        `rows`: only for these places.
         """
 
     def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, *, same: bool, by_row: bool,
               rows: Rows | None = None) -> list[Array]:  # fmt: skip
-        """Count pairs within each of some limits of totals, ascending, the last one the layout's threshold.
+        """Count pairs within each of some ascending limits; the last one is the layout's threshold.
 
-        Gives numbers (int64): of neighbours of the rows of both chunks, by position (n, limits), as `counts`
-        does; or, unless `by_row`, of all pairs (1, limits).  `rows`: as of `pairs`.
+        It returns int64 counts of the neighbors of both chunks' rows, by position (n, limits), as `counts`
+        does. Unless `by_row` it returns the counts of all pairs (1, limits). `rows`: see `pairs`.
         """
 
     def work(self, q: Index, d: Index, layout: Layout, *, same: bool) -> np.ndarray:
-        """Estimate how much work equal parts of the first side's places give in `pairs`, in their order.
+        """Estimate the relative work in `pairs` of equal parts of the first side's places, in index order.
 
-        Some numbers, on the host, of which only the ratios count; one: there is nothing to choose by.
+        The numbers lie on the host, and only their ratios count. A single number means equal work.
         """
 
     def regions(self, x: Array, regions: Regions, reach: float, threshold: float, norm: Norm = 2, *,
                 everywhere: bool = False) -> tuple[Array, Array, Array]:  # fmt: skip
-        """The region of each point (n,), and pairs of points and other regions that need them.
+        """Return the region of each point (n,), and pairs of points and other regions that need them.
 
-        Those are regions of lower numbers than the point's; `everywhere`: all that are within reach of it,
-        its own included.
+        These are the regions within reach whose numbers are below the point's own. `everywhere`: all regions
+        within reach, the own one included.
         """
 
 
 class Searcher(Protocol):
-    """Searches chunks for the nearest neighbours of others' rows."""
+    """Searches chunks for the nearest neighbors of other chunks' rows."""
 
     grain: int
-    """Places at whose multiples the queries of a search can be cut."""
+    """Places per unit of a query cut: cuts lie at its multiples."""
 
     def layout(self, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
                sample: np.ndarray, norm: Norm = 2, method: str | Method = ...,
                approximate: bool = ...) -> SearchLayout:  # fmt: skip
-        """How to index chunks, from moments (d,) of all points and some of them; for `Joiner.build`.
+        """Choose the layout of chunks for `Joiner.build` from moments (d,) of all points and a sample.
 
-        `method`: one of `NEAREST` that serves the library; `approximate`: whether it may miss neighbours.
+        `method`: a value of `NEAREST` that serves the library; `approximate`: whether it may miss neighbors.
         """
 
     def prepare(self) -> None:
-        """Begin to compile what makes rows of neighbours, where that can be done beside searches."""
+        """Start to compile the steps after a search, where this can overlap with searches."""
 
     def renamed(self, index: Index, names: Array | int) -> Index:
-        """The index, its rows named by numbers (n,) int64, or by their places and a number more."""
+        """Return the index with new names: numbers (n,) int64, or a number to add to each place."""
 
     def fresh(self, rows: int, k: int) -> tuple[Array, Array]:
-        """What is known of rows that met nothing: totals of the norm and names, (rows, k)."""
+        """Return the state before any search: totals and names of neighbors (rows, k)."""
 
     def nearest(self, q: Index, d: Index, layout: SearchLayout, best_d2: Array, best_name: Array, *,
                 same: bool, bound2: float = ...) -> None:  # fmt: skip
-        """Improve what is known of the rows of `q` by those of `d`; see the CPU's."""
+        """Improve the neighbors of the queries `q` by the rows of `d`, in place; see the CPU's `nearest`."""
 
     def part(self, index: Index, start: int, stop: int) -> Index:
-        """The places start ... stop-1 of an index, as queries: a start that is a multiple of `at_once`."""
+        """Return the places start ... stop-1 of an index as queries; start is a multiple of `grain`."""
 
     def at_once(self, k: int) -> int:
-        """Queries of which so many neighbours are sought at a time where little memory is to be taken."""
+        """Return the number of queries per batch that limits memory, for `k` neighbors."""
 
 
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Weights (n,) of edges, and the names of both ends, the smaller first: on the host, wherever chunks lie."""
+"""Weights (n,) of edges, and the names of both ends, the smaller first, on the host."""
 
 Clusters = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""Of rows (n,) the cluster that each falls out of (int32), and at which 1 / distance (float64); and of
-clusters, of which the first is that of all rows and others are numbered by their last merges, the last one
-first, that which each splits from (int32), at which 1 / distance (float64), and their rows (int32): on the
-host."""
+"""Cluster hierarchy as five host arrays, of rows (n,) and of clusters.
+
+Rows: the cluster that each row falls out of (int32), and the 1 / distance (float64). Clusters: the parent
+(int32), the 1 / distance of the split (float64), and the number of rows (int32). Cluster 0 has all rows;
+others are numbered by their last merges, the last one first.
+"""
 
 
 ALONE = 64
-"""A round is not shared if fewer rows ask, times the parts that there would be, than all rows by this: each
-does less alone then than a hundredth of a part of a round in which all ask, and waits for nobody."""
+"""Do not share a round if active rows times parts are fewer than all rows / ALONE.
+
+Coordination would cost more than it saves.
+"""
 
 Part = tuple[int, int]
-"""The number of a part of the work, and of how many."""
+"""The number of a part, and the number of all parts."""
 
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Weights (n,) of the edges that a part of a round's searches found, one of a component at most, and both
-nodes: on the host, since they go to all who share the rounds."""
+"""Edges that a part of a round's searches found: weights (n,) and both nodes, on the host.
+
+There is at most one edge per component. All workers that share the rounds get them.
+"""
 
 
 class Progress(TypedDict):
-    """Hold what is known of a tree after some rounds, of each node of an index: a dict, so that it spills.
+    """State of a spanning tree after some rounds, by node: a dict, so that Dask can spill it.
 
-    Each worker that shares the rounds makes its own, which is the same.  See
-    `dask_simjoin.engine.cpu.kernels.boruvka` for `least` and `to`.
+    Each worker that shares the rounds computes the same state. See `dask_simjoin.engine.cpu.kernels.boruvka`
+    for `least` and `to`.
     """
 
     component: Array
     sizes: Array
-    """Rows of each component; there may be more than there are components."""
+    """Rows of each component; the array may be longer than the number of components."""
     least: Array
     to: Array
     beyond: Array
-    """The last of `Nearest`."""
+    """The last array of `Nearest`."""
     found: list[tuple[Array, ...]]
-    """The tree's edges, of each round: weights, and both nodes."""
+    """Edges of the tree by round: weights, and both nodes."""
     offered: NotRequired[tuple[Array, ...]]
-    """Of components the best edges that nodes know before they search, where these are kept."""
+    """Best edge of each component before the search, if kept."""
     order: NotRequired[Array]
-    """Nodes in the order in which GPUs search them, where that is not the index's."""
+    """Nodes in search order on GPUs, if it differs from the index order."""
 
 
 class Spanner(Protocol):
     """Finds minimum spanning trees of mutual reachability; chunks are indexed as by a `Searcher`.
 
-    What it is given of rows lies where they do.
+    Arrays of rows lie on the same device as the chunks.
     """
 
     def prepare(self, layout: SearchLayout, *more: Callable[[], object]) -> None:
-        """Begin to compile what trees and clusters take, where that can be done beside searches.
+        """Start to compile kernels for trees and clusters, where this can overlap with searches.
 
-        `more`: what else is done with next to nothing so that it is compiled; the same function each time.
+        `more`: further functions that compile kernels by a tiny run; pass the same function each time.
         """
 
     def tree_of(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
                 progress: Progress | None = None) -> Edges:  # fmt: skip
-        """The tree of the points of an index, by their names; see the CPU's.
+        """Return the tree of the points of an index, by their names; see the CPU's `tree_of`.
 
-        `progress`: of rounds that were shared by others before; None: there were none.
+        `progress`: the state after earlier shared rounds; None: no earlier rounds.
         """
 
     def begin(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
               parts: int) -> Progress:  # fmt: skip
-        """Do all rounds before the first one that is worth being shared by so many."""
+        """Run all rounds before the first one that is worth sharing between `parts` parts."""
 
     def share(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
               progress: Progress, part: Part) -> Found:  # fmt: skip
-        """Do one part of the searches of the next round: others do the other parts at the same time.
+        """Run one part of the searches of the next round, concurrently with the other parts.
 
-        The edges that it found are the same, whoever does it.  There is more than one component.
+        The result does not depend on the worker. There must be more than one component.
         """
 
     def join(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
              progress: Progress, parts: Sequence[Found]) -> Progress:  # fmt: skip
-        """Finish that round by what was found in all parts, and do others that are not worth being shared.
+        """Finish a round with the edges of all parts, then run rounds that are not worth sharing.
 
-        What was known before is left as it is.
+        The given progress is not changed.
         """
 
     def edges_between(self, sides: Sequence[Index], layout: SearchLayout, cores: Sequence[Array],
                       trees: Sequence[Edges]) -> Edges:  # fmt: skip
-        """The edges between two indexes that are in the tree of both; `trees`: of each of them."""
+        """Return the edges between two indexes in their common tree; `trees`: the tree of each index."""
 
     def merge(self, rows: int, *parts: Edges) -> Edges:
-        """The forest of the edges of several forests, which are in order; `rows`: more than any name."""
+        """Return the forest of the edges of several sorted forests; `rows`: more than any name."""
 
     def condense(self, start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int) -> Clusters:
-        """The clusters of at least `least` rows of a tree of two rows or more.
+        """Return the clusters of at least `least` rows of a tree with at least two rows.
 
-        `start`, `end`: rows that edges join, those of the smallest distance, `away`, first.
+        `start`, `end`: rows that edges join, in ascending order of their distances `away`.
         """

@@ -16,16 +16,16 @@ LEAST_NUMBERS = 1 << 18
 """Numbers that are worth a thread to move them."""
 
 LEAST = 1 << 16
-"""Things that are worth a thread."""
+"""Items that are worth a thread."""
 
 
 def numbers_apart(dims: int) -> int:
-    """Tell how many points of so many dimensions are worth a thread."""
+    """Return the number of points in `dims` dimensions that are worth a thread."""
     return max(1, min(LEAST, LEAST_NUMBERS // max(1, dims)))
 
 
 def together(calls: Sequence[Callable[[], Made]]) -> list[Made]:
-    """Make calls at a time, the first in the thread that asks, others in their own; what they return."""
+    """Run calls concurrently, the first in this thread; return their results."""
     if len(calls) == 1:
         return [calls[0]()]
     with ThreadPoolExecutor(len(calls) - 1) as helpers:
@@ -35,9 +35,9 @@ def together(calls: Sequence[Callable[[], Made]]) -> list[Made]:
 
 def shared_out(work: Callable[[int, int], Made], n: int, threads: int, grain: int = 1,
                least: int | None = None) -> list[Made]:  # fmt: skip
-    """Call `work(start, stop)` for parts of n things, which begin at multiples of `grain`: see `together`.
+    """Call `work(start, stop)` concurrently for parts of n items that begin at multiples of `grain`.
 
-    `least`: things that are worth a thread; None: `LEAST`.
+    `least`: items that are worth a thread; None: `LEAST`. Return the results.
     """
     number = max(1, min(threads, n // (LEAST if least is None else least)))
     cuts = [min(round(n * k / number / grain) * grain, n) for k in range(number)]
@@ -47,10 +47,10 @@ def shared_out(work: Callable[[int, int], Made], n: int, threads: int, grain: in
 
 @contextlib.contextmanager
 def not_collecting() -> Iterator[None]:
-    """Leave Python's collector alone for a while.
+    """Disable Python's garbage collector for a while.
 
-    It goes through all objects of all modules again and again, and finds little: that takes half the time of
-    loading Numba, and a seventh of compiling with it.
+    It scans all objects of all modules repeatedly and frees little. That takes half of the time to load
+    Numba, and a seventh of the time to compile.
     """
     if not gc.isenabled():
         yield

@@ -1,4 +1,4 @@
-"""What a distance is, and when two rows are a pair."""
+"""Metrics: their distances, and which two rows are a pair."""
 
 from dask_simjoin.metrics.distances import METRICS, Metric, make_metric
 

@@ -1,9 +1,9 @@
-"""The metrics: what a distance is, and when two rows are a pair.
+"""Metrics: their coordinates, thresholds and distances.
 
-Every metric is a norm of differences (see `dask_simjoin.metrics.norms`) of its columns or of what they are
-embedded as.  Two rows are a pair if their total is at most a threshold that follows from `eps`; a distance
-that is returned is a function of the total.  Decisions use only operations that are the same on every
-machine; where a distance that is told is not, its class says so.
+Every metric is a norm of differences (see `dask_simjoin.metrics.norms`) of its columns or of their embedding.
+Two rows are a pair if their total is at most a threshold that follows from `eps`. A returned distance is a
+function of the total. Decisions use only operations with the same result on every machine. The class
+documents where a returned distance may differ between machines.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dask_simjoin.metrics.norms import Array, ArrayModule, Norm, power, reach
 from dask_simjoin.metrics.sphere import LIMITS, metres, squared_chord, unit_vectors
 
 BLOCK_BYTES = 1 << 20
-"""Bytes of coordinates that are normalised at a time on the host, so that they lie in a cache."""
+"""Bytes of coordinates that are normalized at a time on the host, so that they lie in a cache."""
 
 EVERYTHING = 5.0
 """A bound above the square of the distance of any two unit vectors, however it is rounded."""
@@ -31,7 +31,7 @@ class Metric:
     Attributes
     ----------
     norm : int or float
-        What sums up the differences: 1, 2, 3, ... or infinity.
+        The norm of the differences: 1, 2, 3, ... or infinity.
     """
 
     norm: Norm = 2
@@ -40,40 +40,40 @@ class Metric:
     embeds: ClassVar[bool] = False
     """Whether coordinates differ from the columns."""
     columns: ClassVar[tuple[str, ...]] = ()
-    """The columns that there must be; none: any number of them."""
+    """The required columns; empty: any number of columns."""
     limits: ClassVar[tuple[tuple[float, float], ...]] = ()
-    """The least and the largest values of those columns."""
+    """The smallest and largest values of those columns."""
     axes: ClassVar[tuple[str, ...]] = ()
-    """The names of the coordinates; none: those of the columns."""
+    """The names of the coordinates; empty: the names of the columns."""
     unit: ClassVar[str] = ""
-    """The unit of distances; none: that of the columns."""
+    """The unit of distances; empty: the unit of the columns."""
     directed: ClassVar[bool] = False
-    """Whether rows must have a direction, so that not all of their columns are 0."""
+    """Whether rows need a direction: not all of their columns may be 0."""
 
     def dims(self, columns: int) -> int:
-        """Count the dimensions of the space in which so many columns are joined."""
+        """Return the number of coordinates for a number of columns."""
         return columns
 
     def embed(self, x: Array, xp: ArrayModule) -> Array:
-        """Make coordinates (n, dims) of columns (n, columns), float64.
+        """Return coordinates (n, dims) of columns (n, columns), float64.
 
         Rows with NaN, an infinite number or no direction become rows with NaN, and only those.
         """
         return x
 
     def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
-        """Make what totals are compared with, from a number or an array (n,); by default `eps`."""
+        """Return the threshold of totals for `eps`, a number or an array (n,); by default `eps` itself."""
         return eps
 
     def distance(self, total: Array, xp: ArrayModule) -> Array:
-        """Make distances of totals (n,) float64, whose memory may be used for them; here the totals."""
+        """Return distances of totals (n,) float64, whose memory may be reused; by default the totals."""
         return total
 
 
 class Euclidean(Metric):
     """Straight-line distance.
 
-    Two rows p, q are a pair if ``d2 <= eps*eps``, both sides float64, where
+    Two rows p, q are a pair if ``d2 <= eps*eps``, both sides float64.  Here
     ``d2 = ((p0-q0)**2 + (p1-q1)**2) + ...``: every difference, square and sum rounded to
     float64, no fused multiply-add, summed in the order of `on`.  A distance that is
     returned is ``sqrt(d2)``.
@@ -148,15 +148,14 @@ class Minkowski(Metric):
 class Cosine(Metric):
     """One minus the cosine of the angle between two rows: from 0 to 2.
 
-    It is half the squared distance of their unit vectors, which unlike ``1 - p.q`` does not cancel:
-    ``|u - v|**2 = 2 - 2 u.v``.  Two rows are a pair if ``d2 <= 2*eps``, `d2` being that of `Euclidean` of
-    the unit vectors, and ``d2/2`` is the distance.  From ``eps=2`` on all rows are pairs.
+    It is half the squared distance of their unit vectors, which unlike ``1 - p.q`` does not cancel: ``|u -
+    v|**2 = 2 - 2 u.v``. Two rows are a pair if ``d2 <= 2*eps``, where `d2` is the total of `Euclidean` for
+    the unit vectors. The distance is ``d2/2``. From ``eps=2`` on all rows are pairs.
 
-    A unit vector is ``y/n``: `y` is the row times the power of two that brings its largest number to
-    between 1/2 and 1, so that nothing overflows or vanishes that counts, and `n` the square root of ``(y0*y0
-    + y1*y1) + ...``, in the order of `on`; every operation is rounded to float64.  So rows that differ by a
-    power of two are at distance 0, and others of equal direction at about 1e-31: ``eps=0`` does not find
-    those.
+    A unit vector is ``y/n``. `y` is the row times a power of two that brings its largest number to between
+    1/2 and 1, so nothing relevant overflows or vanishes. `n` is the square root of ``(y0*y0 + y1*y1) + ...``,
+    in the order of `on`; every operation is rounded to float64. Rows that differ by a power of two are at
+    distance 0. Other rows of equal direction are at about 1e-31, so ``eps=0`` does not find them.
 
     A row of zeros has no direction: it is refused, or left out by ``dropna=True``.
     """
@@ -203,28 +202,28 @@ def _normalise(x: Array, out: Array, xp: ArrayModule) -> None:
 
 
 class Haversine(Metric):
-    """Distance along the sphere, in metres, of places given by latitude and longitude in degrees.
+    """Distance along the sphere, in meters, between places given by latitude and longitude in degrees.
 
-    `on` names two columns, latitude (-90 to 90) and longitude (-180 to 360), in this order; the sphere's
-    radius R is 6,371,008.8 m.  From longitudes above 180 a turn is taken off, exactly.
-    Places are embedded as unit vectors
-    ``(cos lat cos lon, cos lat sin lon, sin lat)``; two are a pair if the square of their chord, the `d2`
-    of `Euclidean` of the vectors, is at most ``4 sin(eps/(2R))**2``, computed to 30 digits and rounded.
-    It is the haversine formula (Sinnott 1984, "Virtues of the haversine", Sky and Telescope 68, 159): a
-    squared chord is four times the haversine of the angle.  Sines and cosines are computed by products
-    and sums only, the same on every machine, each to within a unit in the last place: see
+    `on` names two columns in this order: latitude (-90 to 90) and longitude (-180 to 360). The sphere's
+    radius R is 6,371,008.8 m. Longitudes above 180 are reduced by 360, exactly.
+
+    Places are embedded as unit vectors ``(cos lat cos lon, cos lat sin lon, sin lat)``. Two are a pair if
+    their squared chord, the `d2` of `Euclidean`, is at most ``4 sin(eps/(2R))**2``, computed to 30 digits and
+    rounded. This is the haversine formula (Sinnott 1984, "Virtues of the haversine", Sky and Telescope 68,
+    159). A squared chord is four times the haversine of the angle. Sines and cosines use only products and
+    sums. They are the same on every machine, and correct to within a unit in the last place: see
     `dask_simjoin.metrics.sphere`.
 
-    So pairs whose distance is within about 1e-9 m of `eps` are decided by rounding, alike everywhere; nearer
-    to antipodes, by 1e-9 m divided by the cosine of half the angle.  ``eps=0`` finds equal places, among
-    them poles of any longitude, and longitudes 180 and -180, or 0 and 360.  The larger `eps`, the more
-    pairs; from half the circumference on all rows are pairs.
+    Rounding decides pairs whose distance is within about 1e-9 m of `eps`, alike on every machine. Near
+    antipodes this margin is 1e-9 m divided by the cosine of half the angle. ``eps=0`` finds equal places,
+    among them poles of any longitude, and longitudes 180 and -180, or 0 and 360. A larger `eps` never finds
+    fewer pairs; from half the circumference on all rows are pairs.
 
-    The distance is ``2 R asin(sqrt(d2)/2)``: right to about 1e-9 m, and nearer to antipodes to as much as
-    above, 0.2 m at worst.  It may differ by a few units in the last place from machine to machine, and so
-    exceed `eps` by as much.
+    The distance is ``2 R asin(sqrt(d2)/2)``. It is right to about 1e-9 m; near antipodes the margin above
+    applies, 0.2 m at worst. It may differ by a few units in the last place between machines, and so exceed
+    `eps` by as much.
 
-    The Earth is no sphere: distances on its ellipsoid differ by up to 0.6 %.
+    The Earth is not a sphere: distances on its ellipsoid differ by up to 0.6 %.
     """
 
     name = "haversine"
@@ -264,11 +263,11 @@ def make_metric(name: str, p: Norm = 2) -> Metric:
 
 
 class Grouped(Metric):
-    """Distance of another metric, of rows whose last column says which group they are of.
+    """Distance of another metric, for rows whose last column is their group.
 
-    That column becomes the last coordinate.  Between rows of one group it differs by 0, and a total to which
-    0 is added (or of which the maximum with 0 is taken) last is that total, to the last bit.  Between groups
-    it differs by `separation` at least, which makes the total larger than the threshold.
+    That column becomes the last coordinate. Within a group it differs by 0, which leaves the total unchanged
+    to the last bit. Between groups it differs by at least `separation`, which makes the total larger than the
+    threshold.
     """
 
     def __init__(self, inner: Metric) -> None:
@@ -298,10 +297,10 @@ class Grouped(Metric):
 
 
 def separation(metric: Metric, eps: float) -> float:
-    """Choose how far groups lie apart: a power of two that exceeds each difference of a pair.
+    """Return the distance between groups: a power of two above each coordinate difference of a pair.
 
     Whole numbers times a power of two are float64 numbers, and so are their differences: no rounding brings
-    groups nearer.  Infinity: there is no such number.
+    groups nearer. Infinity: no such number exists.
     """
     with np.errstate(over="ignore"):
         threshold = float(metric.threshold(eps))

@@ -1,11 +1,10 @@
-"""Sum powers of differences: what every metric compares; names of shared types.
+"""Sum powers of differences, the totals that every metric compares; aliases of shared types.
 
-The libraries share no class that could be named, so to a type checker these are `Any`; to a reader they say
-what is meant.
+The libraries share no base class, so the aliases are `Any` to a type checker and documentation to a reader.
 
-For a norm p (1, 2, 3, ... or infinity) the total of two points is ``(|t0|**p + |t1|**p) + ...`` of their
-differences t, in the order of the dimensions, or the largest ``|t|`` where p is infinite: every operation
-rounded to float64, no fused multiply-add.  Powers are products, see `power`.
+Let p be a norm (1, 2, 3, ... or infinity) and t the differences of two points. Their total is ``(|t0|**p +
+|t1|**p) + ...`` in the order of the dimensions, or the largest ``|t|`` for infinite p. Every operation is
+rounded to float64, without fused multiply-add. Powers are products, see `power`.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ Spread = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """Smallest and largest values, means and sums of squared deviations (d,) of columns, on the host."""
 
 Columns = Hashable | Iterable[Hashable] | None
-"""What `on` takes: a column's name, or several, or None for those that the frame suggests."""
+"""The option `on`: a column name, several names, or None for the frame's default columns."""
 
 ArrowTable = Any
 """A table of pyarrow."""
@@ -63,7 +62,7 @@ SMALLEST = 2.0**-1021
 def power(a: Array, p: Norm) -> Array:
     """Raise numbers or arrays >= 0 to ``a**p``, squaring and multiplying from the exponent's highest bit on.
 
-    Rounding is monotone, so this is too.  The first power, and that of p infinite, is `a` itself.
+    Rounding is monotone, so this is too. For p = 1 and p infinite the result is `a` itself.
     """
     if p == math.inf:
         return a
@@ -76,7 +75,7 @@ def power(a: Array, p: Norm) -> Array:
 
 
 def add(total: Array, a: Array, p: Norm) -> Array:
-    """Add one more dimension, in which the difference is `a` >= 0, to totals."""
+    """Add one more dimension with difference `a` >= 0 to totals."""
     return np.maximum(total, a) if p == math.inf else total + power(a, p)
 
 
@@ -95,14 +94,14 @@ def box_gap(p: Norm, lower_a: Array, upper_a: Array, lower_b: Array, upper_b: Ar
 
 
 def reach(p: Norm, threshold: float) -> float:
-    """Bound the difference of one coordinate that two points can have whose total is at most `threshold`.
+    """Bound the coordinate difference of two points whose total is at most `threshold`.
 
-    A total, however it is rounded, is at least each of its terms.  Of p = 1 and infinity a term is the
-    difference itself.  Of p = 2, ``fl(t*t) <= threshold`` means ``t*t <= threshold*(1 + 2**-53) + 2**-1075``:
-    the product was rounded by half an ulp at most, or by half of the smallest subnormal.  Of others a power
-    is made of p factors by products, so p roundings make it smaller at most, unless a product underflows:
-    then ``t**m < 2**-1021`` for an m <= p.  A p-th part of them is one rounding; that of 1/p moves a root by
-    ``2**-53 * 745 / 3 < 2**-45`` of it at most, and the root itself is rounded.
+    A total, however it is rounded, is at least each of its terms. For p = 1 and infinity a term is the
+    difference itself. For p = 2, ``fl(t*t) <= threshold`` means ``t*t <= threshold*(1 + 2**-53) + 2**-1075``:
+    the product was rounded by at most half an ulp, or half of the smallest subnormal. For other p a power
+    takes at most p products, so p roundings can make it smaller. If a product underflows, ``t**m < 2**-1021``
+    for an m <= p. A p-th part of p roundings is one rounding. Rounding 1/p changes a root by a relative
+    ``2**-53 * 745 / 3 < 2**-45`` at most, and the root itself is rounded.
     """
     if p == 1 or p == math.inf:
         return threshold
@@ -112,7 +111,7 @@ def reach(p: Norm, threshold: float) -> float:
 
 
 def reaches(p: Norm, thresholds: Array) -> Array:
-    """Bound the same for each of some thresholds (n,), by the same operations."""
+    """Return `reach` for each of some thresholds (n,), by the same operations."""
     if p == 1 or p == math.inf:
         return thresholds
     with np.errstate(over="ignore"):

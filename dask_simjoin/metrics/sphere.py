@@ -1,8 +1,7 @@
-"""Make unit vectors of degrees, and chords of distances, the same on every machine.
+"""Compute unit vectors of degrees and chords of distances, the same on every machine.
 
-NumPy's and CuPy's sines differ from each other, and NumPy's from one processor to the next.  So these are
-made of products and sums only, each of them an operation of its own that IEEE 754 says the result of, as
-expressions of arrays of either library.
+NumPy's and CuPy's sines differ from each other, and NumPy's between processors. So these functions use only
+products and sums, whose results IEEE 754 defines. They are array expressions for either library.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ import numpy as np
 from dask_simjoin.metrics.norms import Array, ArrayModule
 
 RADIUS = 6_371_008.8
-"""Metres: the Earth's mean radius R1 (Moritz 2000, "Geodetic Reference System 1980")."""
+"""Mean radius R1 of the Earth in meters (Moritz 2000, "Geodetic Reference System 1980")."""
 
 LIMITS = ((-90.0, 90.0), (-180.0, 360.0))
-"""The least and the largest latitude and longitude, in degrees."""
+"""Smallest and largest latitude and longitude, in degrees."""
 
 EVERYTHING = 5.0
-"""More than the square of any chord, the longest of which is 2, however it is rounded."""
+"""More than any squared chord, however it is rounded: the longest chord is 2."""
 
 BLOCK = 1 << 14
-"""Places that are embedded at a time on the host, so that what is between lies in a cache."""
+"""Places embedded at a time on the host, so that temporaries stay in a cache."""
 
 RADIANS = math.pi / 180  # rounded
 REST = 2.9486522708701687e-19
-"""What rounding took from one degree in radians."""
+"""Rounding error of one degree in radians."""
 
 SPLIT = 2.0**27 + 1
 """Dekker's: times this, a number is cut in halves whose products are exact."""
@@ -58,10 +57,10 @@ COSINE = (
 def sine_cosine(degrees: Array, xp: ArrayModule) -> tuple[Array, Array]:
     """Compute sines and cosines of finite degrees (n,) from -180 to 180, float64; NaN stays.
 
-    The nearest right angle is taken off, which is exact (Sterbenz: both are less than twice each other).
-    The rest, at most 45, is made radians ``t + rest``, with the product's rounding error by Dekker's
-    splitting, of which fdlibm's polynomials then give either function: errors are below 0.8 units in the
-    last place.  Whole right angles give 0, 1 and -1 exactly; zeros are positive.
+    The nearest right angle is subtracted, which is exact (Sterbenz: both are less than twice each other). The
+    rest, at most 45 degrees, is converted to radians ``t + rest``; Dekker's splitting gives the product's
+    rounding error. Then fdlibm's polynomials give both functions, with errors below 0.8 units in the last
+    place. Whole right angles give 0, 1 and -1 exactly; zeros are positive.
     """
     quarter = xp.rint(degrees * (1 / 90))
     a = degrees - quarter * 90.0
@@ -69,7 +68,7 @@ def sine_cosine(degrees: Array, xp: ArrayModule) -> tuple[Array, Array]:
     z = t * t
     sine, cosine = _sine(t, rest, z), _cosine(t, rest, z)
     odd, back = quarter - 2.0 * xp.rint(quarter * 0.5) != 0, xp.abs(quarter) == 2.0
-    # sin(a + 90 q) is cos a, -cos a, -sin a of q = 1, -1, +-2; cos(a + 90 q) is -sin a, sin a, -cos a
+    # for q = 1, -1, +-2: `sin(a + 90 q)` is `cos a, -cos a, -sin a`; cosine: `-sin a, sin a, -cos a`.
     s, c = xp.where(odd, quarter * cosine, sine), xp.where(odd, -quarter * sine, cosine)
     s, c = xp.where(back, -s, s), xp.where(back, -c, c)
     return s + 0.0, c + 0.0
@@ -98,11 +97,11 @@ def _cosine(t: Array, rest: Array, z: Array) -> Array:
 
 
 def unit_vectors(places: Array, xp: ArrayModule) -> Array:
-    """Make unit vectors (n, 3) of latitudes and longitudes (n, 2) in degrees.
+    """Return unit vectors (n, 3) of latitudes and longitudes (n, 2) in degrees.
 
-    ``(cos lat cos lon, cos lat sin lon, sin lat)``.  Equal places have equal vectors: the poles whatever the
-    longitude, 180 and -180.  From longitudes above 180 a turn is taken off, which is exact (Sterbenz).
-    What is beyond the degrees there are is taken for 0: that is refused elsewhere.
+    ``(cos lat cos lon, cos lat sin lon, sin lat)``. Equal places have equal vectors: the poles whatever the
+    longitude, 180 and -180. Longitudes above 180 are reduced by 360, which is exact (Sterbenz). Coordinates
+    outside `LIMITS` count as 0; they are refused elsewhere.
     """
     n = len(places)
     out = xp.empty((n, 3), order="F")
@@ -123,11 +122,11 @@ def unit_vectors(places: Array, xp: ArrayModule) -> Array:
 
 
 def squared_chord(distance: Array, xp: ArrayModule = np) -> Array:
-    """Square the chords that span distances in metres along the sphere; a number or an array.
+    """Return squared chords for distances in meters along the sphere; a number or an array.
 
-    ``4 sin(distance / (2 R))**2 = 2 - 2 cos(distance / R)``, as a series of pairs of numbers: right to about
-    1e-30 and then rounded, so it grows with the distance.  From half the circumference on it is more than
-    any chord has.
+    ``4 sin(distance / (2 R))**2 = 2 - 2 cos(distance / R)``, as a series of double-double numbers. It is
+    right to about 1e-30 before rounding, so it grows with the distance. From half the circumference on it
+    exceeds every chord.
     """
     if isinstance(distance, float):
         return float(squared_chord(np.array([distance]))[0])
@@ -160,15 +159,15 @@ def _times(x: Pair, y: Pair) -> Pair:
 
 
 def _two_sum(a: Array, b: Array) -> Pair:
-    """Add two numbers, and give what rounding their sum lost (Knuth)."""
+    """Return the rounded sum of two numbers and its rounding error (Knuth)."""
     total = a + b
     second = total - a
     return total, (a - (total - second)) + (b - second)
 
 
 def two_product(a: Array, b: Array) -> Pair:
-    """Multiply two numbers, and give what rounding lost (Dekker 1971, "A floating-point technique for
-    extending the available precision")."""
+    """Return the rounded product of two numbers and its rounding error (Dekker 1971, "A floating-point
+    technique for extending the available precision")."""
     product = a * b
     (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
     return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
@@ -181,11 +180,11 @@ def _halves(a: Array) -> Pair:
 
 
 def metres(squared: Array, xp: ArrayModule) -> Array:
-    """Make distances along the sphere of squares of chords (n,), whose memory is used for them.
+    """Return distances in meters along the sphere for squared chords (n,), whose memory is reused.
 
-    ``2 R asin(sqrt(squared) / 2)``.  An arc sine differs by a few units in the last place from machine
-    to machine.  Vectors are right to about 1e-16, so distances are to about 1e-9 m, but towards antipodes,
-    where chords hardly grow, to 1e-9 m divided by the cosine of half the angle, and to 0.2 m at worst.
+    ``2 R asin(sqrt(squared) / 2)``. An arc sine may differ by a few units in the last place between machines.
+    Vectors are right to about 1e-16, so distances are right to about 1e-9 m. Near antipodes the error is 1e-9
+    m divided by the cosine of half the angle, 0.2 m at worst.
     """
     half = xp.sqrt(squared, out=squared)
     half *= 0.5

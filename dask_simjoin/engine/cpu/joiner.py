@@ -48,10 +48,10 @@ from dask_simjoin.metrics.norms import Index, Norm
 
 def comparisons(module: CpuMethod, q: Index, d: Index, layout: Layout, same: bool, rows: Rows | None,
                 chosen: bool = False) -> Iterator[tuple[Index, Index, bool]]:  # fmt: skip
-    """Go through the joins that give what the first side's places `rows` give; None: all of them do.
+    """Yield the joins that cover the pairs of the first side's places `rows`; None: all of them.
 
-    Of one index with itself (`same`) a pair belongs to its earlier place: a part meets itself, and what
-    comes after it and may be near.  `chosen`: for what connects rows, or finds the lowest labels.
+    For one index with itself (`same`) a pair belongs to its earlier place. A part then meets itself and the
+    later places that may be near. `chosen`: for `connect` and `lowest`.
     """
     if rows is None:
         yield q, d, same
@@ -72,10 +72,10 @@ NOWHERE = np.empty((0, 0), order="F")
 WORK = Remembered[np.ndarray]()
 
 WRITTEN = {np.dtype(np.int32), np.dtype(np.int64)}
-"""What kernels write as names."""
+"""Dtypes of names that kernels write."""
 
 ROOM_PER_POINT = 256
-"""Pairs of each point for which memory is reserved at first."""
+"""Initial capacity in pairs per point."""
 
 
 class CpuJoiner:

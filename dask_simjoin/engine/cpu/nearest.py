@@ -1,4 +1,4 @@
-"""Nearest neighbours on the CPU: the index of a chunk, and the search of one chunk in another."""
+"""Nearest neighbors on the CPU: the index of a chunk, and the search of one chunk in another."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PACKED = 64 * cpu_tiles.TILE
 """Rows that are put in order at a time before they become tiles."""
 
 SEARCHED = 1 << 12
-"""Rows whose neighbours are sought at a time where little memory is to be taken."""
+"""Rows whose neighbors are sought at a time where little memory is to be taken."""
 
 
 def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, threads: int = 1) -> Index:
@@ -41,7 +41,7 @@ def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, thread
     ----------
     x : array (n, d), float64, finite
     names : array (n,), int64, or None
-        What neighbours are called by; not negative, each once in a frame; None: by their rows' numbers.
+        What neighbors are called by; not negative, each once in a frame; None: by their rows' numbers.
     layout : NearestLayout
         Of all chunks that are to meet.
     threads : int, optional
@@ -115,11 +115,11 @@ def fresh(rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best_name: np.ndarray, *,
             same: bool, bound2: float = math.inf) -> None:  # fmt: skip
-    """Improve the k nearest neighbours of a chunk's points by the points of another chunk, in place.
+    """Improve the k nearest neighbors of a chunk's points by the points of another chunk, in place.
 
-    Neighbours are ordered by (total, name).  The result of meeting several chunks, each once, depends
+    Neighbors are ordered by (total, name).  The result of meeting several chunks, each once, depends
     neither on their order nor on how points were dealt to them.  Where a total overflows it is inf, and
-    such a neighbour is one still.
+    such a neighbor is one still.
 
     Parameters
     ----------
@@ -131,9 +131,9 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
         The state: rows in the order of the chunk's rows, each sorted; see `fresh`.  Of norms other than
         2, `best_d2` holds their totals.
     same : bool
-        Whether names are of one frame: then a row is no neighbour of itself.
+        Whether names are of one frame: then a row is no neighbor of itself.
     bound2 : float
-        Largest total of a neighbour.
+        Largest total of a neighbor.
     """
     if not (len(q["names"]) and len(d["names"]) and best_d2.shape[1]):
         return
@@ -176,7 +176,7 @@ def layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.
 
 def improved(q: Index, d: Index, layout: NearestLayout | MethodSearch, best_d2: np.ndarray,
              best_name: np.ndarray, *, same: bool, bound2: float = math.inf) -> None:  # fmt: skip
-    """Improve the nearest neighbours of a chunk's points by another chunk's, by the layout's method."""
+    """Improve the nearest neighbors of a chunk's points by another chunk's, by the layout's method."""
     if isinstance(layout, MethodSearch):
         module: SearchMethod = method_module(layout.method, HOME)
         module.nearest(q, d, layout, best_d2, best_name, same=same, bound2=bound2)

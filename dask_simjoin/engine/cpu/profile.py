@@ -1,6 +1,6 @@
 """Count the work of a method on the CPU, and pairs within several limits over one index.
 
-Where rows have many neighbours, tiles tell of 64 points at once that all are near, and a pass for each limit
+Where rows have many neighbors, tiles tell of 64 points at once that all are near, and a pass for each limit
 takes less time than to find each pair once and see within which limits it is.
 """
 
@@ -61,10 +61,10 @@ PROFILER = CpuProfiler()
 
 
 SAMPLED = 8
-"""Tiles whose points' neighbours are counted to tell how many rows have."""
+"""Tiles whose points' neighbors are counted to tell how many rows have."""
 
 MANY = 24
-"""Neighbours of a row, for each limit, from which on passes take less time, in 4 to 16 dimensions."""
+"""Neighbors of a row, for each limit, from which on passes take less time, in 4 to 16 dimensions."""
 
 QUANTIZED = ("queries", "tiles", "take", "first", "marked")
 """What an index has of the 8-bit filter, whose vectors are of one threshold."""
@@ -87,7 +87,7 @@ class CpuWork:
 
 
 def worthwhile(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits: np.ndarray) -> bool:
-    """Tell whether a pass for each limit takes less time than to find each pair."""
+    """Return whether a pass for each limit takes less time than to find each pair."""
     if not len(q["z"]) or not len(d["z"]):
         return False
     rows = pairs = 0

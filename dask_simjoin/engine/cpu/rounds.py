@@ -14,33 +14,34 @@ from dask_simjoin.engine.protocols import ALONE, Found, Part, Progress
 from dask_simjoin.metrics.norms import Index
 
 FEW = 2
-"""Times the median component's rows that one has which still searches."""
+"""Largest component that searches, as a multiple of the median size."""
 
 RUN = 4
-"""Tiles with rows that ask that one of several searches takes in turn: rows near each other know of each
-other."""
+"""Consecutive tiles per work item of a shared search; neighbors share bounds."""
 
 Nearest = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""What is known of the nearest rows of the rows of one index, in the order of its places: their places (n, k)
-int32, -1 where they are of another index, or int16: how far behind the row's own place they are, 0 where that
-is not told; their totals (n, k), or (n, 0) if these are at most core distances; and what totals of all other
-rows are at least (n,) float32, or -1 where nothing is known."""
+"""Known nearest rows of an index's rows, by place, as three arrays.
+
+Places (n, k): int32, -1 for rows of another index; or int16 offsets from the row's own place, 0 if unknown.
+Totals (n, k), or (n, 0) if they are at most core distances. Lower bounds (n,) float32 of the totals of all
+other rows, or -1 if unknown.
+"""
 
 NO_NODES = np.empty(0), np.empty(0, np.int32)
-"""What is known of edges of nodes while their nearest rows tell as much: see `boruvka`."""
+"""Empty edges of nodes in the first round: see `boruvka`."""
 
 ALL = np.empty(0, np.bool_)
 """Components that search: all."""
 
 SEARCHED = "z", "start", "half_norm", "y", "norm", "low", "high", "lower", "upper", "levels", "least"
-"""What rounds look at of an index: they let go of what else there is."""
+"""Arrays of an index that rounds read; other arrays are released."""
 
 Best = tuple[np.ndarray, ...]
-"""Of components the weights of the best edges that are known, and their nodes; and all nodes' names."""
+"""Weights and nodes of the best known edge of each component, and the names of all nodes."""
 
 
 class _RoundSide:
-    """One index, as what is searched from and in."""
+    """One index as both sides of a search."""
 
     def __init__(self, index: Index, first: int) -> None:
         self.index = cpu_tiles.aligned_index({name: index[name] for name in SEARCHED if name in index})
@@ -51,17 +52,16 @@ class _RoundSide:
             self.cores = np.empty(index["least"].shape)
 
     def terms(self, queries: bool) -> tuple[np.ndarray, ...]:
-        """List what is compared of it."""
+        """Return the arrays of the index that kernels compare."""
         if "y" not in self.index:
             return (self.index["z"],)
         return self.index["z"], self.index["half_norm" if queries else "start"], self.index["y"]
 
 
 class BoruvkaRounds:
-    """Find the tree of one index or the edges between two.
+    """Find the tree of one index, or the edges between two.
 
-    `progress`: of rounds before, which is left as it is; `looks`: nothing will be changed, so that no copies
-    are made.
+    `progress`: the state after earlier rounds, which is not changed. `looks`: read-only use, without copies.
     """
 
     def __init__(self, sides: Sequence[Index], layout: NearestLayout, cores: Sequence[np.ndarray],
@@ -75,7 +75,7 @@ class BoruvkaRounds:
         self.rows = sum(side.rows for side in self.sides)
         self.component = np.full(nodes if progress is None else 0, -1, np.int32)
         self.names = np.zeros(nodes if len(sides) > 1 else self.rows, np.int32)
-        # a copy of core distances is made only where there are two sides, or no room for what is left over
+        # copy core distances only for two sides, or without padding
         self.core = cores[0] if len(cores) == 1 and len(cores[0]) == nodes else np.full(nodes, np.nan)
         known = 0
         for side, index, core in zip(self.sides, sides, cores, strict=True):
@@ -108,7 +108,7 @@ class BoruvkaRounds:
 
     @property
     def progress(self) -> Progress:
-        """What is known after some rounds, and what nodes offer in the next one."""
+        """State after some rounds, with the offers of nodes for the next one."""
         self._make_room()
         offered = self._offers()[:3]
         return {
@@ -117,18 +117,18 @@ class BoruvkaRounds:
         }  # fmt: skip
 
     def _nothing(self, number: int) -> Best:
-        """Make room for the best edges of so many components: less and less, while there are more edges."""
+        """Allocate the best edges of `number` components."""
         ends = (np.full(number, -1, np.int32) for _ in range(2))
         return np.full(number, np.inf), *ends, self.names
 
     def _make_room(self) -> None:
-        """Remember from now on what is known of the edges of nodes."""
+        """Allocate the known edges of nodes."""
         if len(self.to) < len(self.component):
             nodes = len(self.component)
             self.least, self.to = np.full(nodes, -1.0), np.full(nodes, -1, np.int32)
 
     def _asked(self) -> np.ndarray:
-        """Choose the components that search: at least half of them."""
+        """Return a mask of the components that search: at least half of them."""
         number = self.components
         if number == self.rows:
             return ALL
@@ -138,21 +138,21 @@ class BoruvkaRounds:
         return asked
 
     def _offers(self) -> Best:
-        """Tell the best edges of components of those that nodes know."""
+        """Return the best known edges of components."""
         best = self._nothing(self.components)
         nearest = self.near, self.away, self.beyond
         boruvka.offer_listed(self.component, self.core, self.names, *nearest, self.least, self.to, best)
         return best
 
     def _wanted(self, asked: np.ndarray, best: Best) -> np.ndarray:
-        """Tell which nodes may have an edge lighter than their component's best, a mask for each tile."""
+        """Return a mask per tile of nodes that may have an edge lighter than their component's best."""
         wanted = np.empty(self.sides[-1].last // cpu_tiles.TILE, np.uint64)
         known = self.component, self.core, self.least, self.to, self.beyond
         boruvka.who_searches(*known, asked, best[0], wanted)
         return wanted
 
     def _search(self, wanted: np.ndarray, best: Best) -> None:
-        """Improve the best edges of components by those of wanted nodes."""
+        """Improve the best edges of components by searching from the wanted nodes."""
         if not wanted.any():
             return
         for side in self.sides:
@@ -164,13 +164,13 @@ class BoruvkaRounds:
                 self._search_side(q, d, wanted, best)
 
     def _settle(self, wanted: np.ndarray, best: Best) -> None:
-        """Note what searches have found of nodes, the best edges of all components being known."""
+        """Record the results of searches per node, given the best edges of all components."""
         across = self.sides[-1].first
         if len(self.to):
             boruvka.tell_nodes(self.component, wanted, best, across, self.least, self.to)
 
     def _join(self, asked: np.ndarray, best: Best) -> None:
-        """Join the components that asked along their best edges; those that are taken replace all."""
+        """Join the searching components along their best edges, and replace the components."""
         many, alone = self.components, len(self.sides) == 1 and self.components == self.rows
         # in the first round components are their nodes, and so the new ones are written in their places
         parent = self.component[:many] if alone else np.empty(many, np.int32)
@@ -217,7 +217,7 @@ class BoruvkaRounds:
     def run(self, known: tuple[np.ndarray, ...] | None = None) -> list[tuple[np.ndarray, ...]]:
         """Find edges that join all components, round by round: weights and both nodes.
 
-        `known`: some that are there besides those that are sought.
+        `known`: further edges that may be used.
         """
         if known is not None or not self.near.shape[1] or self.components < self.rows:
             self._make_room()
@@ -246,18 +246,18 @@ class BoruvkaRounds:
         return tuple(column[better] for column in best[:3])
 
     def join(self, offered: Best, parts: Sequence[Found]) -> None:
-        """Finish a round, all parts of which are done: see `Spanner`."""
+        """Finish a round with the results of all parts: see `Spanner`."""
         best = *(column.copy() for column in offered), self.names
         asked = self._asked()
         wanted = self._wanted(asked, best)
         for weight, start, end in parts:
-            found = weight.copy(), start.copy(), end.copy()  # of which only some are kept
+            found = weight.copy(), start.copy(), end.copy()  # copies, as only some edges are kept
             boruvka.offer_edges(self.component, self.names, *found, best)
         self._settle(wanted, best)
         self._join(asked, best)
 
     def go_on(self, parts: int) -> Progress:
-        """Do rounds that are not worth being searched in parts, and tell what is known then."""
+        """Run rounds that are not worth sharing; return the state."""
         progress = self.progress
         while self.components > 1:
             offered = progress["offered"]

@@ -19,20 +19,20 @@ from dask_simjoin.engine.protocols import Kept, Layout, Measured, Rows
 from dask_simjoin.metrics.norms import DType, Index, Norm
 
 MAX_ROOM = 1 << 27
-"""Pairs for which memory is reserved at first at most."""
+"""Largest initial capacity in pairs."""
 
 SCRATCH = 1 << 16
-"""Pairs that are labelled at a time: they stay in a core's own cache."""
+"""Pairs labeled at a time, so that they stay in a core's own cache."""
 
 
 NO_TOTALS = np.empty(0)
 
 NO_PAIRS, NO_COUNTS = (np.empty(0, np.int32),) * 2, (np.empty(0, np.int64),) * 2
-"""What kernels are given that only count, or only write."""
+"""Empty arguments for kernels that only count, or only write."""
 
 
 class Sink(Protocol):
-    """What a kernel's driver writes to: two int32 arrays, emptied when they are full."""
+    """Buffer that a kernel's driver writes to: two int32 arrays, emptied when they are full."""
 
     left: np.ndarray
     right: np.ndarray
@@ -49,8 +49,8 @@ class Sink(Protocol):
 def fill(sink: Sink, write: Callable[[], tuple[int, int]]) -> None:
     """Call a kernel until all is written.
 
-    `write`: writes from the start of the sink's arrays, as they are then; returns the number of pairs, and
-    how much room it lacks to go on (0: that was all).
+    `write`: writes from the start of the sink's current arrays. It returns the number of pairs, and the
+    capacity it needs to continue (0: it is complete).
     """
     while True:
         n, least = write()
@@ -61,16 +61,16 @@ def fill(sink: Sink, write: Callable[[], tuple[int, int]]) -> None:
 
 
 class NamedPairs:
-    """Keeps names that a kernel writes, and distances made of totals if asked for.
+    """Keeps names that a kernel writes, and optionally distances.
 
     Parameters
     ----------
     room : int
-        Pairs for which memory is reserved at first.
+        Initial capacity in pairs.
     dtype : dtype
-        Of the names: int32 or int64.
+        Dtype of the names: int32 or int64.
     distance : callable or None
-        Makes distances of totals.
+        Converts totals to distances.
     """
 
     def __init__(self, room: int, dtype: DType, distance: Measured | None = None) -> None:
@@ -100,31 +100,30 @@ class NamedPairs:
         self._columns.advance(n)
 
     def whole(self) -> tuple[np.ndarray, ...]:
-        """All that was written: nothing can be written any more."""
+        """Return the written columns; the sink must not be used afterwards."""
         del self.left, self.right, self.totals
         return self._columns.end()
 
 
 class LabelColumns:
-    """Takes places in two indexes; keeps the rows' labels, left first, and distances if asked for.
+    """Takes places in two indexes; keeps the rows' labels, left first, and optionally distances.
 
     Parameters
     ----------
     room : int
-        Pairs for which memory is reserved at first.
+        Initial capacity in pairs.
     sides : pair of tuples
-        For each side: coordinates (n, d), positions (n,) and labels (n,) of integers, all in the
-        index's order.
+        For each side: coordinates (n, d), positions (n,) and integer labels (n,), all in index order.
     same : bool
-        Whether both sides are one chunk: then the row of the smaller position is the left one.
+        Whether both sides are one chunk: then the smaller position is on the left.
     distance : callable or None
-        Makes distances of totals.
+        Converts totals to distances.
     norm : tuple
-        Of the totals.
+        Norm of the totals.
     kept : pair of lists of arrays
-        What else is kept of the left and of the right rows, by their places in whole indexes.
+        Further values of the left and the right rows to gather, by place in the whole index.
     firsts : pair of int
-        The places there of the sides' first rows.
+        Place of each side's first row in the whole index.
     """
 
     totals = NO_TOTALS
@@ -182,12 +181,12 @@ class LabelColumns:
         self._flush(n)
 
     def whole(self) -> tuple[np.ndarray, ...]:
-        """All that was written: nothing can be written any more."""
+        """Return the written columns; the sink must not be used afterwards."""
         return self._columns.end()
 
 
 class Shown:
-    """Shows pairs to a function, two arrays of int32, and keeps none."""
+    """Passes pairs to a function as two int32 arrays, and keeps none."""
 
     totals = NO_TOTALS
 
@@ -216,14 +215,14 @@ class Deciding:
     Parameters
     ----------
     sink : Sink
-        What pairs are written to.
+        Receives the pairs.
     q, d : dict of arrays
         The indexes, with the coordinates "x" (d, n or more) by place.
     names : list of arrays
-        What pairs are called, by place.
+        Names of the rows of both sides, by place.
     threshold : float
     norm : tuple
-        Of the totals that the decision compares.
+        Norm of the totals that the decision compares.
     turn : bool
         Whether the row of the smaller position is the left one.
     """
@@ -266,28 +265,28 @@ class Deciding:
 
 
 Sides = tuple[np.ndarray, np.ndarray]
-"""An array of each side, by place: one, where both are one index."""
+"""One array per side, by place; the same array twice if both are one index."""
 
 
 class CpuMethod(Protocol):
-    """The functions of such a module.
+    """The functions of a method's CPU module.
 
     An index has "order" (n + lanes, int32): the positions of its points, in the order of its places.
     """
 
     writes_names: bool
-    """Whether names may be int64, as the sink's arrays then are, and totals are written where it has room."""
+    """Whether names may be int64, like the sink's arrays, and totals are written if it has space for them."""
 
     def layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
                variance: np.ndarray, threshold: float, norm: Norm,
                drawn: Drawn | None = None) -> Layout:  # fmt: skip
-        """Choose how to index all chunks, from moments (d,) of all points, the decision and some points.
+        """Choose the layout of all chunks from moments (d,) of all points, the threshold and a sample.
 
-        `options`: the method as an object, of the class that `METHODS` has.
+        `options`: the method as an object of its class in `METHODS`.
         """
 
     def build(self, x: np.ndarray, layout: Layout, threads: int = 1) -> Index:
-        """Index the points (n, d) of a chunk; `threads`: that may share the work."""
+        """Index the points (n, d) of a chunk; `threads`: number of threads that share the work."""
 
     def part(self, index: Index, start: int, stop: int) -> Index:
         """Return the index of the points at places start ... stop-1, with their positions in the whole."""
@@ -297,86 +296,87 @@ class CpuMethod(Protocol):
 
     def pairs(self, q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray],
               sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
-        """Write all pairs, by these names of the places of both sides, to a sink.
+        """Write all pairs to a sink, by the given names of the places of both sides.
 
-        `turn`: the row of the smaller position is the left one, if the method tells by it.
-        Returns how many pairs only float64 could tell, and how many of them it refused.
+        `turn`: whether the smaller position comes first, if the method supports it. Return the number of
+        pairs decided in float64, and of those refused.
         """
 
     def counts(self, q: Index, d: Index, layout: Layout, same: bool, q_counts: np.ndarray,
                d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
-        """Add up the pairs of each place of both sides; of `same` in one array, or the first side's only.
+        """Add the pairs of each place to the counts of both sides.
 
-        From `enough` on they need not be right.
+        With `same` both counts are one array, or only the first side counts. From `enough` on, counts need
+        not be exact.
         """
 
     def layout_stats(self, index: Index, layout: Layout) -> Numbers:
-        """Count what a join of an index with itself does, or looks at, for its profile."""
+        """Return counters of a join of an index with itself, for its profile."""
 
     def work(self, q: Index, d: Index, layout: Layout, same: bool) -> np.ndarray:
-        """Estimate how much work equal parts of the first side's places give: see `Joiner.work`."""
+        """Estimate the relative work of equal parts of the first side's places: see `Joiner.work`."""
 
     def end(self, index: Index, stop: int, layout: Layout) -> int:
-        """Return the place after the last one that those before `stop` may be near to."""
+        """Return the end of the places that may be near to those before `stop`."""
 
 
 @runtime_checkable
 class OneSided(Protocol):
-    """The function of one that counts the pairs of one side as fast as those of both at once."""
+    """A method that counts the pairs of one side as fast as the pairs of both."""
 
     def one_sided(self, q: Index, d: Index, layout: Layout, q_counts: np.ndarray,
                   rows: Rows | None = None, *, later: bool = False) -> None:  # fmt: skip
-        """Add up the points of `d` near each place of `q`, itself included where it is in both.
+        """Add the number of points of `d` near each place of `q`, itself included if it is in both.
 
-        `rows`: of those places only.  `later`: both are one index, and only points at later places count.
+        `rows`: only these places. `later`: both are one index, and only later places count.
         """
 
 
 @runtime_checkable
 class Tallying(Protocol):
-    """The functions of one that may count pairs within several limits without keeping any."""
+    """A method that can count pairs within several limits without keeping any."""
 
     def tallies(self, q: Index, d: Index, layout: Layout, limits: np.ndarray) -> bool:
-        """Tell whether it does so, and takes less time."""
+        """Return whether this method counts without pairs, and is faster so."""
 
     def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, same: bool, by_row: bool,
               q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
-        """Add up the pairs within each of some ascending limits: see `Joiner.tally`.
+        """Add the pairs within each of some ascending limits: see `Joiner.tally`.
 
-        `by_row`: of each place (places, limits) of both sides, which are one array if `same`; else of all
-        pairs in the first array (1, limits).
+        `by_row`: per place (places, limits) of both sides, one array if `same`. Otherwise all pairs go to the
+        first array (1, limits).
         """
 
 
 @runtime_checkable
 class Choosing(Protocol):
-    """The function of one whose `connect` and `lowest` copy the points that meet, and no others."""
+    """A method whose `connect` and `lowest` copy only the points that meet."""
 
     def loose_part(self, index: Index, start: int, stop: int) -> Index:
-        """Do as `part` does, but copy nothing: only those two take it."""
+        """Return a `part` without copies, for `connect` and `lowest` only."""
 
 
 @runtime_checkable
 class ManyAtOnce(Protocol):
-    """The functions of one that need not find each pair to tell what pairs connect: else `one_by_one` does.
+    """A method that connects rows without finding each pair.
 
-    Arrays of both sides are by place, and one where both are one index.
+    Arrays of both sides are by place, and the same array if both are one index.
     """
 
     def connect(self, q: Index, d: Index, layout: Layout, same: bool, nodes: Sides,
                 parent: np.ndarray) -> None:  # fmt: skip
         """Join the sets of both ends of pairs in a forest of nodes: see `Joiner.connect`.
 
-        `nodes`: int64, of each place, or -1 if it takes no part.
+        `nodes`: the node of each place (int64), or -1 if it takes no part.
         """
 
     def lowest(self, q: Index, d: Index, layout: Layout, same: bool, labels: Sides, low: Sides) -> None:
-        """Lower what places without a label (-1) have in `low` to their neighbours' labels; all int64."""
+        """Lower entries of `low` for places without a label (-1) to their neighbors' labels; all int64."""
 
 
 def connect(method: CpuMethod, q: Index, d: Index, layout: Any, same: bool, nodes: Sides,
             parent: np.ndarray) -> None:  # fmt: skip
-    """Do what `CpuMethod.connect` says."""
+    """Connect pairs one by one: see `ManyAtOnce.connect`."""
 
     def link(left: np.ndarray, right: np.ndarray) -> None:
         components.link(parent, left, right, *nodes)
@@ -385,7 +385,7 @@ def connect(method: CpuMethod, q: Index, d: Index, layout: Any, same: bool, node
 
 
 def lowest(method: CpuMethod, q: Index, d: Index, layout: Any, same: bool, labels: Sides, low: Sides) -> None:
-    """Do what `CpuMethod.lowest` says."""
+    """Lower labels pair by pair: see `ManyAtOnce.lowest`."""
 
     def lower(left: np.ndarray, right: np.ndarray) -> None:
         components.lowest(left, right, *labels, *low)

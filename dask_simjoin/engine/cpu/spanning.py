@@ -1,10 +1,10 @@
 """Minimum spanning trees on the CPU: within one index, or across two.
 
-The weight of an edge is the largest of the total of its rows and their core distances; edges are ordered by
-(weight, smaller name, larger name), so that there is one tree.  It is found by Boruvka's rounds (1926, "O
-jistem problemu minimalnim"): each component finds the least edge that leaves it, and all are joined along
-those.  A component need not find it in every round: the largest ones, which have most rows to ask, wait
-until there are few others, and so rows mostly search while their component is small.
+The weight of an edge is the largest of the total of its rows and their core distances. Edges are ordered by
+(weight, smaller name, larger name), so the tree is unique. Boruvka's rounds (1926, "O jistem problemu
+minimalnim") find it. In a round each component finds the least edge that leaves it, and components are joined
+along these edges. Large components have the most rows to search from, so they wait until few others are left.
+Rows thus mostly search while their component is small.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _nodes_of(index: Index, first: int, ends: np.ndarray) -> np.ndarray:
 
 
 def _boxes(index: Index) -> tuple[np.ndarray, np.ndarray]:
-    """Tell the smallest and largest coordinates of each tile (tiles, d)."""
+    """Return the smallest and largest coordinates of each tile (tiles, d)."""
     if "y" not in index:
         return index["low"], index["high"]
     y = index["y"]  # boxes are there, but as the filter sees them
@@ -109,10 +109,10 @@ def contracted(sides: Sequence[tuple[Index, int]], component: np.ndarray, core: 
 
 
 def in_order(names: np.ndarray, found: list[tuple[np.ndarray, ...]], core: np.ndarray) -> Edges:
-    """Name the ends of edges, the smaller one first, and put them in order, the lightest first.
+    """Name the ends of edges, the smaller one first, and sort edges by weight.
 
-    `found`: weights and both nodes, in parts, without weights where these are the larger core distances of
-    nodes; it is emptied.  What is not needed any more is let go of.
+    `found`: weights and both nodes, in parts; it is emptied. Empty weights stand for the larger core distance
+    of both ends.
     """
     if not found:
         return np.empty(0), np.empty(0, np.int32), np.empty(0, np.int32)
@@ -160,7 +160,7 @@ class CpuSpanner:
     @staticmethod
     def begin(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
               parts: int) -> Progress:  # fmt: skip
-        """Tell what is known before the first round that is shared: see `Spanner`."""
+        """Return the state before the first shared round: see `Spanner`."""
         return BoruvkaRounds([index], layout, [core], nearest).go_on(parts)
 
     @staticmethod
@@ -173,7 +173,7 @@ class CpuSpanner:
     @staticmethod
     def join(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
              progress: Progress, parts: Sequence[Found]) -> Progress:  # fmt: skip
-        """Finish a round, all parts of which are done: see `Spanner`."""
+        """Finish a round with the results of all parts: see `Spanner`."""
         rounds = BoruvkaRounds([index], layout, [core], nearest, progress)
         rounds.join(progress["offered"], parts)
         return rounds.go_on(len(parts))
@@ -228,7 +228,7 @@ SPANNER = CpuSpanner()
 
 
 def rows_of_places(side: Index) -> np.ndarray | slice:
-    """Tell the row at each place of an index; a slice where they follow each other: nothing is copied."""
+    """Return the row at each place of an index; a slice if rows are consecutive, without a copy."""
     order = side["order"][: len(side["order"]) - SWEEP_LANES]
     if not len(order):
         return slice(0, 0)
@@ -239,7 +239,7 @@ def rows_of_places(side: Index) -> np.ndarray | slice:
 
 
 def _nodes(side: Index, taking: np.ndarray, offset: int) -> np.ndarray:
-    """Tell the node of each place, or -1 where its row takes no part."""
+    """Return the node of each place, or -1 if its row takes no part."""
     rows = rows_of_places(side)
     nodes = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows.astype(np.int64)
     if offset:
@@ -261,7 +261,7 @@ def connect(module: CpuMethod, q: Index, d: Index, layout: Layout, parent: np.nd
 
 def lowest(module: CpuMethod, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
            low: tuple[np.ndarray, np.ndarray], same: bool) -> None:  # fmt: skip
-    """Lower what rows without a label have to the labels of their neighbours: see `Joiner.lowest`."""
+    """Lower entries of `low` for rows without a label to their neighbors' labels: see `Joiner.lowest`."""
     orders = rows_of_places(q), rows_of_places(d)
     by_place = [
         [np.require(some[rows], requirements="W") for some, rows in zip(each, orders, strict=True)]
@@ -316,7 +316,7 @@ T = TypeVar("T")
 
 
 class _Told(Generic[T]):
-    """What is told of two indexes, once it is, and the arrays that tell whether they are those."""
+    """A cached value for two indexes, with weak references to their arrays."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -325,9 +325,9 @@ class _Told(Generic[T]):
 
 
 class Remembered(Generic[T]):
-    """Give the same to all tasks of a process that ask for the same of the same two indexes.
+    """Weak cache of values by pair of indexes, shared by all tasks of a process.
 
-    Parts of the work of two chunks are tasks of their own, each of which asks how that is cut.
+    Tasks for parts of the same two chunks ask for the same value.
     """
 
     def __init__(self) -> None:
@@ -335,7 +335,7 @@ class Remembered(Generic[T]):
         self._told: dict[Hashable, _Told[T]] = {}
 
     def find(self, q: Index, d: Index, asked: Hashable, compute: Callable[[], T]) -> T:
-        """Return what `compute` gives, or has given; while it does, only who asks for the same waits."""
+        """Return the cached value of `compute`; concurrent calls with the same key wait for it."""
         arrays = q["order"], d["order"]
         key = *map(id, arrays), asked
 

@@ -265,7 +265,7 @@ def connect(q: Index, d: Index, layout: TilesLayout, same: bool, nodes: Sides, p
 
 
 def lowest(q: Index, d: Index, layout: TilesLayout, same: bool, labels: Sides, low: Sides) -> None:
-    """Lower what places without a label have in `low` to the labels of their neighbours."""
+    """Lower what places without a label have in `low` to the labels of their neighbors."""
     _note(q, d, layout, same, LOWEST, labels, low=low)
 
 

@@ -1,6 +1,6 @@
 r"""Error bounds of the filters on rounded differences and rounded vectors.
 
-Coordinates are centred and scaled by a power of two, a = s*(x - c), and rounded to float32: z.  The
+Coordinates are centered and scaled by a power of two, a = s*(x - c), and rounded to float32: z.  The
 subtraction errs by 2**-53 of its result, scaling by nothing unless it underflows, rounding by 2**-24 or
 by 2**-150.  With m_k the largest \|a_k\|, two points' differences are off by a vector no longer than
 
@@ -26,7 +26,7 @@ squares rounds the same way: `reach` serves boxes too.
 **float64.**  The kernel computes d2 itself, and gaps with the operations of d2 in their order: rounding is
 monotone, so `reach` is eps2.
 
-Coordinates are centred and scaled by a power of two, a = s*(x - c), and rounded to float32: z.  The
+Coordinates are centered and scaled by a power of two, a = s*(x - c), and rounded to float32: z.  The
 subtraction errs by 2**-53 of its result, scaling by nothing unless it underflows, rounding by u = 2**-24 of
 it or by 2**-150.  With m_k the largest \|a_k\|, a difference in dimension k is off by at most
 
@@ -69,7 +69,7 @@ MAX_DIMS = 4096
 """Up to here (1 + 2**-24)**(d + 4) is below the factor assumed, 1 + (d + 6) 2**-24."""
 
 ROOM = 2.0**14
-"""The squared distance of any point from the centre, and eps2, are at most this after scaling, and at
+"""The squared distance of any point from the center, and eps2, are at most this after scaling, and at
 least a quarter of it: float16 can hold half of their sum."""
 
 
@@ -96,7 +96,7 @@ class Bounds:
     rho: float
 
     def scaled(self, y: np.ndarray) -> np.ndarray:
-        """Return points (n, d) as filters see them: centred and scaled."""
+        """Return points (n, d) as filters see them: centered and scaled."""
         a: np.ndarray = y - np.array(self.centre)
         a *= self.scale
         return a
@@ -113,7 +113,7 @@ class Bounds:
 
     @property
     def sure(self) -> np.float32:
-        """What has at most this is a pair whatever was rounded; -1: nothing is."""
+        """Largest float32 total that surely belongs to a pair; -1: none."""
         value = max(self.inner - self.rho, 0.0) ** 2 * (1 - self._factor) - len(self.centre) * 2.0**-140
         return np.nextafter(np.float32(value), np.float32(0)) if value > 2.0**-126 else np.float32(-1)
 
@@ -174,7 +174,7 @@ class RoundedFilter:
 
     @property
     def sure(self) -> np.float32:
-        """What has at most this is a pair whatever was rounded; -1: nothing is."""
+        """Largest float32 total that surely belongs to a pair; -1: none."""
         d = len(self.centre)
         value = (self.eps * (1 - (d + 4) * 2.0**-52) - self.rho) * (1 - (d + 6) * U)
         return np.nextafter(np.float32(value), np.float32(0)) if value > 2.0**-100 else np.float32(-1)

@@ -32,7 +32,7 @@ is Q >= v_i + v_j with v = (T - G)/2 + 2 g P + 2**-23 + 2**-29 |s|.
 A vector is h, zeros up to a multiple of 16 less 8, and (s0, s1, s2, 0, 1, 1, 1, 0); a place without a point
 has h = 0 and s0 = -60000.
 
-**Nearest neighbours.**  There E is a query's own, that of the worst neighbour it has.  With R the largest r_j
+**Nearest neighbors.**  There E is a query's own, that of the worst neighbor it has.  With R the largest r_j
 of the data, (E + r_i + r_j)**2 <= T_i + T_j for
 
     T_i = E**2 + 2 E (r_i + R) + 2 r_i**2,    T_j = 2 r_j**2,
@@ -77,7 +77,7 @@ def shared_in_all(dims: int) -> int:
 
 
 def search_bytes(dims: int, listed: int = 0) -> int:
-    """Shared memory that a block of the search asks for, with lists of so many neighbours of each query."""
+    """Shared memory that a block of the search asks for, with lists of a number of neighbors per query."""
     return 2 * TILE * (width(dims) + 8) * 2 + 2 * TILE * listed * 16
 
 
@@ -123,7 +123,7 @@ def make_vectors(y: np.ndarray, bounds: Bounds) -> Index:
 
 
 def make_nearest_vectors(y: np.ndarray, bounds: Bounds) -> Index:
-    """The vectors of points that are searched for neighbours, and N and r of each.
+    """The vectors of points that are searched for neighbors, and N and r of each.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def make_nearest_vectors(y: np.ndarray, bounds: Bounds) -> Index:
 
 
 def query_term(outer: Any, norm: Any, error: Any, most_error: float, width: int) -> Any:
-    """s_i of queries that want neighbours not further than `outer`, E: as the kernel computes it."""
+    """s_i of queries that want neighbors not further than `outer`, E: as the kernel computes it."""
     t = outer**2 + 2 * outer * (error + most_error) + 2 * error**2
     s = (t - norm) / 2 + 3 * width * 2.0**-23 * (norm + t + 1) + 2.0**-24
     return s + 2.0**-30 * abs(s)

@@ -1,6 +1,6 @@
 """The float32 filter of the tile engine and why it loses no pair.
 
-Coordinates are centred and scaled by a power of two: a = s*(x - c), every |a_k| <= 1.  The
+Coordinates are centered and scaled by a power of two: a = s*(x - c), every |a_k| <= 1.  The
 tiles hold z = float32(a), so |z - a| <= u*|a| with u = 2**-24 (the subtraction in float64
 and underflow are part of the slack below).  A pair has |a_i - a_j| <= E, where E = s*eps, up
 to the float64 decision's own rounding, so with N = |z|**2

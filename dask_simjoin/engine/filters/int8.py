@@ -45,7 +45,7 @@ MAX_TERM = 32760.0
 """Of T."""
 
 LEAST_DIMS = 16
-"""Dimensions from which the filter is used."""
+"""Dimensions for the filter, at least."""
 
 MAX_DIMS = 4096
 """Dimensions up to which N is at most 2**24."""
@@ -98,7 +98,7 @@ def make_int8_filter(
     Parameters
     ----------
     lower, upper, mean, variance : array (d,), float64
-        Of all points.
+        Moments of all points.
     eps2 : float
         Threshold of the float64 decision.
     """

@@ -19,7 +19,7 @@ from dask_simjoin.metrics.norms import Array, Spread
 
 
 def program(function: str) -> load.Program:
-    """Tell what is compiled: one program has all functions."""
+    """Return the compiled program: one has all functions."""
     return "arrays", function, {"DIMS": 1, "EXACT": True}
 
 

@@ -21,7 +21,7 @@ FEW = 2
 """Times the median component's rows that one has which still searches: see the CPU's."""
 
 UNKNOWN = np.uint64(0x7FF0000000000000)
-"""What is known of a component's least edge at first, as bits: inf."""
+"""Unknown weight of a component's least edge, as bits: inf."""
 
 NO_NAMES = np.uint64(2**64 - 1)
 
@@ -30,7 +30,7 @@ ListedEdges = tuple[Array | np.uint64, Array, Array]
 
 
 def run(name: str, items: int, *arguments: Any, threads: int = 1) -> None:
-    """Launch a kernel of `boruvka.cu` for so many items, each of which so many threads take in a loop."""
+    """Launch a kernel of `boruvka.cu` for `items` items, with `threads` threads per item."""
     if items:
         function = load.kernel("boruvka", name, DIMS=1, EXACT=True)
         function(*load.shape_of(items * threads), arguments)
@@ -48,14 +48,14 @@ def list_edges(component: Array, core: Array, names: Array, nearest: tuple[Array
 
 
 def offer_edges(component: Array, edges: list[ListedEdges], bounds: Array) -> None:
-    """Lower what is known of components' least edges, as bits, to the weights of edges."""
+    """Lower the bounds of components' least edges, as bits, to the weights of edges."""
     for start, end, weight in edges:
         run("offer_edges", len(end), np.int32(len(end)), start, end, weight, component, bounds)
 
 
 def least_edges(component: Array, names: Array, edges: list[ListedEdges],
                 bounds: Array) -> tuple[Array, Array]:  # fmt: skip
-    """Find the least edge of each component of those whose weight is that of `bounds`: both nodes, or -1."""
+    """Find the least edge of each component, with the weight in `bounds`: both nodes, or -1."""
     least = full(len(bounds), NO_NAMES, cupy.uint64)
     starts, ends = (full(len(bounds), -1, cupy.int32) for _ in range(2))
     for name, more in (("name_edges", ()), ("take_edges", (starts, ends))):
@@ -93,7 +93,7 @@ def least_of_boxes(values: Array, levels: np.ndarray, box: int) -> Array:
 
 
 def least_names(names: Array, box: int) -> Array:
-    """Find the least name, int32, in each box of so many."""
+    """Find the least name, int32, in each box of `box` points."""
     boxes = -(-len(names) // box)
     found = cupy.empty(boxes, cupy.int32)
     run("least_named", boxes, names, np.int32(len(names)), np.int32(boxes), found, threads=WARP)
@@ -113,7 +113,7 @@ def who_asks(sizes: Array, every: int) -> Array:
 
 def wanted_nodes(component: Array, asked: Array, to: Array, least: Array, core: Array,
                  bounds: Array) -> Array:  # fmt: skip
-    """Tell which nodes may have an edge that is lighter than what is known of their component's."""
+    """Find the nodes that may have an edge that is lighter than what is known of their component's."""
     n = len(component)
     wanted = cupy.empty(n, cupy.bool_)
     run("wanted_nodes", n, np.int32(n), component, asked, to, least, core, bounds, wanted)
@@ -122,10 +122,10 @@ def wanted_nodes(component: Array, asked: Array, to: Array, least: Array, core: 
 
 def join_components(component: Array, asked: Array, starts: Array, ends: Array,
                     sizes: Array) -> tuple[Array, Array, Array]:  # fmt: skip
-    """Join the components that asked along their least edges, of nodes `starts` and `ends`, -1: none.
+    """Join the searching components along their least edges, with nodes `starts` and `ends`, -1: none.
 
-    Gives the components whose edges are the tree's, the new components of the nodes, and their sizes, which
-    are float64: numbers of rows are exact there.
+    Return the components whose edges are in the tree, the new components of the nodes, and their sizes as
+    float64.
     """
     number, n = len(asked), len(component)
     to, above, root = (cupy.empty(number, cupy.int32) for _ in range(3))

@@ -1,4 +1,4 @@
-"""Nearest neighbours on the GPU: launches the searches; needs CuPy, but no cuDF."""
+"""Nearest neighbors on the GPU: launches the searches; needs CuPy, but no cuDF."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HALVED = 48
 """Longest vectors with which two blocks of the search with tensor cores have room: see its `BLOCKS`."""
 
 SOUGHT = 1 << 27
-"""Neighbours of all queries, 16 bytes each, that are sought at a time where little memory is to be taken."""
+"""Neighbors of all queries, 16 bytes each, that are sought at a time where little memory is to be taken."""
 
 PART = FANOUT * half.TILE
 """Places at whose multiples queries can be cut: boxes of tiles, the larger ones too, are in groups."""
@@ -44,7 +44,7 @@ SCRATCH_SHARE = 16
 
 
 def _tell_some() -> None:
-    """Do what is done before and after searches: distances are told, and rows of neighbours are made."""
+    """Do what is done before and after searches: distances are told, and rows of neighbors are made."""
     totals, _ = GpuSearcher.fresh(2, 2)
     last = totals[:, 1]
     cupy.where(cupy.isinf(last), last, cupy.sqrt(last.copy()))
@@ -55,13 +55,13 @@ def _tell_some() -> None:
 
 def build(x: Array, layout: NearestDeviceLayout) -> Index:
     """Index of one chunk (n, d), float64."""
-    # while the index is built; it searches for few neighbours
+    # while the index is built; it searches for few neighbors
     load.begin(_program(layout, lists=True), arrays.program("fill_8"))
     return device_nearest.build_nearest(x, layout, BUILDER)
 
 
 def _program(layout: NearestDeviceLayout, lists: bool) -> load.Program:
-    """What searches; `lists`: queries' neighbours fit into shared memory."""
+    """What searches; `lists`: queries' neighbors fit into shared memory."""
     constants = {"DIMS": layout.dims, "LISTS": lists}
     if layout.engine == "float16":
         told = {"EXACT": False, "WIDTH": half.width(layout.dims), "ROWS": 32}
@@ -76,7 +76,7 @@ def _shared() -> int:
 
 
 def _tiles_bytes(layout: NearestDeviceLayout, levels: int, listed: int) -> int:
-    """Shared memory of a block of `nearest.cu`, with lists of so many neighbours of each query."""
+    """Shared memory of a block of `nearest.cu`, with lists of a number of neighbors per query."""
     size = 8 if layout.engine == "float64" else 4
     return WARPS * TILE * (levels * (size + 4) + QUEUE * 4 + listed * 16)
 
@@ -116,7 +116,7 @@ class GpuSearcher:
 
     @staticmethod
     def at_once(k: int) -> int:
-        """Rows, a multiple of `PART`, of which so many neighbours are sought at a time."""
+        """Rows, a multiple of `PART`, of which so many neighbors are sought at a time."""
         return max(1, SOUGHT // max(k, 1) // PART) * PART
 
     @staticmethod

@@ -17,14 +17,14 @@ from dask_simjoin.engine.protocols import Kept, Layout, Measured, Pairs, Rows
 from dask_simjoin.metrics.norms import Array, DType, Index, Norm
 
 MOST_GROWTH = 4
-"""Times as many values as there are, at most, for which room is made: what is left is only estimated."""
+"""Largest growth factor of the capacity, as the number of remaining values is an estimate."""
 
 WASTE = 8
-"""Part of the room that may be left over: more is given back, which takes a copy."""
+"""Fraction of unused capacity that triggers a copy to release it."""
 
 
 class GrowingGpuColumns:
-    """Columns of equal length, to which batches are added."""
+    """Columns of equal length that grow by batches."""
 
     def __init__(self, dtypes: list[DType]) -> None:
         self._length = 0
@@ -35,7 +35,7 @@ class GrowingGpuColumns:
         return min(len(column) for column in self._columns)
 
     def add(self, more: int, left: int) -> list[Array]:
-        """Return the places of so many values more, to be written; `left`: about how many come later."""
+        """Return arrays for `more` further values to write; `left`: estimated number of later values."""
         begin, self._length = self._length, self._length + more
         if self._length > self._room:
             try:
@@ -52,7 +52,7 @@ class GrowingGpuColumns:
                 self._columns[number] = longer
 
     def columns(self) -> list[Array]:
-        """Return the columns, without the room that is left over."""
+        """Return the columns, without unused capacity."""
         if self._room - self._length > self._room // WASTE:
             for number in range(len(self._columns)):
                 self._columns[number] = self._columns[number][: self._length].copy()
@@ -66,11 +66,11 @@ class PairBatch:
     Attributes
     ----------
     places : array (pairs, 2), int32
-        Valid until the next batch is asked for.
+        Valid until the next batch is requested.
     decided, refused : int
-        So far: how many pairs only float64 could tell, and how many of them it refused.
+        Pairs decided in float64 so far, and those refused.
     left : int
-        About how many pairs the batches after this one have; 0 if it is the last.
+        Estimated pairs of later batches; 0 for the last batch.
     """
 
     places: Array
@@ -80,7 +80,7 @@ class PairBatch:
 
 
 class GpuLayout(Layout, Protocol):
-    """How all chunks of one join are indexed on GPUs."""
+    """Index settings of one join on GPUs, the same for all its chunks."""
 
     @property
     def dims(self) -> int:
@@ -88,10 +88,10 @@ class GpuLayout(Layout, Protocol):
 
 
 class GpuMethod(Protocol):
-    """The functions of such a module.
+    """The functions of a method's GPU module.
 
-    An index has "order" (n, int32): the positions of its points, in the order of its places; and "y" (n, d,
-    float64): the points, in that order.
+    An index has "order" (n, int32), the positions of its points by place, and "y" (n, d, float64), the points
+    in that order.
     """
 
     def layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
@@ -108,10 +108,10 @@ class GpuMethod(Protocol):
 
     def batches(self, q: Index, d: Index, layout: GpuLayout, *, same: bool, rows: Rows | None = None,
                 most: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
-        """Find all pairs of two indexes, or of one with itself (`same`: each once), as places in them.
+        """Yield all pairs of two indexes as places, or of one with itself (`same`: each once).
 
-        `rows`: only the pairs that the queries at these places meet: a start that is a multiple of the
-        layout's grain, and a stop that is one or the end.  `most`: pairs of a batch.
+        `rows`: only the pairs of the queries at these places. Start and stop are multiples of the layout's
+        grain, or the end. `most`: largest number of pairs per batch.
         """
 
     def count(self, q: Index, d: Index, layout: GpuLayout, *, same: bool, both: bool = True,
@@ -123,7 +123,7 @@ class GpuMethod(Protocol):
 
     def pass_to(self, sink: Sink, q: Index, d: Index, layout: GpuLayout, arguments: Sequence[Array | int], *,
                 same: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
-        """Show all pairs, or those of `rows`, to a sink, with the arguments that it says."""
+        """Pass all pairs, or those for `rows`, to a sink with its arguments."""
 
 
 Timed = Callable[[str, Callable[[], Any]], Any]
@@ -135,7 +135,7 @@ class Profiled(Protocol):
     """A method that counts more of a join than its batches."""
 
     def profile_join(self, index: Index, layout: Any, timed: Timed) -> Numbers:
-        """Join an index with itself, step by step, and count what is done."""
+        """Join an index with itself step by step, and return counters."""
 
 
 @runtime_checkable
@@ -168,20 +168,20 @@ def method_of(name: str) -> GpuMethod:
 
 
 def finishing(layout: GpuLayout, function: str, *, labels: bool) -> load.Program:
-    """What finishes the pairs of a join: a function of `finish.cu`."""
+    """Return the program of a function of `finish.cu`."""
     constants = {"DIMS": layout.dims, "EXACT": True, "LABELS": labels} | norm_constant(layout.norm)
     return "finish", function, constants
 
 
 def finish(layout: GpuLayout, function: str, *, labels: bool) -> Any:
-    """Its kernel."""
+    """Return the kernel of a function of `finish.cu`."""
     name, function, constants = finishing(layout, function, labels=labels)
     return load.kernel(name, function, **constants)
 
 
 def labelled_pairs(q: Index, d: Index, layout: GpuLayout, *, same: bool, distance: Measured | None,
           labels: tuple[Array, Array] | None, rows: Rows | None, kept: Kept | None) -> Pairs:  # fmt: skip
-    """All pairs of two indexes: see `Joiner.pairs`."""
+    """Return all pairs of two indexes: see `Joiner.pairs`."""
     kind = cupy.int32 if labels is None else cupy.int64
     names = labels or (q["order"], d["order"])
     assert all(name.dtype == kind for name in names)

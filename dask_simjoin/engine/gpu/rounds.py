@@ -23,7 +23,7 @@ from dask_simjoin.engine.protocols import ALONE, Found, Part, Progress
 from dask_simjoin.metrics.norms import Array, Index
 
 WARPS = 4
-"""Of a block of threads of `spanning.cu`."""
+"""Warps per block of `spanning.cu`."""
 
 NOWHERE = np.uint64(0)
 """The address of what a kernel does not use."""
@@ -49,7 +49,7 @@ class SearchSide:
         self._boxes = index if "z" in index else {}
 
     def arrange(self, core: Array, names: Array) -> None:
-        """Make what is searched; `core`, `names`: of nodes."""
+        """Prepare the index for searches; `core`, `names`: by node."""
         if not self.rows:
             return
         self.points = self.y
@@ -76,7 +76,7 @@ class SearchSide:
         return middle, radius
 
     def group(self, component: Array, core: Array) -> None:
-        """Put rows of one component together, those of small core distances first."""
+        """Sort rows by component, then by core distance."""
         nodes = take(self.nodes, cupy.argsort(take(core, self.nodes)))
         self.take(take(nodes, cupy.argsort(take(component, nodes), kind="stable")))
 
@@ -85,13 +85,13 @@ class SearchSide:
         self.nodes, self._boxes = nodes, {}
 
     def tagged(self, component: Array) -> Array:
-        """Tell boxes what components are below them; those of the points."""
+        """Set the component below each box; return the components of the points."""
         own = take(component, self.nodes)
         boruvka.tag_boxes(own, self.levels, TILE, self.tags)
         return own
 
     def searched(self, component: Array) -> list[Array | np.generic]:
-        """List what kernels are given of it; `component`: of the points."""
+        """Return the kernel arguments of the index; `component`: of the points."""
         boxes = (self._boxes[name] for name in ("z", "lower", "upper", "levels"))
         z, *tree = boxes
         return [
@@ -107,17 +107,19 @@ WORK = 1 << 13
 """Pieces of work that a search is cut into where it has fewer tiles: some for each warp of a GPU."""
 
 EVERY, MANY = 16, 1 << 17
-"""Of so many rows that ask and more, one of so many asks first: what it finds is known to the others then."""
+"""From `MANY` active queries on, search from every `EVERY`-th first: the results prune the others."""
 
 AT_ONCE = 1 << 27
 """Coordinates of rows that ask, gathered at a time."""
 
 GROUPED_DIMS = 5
-"""Dimensions from which rows of one component are put together once there are tiles of them: tiles of rows
-next to each other are large there, the more so where there is noise among them."""
+"""Fewest dimensions to group rows by component, once components have at least a tile of rows each.
+
+There, tiles of neighboring rows are large, the more so with noise.
+"""
 
 RUN = 4 * TILE
-"""Rows that one of several searches takes in turn: some tiles, as rows near each other know of each other."""
+"""Consecutive queries per work item of a shared search; neighbors share bounds."""
 
 Nearest = tuple[Array, Array, Array]
 """As the CPU's, on the GPU."""
@@ -129,7 +131,7 @@ def warps_of_tile(tiles: int) -> int:
 
 
 def _in_turn(places: Array, most: int) -> Iterator[Array]:
-    """Cut what asks into parts of at most so many; if it is much, some of it first: others know more then."""
+    """Yield query batches of at most `most`; large sets begin with a 1/`EVERY` subsample."""
     if len(places) >= MANY:
         first = cupy.arange(len(places)) % EVERY == 0
         yield from _in_turn(places[first], most)
@@ -139,7 +141,7 @@ def _in_turn(places: Array, most: int) -> Iterator[Array]:
 
 
 def program(function: str, layout: NearestDeviceLayout) -> load.Program:
-    """Tell what is compiled: one program has all functions."""
+    """Return the compiled program: one has all functions."""
     constants = {"DIMS": layout.dims, "EXACT": layout.bounds is None}
     return "spanning", function, constants | norm_constant(layout.norm)
 
@@ -184,7 +186,7 @@ class GpuBoruvkaRounds:
 
     @property
     def progress(self) -> Progress:
-        """What is known after some rounds."""
+        """State after some rounds."""
         known: Progress = {
             "component": self.component, "sizes": self.sizes, "least": self.least, "to": self.to,
             "beyond": self.nearest[2], "found": self.found,
@@ -196,19 +198,19 @@ class GpuBoruvkaRounds:
         load.kernel(file, function, **constants)((blocks,), (threads,), arguments)
 
     def _offer_beside(self, bounds: Array) -> None:
-        """Let components know edges between neighbours in the order of places: of one index."""
+        """Offer edges between consecutive places of one index to their components."""
         (blocks,), (threads,) = load.shape_of(self.rows)
         known = self.sides[0].y, self.component, self.core, np.int32(self.rows)
         self._launch("offer_beside", blocks, threads, *known, bounds)
 
     def _offers(self) -> tuple[Array, boruvka.ListedEdges]:
-        """Tell what is known of components' least edges, as bits, and the edge that each node knows."""
+        """Return bounds of components' least edges, as bits, and the known edge of each node."""
         bounds = full(len(self.sizes), boruvka.UNKNOWN, cupy.uint64)
         state = self.component, self.core, self.names
         return bounds, boruvka.list_edges(*state, self.nearest, self.least, self.to)
 
     def _wanted(self, asked: Array, bounds: Array) -> Array:
-        """Tell which nodes may have an edge that is lighter than what is known of their component's."""
+        """Find the nodes that may have an edge that is lighter than what is known of their component's."""
         return boruvka.wanted_nodes(self.component, asked, self.to, self.least, self.core, bounds)
 
     def _group(self) -> None:
@@ -222,7 +224,7 @@ class GpuBoruvkaRounds:
             self._grouped, self._arranged = True, False
 
     def _arrange(self) -> None:
-        """Make what is searched."""
+        """Prepare the indexes for searches."""
         self._group()
         for side in () if self._arranged else self.sides:
             side.arrange(self.core, self.names)
@@ -304,7 +306,7 @@ class GpuBoruvkaRounds:
         return tuple(joined(column) for column in zip(*self.found, strict=True))
 
     def _asked(self) -> tuple[boruvka.ListedEdges, Array, Array, Array]:
-        """Tell the edges that nodes know, what these are of components' least, who asks, and who searches."""
+        """Return the known edges, their bounds, the searching components, and the bounds for searches."""
         bounds, listed = self._offers()
         boruvka.offer_edges(self.component, [listed], bounds)
         asked, beside = boruvka.who_asks(self.sizes, self.rows), copied([bounds])
@@ -322,7 +324,7 @@ class GpuBoruvkaRounds:
         return to_host(weights), to_host(take(starts, better)), to_host(take(ends, better))
 
     def join(self, parts: Sequence[Found]) -> None:
-        """Finish a round, all parts of which are done: see `Spanner`."""
+        """Finish a round with the results of all parts: see `Spanner`."""
         listed, bounds, asked, beside = self._asked()
         wanted = self._wanted(asked, beside)
         edges = [listed]
@@ -335,7 +337,7 @@ class GpuBoruvkaRounds:
         self._group()
 
     def go_on(self, parts: int) -> Progress:
-        """Do rounds that are not worth being searched in parts, and tell what is known then."""
+        """Run rounds that are not worth sharing; return the state."""
         while len(self.sizes) > 1:
             _, _, asked, beside = self._asked()
             if count(self._wanted(asked, beside)) * parts > self.rows // ALONE:

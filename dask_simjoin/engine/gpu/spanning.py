@@ -14,7 +14,7 @@ in a round.
 
 What is best known beside: Prokopenko, Sao & Lebrun-Grandie (2023), "A single-tree algorithm to compute the
 Euclidean minimum spanning tree on GPUs", which is the same on a tree of single points; and Nolet et al.
-(2023), "cuSLINK", which joins the components of a graph of neighbours, and is exact only where that is.
+(2023), "cuSLINK", which joins the components of a graph of neighbors, and is exact only where that is.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class GpuSpanner:
     @staticmethod
     def begin(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
               parts: int) -> Progress:  # fmt: skip
-        """Tell what is known before the first round that is shared: see `Spanner`."""
+        """Return the state before the first shared round: see `Spanner`."""
         return GpuBoruvkaRounds([index], layout, [core], nearest).go_on(parts)
 
     @staticmethod
@@ -219,7 +219,7 @@ class GpuSpanner:
     @staticmethod
     def join(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
              progress: Progress, parts: Sequence[Found]) -> Progress:  # fmt: skip
-        """Finish a round, all parts of which are done: see `Spanner`."""
+        """Finish a round with the results of all parts: see `Spanner`."""
         rounds = GpuBoruvkaRounds([index], layout, [core], nearest, progress)
         rounds.join(parts)
         return rounds.go_on(len(parts))

@@ -18,11 +18,12 @@ TILE = 64
 """Points of a tile, boxes of a group: the bits of a mask."""
 
 ALIGNED = "z", "start", "lower", "upper"
-"""What of an index searches read as vectors."""
+"""Arrays of an index that searches read as vectors."""
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
-    """Uninitialised NumPy array that begins on a cache line, so that vectors do not straddle two."""
+    """Return an uninitialized NumPy array that begins on a cache line, so that vectors do not straddle
+    two."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.empty(size + 64, np.uint8)
     begin = -raw.ctypes.data % 64
@@ -30,7 +31,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
 
 
 def aligned(array: np.ndarray) -> np.ndarray:
-    """`array`, or a copy that begins on a cache line (what was unpickled may not)."""
+    """Return `array`, or a copy that begins on a cache line: unpickled arrays may not."""
     if array.ctypes.data % 64 == 0:
         return array
     copy = aligned_empty(array.shape, array.dtype)
@@ -39,12 +40,12 @@ def aligned(array: np.ndarray) -> np.ndarray:
 
 
 def aligned_index(index: Index) -> Index:
-    """Let what searches read of an index as vectors begin on cache lines."""
+    """Align the arrays of an index that searches read as vectors."""
     return index | {name: aligned(index[name]) for name in ALIGNED if name in index}
 
 
 def box_tree(low: Array, high: Array, xp: ArrayModule = np) -> tuple[Array, Array, Array]:
-    """The boxes in groups of 64, the groups' boxes in groups of 64, and so on up to one group.
+    """Return a tree of boxes: groups of 64 boxes, groups of 64 groups, and so on up to one group.
 
     Parameters
     ----------
@@ -54,9 +55,9 @@ def box_tree(low: Array, high: Array, xp: ArrayModule = np) -> tuple[Array, Arra
     Returns
     -------
     lower, upper : array (groups, d, 64)
-        Bounds, level after level.  Places that are left over hold empty boxes.
+        Bounds, level after level. Unused places hold empty boxes.
     levels : array (levels + 1,), int64
-        The group at which each level begins.
+        First group of each level.
     """
     lower, upper, levels = [], [], [0]
     while True:
@@ -79,7 +80,7 @@ CUTS = 2.5
 """Times that each dimension is cut in two before the next one is."""
 
 FAN_OUT = 4
-"""Parts into which blocks are cut a level: half of the sorts that cuts in two take, boxes as good."""
+"""Parts per cut of a block: half the sorts of cuts in two, with boxes as good."""
 
 
 @dataclass(frozen=True)
@@ -89,19 +90,19 @@ class TilesLayout:
     Attributes
     ----------
     threshold : float
-        Of the float64 decision.
+        Threshold of the float64 decision.
     cut : Cuts
-        The dimensions by which points are put in order.
+        Dimensions that order the points.
     filter : Filter or None
-        The float32 filter of squares; without it or the next one all is decided in float64.
+        The float32 filter of squares; without any filter float64 decides all.
     rounded : RoundedFilter or None
         The float32 filter of norms that do not multiply.
     quantized : Int8Filter or None
-        The filter before it.
+        The 8-bit filter that runs first.
     norm : int or float
-        Of the totals that the decision compares.
+        Norm of the totals that the decision compares.
     screen : Screen or None
-        The dimensions that are compared first, before all decide; None: all are.
+        Dimensions to compare first, before all decide; None: all at once.
     """
 
     threshold: float
@@ -113,16 +114,16 @@ class TilesLayout:
     screen: Screen | None = None
 
     def box_reach(self, q: Index, d: Index) -> float | np.float32:
-        """Largest total of the gaps of two boxes that hold a pair, of the kind that boxes are of."""
+        """Return the largest total of gaps between two boxes that hold a pair, in the boxes' dtype."""
         if self.filter is None:
             return self.threshold if self.rounded is None else self.rounded.reach
         return self.filter.box_reach(max(q["norm"], d["norm"]))
 
     def box_sure(self, q: Index, d: Index) -> float | np.float32:
-        """Largest total of what two boxes span together that hold nothing but pairs; less than 0: none.
+        """Return the largest total of spans of two boxes that hold nothing but pairs; below 0: none.
 
-        In float64 no total is larger than that of the spans as computed.  Where other dimensions add to it,
-        there must be room for them, and for the rounding of d squares and sums: 2**-52 for each of both.
+        In float64 no total exceeds the computed total of the spans. Other dimensions and the rounding of d
+        squares and sums, 2**-52 each, need a margin.
         """
         rest = 0.0 if self.screen is None else self.screen.rest
         if self.filter is not None:
@@ -135,21 +136,21 @@ class TilesLayout:
 
     @property
     def kind(self) -> type[np.float32] | type[np.float64]:
-        """What tiles and boxes are made of."""
+        """Dtype of tiles and boxes."""
         return np.float64 if self.filter is None and self.rounded is None else np.float32
 
     @property
     def sure(self) -> float:
-        """What the float32 filter's sums must reach to be a pair's, besides what depends on the points.
+        """Part of the float32 filter's sure bound that does not depend on the points.
 
-        Their halves of squared distances, scaled, must leave room for what other dimensions add.
+        Sums are halves of scaled squared distances; the bound leaves a margin for other dimensions.
         """
         assert self.filter is not None
         rest = 0.0 if self.screen is None else self.screen.rest * self.filter.scale * self.filter.scale
         return self.filter.sure + rest / 2 * (1 + 2.0**-20)
 
     def narrowed(self, threshold: float) -> TilesLayout | None:
-        """Return the layout of a smaller threshold; its indexes are this one's but for limits of filters.
+        """Return the layout for a smaller threshold; its indexes differ only in filter limits.
 
         None: no filter serves it.
         """
@@ -168,29 +169,29 @@ class TilesLayout:
 
     @property
     def grain(self) -> int:
-        """Points at whose multiples queries can be cut."""
+        """Points per unit of a query cut: cuts lie at its multiples."""
         return TILE
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Describe it in a plan; `names` calls dimensions by name."""
+        """Return a description for plans; `names` maps dimensions to column names."""
         return f"tiles, in order of {names(self.cut.dims)}"
 
 
 def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
                       threshold: float, norm: Norm = 2,
                       drawn: Drawn | None = None) -> TilesLayout:  # fmt: skip
-    """Choose how to index all chunks.  The results do not depend on it, the speed does.
+    """Choose how to index all chunks. It affects only speed, not results.
 
     Parameters
     ----------
     lower, upper, mean, variance : array (d,), float64
-        Of all points.
+        Moments of all points.
     threshold : float
-        Of the float64 decision.
+        Threshold of the float64 decision.
     norm : int or float
-        Of the totals that it compares; filters serve 1, 2 and infinity.
+        Norm of the compared totals; filters serve 1, 2 and infinity.
     drawn : Drawn, optional
-        Some points, from which it is told whether all dimensions must be compared at once.
+        Sample that shows whether screening by some dimensions pays.
     """
     screen = make_screen(lower, upper, variance, threshold, drawn) if norm == 2 else None
     some = slice(None) if screen is None else list(screen.dims)
@@ -210,23 +211,23 @@ def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, va
 
 
 FILTER_DIMS = 7.5
-"""Fewest dimensions, narrow ones counted as parts, in which the filter is faster than float64."""
+"""Fewest effective dimensions for the filter to be faster than float64: see `wide_dims`."""
 
 
 WIDE_FAN_OUT_DIMS = 3
-"""Dimensions to cut up to which blocks are cut into four parts a level: half of the sorts, boxes as good."""
+"""Most dimensions with cuts into four parts per level: half the sorts, with boxes as good."""
 
 SAMPLE = 512
-"""Points from whose distances it is told whether float32 can tell neighbours apart."""
+"""Sample size to check whether float32 can separate neighbors."""
 
 CLEAR = 64.0
-"""How many times the filter's blur the typical distance must be."""
+"""Smallest ratio of the typical distance to the filter's blur."""
 
 MAX_EXPONENT = 200
-"""Of the filter's scale: its square must be a number, and 2**-900 times that too."""
+"""Largest exponent of the filter's scale: its square, times 2**-900 too, must be a normal number."""
 
 NO_NAME = np.iinfo(np.int64).max
-"""What places that are left over have as the smallest name."""
+"""Smallest name of unused places."""
 
 
 @dataclass(frozen=True)
@@ -237,12 +238,12 @@ class NearestLayout:
     ----------
     dims : int
     cut : Cuts
-        The dimensions by which points are put in order.
+        Dimensions that order the points.
     filter : Filter or None
-        The float32 filter, or None where all is computed in float64.  Its `eps2` is 0: each query
-        has a distance of its own, which shrinks.
+        The float32 filter, or None if float64 computes all. Its `eps2` is 0: each query has its own shrinking
+        distance.
     norm : int or float
-        Of what is computed.
+        Norm of the totals.
     """
 
     dims: int
@@ -251,7 +252,7 @@ class NearestLayout:
     norm: Norm = 2
 
     def fan_out(self, cut: KdCuts) -> int:
-        """Into how many parts blocks are cut at a time, along these dimensions."""
+        """Return the number of parts per cut of a block along these dimensions."""
         return 4 if len(cut.dims) <= WIDE_FAN_OUT_DIMS else 2
 
     @property
@@ -260,7 +261,7 @@ class NearestLayout:
         return "tiles"
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Describe it in a plan; `names` calls dimensions by name."""
+        """Return a description for plans; `names` maps dimensions to column names."""
         return f"tiles, in order of {names(self.cut.dims)}"
 
 
@@ -272,18 +273,18 @@ def make_nearest_layout(
     sample: np.ndarray | None = None,
     norm: Norm = 2,
 ) -> NearestLayout:
-    """Choose how to index all chunks.  The results do not depend on it, the speed does.
+    """Choose how to index all chunks. It affects only speed, not results.
 
     Parameters
     ----------
     lower, upper : array (d,), float64
         A box that holds all points, of queries and of data.
     mean, variance : array (d,), float64
-        Of all points, about.
+        Approximate moments of all points.
     sample : array (m, d), optional
-        Some points, from which it is told whether the filter pays; without them it is assumed to.
+        Some points to check whether the filter pays; without them it is assumed to.
     norm : int or float
-        Whose totals say what is near.
+        Norm of the totals that order neighbors.
     """
     dims = len(lower)
     chosen = open_filter(lower, upper, mean) if wide_dims(variance) >= FILTER_DIMS and norm == 2 else None
@@ -295,9 +296,9 @@ def make_nearest_layout(
 
 
 def wide_dims(variance: np.ndarray) -> float:
-    """How many dimensions there are, where a narrow one counts as little as it adds to distances.
+    """Return the effective number of dimensions: narrow ones count as little as they add to distances.
 
-    Squares of sums over sums of squares: of equal widths their number.
+    It is the squared sum over the sum of squares of the variances: for equal widths their number.
     """
     most = float(variance.max(initial=0.0))
     if not 0 < most < np.inf:
@@ -307,7 +308,7 @@ def wide_dims(variance: np.ndarray) -> float:
 
 
 def _tells_apart(f: Filter, sample: np.ndarray) -> bool:
-    """Whether the filter's blur is small against the distances of a sample's neighbours."""
+    """Return whether the filter's blur is small against nearest-neighbor distances in a sample."""
     some = sample[:: -(-len(sample) // SAMPLE) or 1]
     if len(some) < 2:
         return True
@@ -319,7 +320,7 @@ def _tells_apart(f: Filter, sample: np.ndarray) -> bool:
 
 
 def smallest_names(names: Array, levels: Array, xp: ArrayModule = np) -> Array:
-    """The smallest name below each box of a `box_tree`.
+    """Return the smallest name below each box of a `box_tree`.
 
     Parameters
     ----------

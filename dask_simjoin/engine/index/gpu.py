@@ -47,7 +47,7 @@ class GpuChoice:
     tile : int
         Points of a tile.
     grain : int
-        Points at whose multiples queries can be cut.
+        Points per unit of a query cut: cuts lie at its multiples.
     compared : tuple of str
         The arrays of a join's index that are compared.
     tensor : bool
@@ -83,9 +83,9 @@ class TilesOnDevice:
     bounds : Bounds or None
         Of the filter, if there is one.
     cut : Cuts
-        The dimensions by which points are put in order.
+        Dimensions that order the points.
     norm : int or float
-        Of the totals that are compared.
+        Norm of the totals that are compared.
     """
 
     dims: int
@@ -126,14 +126,14 @@ class DeviceLayout(TilesOnDevice):
     Attributes
     ----------
     threshold : float
-        Of the float64 decision.
+        Threshold of the float64 decision.
     """
 
     threshold: float
 
     @property
     def grain(self) -> int:
-        """Points at whose multiples queries can be cut."""
+        """Points per unit of a query cut: cuts lie at its multiples."""
         return ENGINES[self.engine].grain
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
@@ -149,15 +149,15 @@ def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, v
     Parameters
     ----------
     lower, upper, mean, variance : array (d,), float64
-        Of all points.
+        Moments of all points.
     threshold : float
-        Of the float64 decision.
+        Threshold of the float64 decision.
     engine : {"auto", "float16", "float32", "float64"}
         "auto": the fastest that is useful.  A filter that was asked for is used if its bounds hold.
     shared : int
         Bytes of shared memory that a block of threads can have.
     norm : int or float
-        Of the totals that the decision compares; filters serve only 2.
+        Norm of the totals that the decision compares; filters serve only 2.
     """
     dims = len(lower)
     bounds = make_bounds(lower, upper, mean, threshold) if norm == 2 else None
@@ -281,7 +281,7 @@ FILTER_DIMS = 5
 
 
 SAMPLE = 512
-"""Points from whose distances it is told whether a filter can tell neighbours apart."""
+"""Points from whose distances it is told whether a filter can tell neighbors apart."""
 
 CLEAR = {"float16": 16.0, "float32": 4.0}
 """How many times the error of two points' distance their distance must be, typically."""
@@ -294,7 +294,7 @@ U16 = 2.0**-12
 class NearestDeviceLayout(TilesOnDevice):
     """How the chunks of one search are indexed on GPUs.
 
-    Of `bounds` centre, scale and rho count.  Squares of scaled distances of points are at most 2**15.
+    Of `bounds` center, scale and rho count.  Squares of scaled distances of points are at most 2**15.
     """
 
 
@@ -308,15 +308,15 @@ def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.nd
     lower, upper : array (d,), float64
         A box that holds all points, of queries and of data.
     mean, variance : array (d,), float64
-        Of all points, about.
+        Approximate moments of all points.
     sample : array (m, d), optional
-        Some points, from which it is told whether a filter pays; without them it is assumed to.
+        Some points, that show whether a filter pays; without them it is assumed to.
     engine : {"auto", "float16", "float32", "float64"}
         "auto": the fastest that is useful.  A filter that was asked for is used if its bounds hold.
     shared : int
         Bytes of shared memory that a block of threads can have.
     norm : int or float
-        Whose totals say what is near; filters serve only 2.
+        Norm of the totals that order neighbors; filters serve only 2.
     """
     dims = len(lower)
     bounds = _bounds(lower, upper, mean) if norm == 2 else None
@@ -343,7 +343,7 @@ def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.nd
 
 
 def _bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Bounds | None:
-    """Centre, scale and rho: no scaled point is further than 2**6.5 from the centre."""
+    """Center, scale and rho: no scaled point is further than 2**6.5 from the center."""
     with np.errstate(over="ignore", invalid="ignore"):
         most = np.maximum(upper - mean, mean - lower) * (1 + 2.0**-50)
         # with room for twice their squares there is half of that for each
@@ -351,7 +351,7 @@ def _bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Bounds | 
 
 
 def _blur(bounds: Bounds, sample: np.ndarray | None) -> dict[str, float]:
-    """The errors of two points' distance as parts of the distance of neighbours."""
+    """The errors of two points' distance as parts of the distance of neighbors."""
     some = np.zeros((0, 1)) if sample is None else sample[:: -(-len(sample) // SAMPLE) or 1]
     if len(some) < 2:
         return {"float16": 0.0, "float32": 0.0}

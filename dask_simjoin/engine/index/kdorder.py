@@ -1,12 +1,11 @@
-"""Points in kd order: neighbours in space become neighbours in memory.
+"""Points in kd order: neighbors in space become neighbors in memory.
 
-Level by level, one sort a level: every block of points is sorted along the dimension in
-which it is widest and cut into parts.  Blocks hold a power of two of tiles (the last one
-what is left), so any aligned run of tiles is a node of the tree.
+Each level sorts every block along its widest dimension and cuts it into parts. Blocks hold a power of two of
+tiles (the last one fewer), so an aligned run of tiles is a node of the tree.
 
-Widths are compared in the unit of the data, for that is the unit of distances: a column that is narrow
-beside others tells few points apart, however its own values spread.  What is sorted are float32 numbers,
-taken from a point amid the data: numbers of fixed steps would all be one where a value or two lie far off.
+Widths are compared in the unit of the data, which is the unit of distances. A narrow column separates few
+points, however its own values spread. Sort keys are float32 differences from a central point: fixed-point
+numbers would all be equal if a few values are far off.
 """
 
 from __future__ import annotations
@@ -21,58 +20,58 @@ from dask_simjoin.engine.threads import shared_out
 from dask_simjoin.metrics.norms import Array
 
 SAMPLE = 32
-"""Points of each block from which its widest dimension is told."""
+"""Points sampled per block to find its widest dimension."""
 
 MIDDLE = 33
-"""Points from which it is told where the data are: an odd number, so that a median is one of them."""
+"""Points sampled to find a central one: an odd number, so that the median is one of them."""
 
 MAX_CUT_DIMS = 16
-"""Dimensions, those of largest variance, that are cut: there are fewer levels than this."""
+"""Most dimensions to cut; trees have fewer levels."""
 
 VALUE_BITS = 32
 
 LEAST_SAMPLE, MOST_SAMPLE = 256, 2048
-"""Points from which it is told where most points of a column are."""
+"""Sample sizes to find the range of most points in a column."""
 
 MOST_POINTS = (0.1, 0.9)
-"""Between which quantiles those are."""
+"""Quantiles between which most points lie."""
 
 UNIFORM = 12**-0.5 / 0.8
-"""The standard deviation of a uniform column, of which this range is 1."""
+"""Standard deviation of a uniform column whose range between these quantiles is 1."""
 
 RARE = 10
-"""Halvings of its standard deviation down to which a column's width may be told by where most points are."""
+"""Most halvings of a column's standard deviation when the range of most points sets its width."""
 
 BLOCK = 2048
-"""Points that a block of threads of a GPU puts in order by itself: their keys fit into shared memory."""
+"""Points that one block of GPU threads orders by itself: their keys fit into shared memory."""
 
 BLOCKS_PER_THREAD = 2
-"""Blocks for each thread from which on threads cut them apart: so they have about as many each."""
+"""Fewest blocks per thread before threads cut blocks independently, for balance."""
 
 MAX_EXPONENT = 900
-"""Of a scale: products with it are numbers."""
+"""Largest exponent of a scale, so that scaled values stay finite."""
 
 
 @dataclass(frozen=True)
 class KdCuts:
-    """By which dimensions all chunks of a join are put in order.
+    """Dimensions that order all chunks of a join.
 
     Attributes
     ----------
     dims : tuple of int
-        The widest ones, those first.
+        The widest dimensions, in descending order of width.
     spread : tuple of float
-        How wide points are spread there, as standard deviations are.
+        Widths of these dimensions, as standard deviations.
     """
 
     dims: tuple[int, ...]
     spread: tuple[float, ...]
 
     def first(self, n: int, tile: int, times: float) -> KdCuts:
-        """Return those that n points are worth cutting by.
+        """Return the dimensions that are worth cutting for n points.
 
-        A dimension is cut `times` times before the next one is begun, for halves touch and tell no points
-        apart, and until it is no wider than that one.
+        A dimension is cut `times` times before the next one, as touching halves separate no points. It is
+        also cut until it is no wider than the next one.
         """
         levels = (max(1, -(-n // tile)) - 1).bit_length()
         cuts, number = 0.0, 0
@@ -83,33 +82,34 @@ class KdCuts:
         return KdCuts(self.dims[:number], self.spread[:number])
 
     def parts(self, least: int) -> int:
-        """Into how many parts, at least `least`, to cut at first: until the widest is as wide as the next."""
+        """Return the number of parts of the first cut, at least `least`, so that the widths become
+        similar."""
         if len(self.dims) == 1:
             return 1 << 62
         return max(least, 1 << int(_log2(self.spread[0], self.spread[1])))
 
     @property
     def scale(self) -> float:
-        """A power of two by which numbers are multiplied that float32 is to hold."""
+        """Power of two that scales values into float32's range."""
         exponent = math.frexp(self.spread[0])[1] if 0 < self.spread[0] < math.inf else 0
         return 2.0 ** -min(max(exponent, -MAX_EXPONENT), MAX_EXPONENT)
 
 
 def _log2(own: float, other: float) -> float:
-    """How often a width can be halved until it is another one; 0 where both are no numbers to compare."""
+    """Return the halvings between two widths; 0 if they cannot be compared."""
     if not own > other:
         return 0.0
     return math.log2(own / other) if own < math.inf and other > own * 2.0**-62 else 62.0
 
 
 def dims_to_cut(variance: np.ndarray, sample: np.ndarray | None = None) -> KdCuts:
-    """Return the dimensions by which to put points in order, the widest ones first.
+    """Return the dimensions to cut, the widest first.
 
     Parameters
     ----------
     variance : array (d,), float64
     sample : array (m, d), optional
-        Some points: of columns that a few values make wide, it tells where most of them are.
+        Some points: they show the range of most points in columns with a few distant values.
     """
     width = np.sqrt(variance)
     if sample is not None and len(sample) >= LEAST_SAMPLE:
@@ -123,32 +123,32 @@ def dims_to_cut(variance: np.ndarray, sample: np.ndarray | None = None) -> KdCut
 
 
 def middle(x: Array, dims: tuple[int, ...]) -> Array:
-    """A point (dims,) amid others."""
+    """Return a central point (dims,)."""
     some = x[np.arange(MIDDLE) * len(x) // MIDDLE]
     return np.sort(some[:, np.asarray(dims)], axis=0)[MIDDLE // 2]
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:
-    """float32 values as numbers (uint32) in their order."""
+    """Return float32 values as uint32 numbers of the same order."""
     bits = values.view(np.int32)
     return (bits ^ ((bits >> 31) | np.int32(-(1 << 31)))).view(np.uint32)
 
 
 def _values(numbers: np.ndarray) -> np.ndarray:
-    """The float32 values that `_numbers` made numbers of."""
+    """Return the float32 values of `_numbers`."""
     bits = numbers.view(np.int32)
     return (bits ^ (~(bits >> 31) | np.int32(-(1 << 31)))).view(np.float32)
 
 
 def block_sizes(n: int, tile: int, fan_out: int, cuts: KdCuts, many: int | None = None) -> Iterator[int]:
-    """Give the sizes of the blocks that are cut, level by level.
+    """Yield the sizes of the blocks to cut, level by level.
 
     Parameters
     ----------
     n, tile, fan_out, cuts
         See `kd_order`.
     many : int, optional
-        Most cuts in two that one sort makes of blocks of more than `BLOCK` points, whose sorts cost most.
+        Largest number of halvings per sort of blocks of more than `BLOCK` points.
     """
     size = tile << (-(-n // tile) - 1).bit_length()
     first = cuts.parts(1)
@@ -165,20 +165,20 @@ def block_sizes(n: int, tile: int, fan_out: int, cuts: KdCuts, many: int | None 
 def kd_order(
     x: Array, cuts: KdCuts, tile: int, fan_out: int, many: int | None = None, threads: int = 1
 ) -> Array:
-    """Positions of the points of `x` in kd order.
+    """Return the positions of the points of `x` in kd order.
 
     Parameters
     ----------
     x : array (n, d), float
-        What to order by; any order is a valid one, so no exactness is needed.
+        Coordinates; any order is valid, so they need not be exact.
     cuts : Cuts
         The dimensions to cut.
     tile, fan_out : int
-        Points of a tile; parts into which a block is cut a level: powers of two.
+        Points of a tile, and parts of a block per level: powers of two.
     many : int, optional
         See `block_sizes`.
     threads : int, optional
-        That share the work, once there are blocks for each of them.
+        Threads that share the work, once each has blocks of its own.
 
     Returns
     -------
@@ -210,7 +210,7 @@ def kd_order(
 
 
 def _cut(numbers: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
-    """Sort each block of `size` points, of those that `order` gives, by the dimension it is widest in."""
+    """Sort each block of `size` points of `order` by its widest dimension."""
     n, every = len(order), numbers.shape[1]
     place_bits = (every - 1).bit_length()
     blocks = -(-n // size)
@@ -221,8 +221,7 @@ def _cut(numbers: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
             sampled = np.arange(blocks)[:, None] * size + (np.arange(SAMPLE) * size // SAMPLE)[None, :]
             sampled = _values(numbers[:, order[np.minimum(sampled, n - 1)]])
             column = sampled.astype(float).var(axis=2).argmax(axis=0).astype(np.uint64) * np.uint64(every)
-    # block, number less its last bits, point: so that what is sorted tells the order
-    # NumPy 1 takes by numbers with a sign alone
+    # Key: block, leading bits of the number, point. NumPy 1 indexes by signed numbers only.
     places = (_repeated(column, size, n) + order).view(np.int64)
     keys = numbers.reshape(-1).take(places).astype(np.uint64)
     bits = VALUE_BITS - max(0, place_bits + (blocks - 1).bit_length() + VALUE_BITS - 64)
@@ -235,5 +234,5 @@ def _cut(numbers: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
 
 
 def _repeated(values: np.ndarray, size: int, n: int) -> Array:
-    """A number for each of n points, of blocks of so many."""
+    """Repeat one value per block of `size` points, for n points."""
     return values[0] if len(values) == 1 else np.repeat(values, size)[:n]

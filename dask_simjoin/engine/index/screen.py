@@ -1,12 +1,11 @@
-"""By which dimensions candidates are looked through before all of them decide.
+"""Screening: compare candidates in a few dimensions before all dimensions decide.
 
-Where a few columns are wide and others narrow, hardly a point is within eps in the wide ones that is no
-pair, or is none for want of a close look.  Tiles and boxes of those dimensions alone are smaller, are made
-sooner, and tell candidates apart by fewer numbers.  The total of some dimensions, added in their order, is at
-most that of all: terms are not negative, and rounding is monotone.  What others can add is at most the
-squares of their spans, so that of two points that are close enough in some dimensions no more is asked.
+If a few columns are wide, nearly all points within eps in these are pairs or clearly none. Tiles and boxes of
+these dimensions are smaller, faster to build, and compare fewer numbers. The total of some dimensions is at
+most the total of all: terms are not negative, and rounding is monotone. Other dimensions add at most the
+squares of their spans. So two points that are close enough in some dimensions need no further comparison.
 
-Where up to three dimensions leave about a candidate of each point, points need no tiles: a sweep of those
+If up to three dimensions leave about one candidate per point, tiles are not needed. A sweep of these
 dimensions finds the candidates.
 """
 
@@ -21,40 +20,44 @@ import numpy as np
 from dask_simjoin.metrics.norms import Norm, add, reach
 
 LEAST_DIMS = 3
-"""Dimensions from which some of them may be looked at first."""
+"""Fewest dimensions for screening."""
 
 LARGEST_PART = 0.75
-"""Of the dimensions: with more of them little is saved."""
+"""Largest share of the dimensions to screen by: more save little."""
 
 MOST_OPEN = 1.0
-"""Candidates of a point that all dimensions must decide, up to which some are looked at first.  Each takes
-about as long as 64 that are looked through."""
+"""Largest number of undecided candidates per point for screening.
+
+Each costs about as much as screening 64 candidates.
+"""
 
 CERTAIN = 20.0
-"""How many times too many candidates dimensions must leave, if each says something new, for there to be too
-many for certain: of points near in one dimension more are near in another, and balls are less than cubes."""
+"""Factor above the limit where independent dimensions surely leave too many candidates.
+
+Dimensions are correlated, and balls are smaller than cubes.
+"""
 
 LEAST_QUERIES, MOST_QUERIES, POINTS = 64, 2048, 2048
-"""Points of the sample whose candidates are counted, and among how many."""
+"""Sampled queries whose candidates are counted, and points among which they are counted."""
 
 HOPELESS = 0.25
-"""Share of the points that three dimensions may leave; if it is more, all of them are needed."""
+"""Share of the points that three dimensions may leave; above it, screening is not used."""
 
 MOST_SEEN = 1 << 15
-"""Pairs of the sample that may be within reach in one dimension; if they are more, queries are fewer."""
+"""Largest number of sampled pairs within reach in one dimension; above it, fewer queries are used."""
 
 SWEPT = 3
-"""Dimensions that are swept at most: each one more makes three times as many rows of cells to look at."""
+"""Largest number of swept dimensions: each further one triples the cells to visit."""
 
 TRIED = 8
-"""Dimensions, the widest ones, of which those are."""
+"""The swept dimensions are among this number of widest ones."""
 
 MOST_SWEPT = 4.0
-"""Candidates of a point up to which a sweep finds them sooner than tiles do."""
+"""Most candidates per point for a sweep to be faster than tiles."""
 
 
 class Drawn(NamedTuple):
-    """Some points (m, d) of both sides of a join, of one table twice the same; how many the second has."""
+    """Sample of points (m, d) of both sides (twice the same array for one table), and rows of the second."""
 
     queries: np.ndarray
     points: np.ndarray
@@ -63,14 +66,14 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Screen:
-    """The dimensions that are looked at first.
+    """Dimensions to compare first.
 
     Attributes
     ----------
     dims : tuple of int
-        Ascending.
+        The dimensions, ascending.
     rest : float
-        What squares of differences in the others sum up to at most.
+        Largest sum of squared differences in the other dimensions.
     """
 
     dims: tuple[int, ...]
@@ -79,16 +82,16 @@ class Screen:
 
 def make_screen(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, threshold: float,
                 drawn: Drawn | None) -> Screen | None:  # fmt: skip
-    """Choose the dimensions to look at first, as few of the widest as will do; None: all of them.
+    """Choose as few of the widest dimensions as possible to compare first; None: all of them.
 
     Parameters
     ----------
     lower, upper, variance : array (d,), float64
-        Of all points.
+        Moments of all points.
     threshold : float
-        Of sums of squares.
+        Threshold of sums of squares.
     drawn : Drawn or None
-        From which candidates are counted; without it all dimensions are looked at.
+        Sample to count candidates in; without it all dimensions are compared.
     """
     dims = len(lower)
     if drawn is None or dims < LEAST_DIMS:
@@ -112,7 +115,7 @@ def make_screen(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, thre
             if number == LEAST_DIMS and len(found.total) > HOPELESS * found.compared:
                 return None
             still = float(rest[number])
-            # one more than was seen: none among few tells little of many
+            # one more than counted: no candidate in a small sample proves little
             if (np.count_nonzero(found.total > threshold - still) + 1) * found.share <= MOST_OPEN:
                 return Screen(tuple(sorted(widest[:number].tolist())), still)
     return None
@@ -121,8 +124,8 @@ def make_screen(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, thre
 def dims_to_sweep(variance: np.ndarray, threshold: float, norm: Norm, drawn: Drawn) -> tuple[int, ...] | None:
     """Choose dimensions whose sweep leaves few candidates, ascending; None: there are none.
 
-    One after the other, each the one of the widest that leaves fewest: a wide column may say what another
-    has said, or the same of most rows.
+    It adds the dimension that leaves fewest candidates, one at a time. A wide column may repeat another one,
+    or have the same value in most rows.
     """
     queries, points, share = _some(drawn)
     tried = [k for k in np.argsort(-variance, kind="stable")[:TRIED].tolist() if variance[k] > 0]
@@ -147,7 +150,7 @@ def dims_to_sweep(variance: np.ndarray, threshold: float, norm: Norm, drawn: Dra
 class _Within:
     """Pairs of queries and points, by number, that are within the threshold in some dimensions.
 
-    `share`: how many candidates of a query each of them stands for; `compared`: how many pairs there are.
+    `share`: candidates per query that each pair stands for; `compared`: number of compared pairs.
     """
 
     queries: np.ndarray
@@ -162,7 +165,7 @@ class _Within:
     compared: int
 
     def also(self, k: int) -> _Within:
-        """Those that are in one dimension more."""
+        """Return the pairs that are also within the threshold with dimension `k`."""
         away = np.abs(self.queries[self.i, k] - self.points[self.j, k])
         total = add(self.total, away, self.norm)
         left = np.flatnonzero(total <= self.threshold)
@@ -170,14 +173,14 @@ class _Within:
 
 
 def _near(x: np.ndarray, others: np.ndarray, threshold: float, norm: Norm) -> float:
-    """The share of pairs of queries and points that are within reach in one dimension."""
+    """Return the share of query-point pairs within reach in one dimension."""
     return float(_windows(x, np.sort(others), threshold, norm)[1].mean()) / max(1, len(others))
 
 
 def _windows(
     x: np.ndarray, ordered: np.ndarray, threshold: float, norm: Norm
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where the values begin that are within reach of each of `x`, and how many they are."""
+    """Return the first of the values within reach of each of `x`, and their number."""
     away = reach(norm, threshold)
     low = np.searchsorted(ordered, x - away)
     return low, np.searchsorted(ordered, x + away, side="right") - low
@@ -185,7 +188,7 @@ def _windows(
 
 def _within(queries: np.ndarray, points: np.ndarray, share: float, k: int, threshold: float,
             norm: Norm) -> _Within:  # fmt: skip
-    """Pairs that are within the threshold in one dimension: of fewer queries, if they were too many."""
+    """Return the pairs within the threshold in dimension `k`, for fewer queries if there are too many."""
     points = points[np.argsort(points[:, k])]
     low, number = _windows(queries[:, k], points[:, k], threshold, norm)
     step = -(-int(number.sum()) // MOST_SEEN) or 1
@@ -197,7 +200,7 @@ def _within(queries: np.ndarray, points: np.ndarray, share: float, k: int, thres
 
 
 def _some(drawn: Drawn) -> tuple[np.ndarray, np.ndarray, float]:
-    """Queries and other points, and how many candidates of a query each that is seen stands for."""
+    """Return queries, other points, and the candidates per query that each sampled pair stands for."""
     same = drawn.queries is drawn.points
     number = min(max(2 * drawn.rows // POINTS, LEAST_QUERIES), MOST_QUERIES)
     step = max(2, -(-len(drawn.queries) // number))

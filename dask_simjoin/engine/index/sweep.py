@@ -58,7 +58,7 @@ class SweepGrid:
     scale: float
 
     def offsets(self, *, half: bool) -> np.ndarray:
-        """Keys of the neighbour rows relative to a row's own, ascending; `half`: own and later."""
+        """Keys of the neighbor rows relative to a row's own, ascending; `half`: own and later."""
         steps = itertools.product((-1, 0, 1), repeat=len(self.dims))
         keys = sorted(sum(s * t for s, t in zip(step, self.strides, strict=True)) for step in steps)
         return np.array([key for key in keys if key >= 0 or not half], np.int64)
@@ -71,11 +71,11 @@ class SweepLayout:
     Attributes
     ----------
     threshold : float
-        Of the float64 decision.
+        Threshold of the float64 decision.
     grid : Grid
         The rows.
     norm : int or float
-        Of the totals that the decision compares.
+        Norm of the totals that the decision compares.
     dims : tuple of int or None
         The dimensions, ascending, that are swept for candidates, on which all of them decide; None: all are
         swept, and nothing is left to decide.
@@ -103,7 +103,7 @@ class SweepLayout:
 
     @property
     def grain(self) -> int:
-        """Points at whose multiples queries can be cut."""
+        """Points per unit of a query cut: cuts lie at its multiples."""
         return 1
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
@@ -154,7 +154,7 @@ def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, most: 
 
 
 def row_keys(x: Array, grid: SweepGrid, xp: ArrayModule) -> Array:
-    """Row key of each point (int64); cells count from 1, so that a neighbour is never negative."""
+    """Row key of each point (int64); cells count from 1, so that a neighbor is never negative."""
     keys = None
     for k, origin, width, stride in zip(grid.dims, grid.origin, grid.width, grid.strides, strict=True):
         column = x[:, k] if grid.scale == 1.0 else x[:, k] * grid.scale

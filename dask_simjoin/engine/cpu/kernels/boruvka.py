@@ -79,7 +79,7 @@ def offer_edges(component: Array, names: Array, weight: Array, low: Array, high:
 @kernel
 def who_searches(component: Array, core: Array, least: Array, to: Array, beyond: Array, asked: Array,
                  weights: Array, wanted: Array) -> int:  # fmt: skip
-    """Tell which nodes may have an edge lighter than the best of their component, a mask for each tile.
+    """Find the nodes that may have an edge lighter than the best of their component, a mask for each tile.
 
     `asked`: empty: all components are; `least`, `to`: empty: `beyond` tells it.
     """

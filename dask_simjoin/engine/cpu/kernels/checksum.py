@@ -38,7 +38,7 @@ def checksum(address: int, size: int) -> int:
 
 @kernel
 def are_whole(address: int, starts: int, sums: int, first: int, last: int) -> bool:
-    """Tell whether runs of bytes, which follow each other at an address, have their checksums.
+    """Return whether runs of bytes, which follow each other at an address, have their checksums.
 
     `starts`: the address of int64 (runs + 1,), where each begins in its file; `sums`: that of uint64 (runs,).
     """

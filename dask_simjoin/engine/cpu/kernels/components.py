@@ -51,7 +51,7 @@ def roots(parent: Array) -> None:
 @kernel
 def lowest(left: Array, right: Array, left_labels: Array, right_labels: Array, left_low: Array,
            right_low: Array) -> None:  # fmt: skip
-    """Lower what rows without a label (-1) have in `left_low`, `right_low` to their neighbours' labels."""
+    """Lower what rows without a label (-1) have in `left_low`, `right_low` to their neighbors' labels."""
     for n in range(left.size):
         i, j = left[n], right[n]
         a, b = left_labels[i], right_labels[j]
@@ -172,7 +172,7 @@ def pack_keys(x: Array, begin: int, end: int, dims: Array, origin: Array, width:
             zero, wide, stride = origin[t], width[t], strides[t]
             column = x[first:stop, dims[t]]
             for i in range(stop - first):
-                # cells count from 1, so that a neighbour is never negative
+                # cells count from 1, so that a neighbor is never negative
                 keys[i] += (np.int64((column[i] * scale - zero) / wide) + 1) * stride
         column, out = x[first:stop, sweep], packed[first:stop]
         for i in range(stop - first):

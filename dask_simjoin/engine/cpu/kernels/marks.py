@@ -225,7 +225,7 @@ def all_pairs(notes: Any, a: int, q_points: int, node: int, first: int, last: in
 def windows(x: Array, keys: Array, starts: Array, offsets: Array, reach: float, told: Array) -> None:
     """Count the rows of cells that the sweep looks for and finds, and the points in its windows, in `told`.
 
-    `x`: the swept coordinate (n or more,); `offsets`: of neighbour rows, the own one first.
+    `x`: the swept coordinate (n or more,); `offsets`: of neighbor rows, the own one first.
     """
     for r in range(keys.size):
         for o in range(offsets.size):

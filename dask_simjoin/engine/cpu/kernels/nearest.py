@@ -1,7 +1,7 @@
-"""Nearest neighbours of the points of one tile index among those of another.
+"""Nearest neighbors of the points of one tile index among those of another.
 
 A tile of 64 queries goes through the other index's boxes nearest first, with a heap, until the nearest
-box left is further than the worst neighbour of each of its queries.  What prunes loses nothing: a box or
+box left is further than the worst neighbor of each of its queries.  What prunes loses nothing: a box or
 point is left out only if a lower bound of its d2 is larger than the worst d2 kept, so that one as far
 as the worst is still asked for its name; or if that is 0 and no name in the box is smaller.  Of norms
 other than 2, d2 is their total.
@@ -104,7 +104,7 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
            d_high: Array, d_tree: Tree, d_least: Array, d_names: Array, terms: Any, same: bool,
            own_tiles: bool, bound2: float, norm: Kind, best_d2: Array, best_name: Array,
            work: Any) -> None:  # fmt: skip
-    """Improve the neighbours of the queries, rows of `best_d2` and `best_name`, by the points of `d`.
+    """Improve the neighbors of the queries, rows of `best_d2` and `best_name`, by the points of `d`.
 
     `q` and `d` are the two sides' tiles and, with the filter, its terms and the points.  `same`: names are
     of one frame, and a query is no neighbor of itself; `own_tiles`: the two indexes are one; `norm`: see
@@ -181,7 +181,7 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
                         last = max(last, np.uint64(best_name[rows[t], k - 1]))
             key, tie, node = keys[0], ties[0], nodes[0]
             if key > furthest or (zeros == valid and key == 0 and np.uint64(tie) > last):
-                # where all neighbours are at distance 0 only smaller names are better, and boxes as near as
+                # where all neighbors are at distance 0 only smaller names are better, and boxes as near as
                 # this one come in the order of their smallest names
                 break
             _pop(keys, ties, nodes, size)

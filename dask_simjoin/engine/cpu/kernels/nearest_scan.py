@@ -1,7 +1,7 @@
 """Compare a tile of queries with a tile of points, keeping the k nearest of each.
 
-Neighbours are ordered by (d2, name).  A free place is (inf, -1), and it comes last: names are compared
-as unsigned numbers, of which -1 is the largest.  So a neighbour at d2 = inf takes a free place.
+Neighbors are ordered by (d2, name).  A free place is (inf, -1), and it comes last: names are compared
+as unsigned numbers, of which -1 is the largest.  So a neighbor at d2 = inf takes a free place.
 
 Both ways are functions of the same names, chosen by what the two sides' terms are.  A query whose row is
 not full would take in all points of a tile.  A guess of its distance, that of the query before, leaves
@@ -32,7 +32,7 @@ def worse(d2: float, name: int, other_d2: float, other: int) -> bool:
 
 @device_function
 def take_in(best_d2: Array, best_name: Array, row: int, new_d2: Array, new_name: Array, m: int) -> None:
-    """Replace the worst neighbours of a row by the `m` new ones, as far as these are better.
+    """Replace the worst neighbors of a row by the `m` new ones, as far as these are better.
 
     The new ones come in any order and are sorted in place.  One pass from the back moves what has to
     move: for few new ones that is insertion, for many it is merging.
@@ -46,7 +46,7 @@ def take_in(best_d2: Array, best_name: Array, row: int, new_d2: Array, new_name:
             at -= 1
         new_d2[at], new_name[at] = d2, name
     old, new = k - 1, m - 1
-    for _ in range(m):  # of k + m neighbours the m worst are dropped
+    for _ in range(m):  # of k + m neighbors the m worst are dropped
         if old < 0 or (
             new >= 0 and worse(new_d2[new], new_name[new], best_d2[row, old], best_name[row, old])
         ):
@@ -105,7 +105,7 @@ def set_limits(q: Terms, terms: Any, i: int, t: int, d2: float, first: float, re
 
 @inline_source
 def _wants(d2: float, name: int, own: int, worst: float, worst_name: int) -> bool:
-    """Whether a neighbour at most `worst` away is a better one, and not the query itself."""
+    """Whether a neighbor at most `worst` away is a better one, and not the query itself."""
     return bool(name != own and (d2 < worst or np.uint64(name) < np.uint64(worst_name)))
 
 

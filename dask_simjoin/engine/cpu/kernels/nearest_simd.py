@@ -1,4 +1,4 @@
-"""Explicit SIMD of the nearest neighbours: totals and gaps of a tile, with limits of their own.
+"""Explicit SIMD of the nearest neighbors: totals and gaps of a tile, with limits of their own.
 
 Masks are ``uint64``: bit ``t`` speaks of lane ``t`` of a tile.
 """

@@ -46,7 +46,7 @@ def pack_filter(x: Array, order: Array, dims: Array, centre: Array, scale: float
     """Fill the arrays of a filtering tile index of the points that `order` gives; the largest squared norm.
 
     `dims` (m,) int64: which dimensions are filtered; `y` (n, d) float64: coordinates in order; `z`
-    (tiles, m, 64) float32: centred and scaled;
+    (tiles, m, 64) float32: centered and scaled;
     `start` (tiles, 64), `limit` (n,), `q_sure` (n,), `d_sure` (tiles,) float32: the
     filter's terms; `low`, `high` (tiles, m) float32: boxes; `norms` (64,) float64: to work with, as an array
     made here costs a tenth of a second of compiling.
@@ -89,7 +89,7 @@ def pack_exact(x: Array, order: Array, dims: Array, centre: Array, scale: float,
                low: Array, high: Array) -> None:  # fmt: skip
     """Fill the arrays of a tile index without a filter's terms.
 
-    `y` (n, d) float64: coordinates in order; of `dims`, centred and scaled, `z` (tiles, m, 64), boxes
+    `y` (n, d) float64: coordinates in order; of `dims`, centered and scaled, `z` (tiles, m, 64), boxes
     (tiles, m): float64, or rounded to float32, of which the bounds are rounded to those of what was rounded.
     """
     n = len(order)

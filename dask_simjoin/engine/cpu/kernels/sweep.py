@@ -189,10 +189,10 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Ar
 
     Stops where 16 more might not fit into `cap`, leaving in `state` where it was and in
     ``state[5]`` how much room it needs (0: the join is complete).  `offsets`: what to add
-    to a row's key for each neighbour row; `at`: each one's position in `d_keys`;
+    to a row's key for each neighbor row; `at`: each one's position in `d_keys`;
     `norm`: see `totals.kind_of`.
     With `same`, the two sides are one index and only the later half of each
-    neighbourhood is visited.  `turn`: the point of the smaller position is the left one.
+    neighborhood is visited.  `turn`: the point of the smaller position is the left one.
     `behind`, `some`: scratch for the last 16 names and 16 zeros behind them, and for 16 totals.
     """
     dims = q_cols.shape[0]

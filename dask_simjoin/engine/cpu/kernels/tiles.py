@@ -135,7 +135,7 @@ GROUPS = 16
 """Groups of four queries in a tile, over which the next tile's prefetch is spread."""
 
 MANY = 16
-"""Neighbours of a point in a tile from which on all 64 counts are added to at once."""
+"""Neighbors of a point in a tile from which on all 64 counts are added to at once."""
 
 WORTHWHILE = 58
 """A test costs about a twelfth of what it can save: it pays if fewer points of 64 are kept."""

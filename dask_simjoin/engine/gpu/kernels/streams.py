@@ -109,5 +109,5 @@ class Aside:
 
 
 def asked() -> bool:
-    """Tell whether the environment asks for a stream of its own."""
+    """Return whether the environment asks for a stream of its own."""
     return os.environ.get(VARIABLE, "") == "own"
