@@ -51,7 +51,7 @@ def test_an_older_index_is_read_and_its_next_version_is_of_the_new_format(two):
     assert [format_of(two, version) for version in (1, 2)] == [1, 2]
     assert as_set(dask_simjoin.open_index(two).pairs().compute()) == {(1, 2), (5, 4)}
     assert as_set(dask_simjoin.open_index(two, version=1).pairs().compute()) == {(1, 2)}
-    assert list(index.check()) == []
+    assert index.check().damaged == 0
 
 
 def test_a_newer_format_is_refused(two, monkeypatch):
