@@ -14,7 +14,7 @@ nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.error_on_missing_interpreters = False
 
 TABLE = Path(__file__).parent / "compatibility.toml"
-ROWS = [row for row in tomllib.loads(TABLE.read_text())["row"]]
+ROWS = tomllib.loads(TABLE.read_text())["row"]
 UNBOUNDED = ["dask", "distributed", "numba"]
 """Packages with an upper bound in pyproject.toml."""
 

@@ -47,9 +47,8 @@ def results():
     return json.loads(RESULTS.read_text())
 
 
-def tested(package, found=None):
+def versions_that_passed(package, found):
     """Versions of a package that passed all tests of a row."""
-    found = results() if found is None else found
     return {one["versions"][package] for one in found.values() if one["passed"] and not one["failed"]}
 
 
@@ -59,11 +58,13 @@ def outcome(report):
     failures = [(case, fault) for case in cases for fault in case if fault.tag in ("failure", "error")]
     skipped = sum(any(one.tag == "skipped" for one in case) for case in cases)
     failed = len({id(case) for case, _ in failures})
-    said = [
-        f"{case.get('classname')}::{case.get('name')}: {(fault.get('message') or '').strip().splitlines()[:1]}"
-        for case, fault in failures[:SHOWN]
-    ]
+    said = [f"{case.get('name')}: {first_line(fault)}" for case, fault in failures[:SHOWN]]
     return {"passed": len(cases) - skipped - failed, "failed": failed, "skipped": skipped, "failures": said}
+
+
+def first_line(fault):
+    """The first line of a failure's message."""
+    return next(iter((fault.get("message") or "").strip().splitlines()), "")[:200].replace("`", "'")
 
 
 def record(row, report, arguments):
