@@ -64,7 +64,11 @@ def rounded_together(*parts: Ids) -> bool:
 
 
 def joined(parts: Sequence[Ids]) -> Ids:
-    """Put ids one after the other; objects stay what they are, where `append` makes floats of numbers."""
+    """Put ids one after the other; objects stay what they are, where `append` makes floats of numbers.
+
+    Parts without ids are left out: their dtype says nothing, and pandas 2 warns about it.
+    """
+    parts = [part for part in parts if len(part)] or parts[:1]
     if len(parts) == 1:
         return parts[0]
     if any(type(part) is pd.Index and part.dtype == object for part in parts):
