@@ -8,6 +8,7 @@ import argparse
 import datetime
 import importlib.metadata
 import json
+import os
 import platform
 import sys
 import tomllib
@@ -69,7 +70,8 @@ def first_line(fault):
 
 def record(row, report, arguments):
     """Write the result of a row."""
-    paths = [one for one in arguments if one.startswith("tests")]
+    added = os.environ.get("PYTEST_ADDOPTS", "").split()
+    paths = [one for one in [*arguments, *added] if one.startswith("tests")]
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     found[row] = {
         "python": platform.python_version(),

@@ -1,8 +1,8 @@
 """Does here what the jobs of .github/workflows do: `python -m tests.checks.jobs [WORKFLOW[/JOB] ...]`.
 
-Every job runs in a fresh clone of HEAD, with a fresh environment of its version of Python first on the PATH. Steps
-with `uses:` are those of GitHub, and are listed only. A table shows exit codes and times. `--tests PATHS` runs some
-tests instead of all: pytest adds the paths to its arguments. `--row` selects rows of a matrix.
+Every job runs in a fresh clone of HEAD, with a fresh environment of its version of Python first on the PATH.
+Steps with `uses:` are actions of GitHub, and are listed only. A table shows exit codes and times.
+`--tests PATHS` runs some tests instead of all: pytest adds the paths to its arguments.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Whether what would be released is complete: `python -m tests.checks.packages [FOLDER]`.
 
-FOLDER has a source distribution and a wheel, as `python -m build` leaves them in dist; without it they are built.
+FOLDER has a source distribution and a wheel, as `python -m build` leaves them in dist. Default: build both.
 The wheel is installed in a fresh environment, where the first command of README.md and the program must run.
 """
 
