@@ -27,6 +27,7 @@ ROOMS = {
     "api",
     "cli",
     "cluster",
+    "deprecation",
     "disk_index",
     "engine",
     "errors",
