@@ -26,7 +26,7 @@ def row_ids(frame: Frame, id: Hashable | None, dtype: DType = None) -> Ids:
         return ids
     try:
         cast = ids.astype(dtype)
-        kept = bool(((cast == ids) | ids.isna()).all())
+        kept = not len(ids) or bool(((cast == ids) | ids.isna()).all())
     except (TypeError, ValueError):
         kept = False
     if not kept:
