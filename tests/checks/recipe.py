@@ -1,4 +1,4 @@
-"""Whether conda's tools can read conda/recipe.yaml: `python -m tests.checks.recipe`, with py-rattler-build."""
+"""Whether conda's tools read conda/recipe.yaml: `python -m tests.checks.recipe`, with py-rattler-build."""
 
 from rattler_build import Stage0Recipe, VariantConfig
 
