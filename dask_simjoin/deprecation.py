@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import NamedTuple, ParamSpec, TypeVar
@@ -52,10 +53,8 @@ def deprecated(*, since: str, removed_in: str, use: str) -> Callable[[Callable[P
             warnings.warn(str(entry), DeprecatedWarning, stacklevel=2)
             return function(*args, **options)
 
-        summary, _, rest = (function.__doc__ or "").partition("\n\n")
-        call.__doc__ = (
-            f"{summary}\n\n    .. deprecated:: {since}\n        Use {use}.\n\n{rest}".rstrip() + "\n"
-        )
+        summary, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\n\n")
+        call.__doc__ = f"{summary}\n\n.. deprecated:: {since}\n    Use {use}.\n\n{rest}".rstrip() + "\n"
         return call
 
     return decorate
