@@ -9,7 +9,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -104,7 +104,13 @@ def _fits(value: object, hint: Any) -> bool:
 
 
 FORMAT = 1
-"""Of the files; readers refuse those of larger numbers."""
+"""Format that is written; readers refuse larger numbers."""
+
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""Format -> function that returns a manifest's body in the next format.
+
+Older indexes are read through these functions, and their next version is written in `FORMAT`.
+"""
 
 DIGITS = 20
 """Of versions in names of files, so that names are in order."""
@@ -234,14 +240,18 @@ def _read(root: Path, version: int) -> Manifest | str | None:
         return f"it cannot be read ({error.strerror or error})"
     except (ValueError, TypeError, LookupError, RecursionError):
         return "it is not the JSON of a manifest"
-    if number != FORMAT:
+    oldest = min(UPGRADES, default=FORMAT)
+    readable = f"{FORMAT}" if oldest == FORMAT else f"{oldest} to {FORMAT}"
+    if type(number) is not int or not oldest <= number <= FORMAT:
         raise IndexFormatError(
             f"{str(path)!r} is of format {repr(number)[:80]}, and this version of dask_simjoin reads "
-            f"{FORMAT}; use a newer one, or make the index anew."
+            f"{readable}; use a newer one, or make the index anew."
         )
     if not same:
         return "its checksum is not that of its content"
     try:
+        for older in range(number, FORMAT):
+            body = UPGRADES[older](body)
         found = from_json(body)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         return f"it is not a manifest ({error})"
