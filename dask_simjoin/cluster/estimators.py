@@ -236,7 +236,7 @@ class DBSCAN(ClusterMixin, PointsEstimator):
         if is_dask_collection(frame):
             if sample_weight is not None:
                 raise OptionTypeError(
-                    "sample_weight= is of arrays and frames in memory; compute() the rows first."
+                    "sample_weight= needs arrays or frames in memory; compute() the rows first."
                 )
             self.labels_ = self._as_given(verbs.dbscan(frame, **self._options(requests.DbscanRequest)), X)
             return self

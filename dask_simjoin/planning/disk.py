@@ -178,9 +178,9 @@ def check_disks(needed: float, disks: Sequence[WorkerDisk]) -> None:
         if share > disk.free:
             many = f"{disk.workers} workers" if disk.workers > 1 else "a worker"
             raise BudgetError(
-                f"At least {format_bytes(int(needed))} do not fit the memory of {workers} workers at a time "
-                f"and go to their disks, which is {format_bytes(int(needed / workers))} for each. At "
-                f"{disk.directory!r} on {disk.host} {format_bytes(disk.free)} are free for {many}. "
+                f"At least {format_bytes(int(needed))} do not fit the memory of {workers} workers at a time, "
+                f"so they go to disk: {format_bytes(int(needed / workers))} for each worker. The disk of "
+                f"{disk.directory!r} on {disk.host} has {format_bytes(disk.free)} free for {many}. "
                 f"{LARGER_DISK}"
             )
 

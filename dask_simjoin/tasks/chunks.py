@@ -134,7 +134,7 @@ def _read(x: Array, frame: Frame, places: Array | None, rows: int, limit: Array 
           spec: JoinSpec, example: Frame | None = None) -> ReadRows:  # fmt: skip
     """Collect the columns of a partition; `frame`: its rows that take part; `rows`: number of all rows."""
     if not len(x):
-        x = module_of(x).empty((0, spec.dims))  # without lists, the frame does not show the dimension
+        x = module_of(x).empty((0, spec.dims))  # a frame without rows does not show how long its lists are
     ids = row_ids(frame, spec.id, spec.id_dtype)
     example = frame.iloc[:0].copy() if example is None else example
     read = ReadRows(x=x, ids=ids, places=places, rows=rows, example=example)

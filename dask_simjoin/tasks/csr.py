@@ -294,7 +294,7 @@ def graph_of_chunk(chunk: Chunk, spec: JoinSpec, layout: Layout, mode: str, fitt
     listed = _listed(block_pair) if 2 * expected <= KEPT else None
     degrees = count_block(block_pair)[0] if listed is None else _degrees(block_pair, listed)
     counts = degrees + 1 if spec.include_self else degrees
-    every = len(numbers) == fitting.rows  # numbers ascend, so each is its place
+    every = len(numbers) == fitting.rows  # every row takes part, so numbers are 0, 1, 2, ...
     if not every:
         counts, own = xp.zeros(fitting.rows, np.int64), counts
         counts[numbers] = own

@@ -201,7 +201,10 @@ def _in_classes(
 
 def _join(block_pair: BlockPair, show: Show, side: int, threshold: float, x: Array, y: Array,
           sides: tuple[Array, Array, Array]) -> None:  # fmt: skip
-    """Join left points with points; `sides`: positions of both, and the left rows' limits."""
+    """Show the pairs of some left rows with rows of the other side.
+
+    `sides`: the positions of the left rows and of the other rows, and the threshold of each left row.
+    """
     joiner, same = block_pair.joiner, block_pair.same
     layout = _layout(block_pair, threshold, x, y)
     lefts, rights, limits = sides

@@ -110,7 +110,7 @@ def test_what_is_missing_is_told_without_private_names(call, text):
 def test_options_are_named():
     text = told(OptionTypeError, FRAME.simjoin.self_join, 1.0, ["x"])
     assert text.startswith(
-        "self_join(eps) was given ['x'] after those; its options are named: on=, by=, id=,"
+        "self_join(eps) got another positional argument, ['x']; pass it by name, as one of on=, by=,"
     )
     assert len(FRAME.simjoin.self_join(eps=1.0, on="x")) == 2
 

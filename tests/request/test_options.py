@@ -521,7 +521,7 @@ class TestKeywords:
     def test_options_by_position(self, places, how, verb, by):
         with pytest.raises(
             TypeError,
-            match=rf"^{verb}\(.*eps\) was given \['longitude'\] after those; its options are named",
+            match=rf"^{verb}\(.*eps\) got another positional argument, \['longitude'\]; pass",
         ):
             by(lay(places, how), verb, 1.0, ["longitude"])
 

@@ -97,7 +97,7 @@ def intervals(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout, sam
         orders.append(order)
         if walk != "half":
             kernels.shortest(starts, stops, number, *best)
-        if walk != "full":  # equal keys: positions find the row itself
+        if walk != "full":  # keys may be equal, so positions show which row is the query
             behind = np.empty(m, np.int64)
             behind[order] = np.arange(1, m + 1)
             total = int((stops - behind).sum())

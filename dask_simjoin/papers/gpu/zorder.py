@@ -134,7 +134,7 @@ def intervals(q: Index, d: Index, layout: ZOrderLayout, same: bool) -> GpuWalks:
                 cupy.where(better, new, old)
                 for new, old in zip((starts, stops, np.int32(number)), best, strict=True)
             ]
-        if walk != "full":  # equal keys: positions find the row itself
+        if walk != "full":  # keys may be equal, so positions show which row is the query
             after = cupy.empty(len(x), cupy.int32)
             after[order] = cupy.arange(1, len(x) + 1, dtype=cupy.int32)
             total = int((stops - after).astype(cupy.int64).sum())

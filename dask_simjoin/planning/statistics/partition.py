@@ -204,7 +204,7 @@ def _bad(columns: Array, spec: JoinSpec) -> dict[Hashable, tuple[int, int]]:
     xp = module_of(columns)
     nan, infinite = xp.isnan(columns), xp.isinf(columns)
     if spec.lists:
-        # all numbers of a list are of one column, and numbers of groups of another
+        # the numbers of a list belong to one column, and group numbers to another
         of_lists = columns.shape[1] - bool(spec.by)
         nan, infinite = (
             xp.concatenate([some[:, :of_lists].any(axis=1, keepdims=True), some[:, of_lists:]], axis=1)

@@ -100,7 +100,9 @@ def terms(builder: Builder, kind: types.NamedUniTuple, norm: NumbaType,
     if kind.instance_class is Squares:
         return [builder.fmul(t, t) for t in differences]
     if kind.instance_class not in (Sums, Powers, Largest):
-        raise NotImplementedError(f"{kind.instance_class.__name__} has no vectors of terms yet.")
+        raise NotImplementedError(
+            f"{kind.instance_class.__name__} has no vector instructions for its terms yet."
+        )
     sizes = [call(builder, f"llvm.fabs.{suffix(t.type)}", t.type, t) for t in differences]
     return _powers(builder, norm, sizes) if kind.instance_class is Powers else sizes
 
