@@ -278,7 +278,7 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         return new_collection(Order(source.inner, source, spec, max_eps, samples, mode, example))
-    # the result limit is not for its pairs
+    # the result limit is for the order, and not for its pairs
     spec = replace(spec, settings=replace(spec.settings, result=MAX_BYTES))
     chunk, plan = whole_chunk(frame, spec, LISTS, sampled=mode != FOREST)
     if not plan.meets:

@@ -80,7 +80,7 @@ class StatisticsCache:
     def __init__(self, most: int = MAX_BYTES) -> None:
         self._most = most
         self._kept: OrderedDict[Hashable, tuple[TableStatistics, weakref.ref[Any]]] = OrderedDict()
-        self._lock = threading.RLock()  # the collector may run callbacks of references while it is held
+        self._lock = threading.RLock()  # garbage collection may run callbacks while the lock is held
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -197,7 +197,7 @@ def collect(source: FrozenSource, spec: JoinSpec, with_ids: bool, first: int = 0
 
     If its rows are in memory, earlier statistics are looked up.
     """
-    # all that summaries of a table depend on, besides its rows
+    # all options that the statistics of a table depend on
     key = (
         spec.on, spec.lists, spec.metric, spec.p, spec.dropna, spec.id, str(spec.id_dtype), spec.radius,
         spec.keep, with_ids, first,

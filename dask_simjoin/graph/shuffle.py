@@ -143,7 +143,7 @@ class ChunksOfParcels(LabelledExpr):
         how = self.operand("example"), self.operand("layout"), self.operand("offsets").ref
         sent = f"simjoin_parcel-{self.deterministic_token}"
         for c in range(self.operand("number")):
-            for g in range(groups):  # sends one chunk's parcel, and not all of a thread
+            for g in range(groups):  # sends one chunk's parcel, instead of all parcels of a thread
                 layer[(sent, c, g)] = Task((sent, c, g), pick, TaskRef((packed, g)), c)
             parcels = [TaskRef((sent, c, g)) for g in range(groups)]
             layer[(self._name, c)] = Task((self._name, c), unpack_partitions, *how, *parcels)

@@ -124,7 +124,7 @@ def check_blocks(blocks: int, rows: np.ndarray, row_bytes: float, budget: Budget
             remedies=[Remedy({"blocksize": None}), Remedy({"blocksize": format_bytes(math.ceil(enough))})],
         )
     if blocks > MAX_TASKS:
-        # of chunks that all meet, block pairs go by the square of how many there are
+        # if all chunks are near each other, block pairs grow with the square of the chunks
         size = GRAIN * math.sqrt(blocks / MAX_TASKS) * max(budget.chunk, all_rows * row_bytes / chunks)
         remedies = (
             [Remedy({"blocksize": format_bytes(math.ceil(size))})] if fits_task(size, resources) else []
@@ -197,7 +197,7 @@ def _limited(need: float, budget: Budget, less: str) -> str:
 def check_edges(pairs: float, max_eps: float, memory: int, directory: str,
                 free_space: Callable[[str], int]) -> None:  # fmt: skip
     """Refuse edges that fit neither their share of the memory nor the disk."""
-    need = 2 * pairs * 2 * EDGE_BYTES  # in both directions, by block and then by chunk
+    need = 2 * pairs * 2 * EDGE_BYTES  # both directions, once by block pair and once by chunk
     if need <= memory:
         return
     free = free_space(directory)

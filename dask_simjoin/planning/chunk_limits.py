@@ -75,10 +75,10 @@ def one_chunk_bytes(table: TableSummary, k: int, threads: int) -> float:
     index = numbers + filtered + dims + LABEL_BYTES + table.id_bytes
     listed = min(max(k - 1, FEW - 1), LISTED)
     known = 12 + (2 if dims <= CLOSE_DIMS else 4) * listed + 8 * (FEW - 1) * (k <= FEW)
-    # what partitions are read to, the rows one after the other, and what libraries have not given back
+    # the partitions, their rows in one array, and memory that libraries have not freed
     read = 2 * table.row_bytes + LABEL_BYTES + numbers
     making = read + max(index, ORDER_BYTES + 4 * min(dims, CUT_DIMS))
-    searching = index + 2 * known  # parts are put together
+    searching = index + 2 * known  # the parts, and their concatenation
     finding = index + known + ROUND_BYTES + PART_BYTES * threads
     return APART * rows * max(making, searching, finding) + WORKING * threads
 

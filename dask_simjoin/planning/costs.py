@@ -215,7 +215,9 @@ class Costs:
             0.0 if self.resources.gpu or chunks.method is not None else 8 * self.dims * self.rows * apart
         )
         gathered *= byte / min(max(len(chunks), 1), self.resources.workers)
-        visited = chunks.visits[1] - float(chunks.rows.sum())  # beyond each chunk's meeting with itself
+        visited = chunks.visits[1] - float(
+            chunks.rows.sum()
+        )  # besides the comparison of each chunk with itself
         most = float(chunks.rows.sum()) * (self.resources.workers - 1)
         if len(chunks) < self.resources.workers:  # workers share the queries of a chunk
             visited = most

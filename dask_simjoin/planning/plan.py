@@ -256,7 +256,7 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     check_blocks(chunks.visits[0], chunks.rows, row_bytes, budget, resources, by_region)
     made, blocks = costs.made(chunks), chunks.blocks()
     if output.k is not None:
-        # the number of pairs of a search is known
+        # a nearest-neighbor search has a known number of pairs
         found, recall = no_estimate(blocks), UNKNOWN if spec.approximate else ALL
     elif spec.approximate:
         found, recall = recall_module(spec.method).estimate_lossy(
@@ -359,7 +359,7 @@ def _searched(plan: Plan, statistics: JoinStatistics, output: OutputSpec, costs:
     met = np.array([float(rows[found].sum()) for found in searches])
     seconds = costs.searches(rows[: len(searches)], met)
     parts = np.ones(len(searches), np.int64)
-    if not costs.resources.gpu:  # one search fills a GPU
+    if not costs.resources.gpu:  # a search of one chunk keeps a GPU busy
         parts = costs.pieces(seconds, rows[: len(searches)], None)
     disk, copies, sharing = plan.disk, 1, ALONE
     if not plan.alone:
@@ -424,7 +424,7 @@ def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan
     """Plan an eager join with one chunk of each table; refuse a result beyond the configured limit."""
     shared = statistics.dims, statistics.rows
     if output.k is not None:
-        # the number of pairs of a search is known
+        # a nearest-neighbor search has a known number of pairs
         layout, none = statistics.search_layout(), no_estimate(NO_BLOCKS)
         return WholePlan(
             layout, *shared, none, statistics.pair_bytes, all(statistics.rows), statistics.data_warnings(None)

@@ -228,7 +228,7 @@ def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) 
 
 def as_names(given: Any) -> list[Hashable]:
     """Return one name, or several, as a list."""
-    # arrays () have __iter__, and cannot be iterated over
+    # 0-dimensional arrays have __iter__, but cannot be iterated over
     one = isinstance(given, (str, bytes)) or not hasattr(given, "__iter__") or getattr(given, "ndim", 1) == 0
     return [given] if one else list(given)
 
@@ -319,7 +319,10 @@ def has_column(columns: Ids, name: Hashable) -> bool:
     """Return whether there is a column of that name; refuse values that cannot be a name."""
     try:
         return name in columns
-    except (TypeError, OverflowError):  # pandas 2 makes an integer of infinity where columns are numbered
+    except (
+        TypeError,
+        OverflowError,
+    ):  # pandas 2 converts infinity to an integer if column names are integers
         raise ColumnError(
             f"{shown(name)} cannot be the name of a column; columns are given by their names, as in "
             "['latitude', 'longitude']."

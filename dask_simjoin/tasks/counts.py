@@ -174,7 +174,7 @@ def hash_columns(frame: Frame, groups: tuple[tuple[Hashable, ...], ...]) -> Arra
 def _mixed(state: Array, numbers: Array) -> Array:
     """Add numbers (n,) to hashes; equal numbers give equal hashes."""
     xp = module_of(numbers)
-    numbers = xp.where(xp.isnan(numbers), np.nan, numbers + 0.0)  # makes 0.0 of -0.0
+    numbers = xp.where(xp.isnan(numbers), np.nan, numbers + 0.0)  # -0.0 becomes 0.0
     return mixed_bits(state, xp.ascontiguousarray(numbers).view(np.uint64))
 
 

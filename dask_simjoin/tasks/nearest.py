@@ -57,9 +57,9 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
     searcher.prepare()
     known = 0 if state is None else state["totals"].shape[1]
     start, stop = part_of_places(len(q["ids"]), searcher.grain, part)
-    # never more columns than rows to find
+    # no more columns than rows that can be found
     totals, found = searcher.fresh(stop - start, min(k, known + len(d["ids"])))
-    if state is not None:  # copied: others may have the old one
+    if state is not None:  # a copy, since other tasks may use the old state
         totals[:, :known], found[:, :known] = state["totals"], state["row_numbers"]
     first, second = (own * CHUNK if isinstance(own, int) else own for own in numbers)
     query = searcher.renamed(cast(Index, q), first)
@@ -69,7 +69,7 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
         return {"totals": totals, "row_numbers": found}
     some = searcher.part(query, start, stop)
     rows = some["order"]
-    # the state of a part is in index order
+    # the state of a part has its rows in index order
     here = some | {"order": module_of(rows).arange(len(rows), dtype=rows.dtype)}
     searcher.nearest(here, data, layout, totals, found, same=is_self_join, bound2=max_total)
     return {"totals": totals, "row_numbers": found, "rows": rows}
@@ -179,7 +179,7 @@ def find_rows(state: State, d: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundR
         first, stop = own * CHUNK, (own + 1) * CHUNK
         if (
             len(numbers) and int(numbers.min()) >= first and int(numbers.max()) < stop
-        ):  # all are of this chunk
+        ):  # all numbers are in this chunk
             places, rows = xp.arange(len(numbers)), numbers
         else:
             places = xp.flatnonzero((numbers >= first) & (numbers < stop))
@@ -212,7 +212,7 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: Fo
         places = places[order]
     totals = state["totals"].reshape(-1)
     every = len(places) == len(totals)
-    if every:  # all were found, which needs no division
+    if every:  # all neighbors were found, so ranks repeat and need no division
         rows, ranks = (
             xp.repeat(xp.arange(len(places) // k), k),
             xp.tile(xp.arange(1, k + 1), len(places) // k),

@@ -357,7 +357,7 @@ def _owner(values: Values) -> Any:
 def _padded(values: Values, rows: int, like: Frame, frames: Frames) -> Values:
     """Append missing values to a column; `like`: an example of it; `values` are consumed."""
     (name, dtype), n = next(iter(like.dtypes.items())), len(values)
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iub":  # without a missing value
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iub":  # dtypes without a missing value
         mask = np.zeros(n + rows, np.bool_)
         mask[n:] = True
         return dtype.construct_array_type()(longer(values, n + rows), mask)

@@ -110,7 +110,9 @@ def _taken(x: Array, places: Array, kind: DType) -> Array:
     out = xp.empty((len(places), x.shape[1]), kind, order="F")
     for k in range(x.shape[1]):
         if xp is np and kind == x.dtype:
-            x[:, k].take(places, out=out[:, k], mode="clip")  # "raise" would copy first
+            x[:, k].take(
+                places, out=out[:, k], mode="clip"
+            )  # the default mode "raise" would make a copy first
         else:
             out[:, k] = x[:, k].take(places)
     return out

@@ -143,7 +143,7 @@ def numbers_of(frame: Frame, name: str, kind: Any, verb: str) -> np.ndarray:
     """
     try:
         values = to_host(frame[name].values)
-        with np.errstate(invalid="ignore"):  # NaN as a whole number
+        with np.errstate(invalid="ignore"):  # NaN has no integer value
             found: np.ndarray = np.asarray(values).astype(kind)
         exact = bool((found == np.asarray(values, np.float64)).all())
     except (TypeError, ValueError):

@@ -215,7 +215,7 @@ def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Borde
     `labels`: of the places of each chunk; -1: not a core row.  The result has an entry for each chunk.
     """
     xp, low = block_pair.xp, lowered(block_pair, labels)
-    # few rows have any, and many block pairs give them
+    # few rows have a label, and many block pairs send them
     return tuple((rows, some[rows]) for some in low for rows in (xp.flatnonzero(some < NOWHERE),))
 
 
@@ -271,7 +271,7 @@ def dbscan_alone(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
     within, xp = components_by_place(block_pair, core), block_pair.xp
     labels = labels_by_place(block_pair.q, threads, core, within)
     if xp is np:
-        del within  # as large as the border labels
+        del within  # frees as much memory as the border labels take
         return labels_of_rows(block_pair.q, threads, labels, *border_labels(block_pair, [labels]))
     (low,) = lowered(block_pair, [labels])
     return rows_of_places(xp.where(low < NOWHERE, low, labels), order_of(block_pair.q))

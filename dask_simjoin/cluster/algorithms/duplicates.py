@@ -226,7 +226,7 @@ def numbers_of(column: Series, xp: ArrayModule) -> Array:
     kind = kind_of_number(column.dtype)
     values = values_of((column.fillna(0) if any_of(missing) else column).astype(WIDE[kind]))
     if kind == "f":
-        bits = (values + 0.0).view(np.int64)  # makes 0.0 of -0.0
+        bits = (values + 0.0).view(np.int64)  # -0.0 becomes 0.0
         # larger negative numbers have smaller bits
         values = xp.where(bits < 0, bits ^ np.int64(np.iinfo(np.int64).max), bits)
     elif kind == "u":

@@ -271,7 +271,7 @@ def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCount
         start, stop = rows
         starts[0], some = start, found[0]
         found[0] = some[start:] if block_pair.same and some[stop:].any() else some[start:stop]
-    kind = np.min_scalar_type(min(least, MAX_ROWS))  # small to send, and added up as int64
+    kind = np.min_scalar_type(min(least, MAX_ROWS))  # a small dtype to send; sums are int64
     found = [xp.minimum(some, np.iinfo(kind).max).astype(kind) for some in found]
     return tuple(map(PlaceCounts, starts, found))
 
@@ -317,7 +317,7 @@ def joined(parts: Sequence[Array], joiner: Joiner) -> Array:
     parent, xp = parts[0], joiner.xp
     for part in parts[1:]:
         later = xp.maximum(parent, part)
-        both = xp.flatnonzero(later < xp.arange(len(part), dtype=part.dtype))  # tied in both of them
+        both = xp.flatnonzero(later < xp.arange(len(part), dtype=part.dtype))  # places that both connect
         parent = xp.minimum(parent, part)
         joiner.link(parent, both, later[both])
         joiner.roots(parent)

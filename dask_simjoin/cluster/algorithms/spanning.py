@@ -236,7 +236,7 @@ def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, known: Cor
     if last:
         cast(Index, chunk).clear()
         cast(Index, known).clear()
-    # popped one by one, so that this frame holds no reference
+    # pop each argument, so that this function holds no reference
     found: Edges = spanner.tree_of(about.pop(), about.pop(), about.pop(), about.pop(), about.pop())
     return found
 

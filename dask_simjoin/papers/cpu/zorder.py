@@ -145,7 +145,9 @@ def run(q: Index, d: Index, layout: ZOrderLayout, same: bool, names: Any, sink: 
     for number, order in enumerate(walks.orders):
         queries = np.flatnonzero(walks.lists == number).astype(np.int32)
         queries = queries[np.argsort(walks.starts[queries], kind="stable")]
-        in_order = int(walks.lengths[queries].sum()) > len(order)  # worth sorting the rows
+        in_order = int(walks.lengths[queries].sum()) > len(
+            order
+        )  # enough entries to pay for sorting the rows
         points, state = d["y"][order] if in_order else d["y"], np.zeros(3, np.int64)
         while True:
             if sink is not None:

@@ -168,7 +168,7 @@ class ZOrderLaunch:
         """Choose the side to sort, and order the queries; `rows`: positions of the requested ones."""
         index_side = layout.options.index
         smaller = index_side == "left" or (index_side == "smaller" and len(q["y"]) < len(d["y"]))
-        turned = smaller and not same and rows is None  # `rows` are queries
+        turned = smaller and not same and rows is None  # `rows` number the left side
         if turned:
             q, d = d, q
         walks = intervals(q, d, layout, same)
@@ -276,7 +276,9 @@ class _Search:
     def find(self, keys: Array, shift: float, half_widths: Array | None) -> None:
         """Find the interval of the box around each query in a list; `half_widths`: of the boxes."""
         x, boxes = self.q["y"], np.int32(half_widths is not None)
-        sides = self.best_d2 if half_widths is None else half_widths  # not read
+        sides = (
+            self.best_d2 if half_widths is None else half_widths
+        )  # a placeholder that the kernel does not read
         limits = sides, boxes, keys, np.int32(len(keys)), self.starts, self.stops
         find = self.keys.kernel("find_boxes")
         find(*blocks(len(x)), (x, np.int32(len(x)), *self.keys.of(shift), *limits))

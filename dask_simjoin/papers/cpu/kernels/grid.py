@@ -43,7 +43,7 @@ def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, k
         own += coords[j] * strides[j]
         for s in range(3):
             there[j, s] = find(mask, mask_starts[j], mask_starts[j + 1], coords[j] + s - 1) >= 0
-        # without a cell of this coordinate only this stage and later ones visit cells
+        # no cell has this coordinate, so earlier stages visit no cells
         if not there[j, 1]:
             first, missing = j, True
     n = 0

@@ -84,7 +84,7 @@ def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d
                         for j in range(width):
                             totals[j] = add_term(totals[j], x - staged[k, j], norm)
                     own = q_places[p]
-                    # a block with itself: its pairs meet in the first
+                    # a block is compared with itself in the first step
                     first_lane = p - at + 1 if kind == ROTATION and step == 0 else 0
                     for j in range(first_lane, width):
                         if totals[j] > threshold:
