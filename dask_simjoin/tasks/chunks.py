@@ -1,4 +1,4 @@
-"""Build chunks from partitions, shuffled rows or plain frames."""
+"""Read the rows of partitions, shuffled rows or plain frames, and index them as chunks."""
 
 from __future__ import annotations
 
