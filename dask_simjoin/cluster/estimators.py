@@ -28,7 +28,7 @@ from dask_simjoin.request.units import check_choice, check_eps
 try:
     from sklearn.base import BaseEstimator, ClusterMixin
     from sklearn.exceptions import NotFittedError
-except ImportError:  # scikit-learn is optional: these classes replace its base classes
+except ImportError:  # it is optional: the same, but for what needs its tools
 
     class BaseEstimator:  # type: ignore[no-redef]
         """Parameters by name."""

@@ -55,10 +55,13 @@ def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
     except (TypeError, ValueError):
         real = False
     if not real:
-        raise OptionTypeError(f"sample_weight={shown(weights)} has other values than real numbers; use such.")
+        raise OptionTypeError(
+            f"sample_weight={shown(weights)} has values that are not real numbers; use real numbers."
+        )
     if found.shape != (rows,):
         raise OptionError(
-            f"sample_weight= is of shape {found.shape}, and there are {rows:,} rows; use one number for each."
+            f"sample_weight= has shape {found.shape}, and there are {rows:,} rows; use one number for "
+            "each row."
         )
     if not np.isfinite(found).all():
         raise OptionError("sample_weight= has NaN or infinite numbers; use finite ones.")
@@ -336,8 +339,8 @@ def connected_components(pairs: Frame) -> Frame:
     for name in ("left", "right"):
         if name not in meta.columns:
             raise ColumnError(
-                f"The frame has no column {name!r}; pairs are in columns 'left' and 'right', as self_join() "
-                f"gives them: rename those that hold them, of {listed(meta.columns)}."
+                f"The frame has no column {name!r}; pairs need the columns 'left' and 'right', as in the "
+                f"result of self_join(). Rename yours; the columns are {listed(meta.columns)}."
             )
     pairs = pairs[["left", "right"]]
     if not is_dask_collection(pairs):

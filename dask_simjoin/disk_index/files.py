@@ -210,9 +210,8 @@ def check_links(folder: Path) -> None:
             with writing(second):
                 raise
         raise OptionError(
-            f"path={str(folder.parent)!r} is on a file system without hard links ({error.strerror}). An "
-            "index needs them so that only one of two writers wins; use a folder on another file system "
-            "that all workers share."
+            f"path={str(folder.parent)!r} is on a file system without hard links ({error.strerror}), by "
+            "which of two writers one wins; use a folder on another one that all workers share."
         ) from None
     finally:
         for path in (first, second):

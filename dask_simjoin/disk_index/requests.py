@@ -114,7 +114,7 @@ SHARED = {option.name for option in fields(SelfJoinRequest)} & {option.name for 
 def check_path(path: Any) -> Path:
     """A folder as a `Path`; refuses what names none."""
     if not isinstance(path, (str, os.PathLike)):
-        raise OptionTypeError(f"path={shown(path)} is not a path; use the path of a folder, as a string.")
+        raise OptionTypeError(f"path={shown(path)} is not a path; use that of a folder, as a string.")
     text = os.fspath(path)
     if not isinstance(text, str):
         raise OptionTypeError(f"path={shown(path)} is a path of bytes; use os.fsdecode(path).")

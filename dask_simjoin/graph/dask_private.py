@@ -1,7 +1,7 @@
 """Import and patch what Dask does not document: the one module to change when Dask changes.
 
 Dask documents no way to define an expression of its own, so expressions of joins derive from its classes.
-The imports of `dask.dataframe.dask_expr` and `dask._task_spec` go once Dask documents these.
+The imports of `dask.dataframe.dask_expr` and `dask._task_spec` become unnecessary once Dask documents these.
 
 Each patch keeps what it replaces under `__wrapped__`, and has a note: what would make it unnecessary.
 """

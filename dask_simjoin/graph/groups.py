@@ -1,7 +1,7 @@
 """Join within groups: pairs only where the columns `by` are equal.
 
-Each group has a number, and a column of these, times a distance that no pair has, is one more coordinate:
-see `dask_simjoin.metrics.distances`.  Numbers are looked up among the distinct values of all partitions,
+Each group has a number.  These numbers, times a distance that no pair has, are one more coordinate: see
+`dask_simjoin.metrics.distances`.  Numbers are looked up among the distinct values of all partitions,
 which are found by a reduction when the join is planned.
 """
 
@@ -299,7 +299,7 @@ def _with_codes(table: Frame, key: Frame, names: list[Hashable], scale: float, v
 
 
 def _distinct_of(column: Frame) -> Any:
-    """The distinct values of a frame of one column, as another one: lazily as what Dask takes for one value.
+    """The distinct values of a frame of one column, as a frame; lazy ones are a single value for Dask.
 
     Dask would align rows of another table by a shuffle, but not a single value.
     """

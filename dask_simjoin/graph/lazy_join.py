@@ -139,7 +139,7 @@ class Unpacked(LabelledExpr):
 
 
 class BothChunks(LabelledExpr):
-    """Number the indexed chunks of two tables through."""
+    """Number the indexed chunks of two tables consecutively."""
 
     _label = "simjoin_indexes"
     _parameters = ["left", "right"]
@@ -272,7 +272,7 @@ class LazyJoin(LabelledExpr):
 
     @property
     def would_plan(self) -> bool:
-        """Whether reading the number of partitions would plan it now."""
+        """Whether reading the number of partitions would make the plan now."""
         key = plan_key(self.operand("spec"), self.output, self._other)
         return self._plan_tells_partitions and key not in self._source.plans
 

@@ -197,7 +197,7 @@ def collect(source: FrozenSource, spec: JoinSpec, with_ids: bool, first: int = 0
 
     If its rows are in memory, earlier statistics are looked up.
     """
-    # all options that the statistics of a table depend on
+    # all that summaries of a table depend on, besides its rows
     key = (
         spec.on, spec.lists, spec.metric, spec.p, spec.dropna, spec.id, str(spec.id_dtype), spec.radius,
         spec.keep, with_ids, first,

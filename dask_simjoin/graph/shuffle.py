@@ -176,7 +176,9 @@ def packed_rows(source: FrozenSource, spec: JoinSpec, chunks: Shuffled, each: Se
 
 def shuffled_chunks(source: FrozenSource, spec: JoinSpec, layout: Layout | SearchLayout, chunks: Shuffled,
                     each: Sequence[Fingerprint], with_ids: bool, max_rows: int) -> Expr:  # fmt: skip
-    """Shuffle rows to their chunks, and index these; `max_rows`: of a partition that are sent at a time."""
+    """Shuffle rows to their chunks, and index these.
+
+    `max_rows`: rows of a partition that are sent at a time."""
     example = source.inner._meta.iloc[:0]
     meta = _sent(example, spec, with_ids)
     regions = Shared("simjoin_regions", chunks)

@@ -143,7 +143,7 @@ def one_or_two(frame: Frame, other: Frame | None) -> tuple[Frame, Frame | None, 
 def lazy(frame: Frame, name: str) -> Frame:
     """Make a plain frame a Dask DataFrame of one partition."""
     if name == HOME:
-        with texts_as_given():  # also keeps lists and other objects
+        with texts_as_given():  # and lists, and other objects
             return dd.from_pandas(frame, npartitions=1, sort=False)
     dask_cudf = optional("dask_cudf", "dask-cudf", "Joins of Dask DataFrames with cuDF's")
     return dask_cudf.from_cudf(frame, npartitions=1, sort=False)

@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 def verb(
     request: Callable[P, Request],
 ) -> Callable[[Callable[[Frame, Request], Result]], Callable[Concatenate[Frame, P], Result]]:
-    """Make a function of a frame and a request one of the frame and the request's options.
+    """Convert a function of a frame and a request to a function of a frame and the request's options.
 
     The options are the fields of the request; they are `__signature__`, and the request's class is kept as
     the attribute `request`.

@@ -1,10 +1,10 @@
 """Row limits of chunks, and the memory of a single chunk.
 
-Chunks are at most a small share of a worker's memory, as several of them meet there, and wait for others.
-One chunk meets none: what it needs is the largest of its own steps.  Threads share it; of workers that search
-it together each has a copy, and a state of its own.
+Chunks are at most a small share of a worker's memory, because several of them are in memory at a time.
+A single chunk needs the memory of its largest step.  All threads share it.  If several workers search it,
+each has a copy, and a state of its own.
 
-The numbers are what the arrays of each step take together, and tests measure that no step takes more.
+The numbers are the bytes of all arrays of a step.  Tests measure that no step takes more.
 """
 
 from __future__ import annotations

@@ -245,12 +245,12 @@ def check_columns_of(metric: Metric, on: tuple[Hashable, ...], chosen: bool = Fa
     if len(on) != len(wanted):
         how = f"without on= there are {len(on)} numeric ones" if chosen else f"on= names {len(on)}"
         raise ColumnError(
-            f"metric={metric.name!r} is of {len(wanted)} columns, {' and '.join(wanted)}, and {how}: "
+            f"metric={metric.name!r} needs {len(wanted)} columns, {' and '.join(wanted)}, and {how}: "
             f"{listed(on)}; name them in this order, such as {order}."
         )
     if latitude_and_longitude(on) == (1, 0):
         raise ColumnError(
-            f"metric={metric.name!r} is of {' and '.join(wanted)} in this order, and by their names "
+            f"metric={metric.name!r} needs {' and '.join(wanted)} in this order, but by their names "
             f"{listed(on)} are the other way round; use on=[{listed(on[::-1])}]."
         )
 

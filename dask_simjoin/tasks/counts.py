@@ -215,7 +215,7 @@ def places_of(now: Array, then: Array) -> Array | None:
 
 def _other_rows(now: int, then: int) -> SourceChangedError:
     return SourceChangedError(
-        f"A partition of {now} rows holds others than the {then} that its values were found for. "
+        f"A partition of {now} rows differs from the {then} rows that its values were computed for. "
         "Dask computed the frame twice, as it may after a shuffle, and got other rows "
         f"the second time. {REMEDY}"
     )

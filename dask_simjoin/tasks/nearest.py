@@ -59,7 +59,7 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
     start, stop = part_of_places(len(q["ids"]), searcher.grain, part)
     # no more columns than rows that can be found
     totals, found = searcher.fresh(stop - start, min(k, known + len(d["ids"])))
-    if state is not None:  # a copy, since other tasks may use the old state
+    if state is not None:  # copied: others may have the old one
         totals[:, :known], found[:, :known] = state["totals"], state["row_numbers"]
     first, second = (own * CHUNK if isinstance(own, int) else own for own in numbers)
     query = searcher.renamed(cast(Index, q), first)

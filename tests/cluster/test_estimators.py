@@ -111,7 +111,7 @@ def test_weights():
 
 def test_weights_that_are_refused():
     for weights, text in (
-        ([1.0], r"is of shape \(1,\), and there are 200 rows"),
+        ([1.0], r"has shape \(1,\), and there are 200 rows"),
         (np.full(200, np.nan), "NaN or infinite"),
         (np.zeros(200), "zero throughout"),
         (np.full(200, 1e308), "beyond the largest float64"),
@@ -119,7 +119,7 @@ def test_weights_that_are_refused():
         with pytest.raises(OptionError, match=text):
             DBSCAN().fit(X, sample_weight=weights)
     for weights in (["much"] * 200, np.full(200, 1j)):
-        with pytest.raises(OptionTypeError, match="other values than real numbers"):
+        with pytest.raises(OptionTypeError, match="values that are not real numbers"):
             DBSCAN().fit(X, sample_weight=weights)
     with pytest.raises(OptionTypeError, match="in memory"):
         DBSCAN().fit(da.from_array(X), sample_weight=np.ones(200))

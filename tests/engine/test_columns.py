@@ -231,7 +231,7 @@ def test_two_tables_of_other_lengths(x, how):
 def test_plans(x):
     frame = pd.DataFrame({"vec": lists(x, "arrays")})
     plan = frame.simjoin.plan(0.5, on="vec")
-    assert "9, the numbers of each list in 'vec'" in repr(plan)
+    assert "9: the numbers of each list in 'vec'" in repr(plan)
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def test_lists_are_named_and_alone():
         frame.simjoin.count_pairs(1.0, on=["x", "vec"])
     with pytest.raises(ColumnError, match="'other' of dtype object"):
         frame.simjoin.count_pairs(1.0, on=["other", "x"])
-    with pytest.raises(ColumnError, match="haversine' is of 2 columns"):
+    with pytest.raises(ColumnError, match="haversine' needs 2 columns"):
         frame.simjoin.count_pairs(1.0, on="vec", metric="haversine")
 
 

@@ -150,7 +150,7 @@ def numbers_of(frame: Frame, name: str, kind: Any, verb: str) -> np.ndarray:
         exact = False
     if not exact:
         raise ColumnError(
-            f"Column {name!r} of dtype {frame[name].dtype} holds missing values or others than "
+            f"Column {name!r} of dtype {frame[name].dtype} has values that are missing or not "
             f"{np.dtype(kind).name}; give a whole result of {verb}."
         )
     return found

@@ -141,7 +141,7 @@ def by_steepness(
         number = options.get(name)
         if number is not None and number > len(order):
             raise OptionError(
-                f"{name}={number} is not allowed of {len(order)} rows; use at most as many as there are, or "
+                f"{name}={number} is not allowed for {len(order)} rows; use at most as many as there are, or "
                 "eps= and cluster_optics_dbscan()."
             )
     known = {"reachability": reach, "predecessor": predecessor, "ordering": order}

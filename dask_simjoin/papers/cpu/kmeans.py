@@ -236,4 +236,4 @@ def layout_stats(index: Index, layout: KMeansLayout) -> Numbers:
 
 
 def work(q: Index, d: Index, layout: KMeansLayout, same: bool) -> np.ndarray:
-    return np.ones(1)  # cluster sizes do not depend on position
+    return np.ones(1)  # cluster sizes have no order

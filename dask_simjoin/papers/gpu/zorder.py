@@ -168,7 +168,7 @@ class ZOrderLaunch:
         """Choose the side to sort, and order the queries; `rows`: positions of the requested ones."""
         index_side = layout.options.index
         smaller = index_side == "left" or (index_side == "smaller" and len(q["y"]) < len(d["y"]))
-        turned = smaller and not same and rows is None  # `rows` number the left side
+        turned = smaller and not same and rows is None  # `rows` are queries
         if turned:
             q, d = d, q
         walks = intervals(q, d, layout, same)
