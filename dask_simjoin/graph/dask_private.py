@@ -1,7 +1,7 @@
 """Import and patch what Dask does not document: the one module to change when Dask changes.
 
 Dask documents no way to define an expression of its own, so expressions of joins derive from its classes.
-The imports of `dask.dataframe.dask_expr` and `dask._task_spec` become unnecessary once Dask documents these.
+The imports of `dask.dataframe.dask_expr` and `dask._task_spec` go once Dask documents these.
 
 Each patch keeps what it replaces under `__wrapped__`, and has a note: what would make it unnecessary.
 """
@@ -155,7 +155,7 @@ def _guarded_repr(divisions: Any, shown_instead: Callable[[Any], Any]) -> Any:
 
 
 def list_fused_columns(fused: type = Fused) -> bool:
-    """Let a fused step ask for all columns that it reads, instead of the columns of its result.
+    """Let a fused step ask for all columns of its dependencies, not only for its own.
 
     `persist` optimizes twice.  Dask took columns away from what fused steps read the second time, so their
     dependencies were missing.  Return False if Dask lists them itself, which makes this unnecessary.

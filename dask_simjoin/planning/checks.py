@@ -23,7 +23,7 @@ from dask_simjoin.planning.budget import (
 )
 from dask_simjoin.planning.statistics.partition import PartitionSummary
 from dask_simjoin.planning.statistics.sample import moments
-from dask_simjoin.request.messages import shown
+from dask_simjoin.request.messages import counted, shown
 from dask_simjoin.request.spec import JoinSpec, check_dims
 
 WHERE_EDGES_GO = (
@@ -333,9 +333,10 @@ def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
         found = [(n, s.beyond[name]) for n, s in enumerate(summaries) if name in s.beyond]
         if found:
             number, (_, example) = found[0]
+            values = counted(sum(beyond[0] for _, beyond in found), "value")
             raise CoordinateError(
-                f"Column {name!r} has {sum(beyond[0] for _, beyond in found)} values, such as {example!r} in "
-                f"partition {number}, that are not a {wanted} in degrees ({lowest:g} to {highest:g}). "
+                f"Column {name!r} has {values} outside the range of a {wanted} in degrees, {lowest:g} to "
+                f"{highest:g}: for example {example!r} in partition {number}. "
                 f"Use metric={spec.metric!r} with {' and '.join(metric.columns)}, in this order, in degrees. "
                 "The columns may be swapped, or their values may have another unit, such as meters."
             )

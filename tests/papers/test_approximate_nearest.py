@@ -79,7 +79,7 @@ def test_few_rows_and_few_neighbours():
         told = frame.iloc[:rows].simjoin.profile(k=2, **SAME).numbers
         assert "recall" not in told and told["neighbours"] == 0
     alone = frame.iloc[:1].simjoin.plan(k=2, **SAME)
-    assert math.isnan(alone.recall) and "not told by 0 true neighbors" in repr(alone)
+    assert math.isnan(alone.recall) and "unknown: 0 true neighbors" in repr(alone)
     x = clus8(60)
     told = recall.measured_neighbors(x, x, layout_of(x, None, True), 2, "pandas", rows=50)
     assert math.isnan(told.share) and told.pairs == 100  # of some rows, and less than 1,000
