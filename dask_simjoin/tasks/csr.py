@@ -193,7 +193,7 @@ def fill_block(block_pair: BlockPair, counts: tuple[Array, Array | None, int], n
 
 
 def _no_entries(counts: Array, entries: int, kind: DType, xp: ArrayModule) -> MatrixRows:
-    """Make rows with memory for entries that are not put there yet."""
+    """Make rows with allocated memory for entries, which `fill` fills in later."""
     return {"counts": counts, "columns": xp.empty(entries, kind), "values": xp.empty(entries)}
 
 
