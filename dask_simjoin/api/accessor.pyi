@@ -634,7 +634,8 @@ class SimJoinAccessor(Generic[F]):
         row_group: int = 16384,
         blocksize: Size = None,
     ) -> Index:
-        """Write the rows to disk as an index that grows: new rows in, only new pairs out."""
+        """Write the rows to disk as an index that can be updated: each update returns only changed
+        pairs."""
 
     def plan(
         self,

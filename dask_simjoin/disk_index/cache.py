@@ -1,7 +1,7 @@
-"""Opened indexes, and the rows they hold in memory on workers or in this process.
+"""Opened indexes, and the rows they cache in memory on workers or in this process.
 
-A slab is a task that read row groups and indexed them.  On a cluster its result stays with a worker, is
-spilled as any other, and is made again if that worker dies; without one it is a value of this process.
+A segment is the result of a task that reads row groups and indexes them.  On a cluster it stays with a
+worker, may be spilled, and is made again if that worker dies.  Otherwise it is a value in this process.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec
 
 SLAB_ROWS = 1 << 19
-"""Rows of a slab, at most: so many are compared with new rows by one index."""
+"""Most rows of a segment, which one index compares with new rows."""
 
 DEVICE_SLABS = 4
-"""Slabs for each GPU, if they are not smaller then than others: each costs twenty milliseconds there."""
+"""Segments per GPU, unless that makes them smaller than the default; each costs about 20 ms."""
 
 DEVICE_SHARE = 1 / 32
 """Share of a GPU's memory that comparing a slab may take."""
 
 KEY_BYTES = 28
-"""Of each row in memory for its key, its number, its file and its place."""
+"""Bytes per row in memory for its key, its number, its file and its position."""
 
 SHARE = 0.5
-"""Of the memory of all workers, or of this process, that is filled at most."""
+"""Largest share of the memory of all workers, or of this process, to fill."""
 
 
 def hold(version: Version, before: Held, turn: int) -> Held:
-    """Hold the files of a version in memory, as many as there is room for; keep those that are held.
+    """Cache the files of a version, as many as fit; keep those that are cached already.
 
-    Tasks of another turn have names of their own: a cluster that is told to forget results of one name may
-    take those that are made again under it for the ones it was told of.
+    Each turn has its own task names.  Otherwise a cluster that releases old results might also release new
+    ones with the same names.
     """
     rows = version.rows
     spec = spec_of(rows, None, False)
@@ -76,7 +76,7 @@ def hold(version: Version, before: Held, turn: int) -> Held:
 
 
 def _slab_rows(version: Version, spec: JoinSpec) -> int:
-    """Tell how many rows a slab has at most."""
+    """Return the most rows of a segment."""
     most, resources = min(SLAB_ROWS, sizes(version.rows, spec).rows), resources_for(version.library)
     if not resources.gpu or resources.memory is None:
         return most
@@ -84,7 +84,7 @@ def _slab_rows(version: Version, spec: JoinSpec) -> int:
 
 
 def device_rows(rows: int, each: float, resources: Resources) -> int:
-    """Tell how many rows a slab on a GPU has, of so many in all, `each` bytes: threads here share one GPU."""
+    """Return the rows of a segment on a GPU; `rows`: in all, `each`: bytes per row.  Threads share a GPU."""
     gpus = resources.threads if resources.cluster else 1
     beside = resources.threads // gpus
     room = (resources.memory or 0) * beside * DEVICE_SHARE / max(1.0, beside * 2 * DEVICE_SHARE)
@@ -92,7 +92,7 @@ def device_rows(rows: int, each: float, resources: Resources) -> int:
 
 
 def _keys(version: Version, before: Held, room: float) -> dict[str, pa.Table]:
-    """Hold keys of ids in this process, where it is the one that computes, as far as there is room."""
+    """Cache keys of ids if this process computes, as many as fit."""
     found: dict[str, pa.Table] = {}
     for one in version.manifest.keys if current_client() is None else ():
         room -= KEY_BYTES * one.rows
@@ -103,7 +103,7 @@ def _keys(version: Version, before: Held, room: float) -> dict[str, pa.Table]:
 
 
 def _files(rows: Snapshot) -> Iterator[tuple[str, RowGroups]]:
-    """Go through the files of a snapshot, and all row groups of each."""
+    """Yield the files of a snapshot with all their row groups."""
     for number, name in enumerate(rows.files):
         groups = rows.groups[rows.groups.file == number]
         if len(groups):
@@ -111,7 +111,7 @@ def _files(rows: Snapshot) -> Iterator[tuple[str, RowGroups]]:
 
 
 def _room(library: str) -> float:
-    """Bytes that may be held."""
+    """Return the bytes that the cache may use."""
     resources = resources_for(library)
     each = resources.memory if resources.memory is not None else resources.shared
     return float("inf") if each is None else SHARE * each * resources.threads
@@ -120,7 +120,7 @@ def _room(library: str) -> float:
 def _slabs(
     rows: Snapshot, name: str, groups: RowGroups, spec: JoinSpec, most: int, turn: int
 ) -> Iterator[SlabRef]:
-    """Cut the row groups of a file into slabs of so many rows, at most about."""
+    """Cut the row groups of a file into segments of at most about `most` rows."""
     for part in cut_parts(groups.rows, most):
         some = groups[part]
         numbers = int(some.group[0]), int(some.group[-1]) + 1
@@ -129,7 +129,7 @@ def _slabs(
 
 
 def _made(rows: Snapshot, slabs: list[SlabRef], spec: JoinSpec) -> Iterator[SlabRef]:
-    """Read and index slabs, and wait until that is done."""
+    """Read and index segments, and wait for them."""
     tasks = []
     for slab in slabs:
         piece = slab.file, tuple(range(*slab.groups))
@@ -147,7 +147,7 @@ def _made(rows: Snapshot, slabs: list[SlabRef], spec: JoinSpec) -> Iterator[Slab
 
 
 def memory_of(version: Version, held: Held) -> MemoryReport:
-    """Tell what of a version is held."""
+    """Report the cached rows of a version."""
     files = {one.name: one.rows for one in version.manifest.files}
     slabs = [slab for name in files for slab in held.slabs.get(name, ())]
     graph: dict[Any, Any] = {slab.key: slab.in_graph() for slab in slabs}
@@ -163,14 +163,14 @@ def memory_of(version: Version, held: Held) -> MemoryReport:
 class Holder:
     """Keeps the last version of an index in memory, as it changes.
 
-    Without a cluster of its own that is still there, what is held is made again where Dask computes now.
+    If its cluster is gone, rows are cached again where Dask computes now.
     """
 
     def __init__(self) -> None:
         self._held, self._where, self._number, self._turn = Held(), _where(), -1, 0
 
     def follow(self, version: Version) -> Held:
-        """Hold a version: what it has of the one before stays, and what is new is read."""
+        """Cache a version: keep the files it shares with the one before, and read new files."""
         lost = any(slab.is_lost for slabs in self._held.slabs.values() for slab in slabs)
         if lost or self._where != _where():
             self._held, self._where, self._number = Held(), _where(), -1
@@ -181,7 +181,7 @@ class Holder:
 
 
 def _where() -> str:
-    """Name what computes: a cluster, by its client, or this process."""
+    """Return the name of the cluster client that computes, or "" for this process."""
     client = current_client()
     return "" if client is None else str(client.id)
 
@@ -214,20 +214,19 @@ class Opened:
 
     @property
     def options(self) -> Options:
-        """What the index was made for."""
+        """The options that the index was made with."""
         return self._last.manifest.options
 
     def persist(self) -> Self:
-        """Hold rows in memory, of the cluster's workers or of this process, so that updates do not read them.
+        """Cache rows in memory, on the workers or in this process, so that updates do not read them.
 
-        What holds them is this object, as long as it lives or until `release`. Coordinates, ids and kept
-        columns are read once and indexed; updates and `changes` find pairs by them, and read new files only,
-        also those of other writers.  Nothing else changes: each update writes its version as before.
+        This object keeps them until `release`, or as long as it lives. Coordinates, ids and kept columns are
+        read and indexed once. Updates and `changes` then use them to find pairs. They read only new files,
+        also files by other writers. Updates write the same versions as before.
 
-        Up to half of the memory is filled: of files for which there is no room rows are read each time,
-        as `memory` tells.  Workers spill what they hold as Dask's configuration says, and what a worker that
-        dies has held is read again.
-
+        The cache fills up to half of the memory. Files that do not fit are read each time, and `memory`
+        counts them. Workers spill cached rows as Dask is configured. If a worker dies, its rows are read
+        again.
         Returns
         -------
         Index
@@ -238,17 +237,17 @@ class Opened:
         return self
 
     def release(self) -> None:
-        """Hold nothing in memory any more."""
+        """Remove all rows from memory."""
         self._holder, self._last = None, replace(self._last, held=NOTHING)
 
     @property
     def memory(self) -> MemoryReport:
-        """What is held in memory, of how much, in numbers."""
+        """The number and the bytes of cached rows."""
         now = self._now()
         return memory_of(now, now.held)
 
     def _now(self) -> Version:
-        """The version that is asked about: the last one, if none was named when the index was opened."""
+        """Return the version to use: the last one, unless the index was opened at a version."""
         end_without_workers(current_client())
         found = self._last if self._pinned is not None else last_version(self._root, self._library)
         if found.number != self._last.number:
@@ -274,7 +273,7 @@ class Opened:
         return self._now()
 
     def _to_restore(self) -> Version:
-        """The version that a restored one is made of: the last one, or this one, if all later are damaged."""
+        """Return the version to restore onto: the last one, or this one if all later ones are damaged."""
         later = [] if self._pinned is None else [n for n in versions(self._root) if n > self._pinned]
         return self._now() if later and not whole(self._root, later) else self._latest("restore")
 
@@ -283,7 +282,7 @@ class Opened:
 
 
 def changes_to(version: Version) -> Callable[[int, int], PairChanges]:
-    """Give what tells the changes to a version, from one that is named first."""
+    """Return a function that finds the changes to a version, given the numbers of both versions."""
 
     def found(since: int, until: int) -> PairChanges:
         if until < since:

@@ -29,13 +29,13 @@ from dask_simjoin.tasks.pairs import Side, concat_results, join_block, pair_colu
 
 
 class Comparison(NamedTuple):
-    """Say how rows are compared.
+    """How rows are compared.
 
     Attributes
     ----------
     spec : JoinSpec
     cut : tuple of int
-        The dimensions that boxes tell of.
+        The dimensions of the boxes.
     like : DataFrame
         An empty example of the pairs.
     """
@@ -46,11 +46,11 @@ class Comparison(NamedTuple):
 
 
 def pairs_within(how: Comparison, rows: Loaded, replaced: Replaced | None, columns: list[str]) -> Frame:
-    """Find the pairs of rows that came, or of those that went, each once."""
+    """Return the pairs among added rows, or among deleted rows, each once."""
     xp = module_of(rows["seq"])
     if len(rows["seq"]) < 2:
         return how.like[columns]
-    rows = some(rows, xp.argsort(rows["seq"]))  # of a pair the row with the smaller place is left
+    rows = some(rows, xp.argsort(rows["seq"]))  # the row at the smaller position becomes the left row
     layout = layout_for([rows], how.spec)
     chunk = chunk_of(rows, layout)
     block_pair = BlockPair(chunk, chunk, True, how.spec, layout)
@@ -59,12 +59,12 @@ def pairs_within(how: Comparison, rows: Loaded, replaced: Replaced | None, colum
 
 def pairs_across(how: Comparison, rows: Loaded, others: Loaded, replaced: Replaced | None, stay: bool,
                  columns: list[str]) -> Frame:  # fmt: skip
-    """Find the pairs of rows that came or went with others; `stay`: those others are in both versions."""
+    """Return the pairs of moved rows with others; `stay`: whether those are in both versions."""
     rows, others = near_each_other(how, rows, others)
     if not len(rows["seq"]) or not len(others["seq"]):
         return how.like[columns]
     sides = ((rows, False), (others, stay))
-    if len(rows["seq"]) > len(others["seq"]):  # searched for is the smaller side
+    if len(rows["seq"]) > len(others["seq"]):  # the smaller side is the query
         sides = sides[::-1]
     layout = layout_for([others, rows], how.spec)
     q, d = (chunk_of(side, layout) for side, _ in sides)
@@ -74,7 +74,7 @@ def pairs_across(how: Comparison, rows: Loaded, others: Loaded, replaced: Replac
 
 
 def near_each_other(how: Comparison, rows: Loaded, others: Loaded) -> tuple[Loaded, Loaded]:
-    """Leave out rows that are in no pair, as far as marked cells and boxes of tiles tell."""
+    """Drop rows that marked cells or boxes of tiles exclude from all pairs."""
     if "marks" in rows:
         near = near_marks(rows["marks"], [others["x"][:, k] for k in rows["marks"].dims])
         if len(near) < len(others["seq"]):
@@ -90,14 +90,14 @@ def near_each_other(how: Comparison, rows: Loaded, others: Loaded) -> tuple[Load
 
 def pairs_with_part(how: Comparison, rows: Loaded, part: Part, replaced: Replaced | None,
                     columns: list[str]) -> Frame:  # fmt: skip
-    """Read rows that stayed, and find their pairs with rows that came or went."""
+    """Read rows in both versions, and return their pairs with moved rows."""
     others = load_near(part, how.spec, rows.get("marks"))
     return pairs_across(how, rows, others, replaced, True, columns)
 
 
 def _pairs(block_pair: BlockPair, sides: tuple[Loaded, Loaded], stay: tuple[bool, bool],
            replaced: Replaced | None, columns: list[str]) -> Frame:  # fmt: skip
-    """Make rows of the result of two chunks, or of one with itself, in which the lower number is left."""
+    """Return the pairs of two chunks, or of one with itself; the row with the lower number is left."""
     before, after = (side["seq"] for side in sides)
     counted = replaced is None and not any("gone" in side for side in sides)
     if counted and (block_pair.same or int(before.max()) < int(after.min())):
@@ -107,7 +107,7 @@ def _pairs(block_pair: BlockPair, sides: tuple[Loaded, Loaded], stay: tuple[bool
         found = join_block(block_pair, [turn.get(name, name) for name in columns])
         found.columns = columns
         return found
-    # which pairs changed does not depend on which of their columns are asked for
+    # distances decide which pairs changed, also if their column is not requested
     measured = "distance" in columns or (replaced is not None and block_pair.spec.return_distance)
     found = matches(block_pair, measured, None)
     (q, d), xp = (block_pair.q, block_pair.d), block_pair.xp
@@ -132,20 +132,20 @@ def _pairs(block_pair: BlockPair, sides: tuple[Loaded, Loaded], stay: tuple[bool
 
 
 def _only(found: Matches, which: Array) -> Matches:
-    """Take some of the pairs."""
+    """Select some of the pairs."""
     away = found.distance
     distance = None if away is None else away[which]
     return found._replace(left=found.left[which], right=found.right[which], distance=distance)
 
 
 def _turned(spec: JoinSpec) -> dict[str, str]:
-    """Name the columns that a pair's columns are if its rows change places."""
+    """Map the columns of pairs to the same columns with left and right swapped."""
     both = [("left", "right"), *zip(spec.kept_left, spec.kept_right, strict=True)]
     return {a: b for pair in both for a, b in (pair, pair[::-1])}
 
 
 def pairs_of_two(how: Comparison, rows: Loaded, others: Loaded, columns: list[str]) -> Frame:
-    """Find pairs of the rows of a frame, which are left, with those of an index."""
+    """Return pairs of the rows of a frame (left) with rows of an index (right)."""
     rows, others = near_each_other(how, rows, others)
     if not len(rows["seq"]) or not len(others["seq"]):
         return how.like[columns]
@@ -155,21 +155,21 @@ def pairs_of_two(how: Comparison, rows: Loaded, others: Loaded, columns: list[st
 
 
 class Hits(NamedTuple):
-    """Hold pairs: rows that came or went, rows of a slab, and, if they are asked for, distances."""
+    """Pairs by position: moved rows, rows of a segment, and distances if requested."""
 
     own: Array
     held: Array
     distance: Array | None
 
     def only(self, which: Array) -> Hits:
-        """Take some of them."""
+        """Select some of the pairs."""
         away = self.distance
         return Hits(self.own[which], self.held[which], None if away is None else away[which])
 
 
 def pairs_with_slabs(how: Comparison, rows: Loaded, chosen: tuple[SegmentChoice, ...],
                      replaced: Replaced | None, columns: list[str], *slabs: Slab) -> Frame:  # fmt: skip
-    """Find the pairs of rows that came or went with those of slabs that stayed."""
+    """Return the pairs of moved rows with rows of segments in both versions."""
     found = [
         _with_slab(how, rows, slab, one, replaced, columns) for slab, one in zip(slabs, chosen, strict=True)
     ]
@@ -184,7 +184,7 @@ def _with_slab(how: Comparison, rows: Loaded, slab: Slab, chosen: SegmentChoice,
     if not len(near):
         return how.like[columns]
     rows = some(rows, near) if len(near) < len(rows["seq"]) else rows
-    # which pairs changed does not depend on which of their columns are asked for
+    # distances decide which pairs changed, also if their column is not requested
     distance = "distance" in columns or (replaced is not None and how.spec.return_distance)
     found, count = hits(rows, slab, how, distance), taken(slab, chosen)
     if count is not None:
@@ -204,7 +204,7 @@ def _with_slab(how: Comparison, rows: Loaded, slab: Slab, chosen: SegmentChoice,
 
 
 def hits(rows: Loaded, slab: Slab, how: Comparison, distance: bool) -> Hits:
-    """Find the pairs of rows with all rows of a slab."""
+    """Return the pairs of rows with all rows of a segment."""
     xp, n = module_of(rows["x"]), len(rows["seq"])
     served = within(rows["x"], slab["serves"])
     inside = xp.flatnonzero(served)
@@ -220,7 +220,7 @@ def hits(rows: Loaded, slab: Slab, how: Comparison, distance: bool) -> Hits:
 
 
 def _served(rows: Loaded, slab: Slab, how: Comparison, distance: bool) -> Hits:
-    """Find the same by the slab's index."""
+    """Return the pairs of rows that the segment's index serves."""
     joiner, layout = joiner_for(slab["example"]), slab["layout"]
     xp, n = joiner.xp, len(rows["seq"])
     own = joiner.build(rows["x"], layout)
@@ -232,7 +232,7 @@ def _served(rows: Loaded, slab: Slab, how: Comparison, distance: bool) -> Hits:
 
 
 def _not_served(rows: Loaded, slab: Slab, how: Comparison, distance: bool) -> Hits:
-    """Find the same by an index of both."""
+    """Return the pairs of rows that the segment's index does not serve, by a new index of both sides."""
     joiner = joiner_for(slab["example"])
     xp, n, m = joiner.xp, len(rows["seq"]), len(slab["seq"])
     x = joiner.points(index_of(slab), slab["layout"])
@@ -247,7 +247,7 @@ def _not_served(rows: Loaded, slab: Slab, how: Comparison, distance: bool) -> Hi
 
 
 def _as_frame(how: Comparison, rows: Loaded, slab: Slab, found: Hits, columns: list[str]) -> Frame:
-    """Make rows of the result, in which the smaller number is left."""
+    """Return the pairs as a frame; the row with the smaller number is left."""
     xp, n = module_of(found.own), len(found.own)
     own, held = _named(some_names(rows, found.own)), _named(rows_at(slab, found.held, how.spec, False))
     every = xp.arange(n)
@@ -264,7 +264,7 @@ def _as_frame(how: Comparison, rows: Loaded, slab: Slab, found: Hits, columns: l
 
 
 def some_names(rows: Loaded, places: Array) -> Loaded:
-    """Take what rows at some places are called and have, without their coordinates."""
+    """Select rows at some positions, without their coordinates."""
     x = module_of(places).empty((len(places), 0))
     found = Loaded(x=x, seq=rows["seq"][places], ids=rows["ids"].take(places), example=rows["example"])
     if "kept" in rows:
@@ -273,7 +273,7 @@ def some_names(rows: Loaded, places: Array) -> Loaded:
 
 
 def _named(rows: Loaded) -> Chunk:
-    """Make what columns of pairs are taken of: rows in their order."""
+    """Return rows in their order, for the columns of pairs."""
     order = module_of(rows["seq"]).arange(len(rows["seq"]))
     found = Chunk(ids=rows["ids"], id_keys=None, example=rows["example"], order=order)
     if "kept" in rows:

@@ -1,4 +1,4 @@
-"""Make an index of the rows of a frame, and open one."""
+"""Make an index from the rows of a frame, and open one."""
 
 from __future__ import annotations
 
@@ -31,30 +31,28 @@ from dask_simjoin.request.spec import JoinSpec
 
 @verb(MakeIndex)
 def index(frame: Frame, asked: MakeIndex) -> Index:
-    """Write the rows to disk as an index that grows: new rows in, only new pairs out.
+    """Write the rows to disk as an index that can be updated: each update returns only changed pairs.
 
-    It is written at once, as `to_parquet` does.
+    The index is written at once, as `to_parquet` does.
 
     Parameters
     ----------
     eps : float or str
-        The largest distance of the pairs whose changes are told, finite and >= 0; as text with a unit, as in
-        `self_join`.
+        Largest distance of the maintained pairs, finite and >= 0; as text with a unit, as in `self_join`.
     path : str or path
-        A folder that is not there yet, or is empty, and that all workers see.  Its file system must have
-        hard links.
+        A new or empty folder that all workers see.  Its file system must have hard links.
     on, id, metric, p, keep, suffixes, return_distance, dropna
-        As of `self_join`.  Columns must be named by strings, and ids stay unique as the index grows.
+        As for `self_join`.  Column names must be strings, and ids stay unique as the index grows.
     store_pairs : bool
-        Write pairs to the folder too, with the version that they come with: `pairs` and the changes of an
-        update read them then, and each update finds its pairs before it makes its version.
+        Also write pairs to the folder, with the version that adds them.  Then `pairs` and the changes of an
+        update read them.  Each update finds its pairs before it commits.
     recluster : {"auto", "always", "never"} or float
-        When rows are put in order anew after updates.
+        When to compact after updates.
     row_group : int
-        Rows that are read at a time, a power of two: fewer make updates of few scattered rows cheaper, and
-        all else dearer.
+        Rows per read, a power of two: smaller row groups speed up updates of few scattered rows, and slow
+        down other work.
     blocksize : int or str, optional
-        Memory of the ids of one chunk while they are compared.
+        Memory for the ids of one chunk while they are checked for duplicates.
 
     Returns
     -------
@@ -65,16 +63,16 @@ def index(frame: Frame, asked: MakeIndex) -> Index:
     Raises
     ------
     OptionError
-        There is something at `path`, or it can hold no index.
+        There is something at `path` already, or it cannot hold an index.
     OptionTypeError, ColumnError, CoordinateError, DuplicateIdError
-        As `self_join` does.
+        As for `self_join`.
     IndexWriteError
-        The disk is full, or cannot be written for another reason.  Nothing is left: try again.
+        The disk is full, or writing fails for another reason.  No file is left: try again.
 
     Notes
     -----
-    That only pairs of new rows are found, and old pairs kept, is the RE-JOIN of Korkmaz (2012, MSc thesis,
-    Bilkent University, section 4.4); here with deletions, on disk, and by what is near.
+    Finding only pairs of new rows, and keeping old pairs, is the RE-JOIN of Korkmaz (2012, MSc thesis,
+    Bilkent University, section 4.4).  Here it also handles deletions, and works on disk.
 
     Examples
     --------
@@ -131,9 +129,9 @@ def open_index(path: PathLike, *, version: int | None = None, backend: str | Non
     ----------
     path : str or path
     version : int, optional
-        One that never changes.  Default: always the last one, also as other processes update the index.
+        A fixed version.  Default: always the last one, also while other processes update the index.
     backend : {"pandas", "cudf"}, optional
-        Of the frames that it gives.  Default: that of Dask's configuration ``dataframe.backend``.
+        Library of the frames that it returns.  Default: Dask's configuration ``dataframe.backend``.
 
     Returns
     -------
@@ -142,10 +140,10 @@ def open_index(path: PathLike, *, version: int | None = None, backend: str | Non
     Raises
     ------
     IndexFormatError
-        There is no index in the folder, or it is of another format, or the last version is damaged: the
-        message says how to go on from the one before.
+        There is no index in the folder, or its format is unknown, or the last version is damaged.  Then the
+        message says how to continue from an older one.
     VersionGoneError
-        There is no such version.
+        The version does not exist.
 
     Examples
     --------
@@ -165,7 +163,7 @@ def open_index(path: PathLike, *, version: int | None = None, backend: str | Non
 
 
 def _check_free(root: Path) -> None:
-    """Refuse a folder in which there is something, unless a making of an index that broke off left it."""
+    """Refuse a folder with other content; leftovers of a failed attempt to make an index are allowed."""
     if root.exists() and not root.is_dir():
         raise OptionError(f"path={str(root)!r} is a file; use a folder that is not there yet, or is empty.")
     if versions(root):
@@ -177,14 +175,14 @@ def _check_free(root: Path) -> None:
     )
     if others:
         raise OptionError(
-            f"path={str(root)!r} has something else in it ({listed(others, 3)}); use a folder that is not "
-            "there yet, or is empty."
+            f"path={str(root)!r} has something else in it ({listed(others, 3)}); use a new folder, or an "
+            "empty one."
         )
 
 
 @contextlib.contextmanager
 def _folders(root: Path, names: Sequence[str]) -> Iterator[None]:
-    """Make the folders of an index; those that are empty after a failure are removed."""
+    """Make the folders of an index; after a failure empty ones are removed."""
     above = [path for path in (root, *root.parents) if not path.exists()]
     own = [root / name for name in names if not (root / name).exists()]
     try:
@@ -193,7 +191,7 @@ def _folders(root: Path, names: Sequence[str]) -> Iterator[None]:
                 path.mkdir(exist_ok=True)
         yield
     except BaseException:
-        # manifests are in the first one: if there are some the index is made, by us or another process
+        # the first folder has the manifests: if there are any, the index exists
         if root / names[0] in own:
             with contextlib.suppress(OSError):
                 for path in (*own, *above):
@@ -202,17 +200,17 @@ def _folders(root: Path, names: Sequence[str]) -> Iterator[None]:
 
 
 def _dims(incoming: Incoming) -> int:
-    """Dimensions of the rows; refuses lists whose length no row tells."""
+    """Return the dimensions of the rows; refuses lists of unknown length."""
     spec: JoinSpec = incoming.table.spec
     if spec.lists and not incoming.table.rows:
         raise CoordinateError(
-            f"Column {spec.on[0]!r} holds lists, and there is no row that tells how long they are; make the "
-            "index of some rows, which can be deleted later."
+            f"Column {spec.on[0]!r} holds lists, and without rows their length is unknown; make the index "
+            "from some rows, which can be deleted later."
         )
     return len(incoming.table.every.lower)
 
 
 def _cut(incoming: Incoming) -> tuple[int, ...]:
-    """The dimensions that boxes tell of."""
+    """Return the dimensions of the boxes."""
     table = incoming.table
     return tuple(map(int, dims_to_cut(table.every.variance, table.points.x).dims))

@@ -28,10 +28,10 @@ POLICIES = get_args(Policy)
 IF_EXISTS = get_args(IfExists)
 
 STORED = (f"{SEQ}_left", f"{SEQ}_right")
-"""Columns of files of pairs, besides those that pairs have: the rows' numbers."""
+"""Columns of files of pairs with the numbers of both rows, besides the columns of pairs."""
 
 DIFF = "diff"
-"""The column of changes that tells which pairs came and which went."""
+"""The column of changes that marks added and removed pairs."""
 
 ROW_GROUP = 16_384
 LARGEST_GROUP = 65_536
@@ -41,7 +41,7 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True, kw_only=True)
 class MakeIndex(Coordinates, Kept):
-    """Ask for an index on disk of the rows of a table."""
+    """The options of a new index."""
 
     eps: Distance = field(kw_only=False, metadata=DISTANCE)
     path: PathLike = field(kw_only=False, metadata=about("folder of the index"))
@@ -56,7 +56,7 @@ class MakeIndex(Coordinates, Kept):
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve it for frames like `meta`."""
         if parsed(self.eps) is None:
-            check_eps(self.eps, "eps")  # no column: pairs of an index are of one distance
+            check_eps(self.eps, "eps")  # a column is refused: an index has one distance
         own = {option.name: getattr(self, option.name) for option in fields(self)}
         spec = SelfJoinRequest(**{name: own[name] for name in own if name in SHARED}).spec(meta)
         check_names([*spec.on, *([] if spec.id is None else [spec.id]), *spec.keep])
@@ -72,8 +72,8 @@ class MakeIndex(Coordinates, Kept):
         stored = check_flag("store_pairs", self.store_pairs)
         if DIFF in names:
             raise OptionError(
-                f"changes() tells by a column {DIFF!r} which pairs came and which went, and keep= makes one "
-                "called so, too; use other suffixes=, such as ('_left', '_right'), or rename the column."
+                f"changes() marks added and removed pairs in a column {DIFF!r}, and keep= makes another one. "
+                "Use other suffixes=, such as ('_left', '_right'), or rename the column."
             )
         taken = [name for name in names if name in STORED]
         if stored and taken:
@@ -85,12 +85,12 @@ class MakeIndex(Coordinates, Kept):
 
     @property
     def policy(self) -> str | float:
-        """When rows are put in order anew."""
+        """When to compact."""
         if is_number(self.recluster):
             if not as_number(self.recluster) >= 1:
                 raise OptionError(
-                    f"recluster={shown(self.recluster)} is not allowed; as a number it is the scan ratio "
-                    "from which on rows are put in order anew: use one >= 1, or a policy."
+                    f"recluster={shown(self.recluster)} is not allowed; a number is the scan ratio above "
+                    "which rows are put in order: use one >= 1, or a policy."
                 )
             return as_number(self.recluster)
         check_choice("recluster", self.recluster, POLICIES)
@@ -112,9 +112,9 @@ SHARED = {option.name for option in fields(SelfJoinRequest)} & {option.name for 
 
 
 def check_path(path: Any) -> Path:
-    """A folder as a `Path`; refuses what names none."""
+    """Return a folder as a `Path`; refuses values that name no folder."""
     if not isinstance(path, (str, os.PathLike)):
-        raise OptionTypeError(f"path={shown(path)} is not a path; use that of a folder, as a string.")
+        raise OptionTypeError(f"path={shown(path)} is not a path; name a folder, as a string.")
     text = os.fspath(path)
     if not isinstance(text, str):
         raise OptionTypeError(f"path={shown(path)} is a path of bytes; use os.fsdecode(path).")
@@ -126,8 +126,8 @@ def check_path(path: Any) -> Path:
         text = str(url_to_fs(text)[1])
     if "://" in text:
         raise OptionError(
-            f"path={text!r} is on an object store, and an index needs a file system with links, so that of "
-            "two writers one wins; use a folder that all workers share."
+            f"path={text!r} is on an object store, and an index needs a file system with hard links. Use a "
+            "folder that all workers share."
         )
     try:
         return Path(text).expanduser().absolute()
@@ -138,19 +138,19 @@ def check_path(path: Any) -> Path:
 
 
 def check_version(version: Any, name: str) -> int:
-    """A version's number."""
+    """Return a version's number."""
     return check_whole(name, version, 1)
 
 
 def check_batch(batch: object) -> str | None:
-    """The name of a batch."""
+    """Return the name of a batch."""
     if batch is not None and not isinstance(batch, str):
         raise OptionTypeError(f"batch={shown(batch)} is not a string; use such as '2026-01-31'.")
     if batch is not None and not is_unicode(batch):
-        raise OptionError(f"batch={shown(batch)} is no name, {NO_UNICODE}.")
+        raise OptionError(f"batch={shown(batch)} is a string, {NO_UNICODE}.")
     return batch
 
 
 def named(columns: tuple[Hashable, ...]) -> tuple[str, ...]:
-    """Names of columns, which `check_names` found to be strings."""
+    """Return names of columns as strings, which `check_names` found them to be."""
     return tuple(str(name) for name in columns)

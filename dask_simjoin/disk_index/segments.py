@@ -1,8 +1,8 @@
 """Segments of an index that tasks compare: on disk, in memory, or both.
 
-A slab is all rows of some row groups of a file, deleted ones too: files never change, and neither do slabs.
-Which of its rows count is told by those that compare it.  Its index serves points of a box that is a little
-larger than its own; the few that lie outside of it and still are near are compared by an index of their own.
+A segment has all rows of some row groups of a file, deleted ones too.  Files never change, so neither do
+segments.  Tasks that compare a segment choose which of its rows count.  Its index serves points of a box
+slightly larger than its own.  The few close points outside that box are compared by another index.
 """
 
 from __future__ import annotations
@@ -30,18 +30,20 @@ from dask_simjoin.planning.statistics.sample import Moments, moments
 from dask_simjoin.request.spec import JoinSpec
 
 BEYOND = 1 / 2
-"""How much larger than a slab's box what its index serves is on each side, at most, in the largest of its
-spans: filters are up to twice as coarse for it, which costs less than another index of the whole slab."""
+"""How far the box served by a segment's index extends on each side, at most, as a multiple of its span.
+
+Filters become up to twice as coarse for it, which costs less than another index of the whole segment.
+"""
 
 
 MOST = float(np.finfo(np.float64).max)
 
 Box = tuple[np.ndarray, np.ndarray]
-"""The smallest and the largest coordinates, arrays (d,), of some points."""
+"""Smallest and largest coordinates of some points, arrays (d,)."""
 
 
 class Slab(TypedDict):
-    """Rows in the order of their file, and their index: a plain dict of arrays and frames, so that it spills.
+    """Rows in file order, and their index: a plain dict of arrays and frames, so that it spills.
 
     The arrays of its index (see `Joiner.build`) are further keys with other names.
     """
@@ -52,11 +54,11 @@ class Slab(TypedDict):
     version: Array
     """The version (n,) that inserted each row."""
     ages: tuple[int, int]
-    """The smallest and the largest of those."""
+    """The smallest and the largest version."""
     example: Frame
     """An empty frame."""
     position: Array
-    """Which row is at each place of the index (n,), int64."""
+    """The row at each position of the index (n,), int64."""
     layout: Layout
     box: Box
     """The box of the rows, embedded: arrays (d,)."""
@@ -74,7 +76,7 @@ class SegmentChoice:
     Attributes
     ----------
     places : array (k,), int64
-        Rows that are left out, or, where `named`, the only ones taken; ascending.
+        Positions of excluded rows or, if `named`, of the only included rows; ascending.
     named : bool
     versions : (int, int)
         Only rows of a version above the first and up to the second.
@@ -108,7 +110,7 @@ def make_slab(part: Part, spec: JoinSpec) -> Slab:
 
 
 def _around(told: Moments, spec: JoinSpec) -> tuple[Box, Box]:
-    """Make the box of what is near points of these moments, and that which an index of them is to serve."""
+    """Return the boxes of points near some points, and of points that their index serves."""
     far = math.nextafter(reach(spec.norm, spec.threshold), math.inf)
     with np.errstate(over="ignore"):
         span = float((told.upper * 0.5 - told.lower * 0.5).max()) * 2
@@ -133,12 +135,12 @@ def within(x: Array, box: Box) -> Array:
 
 
 def index_of(slab: Slab) -> Index:
-    """Return what a joiner compares."""
+    """Return a segment as the index that joiners compare."""
     return cast(Index, slab)
 
 
 def slab_bytes(slab: Slab) -> int:
-    """Count the bytes of a slab."""
+    """Count the bytes of a segment."""
     total = 0
     for value in slab.values():
         told: Any = getattr(value, "memory_usage", None)
@@ -151,7 +153,7 @@ def slab_bytes(slab: Slab) -> int:
 
 
 def taken(slab: Slab, chosen: SegmentChoice) -> Array | None:
-    """Return whether each row counts: (n,), bool; None: all do."""
+    """Return whether each row is included: (n,), bool; None: all are."""
     version, n = slab["version"], len(slab["seq"])
     above, to = chosen.versions
     xp = module_of(version)
@@ -169,7 +171,7 @@ def taken(slab: Slab, chosen: SegmentChoice) -> Array | None:
 
 
 def points_at(slab: Slab, rows: Array) -> Array:
-    """The coordinates (m, d), embedded, of some rows."""
+    """Return embedded coordinates (m, d) of some rows."""
     xp = module_of(slab["position"])
     place = xp.empty_like(slab["position"])
     place[slab["position"]] = xp.arange(len(place))
@@ -177,13 +179,13 @@ def points_at(slab: Slab, rows: Array) -> Array:
 
 
 def rows_at(slab: Slab, rows: Array, spec: JoinSpec, points: bool = True) -> Loaded:
-    """Take some rows; without `points` their coordinates are left out."""
+    """Select some rows; without `points`, their coordinates are left out."""
     xp = module_of(slab["seq"])
     seq = slab["seq"][rows]
     x = points_at(slab, rows) if points else xp.empty((len(rows), 0))
     ids = frames_for(slab["example"]).index(seq) if spec.id == SEQ else slab["ids"].take(rows)
     found = Loaded(x=x, seq=seq, ids=ids, example=slab["example"])
-    if SEQ in spec.keep:  # it is no column of a slab
+    if SEQ in spec.keep:  # segments have no such column
         frames, kept = frames_for(slab["example"]), [name for name in spec.keep if name != SEQ]
         columns = {name: frames.values(slab["kept"], name, rows) for name in kept}
         found["kept"] = frames.result(columns | {SEQ: seq}, len(rows))
@@ -193,7 +195,7 @@ def rows_at(slab: Slab, rows: Array, spec: JoinSpec, points: bool = True) -> Loa
 
 
 def rows_taken(chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *slabs: Slab) -> list[Loaded]:
-    """Take the rows of some slabs that count."""
+    """Select the included rows of some segments."""
     found = []
     for slab, one in zip(slabs, chosen, strict=True):
         count = taken(slab, one)
@@ -205,17 +207,17 @@ def rows_taken(chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *slabs: Slab) 
 
 @dataclass(frozen=True, eq=False)
 class SlabRef:
-    """A reference to row groups of one file in memory.
+    """A reference to a segment: row groups of one file in memory.
 
     Attributes
     ----------
     key : str
-        The task that made them.
+        The task that made it.
     file : str
     groups : (int, int)
-        The number of the first one, and that behind the last one.
+        Number of the first row group, and the number after the last one.
     start, rows : int
-        The place of the first row in the file; how many there are.
+        Position of the first row in the file, and number of rows.
     value : Future or Slab
         The segment, or the future of it on a cluster.
     """
@@ -229,12 +231,12 @@ class SlabRef:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the cluster that held it has it no more, and will not make it again."""
+        """Whether the cluster has lost it and will not make it again."""
         return isinstance(self.value, Future) and self.value.status in ("cancelled", "lost", "error")
 
     @property
     def ref(self) -> TaskRef:
-        """Refer to it, as a task's argument."""
+        """Refer to it as a task's argument."""
         return TaskRef(self.key)
 
     def in_graph(self) -> Any:
@@ -244,13 +246,13 @@ class SlabRef:
 
 @dataclass(frozen=True, eq=False)
 class HeldPart:
-    """Rows of slabs, and maybe of files besides.
+    """Rows of segments and perhaps of files.
 
     Attributes
     ----------
     slabs : tuple of SlabRef
-    chosen : tuple of Chosen
-        Which rows of each of them count.
+    chosen : tuple of SegmentChoice
+        The included rows of each of them.
     rest : Part or None
     """
 
@@ -268,7 +270,7 @@ class Held:
     slabs : mapping of str to tuple of SlabRef
         File name -> segments with all row groups of the file.
     keys : mapping of str to Table
-        Files of the keys of ids, by their names; where there is no cluster.
+        Key files by name, if there is no cluster.
     """
 
     slabs: Mapping[str, tuple[SlabRef, ...]] = field(default_factory=dict)
@@ -288,7 +290,7 @@ class Held:
         return found, there
 
     def part(self, rows: Snapshot, groups: np.ndarray) -> Part | HeldPart:
-        """Make a part of some row groups of a snapshot, and no others, from memory where they are there."""
+        """Return a part with some row groups of a snapshot, from memory if possible."""
         slabs, there = self.among(rows, groups)
         if not slabs:
             return rows.part(groups)
@@ -297,7 +299,7 @@ class Held:
 
 
 class SegmentsBeside(NamedTuple):
-    """Rows that stayed and were read with those that went, and which row groups they are in."""
+    """Unchanged rows that were read along with deleted ones, and their row groups."""
 
     rows: Loaded
     groups: np.ndarray
@@ -334,19 +336,19 @@ def _places(rows: Snapshot, slab: SlabRef) -> np.ndarray:
 
 
 def load_held(rest: Part | None, chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *slabs: Slab) -> Loaded:
-    """Take the rows of slabs that count, and read what lies in files besides."""
+    """Select the included rows of segments, and read the rest from files."""
     found = rows_taken(chosen, spec, *slabs)
     return joined_rows(found if rest is None else [*found, load(rest, spec)])
 
 
 def load_moved(spec: JoinSpec, cut: Sequence[int], marked: bool, rest: Part | None,
                chosen: tuple[SegmentChoice, ...], *slabs: Slab) -> Loaded:  # fmt: skip
-    """Take rows that came or went, and put them in order: see `moved`."""
+    """Select moved rows and order them: see `moved`."""
     return moved(load_held(rest, chosen, spec, *slabs), cut, spec, marked)
 
 
 def loaded(part: Part | HeldPart | Loaded, spec: JoinSpec) -> Loaded:
-    """Give the rows of a part to this process."""
+    """Return the rows of a part to this process."""
     if isinstance(part, Part):
         return load(part, spec)
     if not isinstance(part, HeldPart):
@@ -355,7 +357,7 @@ def loaded(part: Part | HeldPart | Loaded, spec: JoinSpec) -> Loaded:
         return load_held(part.rest, part.chosen, spec, *(slab.value for slab in part.slabs))
     graph: dict[Any, Any] = {slab.key: slab.in_graph() for slab in part.slabs}
     keys = []
-    for slab, chosen in zip(part.slabs, part.chosen, strict=True):  # each where its slab is
+    for slab, chosen in zip(part.slabs, part.chosen, strict=True):  # each on the worker with the segment
         key = f"simjoin_taken-{slab.key}"
         graph[key] = Task(key, load_held, None, (chosen,), spec, slab.ref)
         keys.append(key)

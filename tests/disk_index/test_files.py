@@ -23,7 +23,7 @@ def test_a_file_system_without_links(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "link", link)
     with pytest.raises(
-        errors.OptionError, match=r"without hard links \(Operation not permitted\), by which of two"
+        errors.OptionError, match=r"without hard links \(Operation not permitted\)\. The index needs"
     ):
         FRAME.simjoin.index(1.0, tmp_path / "index", on="x", id="key")
 

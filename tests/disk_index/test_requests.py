@@ -27,7 +27,7 @@ def made(tmp_path):
     [
         ({"eps": "key"}, "OptionTypeError", r"eps='key' is not a number; use a finite number >= 0\."),
         ({"eps": -1.0}, "OptionError", r"eps=-1\.0 is not allowed"),
-        ({"path": 5}, "OptionTypeError", r"path=5 is not a path; use that of a folder"),
+        ({"path": 5}, "OptionTypeError", r"path=5 is not a path; name a folder"),
         ({"path": "s3://bucket/index"}, "OptionError", r"on an object store, and an index needs .* links"),
         ({"path": "~nosuchuser/index"}, "OptionError", r"path='~nosuchuser/index' is in the home of a user"),
         ({"path": "a\0b"}, "OptionError", r"path='a\\x00b' names no folder; use a path"),
@@ -42,7 +42,7 @@ def made(tmp_path):
         (
             {"recluster": 0.5},
             "OptionError",
-            r"recluster=0\.5 is not allowed; as a number it is the scan ratio",
+            r"recluster=0\.5 is not allowed; a number is the scan ratio",
         ),
         ({"store_pairs": "yes"}, "OptionTypeError", r"store_pairs='yes'"),
         (
@@ -53,7 +53,7 @@ def made(tmp_path):
         (
             {"keep": "diff", "suffixes": ("", "_of_right")},
             "OptionError",
-            r"changes\(\) tells by a column 'diff' .* use other suffixes=",
+            r"changes\(\) marks added and removed pairs in a column 'diff'.* Use other suffixes=",
         ),
         ({"method": "tiles"}, "OptionTypeError", r"index\(\) has no option 'method'"),
         ({"id": "none"}, "ColumnError", r"id='none' is not a column"),
@@ -84,7 +84,7 @@ def test_options(options, error, message, tmp_path):
         (
             FRAME.assign(name=["a", 1, 2.0]),
             "ColumnError",
-            "cannot all be written to parquet .* convert what holds",
+            "cannot all be written to parquet .* Convert mixed",
         ),
         (
             FRAME.assign(name=pd.Series(["a\ud800", "b", "c"], dtype=object)),
@@ -110,7 +110,7 @@ def test_folders(made, tmp_path):
         FRAME.simjoin.index(1.0, tmp_path / "index", on="x", id="key")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes").write_text("")
-    with pytest.raises(errors.OptionError, match=r"has something else in it \('notes'\); use a folder"):
+    with pytest.raises(errors.OptionError, match=r"has something else in it \('notes'\); use a new folder"):
         FRAME.simjoin.index(1.0, tmp_path / "other", on="x", id="key")
     with pytest.raises(errors.OptionError, match="is a file; use a folder"):
         FRAME.simjoin.index(1.0, tmp_path / "other" / "notes", on="x", id="key")
@@ -137,7 +137,7 @@ NEW = pd.DataFrame({"key": [8, 9], "x": [0.5, 6.0], "name": ["d", "e"]})
             r"has 3 rows of these ids already: 1, 2, 3\. Use if_exists='replace'",
         ),
         (NEW.assign(key=[8, 8]), {}, "DuplicateIdError", "are not unique: 8 repeats"),
-        (NEW.drop(columns="name"), {}, "ColumnError", r"has columns 'name', and the frame does not"),
+        (NEW.drop(columns="name"), {}, "ColumnError", r"has columns 'name', and the frame only has"),
         (NEW.drop(columns="key"), {}, "ColumnError", r"id='key' is not a column"),
         (
             NEW.astype({"x": "float32"}),
@@ -151,7 +151,7 @@ NEW = pd.DataFrame({"key": [8, 9], "x": [0.5, 6.0], "name": ["d", "e"]})
             NEW.assign(x=[[0.5], [1.0]]),
             {},
             "CoordinateError",
-            r"a column each, and those of the frame .* as lists",
+            r"a column each, and rows of the frame .* as lists",
         ),
         (NEW.assign(x=[0.5, np.inf]), {}, "CoordinateError", r"'x' has 1 infinite"),
         (7, {}, "UnsupportedFrameError", r"is not a data frame"),
@@ -168,12 +168,12 @@ NEW = pd.DataFrame({"key": [8, 9], "x": [0.5, 6.0], "name": ["d", "e"]})
             "OptionError",
             r"delete= names 2 ids that no row .* has: 77, 78\. Leave them out",
         ),
-        (NEW, {"delete": "1"}, "OptionTypeError", r"delete='1' is no list of ids"),
+        (NEW, {"delete": "1"}, "OptionTypeError", r"delete='1' is not a list of ids"),
         (
             NEW,
             {"delete": ["one"]},
             "OptionTypeError",
-            r"ids of dtype .*, such as 'one', .* dtype int64; use such",
+            r"ids of dtype .*, such as 'one', .* dtype int64; convert",
         ),
         (
             NEW,
@@ -196,11 +196,11 @@ def test_updates(new, asked, error, message, made):
 def test_lists_of_another_length(tmp_path):
     made = pd.DataFrame({"v": [[1.0, 2.0], [3.0, 4.0]]}).simjoin.index(1.0, tmp_path / "index", on="v")
     with pytest.raises(
-        errors.CoordinateError, match=r"points of 2 dimensions, held as lists, and those of .* of 3"
+        errors.CoordinateError, match=r"points of 2 dimensions, held as lists, and rows of .* have 3"
     ):
         made.update(pd.DataFrame({"v": [[1.0, 2.0, 3.0]]}, index=[5]))
     with pytest.raises(
-        errors.CoordinateError, match="no row that tells how long they are; make the index of some"
+        errors.CoordinateError, match="without rows their length is unknown; make the index from some"
     ):
         pd.DataFrame({"v": [[1.0]]}).iloc[:0].simjoin.index(1.0, tmp_path / "none", on="v")
 
@@ -209,7 +209,7 @@ def test_versions(made):
     made.update(NEW)
     made.delete([1])
     with pytest.raises(
-        errors.VersionGoneError, match=r"Version 9 is none that version 3 .* history\(\) names"
+        errors.VersionGoneError, match=r"Version 9 is not an ancestor of version 3 .* history\(\) lists"
     ):
         made.restore(9)
     with pytest.raises(errors.VersionGoneError, match="since=3 is after until=2; name the older"):
@@ -229,7 +229,7 @@ def test_versions(made):
         (NEW.assign(x=[np.nan, 1.0]), "CoordinateError", "'x' has 1 missing or NaN"),
         (NEW.assign(key=[8, 8]), "DuplicateIdError", "are not unique: 8 repeats"),
         (NEW.drop(columns="x"), "ColumnError", "on= names 'x', which is not a column"),
-        (NEW.assign(x=[[0.5], [1.0]]), "CoordinateError", "a column each, and those of the frame"),
+        (NEW.assign(x=[[0.5], [1.0]]), "CoordinateError", "a column each, and rows of the frame"),
     ],
 )
 def test_tables_that_are_joined(made, frame, error, message):
