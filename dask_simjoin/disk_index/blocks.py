@@ -18,7 +18,7 @@ from dask.tokenize import tokenize
 from dask_simjoin.disk_index.cell_filter import CellBoxes, Tiled, near_tiles, touched
 from dask_simjoin.disk_index.files import cut_parts
 from dask_simjoin.disk_index.row_batch import Loaded, Replaced, moved
-from dask_simjoin.disk_index.segments import Held, HeldPart, SegmentsBeside, SlabRef, loaded, whole_slab
+from dask_simjoin.disk_index.segments import Held, HeldPart, SegmentRef, UnchangedRows, loaded, whole_segment
 from dask_simjoin.disk_index.types import Part, Snapshot
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, reach
@@ -198,10 +198,10 @@ def near_parts(tiles: Sequence[Tiled], dims: np.ndarray, spec: JoinSpec) -> Iter
 
 def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes,
               replaced: Replaced | None, held: Held,
-              beside: Sequence[SegmentsBeside] = ()) -> Blocks:  # fmt: skip
+              unchanged: Sequence[UnchangedRows] = ()) -> Blocks:  # fmt: skip
     """Compare added rows, or deleted ones, with each other and with the rows in both versions.
 
-    `beside`: rows in both versions that have been read already.
+    `unchanged`: rows in both versions that have been read already.
     """
     boxes = boxes_of(rest)
     reached = np.zeros((len(side.tiles), len(rest.groups)), bool)
@@ -209,12 +209,12 @@ def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, si
         near = near_tiles(tiles, boxes, spec.norm, spec.threshold)
         reached[i] = touched(tiles, near, boxes, spec.norm, spec.threshold)
     chosen = np.flatnonzero(reached.any(axis=0))
-    slabs, there = held.among(rest, chosen)
+    segments, there = held.among(rest, chosen)
     read = chosen[~there]
-    fresh = np.setdiff1d(read, [group for one in beside for group in one.groups.tolist()])
+    fresh = np.setdiff1d(read, [group for one in unchanged for group in one.groups.tolist()])
     some = [fresh[part] for part in even_parts(rest.groups.rows[fresh], size)]
     old: list[Part | HeldPart | Loaded] = [rest.part(part) for part in some]
-    there_too: list[tuple[HeldPart | Loaded, np.ndarray]] = [*_in_memory(slabs, rest, chosen), *beside]
+    there_too: list[tuple[HeldPart | Loaded, np.ndarray]] = [*_in_memory(segments, rest, chosen), *unchanged]
     old += [part for part, _ in there_too]
     some += [groups for _, groups in there_too]
     meet = [
@@ -224,7 +224,7 @@ def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, si
         spec, tuple(boxes.dims.tolist()), tuple(side.parts),
         tuple(range(len(side.parts))), tuple(near_parts(side.tiles, boxes.dims, spec)),
         tuple(old), tuple(meet), replaced, chosen, read, side.rows,
-        tokenize(snapshot_token(own, spec), snapshot_token(rest), size.rows, [slab.key for slab in slabs]),
+        tokenize(snapshot_token(own, spec), snapshot_token(rest), size.rows, [one.key for one in segments]),
     )  # fmt: skip
 
 
@@ -234,14 +234,14 @@ def even_parts(rows: np.ndarray, size: Sizes) -> list[np.ndarray]:
     return cut_parts(rows, min(size.rows, max(even, LEAST_ROWS)))
 
 
-def _in_memory(slabs: list[SlabRef], rest: Snapshot,
+def _in_memory(segments: list[SegmentRef], rest: Snapshot,
                chosen: np.ndarray) -> Iterator[tuple[HeldPart, np.ndarray]]:  # fmt: skip
     """Yield the segments of old rows, small ones together, with the row groups in them."""
-    for part in cut_parts(np.array([slab.rows for slab in slabs], np.int64), LEAST_ROWS):
-        own = [slabs[n] for n in part.tolist()]
-        files = {slab.file: tuple(one for one in own if one.file == slab.file) for slab in own}
+    for part in cut_parts(np.array([segment.rows for segment in segments], np.int64), LEAST_ROWS):
+        own = [segments[n] for n in part.tolist()]
+        files = {segment.file: tuple(one for one in own if one.file == segment.file) for segment in own}
         there = Held(files).among(rest, chosen)[1]
-        yield HeldPart(tuple(own), tuple(whole_slab(rest, slab) for slab in own)), chosen[there]
+        yield HeldPart(tuple(own), tuple(whole_segment(rest, segment) for segment in own)), chosen[there]
 
 
 def _side_by_side(boxes: CellBoxes) -> np.ndarray:

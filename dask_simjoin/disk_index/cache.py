@@ -25,7 +25,7 @@ from dask_simjoin.disk_index.graph import spec_of
 from dask_simjoin.disk_index.manifests import versions, whole
 from dask_simjoin.disk_index.reports import MemoryReport
 from dask_simjoin.disk_index.schema import read_keys
-from dask_simjoin.disk_index.segments import NOTHING, Held, SlabRef, make_slab, slab_bytes
+from dask_simjoin.disk_index.segments import NOTHING, Held, SegmentRef, make_segment, segment_bytes
 from dask_simjoin.disk_index.snapshots import Version, last_version, version_of
 from dask_simjoin.disk_index.types import Options, Part, RowGroups, Snapshot
 from dask_simjoin.errors import OptionError, VersionGoneError
@@ -37,14 +37,14 @@ from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec
 
-SLAB_ROWS = 1 << 19
+SEGMENT_ROWS = 1 << 19
 """Most rows of a segment, which one index compares with new rows."""
 
-DEVICE_SLABS = 4
+DEVICE_SEGMENTS = 4
 """Segments per GPU, unless that makes them smaller than the default; each costs about 20 ms."""
 
 DEVICE_SHARE = 1 / 32
-"""Share of a GPU's memory that comparing a slab may take."""
+"""Share of a GPU's memory that comparing a segment may take."""
 
 KEY_BYTES = 28
 """Bytes per row in memory for its key, its number, its file and its position."""
@@ -61,23 +61,23 @@ def hold(version: Version, before: Held, turn: int) -> Held:
     """
     rows = version.rows
     spec = spec_of(rows, None, False)
-    most, room = _slab_rows(version, spec), _room(version.library) // row_bytes(spec)
-    kept = {name: before.slabs[name] for name in rows.files if name in before.slabs}
-    room -= sum(slab.rows for slabs in kept.values() for slab in slabs)
-    wanted: list[SlabRef] = []
+    most, room = _segment_rows(version, spec), _room(version.library) // row_bytes(spec)
+    kept = {name: before.segments[name] for name in rows.files if name in before.segments}
+    room -= sum(segment.rows for segments in kept.values() for segment in segments)
+    wanted: list[SegmentRef] = []
     for name, groups in _files(rows):
         total = int(groups.rows.sum())
         if name not in kept and total <= room:
             room -= total
-            wanted += _slabs(rows, name, groups, spec, most, turn)
-    for slab in _made(rows, wanted, spec):
-        kept[slab.file] = (*kept.get(slab.file, ()), slab)
+            wanted += _segments(rows, name, groups, spec, most, turn)
+    for segment in _made(rows, wanted, spec):
+        kept[segment.file] = (*kept.get(segment.file, ()), segment)
     return Held(kept, _keys(version, before, room * row_bytes(spec)))
 
 
-def _slab_rows(version: Version, spec: JoinSpec) -> int:
+def _segment_rows(version: Version, spec: JoinSpec) -> int:
     """Return the most rows of a segment."""
-    most, resources = min(SLAB_ROWS, sizes(version.rows, spec).rows), resources_for(version.library)
+    most, resources = min(SEGMENT_ROWS, sizes(version.rows, spec).rows), resources_for(version.library)
     if not resources.gpu or resources.memory is None:
         return most
     return max(most, device_rows(int(version.rows.groups.rows.sum()), row_bytes(spec), resources))
@@ -86,9 +86,9 @@ def _slab_rows(version: Version, spec: JoinSpec) -> int:
 def device_rows(rows: int, each: float, resources: Resources) -> int:
     """Return the rows of a segment on a GPU; `rows`: in all, `each`: bytes per row.  Threads share a GPU."""
     gpus = resources.threads if resources.cluster else 1
-    beside = resources.threads // gpus
-    room = (resources.memory or 0) * beside * DEVICE_SHARE / max(1.0, beside * 2 * DEVICE_SHARE)
-    return min(rows // (DEVICE_SLABS * gpus), int(room / each))
+    sharing = resources.threads // gpus
+    room = (resources.memory or 0) * sharing * DEVICE_SHARE / max(1.0, sharing * 2 * DEVICE_SHARE)
+    return min(rows // (DEVICE_SEGMENTS * gpus), int(room / each))
 
 
 def _keys(version: Version, before: Held, room: float) -> dict[str, pa.Table]:
@@ -117,45 +117,47 @@ def _room(library: str) -> float:
     return float("inf") if each is None else SHARE * each * resources.threads
 
 
-def _slabs(
+def _segments(
     rows: Snapshot, name: str, groups: RowGroups, spec: JoinSpec, most: int, turn: int
-) -> Iterator[SlabRef]:
+) -> Iterator[SegmentRef]:
     """Cut the row groups of a file into segments of at most about `most` rows."""
     for part in cut_parts(groups.rows, most):
         some = groups[part]
         numbers = int(some.group[0]), int(some.group[-1]) + 1
         key = f"simjoin_held-{tokenize(str(rows.root), name, numbers, rows.library, spec, turn)}"
-        yield SlabRef(key, name, numbers, int(some.start[0]), int(some.rows.sum()), None)
+        yield SegmentRef(key, name, numbers, int(some.start[0]), int(some.rows.sum()), None)
 
 
-def _made(rows: Snapshot, slabs: list[SlabRef], spec: JoinSpec) -> Iterator[SlabRef]:
+def _made(rows: Snapshot, segments: list[SegmentRef], spec: JoinSpec) -> Iterator[SegmentRef]:
     """Read and index segments, and wait for them."""
     tasks = []
-    for slab in slabs:
-        piece = slab.file, tuple(range(*slab.groups))
+    for segment in segments:
+        piece = segment.file, tuple(range(*segment.groups))
         part = Part(rows.root, rows.options, rows.library, (piece,), False, None)
-        tasks.append(Delayed(slab.key, {slab.key: Task(slab.key, on_worker, make_slab, part, spec)}))
+        tasks.append(
+            Delayed(segment.key, {segment.key: Task(segment.key, on_worker, make_segment, part, spec)})
+        )
     held: tuple[Any, ...] = dask.persist(*tasks, optimize_graph=False) if tasks else ()
     values = [one.dask[one.key] for one in held]
     futures = [value for value in values if isinstance(value, Future)]
     if futures:
         wait(futures)
-    for slab, value in zip(slabs, values, strict=True):
+    for segment, value in zip(segments, values, strict=True):
         if isinstance(value, Future) and value.status == "error":
             value.result()  # raises what the task raised
-        yield SlabRef(slab.key, slab.file, slab.groups, slab.start, slab.rows, value)
+        yield SegmentRef(segment.key, segment.file, segment.groups, segment.start, segment.rows, value)
 
 
 def memory_of(version: Version, held: Held) -> MemoryReport:
     """Report the cached rows of a version."""
     files = {one.name: one.rows for one in version.manifest.files}
-    slabs = [slab for name in files for slab in held.slabs.get(name, ())]
-    graph: dict[Any, Any] = {slab.key: slab.in_graph() for slab in slabs}
-    keys = [f"simjoin_bytes-{slab.key}" for slab in slabs]
-    graph |= {key: Task(key, slab_bytes, slab.ref) for key, slab in zip(keys, slabs, strict=True)}
-    rows, there = sum(slab.rows for slab in slabs), sum(name in held.slabs for name in files)
+    segments = [segment for name in files for segment in held.segments.get(name, ())]
+    graph: dict[Any, Any] = {segment.key: segment.in_graph() for segment in segments}
+    keys = [f"simjoin_bytes-{segment.key}" for segment in segments]
+    graph |= {key: Task(key, segment_bytes, segment.ref) for key, segment in zip(keys, segments, strict=True)}
+    rows, there = sum(segment.rows for segment in segments), sum(name in held.segments for name in files)
     return MemoryReport(
-        rows, sum(files.values()) - rows, there, len(files) - there, len(slabs),
+        rows, sum(files.values()) - rows, there, len(files) - there, len(segments),
         sum(gather(graph, keys)) + sum(table.nbytes for table in held.keys.values()),
     )  # fmt: skip
 
@@ -171,7 +173,7 @@ class Holder:
 
     def follow(self, version: Version) -> Held:
         """Cache a version: keep the files it shares with the one before, and read new files."""
-        lost = any(slab.is_lost for slabs in self._held.slabs.values() for slab in slabs)
+        lost = any(segment.is_lost for segments in self._held.segments.values() for segment in segments)
         if lost or self._where != _where():
             self._held, self._where, self._number = Held(), _where(), -1
             self._turn += 1

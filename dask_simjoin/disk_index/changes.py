@@ -46,7 +46,7 @@ from dask_simjoin.disk_index.row_batch import (
     replaced_of,
     some,
 )
-from dask_simjoin.disk_index.segments import NOTHING, Held, SegmentsBeside, loaded
+from dask_simjoin.disk_index.segments import NOTHING, Held, UnchangedRows, loaded
 from dask_simjoin.disk_index.types import Delta, Snapshot
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.base import pairs_example
@@ -58,10 +58,10 @@ from dask_simjoin.request.spec import JoinSpec
 
 
 def read_gone(gone: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked: bool,
-              held: Held) -> tuple[BlockSide, list[SegmentsBeside]]:  # fmt: skip
+              held: Held) -> tuple[BlockSide, list[UnchangedRows]]:  # fmt: skip
     """Read deleted rows and the other rows of their row groups, if they are few and not in memory."""
     few = int(gone.groups.rows.sum()) * row_bytes(spec) <= size.held
-    both = _in_both(gone, rest) if few and not held.slabs.keys() & set(gone.files) else None
+    both = _in_both(gone, rest) if few and not held.segments.keys() & set(gone.files) else None
     if both is None or not len(both):
         return read_side(gone, spec, size, ordered, marked, held), []
     parts = [both[part] for part in even_parts(rest.groups.rows[both[:, 1]], size)]
@@ -71,13 +71,13 @@ def read_gone(gone: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes, order
         key, two = (name, n), (rest.part(part[:, 1]), gone.part(part[:, 0]))
         graph[key] = Task(key, on_worker, load_both, *two, spec)
     found: list[tuple[Loaded, Loaded]] = gather(graph, list(graph))
-    beside = [SegmentsBeside(stayed, part[:, 1]) for (stayed, _), part in zip(found, parts, strict=True)]
+    unchanged = [UnchangedRows(stayed, part[:, 1]) for (stayed, _), part in zip(found, parts, strict=True)]
     read = moved(
         joined_rows([went for _, went in found]), boxes_of(rest).dims.tolist(), spec, ordered, marked
     )
     if not len(read["seq"]):
-        return BlockSide([], [], [], 0), beside
-    return BlockSide([read], [read["tiles"]], [read["seq"]], len(read["seq"])), beside
+        return BlockSide([], [], [], 0), unchanged
+    return BlockSide([read], [read["tiles"]], [read["seq"]], len(read["seq"])), unchanged
 
 
 def _in_both(gone: Snapshot, rest: Snapshot) -> np.ndarray | None:
@@ -121,13 +121,15 @@ class PairChanges:
         snapshots = delta.inserted, delta.deleted
         rest = delta.same
         ordered = bool(len(rest.groups))
-        marked = any(rest.files[one] not in self.held.slabs for one in np.unique(rest.groups.file).tolist())
+        marked = any(
+            rest.files[one] not in self.held.segments for one in np.unique(rest.groups.file).tolist()
+        )
         came = read_side(delta.inserted, spec, size, ordered, marked, self.held)
-        went, beside = read_gone(delta.deleted, rest, spec, size, ordered, marked, self.held)
+        went, unchanged = read_gone(delta.deleted, rest, spec, size, ordered, marked, self.held)
         before, after = _replaced(came, went, spec), _replaced(went, came, spec)
         return (
             blocks_of(came, snapshots[0], delta.same, spec, size, before, self.held),
-            blocks_of(went, snapshots[1], delta.same, spec, size, after, self.held, beside),
+            blocks_of(went, snapshots[1], delta.same, spec, size, after, self.held, unchanged),
         )
 
     @functools.cached_property

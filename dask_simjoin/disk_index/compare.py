@@ -16,7 +16,15 @@ from dask_simjoin.disk_index.row_batch import (
     near_by_tiles,
     some,
 )
-from dask_simjoin.disk_index.segments import SegmentChoice, Slab, index_of, points_at, rows_at, taken, within
+from dask_simjoin.disk_index.segments import (
+    Segment,
+    SegmentChoice,
+    index_of,
+    points_at,
+    rows_at,
+    taken,
+    within,
+)
 from dask_simjoin.disk_index.types import Part
 from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import all_of, module_of
@@ -167,91 +175,93 @@ class Hits(NamedTuple):
         return Hits(self.own[which], self.held[which], None if away is None else away[which])
 
 
-def pairs_with_slabs(how: Comparison, rows: Loaded, chosen: tuple[SegmentChoice, ...],
-                     replaced: Replaced | None, columns: list[str], *slabs: Slab) -> Frame:  # fmt: skip
+def pairs_with_segments(how: Comparison, rows: Loaded, chosen: tuple[SegmentChoice, ...],
+                        replaced: Replaced | None, columns: list[str],
+                        *segments: Segment) -> Frame:  # fmt: skip
     """Return the pairs of moved rows with rows of segments in both versions."""
     found = [
-        _with_slab(how, rows, slab, one, replaced, columns) for slab, one in zip(slabs, chosen, strict=True)
+        _with_segment(how, rows, segment, one, replaced, columns)
+        for segment, one in zip(segments, chosen, strict=True)
     ]
     filled = [part for part in found if len(part)] or [how.like[columns]]
     return filled[0] if len(filled) == 1 else frames_for(how.like).stacked(filled)
 
 
-def _with_slab(how: Comparison, rows: Loaded, slab: Slab, chosen: SegmentChoice, replaced: Replaced | None,
-               columns: list[str]) -> Frame:  # fmt: skip
-    rows = near_box(rows, *slab["box"], how.cut, how.spec)
-    near = module_of(rows["x"]).flatnonzero(within(rows["x"], slab["reach"]))
+def _with_segment(how: Comparison, rows: Loaded, segment: Segment, chosen: SegmentChoice,
+                  replaced: Replaced | None, columns: list[str]) -> Frame:  # fmt: skip
+    rows = near_box(rows, *segment["box"], how.cut, how.spec)
+    near = module_of(rows["x"]).flatnonzero(within(rows["x"], segment["reach"]))
     if not len(near):
         return how.like[columns]
     rows = some(rows, near) if len(near) < len(rows["seq"]) else rows
     # distances decide which pairs changed, also if their column is not requested
     distance = "distance" in columns or (replaced is not None and how.spec.return_distance)
-    found, count = hits(rows, slab, how, distance), taken(slab, chosen)
+    found, count = hits(rows, segment, how, distance), taken(segment, chosen)
     if count is not None:
         found = found.only(count[found.held])
     if replaced is not None and len(found.own):
         xp = module_of(found.own)
         every = xp.arange(len(found.own))
         there = Loaded(
-            x=points_at(slab, found.held), seq=slab["seq"][found.held], ids=slab["ids"][:0],
-            example=slab["example"],
+            x=points_at(segment, found.held), seq=segment["seq"][found.held], ids=segment["ids"][:0],
+            example=segment["example"],
         )  # fmt: skip
         both = (rows, found.own, False), (there, every, True)
         found = found.only(~in_other_version(replaced, *both, found.distance, how.spec))
     if not len(found.own):
         return how.like[columns]
-    return _as_frame(how, rows, slab, found, columns)
+    return _as_frame(how, rows, segment, found, columns)
 
 
-def hits(rows: Loaded, slab: Slab, how: Comparison, distance: bool) -> Hits:
+def hits(rows: Loaded, segment: Segment, how: Comparison, distance: bool) -> Hits:
     """Return the pairs of rows with all rows of a segment."""
     xp, n = module_of(rows["x"]), len(rows["seq"])
-    served = within(rows["x"], slab["serves"])
+    served = within(rows["x"], segment["serves"])
     inside = xp.flatnonzero(served)
-    parts = [_served(rows if len(inside) == n else some(rows, inside), slab, how, distance)]
+    parts = [_served(rows if len(inside) == n else some(rows, inside), segment, how, distance)]
     if len(inside) == n:
         return parts[0]
     outside = xp.flatnonzero(~served)
-    parts.append(_not_served(some(rows, outside), slab, how, distance))
+    parts.append(_not_served(some(rows, outside), segment, how, distance))
     own = [at[part.own] for at, part in zip((inside, outside), parts, strict=True)]
     away = [part.distance for part in parts if part.distance is not None]
     held = xp.concatenate([part.held for part in parts])
     return Hits(xp.concatenate(own), held, xp.concatenate(away) if away else None)
 
 
-def _served(rows: Loaded, slab: Slab, how: Comparison, distance: bool) -> Hits:
+def _served(rows: Loaded, segment: Segment, how: Comparison, distance: bool) -> Hits:
     """Return the pairs of rows that the segment's index serves."""
-    joiner, layout = joiner_for(slab["example"]), slab["layout"]
+    joiner, layout = joiner_for(segment["example"]), segment["layout"]
     xp, n = joiner.xp, len(rows["seq"])
     own = joiner.build(rows["x"], layout)
     found = joiner.pairs(
-        own, index_of(slab), layout, same=False, distance=measured(how.spec, xp) if distance else None,
-        labels=(own["order"][:n].astype(xp.int64), slab["position"]),
+        own, index_of(segment), layout, same=False, distance=measured(how.spec, xp) if distance else None,
+        labels=(own["order"][:n].astype(xp.int64), segment["position"]),
     )  # fmt: skip
     return Hits(found.left, found.right, found.distance)
 
 
-def _not_served(rows: Loaded, slab: Slab, how: Comparison, distance: bool) -> Hits:
+def _not_served(rows: Loaded, segment: Segment, how: Comparison, distance: bool) -> Hits:
     """Return the pairs of rows that the segment's index does not serve, by a new index of both sides."""
-    joiner = joiner_for(slab["example"])
-    xp, n, m = joiner.xp, len(rows["seq"]), len(slab["seq"])
-    x = joiner.points(index_of(slab), slab["layout"])
-    held = Loaded(x=x, seq=slab["seq"], ids=slab["ids"], example=slab["example"])
+    joiner = joiner_for(segment["example"])
+    xp, n, m = joiner.xp, len(rows["seq"]), len(segment["seq"])
+    x = joiner.points(index_of(segment), segment["layout"])
+    held = Loaded(x=x, seq=segment["seq"], ids=segment["ids"], example=segment["example"])
     layout = layout_for([held, rows], how.spec)
     own, other = joiner.build(rows["x"], layout), joiner.build(x, layout)
     found = joiner.pairs(
         own, other, layout, same=False, distance=measured(how.spec, xp) if distance else None,
-        labels=(own["order"][:n].astype(xp.int64), slab["position"][other["order"][:m]]),
+        labels=(own["order"][:n].astype(xp.int64), segment["position"][other["order"][:m]]),
     )  # fmt: skip
     return Hits(found.left, found.right, found.distance)
 
 
-def _as_frame(how: Comparison, rows: Loaded, slab: Slab, found: Hits, columns: list[str]) -> Frame:
+def _as_frame(how: Comparison, rows: Loaded, segment: Segment, found: Hits, columns: list[str]) -> Frame:
     """Return the pairs as a frame; the row with the smaller number is left."""
     xp, n = module_of(found.own), len(found.own)
-    own, held = _named(some_names(rows, found.own)), _named(rows_at(slab, found.held, how.spec, False))
+    own, held = _named(some_names(rows, found.own)), _named(rows_at(segment, found.held, how.spec, False))
     every = xp.arange(n)
-    swap = slab["seq"][found.held] < rows["seq"][found.own]
+    swap = segment["seq"][found.held] < rows["seq"][found.own]
     left: Side = (held,), every
     right: Side = (own,), every
     if not all_of(swap):
@@ -260,7 +270,7 @@ def _as_frame(how: Comparison, rows: Loaded, slab: Slab, found: Hits, columns: l
     part = pair_columns(left, right, how.spec, columns)
     if "distance" in columns:
         part["distance"] = found.distance
-    return concat_results([(n, part)], columns, frames_for(slab["example"]))
+    return concat_results([(n, part)], columns, frames_for(segment["example"]))
 
 
 def some_names(rows: Loaded, places: Array) -> Loaded:

@@ -18,7 +18,7 @@ from dask_simjoin.disk_index.compare import (
     pairs_across,
     pairs_of_two,
     pairs_with_part,
-    pairs_with_slabs,
+    pairs_with_segments,
     pairs_within,
 )
 from dask_simjoin.disk_index.files import cut_parts
@@ -120,8 +120,8 @@ class LazyStoredRows(LabelledExpr):
             if isinstance(rows, Part):
                 layer[key] = Task(key, on_worker, load_moved, *how, rows, ())
             elif isinstance(rows, HeldPart):
-                slabs = (slab.ref for slab in rows.slabs)
-                layer[key] = Task(key, on_worker, load_moved, *how, rows.rest, rows.chosen, *slabs)
+                segments = (segment.ref for segment in rows.segments)
+                layer[key] = Task(key, on_worker, load_moved, *how, rows.rest, rows.chosen, *segments)
             else:
                 layer[key] = Task(key, itself, rows)
         key = (name, len(blocks.moved))
@@ -133,7 +133,7 @@ class LazyStoredRows(LabelledExpr):
             layer[key] = Task(key, itself, old) if read else Task(key, on_worker, load_near, old, blocks.spec)
         for part in (*blocks.moved, *blocks.old):
             if isinstance(part, HeldPart):
-                layer |= {slab.key: slab.in_graph() for slab in part.slabs}
+                layer |= {segment.key: segment.in_graph() for segment in part.segments}
         return layer
 
 
@@ -167,8 +167,8 @@ class IndexPairs(RowsExpr):
         i, j = blocks.meet[index - len(blocks.across)]
         old, part = rows.old(j), blocks.old[j]
         if isinstance(part, HeldPart):
-            slabs = (slab.ref for slab in part.slabs)
-            return Task(name, pairs_with_slabs, how, rows.moved(i), part.chosen, *rest, *slabs)
+            segments = (segment.ref for segment in part.segments)
+            return Task(name, pairs_with_segments, how, rows.moved(i), part.chosen, *rest, *segments)
         if old is None:
             return Task(name, on_worker, pairs_with_part, how, rows.moved(i), part, *rest)
         return Task(name, pairs_across, how, rows.moved(i), old, rest[0], True, self.columns)

@@ -42,7 +42,7 @@ Box = tuple[np.ndarray, np.ndarray]
 """Smallest and largest coordinates of some points, arrays (d,)."""
 
 
-class Slab(TypedDict):
+class Segment(TypedDict):
     """Rows in file order, and their index: a plain dict of arrays and frames, so that it spills.
 
     The arrays of its index (see `Joiner.build`) are further keys with other names.
@@ -87,7 +87,7 @@ class SegmentChoice:
     versions: tuple[int, int]
 
 
-def make_slab(part: Part, spec: JoinSpec) -> Slab:
+def make_segment(part: Part, spec: JoinSpec) -> Segment:
     """Read all rows of some row groups, at least one, and index them."""
     frame = read_part(part, list(dict.fromkeys([SEQ, VERSION, *map(str, spec.columns)])))
     rows = rows_of(frame, spec, values_of(frame[SEQ]))
@@ -98,7 +98,7 @@ def make_slab(part: Part, spec: JoinSpec) -> Slab:
         spec.method, *serves, told.mean, told.variance, spec.threshold, spec.norm, Drawn(drawn, drawn, n)
     )
     index = joiner.build(rows["x"], layout)
-    own = Slab(
+    own = Segment(
         ids=rows["ids"], seq=rows["seq"], version=version, ages=(int(version.min()), int(version.max())),
         example=rows["example"], position=index["order"][:n].astype(np.int64), layout=layout,
         box=(told.lower, told.upper), reach=near, serves=serves,
@@ -106,7 +106,7 @@ def make_slab(part: Part, spec: JoinSpec) -> Slab:
     if "kept" in rows:
         own["kept"] = rows["kept"]
     assert own.keys().isdisjoint(index)
-    return cast(Slab, own | index)
+    return cast(Segment, own | index)
 
 
 def _around(told: Moments, spec: JoinSpec) -> tuple[Box, Box]:
@@ -134,15 +134,15 @@ def within(x: Array, box: Box) -> Array:
     return found
 
 
-def index_of(slab: Slab) -> Index:
+def index_of(segment: Segment) -> Index:
     """Return a segment as the index that joiners compare."""
-    return cast(Index, slab)
+    return cast(Index, segment)
 
 
-def slab_bytes(slab: Slab) -> int:
+def segment_bytes(segment: Segment) -> int:
     """Count the bytes of a segment."""
     total = 0
-    for value in slab.values():
+    for value in segment.values():
         told: Any = getattr(value, "memory_usage", None)
         if told is not None:
             found = told(deep=True)
@@ -152,13 +152,13 @@ def slab_bytes(slab: Slab) -> int:
     return total
 
 
-def taken(slab: Slab, chosen: SegmentChoice) -> Array | None:
+def taken(segment: Segment, chosen: SegmentChoice) -> Array | None:
     """Return whether each row is included: (n,), bool; None: all are."""
-    version, n = slab["version"], len(slab["seq"])
+    version, n = segment["version"], len(segment["seq"])
     above, to = chosen.versions
     xp = module_of(version)
     places = xp.asarray(chosen.places)
-    told = slab["ages"][0] > above and slab["ages"][1] <= to
+    told = segment["ages"][0] > above and segment["ages"][1] <= to
     if chosen.named:
         found = xp.zeros(n, bool)
         found[places] = True
@@ -170,43 +170,43 @@ def taken(slab: Slab, chosen: SegmentChoice) -> Array | None:
     return found
 
 
-def points_at(slab: Slab, rows: Array) -> Array:
+def points_at(segment: Segment, rows: Array) -> Array:
     """Return embedded coordinates (m, d) of some rows."""
-    xp = module_of(slab["position"])
-    place = xp.empty_like(slab["position"])
-    place[slab["position"]] = xp.arange(len(place))
-    return joiner_for(slab["example"]).points(index_of(slab), slab["layout"])[place[rows]]
+    xp = module_of(segment["position"])
+    place = xp.empty_like(segment["position"])
+    place[segment["position"]] = xp.arange(len(place))
+    return joiner_for(segment["example"]).points(index_of(segment), segment["layout"])[place[rows]]
 
 
-def rows_at(slab: Slab, rows: Array, spec: JoinSpec, points: bool = True) -> Loaded:
+def rows_at(segment: Segment, rows: Array, spec: JoinSpec, points: bool = True) -> Loaded:
     """Select some rows; without `points`, their coordinates are left out."""
-    xp = module_of(slab["seq"])
-    seq = slab["seq"][rows]
-    x = points_at(slab, rows) if points else xp.empty((len(rows), 0))
-    ids = frames_for(slab["example"]).index(seq) if spec.id == SEQ else slab["ids"].take(rows)
-    found = Loaded(x=x, seq=seq, ids=ids, example=slab["example"])
+    xp = module_of(segment["seq"])
+    seq = segment["seq"][rows]
+    x = points_at(segment, rows) if points else xp.empty((len(rows), 0))
+    ids = frames_for(segment["example"]).index(seq) if spec.id == SEQ else segment["ids"].take(rows)
+    found = Loaded(x=x, seq=seq, ids=ids, example=segment["example"])
     if SEQ in spec.keep:  # segments have no such column
-        frames, kept = frames_for(slab["example"]), [name for name in spec.keep if name != SEQ]
-        columns = {name: frames.values(slab["kept"], name, rows) for name in kept}
+        frames, kept = frames_for(segment["example"]), [name for name in spec.keep if name != SEQ]
+        columns = {name: frames.values(segment["kept"], name, rows) for name in kept}
         found["kept"] = frames.result(columns | {SEQ: seq}, len(rows))
     elif spec.keep:
-        found["kept"] = slab["kept"].take(rows)
+        found["kept"] = segment["kept"].take(rows)
     return found
 
 
-def rows_taken(chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *slabs: Slab) -> list[Loaded]:
+def rows_taken(chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *segments: Segment) -> list[Loaded]:
     """Select the included rows of some segments."""
     found = []
-    for slab, one in zip(slabs, chosen, strict=True):
-        count = taken(slab, one)
-        xp = module_of(slab["seq"])
-        rows = xp.arange(len(slab["seq"])) if count is None else xp.flatnonzero(count)
-        found.append(rows_at(slab, rows, spec))
+    for segment, one in zip(segments, chosen, strict=True):
+        count = taken(segment, one)
+        xp = module_of(segment["seq"])
+        rows = xp.arange(len(segment["seq"])) if count is None else xp.flatnonzero(count)
+        found.append(rows_at(segment, rows, spec))
     return found
 
 
 @dataclass(frozen=True, eq=False)
-class SlabRef:
+class SegmentRef:
     """A reference to a segment: row groups of one file in memory.
 
     Attributes
@@ -218,7 +218,7 @@ class SlabRef:
         Number of the first row group, and the number after the last one.
     start, rows : int
         Position of the first row in the file, and number of rows.
-    value : Future or Slab
+    value : Future or Segment
         The segment, or the future of it on a cluster.
     """
 
@@ -250,13 +250,13 @@ class HeldPart:
 
     Attributes
     ----------
-    slabs : tuple of SlabRef
+    segments : tuple of SegmentRef
     chosen : tuple of SegmentChoice
         The included rows of each of them.
     rest : Part or None
     """
 
-    slabs: tuple[SlabRef, ...]
+    segments: tuple[SegmentRef, ...]
     chosen: tuple[SegmentChoice, ...]
     rest: Part | None = None
 
@@ -267,38 +267,38 @@ class Held:
 
     Attributes
     ----------
-    slabs : mapping of str to tuple of SlabRef
+    segments : mapping of str to tuple of SegmentRef
         File name -> segments with all row groups of the file.
     keys : mapping of str to Table
         Key files by name, if there is no cluster.
     """
 
-    slabs: Mapping[str, tuple[SlabRef, ...]] = field(default_factory=dict)
+    segments: Mapping[str, tuple[SegmentRef, ...]] = field(default_factory=dict)
     keys: Mapping[str, pa.Table] = field(default_factory=dict)
 
-    def among(self, rows: Snapshot, groups: np.ndarray) -> tuple[list[SlabRef], np.ndarray]:
+    def among(self, rows: Snapshot, groups: np.ndarray) -> tuple[list[SegmentRef], np.ndarray]:
         """Return the segments with some row groups of a snapshot, and which groups (g,) they cover."""
-        found: list[SlabRef] = []
+        found: list[SegmentRef] = []
         file, number = rows.groups.file[groups], rows.groups.group[groups]
         there = np.zeros(len(groups), bool)
         for one in np.unique(file).tolist():
-            for slab in self.slabs.get(rows.files[one], ()):
-                own = (file == one) & (number >= slab.groups[0]) & (number < slab.groups[1])
+            for segment in self.segments.get(rows.files[one], ()):
+                own = (file == one) & (number >= segment.groups[0]) & (number < segment.groups[1])
                 if own.any():
-                    found.append(slab)
+                    found.append(segment)
                     there |= own
         return found, there
 
     def part(self, rows: Snapshot, groups: np.ndarray) -> Part | HeldPart:
         """Return a part with some row groups of a snapshot, from memory if possible."""
-        slabs, there = self.among(rows, groups)
-        if not slabs:
+        segments, there = self.among(rows, groups)
+        if not segments:
             return rows.part(groups)
         rest = rows.part(groups[~there]) if not there.all() else None
-        return HeldPart(tuple(slabs), tuple(_only(rows, groups, slab) for slab in slabs), rest)
+        return HeldPart(tuple(segments), tuple(_only(rows, groups, segment) for segment in segments), rest)
 
 
-class SegmentsBeside(NamedTuple):
+class UnchangedRows(NamedTuple):
     """Unchanged rows that were read along with deleted ones, and their row groups."""
 
     rows: Loaded
@@ -308,43 +308,45 @@ class SegmentsBeside(NamedTuple):
 NOTHING = Held()
 
 
-def whole_slab(rows: Snapshot, slab: SlabRef) -> SegmentChoice:
+def whole_segment(rows: Snapshot, segment: SegmentRef) -> SegmentChoice:
     """Select the rows of a segment that belong to a snapshot."""
-    return SegmentChoice(_places(rows, slab), rows.named, rows.versions)
+    return SegmentChoice(_places(rows, segment), rows.named, rows.versions)
 
 
-def _only(rows: Snapshot, groups: np.ndarray, slab: SlabRef) -> SegmentChoice:
+def _only(rows: Snapshot, groups: np.ndarray, segment: SegmentRef) -> SegmentChoice:
     """Select the rows of a segment in some row groups, by their positions."""
     told = rows.groups[groups]
-    own = told[told.file == rows.files.index(slab.file)]
-    own = own[(own.group >= slab.groups[0]) & (own.group < slab.groups[1])]
-    within = np.zeros(slab.rows, bool)
-    for start, number in zip((own.start - slab.start).tolist(), own.rows.tolist(), strict=True):
+    own = told[told.file == rows.files.index(segment.file)]
+    own = own[(own.group >= segment.groups[0]) & (own.group < segment.groups[1])]
+    within = np.zeros(segment.rows, bool)
+    for start, number in zip((own.start - segment.start).tolist(), own.rows.tolist(), strict=True):
         within[start : start + number] = True
-    places = _places(rows, slab)
+    places = _places(rows, segment)
     if rows.named:
         return SegmentChoice(places[within[places]], True, rows.versions)
     within[places] = False
     return SegmentChoice(np.flatnonzero(within), True, rows.versions)
 
 
-def _places(rows: Snapshot, slab: SlabRef) -> np.ndarray:
+def _places(rows: Snapshot, segment: SegmentRef) -> np.ndarray:
     """Return the positions in a segment that a snapshot names, counted from its first row."""
-    places = rows.places.get(rows.files.index(slab.file), np.zeros(0, np.int64))
-    first, behind = np.searchsorted(places, [slab.start, slab.start + slab.rows])
-    return places[first:behind] - slab.start
+    places = rows.places.get(rows.files.index(segment.file), np.zeros(0, np.int64))
+    first, behind = np.searchsorted(places, [segment.start, segment.start + segment.rows])
+    return places[first:behind] - segment.start
 
 
-def load_held(rest: Part | None, chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *slabs: Slab) -> Loaded:
+def load_held(
+    rest: Part | None, chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *segments: Segment
+) -> Loaded:
     """Select the included rows of segments, and read the rest from files."""
-    found = rows_taken(chosen, spec, *slabs)
+    found = rows_taken(chosen, spec, *segments)
     return joined_rows(found if rest is None else [*found, load(rest, spec)])
 
 
 def load_moved(spec: JoinSpec, cut: Sequence[int], marked: bool, rest: Part | None,
-               chosen: tuple[SegmentChoice, ...], *slabs: Slab) -> Loaded:  # fmt: skip
+               chosen: tuple[SegmentChoice, ...], *segments: Segment) -> Loaded:  # fmt: skip
     """Select moved rows and order them: see `moved`."""
-    return moved(load_held(rest, chosen, spec, *slabs), cut, spec, marked)
+    return moved(load_held(rest, chosen, spec, *segments), cut, spec, marked)
 
 
 def loaded(part: Part | HeldPart | Loaded, spec: JoinSpec) -> Loaded:
@@ -353,13 +355,15 @@ def loaded(part: Part | HeldPart | Loaded, spec: JoinSpec) -> Loaded:
         return load(part, spec)
     if not isinstance(part, HeldPart):
         return part
-    if not any(isinstance(slab.value, Future) for slab in part.slabs):
-        return load_held(part.rest, part.chosen, spec, *(slab.value for slab in part.slabs))
-    graph: dict[Any, Any] = {slab.key: slab.in_graph() for slab in part.slabs}
+    if not any(isinstance(segment.value, Future) for segment in part.segments):
+        return load_held(part.rest, part.chosen, spec, *(segment.value for segment in part.segments))
+    graph: dict[Any, Any] = {segment.key: segment.in_graph() for segment in part.segments}
     keys = []
-    for slab, chosen in zip(part.slabs, part.chosen, strict=True):  # each on the worker with the segment
-        key = f"simjoin_taken-{slab.key}"
-        graph[key] = Task(key, load_held, None, (chosen,), spec, slab.ref)
+    for segment, chosen in zip(
+        part.segments, part.chosen, strict=True
+    ):  # each on the worker with the segment
+        key = f"simjoin_taken-{segment.key}"
+        graph[key] = Task(key, load_held, None, (chosen,), spec, segment.ref)
         keys.append(key)
     found: Sequence[Loaded] = gather(graph, keys)
     return joined_rows([*found, *([] if part.rest is None else [load(part.rest, spec)])])
