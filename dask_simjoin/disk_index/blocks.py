@@ -17,8 +17,15 @@ from dask.tokenize import tokenize
 
 from dask_simjoin.disk_index.cell_filter import CellBoxes, Tiled, near_tiles, touched
 from dask_simjoin.disk_index.files import cut_parts
-from dask_simjoin.disk_index.row_batch import Loaded, Replaced, moved
-from dask_simjoin.disk_index.segments import Held, HeldPart, SegmentRef, UnchangedRows, loaded, whole_segment
+from dask_simjoin.disk_index.row_batch import ReplacedRows, RowBatch, moved
+from dask_simjoin.disk_index.segments import (
+    CachedPart,
+    CachedRows,
+    SegmentRef,
+    UnchangedRows,
+    loaded,
+    whole_segment,
+)
 from dask_simjoin.disk_index.types import Part, Snapshot
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, reach
@@ -59,11 +66,11 @@ SENT = 1 << 22
 
 
 class Sizes(NamedTuple):
-    """Rows per task, the number of threads, and the bytes of moved rows that may be held."""
+    """Rows per task, the number of threads, and the bytes of moved rows that may stay in memory."""
 
     rows: int
     threads: int
-    held: int
+    hold_bytes: int
 
 
 def sizes(snapshot: Snapshot, spec: JoinSpec) -> Sizes:
@@ -96,17 +103,17 @@ class Blocks:
     spec : JoinSpec
     cut : tuple of int
         The dimensions of the boxes.
-    moved : tuple of Part, HeldPart or Loaded
+    moved : tuple of Part, CachedPart or RowBatch
         Rows that were added, or deleted: parts to read, or rows that were read.
     within : tuple of int
         Indexes in `moved` of parts that are compared with themselves.
     across : tuple of (int, int)
         Indexes in `moved` of parts that are compared with each other.
-    old : tuple of Part, HeldPart or Loaded
+    old : tuple of Part, CachedPart or RowBatch
         Rows in both versions.
     meet : tuple of (int, int)
         Parts of moved rows and parts of old rows that are compared.
-    replaced : Replaced or None
+    replaced : ReplacedRows or None
     touched, read : array, int64
         Row groups of old rows that are compared, and the ones among them that are not in memory.
     moved_rows : int
@@ -119,12 +126,12 @@ class Blocks:
 
     spec: JoinSpec
     cut: tuple[int, ...]
-    moved: tuple[Part | HeldPart | Loaded, ...]
+    moved: tuple[Part | CachedPart | RowBatch, ...]
     within: tuple[int, ...]
     across: tuple[tuple[int, int], ...]
-    old: tuple[Part | HeldPart | Loaded, ...]
+    old: tuple[Part | CachedPart | RowBatch, ...]
     meet: tuple[tuple[int, int], ...]
-    replaced: Replaced | None
+    replaced: ReplacedRows | None
     touched: np.ndarray
     read: np.ndarray
     moved_rows: int
@@ -152,21 +159,21 @@ def snapshot_token(rows: Snapshot, *more: object) -> str:
 class BlockSide(NamedTuple):
     """Moved rows, read once: their parts, tiles and sequence numbers."""
 
-    parts: list[Part | HeldPart | Loaded]
+    parts: list[Part | CachedPart | RowBatch]
     tiles: list[Tiled]
     seqs: list[Array]
     rows: int
 
 
 def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked: bool,
-              held: Held) -> BlockSide:  # fmt: skip
-    """Read moved rows part by part; hold them if they are few."""
-    few = rows.rows * row_bytes(spec) <= size.held
+              cached: CachedRows) -> BlockSide:  # fmt: skip
+    """Read moved rows part by part; keep them in memory if they are few."""
+    few = rows.rows * row_bytes(spec) <= size.hold_bytes
     cut = boxes_of(rows).dims.tolist()
-    parts: list[Part | HeldPart | Loaded] = []
+    parts: list[Part | CachedPart | RowBatch] = []
     tiles, seqs = [], []
     for chosen in cut_parts(rows.groups.rows if not rows.named else _named(rows), size.rows):
-        part = held.part(rows, chosen)
+        part = cached.part(rows, chosen)
         read = moved(loaded(part, spec), cut, spec, ordered and few, marked)
         if len(read["seq"]):
             parts.append(read if few else part)
@@ -197,7 +204,7 @@ def near_parts(tiles: Sequence[Tiled], dims: np.ndarray, spec: JoinSpec) -> Iter
 
 
 def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes,
-              replaced: Replaced | None, held: Held,
+              replaced: ReplacedRows | None, cached: CachedRows,
               unchanged: Sequence[UnchangedRows] = ()) -> Blocks:  # fmt: skip
     """Compare added rows, or deleted ones, with each other and with the rows in both versions.
 
@@ -209,12 +216,15 @@ def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, si
         near = near_tiles(tiles, boxes, spec.norm, spec.threshold)
         reached[i] = touched(tiles, near, boxes, spec.norm, spec.threshold)
     chosen = np.flatnonzero(reached.any(axis=0))
-    segments, there = held.among(rest, chosen)
+    segments, there = cached.among(rest, chosen)
     read = chosen[~there]
     fresh = np.setdiff1d(read, [group for one in unchanged for group in one.groups.tolist()])
     some = [fresh[part] for part in even_parts(rest.groups.rows[fresh], size)]
-    old: list[Part | HeldPart | Loaded] = [rest.part(part) for part in some]
-    there_too: list[tuple[HeldPart | Loaded, np.ndarray]] = [*_in_memory(segments, rest, chosen), *unchanged]
+    old: list[Part | CachedPart | RowBatch] = [rest.part(part) for part in some]
+    there_too: list[tuple[CachedPart | RowBatch, np.ndarray]] = [
+        *_in_memory(segments, rest, chosen),
+        *unchanged,
+    ]
     old += [part for part, _ in there_too]
     some += [groups for _, groups in there_too]
     meet = [
@@ -235,13 +245,13 @@ def even_parts(rows: np.ndarray, size: Sizes) -> list[np.ndarray]:
 
 
 def _in_memory(segments: list[SegmentRef], rest: Snapshot,
-               chosen: np.ndarray) -> Iterator[tuple[HeldPart, np.ndarray]]:  # fmt: skip
+               chosen: np.ndarray) -> Iterator[tuple[CachedPart, np.ndarray]]:  # fmt: skip
     """Yield the segments of old rows, small ones together, with the row groups in them."""
     for part in cut_parts(np.array([segment.rows for segment in segments], np.int64), LEAST_ROWS):
         own = [segments[n] for n in part.tolist()]
         files = {segment.file: tuple(one for one in own if one.file == segment.file) for segment in own}
-        there = Held(files).among(rest, chosen)[1]
-        yield HeldPart(tuple(own), tuple(whole_segment(rest, segment) for segment in own)), chosen[there]
+        there = CachedRows(files).among(rest, chosen)[1]
+        yield CachedPart(tuple(own), tuple(whole_segment(rest, segment) for segment in own)), chosen[there]
 
 
 def _side_by_side(boxes: CellBoxes) -> np.ndarray:
@@ -293,7 +303,7 @@ def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
     )  # fmt: skip
     read = sum(int(counts[part].sum()) for some in apart for part in some)
     if counts.sum() > OUT_OF_CORE * size.rows * size.threads and read <= READ_AGAIN * counts.sum():
-        # rows held until other tasks have compared them would be spilled
+        # rows that wait until other tasks have compared them would be spilled
         return replace(found, read_apart=tuple(tuple(rows.part(part) for part in some) for some in apart))
     moved_parts = tuple(rows.part(some) for some in parts)
     return replace(found, moved=moved_parts, within=tuple(range(len(parts))), across=tuple(across))

@@ -25,7 +25,13 @@ from dask_simjoin.disk_index.graph import spec_of
 from dask_simjoin.disk_index.manifests import versions, whole
 from dask_simjoin.disk_index.reports import MemoryReport
 from dask_simjoin.disk_index.schema import read_keys
-from dask_simjoin.disk_index.segments import NOTHING, Held, SegmentRef, make_segment, segment_bytes
+from dask_simjoin.disk_index.segments import (
+    NO_CACHED_ROWS,
+    CachedRows,
+    SegmentRef,
+    make_segment,
+    segment_bytes,
+)
 from dask_simjoin.disk_index.snapshots import Version, last_version, version_of
 from dask_simjoin.disk_index.types import Options, Part, RowGroups, Snapshot
 from dask_simjoin.errors import OptionError, VersionGoneError
@@ -53,7 +59,7 @@ SHARE = 0.5
 """Largest share of the memory of all workers, or of this process, to fill."""
 
 
-def hold(version: Version, before: Held, turn: int) -> Held:
+def cache_rows(version: Version, before: CachedRows, turn: int) -> CachedRows:
     """Cache the files of a version, as many as fit; keep those that are cached already.
 
     Each turn has its own task names.  Otherwise a cluster that releases old results might also release new
@@ -72,7 +78,7 @@ def hold(version: Version, before: Held, turn: int) -> Held:
             wanted += _segments(rows, name, groups, spec, most, turn)
     for segment in _made(rows, wanted, spec):
         kept[segment.file] = (*kept.get(segment.file, ()), segment)
-    return Held(kept, _keys(version, before, room * row_bytes(spec)))
+    return CachedRows(kept, _keys(version, before, room * row_bytes(spec)))
 
 
 def _segment_rows(version: Version, spec: JoinSpec) -> int:
@@ -91,7 +97,7 @@ def device_rows(rows: int, each: float, resources: Resources) -> int:
     return min(rows // (DEVICE_SEGMENTS * gpus), int(room / each))
 
 
-def _keys(version: Version, before: Held, room: float) -> dict[str, pa.Table]:
+def _keys(version: Version, before: CachedRows, room: float) -> dict[str, pa.Table]:
     """Cache keys of ids if this process computes, as many as fit."""
     found: dict[str, pa.Table] = {}
     for one in version.manifest.keys if current_client() is None else ():
@@ -137,8 +143,8 @@ def _made(rows: Snapshot, segments: list[SegmentRef], spec: JoinSpec) -> Iterato
         tasks.append(
             Delayed(segment.key, {segment.key: Task(segment.key, on_worker, make_segment, part, spec)})
         )
-    held: tuple[Any, ...] = dask.persist(*tasks, optimize_graph=False) if tasks else ()
-    values = [one.dask[one.key] for one in held]
+    persisted: tuple[Any, ...] = dask.persist(*tasks, optimize_graph=False) if tasks else ()
+    values = [one.dask[one.key] for one in persisted]
     futures = [value for value in values if isinstance(value, Future)]
     if futures:
         wait(futures)
@@ -148,38 +154,38 @@ def _made(rows: Snapshot, segments: list[SegmentRef], spec: JoinSpec) -> Iterato
         yield SegmentRef(segment.key, segment.file, segment.groups, segment.start, segment.rows, value)
 
 
-def memory_of(version: Version, held: Held) -> MemoryReport:
+def memory_of(version: Version, cached: CachedRows) -> MemoryReport:
     """Report the cached rows of a version."""
     files = {one.name: one.rows for one in version.manifest.files}
-    segments = [segment for name in files for segment in held.segments.get(name, ())]
+    segments = [segment for name in files for segment in cached.segments.get(name, ())]
     graph: dict[Any, Any] = {segment.key: segment.in_graph() for segment in segments}
     keys = [f"simjoin_bytes-{segment.key}" for segment in segments]
     graph |= {key: Task(key, segment_bytes, segment.ref) for key, segment in zip(keys, segments, strict=True)}
-    rows, there = sum(segment.rows for segment in segments), sum(name in held.segments for name in files)
+    rows, there = sum(segment.rows for segment in segments), sum(name in cached.segments for name in files)
     return MemoryReport(
         rows, sum(files.values()) - rows, there, len(files) - there, len(segments),
-        sum(gather(graph, keys)) + sum(table.nbytes for table in held.keys.values()),
+        sum(gather(graph, keys)) + sum(table.nbytes for table in cached.keys.values()),
     )  # fmt: skip
 
 
-class Holder:
+class RowCache:
     """Keeps the last version of an index in memory, as it changes.
 
     If its cluster is gone, rows are cached again where Dask computes now.
     """
 
     def __init__(self) -> None:
-        self._held, self._where, self._number, self._turn = Held(), _where(), -1, 0
+        self._cached, self._where, self._number, self._turn = CachedRows(), _where(), -1, 0
 
-    def follow(self, version: Version) -> Held:
+    def follow(self, version: Version) -> CachedRows:
         """Cache a version: keep the files it shares with the one before, and read new files."""
-        lost = any(segment.is_lost for segments in self._held.segments.values() for segment in segments)
+        lost = any(segment.is_lost for segments in self._cached.segments.values() for segment in segments)
         if lost or self._where != _where():
-            self._held, self._where, self._number = Held(), _where(), -1
+            self._cached, self._where, self._number = CachedRows(), _where(), -1
             self._turn += 1
         if self._number != version.number:
-            self._held, self._number = hold(version, self._held, self._turn), version.number
-        return self._held
+            self._cached, self._number = cache_rows(version, self._cached, self._turn), version.number
+        return self._cached
 
 
 def _where() -> str:
@@ -188,13 +194,13 @@ def _where() -> str:
     return "" if client is None else str(client.id)
 
 
-class Opened:
+class IndexReader:
     """The versions of an index in a folder."""
 
     def __init__(self, root: Path, library: str, version: int | None = None) -> None:
         self._root, self._library, self._pinned = root, library, version
         self._last = last_version(root, library) if version is None else version_of(root, library, version)
-        self._holder: Holder | None = None
+        self._cache: RowCache | None = None
 
     def __repr__(self) -> str:
         manifest = self._now().manifest
@@ -234,37 +240,37 @@ class Opened:
         Index
             This one.
         """
-        self._holder = self._holder or Holder()
+        self._cache = self._cache or RowCache()
         self._now()
         return self
 
     def release(self) -> None:
         """Remove all rows from memory."""
-        self._holder, self._last = None, replace(self._last, held=NOTHING)
+        self._cache, self._last = None, replace(self._last, cached=NO_CACHED_ROWS)
 
     @property
     def memory(self) -> MemoryReport:
         """The number and the bytes of cached rows."""
         now = self._now()
-        return memory_of(now, now.held)
+        return memory_of(now, now.cached)
 
     def _now(self) -> Version:
         """Return the version to use: the last one, unless the index was opened at a version."""
         end_without_workers(current_client())
         found = self._last if self._pinned is not None else last_version(self._root, self._library)
         if found.number != self._last.number:
-            self._last = replace(found, held=self._last.held)
-        if self._holder is not None:
-            held = self._holder.follow(self._last)
-            if held is not self._last.held:
-                self._last = replace(self._last, held=held)
+            self._last = replace(found, cached=self._last.cached)
+        if self._cache is not None:
+            cached = self._cache.follow(self._last)
+            if cached is not self._last.cached:
+                self._last = replace(self._last, cached=cached)
         return self._last
 
     def _at(self, version: int) -> Version:
         now = self._now()
         if version == now.number:
             return now
-        return replace(version_of(self._root, self._library, version), held=now.held)
+        return replace(version_of(self._root, self._library, version), cached=now.cached)
 
     def _latest(self, what: str) -> Version:
         if self._pinned is not None:
@@ -289,6 +295,6 @@ def changes_to(version: Version) -> Callable[[int, int], PairChanges]:
     def found(since: int, until: int) -> PairChanges:
         if until < since:
             raise VersionGoneError(f"since={since} is after until={until}; name the older version first.")
-        return changes.changes(version.since(since), version.manifest.options.return_distance, version.held)
+        return changes.changes(version.since(since), version.manifest.options.return_distance, version.cached)
 
     return found

@@ -38,7 +38,7 @@ MARGIN = 2
 """Unmarked cells on either side of all marks: rows farther out are clipped to them."""
 
 
-class Marks(NamedTuple):
+class CellFilter(NamedTuple):
     """Cells with new rows near them.
 
     Attributes
@@ -59,7 +59,7 @@ class Marks(NamedTuple):
     table: Array
 
 
-def mark(x: Array, norm: Norm, threshold: float) -> Marks | None:
+def mark(x: Array, norm: Norm, threshold: float) -> CellFilter | None:
     """Mark the cells near rows (n, d), embedded; None: the filter would drop almost nothing."""
     xp = module_of(x)
     far = math.nextafter(reach(norm, threshold), math.inf)
@@ -80,7 +80,7 @@ def mark(x: Array, norm: Norm, threshold: float) -> Marks | None:
     if not all(0 < scale < math.inf and math.isfinite(low) for low, scale in axes):
         return None
     low, scale = zip(*axes, strict=True)
-    found = Marks(dims, low, scale, tuple(n + 2 * MARGIN for n in cells), x[:0])
+    found = CellFilter(dims, low, scale, tuple(n + 2 * MARGIN for n in cells), x[:0])
     table = xp.zeros(math.prod(found.cells), bool)
     ends = []
     for number, k in enumerate(dims):
@@ -122,7 +122,7 @@ def _axis(low: float, width: float, cells: int) -> tuple[float, float]:
     return low - MARGIN * each, 1 / each if each > 0 else math.inf
 
 
-def _cell(marks: Marks, number: int, values: Array) -> Array:
+def _cell(marks: CellFilter, number: int, values: Array) -> Array:
     """Return the cells (n,) int64 of values in one dimension."""
     xp = module_of(values)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -130,7 +130,7 @@ def _cell(marks: Marks, number: int, values: Array) -> Array:
     return xp.clip(at, 0, marks.cells[number] - 1).astype(np.int64)
 
 
-def near_marks(marks: Marks, columns: Sequence[Array]) -> Array:
+def near_marks(marks: CellFilter, columns: Sequence[Array]) -> Array:
     """Return the positions (k,) of rows that may be in a pair with a marked row.
 
     `columns`: the rows' coordinates, float64, embedded, one array per dimension of the marks.
@@ -144,7 +144,7 @@ def near_marks(marks: Marks, columns: Sequence[Array]) -> Array:
     return xp.flatnonzero(marks.table[place])
 
 
-def _near_on_host(marks: Marks, columns: Sequence[np.ndarray]) -> np.ndarray:
+def _near_on_host(marks: CellFilter, columns: Sequence[np.ndarray]) -> np.ndarray:
     rest = MOST_DIMS - len(columns)
     given = [np.ascontiguousarray(values).view() for values in [*columns, *[columns[0]] * rest]]
     for values in given:  # writable arrays would need kernels of their own

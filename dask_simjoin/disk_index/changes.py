@@ -36,8 +36,8 @@ from dask_simjoin.disk_index.graph import example_of_rows, lazy_pairs, pairs_of_
 from dask_simjoin.disk_index.pair_files import stored_pairs
 from dask_simjoin.disk_index.reports import ChangeReport, UpdatePlan
 from dask_simjoin.disk_index.row_batch import (
-    Loaded,
-    Replaced,
+    ReplacedRows,
+    RowBatch,
     joined_rows,
     load,
     load_both,
@@ -46,7 +46,7 @@ from dask_simjoin.disk_index.row_batch import (
     replaced_of,
     some,
 )
-from dask_simjoin.disk_index.segments import NOTHING, Held, UnchangedRows, loaded
+from dask_simjoin.disk_index.segments import NO_CACHED_ROWS, CachedRows, UnchangedRows, loaded
 from dask_simjoin.disk_index.types import Delta, Snapshot
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.base import pairs_example
@@ -58,19 +58,19 @@ from dask_simjoin.request.spec import JoinSpec
 
 
 def read_gone(gone: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked: bool,
-              held: Held) -> tuple[BlockSide, list[UnchangedRows]]:  # fmt: skip
+              cached: CachedRows) -> tuple[BlockSide, list[UnchangedRows]]:  # fmt: skip
     """Read deleted rows and the other rows of their row groups, if they are few and not in memory."""
-    few = int(gone.groups.rows.sum()) * row_bytes(spec) <= size.held
-    both = _in_both(gone, rest) if few and not held.segments.keys() & set(gone.files) else None
+    few = int(gone.groups.rows.sum()) * row_bytes(spec) <= size.hold_bytes
+    both = _in_both(gone, rest) if few and not cached.segments.keys() & set(gone.files) else None
     if both is None or not len(both):
-        return read_side(gone, spec, size, ordered, marked, held), []
+        return read_side(gone, spec, size, ordered, marked, cached), []
     parts = [both[part] for part in even_parts(rest.groups.rows[both[:, 1]], size)]
     graph: dict[Any, Any] = {}
     name = f"simjoin_beside-{uuid.uuid4().hex}"
     for n, part in enumerate(parts):
         key, two = (name, n), (rest.part(part[:, 1]), gone.part(part[:, 0]))
         graph[key] = Task(key, on_worker, load_both, *two, spec)
-    found: list[tuple[Loaded, Loaded]] = gather(graph, list(graph))
+    found: list[tuple[RowBatch, RowBatch]] = gather(graph, list(graph))
     unchanged = [UnchangedRows(stayed, part[:, 1]) for (stayed, _), part in zip(found, parts, strict=True)]
     read = moved(
         joined_rows([went for _, went in found]), boxes_of(rest).dims.tolist(), spec, ordered, marked
@@ -109,7 +109,7 @@ class PairChanges:
     distance: bool
     numbered: bool = False
     """Whether rows are identified by their numbers, and no column of them is kept."""
-    held: Held = NOTHING
+    cached: CachedRows = NO_CACHED_ROWS
     """The rows of the index that are in memory."""
 
     @functools.cached_property
@@ -122,14 +122,14 @@ class PairChanges:
         rest = delta.same
         ordered = bool(len(rest.groups))
         marked = any(
-            rest.files[one] not in self.held.segments for one in np.unique(rest.groups.file).tolist()
+            rest.files[one] not in self.cached.segments for one in np.unique(rest.groups.file).tolist()
         )
-        came = read_side(delta.inserted, spec, size, ordered, marked, self.held)
-        went, unchanged = read_gone(delta.deleted, rest, spec, size, ordered, marked, self.held)
+        came = read_side(delta.inserted, spec, size, ordered, marked, self.cached)
+        went, unchanged = read_gone(delta.deleted, rest, spec, size, ordered, marked, self.cached)
         before, after = _replaced(came, went, spec), _replaced(went, came, spec)
         return (
-            blocks_of(came, snapshots[0], delta.same, spec, size, before, self.held),
-            blocks_of(went, snapshots[1], delta.same, spec, size, after, self.held, unchanged),
+            blocks_of(came, snapshots[0], delta.same, spec, size, before, self.cached),
+            blocks_of(went, snapshots[1], delta.same, spec, size, after, self.cached, unchanged),
         )
 
     @functools.cached_property
@@ -161,7 +161,7 @@ class PairChanges:
         )  # fmt: skip
 
 
-def _replaced(own: BlockSide, other: BlockSide, spec: JoinSpec) -> Replaced | None:
+def _replaced(own: BlockSide, other: BlockSide, spec: JoinSpec) -> ReplacedRows | None:
     """Return the rows of the other side that replace rows of one side."""
     if not own.seqs or not other.seqs:
         return None
@@ -197,7 +197,7 @@ def expect(x: np.ndarray, rows: Snapshot, spec: JoinSpec) -> UpdatePlan:
     if not n:  # the columns of an empty list are unknown
         points = xp.zeros((0, spec.dims or 1))
     number = xp.arange(n)
-    own = Loaded(x=points, seq=number + (1 << 62), ids=frames_for(example).index(number), example=example)
+    own = RowBatch(x=points, seq=number + (1 << 62), ids=frames_for(example).index(number), example=example)
     if spec.keep:
         own["kept"] = example[list(spec.keep)].reindex(range(n))
     own = moved(own, how.cut, spec, ordered=True)
@@ -238,9 +238,9 @@ def _scaled(find: Callable[[int], int], groups: np.ndarray, rows: np.ndarray) ->
     return pairs * scale, took * scale
 
 
-def changes(delta: Delta, distance: bool, held: Held = NOTHING) -> PairChanges:
-    """Return the changes between two versions; `held`: the rows in memory."""
-    return PairChanges(delta, distance, held=held)
+def changes(delta: Delta, distance: bool, cached: CachedRows = NO_CACHED_ROWS) -> PairChanges:
+    """Return the changes between two versions; `cached`: the rows in memory."""
+    return PairChanges(delta, distance, cached=cached)
 
 
 def changed_pairs(delta: Delta, distance: bool) -> tuple[Frame, Frame]:

@@ -119,7 +119,7 @@ class SummedFile(io.RawIOBase):
     """A file to write to that records the checksums of its runs."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file, self._held = file, b""
+        self._file, self._cached = file, b""
         self._runs: list[tuple[int, int]] = []
         self._tail: list[bytes] | None = None
 
@@ -136,15 +136,15 @@ class SummedFile(io.RawIOBase):
         if self._tail is not None:
             self._tail.append(bytes(data))
             return self._file.write(data)
-        run = self._held + bytes(data) if self._held or len(data) < WORD else data
-        self._held = run if len(run) < WORD else b""
-        if not self._held:
+        run = self._cached + bytes(data) if self._cached or len(data) < WORD else data
+        self._cached = run if len(run) < WORD else b""
+        if not self._cached:
             self._runs.append((len(run), checksum(run)))
         return self._file.write(data)
 
     def end_rows(self) -> None:
         """Write the block of checksums; the footer follows."""
-        if self._held:
+        if self._cached:
             self.write(bytes(WORD))
         self._tail = []
         block = np.array(self._runs, "<u8").tobytes()

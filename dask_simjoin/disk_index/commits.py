@@ -25,7 +25,7 @@ from dask_simjoin.disk_index.pair_files import taken_in, tidied
 from dask_simjoin.disk_index.publishing import Transaction, base_of, publish, transaction, with_batch
 from dask_simjoin.disk_index.rows import Written, places_in, write_deleted
 from dask_simjoin.disk_index.schema import merged, without_stale
-from dask_simjoin.disk_index.segments import NOTHING, Held
+from dask_simjoin.disk_index.segments import NO_CACHED_ROWS, CachedRows
 from dask_simjoin.disk_index.snapshots import Version, write_boxes
 from dask_simjoin.disk_index.types import DeletedFile, Manifest, RowFile, StoredPairs
 from dask_simjoin.errors import IndexConflictError, IndexFormatError, VersionGoneError
@@ -133,11 +133,11 @@ class Change:
 
 
 def commit(own: Transaction, parent: Manifest, base: int, change: Change, library: str,
-           held: Held = NOTHING) -> tuple[Manifest, int] | None:  # fmt: skip
+           cached: CachedRows = NO_CACHED_ROWS) -> tuple[Manifest, int] | None:  # fmt: skip
     """Publish a version after `base`; None: another writer was faster.
 
     `base`: the largest version number in the folder, above the parent's if later versions are damaged.
-    `library`: the library of frames that finds stored pairs.  `held`: the parent's rows in memory.
+    `library`: the library of frames that finds stored pairs.  `cached`: the parent's rows in memory.
     Returns the manifest, and the bytes that were written besides the rows.
     """
     root, version = own.root, base + 1
@@ -169,7 +169,7 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
         counters=dict(parent.counters) | change.counters,
     )  # fmt: skip
     if parent.options.store_pairs:
-        made = Version(root, library, manifest, held)
+        made = Version(root, library, manifest, cached)
         whole = not {one.name for one in files} & {one.name for one in parent.files}
         rewrite = change.kind == "rewrite"
         pairs, size = tidied(own, made, whole) if rewrite else taken_in(own, made, change.gone, change.again)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from dask_simjoin.disk_index.cell_filter import near_marks
 from dask_simjoin.disk_index.row_batch import (
-    Loaded,
-    Replaced,
+    ReplacedRows,
+    RowBatch,
     chunk_of,
     in_other_version,
     layout_for,
@@ -53,7 +53,7 @@ class Comparison(NamedTuple):
     like: Frame
 
 
-def pairs_within(how: Comparison, rows: Loaded, replaced: Replaced | None, columns: list[str]) -> Frame:
+def pairs_within(how: Comparison, rows: RowBatch, replaced: ReplacedRows | None, columns: list[str]) -> Frame:
     """Return the pairs among added rows, or among deleted rows, each once."""
     xp = module_of(rows["seq"])
     if len(rows["seq"]) < 2:
@@ -65,7 +65,7 @@ def pairs_within(how: Comparison, rows: Loaded, replaced: Replaced | None, colum
     return _pairs(block_pair, (rows, rows), (False, False), replaced, columns)
 
 
-def pairs_across(how: Comparison, rows: Loaded, others: Loaded, replaced: Replaced | None, stay: bool,
+def pairs_across(how: Comparison, rows: RowBatch, others: RowBatch, replaced: ReplacedRows | None, stay: bool,
                  columns: list[str]) -> Frame:  # fmt: skip
     """Return the pairs of moved rows with others; `stay`: whether those are in both versions."""
     rows, others = near_each_other(how, rows, others)
@@ -81,7 +81,7 @@ def pairs_across(how: Comparison, rows: Loaded, others: Loaded, replaced: Replac
     return _pairs(block_pair, (first, second), (stays, stays_too), replaced, columns)
 
 
-def near_each_other(how: Comparison, rows: Loaded, others: Loaded) -> tuple[Loaded, Loaded]:
+def near_each_other(how: Comparison, rows: RowBatch, others: RowBatch) -> tuple[RowBatch, RowBatch]:
     """Drop rows that marked cells or boxes of tiles exclude from all pairs."""
     if "marks" in rows:
         near = near_marks(rows["marks"], [others["x"][:, k] for k in rows["marks"].dims])
@@ -96,15 +96,15 @@ def near_each_other(how: Comparison, rows: Loaded, others: Loaded) -> tuple[Load
     return rows, others
 
 
-def pairs_with_part(how: Comparison, rows: Loaded, part: Part, replaced: Replaced | None,
+def pairs_with_part(how: Comparison, rows: RowBatch, part: Part, replaced: ReplacedRows | None,
                     columns: list[str]) -> Frame:  # fmt: skip
     """Read rows in both versions, and return their pairs with moved rows."""
     others = load_near(part, how.spec, rows.get("marks"))
     return pairs_across(how, rows, others, replaced, True, columns)
 
 
-def _pairs(block_pair: BlockPair, sides: tuple[Loaded, Loaded], stay: tuple[bool, bool],
-           replaced: Replaced | None, columns: list[str]) -> Frame:  # fmt: skip
+def _pairs(block_pair: BlockPair, sides: tuple[RowBatch, RowBatch], stay: tuple[bool, bool],
+           replaced: ReplacedRows | None, columns: list[str]) -> Frame:  # fmt: skip
     """Return the pairs of two chunks, or of one with itself; the row with the lower number is left."""
     before, after = (side["seq"] for side in sides)
     counted = replaced is None and not any("gone" in side for side in sides)
@@ -152,7 +152,7 @@ def _turned(spec: JoinSpec) -> dict[str, str]:
     return {a: b for pair in both for a, b in (pair, pair[::-1])}
 
 
-def pairs_of_two(how: Comparison, rows: Loaded, others: Loaded, columns: list[str]) -> Frame:
+def pairs_of_two(how: Comparison, rows: RowBatch, others: RowBatch, columns: list[str]) -> Frame:
     """Return pairs of the rows of a frame (left) with rows of an index (right)."""
     rows, others = near_each_other(how, rows, others)
     if not len(rows["seq"]) or not len(others["seq"]):
@@ -166,17 +166,17 @@ class Hits(NamedTuple):
     """Pairs by position: moved rows, rows of a segment, and distances if requested."""
 
     own: Array
-    held: Array
+    in_segment: Array
     distance: Array | None
 
     def only(self, which: Array) -> Hits:
         """Select some of the pairs."""
         away = self.distance
-        return Hits(self.own[which], self.held[which], None if away is None else away[which])
+        return Hits(self.own[which], self.in_segment[which], None if away is None else away[which])
 
 
-def pairs_with_segments(how: Comparison, rows: Loaded, chosen: tuple[SegmentChoice, ...],
-                        replaced: Replaced | None, columns: list[str],
+def pairs_with_segments(how: Comparison, rows: RowBatch, chosen: tuple[SegmentChoice, ...],
+                        replaced: ReplacedRows | None, columns: list[str],
                         *segments: Segment) -> Frame:  # fmt: skip
     """Return the pairs of moved rows with rows of segments in both versions."""
     found = [
@@ -187,8 +187,8 @@ def pairs_with_segments(how: Comparison, rows: Loaded, chosen: tuple[SegmentChoi
     return filled[0] if len(filled) == 1 else frames_for(how.like).stacked(filled)
 
 
-def _with_segment(how: Comparison, rows: Loaded, segment: Segment, chosen: SegmentChoice,
-                  replaced: Replaced | None, columns: list[str]) -> Frame:  # fmt: skip
+def _with_segment(how: Comparison, rows: RowBatch, segment: Segment, chosen: SegmentChoice,
+                  replaced: ReplacedRows | None, columns: list[str]) -> Frame:  # fmt: skip
     rows = near_box(rows, *segment["box"], how.cut, how.spec)
     near = module_of(rows["x"]).flatnonzero(within(rows["x"], segment["reach"]))
     if not len(near):
@@ -198,13 +198,13 @@ def _with_segment(how: Comparison, rows: Loaded, segment: Segment, chosen: Segme
     distance = "distance" in columns or (replaced is not None and how.spec.return_distance)
     found, count = hits(rows, segment, how, distance), taken(segment, chosen)
     if count is not None:
-        found = found.only(count[found.held])
+        found = found.only(count[found.in_segment])
     if replaced is not None and len(found.own):
         xp = module_of(found.own)
         every = xp.arange(len(found.own))
-        there = Loaded(
-            x=points_at(segment, found.held), seq=segment["seq"][found.held], ids=segment["ids"][:0],
-            example=segment["example"],
+        there = RowBatch(
+            x=points_at(segment, found.in_segment), seq=segment["seq"][found.in_segment],
+            ids=segment["ids"][:0], example=segment["example"],
         )  # fmt: skip
         both = (rows, found.own, False), (there, every, True)
         found = found.only(~in_other_version(replaced, *both, found.distance, how.spec))
@@ -213,7 +213,7 @@ def _with_segment(how: Comparison, rows: Loaded, segment: Segment, chosen: Segme
     return _as_frame(how, rows, segment, found, columns)
 
 
-def hits(rows: Loaded, segment: Segment, how: Comparison, distance: bool) -> Hits:
+def hits(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
     """Return the pairs of rows with all rows of a segment."""
     xp, n = module_of(rows["x"]), len(rows["seq"])
     served = within(rows["x"], segment["serves"])
@@ -225,11 +225,11 @@ def hits(rows: Loaded, segment: Segment, how: Comparison, distance: bool) -> Hit
     parts.append(_not_served(some(rows, outside), segment, how, distance))
     own = [at[part.own] for at, part in zip((inside, outside), parts, strict=True)]
     away = [part.distance for part in parts if part.distance is not None]
-    held = xp.concatenate([part.held for part in parts])
-    return Hits(xp.concatenate(own), held, xp.concatenate(away) if away else None)
+    in_segment = xp.concatenate([part.in_segment for part in parts])
+    return Hits(xp.concatenate(own), in_segment, xp.concatenate(away) if away else None)
 
 
-def _served(rows: Loaded, segment: Segment, how: Comparison, distance: bool) -> Hits:
+def _served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
     """Return the pairs of rows that the segment's index serves."""
     joiner, layout = joiner_for(segment["example"]), segment["layout"]
     xp, n = joiner.xp, len(rows["seq"])
@@ -241,13 +241,13 @@ def _served(rows: Loaded, segment: Segment, how: Comparison, distance: bool) -> 
     return Hits(found.left, found.right, found.distance)
 
 
-def _not_served(rows: Loaded, segment: Segment, how: Comparison, distance: bool) -> Hits:
+def _not_served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
     """Return the pairs of rows that the segment's index does not serve, by a new index of both sides."""
     joiner = joiner_for(segment["example"])
     xp, n, m = joiner.xp, len(rows["seq"]), len(segment["seq"])
     x = joiner.points(index_of(segment), segment["layout"])
-    held = Loaded(x=x, seq=segment["seq"], ids=segment["ids"], example=segment["example"])
-    layout = layout_for([held, rows], how.spec)
+    in_segment = RowBatch(x=x, seq=segment["seq"], ids=segment["ids"], example=segment["example"])
+    layout = layout_for([in_segment, rows], how.spec)
     own, other = joiner.build(rows["x"], layout), joiner.build(x, layout)
     found = joiner.pairs(
         own, other, layout, same=False, distance=measured(how.spec, xp) if distance else None,
@@ -256,16 +256,19 @@ def _not_served(rows: Loaded, segment: Segment, how: Comparison, distance: bool)
     return Hits(found.left, found.right, found.distance)
 
 
-def _as_frame(how: Comparison, rows: Loaded, segment: Segment, found: Hits, columns: list[str]) -> Frame:
+def _as_frame(how: Comparison, rows: RowBatch, segment: Segment, found: Hits, columns: list[str]) -> Frame:
     """Return the pairs as a frame; the row with the smaller number is left."""
     xp, n = module_of(found.own), len(found.own)
-    own, held = _named(some_names(rows, found.own)), _named(rows_at(segment, found.held, how.spec, False))
+    own, in_segment = (
+        _named(some_names(rows, found.own)),
+        _named(rows_at(segment, found.in_segment, how.spec, False)),
+    )
     every = xp.arange(n)
-    swap = segment["seq"][found.held] < rows["seq"][found.own]
-    left: Side = (held,), every
+    swap = segment["seq"][found.in_segment] < rows["seq"][found.own]
+    left: Side = (in_segment,), every
     right: Side = (own,), every
     if not all_of(swap):
-        both = (own, held)
+        both = (own, in_segment)
         left, right = (both, xp.where(swap, every + n, every)), (both, xp.where(swap, every, every + n))
     part = pair_columns(left, right, how.spec, columns)
     if "distance" in columns:
@@ -273,16 +276,16 @@ def _as_frame(how: Comparison, rows: Loaded, segment: Segment, found: Hits, colu
     return concat_results([(n, part)], columns, frames_for(segment["example"]))
 
 
-def some_names(rows: Loaded, places: Array) -> Loaded:
+def some_names(rows: RowBatch, places: Array) -> RowBatch:
     """Select rows at some positions, without their coordinates."""
     x = module_of(places).empty((len(places), 0))
-    found = Loaded(x=x, seq=rows["seq"][places], ids=rows["ids"].take(places), example=rows["example"])
+    found = RowBatch(x=x, seq=rows["seq"][places], ids=rows["ids"].take(places), example=rows["example"])
     if "kept" in rows:
         found["kept"] = rows["kept"].take(places)
     return found
 
 
-def _named(rows: Loaded) -> Chunk:
+def _named(rows: RowBatch) -> Chunk:
     """Return rows in their order, for the columns of pairs."""
     order = module_of(rows["seq"]).arange(len(rows["seq"]))
     found = Chunk(ids=rows["ids"], id_keys=None, example=rows["example"], order=order)

@@ -26,7 +26,7 @@ from dask_simjoin.disk_index.compare import Comparison, pairs_within
 from dask_simjoin.disk_index.files import parquet, read_anew, read_groups, write_named, write_tables
 from dask_simjoin.disk_index.graph import example_of_pairs, parts_of, spec_of
 from dask_simjoin.disk_index.pair_files import all_pairs
-from dask_simjoin.disk_index.row_batch import Loaded, load, some
+from dask_simjoin.disk_index.row_batch import RowBatch, load, some
 from dask_simjoin.disk_index.rows import example_table, read_part, read_tables
 from dask_simjoin.disk_index.schema import dtypes_in
 from dask_simjoin.disk_index.snapshots import Version
@@ -247,12 +247,12 @@ def _among(rows: Snapshot, seq: np.ndarray, spec: JoinSpec) -> Edges:
     xp = module_of(found[0]["x"])
     parts = {name: xp.concatenate([one[name] for one in found]) for name in ("x", "seq")}
     ids = frames_for(found[0]["example"]).index(parts["seq"])
-    whole = Loaded(x=xp.asfortranarray(parts["x"]), seq=parts["seq"], ids=ids, example=found[0]["example"])
+    whole = RowBatch(x=xp.asfortranarray(parts["x"]), seq=parts["seq"], ids=ids, example=found[0]["example"])
     how = Comparison(spec, rows.options.cut, example_of_pairs(rows, spec))
     return spanning_forest([_ends(pairs_within(how, whole, None, ["left", "right"]))], host_joiner())
 
 
-def _some(part: Part, seq: np.ndarray, spec: JoinSpec) -> Loaded:
+def _some(part: Part, seq: np.ndarray, spec: JoinSpec) -> RowBatch:
     """Read the rows of a part with one of these numbers; coordinates only if there are such rows."""
     numbers = to_host(values_of(read_part(part, [SEQ])[SEQ]))
     wanted = np.flatnonzero(np.isin(numbers, seq))

@@ -24,7 +24,7 @@ from dask_simjoin.disk_index.compare import (
 from dask_simjoin.disk_index.files import cut_parts
 from dask_simjoin.disk_index.row_batch import load, load_near, moved, rows_of
 from dask_simjoin.disk_index.rows import read_part
-from dask_simjoin.disk_index.segments import HeldPart, load_moved
+from dask_simjoin.disk_index.segments import CachedPart, load_moved
 from dask_simjoin.disk_index.types import ID, SEQ, Part, Snapshot
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.base import LabelledExpr, RowsExpr, pairs_example
@@ -119,7 +119,7 @@ class LazyStoredRows(LabelledExpr):
             how = blocks.spec, blocks.cut, bool(blocks.meet)
             if isinstance(rows, Part):
                 layer[key] = Task(key, on_worker, load_moved, *how, rows, ())
-            elif isinstance(rows, HeldPart):
+            elif isinstance(rows, CachedPart):
                 segments = (segment.ref for segment in rows.segments)
                 layer[key] = Task(key, on_worker, load_moved, *how, rows.rest, rows.chosen, *segments)
             else:
@@ -132,7 +132,7 @@ class LazyStoredRows(LabelledExpr):
             read = isinstance(old, dict)
             layer[key] = Task(key, itself, old) if read else Task(key, on_worker, load_near, old, blocks.spec)
         for part in (*blocks.moved, *blocks.old):
-            if isinstance(part, HeldPart):
+            if isinstance(part, CachedPart):
                 layer |= {segment.key: segment.in_graph() for segment in part.segments}
         return layer
 
@@ -166,7 +166,7 @@ class IndexPairs(RowsExpr):
             return Task(name, pairs_across, how, rows.moved(i), *others)
         i, j = blocks.meet[index - len(blocks.across)]
         old, part = rows.old(j), blocks.old[j]
-        if isinstance(part, HeldPart):
+        if isinstance(part, CachedPart):
             segments = (segment.ref for segment in part.segments)
             return Task(name, pairs_with_segments, how, rows.moved(i), part.chosen, *rest, *segments)
         if old is None:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from dask_simjoin.catalog.libraries import library
 from dask_simjoin.disk_index import changes as joins
-from dask_simjoin.disk_index.cache import Opened, changes_to
+from dask_simjoin.disk_index.cache import IndexReader, changes_to
 from dask_simjoin.disk_index.changes import PairChanges
 from dask_simjoin.disk_index.checking import check_index, history_of, quality_of, vacuumed
 from dask_simjoin.disk_index.commits import Change, attempted, commit
@@ -112,7 +112,7 @@ class Made(NamedTuple):
     report: UpdateReport
 
 
-class Index(Opened):
+class Index(IndexReader):
     """Rows on disk, and their pairs within a distance: see `frame.simjoin.index` and `open_index`.
 
     Every update makes a version. Versions never change: questions about two of them have the same answer at
@@ -333,7 +333,7 @@ class Index(Opened):
     def _commit(self, own: Transaction, now: Version, base: int, change: Change,
                 report: UpdateReport) -> Made | None:  # fmt: skip
         """Publish the version after `base`; None: another writer was faster."""
-        done = commit(own, now.manifest, base, change, self._library, now.held)
+        done = commit(own, now.manifest, base, change, self._library, now.cached)
         if done is None:
             return None
         manifest, size = done

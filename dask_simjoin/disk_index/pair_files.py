@@ -298,9 +298,9 @@ def _coming(version: Version) -> Frame:
     spec = stored_spec(rows)
     if parent is None:
         return found_pairs(rows, spec)
-    delta, held, size = version.since(parent), version.held, sizes(rows, spec)
-    came = read_side(delta.inserted, spec, size, bool(len(delta.same.groups)), True, held)
-    return lazy_pairs(blocks_of(came, delta.inserted, delta.same, spec, size, None, held), rows)
+    delta, cached, size = version.since(parent), version.cached, sizes(rows, spec)
+    came = read_side(delta.inserted, spec, size, bool(len(delta.same.groups)), True, cached)
+    return lazy_pairs(blocks_of(came, delta.inserted, delta.same, spec, size, None, cached), rows)
 
 
 def store(pairs: Frame, own: Transaction, schema: pa.Schema) -> WrittenPairs | pa.Table:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from dask_simjoin.disk_index.cell_filter import (
     CellBoxes,
-    Marks,
+    CellFilter,
     Tiled,
     mark,
     near_marks,
@@ -58,7 +58,7 @@ FULL = 0.5
 """Share of marked cells above which the cells exclude too few rows to be used."""
 
 
-class Loaded(TypedDict):
+class RowBatch(TypedDict):
     """Rows: a plain dict of arrays and frames, so that it spills.
 
     `x` (n, d) are embedded coordinates, `seq` (n,) the rows' sequence numbers; `example` is an empty frame.
@@ -71,44 +71,44 @@ class Loaded(TypedDict):
     kept: NotRequired[Frame]
     tiles: NotRequired[Tiled]
     """Tiles of changed rows, which are in the order of their tiles."""
-    marks: NotRequired[Marks]
+    marks: NotRequired[CellFilter]
     """The cells near changed rows, if they exclude enough others."""
     gone: NotRequired[Array]
     """Unchanged rows: which (n,) to ignore, if dropping so few costs more than comparing them."""
 
 
-def rows_of(frame: Frame, spec: JoinSpec, seq: Array) -> Loaded:
+def rows_of(frame: Frame, spec: JoinSpec, seq: Array) -> RowBatch:
     """Return the rows of a frame, as tasks compare them; `seq`: the rows' numbers."""
     x, kept = points(frame, spec)
     if kept is not None:
         frame, x, seq = frame[kept], x[kept], seq[kept]
     if spec.lists and not len(x):  # the length of the lists is unknown
         x = module_of(x).zeros((0, spec.dims or 1))
-    found = Loaded(x=x, seq=seq, ids=row_ids(frame, spec.id), example=frame.iloc[:0])
+    found = RowBatch(x=x, seq=seq, ids=row_ids(frame, spec.id), example=frame.iloc[:0])
     if spec.keep:
         found["kept"] = frame[list(spec.keep)]
     return found
 
 
-def load(part: Part, spec: JoinSpec) -> Loaded:
+def load(part: Part, spec: JoinSpec) -> RowBatch:
     """Read row groups."""
     frame = read_part(part, _columns(spec))
     return rows_of(frame, spec, values_of(frame[SEQ]))
 
 
-def joined_rows(parts: Sequence[Loaded]) -> Loaded:
+def joined_rows(parts: Sequence[RowBatch]) -> RowBatch:
     """Concatenate rows; there is at least one part."""
     if len(parts) == 1:
         return parts[0]
     xp, frames = module_of(parts[0]["x"]), frames_for(parts[0]["example"])
     x, seq = (xp.concatenate([part[name] for part in parts]) for name in ("x", "seq"))
-    found = Loaded(x=x, seq=seq, ids=joined([part["ids"] for part in parts]), example=parts[0]["example"])
+    found = RowBatch(x=x, seq=seq, ids=joined([part["ids"] for part in parts]), example=parts[0]["example"])
     if "kept" in parts[0]:
         found["kept"] = frames.stacked([part["kept"] for part in parts])
     return found
 
 
-def load_near(part: Part, spec: JoinSpec, marks: Marks | None = None) -> Loaded:
+def load_near(part: Part, spec: JoinSpec, marks: CellFilter | None = None) -> RowBatch:
     """Read row groups, without rows that the marks exclude before their coordinates are gathered.
 
     The result may contain excluded rows, marked by `gone`.
@@ -126,7 +126,7 @@ def load_near(part: Part, spec: JoinSpec, marks: Marks | None = None) -> Loaded:
     return rows_of(frame, spec, values_of(frame[SEQ]))
 
 
-def load_both(part: Part, named: Part, spec: JoinSpec) -> tuple[Loaded, Loaded]:
+def load_both(part: Part, named: Part, spec: JoinSpec) -> tuple[RowBatch, RowBatch]:
     """Read row groups once: unchanged rows, as `load_near` does, and the rows named by another part."""
     frame, kept, own = read_both(part, named, _columns(spec))
     rows = rows_of(frame, spec, values_of(frame[SEQ]))
@@ -145,7 +145,7 @@ def _few_gone(kept: np.ndarray) -> bool:
     return FEW * int(np.count_nonzero(~kept)) < len(kept)
 
 
-def _near_of(frame: Frame, spec: JoinSpec, marks: Marks) -> Array | None:
+def _near_of(frame: Frame, spec: JoinSpec, marks: CellFilter) -> Array | None:
     """Return which rows of a frame are near marked ones; None: its columns are not plain numbers."""
     frames = frames_for(frame)
     columns = [frames.plain(frame, spec.on[k]) for k in marks.dims]
@@ -158,7 +158,7 @@ def _columns(spec: JoinSpec) -> list[str]:
     return list(dict.fromkeys([SEQ, *map(str, spec.columns)]))
 
 
-def moved(rows: Loaded, cut: Sequence[int], spec: JoinSpec, ordered: bool, marked: bool = True) -> Loaded:
+def moved(rows: RowBatch, cut: Sequence[int], spec: JoinSpec, ordered: bool, marked: bool = True) -> RowBatch:
     """Order moved rows, with their tiles and, if `marked`, the cells near them.
 
     Rows that are not `ordered`, as they are compared only with themselves, stay in place; so do very many.
@@ -175,7 +175,7 @@ def moved(rows: Loaded, cut: Sequence[int], spec: JoinSpec, ordered: bool, marke
     return found
 
 
-def some(rows: Loaded, places: Array) -> Loaded:
+def some(rows: RowBatch, places: Array) -> RowBatch:
     """Select rows at some positions."""
     x = rows["x"]
     if x.flags.f_contiguous and x.shape[1] > 1:  # column by column, as coordinates of few columns lie
@@ -185,7 +185,7 @@ def some(rows: Loaded, places: Array) -> Loaded:
             taken[:, k] = x[:, k][places]
     else:
         taken = x[places]
-    found = Loaded(x=taken, seq=rows["seq"][places], ids=rows["ids"].take(places), example=rows["example"])
+    found = RowBatch(x=taken, seq=rows["seq"][places], ids=rows["ids"].take(places), example=rows["example"])
     if "kept" in rows:
         found["kept"] = rows["kept"].take(places)
     if "gone" in rows:
@@ -193,15 +193,17 @@ def some(rows: Loaded, places: Array) -> Loaded:
     return found
 
 
-def near_box(rows: Loaded, lower: np.ndarray, upper: np.ndarray, cut: Sequence[int],
-             spec: JoinSpec) -> Loaded:  # fmt: skip
+def near_box(rows: RowBatch, lower: np.ndarray, upper: np.ndarray, cut: Sequence[int],
+             spec: JoinSpec) -> RowBatch:  # fmt: skip
     """Return the changed rows whose tiles are within reach of a box."""
     dims = np.asarray(cut, np.int64)
     boxes = CellBoxes(dims, lower[None, dims], upper[None, dims])
     return _of_tiles(rows, near_tiles(rows["tiles"], boxes, spec.norm, spec.threshold)[:, 0])
 
 
-def near_by_tiles(rows: Loaded, others: Loaded, cut: Sequence[int], spec: JoinSpec) -> tuple[Loaded, Loaded]:
+def near_by_tiles(
+    rows: RowBatch, others: RowBatch, cut: Sequence[int], spec: JoinSpec
+) -> tuple[RowBatch, RowBatch]:
     """Select the rows of two parts whose tiles are within reach of the other part; with many tiles, all rows.
 
     The box of a whole part excludes nothing if the part has rows of updates, which overlap all others.
@@ -215,7 +217,7 @@ def near_by_tiles(rows: Loaded, others: Loaded, cut: Sequence[int], spec: JoinSp
     return _of_tiles(rows, mine), _of_tiles(others, own)
 
 
-def _of_tiles(rows: Loaded, chosen: np.ndarray) -> Loaded:
+def _of_tiles(rows: RowBatch, chosen: np.ndarray) -> RowBatch:
     """Select the rows of some tiles (tiles,), bool."""
     if chosen.all():
         return rows
@@ -224,7 +226,7 @@ def _of_tiles(rows: Loaded, chosen: np.ndarray) -> Loaded:
     return some(rows, module_of(rows["x"]).asarray(places[places < len(tiles.x)]))
 
 
-def layout_for(sides: Sequence[Loaded], spec: JoinSpec) -> Layout:
+def layout_for(sides: Sequence[RowBatch], spec: JoinSpec) -> Layout:
     """Choose an index layout for rows that are compared."""
     every = merge_moments([moments(side["x"]) for side in sides])
     drawn = [to_host(side["x"][:: max(1, len(side["x"]) // DRAWN)]) for side in sides]
@@ -235,13 +237,13 @@ def layout_for(sides: Sequence[Loaded], spec: JoinSpec) -> Layout:
     )  # fmt: skip
 
 
-def chunk_of(rows: Loaded, layout: Layout) -> Chunk:
+def chunk_of(rows: RowBatch, layout: Layout) -> Chunk:
     """Index rows."""
     extra: dict[str, Any] = {"kept": rows["kept"]} if "kept" in rows else {}
     return indexed(rows["x"], rows["ids"], layout, rows["example"], extra)
 
 
-class Replaced(TypedDict):
+class ReplacedRows(TypedDict):
     """Coordinates and kept values of replaced rows in the other version."""
 
     seq: Array
@@ -251,31 +253,33 @@ class Replaced(TypedDict):
     kept: NotRequired[Frame]
 
 
-def replaced_of(own: list[Array], other: Loaded) -> Replaced:
+def replaced_of(own: list[Array], other: RowBatch) -> ReplacedRows:
     """Select the rows of `other` whose numbers are in `own`."""
     xp = module_of(other["x"])
     both = xp.flatnonzero(xp.isin(other["seq"], xp.concatenate(own)))
-    found = Replaced(seq=other["seq"][both], x=other["x"][both])
+    found = ReplacedRows(seq=other["seq"][both], x=other["x"][both])
     if "kept" in other:
         found["kept"] = other["kept"].take(both)
     return found
 
 
-def put_replaced(parts: list[Replaced]) -> Replaced | None:
+def put_replaced(parts: list[ReplacedRows]) -> ReplacedRows | None:
     """Concatenate the replaced rows of several parts; None: no row was replaced."""
     xp = module_of(parts[0]["x"])
     seq, x = (xp.concatenate([part[name] for part in parts]) for name in ("seq", "x"))
     if not len(seq):
         return None
     order = xp.argsort(seq)
-    found = Replaced(seq=seq[order], x=x[order])
+    found = ReplacedRows(seq=seq[order], x=x[order])
     if "kept" in parts[0]:
         kept = [part["kept"] for part in parts]
         found["kept"] = frames_for(kept[0]).stacked(kept).take(order)
     return found
 
 
-def other_values(replaced: Replaced, rows: Loaded, places: Array, stay: bool) -> tuple[Array, Array, Array]:
+def other_values(
+    replaced: ReplacedRows, rows: RowBatch, places: Array, stay: bool
+) -> tuple[Array, Array, Array]:
     """Return rows in the other version: coordinates, whether they exist, and whether they were replaced.
 
     `stay`: rows that were not replaced exist unchanged; otherwise they were added or deleted.
@@ -289,14 +293,14 @@ def other_values(replaced: Replaced, rows: Loaded, places: Array, stay: bool) ->
     return x, there, found
 
 
-def _there(replaced: Replaced, seq: Array) -> tuple[Array, Array]:
+def _there(replaced: ReplacedRows, seq: Array) -> tuple[Array, Array]:
     """Find rows among the replaced ones: their positions, and whether they exist."""
     xp = module_of(seq)
     at = xp.minimum(xp.searchsorted(replaced["seq"], seq), len(replaced["seq"]) - 1)
     return at, replaced["seq"][at] == seq
 
 
-def _kept_otherwise(replaced: Replaced, rows: Loaded) -> Array:
+def _kept_otherwise(replaced: ReplacedRows, rows: RowBatch) -> Array:
     """Return which rows (n,) have other kept values in the other version."""
     xp = module_of(rows["seq"])
     at, there = _there(replaced, rows["seq"])
@@ -331,8 +335,9 @@ def totals_of(x: Array, y: Array, norm: Norm) -> Array:
     return total
 
 
-def in_other_version(replaced: Replaced, left: tuple[Loaded, Array, bool], right: tuple[Loaded, Array, bool],
-                     distance: Array | None, spec: JoinSpec) -> Array:  # fmt: skip
+def in_other_version(replaced: ReplacedRows, left: tuple[RowBatch, Array, bool],
+                     right: tuple[RowBatch, Array, bool], distance: Array | None,
+                     spec: JoinSpec) -> Array:  # fmt: skip
     """Return which pairs are pairs of the other version too: (m,), bool.
 
     `left`, `right`: rows, positions in them, and whether rows that were not replaced are in both versions.

@@ -299,7 +299,7 @@ class Finder:
     keys : tuple of KeyFile
     places : mapping of str to array
         Positions of deleted rows, for each row file of the version.
-    held : mapping of str to Table
+    cached : mapping of str to Table
         Key files in memory, by their names: see `read_keys`.
     """
 
@@ -307,7 +307,7 @@ class Finder:
     row_id: str
     keys: tuple[KeyFile, ...]
     places: dict[str, np.ndarray]
-    held: Mapping[str, pa.Table] = dataclasses.field(default_factory=dict)
+    cached: Mapping[str, pa.Table] = dataclasses.field(default_factory=dict)
 
     def __dask_tokenize__(self) -> str:
         return tokenize(str(self.root), self.row_id, self.keys, self.places)
@@ -330,8 +330,8 @@ class Finder:
         """Return the rows of a key file with the wanted keys, which are ascending."""
         if not _within(wanted, one.low, one.high):
             return EMPTY
-        if one.name in self.held:
-            table = self.held[one.name]
+        if one.name in self.cached:
+            table = self.cached[one.name]
             row, at = _matches(table[KEY].to_numpy(), wanted)
             return _found(row, table.select([FILE, POSITION, SEQ]).take(pa.array(at)))
         with parquet(self.root / "keys" / one.name) as file:

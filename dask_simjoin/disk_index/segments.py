@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from distributed import Future
 
-from dask_simjoin.disk_index.row_batch import DRAWN, Loaded, joined_rows, load, moved, rows_of
+from dask_simjoin.disk_index.row_batch import DRAWN, RowBatch, joined_rows, load, moved, rows_of
 from dask_simjoin.disk_index.rows import read_part
 from dask_simjoin.disk_index.types import SEQ, VERSION, Part, Snapshot
 from dask_simjoin.engine.base import frames_for, joiner_for
@@ -178,13 +178,13 @@ def points_at(segment: Segment, rows: Array) -> Array:
     return joiner_for(segment["example"]).points(index_of(segment), segment["layout"])[place[rows]]
 
 
-def rows_at(segment: Segment, rows: Array, spec: JoinSpec, points: bool = True) -> Loaded:
+def rows_at(segment: Segment, rows: Array, spec: JoinSpec, points: bool = True) -> RowBatch:
     """Select some rows; without `points`, their coordinates are left out."""
     xp = module_of(segment["seq"])
     seq = segment["seq"][rows]
     x = points_at(segment, rows) if points else xp.empty((len(rows), 0))
     ids = frames_for(segment["example"]).index(seq) if spec.id == SEQ else segment["ids"].take(rows)
-    found = Loaded(x=x, seq=seq, ids=ids, example=segment["example"])
+    found = RowBatch(x=x, seq=seq, ids=ids, example=segment["example"])
     if SEQ in spec.keep:  # segments have no such column
         frames, kept = frames_for(segment["example"]), [name for name in spec.keep if name != SEQ]
         columns = {name: frames.values(segment["kept"], name, rows) for name in kept}
@@ -194,7 +194,7 @@ def rows_at(segment: Segment, rows: Array, spec: JoinSpec, points: bool = True) 
     return found
 
 
-def rows_taken(chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *segments: Segment) -> list[Loaded]:
+def rows_taken(chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *segments: Segment) -> list[RowBatch]:
     """Select the included rows of some segments."""
     found = []
     for segment, one in zip(segments, chosen, strict=True):
@@ -245,7 +245,7 @@ class SegmentRef:
 
 
 @dataclass(frozen=True, eq=False)
-class HeldPart:
+class CachedPart:
     """Rows of segments and perhaps of files.
 
     Attributes
@@ -262,7 +262,7 @@ class HeldPart:
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class CachedRows:
     """Segments and keys of an index in memory.
 
     Attributes
@@ -289,23 +289,23 @@ class Held:
                     there |= own
         return found, there
 
-    def part(self, rows: Snapshot, groups: np.ndarray) -> Part | HeldPart:
+    def part(self, rows: Snapshot, groups: np.ndarray) -> Part | CachedPart:
         """Return a part with some row groups of a snapshot, from memory if possible."""
         segments, there = self.among(rows, groups)
         if not segments:
             return rows.part(groups)
         rest = rows.part(groups[~there]) if not there.all() else None
-        return HeldPart(tuple(segments), tuple(_only(rows, groups, segment) for segment in segments), rest)
+        return CachedPart(tuple(segments), tuple(_only(rows, groups, segment) for segment in segments), rest)
 
 
 class UnchangedRows(NamedTuple):
     """Unchanged rows that were read along with deleted ones, and their row groups."""
 
-    rows: Loaded
+    rows: RowBatch
     groups: np.ndarray
 
 
-NOTHING = Held()
+NO_CACHED_ROWS = CachedRows()
 
 
 def whole_segment(rows: Snapshot, segment: SegmentRef) -> SegmentChoice:
@@ -335,35 +335,35 @@ def _places(rows: Snapshot, segment: SegmentRef) -> np.ndarray:
     return places[first:behind] - segment.start
 
 
-def load_held(
+def load_cached(
     rest: Part | None, chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *segments: Segment
-) -> Loaded:
+) -> RowBatch:
     """Select the included rows of segments, and read the rest from files."""
     found = rows_taken(chosen, spec, *segments)
     return joined_rows(found if rest is None else [*found, load(rest, spec)])
 
 
 def load_moved(spec: JoinSpec, cut: Sequence[int], marked: bool, rest: Part | None,
-               chosen: tuple[SegmentChoice, ...], *segments: Segment) -> Loaded:  # fmt: skip
+               chosen: tuple[SegmentChoice, ...], *segments: Segment) -> RowBatch:  # fmt: skip
     """Select moved rows and order them: see `moved`."""
-    return moved(load_held(rest, chosen, spec, *segments), cut, spec, marked)
+    return moved(load_cached(rest, chosen, spec, *segments), cut, spec, marked)
 
 
-def loaded(part: Part | HeldPart | Loaded, spec: JoinSpec) -> Loaded:
+def loaded(part: Part | CachedPart | RowBatch, spec: JoinSpec) -> RowBatch:
     """Return the rows of a part to this process."""
     if isinstance(part, Part):
         return load(part, spec)
-    if not isinstance(part, HeldPart):
+    if not isinstance(part, CachedPart):
         return part
     if not any(isinstance(segment.value, Future) for segment in part.segments):
-        return load_held(part.rest, part.chosen, spec, *(segment.value for segment in part.segments))
+        return load_cached(part.rest, part.chosen, spec, *(segment.value for segment in part.segments))
     graph: dict[Any, Any] = {segment.key: segment.in_graph() for segment in part.segments}
     keys = []
     for segment, chosen in zip(
         part.segments, part.chosen, strict=True
     ):  # each on the worker with the segment
         key = f"simjoin_taken-{segment.key}"
-        graph[key] = Task(key, load_held, None, (chosen,), spec, segment.ref)
+        graph[key] = Task(key, load_cached, None, (chosen,), spec, segment.ref)
         keys.append(key)
-    found: Sequence[Loaded] = gather(graph, keys)
+    found: Sequence[RowBatch] = gather(graph, keys)
     return joined_rows([*found, *([] if part.rest is None else [load(part.rest, spec)])])

@@ -15,7 +15,7 @@ from dask_simjoin.disk_index.manifests import back_to, latest, read_manifest
 from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.disk_index.rows import read_deleted
 from dask_simjoin.disk_index.schema import Finder
-from dask_simjoin.disk_index.segments import NOTHING, Held
+from dask_simjoin.disk_index.segments import NO_CACHED_ROWS, CachedRows
 from dask_simjoin.disk_index.types import Delta, Manifest, Options, RowFile, RowGroups, Snapshot, StoredPairs
 
 FILE = "file"
@@ -75,14 +75,14 @@ class Version:
     library : str
         Library of the resulting frames.
     manifest : Manifest
-    held : Held
+    cached : CachedRows
         The rows of it in memory.
     """
 
     root: Path
     library: str
     manifest: Manifest
-    held: Held = NOTHING
+    cached: CachedRows = NO_CACHED_ROWS
 
     @property
     def number(self) -> int:
@@ -112,7 +112,7 @@ class Version:
         """A finder of rows by their ids."""
         none = np.zeros(0, np.int64)
         places = {one.name: self.deleted.get(one.name, none) for one in self.manifest.files}
-        return Finder(self.root, self.manifest.options.row_id, self.manifest.keys, places, self.held.keys)
+        return Finder(self.root, self.manifest.options.row_id, self.manifest.keys, places, self.cached.keys)
 
     def _between(self, above: int, to: int) -> Snapshot:
         """Return the rows that versions above the first and up to the second inserted."""

@@ -119,13 +119,13 @@ def _looked_at(frame: Frame, meta: Frame, options: Options, keep: tuple[str, ...
     dims = incoming.table.spec.dims
     if incoming.table.rows and (dims != options.dims or spec.lists != options.lists):
         raise CoordinateError(
-            f"Rows of this index are points of {options.dims} dimensions, {_held(options.lists)}, and rows "
-            f"of the frame have {dims}, {_held(spec.lists)}; they must be alike."
+            f"Rows of this index are points of {options.dims} dimensions, {_storage_of(options.lists)}, and "
+            f"rows of the frame have {dims}, {_storage_of(spec.lists)}; they must be alike."
         )
     return incoming
 
 
-def _held(lists: bool) -> str:
+def _storage_of(lists: bool) -> str:
     return "held as lists" if lists else "a column each"
 
 

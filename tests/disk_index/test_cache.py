@@ -1,4 +1,4 @@
-"""An index that is held in memory gives the pairs that it gives from disk, and reads no file again."""
+"""An index that is cached in memory gives the pairs that it gives from disk, and reads no file again."""
 
 import os
 import signal
@@ -95,7 +95,7 @@ def test_what_there_is_no_room_for_is_read(tmp_path, monkeypatch):
 
 
 def test_on_a_cluster(client, tmp_path, monkeypatch):
-    """Workers hold rows; what the cluster has lost, and what another writer did, is read."""
+    """Workers cache rows; what the cluster has lost, and what another writer did, is read."""
     monkeypatch.setattr(cache, "SEGMENT_ROWS", 200)
     index = made("2-D", tmp_path / "index").persist()
     assert client.who_has() and index.memory.rows == 500
@@ -105,7 +105,7 @@ def test_on_a_cluster(client, tmp_path, monkeypatch):
     other.update(table("2-D", 800, 30).assign(key=range(100, 130)), if_exists="replace")
     found = index.changes(1)
     same(found, other.changes(1))
-    segments = [segment for some in index._last.held.segments.values() for segment in some]
+    segments = [segment for some in index._last.cached.segments.values() for segment in some]
     client.cancel([segment.value for segment in segments])
     changes = index.update(table("2-D", 900, 50))
     assert changes.work.row_groups_read == 0
