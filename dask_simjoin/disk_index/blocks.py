@@ -271,13 +271,13 @@ def _rows_of_a_task(boxes: CellBoxes, counts: np.ndarray, spec: JoinSpec, thread
     as after updates.  So there are only as many parts as threads and pairs need.  The number of pairs is
     estimated as if rows were uniform in their boxes.
     """
-    whole, most = int(counts.sum()), int(counts.max(initial=1))
+    whole, max_group = int(counts.sum()), int(counts.max(initial=1))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         near = np.fmin(1.0, 2 * reach(spec.norm, spec.threshold) / (boxes.upper - boxes.lower)).prod(axis=1)
-    least = FEW_TASKS_PER_THREAD * threads if threads > 1 else 1
-    tasks = max(least, math.ceil(float((near * counts) @ counts) / MOST_PAIRS))
+    min_tasks = FEW_TASKS_PER_THREAD * threads if threads > 1 else 1
+    tasks = max(min_tasks, math.ceil(float((near * counts) @ counts) / MOST_PAIRS))
     # one row group above the even share, so that no remainder becomes another part
-    return max(-(-whole // min(tasks, TASKS_PER_THREAD * threads)) + most - 1, LEAST_ROWS)
+    return max(-(-whole // min(tasks, TASKS_PER_THREAD * threads)) + max_group - 1, LEAST_ROWS)
 
 
 def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
@@ -285,8 +285,8 @@ def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
     boxes = boxes_of(rows)
     counts = _named(rows) if rows.named else rows.groups.rows
     near = _side_by_side(boxes)
-    most = min(size.rows, _rows_of_a_task(boxes, counts, spec, size.threads))
-    parts = [near[some] for some in cut_parts(counts[near], most)]
+    max_rows = min(size.rows, _rows_of_a_task(boxes, counts, spec, size.threads))
+    parts = [near[some] for some in cut_parts(counts[near], max_rows)]
     apart: list[tuple[np.ndarray, ...]] = [(part,) for part in parts]
     across = []
     for i, own in enumerate(parts):

@@ -67,42 +67,42 @@ def cache_rows(version: Version, before: CachedRows, turn: int) -> CachedRows:
     """
     rows = version.rows
     spec = spec_of(rows, None, False)
-    most, room = _segment_rows(version, spec), _room(version.library) // row_bytes(spec)
+    max_rows, capacity = _segment_rows(version, spec), _capacity(version.library) // row_bytes(spec)
     kept = {name: before.segments[name] for name in rows.files if name in before.segments}
-    room -= sum(segment.rows for segments in kept.values() for segment in segments)
+    capacity -= sum(segment.rows for segments in kept.values() for segment in segments)
     wanted: list[SegmentRef] = []
     for name, groups in _files(rows):
         total = int(groups.rows.sum())
-        if name not in kept and total <= room:
-            room -= total
-            wanted += _segments(rows, name, groups, spec, most, turn)
+        if name not in kept and total <= capacity:
+            capacity -= total
+            wanted += _segments(rows, name, groups, spec, max_rows, turn)
     for segment in _made(rows, wanted, spec):
         kept[segment.file] = (*kept.get(segment.file, ()), segment)
-    return CachedRows(kept, _keys(version, before, room * row_bytes(spec)))
+    return CachedRows(kept, _keys(version, before, capacity * row_bytes(spec)))
 
 
 def _segment_rows(version: Version, spec: JoinSpec) -> int:
     """Return the most rows of a segment."""
-    most, resources = min(SEGMENT_ROWS, sizes(version.rows, spec).rows), resources_for(version.library)
+    max_rows, resources = min(SEGMENT_ROWS, sizes(version.rows, spec).rows), resources_for(version.library)
     if not resources.gpu or resources.memory is None:
-        return most
-    return max(most, device_rows(int(version.rows.groups.rows.sum()), row_bytes(spec), resources))
+        return max_rows
+    return max(max_rows, device_rows(int(version.rows.groups.rows.sum()), row_bytes(spec), resources))
 
 
 def device_rows(rows: int, each: float, resources: Resources) -> int:
     """Return the rows of a segment on a GPU; `rows`: in all, `each`: bytes per row.  Threads share a GPU."""
     gpus = resources.threads if resources.cluster else 1
     sharing = resources.threads // gpus
-    room = (resources.memory or 0) * sharing * DEVICE_SHARE / max(1.0, sharing * 2 * DEVICE_SHARE)
-    return min(rows // (DEVICE_SEGMENTS * gpus), int(room / each))
+    capacity = (resources.memory or 0) * sharing * DEVICE_SHARE / max(1.0, sharing * 2 * DEVICE_SHARE)
+    return min(rows // (DEVICE_SEGMENTS * gpus), int(capacity / each))
 
 
-def _keys(version: Version, before: CachedRows, room: float) -> dict[str, pa.Table]:
+def _keys(version: Version, before: CachedRows, capacity: float) -> dict[str, pa.Table]:
     """Cache keys of ids if this process computes, as many as fit."""
     found: dict[str, pa.Table] = {}
     for one in version.manifest.keys if current_client() is None else ():
-        room -= KEY_BYTES * one.rows
-        if room >= 0:
+        capacity -= KEY_BYTES * one.rows
+        if capacity >= 0:
             known = before.keys.get(one.name)
             found[one.name] = read_keys(version.root, one) if known is None else known
     return found
@@ -116,7 +116,7 @@ def _files(rows: Snapshot) -> Iterator[tuple[str, RowGroups]]:
             yield name, groups
 
 
-def _room(library: str) -> float:
+def _capacity(library: str) -> float:
     """Return the bytes that the cache may use."""
     resources = resources_for(library)
     each = resources.memory if resources.memory is not None else resources.shared
@@ -124,10 +124,10 @@ def _room(library: str) -> float:
 
 
 def _segments(
-    rows: Snapshot, name: str, groups: RowGroups, spec: JoinSpec, most: int, turn: int
+    rows: Snapshot, name: str, groups: RowGroups, spec: JoinSpec, max_rows: int, turn: int
 ) -> Iterator[SegmentRef]:
-    """Cut the row groups of a file into segments of at most about `most` rows."""
-    for part in cut_parts(groups.rows, most):
+    """Cut the row groups of a file into segments of at most about `max_rows` rows."""
+    for part in cut_parts(groups.rows, max_rows):
         some = groups[part]
         numbers = int(some.group[0]), int(some.group[-1]) + 1
         key = f"simjoin_held-{tokenize(str(rows.root), name, numbers, rows.library, spec, turn)}"

@@ -99,20 +99,20 @@ def _cells(fit: np.ndarray) -> list[int]:
     """Distribute cells over dimensions: at most one per reach in the width of each."""
     found = np.maximum(fit, 1.0)
     for _ in range(len(fit)):  # dimensions that need few cells leave more to the others
-        most = _even(found)
-        found = np.minimum(found, most)
+        max_cells = _even(found)
+        found = np.minimum(found, max_cells)
     return [max(1, int(n)) for n in found.tolist()]
 
 
 def _even(fit: np.ndarray) -> float:
     """Return the most cells per dimension that keep the total within `CELLS`."""
     ordered = np.sort(fit)
-    room = float(CELLS)
+    capacity = float(CELLS)
     for number, own in enumerate(ordered.tolist()):
-        rest = room ** (1 / (len(ordered) - number))
+        rest = capacity ** (1 / (len(ordered) - number))
         if own >= rest:
             return rest
-        room /= own
+        capacity /= own
     return math.inf
 
 
@@ -262,15 +262,15 @@ def touched(rows: Tiled, near: np.ndarray, boxes: CellBoxes, norm: Norm, thresho
     done, width = 0, 1
     while len(group):
         now = (rank < done + width) & ~found[group]
-        _look(rows, tile[now], group[now], boxes, norm, threshold, found)
+        _mark_touched(rows, tile[now], group[now], boxes, norm, threshold, found)
         left = (rank >= done + width) & ~found[group]
         group, tile, rank = group[left], tile[left], rank[left]
         done, width = done + width, 2 * width
     return found
 
 
-def _look(rows: Tiled, tile: np.ndarray, group: np.ndarray, boxes: CellBoxes, norm: Norm, threshold: float,
-          found: np.ndarray) -> None:  # fmt: skip
+def _mark_touched(rows: Tiled, tile: np.ndarray, group: np.ndarray, boxes: CellBoxes, norm: Norm,
+                  threshold: float, found: np.ndarray) -> None:  # fmt: skip
     """Mark in `found` the groups with a row of a tile within reach."""
     step = max(1, AT_ONCE // rows.size)
     for start in range(0, len(tile), step):

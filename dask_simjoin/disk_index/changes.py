@@ -175,8 +175,8 @@ def bytes_of(rows: Snapshot, groups: np.ndarray) -> int:
         with parquet(rows.root / "rows" / rows.files[file]) as whole:
             about = whole.metadata
         for group in chosen.group[chosen.file == file].tolist():
-            told = about.row_group(group)
-            total += sum(told.column(k).total_compressed_size for k in range(told.num_columns))
+            row_group = about.row_group(group)
+            total += sum(row_group.column(k).total_compressed_size for k in range(row_group.num_columns))
     return total
 
 

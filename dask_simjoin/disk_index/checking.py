@@ -19,7 +19,7 @@ import pandas as pd
 
 from dask_simjoin.disk_index.blocks import boxes_of
 from dask_simjoin.disk_index.cell_filter import CellBoxes, near_tiles, tiled, touched
-from dask_simjoin.disk_index.checksums import REMEDY, CheckedFile, is_checked, told_of
+from dask_simjoin.disk_index.checksums import REMEDY, CheckedFile, is_checked, reading
 from dask_simjoin.disk_index.components import FOLDER as COMPONENTS
 from dask_simjoin.disk_index.components import grouping_files
 from dask_simjoin.disk_index.files import FOLDERS, PAIRS, listed, parquet, read_groups
@@ -38,10 +38,10 @@ A_DAY = 24 * 60 * 60
 """Age in seconds above which an unknown file counts as unused: no writer takes that long."""
 
 
-def chain(root: Path, manifest: Manifest, most: float = math.inf) -> list[Manifest]:
-    """List a version and its ancestors that still exist, newest first: `most` of them at most."""
+def chain(root: Path, manifest: Manifest, max_versions: float = math.inf) -> list[Manifest]:
+    """List a version and its ancestors that still exist, newest first: at most `max_versions`."""
     found = [manifest]
-    while found[-1].parent is not None and len(found) < most:
+    while found[-1].parent is not None and len(found) < max_versions:
         try:
             found.append(read_manifest(root, found[-1].parent))
         except VersionGoneError:
@@ -51,12 +51,12 @@ def chain(root: Path, manifest: Manifest, most: float = math.inf) -> list[Manife
 
 def history_of(root: Path, manifest: Manifest) -> pd.DataFrame:
     """Return one row per version, oldest first: its kind, batch, time, rows and files."""
-    told = [
+    records = [
         (one.version, one.kind, one.batch, one.time, one.rows, len(one.files))
         for one in reversed(chain(root, manifest))
     ]
     columns = ["version", "kind", "batch", "time", "rows", "files"]
-    return pd.DataFrame(told, columns=columns).set_index("version")
+    return pd.DataFrame(records, columns=columns).set_index("version")
 
 
 def vacuumed(root: Path, keep: int) -> int:
@@ -161,7 +161,7 @@ def _damage(path: Path) -> str:
     """Describe the damage of a file; empty if it is intact, or was removed meanwhile with its versions."""
     try:
         if is_checked(path):
-            with told_of(path, True), contextlib.closing(CheckedFile(path)) as file:
+            with reading(path, True), contextlib.closing(CheckedFile(path)) as file:
                 file.verify()
         with parquet(path) as read:
             for group in () if is_checked(path) else range(read.num_row_groups):
@@ -196,7 +196,7 @@ PER_GROUP, MOST = 32, 1 << 16
 FAN_OUT = 4
 
 
-def drawn(groups: RowGroups, options: Options, number: int, seed: int = 0) -> np.ndarray:
+def sample_points(groups: RowGroups, options: Options, number: int, seed: int = 0) -> np.ndarray:
     """Draw points (number, d) in the boxes of row groups, as many in each as it has rows.
 
     They are 0 in dimensions without boxes.
@@ -212,11 +212,11 @@ def drawn(groups: RowGroups, options: Options, number: int, seed: int = 0) -> np
     return x
 
 
-def fresh(rows: Snapshot) -> tuple[CellBoxes, np.ndarray]:
+def ideal_layout(rows: Snapshot) -> tuple[CellBoxes, np.ndarray]:
     """Estimate the boxes of row groups, and their rows (groups,), if all rows were rewritten in order."""
     every, size = int(rows.groups.rows.sum()), rows.options.group
     number = max(1, min(MOST, PER_GROUP * -(-every // size)))
-    x = drawn(rows.groups, rows.options, number, seed=1)[:, boxes_of(rows).dims]
+    x = sample_points(rows.groups, rows.options, number, seed=1)[:, boxes_of(rows).dims]
     each = every / number
     points = max(1, 1 << round(np.log2(max(1.0, min(size, every) / each))))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -253,9 +253,9 @@ def excess(rows: Snapshot, new: RowGroups) -> float:
     number = int(new.rows.sum())
     if not len(rows.groups) or not number:
         return 0.0
-    x, options = drawn(new, rows.options, min(number, POINTS)), rows.options
+    x, options = sample_points(new, rows.options, min(number, POINTS)), rows.options
     now = reached(x, boxes_of(rows), options)
-    boxes, sizes = fresh(rows)
+    boxes, sizes = ideal_layout(rows)
     more = rows.groups.rows[now].sum() - sizes[reached(x, boxes, options)].sum()
     files = len(np.unique(rows.groups.file[now])) - 1
     return max(0.0, float(more) + OPENED * files)
@@ -286,9 +286,9 @@ def quality_of(version: Version, full: int) -> QualityReport:
     rows, manifest, options = version.rows, version.manifest, version.manifest.options
     ratio = scan = 1.0
     if len(rows.groups):
-        x = drawn(rows.groups, options, POINTS)
+        x = sample_points(rows.groups, options, POINTS)
         scan = scanned(x, boxes_of(rows), rows.groups.rows, options)
-        ratio = scan / max(1.0, scanned(x, *fresh(rows), options))
+        ratio = scan / max(1.0, scanned(x, *ideal_layout(rows), options))
     small = set(small_files(manifest, full))
     size = sum(one.rows for one in manifest.files)
     few = sum(one.rows for one in manifest.files if one.name in small)

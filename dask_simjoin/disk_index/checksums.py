@@ -56,7 +56,7 @@ def missing(path: Path) -> IndexFormatError | VersionGoneError:
 
 
 @contextlib.contextmanager
-def told_of(path: Path, checked: bool) -> Iterator[None]:
+def reading(path: Path, checked: bool) -> Iterator[None]:
     """Raise the errors of reading a file with the name of the file.
 
     `checked`: its bytes have been verified.  Unverified bytes can raise any error.

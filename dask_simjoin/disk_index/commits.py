@@ -21,7 +21,7 @@ from dask_simjoin.disk_index.files import (
     sync_folder,
     write_tables,
 )
-from dask_simjoin.disk_index.pair_files import taken_in, tidied
+from dask_simjoin.disk_index.pair_files import append_pairs, compact_pairs
 from dask_simjoin.disk_index.publishing import Transaction, base_of, publish, transaction, with_batch
 from dask_simjoin.disk_index.rows import Written, places_in, write_deleted
 from dask_simjoin.disk_index.schema import merged, without_stale
@@ -172,7 +172,9 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
         made = Version(root, library, manifest, cached)
         whole = not {one.name for one in files} & {one.name for one in parent.files}
         rewrite = change.kind == "rewrite"
-        pairs, size = tidied(own, made, whole) if rewrite else taken_in(own, made, change.gone, change.again)
+        pairs, size = (
+            compact_pairs(own, made, whole) if rewrite else append_pairs(own, made, change.gone, change.again)
+        )
         manifest, bytes_written = replace(manifest, pairs=pairs), bytes_written + size
     if change.kind == "rewrite" and change.dropped.issuperset(one.name for one in parent.files):
         manifest, size = with_checksums(own, manifest)

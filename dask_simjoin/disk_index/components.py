@@ -85,8 +85,8 @@ def grouping_files(root: Path) -> list[tuple[int, Path]]:
     """List the files of groups with their versions, the newest first."""
     folder = root / FOLDER
     found = folder.glob("*.parquet") if folder.is_dir() else ()
-    told = ((NAME.fullmatch(path.stem), path) for path in found)
-    return sorted(((int(match[1]), path) for match, path in told if match), reverse=True)
+    matches = ((NAME.fullmatch(path.stem), path) for path in found)
+    return sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)
 
 
 def known_grouping(version: Version) -> tuple[Grouping, Path] | None:
@@ -148,7 +148,7 @@ def _read(group: int, path: Path, dtypes: dict[str, str], library: str) -> Frame
     return frames_of_library(library).from_arrow(table, dtypes)
 
 
-LOOKED_AT = 1 << 17
+TASK_ROWS = 1 << 17
 """Rows per task that looks for rows of groups to rebuild."""
 
 
@@ -162,19 +162,19 @@ def grouping_of(version: Version) -> tuple[Grouping, Path]:
     known = known_grouping(version)
     if known is not None and known[0].version == version.number:
         return known
-    found = None if known is None else _told_on(known[0], version)
-    found = found or _anew(version)
+    found = None if known is None else _updated(known[0], version)
+    found = found or _computed(version)
     return found, write_grouping(version, found)
 
 
-def _anew(version: Version) -> Grouping:
+def _computed(version: Version) -> Grouping:
     """Compute the groups of all rows."""
     seq, ids = _numbers(version.rows)
     edges = _forest(all_pairs(version, numbered=True))
     return Grouping(version.number, seq, ids, _united(np.arange(len(seq)), seq, edges), len(seq))
 
 
-def _told_on(old: Grouping, version: Version) -> Grouping | None:
+def _updated(old: Grouping, version: Version) -> Grouping | None:
     """Update groups of an older version; None: computing them anew is better."""
     try:
         delta = version.since(old.version)
@@ -264,7 +264,7 @@ def _each(rows: Snapshot, name: str, work: Any, *arguments: Any) -> list[Any]:
     """Apply a function to parts of rows, one task each."""
     token = snapshot_token(rows, name, *arguments)
     graph: dict[Any, Any] = {}
-    for n, part in enumerate(parts_of(rows, LOOKED_AT)):
+    for n, part in enumerate(parts_of(rows, TASK_ROWS)):
         key = f"{name}-{token}", n
         graph[key] = Task(key, work, part, *arguments)
     return gather(graph, list(graph))

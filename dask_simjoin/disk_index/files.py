@@ -15,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dask_simjoin.disk_index.checksums import DIGITS, CheckedFile, SummedFile, is_checked, told_of
+from dask_simjoin.disk_index.checksums import DIGITS, CheckedFile, SummedFile, is_checked, reading
 from dask_simjoin.disk_index.types import VERSION
 from dask_simjoin.errors import IndexWriteError, OptionError, SimJoinError
 from dask_simjoin.graph.workers import is_worker
 
 
-def cut_parts(rows: np.ndarray, most: int) -> list[np.ndarray]:
-    """Group consecutive items of `rows` rows into parts of at most `most` rows; return their indexes."""
+def cut_parts(rows: np.ndarray, max_rows: int) -> list[np.ndarray]:
+    """Group consecutive items of `rows` rows into parts of at most `max_rows` rows; return their indexes."""
     parts: list[np.ndarray] = []
     start, total = 0, 0
     for number, size in enumerate(rows.tolist()):
-        if number > start and total + size > most:
+        if number > start and total + size > max_rows:
             parts.append(np.arange(start, number))
             start, total = number, 0
         total += size
@@ -140,7 +140,7 @@ def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
 
 def read_whole(path: Path) -> pa.Table:
     """Read a Parquet file; small ones are cached, as files never change, but not on workers."""
-    with told_of(path, is_checked(path)):
+    with reading(path, is_checked(path)):
         few = path.stat().st_size <= SMALL and not is_worker()
     table: pa.Table = (_kept if few else read_anew)(path)
     return table
@@ -153,7 +153,7 @@ def parquet(path: Path) -> Iterator[pq.ParquetFile]:
     Files of older versions of this package have no checksums, and are not verified.
     """
     checked = is_checked(path)
-    with told_of(path, checked):
+    with reading(path, checked):
         own = CheckedFile(path) if checked else None
         opened = pa.OSFile(str(path)) if own is None else pa.PythonFile(own, mode="r")
         known = None if own is None else own.ending.metadata

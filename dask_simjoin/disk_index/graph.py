@@ -57,10 +57,10 @@ def pairs_of_partition(frame: Frame, rows: Snapshot, spec: JoinSpec, like: Frame
     own = moved(own, cut, spec, ordered=True)
     near = near_tiles(own["tiles"], boxes, spec.norm, spec.threshold)
     chosen = np.flatnonzero(touched(own["tiles"], near, boxes, spec.norm, spec.threshold))
-    how, most = Comparison(spec, tuple(cut), like), max(1, size.rows // 2)
+    how, max_rows = Comparison(spec, tuple(cut), like), max(1, size.rows // 2)
     parts = (
         pairs_of_two(how, own, load(rows.part(chosen[some]), spec.right), columns)
-        for some in cut_parts(rows.groups.rows[chosen], most)
+        for some in cut_parts(rows.groups.rows[chosen], max_rows)
     )
     found = [part for part in parts if len(part)] or [like]
     return found[0] if len(found) == 1 else frames_for(like).stacked(found)
@@ -200,9 +200,9 @@ ROWS = 1 << 20
 """Approximate rows of a partition."""
 
 
-def parts_of(rows: Snapshot, most: int = ROWS) -> Iterator[Part]:
-    """Yield parts of consecutive row groups with about `most` rows; at least one."""
-    number = (np.cumsum(rows.groups.rows) - rows.groups.rows) // most
+def parts_of(rows: Snapshot, max_rows: int = ROWS) -> Iterator[Part]:
+    """Yield parts of consecutive row groups with about `max_rows` rows; at least one."""
+    number = (np.cumsum(rows.groups.rows) - rows.groups.rows) // max_rows
     for n in np.unique(number).tolist() or [0]:
         yield rows.part(np.flatnonzero(number == n))
 

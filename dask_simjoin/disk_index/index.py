@@ -20,7 +20,7 @@ from dask_simjoin.disk_index.checking import check_index, history_of, quality_of
 from dask_simjoin.disk_index.commits import Change, attempted, commit
 from dask_simjoin.disk_index.components import components
 from dask_simjoin.disk_index.graph import stored_rows
-from dask_simjoin.disk_index.maintenance import HOW, keep_up, optimize, worn
+from dask_simjoin.disk_index.maintenance import HOW, counters_after_update, keep_up, optimize
 from dask_simjoin.disk_index.manifests import read_manifest
 from dask_simjoin.disk_index.pair_files import all_pairs
 from dask_simjoin.disk_index.publishing import Transaction, made_by
@@ -158,7 +158,7 @@ class Index(IndexReader):
             `new` was read from an old version of an index that was removed.
         """
         check_choice("if_exists", if_exists, IF_EXISTS)
-        asked = Update(new, delete, if_exists, check_batch(batch))
+        request = Update(new, delete, if_exists, check_batch(batch))
         if new is not None:
             example_of(new)
 
@@ -166,8 +166,10 @@ class Index(IndexReader):
             known = made_by(self._root, now.manifest, batch)
             if known is not None:
                 return Made(known, now.manifest, UpdateReport(known=True))
-            change, report = changed_by(own, asked, now, base + 1)
-            change = replace(change, counters=worn(now, [one.groups for one in change.written], FILE_ROWS))
+            change, report = changed_by(own, request, now, base + 1)
+            change = replace(
+                change, counters=counters_after_update(now, [one.groups for one in change.written], FILE_ROWS)
+            )
             return self._commit(own, now, base, change, report)
 
         made = attempted(self._root, lambda: self._latest("update"), work)

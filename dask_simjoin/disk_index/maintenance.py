@@ -32,9 +32,9 @@ from dask_simjoin.disk_index.checking import (
     PER_GROUP,
     SMALL_EXCESS,
     SMALL_PART,
-    drawn,
     excess,
     quality_of,
+    sample_points,
     small_files,
 )
 from dask_simjoin.disk_index.commits import Change, attempted, commit
@@ -73,7 +73,7 @@ MOST_DELETED = 0.3
 """Share of deleted rows above which a file is rewritten without them."""
 
 
-def worn(version: Version, written: list[RowGroups], full: int) -> dict[str, float]:
+def counters_after_update(version: Version, written: list[RowGroups], full: int) -> dict[str, float]:
     """Return the counters after an update that is not published yet."""
     manifest, rows = version.manifest, version.rows
     if manifest.options.recluster != "auto":
@@ -87,10 +87,10 @@ def worn(version: Version, written: list[RowGroups], full: int) -> dict[str, flo
     }
 
 
-def paid(version: Version, files: frozenset[str], full: int) -> dict[str, float]:
+def counters_after_rewrite(version: Version, files: frozenset[str], full: int) -> dict[str, float]:
     """Return the counters after some files have been rewritten."""
     manifest = version.manifest
-    if manifest.options.recluster != "auto" or near_small(version, full) <= files:
+    if manifest.options.recluster != "auto" or unordered_files(version, full) <= files:
         return {EXCESS: 0.0, SMALL_EXCESS: 0.0}
     return {SMALL_EXCESS: 0.0}
 
@@ -110,16 +110,16 @@ def to_rewrite(version: Version, full: int) -> frozenset[str]:
         return every
     if isinstance(policy, (int, float)):
         return every if quality_of(version, full).scan_ratio > policy else frozenset()
-    near = near_small(version, full)
+    near = unordered_files(version, full)
     if manifest.counters.get(EXCESS, 0.0) > price(version, near):
         return near
-    small = together(version, full, MOST_SMALL)
+    small = similar_files(version, full, MOST_SMALL)
     if small and manifest.counters.get(SMALL_EXCESS, 0.0) > COMMIT:
         return near if price(version, near) <= NEARLY * price(version, small) else small
-    return together(version, full, MOST_FILES) | holed(version)
+    return similar_files(version, full, MOST_FILES) | degraded_files(version)
 
 
-def near_small(version: Version, full: int) -> frozenset[str]:
+def unordered_files(version: Version, full: int) -> frozenset[str]:
     """List files of updates, and files whose boxes overlap theirs: all files that are not in order."""
     rows, names = version.rows, version.rows.files
     boxes = boxes_of(rows)
@@ -140,7 +140,7 @@ def near_small(version: Version, full: int) -> frozenset[str]:
     return frozenset(found) if small else frozenset(names)
 
 
-def together(version: Version, full: int, number: int) -> frozenset[str]:
+def similar_files(version: Version, full: int, number: int) -> frozenset[str]:
     """List similarly sized files if there are at least `number`: they may be merged."""
     tiers: dict[int, list[RowFile]] = {}
     for one in version.manifest.files:
@@ -150,7 +150,7 @@ def together(version: Version, full: int, number: int) -> frozenset[str]:
     return frozenset(one.name for files in many for one in files)
 
 
-def holed(version: Version) -> frozenset[str]:
+def degraded_files(version: Version) -> frozenset[str]:
     """List files with many deleted rows, and more than the rows of a row group."""
     manifest = version.manifest
     gone = {one.name: len(version.deleted.get(one.name, ())) for one in manifest.files}
@@ -198,7 +198,7 @@ def _regions_of(rows: Snapshot, size: int, full: int) -> Regions:
     """Cut space into regions of about `full` rows, by random points in the boxes of row groups."""
     options, dims = rows.options, boxes_of(rows).dims
     number = max(1, min(MOST, PER_GROUP * len(rows.groups)))
-    x = np.ascontiguousarray(drawn(rows.groups, options, number, seed=2)[:, dims])
+    x = np.ascontiguousarray(sample_points(rows.groups, options, number, seed=2)[:, dims])
     measure = options.spec(rows.library).measure
     away = reach(measure.norm, measure.threshold(options.eps))
     wide = np.full(len(dims), np.inf)
@@ -274,7 +274,7 @@ def _rewrite(own: Transaction, version: Version, base: int, files: frozenset[str
     if not files:
         return UpkeepReport(version.number, 0, 0, 0, 0)
     change = rewritten(own, version, files, base + 1, FILE_ROWS)
-    change = replace(change, counters=change.counters | paid(version, files, FILE_ROWS))
+    change = replace(change, counters=change.counters | counters_after_rewrite(version, files, FILE_ROWS))
     done = commit(own, version.manifest, base, change, version.library)
     if done is None:
         return None

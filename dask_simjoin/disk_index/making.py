@@ -18,7 +18,7 @@ from dask_simjoin.disk_index.requests import MakeIndex, PathLike, check_path, ch
 from dask_simjoin.disk_index.rows import write_example
 from dask_simjoin.disk_index.types import ID, Manifest, Options
 from dask_simjoin.disk_index.updating import NO_IDS, NO_SEQ, lazy_frame
-from dask_simjoin.disk_index.writing import Incoming, Numbering, look_at, schema_for, write_frame
+from dask_simjoin.disk_index.writing import Incoming, Numbering, collect_rows, schema_for, write_frame
 from dask_simjoin.engine.index.kdorder import dims_to_cut
 from dask_simjoin.errors import CoordinateError, IndexConflictError, OptionError
 from dask_simjoin.graph.inputs import example_ids
@@ -30,7 +30,7 @@ from dask_simjoin.request.spec import JoinSpec
 
 
 @verb(MakeIndex)
-def index(frame: Frame, asked: MakeIndex) -> Index:
+def index(frame: Frame, request: MakeIndex) -> Index:
     """Write the rows to disk as an index that can be updated: each update returns only changed pairs.
 
     The index is written at once, as `to_parquet` does.
@@ -94,14 +94,14 @@ def index(frame: Frame, asked: MakeIndex) -> Index:
     0     1      2
     """
     meta = example_of(frame)
-    spec = asked.spec(meta)
+    spec = request.spec(meta)
     example_ids(meta, spec)
-    root, policy, group = asked.root, asked.policy, asked.group
-    stored = asked.stored(spec.names)
+    root, policy, group = request.root, request.policy, request.group
+    stored = request.stored(spec.names)
     _check_free(root)
     id, on, keep = (None if spec.id is None else str(spec.id)), named(spec.on), named(spec.keep)
     columns = list(dict.fromkeys([ID if id is None else id, *on, *keep]))
-    incoming = look_at(lazy_frame(frame), spec, id, columns)
+    incoming = collect_rows(lazy_frame(frame), spec, id, columns)
     schema = schema_for(incoming)
     with _folders(root, (*FOLDERS, *([PAIRS] if stored else ()))), transaction(root) as own:
         check_links(root / FOLDERS[0])

@@ -72,16 +72,16 @@ def from_json(body: Any) -> Manifest:
     return manifest
 
 
-def _entries(kind: type[Entry], told: Any) -> tuple[Entry, ...]:
+def _entries(kind: type[Entry], entries: Any) -> tuple[Entry, ...]:
     """Parse entries of files."""
     hints = HINTS[kind]
-    for one in told:
+    for one in entries:
         for name, hint in hints.items():
             if type(one[name]) is not hint:
                 raise ValueError(f"{name} of a file is none")
             if hint is str:
                 _check_name(one[name])
-    return tuple(kind(**one) for one in told)
+    return tuple(kind(**one) for one in entries)
 
 
 def _check_name(name: str) -> None:

@@ -67,20 +67,20 @@ class TotalsSpec(JoinSpec):
 def stored_spec(rows: Snapshot) -> TotalsSpec:
     """Return the request for the pairs of an index, as they are stored."""
     spec, names, kept = spec_of(rows, None, True), rows.options.names, len(rows.options.keep)
-    asked = {one.name: getattr(spec, one.name) for one in fields(spec)}
-    asked["keep"] = (*spec.keep, SEQ)
-    asked["names"] = (*names[:kept], LEFT, *names[kept:], RIGHT)
-    return TotalsSpec(**asked)
+    request = {one.name: getattr(spec, one.name) for one in fields(spec)}
+    request["keep"] = (*spec.keep, SEQ)
+    request["names"] = (*names[:kept], LEFT, *names[kept:], RIGHT)
+    return TotalsSpec(**request)
 
 
 def pair_schema(root: Path, options: Options) -> pa.Schema:
     """Return the schema of files of pairs."""
     own = example_table(root, options).schema
-    told, ids = dtypes_in(own), options.row_id
+    own_dtypes, ids = dtypes_in(own), options.row_id
     of = {"left": ids, "right": ids} | dict(zip(options.names, options.keep * 2, strict=True))
     columns = [pa.field(name, own.field(column).type) for name, column in of.items()]
     numbers = [pa.field(TOTAL, pa.float64()), pa.field(LEFT, pa.int64()), pa.field(RIGHT, pa.int64())]
-    dtypes = {name: told[column] for name, column in of.items() if column in told}
+    dtypes = {name: own_dtypes[column] for name, column in of.items() if column in own_dtypes}
     return pa.schema([*columns, *numbers], {DTYPES: json.dumps(dtypes).encode()})
 
 
@@ -182,7 +182,7 @@ def stored_pairs(pairs: StoredPairs, rows: Snapshot, spec: JoinSpec) -> Frame:
     with texts_as_given():
         return dd.from_map(
             _on_worker, parts, root=rows.root, marks=pairs.marks, spec=spec, schema=schema,
-            least=rows.options.eps, meta=meta, label="simjoin_stored", enforce_metadata=False,
+            index_eps=rows.options.eps, meta=meta, label="simjoin_stored", enforce_metadata=False,
             columns=list(meta.columns),
         )  # fmt: skip
 
@@ -190,17 +190,17 @@ def stored_pairs(pairs: StoredPairs, rows: Snapshot, spec: JoinSpec) -> Frame:
 def _parts(root: Path, files: Sequence[PairFile]) -> Iterator[Pieces]:
     """Group row groups into partitions of about `ROWS` pairs."""
     some: list[tuple[PairFile, tuple[int, ...]]] = []
-    room = ROWS
+    capacity = ROWS
     for one in files:
         with parquet(root / PAIRS / one.name) as file:
             about = file.metadata
         for group in range(about.num_row_groups):
             size = about.row_group(group).num_rows
-            if size > room and some:
+            if size > capacity and some:
                 yield Pieces(tuple(some))
-                some, room = [], ROWS
+                some, capacity = [], ROWS
             some.append((one, (group,)))
-            room -= size
+            capacity -= size
     if some:
         yield Pieces(tuple(some))
 
@@ -211,11 +211,11 @@ def _on_worker(part: Pieces, columns: list[str], **how: Any) -> Frame:
 
 
 def _read(part: Pieces, root: Path, marks: tuple[MarkFile, ...], spec: JoinSpec, schema: pa.Schema,
-          least: float, columns: list[str]) -> Frame:  # fmt: skip
+          index_eps: float, columns: list[str]) -> Frame:  # fmt: skip
     """Read the valid pairs within the distance of `spec`."""
     numbered = {"left": LEFT, "right": RIGHT} if not spec.keep and spec.id == SEQ else {}
     names = [numbered.get(name, name) for name in columns]
-    nearer = spec.eps < least
+    nearer = spec.eps < index_eps
     wanted = list(dict.fromkeys([*names, *([TOTAL] if nearer else ())]))
     tables = [pa.schema([schema.field(name) for name in wanted], schema.metadata).empty_table()]
     for one, groups in part.files:
@@ -250,7 +250,9 @@ class WrittenPairs(NamedTuple):
     size: int
 
 
-def taken_in(own: Transaction, version: Version, gone: np.ndarray, again: bool) -> tuple[StoredPairs, int]:
+def append_pairs(
+    own: Transaction, version: Version, gone: np.ndarray, again: bool
+) -> tuple[StoredPairs, int]:
     """Store the pairs that a new version adds, and the numbers of the rows that it deletes.
 
     Returns all stored pairs, and the bytes that were written.
@@ -309,7 +311,7 @@ def store(pairs: Frame, own: Transaction, schema: pa.Schema) -> WrittenPairs | p
     return table if len(table) < LEAST else WrittenPairs(*write_pairs(own, iter([table]), schema))
 
 
-def tidied(own: Transaction, version: Version, whole: bool) -> tuple[StoredPairs, int]:
+def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[StoredPairs, int]:
     """Compact stored pairs: small files are merged; `whole`: all files are rewritten with valid pairs only.
 
     Returns the stored pairs of a new version, and the bytes that were written.

@@ -48,7 +48,7 @@ MOST_ORDERED = 1 << 18
 More rows stay in the order of their files, whose tiles are compact enough, and would mark most cells.
 """
 
-MOST_TOLD = 1 << 20
+MOST_TILE_PAIRS = 1 << 20
 """Most pairs of tiles of two parts to compare: some ms."""
 
 FEW = 8
@@ -209,7 +209,7 @@ def near_by_tiles(
     The box of a whole part excludes nothing if the part has rows of updates, which overlap all others.
     """
     tiles, theirs = rows["tiles"], others["tiles"]
-    if len(tiles.lower) * len(theirs.lower) > MOST_TOLD:
+    if len(tiles.lower) * len(theirs.lower) > MOST_TILE_PAIRS:
         return rows, others
     boxes = CellBoxes(np.asarray(cut, np.int64), theirs.lower, theirs.upper)
     near = near_tiles(tiles, boxes, spec.norm, spec.threshold)
@@ -229,11 +229,11 @@ def _of_tiles(rows: RowBatch, chosen: np.ndarray) -> RowBatch:
 def layout_for(sides: Sequence[RowBatch], spec: JoinSpec) -> Layout:
     """Choose an index layout for rows that are compared."""
     every = merge_moments([moments(side["x"]) for side in sides])
-    drawn = [to_host(side["x"][:: max(1, len(side["x"]) // DRAWN)]) for side in sides]
+    sample = [to_host(side["x"][:: max(1, len(side["x"]) // DRAWN)]) for side in sides]
     joiner = joiner_for(sides[0]["example"])
     return joiner.layout(
         spec.method, every.lower, every.upper, every.mean, every.variance, spec.threshold, spec.norm,
-        Drawn(drawn[0], drawn[-1], len(sides[-1]["x"])),
+        Drawn(sample[0], sample[-1], len(sides[-1]["x"])),
     )  # fmt: skip
 
 

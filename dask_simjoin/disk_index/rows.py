@@ -188,8 +188,8 @@ def _as_one(pieces: list[Piece], columns: list[str], part: Part) -> Frame:
 
 
 def _read_pieces(part: Part, columns: list[str]) -> Iterator[Piece]:
-    told = part.versions
-    wanted = list(dict.fromkeys(columns if told is None else [*columns, VERSION]))
+    versions = part.versions
+    wanted = list(dict.fromkeys(columns if versions is None else [*columns, VERSION]))
     deleted = read_deleted(part.root, part.deleted)
     for name, groups in part.pieces:
         listed = deleted.get(name, NONE)
@@ -201,7 +201,7 @@ def _read_pieces(part: Part, columns: list[str]) -> Iterator[Piece]:
                 table, places = _read_named(file, wanted, listed, own, starts, sizes)
             else:
                 table, places = read_groups(file, groups, wanted), _places(starts[own], sizes[own])
-        kept = None if told is None else _of_versions(table[VERSION].to_numpy(), told)
+        kept = None if versions is None else _of_versions(table[VERSION].to_numpy(), versions)
         gone = NONE if part.named else _those_of(listed, places)
         if len(gone):
             kept = np.ones(len(places), bool) if kept is None else kept
@@ -235,9 +235,9 @@ def _those_of(listed: np.ndarray, places: np.ndarray) -> np.ndarray:
     return at[places[at] == own]
 
 
-def _of_versions(version: np.ndarray, told: tuple[int, int]) -> np.ndarray:
+def _of_versions(version: np.ndarray, versions: tuple[int, int]) -> np.ndarray:
     """Return which rows are of a version above the first and up to the second."""
-    return (version > told[0]) & (version <= told[1])
+    return (version > versions[0]) & (version <= versions[1])
 
 
 def write_example(own: Transaction, schema: pa.Schema) -> str:

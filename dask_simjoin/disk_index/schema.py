@@ -196,8 +196,8 @@ def _roomy(kind: pa.DataType, dtype: str | None) -> pa.DataType:
 
 def dtypes_in(schema: pa.Schema) -> dict[str, str]:
     """Return the dtypes of a file's columns, from its metadata."""
-    told: dict[str, str] = json.loads((schema.metadata or {}).get(DTYPES, b"{}"))
-    return told
+    dtypes: dict[str, str] = json.loads((schema.metadata or {}).get(DTYPES, b"{}"))
+    return dtypes
 
 
 def as_frame(table: pa.Table, library: str) -> Frame:
@@ -379,8 +379,8 @@ def _within(wanted: np.ndarray, low: int, high: int) -> bool:
 
 def _with_some(about: pq.FileMetaData, wanted: np.ndarray) -> list[int]:
     """List the row groups of a key file that may have some of the keys, which are ascending."""
-    told = [about.row_group(g).column(0).statistics for g in range(about.num_row_groups)]
-    low, high = (np.array([getattr(one, end) for one in told], np.uint64) for end in ("min", "max"))
+    statistics = [about.row_group(g).column(0).statistics for g in range(about.num_row_groups)]
+    low, high = (np.array([getattr(one, end) for one in statistics], np.uint64) for end in ("min", "max"))
     first, behind = np.searchsorted(wanted, low), np.searchsorted(wanted, high, "right")
     found: list[int] = np.flatnonzero(first < behind).tolist()
     return found

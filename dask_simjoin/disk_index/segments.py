@@ -91,17 +91,23 @@ def make_segment(part: Part, spec: JoinSpec) -> Segment:
     """Read all rows of some row groups, at least one, and index them."""
     frame = read_part(part, list(dict.fromkeys([SEQ, VERSION, *map(str, spec.columns)])))
     rows = rows_of(frame, spec, values_of(frame[SEQ]))
-    version, told = values_of(frame[VERSION]), moments(rows["x"])
-    (near, serves), n, joiner = _around(told, spec), len(rows["seq"]), joiner_for(rows["example"])
-    drawn = to_host(rows["x"][:: max(1, n // DRAWN)])
+    version, summary = values_of(frame[VERSION]), moments(rows["x"])
+    (near, serves), n, joiner = _around(summary, spec), len(rows["seq"]), joiner_for(rows["example"])
+    sample = to_host(rows["x"][:: max(1, n // DRAWN)])
     layout = joiner.layout(
-        spec.method, *serves, told.mean, told.variance, spec.threshold, spec.norm, Drawn(drawn, drawn, n)
+        spec.method,
+        *serves,
+        summary.mean,
+        summary.variance,
+        spec.threshold,
+        spec.norm,
+        Drawn(sample, sample, n),
     )
     index = joiner.build(rows["x"], layout)
     own = Segment(
         ids=rows["ids"], seq=rows["seq"], version=version, ages=(int(version.min()), int(version.max())),
         example=rows["example"], position=index["order"][:n].astype(np.int64), layout=layout,
-        box=(told.lower, told.upper), reach=near, serves=serves,
+        box=(summary.lower, summary.upper), reach=near, serves=serves,
     )  # fmt: skip
     if "kept" in rows:
         own["kept"] = rows["kept"]
@@ -109,18 +115,18 @@ def make_segment(part: Part, spec: JoinSpec) -> Segment:
     return cast(Segment, own | index)
 
 
-def _around(told: Moments, spec: JoinSpec) -> tuple[Box, Box]:
+def _around(summary: Moments, spec: JoinSpec) -> tuple[Box, Box]:
     """Return the boxes of points near some points, and of points that their index serves."""
     far = math.nextafter(reach(spec.norm, spec.threshold), math.inf)
     with np.errstate(over="ignore"):
-        span = float((told.upper * 0.5 - told.lower * 0.5).max()) * 2
-        most = span * BEYOND if span > 0 else float(np.abs(told.upper).max()) or 1.0
-        near = _wider(told, far)
-        return near, near if far <= most else _wider(told, most)
+        span = float((summary.upper * 0.5 - summary.lower * 0.5).max()) * 2
+        max_margin = span * BEYOND if span > 0 else float(np.abs(summary.upper).max()) or 1.0
+        near = _wider(summary, far)
+        return near, near if far <= max_margin else _wider(summary, max_margin)
 
 
-def _wider(told: Moments, more: float) -> Box:
-    lower, upper = np.nan_to_num(told.lower - more), np.nan_to_num(told.upper + more)
+def _wider(summary: Moments, more: float) -> Box:
+    lower, upper = np.nan_to_num(summary.lower - more), np.nan_to_num(summary.upper + more)
     return np.nextafter(lower, -MOST), np.nextafter(upper, MOST)
 
 
@@ -143,9 +149,9 @@ def segment_bytes(segment: Segment) -> int:
     """Count the bytes of a segment."""
     total = 0
     for value in segment.values():
-        told: Any = getattr(value, "memory_usage", None)
-        if told is not None:
-            found = told(deep=True)
+        memory_usage: Any = getattr(value, "memory_usage", None)
+        if memory_usage is not None:
+            found = memory_usage(deep=True)
             total += int(found.sum() if hasattr(found, "sum") else found)
         else:
             total += int(getattr(value, "nbytes", 0))
@@ -158,14 +164,14 @@ def taken(segment: Segment, chosen: SegmentChoice) -> Array | None:
     above, to = chosen.versions
     xp = module_of(version)
     places = xp.asarray(chosen.places)
-    told = segment["ages"][0] > above and segment["ages"][1] <= to
+    is_whole = segment["ages"][0] > above and segment["ages"][1] <= to
     if chosen.named:
         found = xp.zeros(n, bool)
         found[places] = True
-        return found if told else found & (version > above) & (version <= to)
-    if told and not len(places):
+        return found if is_whole else found & (version > above) & (version <= to)
+    if is_whole and not len(places):
         return None
-    found = xp.ones(n, bool) if told else (version > above) & (version <= to)
+    found = xp.ones(n, bool) if is_whole else (version > above) & (version <= to)
     found[places] = False
     return found
 
@@ -315,8 +321,8 @@ def whole_segment(rows: Snapshot, segment: SegmentRef) -> SegmentChoice:
 
 def _only(rows: Snapshot, groups: np.ndarray, segment: SegmentRef) -> SegmentChoice:
     """Select the rows of a segment in some row groups, by their positions."""
-    told = rows.groups[groups]
-    own = told[told.file == rows.files.index(segment.file)]
+    chosen = rows.groups[groups]
+    own = chosen[chosen.file == rows.files.index(segment.file)]
     own = own[(own.group >= segment.groups[0]) & (own.group < segment.groups[1])]
     within = np.zeros(segment.rows, bool)
     for start, number in zip((own.start - segment.start).tolist(), own.rows.tolist(), strict=True):

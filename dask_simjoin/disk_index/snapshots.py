@@ -119,10 +119,10 @@ class Version:
         files, groups = self._boxes
         groups = groups[(groups.newest > above) & (groups.oldest <= to)]
         places = {n: self.deleted[name] for n, name in enumerate(files) if name in self.deleted}
-        most = self.manifest.rows if above < 0 and to >= self.number else int(groups.rows.sum())
+        max_rows = self.manifest.rows if above < 0 and to >= self.number else int(groups.rows.sum())
         return Snapshot(
-            self.root, self.manifest.options, self.library, files, groups, places, False, (above, to), most,
-            self._deleted,
+            self.root, self.manifest.options, self.library, files, groups, places, False, (above, to),
+            max_rows, self._deleted,
         )  # fmt: skip
 
     def since(self, version: int) -> Delta:

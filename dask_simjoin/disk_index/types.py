@@ -321,10 +321,10 @@ class Snapshot:
             some = some or bool((first < behind).any())
             pieces.append((self.files[file], tuple(own.group.tolist())))
         above, to = self.versions
-        told = (chosen.oldest > above).all() and (chosen.newest <= to).all()
-        versions = None if told else self.versions
-        told_by = self.deleted if some else ()  # one object for all tasks, so that it is sent once
-        return Part(self.root, self.options, self.library, tuple(pieces), self.named, versions, told_by)
+        is_whole = (chosen.oldest > above).all() and (chosen.newest <= to).all()
+        versions = None if is_whole else self.versions
+        deletions = self.deleted if some else ()  # one object for all tasks, so that it is sent once
+        return Part(self.root, self.options, self.library, tuple(pieces), self.named, versions, deletions)
 
     def only(self, which: np.ndarray) -> Snapshot:
         """Select some row groups; `rows` is then an upper bound."""

@@ -21,7 +21,7 @@ from dask_simjoin.disk_index.rows import Written, example_table, read_part, read
 from dask_simjoin.disk_index.schema import FILE, POSITION, Finder, as_frame, ids_as_read
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.types import SEQ, VERSION, Options, Part
-from dask_simjoin.disk_index.writing import Incoming, Numbering, known_rows, look_at, write_frame
+from dask_simjoin.disk_index.writing import Incoming, Numbering, collect_rows, known_rows, write_frame
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, CoordinateError, DuplicateIdError, OptionError, OptionTypeError
 from dask_simjoin.graph.steps import lazy
@@ -61,21 +61,21 @@ def lazy_frame(frame: Frame) -> Frame:
     return frame if is_dask_collection(frame) else lazy(frame, library(frame))
 
 
-def changed_by(own: Transaction, asked: Update, now: Version, version: int) -> tuple[Change, UpdateReport]:
+def changed_by(own: Transaction, request: Update, now: Version, version: int) -> tuple[Change, UpdateReport]:
     """Find the rows that an update changes, and write the new rows for the next version."""
     options, schema = now.manifest.options, example_table(now.root, now.manifest.options).schema
-    gone = _to_delete(asked.delete, now.finder, schema, options)
-    incoming = None if asked.new is None else incoming_rows(asked.new, options)
+    gone = _to_delete(request.delete, now.finder, schema, options)
+    incoming = None if request.new is None else incoming_rows(request.new, options)
     known = NO_ROWS if incoming is None else known_rows(incoming, now.finder, schema)
     again = known[~_among(known, gone)]
-    if asked.if_exists == "fail" and len(again):
+    if request.if_exists == "fail" and len(again):
         raise DuplicateIdError(
             f"The index has {counted(len(again), 'row')} of these ids already: {listed(again['id'], 5)}. Use "
             "if_exists='replace' to put the new rows in their place, or if_exists='ignore' to keep the old."
         )
-    taking = known.iloc[:0] if asked.if_exists == "ignore" else again
+    taking = known.iloc[:0] if request.if_exists == "ignore" else again
     replaced, leaving = _both(known[_among(known, gone)], taking), _both(gone, taking)
-    left_out = again["id"] if asked.if_exists == "ignore" else again["id"].iloc[:0]
+    left_out = again["id"] if request.if_exists == "ignore" else again["id"].iloc[:0]
     written, taken = [], 0
     if incoming is not None:
         rows = incoming.table.offsets
@@ -85,7 +85,7 @@ def changed_by(own: Transaction, asked: Update, now: Version, version: int) -> t
         taken = int(rows[-1])
     places = {name: np.sort(some[POSITION].to_numpy()) for name, some in leaving.groupby(FILE, sort=False)}
     change = Change(
-        "update", written, places, batch=asked.batch, taken=taken,
+        "update", written, places, batch=request.batch, taken=taken,
         gone=leaving[SEQ].to_numpy(np.int64), again=len(replaced) > 0,
     )  # fmt: skip
     came = sum(one.rows for one in written)
@@ -103,19 +103,19 @@ def incoming_rows(new: Frame, options: Options) -> Incoming:
             f"The index has columns {listed(missing)}, and the frame only has {listed(meta.columns)}; "
             "all rows of an index have the columns of on=, id= and keep=."
         )
-    return _looked_at(new, meta, options, options.keep)
+    return _collected(new, meta, options, options.keep)
 
 
 def foreign_rows(frame: Frame, options: Options) -> Incoming:
     """Check rows to join with an index; refuses invalid coordinates and ids."""
-    return _looked_at(frame, example_of(frame), options, ())
+    return _collected(frame, example_of(frame), options, ())
 
 
-def _looked_at(frame: Frame, meta: Frame, options: Options, keep: tuple[str, ...]) -> Incoming:
+def _collected(frame: Frame, meta: Frame, options: Options, keep: tuple[str, ...]) -> Incoming:
     own: dict[str, Any] = {name: getattr(options, name) for name in ("eps", "id", "metric", "p", "dropna")}
-    asked = SelfJoinRequest(**own, on=list(options.on), keep=list(keep) or None)
-    spec = asked.spec(meta)
-    incoming = look_at(lazy_frame(frame), spec, options.id, options.columns)
+    request = SelfJoinRequest(**own, on=list(options.on), keep=list(keep) or None)
+    spec = request.spec(meta)
+    incoming = collect_rows(lazy_frame(frame), spec, options.id, options.columns)
     dims = incoming.table.spec.dims
     if incoming.table.rows and (dims != options.dims or spec.lists != options.lists):
         raise CoordinateError(
@@ -178,9 +178,9 @@ def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
     try:
         cast = given.astype(own)
         # before pandas 3, Arrow timestamps never equal NumPy timestamps
-        told = cast.astype(given.dtype) if given.dtype.kind == "M" else cast
+        comparable = cast.astype(given.dtype) if given.dtype.kind == "M" else cast
         # a mask is not a list of ids, though True equals 1
-        same = bool((told == given).all()) and (given.dtype.kind == "b") == (cast.dtype.kind == "b")
+        same = bool((comparable == given).all()) and (given.dtype.kind == "b") == (cast.dtype.kind == "b")
     except (TypeError, ValueError, OverflowError):
         same = False
     if not same:

@@ -80,7 +80,7 @@ class Incoming:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class RowRequest:
     """The fields of `Incoming` that tasks need."""
 
     spec: JoinSpec
@@ -88,7 +88,7 @@ class Asked:
     columns: list[str]
 
 
-def look_at(frame: Frame, spec: JoinSpec, id: str | None, columns: list[str]) -> Incoming:
+def collect_rows(frame: Frame, spec: JoinSpec, id: str | None, columns: list[str]) -> Incoming:
     """Read a lazy frame once; refuses invalid coordinates and duplicate ids."""
     source = freeze(frame, spec.columns)
     known = collect(source, spec, True)
@@ -105,8 +105,8 @@ def schema_for(incoming: Incoming) -> pa.Schema:
     if not filled:
         example = incoming.source.inner._meta.iloc[:0]
         return schema_without_rows(with_ids(example, incoming.id, incoming.columns))
-    asked = map_frozen("simjoin_schema", _schema, incoming.source, incoming.id, incoming.columns)
-    return _gathered(asked, filled[:1])[0]
+    expr = map_frozen("simjoin_schema", _schema, incoming.source, incoming.id, incoming.columns)
+    return _gathered(expr, filled[:1])[0]
 
 
 def _gathered(expr: Expr, which: Iterable[int] | None = None) -> list[Any]:
@@ -125,21 +125,21 @@ def known_rows(incoming: Incoming, finder: Finder, schema: pa.Schema) -> pd.Data
 
     Refuses columns of other types than the index has.
     """
-    asked = Asked(incoming.table.spec, incoming.id, incoming.columns)
+    request = RowRequest(incoming.table.spec, incoming.id, incoming.columns)
     shared = Shared("simjoin_finder", finder)
     each, source = incoming.each, incoming.source.inner
-    expr = MapPartition(source, "simjoin_known", _known_rows, (asked, schema), each, None, shared)
+    expr = MapPartition(source, "simjoin_known", _known_rows, (request, schema), each, None, shared)
     found = _gathered(optimised(expr))
     some = [one for one in found if len(one)] or found[:1]  # ids of an empty frame may have any dtype
     return pd.concat(some, ignore_index=True)
 
 
-def _known_rows(frame: Frame, known: Fingerprint, finder: Finder, asked: Asked,
+def _known_rows(frame: Frame, known: Fingerprint, finder: Finder, request: RowRequest,
                 schema: pa.Schema) -> pd.DataFrame:  # fmt: skip
-    spec = asked.spec
+    spec = request.spec
     where = f"of partition {known[0]}"
     if len(frame):  # an empty frame has arbitrary dtypes, such as int64 labels for int32
-        first = with_ids(frame.iloc[:1], asked.id, asked.columns)
+        first = with_ids(frame.iloc[:1], request.id, request.columns)
         check_types(arrow_of(first).schema, schema, where)
     ids = host_ids(_taking_part(frame, known, spec), spec)
     found = finder.find(ids_as_read(ids, schema, finder.row_id, where))
@@ -202,7 +202,7 @@ class Numbering:
     left_out: pd.Index
 
 
-def _prepared(frame: Frame, known: Fingerprint, numbering: Numbering, incoming: Asked) -> Frame:
+def _prepared(frame: Frame, known: Fingerprint, numbering: Numbering, incoming: RowRequest) -> Frame:
     """Return the rows of a partition as they are written."""
     spec, number = incoming.spec, known[0]
     check_source(number, len(frame), known[1][0])
@@ -227,10 +227,10 @@ def write_frame(incoming: Incoming, options: Options, own: Transaction, schema: 
                 numbering: Numbering) -> list[Written]:  # fmt: skip
     """Write the rows of a frame as files; several files each have rows near each other in space."""
     spec = incoming.table.spec
-    asked = Asked(spec, incoming.id, incoming.columns)
+    request = RowRequest(spec, incoming.id, incoming.columns)
     shared = Shared("simjoin_numbering", numbering)
     source, each = incoming.source.inner, incoming.each
-    rows = MapPartition(source, "simjoin_rows", _prepared, (asked,), each, None, shared)
+    rows = MapPartition(source, "simjoin_rows", _prepared, (request,), each, None, shared)
     write = functools.partial(write_some, options=options, own=own, schema=schema, library=spec.library)
     method = _sending(incoming)
     if method is not None:
@@ -238,7 +238,7 @@ def write_frame(incoming: Incoming, options: Options, own: Transaction, schema: 
         groups = [[n] for n in range(expr.npartitions)]
     else:
         expr = optimised(rows)
-        groups = _together(source_rows(incoming), incoming.file_rows)
+        groups = _file_groups(source_rows(incoming), incoming.file_rows)
     graph, keys = dict(expr.__dask_graph__()), expr.__dask_keys__()
     token = uuid.uuid4().hex  # files get new names each time
     made = []
@@ -250,9 +250,9 @@ def write_frame(incoming: Incoming, options: Options, own: Transaction, schema: 
     return [one for one in found if one is not None]
 
 
-def _together(rows: list[int], most: int) -> list[list[int]]:
+def _file_groups(rows: list[int], max_rows: int) -> list[list[int]]:
     """Group consecutive partitions that form a file."""
-    number = ((np.cumsum(rows) - rows) // most).tolist()
+    number = ((np.cumsum(rows) - rows) // max_rows).tolist()
     return [[part for part, _ in some] for _, some in itertools.groupby(enumerate(number), itemgetter(1))]
 
 
@@ -290,8 +290,8 @@ def _by_region(incoming: Incoming, rows: MapPartition, options: Options, method:
     meta = with_ids(incoming.source.inner._meta.iloc[:0], incoming.id, incoming.columns)
     for name in (SEQ, VERSION, CELL):
         meta[name] = np.zeros(0, np.int64)
-    most = sent_rows(method, resources_for(spec.library), table.row_bytes)
-    pieces, shared = cut_rows(source_rows(incoming), most), Shared("simjoin_regions", regions)
+    max_rows = sent_rows(method, resources_for(spec.library), table.row_bytes)
+    pieces, shared = cut_rows(source_rows(incoming), max_rows), Shared("simjoin_regions", regions)
     how = (spec, method), meta, shared
     if len(pieces) > len(table.summaries):
         sent: Expr = SentPieces(FrozenSource(optimised(rows)), pieces, _sent_piece, *how)
