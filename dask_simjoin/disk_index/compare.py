@@ -260,7 +260,7 @@ def _as_frame(how: Comparison, rows: RowBatch, segment: Segment, found: Hits, co
     """Return the pairs as a frame; the row with the smaller number is left."""
     xp, n = module_of(found.own), len(found.own)
     own, in_segment = (
-        _named(some_names(rows, found.own)),
+        _named(some(rows, found.own, points=False)),
         _named(rows_at(segment, found.in_segment, how.spec, False)),
     )
     every = xp.arange(n)
@@ -274,15 +274,6 @@ def _as_frame(how: Comparison, rows: RowBatch, segment: Segment, found: Hits, co
     if "distance" in columns:
         part["distance"] = found.distance
     return concat_results([(n, part)], columns, frames_for(segment["example"]))
-
-
-def some_names(rows: RowBatch, places: Array) -> RowBatch:
-    """Select rows at some positions, without their coordinates."""
-    x = module_of(places).empty((len(places), 0))
-    found = RowBatch(x=x, seq=rows["seq"][places], ids=rows["ids"].take(places), example=rows["example"])
-    if "kept" in rows:
-        found["kept"] = rows["kept"].take(places)
-    return found
 
 
 def _named(rows: RowBatch) -> Chunk:

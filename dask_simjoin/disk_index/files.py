@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from dask_simjoin.disk_index.checksums import DIGITS, CheckedFile, SummedFile, is_checked, reading
 from dask_simjoin.disk_index.types import VERSION
-from dask_simjoin.errors import IndexWriteError, OptionError, SimJoinError
+from dask_simjoin.errors import IndexFormatError, IndexWriteError, OptionError, SimJoinError
 from dask_simjoin.graph.workers import is_worker
 
 
@@ -197,6 +197,19 @@ def sync_folder(path: Path) -> None:
             os.fsync(number)
         finally:
             os.close(number)
+
+
+def check_written(path: Path, size: int, rows: int, name: str) -> None:
+    """Refuse a file that differs from the report of the task that wrote it; `name`: of its rows."""
+    try:
+        found = pq.read_metadata(path).num_rows if path.stat().st_size == size else -1
+    except (OSError, ValueError):
+        found = -1
+    if found != rows:
+        raise IndexFormatError(
+            f"A worker wrote {rows:,} {name} to {str(path)!r}, but this process does not see that file "
+            "as it was written. All workers and this process must share the folder."
+        )
 
 
 def check_links(folder: Path) -> None:

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from dask_simjoin.disk_index.blocks import all_blocks, blocks_of, read_side, sizes
 from dask_simjoin.disk_index.files import (
     PAIRS,
+    check_written,
     cut_parts,
     parquet,
     read_groups,
@@ -37,7 +38,6 @@ from dask_simjoin.disk_index.schema import DTYPES, arrow_of, as_frame, dtypes_in
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.types import SEQ, MarkFile, Options, PairFile, Snapshot, StoredPairs
 from dask_simjoin.engine.base import frames_of_library
-from dask_simjoin.errors import IndexFormatError
 from dask_simjoin.graph.dask_private import Task, TaskRef
 from dask_simjoin.graph.source import gather, optimise_in_place
 from dask_simjoin.graph.workers import on_worker
@@ -285,12 +285,7 @@ def _written(own: Transaction, version: Version) -> list[WrittenPairs]:
     parts = cut_parts(np.array([len(one) for one in few]), SMALL)
     made += [WrittenPairs(*write_pairs(own, (few[n] for n in part), schema)) for part in parts]
     for one in made:
-        path = root / PAIRS / one.name
-        if not path.is_file() or path.stat().st_size != one.size:
-            raise IndexFormatError(
-                f"A worker wrote {one.rows:,} pairs to {str(path)!r}, but this process does not see that "
-                "file as it was written. All workers and this process must share the folder."
-            )
+        check_written(root / PAIRS / one.name, one.size, one.rows, "pairs")
     return made
 
 

@@ -175,10 +175,12 @@ def moved(rows: RowBatch, cut: Sequence[int], spec: JoinSpec, ordered: bool, mar
     return found
 
 
-def some(rows: RowBatch, places: Array) -> RowBatch:
-    """Select rows at some positions."""
+def some(rows: RowBatch, places: Array, points: bool = True) -> RowBatch:
+    """Select rows at some positions; without `points`, their coordinates are left out."""
     x = rows["x"]
-    if x.flags.f_contiguous and x.shape[1] > 1:  # column by column, as coordinates of few columns lie
+    if not points:
+        taken = module_of(places).empty((len(places), 0))
+    elif x.flags.f_contiguous and x.shape[1] > 1:  # column by column, as coordinates of few columns lie
         xp = module_of(x)
         taken = xp.empty((len(places), x.shape[1]), order="F")
         for k in range(x.shape[1]):
