@@ -32,17 +32,14 @@ from dask_simjoin.disk_index.reports import (
     UpdateReport,
     UpkeepReport,
 )
-from dask_simjoin.disk_index.requests import (
-    DIFF,
-    IF_EXISTS,
-    check_batch,
-    check_version,
-)
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.types import Manifest
 from dask_simjoin.disk_index.updating import (
+    IF_EXISTS,
     Update,
     changed_by,
+    check_batch,
+    check_version,
     foreign_rows,
     incoming_rows,
     lazy_frame,
@@ -53,6 +50,9 @@ from dask_simjoin.errors import VersionGoneError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.units import check_choice, check_eps, check_metric, check_whole, without_unit
+
+DIFF = "diff"
+"""The column of changes that marks added and removed pairs."""
 
 
 class IndexChanges:

@@ -32,7 +32,6 @@ from dask_simjoin.disk_index.files import (
 )
 from dask_simjoin.disk_index.graph import example_of_pairs, lazy_pairs, spec_of
 from dask_simjoin.disk_index.publishing import Transaction
-from dask_simjoin.disk_index.requests import STORED
 from dask_simjoin.disk_index.rows import KNOWN, example_table
 from dask_simjoin.disk_index.schema import DTYPES, arrow_of, as_frame, dtypes_in
 from dask_simjoin.disk_index.snapshots import Version
@@ -46,7 +45,8 @@ from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.options import texts_as_given
 from dask_simjoin.request.spec import JoinSpec
 
-LEFT, RIGHT = STORED
+STORED = LEFT, RIGHT = f"{SEQ}_left", f"{SEQ}_right"
+"""Columns of files of pairs with the numbers of both rows, besides the columns of pairs."""
 
 TOTAL = "distance"
 """The column of totals, named like the distances of joins."""

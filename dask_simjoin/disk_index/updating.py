@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import dask
 import numpy as np
@@ -27,12 +27,17 @@ from dask_simjoin.errors import ColumnError, CoordinateError, DuplicateIdError, 
 from dask_simjoin.graph.steps import lazy
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.inputs import example_of
-from dask_simjoin.request.messages import counted, listed, shown
+from dask_simjoin.request.messages import NO_UNICODE, counted, is_unicode, listed, shown
 from dask_simjoin.request.requests import SelfJoinRequest
+from dask_simjoin.request.units import check_whole
 
 NO_ROWS = pd.DataFrame({FILE: [], POSITION: np.zeros(0, np.int64), SEQ: np.zeros(0, np.int64), "id": []})
 
 NO_SEQ, NO_IDS = pd.Series([], dtype=np.int64), pd.Index([])
+
+
+IfExists = Literal["fail", "replace", "ignore"]
+IF_EXISTS = get_args(IfExists)
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,20 @@ class Update:
     delete: Any
     if_exists: str
     batch: str | None
+
+
+def check_version(version: Any, name: str) -> int:
+    """Return a version's number."""
+    return check_whole(name, version, 1)
+
+
+def check_batch(batch: object) -> str | None:
+    """Return the name of a batch."""
+    if batch is not None and not isinstance(batch, str):
+        raise OptionTypeError(f"batch={shown(batch)} is not a string; use such as '2026-01-31'.")
+    if batch is not None and not is_unicode(batch):
+        raise OptionError(f"batch={shown(batch)} is a string, {NO_UNICODE}.")
+    return batch
 
 
 def lazy_frame(frame: Frame) -> Frame:
