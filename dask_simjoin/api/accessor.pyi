@@ -14,7 +14,7 @@ import pandas as pd
 
 from dask_simjoin.api.counts import Matrix, Number
 from dask_simjoin.disk_index.index import Index
-from dask_simjoin.disk_index.requests import PathLike, Policy
+from dask_simjoin.disk_index.making import PathLike, Policy
 from dask_simjoin.metrics.norms import Columns, Frame, Series
 from dask_simjoin.reports.plan import PlanReport
 from dask_simjoin.reports.profile import ProfileReport
@@ -634,7 +634,8 @@ class SimJoinAccessor(Generic[F]):
         row_group: int = 16384,
         blocksize: Size = None,
     ) -> Index:
-        """Write the rows to disk as an index that grows: new rows in, only new pairs out."""
+        """Write the rows to disk as an index that can be updated: each update returns only changed
+        pairs."""
 
     def plan(
         self,

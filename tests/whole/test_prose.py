@@ -6,7 +6,6 @@ from tests.support import prose
 from tests.support.paths import ROOT
 
 ROOMS = {
-    "disk_index": 411,
     "engine": 420,
     "metrics": 1,
     "sets": 252,
