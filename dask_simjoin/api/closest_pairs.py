@@ -16,11 +16,12 @@ from dask_simjoin.api.near_duplicates import with_row_id
 from dask_simjoin.engine.base import frames_for, searcher_for
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.engine.ids import row_ids
-from dask_simjoin.errors import SimJoinWarning
+from dask_simjoin.errors import TABLES, SimJoinWarning, in_table
 from dask_simjoin.graph.base import pairs_example
 from dask_simjoin.graph.steps import check_other, one_or_two
 from dask_simjoin.graph.verb import frame_verb
 from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.planning.statistics.unique_ids import check_summaries, summarise_ids
 from dask_simjoin.request.columns import free_name
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import shown
@@ -74,7 +75,7 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
     CoordinateError, BudgetError
         During planning; see `join`.
     DuplicateIdError
-        Two rows of the result have the same id.
+        Ids repeat. In a Dask DataFrame only the ids of rows that may be in the result are compared.
     SourceChangedError
         During the computation: a table changed after planning.
 
@@ -182,11 +183,20 @@ def _pairs_of(
 ) -> Frame:
     """Find the closest pairs of plain frames."""
     tables = frame, frame if other is None else other
+    _check_ids(frame, spec, None if other is None else TABLES[0])
+    if other is not None:
+        _check_ids(other, spec.right, TABLES[1])
     plain = [_numbered_by_index(frame, spec)]
     plain += [] if other is None else [_numbered_by_index(other, spec.right)]
     search = functools.partial(_search, plain, _by_number(spec, None), n)
     best = closest(search, n, (len(tables[0]), len(tables[1])), other is None, bound)
     return _result(tables, spec, best, example)
+
+
+def _check_ids(frame: Frame, spec: JoinSpec, which: str | None) -> None:
+    """Refuse missing and repeated ids; `which`: the table of two."""
+    with in_table(which):
+        check_summaries([summarise_ids(row_ids(frame, spec.id), spec.id)], spec.id)
 
 
 def _search(plain: list[Frame], spec: TotalsSpec, n: int, rows: np.ndarray | None, others: np.ndarray | None,

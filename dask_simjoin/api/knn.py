@@ -249,8 +249,8 @@ def nearest(frame: Frame, other: Frame | None, spec: JoinSpec, number: int, boun
             mutual: bool = False) -> Frame:  # fmt: skip
     """Find the nearest rows of each row of a resolved request.
 
-    `number`: neighbors per row; `bound`: the largest total of a neighbor; `what`: the option that decides
-    the size of the result, for messages; `mutual`: as in `knn_join`, for plain frames in host memory.
+    `number`: neighbors per row.  `bound`: the largest total of a neighbor.  `what`: the option that decides
+    the size of the result, for messages.  `mutual`: as in `knn_join`, for plain frames in host memory.
     """
     left = example_of(frame)
     right = None if other is None else example_of(other)

@@ -33,7 +33,7 @@ NO_PAIRS = RowPairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
 
 def first_pairs(found: Sequence[RowPairs], n: int, one_table: bool) -> RowPairs:
-    """Return the first n distinct pairs in order; those of one table become left < right."""
+    """Return the first n distinct pairs in order; pairs of one table become left < right."""
     left, right, total = (np.concatenate(parts) for parts in zip(NO_PAIRS, *found, strict=True))
     most = n * (1 + one_table) * len(found)  # each list has a pair at most once from each side
     if len(total) > most:
@@ -72,7 +72,7 @@ def rows_to_search_again(found: RowPairs, k: int, best: RowPairs, n: int, one_ta
 Search = Callable[[np.ndarray | None, np.ndarray | None, int, float], RowPairs]
 """Searches the k nearest rows of some left rows among some right rows, within a total.
 
-None: all rows.  Row numbers are those of the tables.  Pairs are in the order of left rows, then of rank."""
+None: all rows.  Rows are numbered in each table.  Pairs are in the order of left rows, then of rank."""
 
 
 def closest(search: Search, n: int, rows: tuple[int, int], one_table: bool, max_total: float) -> RowPairs:
