@@ -323,6 +323,6 @@ def test_sets_whose_arguments_changed_places():
 
 def test_the_accessor_says_what_it_has():
     for frame in (FRAME, dd.from_pandas(FRAME, npartitions=1)):
-        assert "DataFrame: count_pairs, " in repr(frame.simjoin) and "help(frame.simjoin.self_join)" in repr(
+        assert "DataFrame: closest_pairs, " in repr(
             frame.simjoin
-        )
+        ) and "help(frame.simjoin.self_join)" in repr(frame.simjoin)
