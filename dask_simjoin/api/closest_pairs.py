@@ -163,7 +163,7 @@ def _rows_among(rows: Frame, position: str, side: str, n: int, *best: pd.DataFra
     one_table = len(best) == 1
     first = first_pairs([_as_pairs(found) for found in best], n, one_table)
     wanted = np.concatenate([first.left, first.right]) if one_table else getattr(first, side)
-    return rows[rows[position].isin(np.unique(wanted))]
+    return rows[rows[position].isin(wanted)]
 
 
 def _pairs_of_rows(frame: Frame, spec: JoinSpec, n: int, bound: float, example: Frame,
@@ -204,7 +204,7 @@ def _search(plain: list[Frame], spec: TotalsSpec, n: int, rows: np.ndarray | Non
     """Search nearest rows: see `dask_simjoin.tasks.closest.Search`."""
     what, data = f"n={shown(n)}", plain[-1]
     if rows is None:
-        return _as_pairs(nearest(plain[0], *plain[1:] or [None], spec, k, max_total, what))
+        return _as_pairs(nearest(plain[0], plain[1] if len(plain) > 1 else None, spec, k, max_total, what))
     data = data if others is None else data.iloc[others]
     among_itself = len(plain) == 1
     if among_itself:  # a row finds itself, too
@@ -224,7 +224,9 @@ def _as_pairs(found: Frame) -> RowPairs:
 
 def _numbered_by_index(frame: Frame, spec: JoinSpec) -> Frame:
     """Return the coordinates of a plain frame, with row numbers as index."""
-    return frame[list(spec.on)].set_axis(frames_for(frame).index(np.arange(len(frame))), axis=0)
+    rows = frame[list(spec.on)]
+    rows.index = frames_for(frame).index(np.arange(len(frame)))
+    return rows
 
 
 def _by_number(spec: JoinSpec, position: str | None) -> TotalsSpec:

@@ -55,8 +55,8 @@ def rows_to_search_again(found: RowPairs, k: int, best: RowPairs, n: int, one_ta
     `found`: the neighbors of each row, in order.  `best`: the n closest pairs so far.  A row is done if it
     has fewer than k neighbors, or if its k-th one comes after the last of the best pairs.
     """
-    ends = np.flatnonzero(np.append(found.left[1:] != found.left[:-1], True)) if len(found.left) else []
-    ends = np.asarray(ends, np.int64)
+    own = found.left
+    ends = np.flatnonzero(np.append(own[1:] != own[:-1], len(own) > 0))
     ends = ends[np.diff(ends, prepend=-1) >= k]
     left, right, total = (column[ends] for column in found)
     if len(best.total) < n:
@@ -96,6 +96,8 @@ def closest(search: Search, n: int, rows: tuple[int, int], one_table: bool, max_
         if len(best.total) == n:
             max_total = float(best.total[-1])
             if one_table:  # rows of closer pairs have one among the best
-                others = np.unique(np.concatenate([best.left, best.right]))
+                chosen = np.zeros(rows[0], bool)
+                chosen[best.left] = chosen[best.right] = True
+                others = np.flatnonzero(chosen)
         found = search(again, others, k, max_total)
         best = first_pairs([best, found], n, one_table)
