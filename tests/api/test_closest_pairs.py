@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dask_simjoin
-from dask_simjoin.errors import ColumnError, DuplicateIdError, OptionError, UnsupportedFrameError
+from dask_simjoin.errors import BudgetError, ColumnError, DuplicateIdError, OptionError, UnsupportedFrameError
 from dask_simjoin.metrics import make_metric
 from tests.support.frames import split
 from tests.support.metrics import ENGINE, make_rows
@@ -159,6 +159,19 @@ def test_rows_without_coordinates():
         found = frame.simjoin.closest_pairs(9, dropna=True)
         found = found.compute() if frame is not df else found
         assert listed(found) == [("c", "d", 0.5), ("a", "c", 1.0), ("a", "d", 1.5)]
+
+
+def test_workers_of_a_cluster(client):
+    df = pd.DataFrame(np.random.default_rng(1).random((300, 2)))
+    lazy = dd.from_pandas(df, npartitions=3)
+    assert listed(lazy.simjoin.closest_pairs(7).compute()) == pairs_by_definition(df, None, 7)
+    found = lazy.simjoin.closest_pairs(7, df.iloc[:50] + 0.5, partitioning="spatial").compute()
+    assert listed(found) == pairs_by_definition(df, df.iloc[:50] + 0.5, 7)
+
+
+def test_a_result_that_does_not_fit_is_refused():
+    with pytest.raises(BudgetError, match="n=1000000000000"):
+        pd.DataFrame(np.random.default_rng(0).random((300_000, 2))).simjoin.closest_pairs(10**12)
 
 
 def test_nothing_is_computed_before_it_is_needed():
