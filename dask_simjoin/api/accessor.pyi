@@ -125,6 +125,30 @@ class SimJoinAccessor(Generic[F]):
     ) -> F:
         """Find the `k` nearest rows of each row, exactly."""
 
+    def closest_pairs(
+        self,
+        n: int,
+        other: Frame | None = None,
+        *,
+        max_distance: Distance | None = None,
+        on: Columns = None,
+        left_on: Columns = None,
+        right_on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        left_id: Hashable | None = None,
+        right_id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        keep: Columns = None,
+        suffixes: tuple[str, str] = ("_left", "_right"),
+        dropna: bool = False,
+        method: Method = "auto",
+        partitioning: Literal["auto", "entity", "spatial"] = "auto",
+        blocksize: Size = None,
+    ) -> F:
+        """Find the `n` closest pairs of rows, exactly and without an `eps`."""
+
     def neighbor_counts(
         self,
         eps: Radii,

@@ -10,7 +10,7 @@ import functools
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,10 +40,9 @@ from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.graph.dask_private import Task, TaskRef
 from dask_simjoin.graph.source import gather, optimise_in_place
 from dask_simjoin.graph.workers import on_worker
-from dask_simjoin.metrics.distances import Metric, Totals
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.options import texts_as_given
-from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.request.spec import JoinSpec, TotalsSpec
 
 STORED = LEFT, RIGHT = f"{SEQ}_left", f"{SEQ}_right"
 """Columns of files of pairs with the numbers of both rows, besides the columns of pairs."""
@@ -53,15 +52,6 @@ TOTAL = "distance"
 
 GROUP = 1 << 18
 """Pairs per row group."""
-
-
-@dataclass(frozen=True)
-class TotalsSpec(JoinSpec):
-    """A join request whose distances are totals."""
-
-    @property
-    def measure(self) -> Metric:
-        return Totals(super().measure)
 
 
 def stored_spec(rows: Snapshot) -> TotalsSpec:

@@ -97,6 +97,9 @@ def test_two_tables(points):
     run("knn", "points", *other, "--k", "2", "-o", "nearest.csv", *ON)
     near = points.simjoin.knn_join(points[:20], k=2, on=["x", "y"])
     pd.testing.assert_frame_equal(in_order(pd.read_csv("nearest.csv")), in_order(near))
+    run("closest-pairs", "points", *other, "-n", "5", "-o", "closest.csv", *ON)
+    closest = points.simjoin.closest_pairs(5, points[:20], on=["x", "y"])
+    pd.testing.assert_frame_equal(pd.read_csv("closest.csv"), closest)
 
 
 @pytest.mark.parametrize(
