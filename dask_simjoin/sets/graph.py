@@ -13,6 +13,7 @@ from dask_simjoin.graph.aligned import add_counts
 from dask_simjoin.graph.base import LabelledExpr
 from dask_simjoin.graph.dask_private import Expr, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin, chunk_ref
+from dask_simjoin.graph.planner import PlanningSteps
 from dask_simjoin.graph.records import RUNS
 from dask_simjoin.graph.source import FrozenSource, map_frozen, pick
 from dask_simjoin.graph.steps import Call, Steps
@@ -21,7 +22,7 @@ from dask_simjoin.sets.blocks import counts_by_partition, gather_block, put_besi
 from dask_simjoin.sets.chunks import ReadSetRows, ReadSets, SetBlockPair, hash_rows
 from dask_simjoin.sets.encode import Merged, merge, ranks, ranks_of
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
-from dask_simjoin.sets.plan import SetPlan, set_plan_for
+from dask_simjoin.sets.plan import SET_STEPS, SetPlan
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import SetSpec
 from dask_simjoin.sets.types import Vocabulary
@@ -131,11 +132,7 @@ class LazySets(LazyJoin):
     """A join of sets that is planned when it must be."""
 
     _tasks: ClassVar[JoinTasks] = SETS
-
-    @property
-    def plan(self) -> SetPlan:  # type: ignore[override]
-        """The plan; made at the first call, which computes one pass over the column."""
-        return set_plan_for(self._source, self.operand("spec"), self.output, self._other, self.named)
+    _steps: ClassVar[PlanningSteps] = SET_STEPS
 
     def _report(self, plan: SetPlan) -> SetPlanReport:  # type: ignore[override]
         return SetPlanReport(plan, self.operand("spec"))
@@ -143,7 +140,7 @@ class LazySets(LazyJoin):
     def _read(self) -> tuple[FrozenSource, ...]:
         spec, other = self.operand("spec"), self._other
         tables = [(self._source, spec)] if other is None else [(self._source, spec), (other, spec.right)]
-        return read_tables(tables, self.plan)
+        return read_tables(tables, cast(Any, self.plan))
 
     def _chunks(self) -> Expr:
         return self._made(self._read())

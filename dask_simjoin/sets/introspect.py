@@ -12,6 +12,7 @@ from dask.base import is_dask_collection
 from dask_simjoin.engine.base import Counters
 from dask_simjoin.errors import TABLES, in_table
 from dask_simjoin.graph.base import pairs_example
+from dask_simjoin.graph.planner import plan_for
 from dask_simjoin.graph.source import freeze
 from dask_simjoin.graph.steps import check_other, one_or_two
 from dask_simjoin.graph.verb import verb
@@ -24,7 +25,7 @@ from dask_simjoin.reports.profile import ProfileReport
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.options import MAX_BYTES
 from dask_simjoin.sets.pairs import chunks_of, count_block_pairs, read_whole, whole_block_pair
-from dask_simjoin.sets.plan import SetPlan, make_set_plan, set_plan_for
+from dask_simjoin.sets.plan import SET_STEPS, SetPlan, make_set_plan
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import SetPlanRequest, SetProfileRequest, SetSelfJoinRequest, SetSpec
 from dask_simjoin.sets.samples import SetSummary, summarise_sets
@@ -92,7 +93,7 @@ def set_plan(frame: Frame, asked: SetPlanRequest) -> SetPlanReport:
     pairs_example(left, left if right is None else right, spec)
     if is_dask_collection(frame):
         data = None if other is None else freeze(other, spec.right.columns)
-        return SetPlanReport(set_plan_for(freeze(frame, spec.columns), spec, PAIRS, data), spec)
+        return SetPlanReport(plan_for(freeze(frame, spec.columns), spec, PAIRS, data, steps=SET_STEPS), spec)
     return SetPlanReport(_plan_whole([frame] if other is None else [frame, other], spec), spec)
 
 
@@ -101,11 +102,11 @@ def _plan_whole(frames: list[Frame], spec: SetSpec) -> SetPlan:
     settings = replace(spec.settings, output=None)
     tables: list[list[SetSummary]] = []
     sides = [spec, *([spec.right] if len(frames) > 1 else [])]
-    for which, seed, frame, own in zip(
+    for which, number, frame, own in zip(
         TABLES if len(frames) > 1 else (None,), (0, RIGHT), frames, sides, strict=False
     ):
         with in_table(which):
-            summary = summarise_sets(frame, 0, own, True, 1, seed)
+            summary = summarise_sets(frame, number, own, True, 1)
             if summary.ids is not None:
                 check_summaries([summary.ids], own.id)
         tables.append([summary])

@@ -10,6 +10,7 @@ import numpy as np
 from dask_simjoin.catalog.libraries import HOME
 from dask_simjoin.engine.ids import id_bytes, row_ids, value_bytes
 from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.planning.statistics.partition import RIGHT
 from dask_simjoin.planning.statistics.sample import Sample, sample_size
 from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints, gather_samples
 from dask_simjoin.planning.statistics.unique_ids import IdSummary, summarise_ids
@@ -82,13 +83,14 @@ class SetSummary:
         return self.sample.tokens.nbytes + 3 * self.sample.offsets.nbytes
 
 
-def summarise_sets(frame: Frame, number: int, spec: SetSpec, with_ids: bool, partitions: int,
-                   seed: int = 0) -> SetSummary:  # fmt: skip
-    """Summary of one partition, of so many.
+def summarise_sets(frame: Frame, number: int, spec: SetSpec, with_ids: bool, partitions: int) -> SetSummary:
+    """Summarize a partition of a table with this number of partitions.
 
-    `number`: the partition's; `with_ids`: the result names rows, so their ids must be unique; `seed`: what
-    tells tables apart, as of the same rows other samples must be drawn.
+    Numbers of a right table begin with `RIGHT`, so that its sample differs from the left one's.
+    `with_ids`: the result names rows, so their ids must be unique.
     """
+    seed = RIGHT if number >= RIGHT else 0
+    number -= seed
     rows = len(frame)
     where = number if partitions > 1 else None
     present = checked_presence(frame, spec, where)
