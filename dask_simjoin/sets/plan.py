@@ -163,6 +163,8 @@ def make_set_plan(
         check_result(found.total_low, pair_bytes, budget, spec.request, len(sides) > 1)
     for side in sides:
         check_chunks(side.rows, side.bytes / np.maximum(side.rows, 1), budget, resources, len(blocks))
+    # no block is complete before all rows are encoded
+    held = float(np.concatenate([side.bytes for side in sides]).sum())
     return SetPlan(
         spec.method,
         tuple(tuple(s.source_rows for s in some) for some in tables),
@@ -176,8 +178,7 @@ def make_set_plan(
         sum(s.missing for some in tables for s in some),
         special,
         budget,
-        # no block by size is complete before all rows are encoded
-        disk=Disk(needed=bytes_needed(float(np.concatenate([side.bytes for side in sides]).sum()), 0.0, resources)),
+        disk=Disk(needed=bytes_needed(held, 0.0, resources)),
     )
 
 
