@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, NotRequired, TypedDict, cast
 
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for, frames_of_library, set_joiner_of_library
-from dask_simjoin.engine.ids import row_ids
-from dask_simjoin.errors import ListError, TokenError
+from dask_simjoin.engine.ids import id_bytes, joined, row_ids, value_bytes
+from dask_simjoin.errors import TABLES, ListError, TokenError, in_table
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids
+from dask_simjoin.planning.budget import room_now
+from dask_simjoin.planning.checks import check_rows
+from dask_simjoin.planning.size_blocks import SizeBlocks
+from dask_simjoin.planning.statistics.unique_ids import check_summaries, summarise_ids
 from dask_simjoin.request.messages import shown
 from dask_simjoin.sets.columns import occurrences, presence
-from dask_simjoin.sets.encode import CodedSets, collapse, each_once
 from dask_simjoin.sets.methods import SetJoiner, SetMethod
 from dask_simjoin.sets.requests import SetSpec
-from dask_simjoin.sets.types import SetBlock, Vocabulary, same_numbers
-from dask_simjoin.tasks.chunks import Chunk, named_rows
+from dask_simjoin.sets.token_ids import (
+    CodedSets,
+    SetBlock,
+    Vocabulary,
+    collapse,
+    each_once,
+    hashes,
+    merge,
+    ranked,
+    ranks,
+    ranks_of,
+    same_numbers,
+    some_sets,
+)
+from dask_simjoin.tasks.chunks import Chunk, check_source, named_rows, stacked
 from dask_simjoin.tasks.counts import hash_columns, mixed_bits
 
 
@@ -123,6 +139,84 @@ def set_chunk(sets: CodedSets, universe: int, missing: np.ndarray | None, ids: I
     return cast(SetChunk, chunk)
 
 
+class SetParcel(TypedDict):
+    """Hold the rows that a partition sends to a block, in their order."""
+
+    sets: CodedSets
+    missing: np.ndarray | None
+    position: np.ndarray
+    """Their numbers in the frame (rows,), int64."""
+    ids: Ids
+    kept: NotRequired[Frame]
+
+
+def read_partition(frame: Frame, known: tuple[int, int], spec: SetSpec) -> ReadSets:
+    """Read a partition; `known`: its number, and its rows when the join was planned."""
+    number, planned = known
+    check_source(number, len(frame), planned)
+    return read_sets(frame, spec, number)
+
+
+def send(read: ReadSetRows, rank: np.ndarray, first: int, blocks: SizeBlocks) -> list[SetParcel | None]:
+    """Put the rows of a partition into parcels for blocks; None: it has none for that block.
+
+    `rank`: of each of its tokens; `first`: the number of its first row in the frame.
+    """
+    sets = ranked(read["sets"], rank)
+    sizes = np.diff(sets["offsets"])
+    block = blocks.block_of(sizes, hashes(sets))
+    parcels: list[SetParcel | None] = []
+    for b in range(len(blocks)):
+        rows = np.flatnonzero(block == b)
+        parcels.append(_some(read, sets, rows, first) if len(rows) else None)
+    return parcels
+
+
+def _some(read: ReadSetRows, sets: CodedSets, rows: np.ndarray, first: int) -> SetParcel:
+    whole = len(rows) == len(read["ids"])
+    missing = read["missing"]
+    there = frames_for(read["example"]).xp.asarray(rows)
+    parcel = SetParcel(
+        sets=sets if whole else some_sets(sets, rows),
+        missing=missing if whole or missing is None else missing[rows],
+        position=rows + first,
+        ids=read["ids"] if whole else read["ids"].take(there),
+    )
+    if "kept" in read:
+        parcel["kept"] = read["kept"] if whole else read["kept"].iloc[there]
+    return parcel
+
+
+def gather_block(universe: int, example: Frame, spec: SetSpec, *parcels: SetParcel | None) -> SetChunk:
+    """Make a block of what partitions send to it, in their order."""
+    there = [parcel for parcel in parcels if parcel is not None]
+    if not there:
+        nothing = read_sets(example, spec)
+        return set_chunk(
+            nothing["sets"], universe, None, nothing["ids"], nothing["example"], nothing.get("kept"),
+            np.zeros(0, np.int64),
+        )  # fmt: skip
+    sizes = [np.diff(parcel["sets"]["offsets"]) for parcel in there]
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64)
+    codes = np.concatenate([parcel["sets"]["codes"] for parcel in there])
+    missing = None
+    if any(parcel["missing"] is not None for parcel in there):
+        missing = np.concatenate(
+            [
+                np.zeros(len(parcel["ids"]), np.bool_) if parcel["missing"] is None else parcel["missing"]
+                for parcel in there
+            ]
+        )
+    kept = None
+    if "kept" in there[0]:
+        kept = stacked([parcel["kept"] for parcel in there], example)
+    return set_chunk(
+        CodedSets(offsets=offsets, codes=codes), universe, missing,
+        joined([parcel["ids"] for parcel in there]), example, kept,
+        np.concatenate([parcel["position"] for parcel in there]),
+    )  # fmt: skip
+
+
 class SetComparison(NamedTuple):
     """Say which sets are compared: some of the first chunk's with some of the second's, or with each other.
 
@@ -218,3 +312,53 @@ def part_of(block: SetBlock, start: int, stop: int) -> SetBlock:
         universe=block["universe"],
         weights=block["weights"][start:stop],
     )
+
+
+def whole_sets(frames: Sequence[Frame], spec: SetSpec, with_ids: bool) -> list[SetChunk]:
+    """Make one chunk of each of one plain frame or two; refuses ids that repeat, where they are needed."""
+    return chunks_of(read_whole(frames, spec, with_ids))
+
+
+def read_whole(frames: Sequence[Frame], spec: SetSpec, with_ids: bool) -> list[ReadSets]:
+    """Read one plain frame or two; see `whole_sets`."""
+    sides = [spec, *([spec.right] if len(frames) > 1 else [])]
+    read: list[ReadSets] = []
+    for which, frame, own in zip(TABLES if len(frames) > 1 else [None], frames, sides, strict=False):
+        check_rows(len(frame), 0)
+        with in_table(which):
+            read.append(read_sets(frame, own))
+            if with_ids:
+                check_summaries([summarise_ids(read[-1]["ids"], own.id)], own.id)
+    return read
+
+
+def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
+    """Put the tokens of all tables in one order, and make a chunk of each."""
+    merged = merge(*(one["vocabulary"] for one in read)) if len(read) > 1 else None
+    whole = ranks(read[0]["vocabulary"] if merged is None else merged["vocabulary"])
+    chunks = []
+    for part, one in enumerate(read):
+        sets = ranked(one["sets"], whole if merged is None else ranks_of(whole, merged["codes"], part))
+        chunks.append(
+            set_chunk(sets, len(whole), one["missing"], one["ids"], one["example"], one.get("kept"))
+        )
+    return chunks
+
+
+def whole_block_pair(chunks: Sequence[SetChunk], spec: SetSpec) -> SetBlockPair:
+    """Bring a chunk together with itself, or with the other table's."""
+    return SetBlockPair(chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method)
+
+
+def room_check(chunks: Sequence[SetChunk], spec: SetSpec) -> Callable[[int], None]:
+    """Return what refuses so many rows of a result that do not fit memory."""
+    sides = chunks[0], chunks[-1]
+    kept = sum(
+        value_bytes(chunk["kept"][name])
+        for chunk in sides
+        if "kept" in chunk
+        for name in chunk["kept"].columns
+    )
+    row_bytes = sum(id_bytes(chunk["ids"]) for chunk in sides) + kept + 8 * (spec.score is not None)
+    device = frames_of_library(spec.library).memory()
+    return room_now(row_bytes, spec.request, device)

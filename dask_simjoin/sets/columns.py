@@ -20,8 +20,8 @@ from dask_simjoin.graph.inputs import cast_arrow
 from dask_simjoin.metrics.norms import DType, Series
 from dask_simjoin.request.columns import of_dask
 from dask_simjoin.request.messages import NO_UNICODE, is_unicode, shown
+from dask_simjoin.sets.token_ids import Occurrences, of_integers, of_strings
 from dask_simjoin.sets.tokens import ALLOWED, Tokenizer, of_values
-from dask_simjoin.sets.types import Occurrences, of_integers, of_strings
 
 LISTS, TEXTS, OBJECTS = "lists", "texts", "objects"
 """What a column may hold, as far as its dtype tells."""

@@ -11,21 +11,28 @@ import numpy as np
 from dask_simjoin.graph import counts, pairs
 from dask_simjoin.graph.aligned import add_counts
 from dask_simjoin.graph.base import LabelledExpr
-from dask_simjoin.graph.dask_private import Expr, PartitionsFiltered, Task, TaskRef
-from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin, chunk_ref
+from dask_simjoin.graph.dask_private import Expr, Task, TaskRef
+from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin
 from dask_simjoin.graph.planner import PlanningSteps
 from dask_simjoin.graph.records import RUNS
+from dask_simjoin.graph.row_values import BlockValues
 from dask_simjoin.graph.source import FrozenSource, map_frozen, pick
 from dask_simjoin.graph.steps import Call, Steps
 from dask_simjoin.planning.resources import resources_for
-from dask_simjoin.sets.blocks import counts_by_partition, gather_block, put_beside, read_partition, send
-from dask_simjoin.sets.chunks import ReadSetRows, ReadSets, SetBlockPair, hash_rows
-from dask_simjoin.sets.encode import Merged, merge, ranks, ranks_of
+from dask_simjoin.sets.chunks import (
+    ReadSetRows,
+    ReadSets,
+    SetBlockPair,
+    gather_block,
+    hash_rows,
+    read_partition,
+    send,
+)
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
 from dask_simjoin.sets.plan import SET_STEPS, SetPlan
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import SetSpec
-from dask_simjoin.sets.types import Vocabulary
+from dask_simjoin.sets.token_ids import Merged, Vocabulary, merge, ranks, ranks_of
 from dask_simjoin.tasks.counts import Groups
 
 FAN_IN = 4
@@ -196,42 +203,7 @@ class SetMatchCounts(SetNeighborCounts):
     _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]
 
 
-class SetRowValues(PartitionsFiltered, LabelledExpr):
-    """Find a number of each row of each block, and bring these back to the partitions of the source."""
-
-    _makes_result = True
-    _parameters = ["chunks", "read", "plan", "spec", "meta", "source_divisions", "_partitions"]
-    _defaults = {"_partitions": None}
-
-    def _divisions(self) -> Any:
-        return self.operand("source_divisions")
-
-    def _by_block(self, steps: Steps) -> list[TaskRef]:
-        """Add tasks that find the numbers of the rows of each block, by position."""
-        raise NotImplementedError
-
-    def _layer(self) -> dict[Any, Any]:
-        plan: SetPlan = self.operand("plan")
-        spec, read = self.operand("spec"), self.operand("read").inner
-        steps = Steps(self._label, self.deterministic_token)
-        offsets = [0]
-        for rows in plan.sources[0]:
-            offsets.append(offsets[-1] + rows)
-        splits: list[Call] = [
-            (b, counts_by_partition, (chunk_ref(self.chunks, b), values, offsets))
-            for b, values in enumerate(self._by_block(steps))
-        ]
-        threads = resources_for(spec.library).threads if spec.settings.cluster else None
-        found = steps.spread("split", "part", splits, self._partitions, threads)
-        keys = read.__dask_keys__()
-        for place, n in enumerate(self._partitions):
-            labels = steps.add("labels", n, pick, TaskRef(keys[n]), "ids")
-            key = (self._name, place)
-            steps.layer[key] = Task(key, put_beside, labels, self._meta, *(one[n] for one in found))
-        return steps.layer | dict(read.__dask_graph__())
-
-
-class CountRows(SetRowValues):
+class CountRows(BlockValues):
     """Count what the rows of each block match."""
 
     _label = "simjoin_set_counts"

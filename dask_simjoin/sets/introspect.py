@@ -24,11 +24,11 @@ from dask_simjoin.planning.statistics.unique_ids import check_summaries
 from dask_simjoin.reports.profile import ProfileReport
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.options import MAX_BYTES
-from dask_simjoin.sets.pairs import chunks_of, count_block_pairs, read_whole, whole_block_pair
-from dask_simjoin.sets.plan import SET_STEPS, SetPlan, make_set_plan
+from dask_simjoin.sets.chunks import chunks_of, read_whole, whole_block_pair
+from dask_simjoin.sets.pairs import count_block_pairs
+from dask_simjoin.sets.plan import SET_STEPS, SetPlan, SetSummary, make_set_plan, summarise_sets
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import SetPlanRequest, SetProfileRequest, SetSelfJoinRequest, SetSpec
-from dask_simjoin.sets.samples import SetSummary, summarise_sets
 
 ABOUT = {
     "tokens": "tokens of all rows, each row's counted once",

@@ -9,7 +9,7 @@ from typing import Protocol
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.predicate import Rule
-from dask_simjoin.sets.types import SetBlock, SetCounters, SetPairs
+from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs
 
 WAYS = ("auto", "thread", "warp", "A", "B", "C")
 FILTERS = ("gpu", "cpu")

@@ -34,13 +34,14 @@ from dask_simjoin.engine.compat import tally, to_host
 from dask_simjoin.errors import BudgetError, Remedy
 from dask_simjoin.graph.dask_private import Expr, List, TaskRef
 from dask_simjoin.graph.lazy_join import chunk_ref
+from dask_simjoin.graph.row_values import BlockValues
 from dask_simjoin.graph.source import pick
 from dask_simjoin.graph.steps import Steps, after
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.sets.chunks import SetBlockPair, SetChunk
-from dask_simjoin.sets.found import matches_in_parts, matching_groups, rows_of_matches
-from dask_simjoin.sets.graph import SETS, SetNeighborCounts, SetRowValues
+from dask_simjoin.sets.graph import SETS, SetNeighborCounts
+from dask_simjoin.sets.pairs import matches_in_parts, matching_groups, rows_of_matches
 from dask_simjoin.sets.plan import SetPlan
 from dask_simjoin.sets.requests import SetSpec
 from dask_simjoin.tasks.counts import Edges, new_nodes
@@ -178,11 +179,11 @@ class SetNearDuplicated(SetNeighborCounts):
         return MarkRows(*common, self.operand("keep"), self.operand("grouping"), chosen)
 
 
-class MarkRows(SetRowValues):
+class MarkRows(BlockValues):
     """Mark the rows of each block that do not stay."""
 
     _label = "simjoin_set_duplicates"
-    _parameters = [*SetRowValues._parameters[:-1], "keep", "grouping", "_partitions"]
+    _parameters = [*BlockValues._parameters[:-1], "keep", "grouping", "_partitions"]
 
     def _by_block(self, steps: Steps) -> list[TaskRef]:
         plan: SetPlan = self.operand("plan")

@@ -2,36 +2,237 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypedDict
+import math
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
-from dask_simjoin.engine.base import frames_for, frames_of_library
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import to_host
-from dask_simjoin.engine.ids import id_bytes, value_bytes
-from dask_simjoin.errors import TABLES, in_table
-from dask_simjoin.metrics.norms import Array, Frame
-from dask_simjoin.planning.budget import room_now
-from dask_simjoin.planning.checks import check_rows
-from dask_simjoin.planning.statistics.unique_ids import check_summaries, summarise_ids
-from dask_simjoin.sets.chunks import ReadSets, SetBlockPair, SetChunk, read_sets, set_chunk
-from dask_simjoin.sets.encode import merge, ranked, ranks, ranks_of
-from dask_simjoin.sets.found import (
-    RowPairs,
-    all_groups,
-    group_rows,
-    matches_in_parts,
-    matching_groups,
-    own_pairs,
-    row_pairs,
-    rows_of_equals,
-    rows_of_matches,
-    set_matches,
-)
-from dask_simjoin.sets.requests import SetSpec
+from dask_simjoin.metrics.norms import Array, ArrayModule, Frame
+from dask_simjoin.sets.chunks import SetBlockPair, SetChunk
+from dask_simjoin.sets.requests import SetSpec, equal_match
+from dask_simjoin.sets.token_ids import kinds_of, sizes_of
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.pairs import PairColumns, ResultRows, cast_like, concat_results, pair_columns
+
+ROWS, DEVICE_ROWS = 1 << 18, 1 << 24
+"""Pairs of rows that pairs of sets become at a time, on the host and on a GPU."""
+
+
+class SetMatches(NamedTuple):
+    """Hold pairs of groups of rows: those of a set, of empty sets, or without a set.
+
+    Attributes
+    ----------
+    left, right : array (pairs,), int64
+        Numbers of groups of the first and of the second chunk.
+    score : array (pairs,), float64, or None
+    rows : array (pairs,), int64
+        How many pairs of rows each stands for.
+    """
+
+    left: Array
+    right: Array
+    score: Array | None
+    rows: Array
+
+
+class RowPairs(NamedTuple):
+    """Hold pairs of rows, as places in the order of the first and of the second chunk."""
+
+    left: Array
+    right: Array
+    score: Array | None
+
+
+def group_rows(chunk: SetChunk) -> Array:
+    """Count the rows of each group (sets + 2,): of each set, of empty sets, and without one."""
+    return chunk["firsts"][1:] - chunk["firsts"][:-1]
+
+
+def set_matches(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> SetMatches:
+    """Find what groups start ... stop-1 of the second chunk match in the first, themselves left out."""
+    parts = list(matches_in_parts(block_pair, start, stop, scored))
+    join = block_pair.xp.concatenate
+    whole = [join([part[k] for part in parts]) if scored or k != 2 else None for k in range(4)]
+    return SetMatches(*whole)
+
+
+def matches_in_parts(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> Iterator[SetMatches]:
+    """Find the same, some at a time."""
+    rule, joiner, q, d = block_pair.spec.rule, block_pair.joiner, block_pair.q, block_pair.d
+    yield _special(block_pair, start, stop, scored)
+    sets = len(d["weights"])
+    compared = block_pair.comparisons(start, min(stop, sets)) if start < sets else ()
+    for left, right, left_first, right_first in compared:
+        for some in joiner.batches(left, right, rule, block_pair.method):
+            one, other = some.left + left_first, some.right + right_first
+            score = None
+            if scored:
+                score = rule.score(sizes_of(q)[one], sizes_of(d)[other], some.overlap)
+            yield SetMatches(one, other, score, q["weights"][one] * d["weights"][other])
+
+
+def _special(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> SetMatches:
+    """Pair empty sets of two chunks, and rows without one, as far as that is asked for."""
+    xp, spec = block_pair.xp, block_pair.spec
+    groups = []
+    sides = [(chunk["firsts"][-3:], len(chunk["weights"])) for chunk in (block_pair.q, block_pair.d)]
+    for k, (wanted, score) in enumerate(((spec.empty_match, 1.0), (spec.allow_missing, math.nan))):
+        (q_ends, q_sets), (d_ends, d_sets) = sides
+        if block_pair.same or not wanted or not start <= d_sets + k < stop:
+            continue
+        rows = int(q_ends[k + 1] - q_ends[k]) * int(d_ends[k + 1] - d_ends[k])
+        if rows:
+            groups.append((q_sets + k, d_sets + k, score, rows))
+    columns = list(zip(*groups, strict=True)) or [()] * 4
+    kinds = np.int64, np.int64, np.float64, np.int64
+    left, right, found, number = (xp.asarray(c, kind) for c, kind in zip(columns, kinds, strict=True))
+    return SetMatches(left, right, found if scored else None, number)
+
+
+def all_groups(chunk: SetChunk) -> int:
+    """How many groups of rows there are."""
+    return len(chunk["weights"]) + 2
+
+
+def rows_of_matches(block_pair: SetBlockPair, found: SetMatches, scored: bool,
+                    some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
+    """Make rows of pairs of sets; `some`: only those numbered so, by the second chunk's sets."""
+    xp = block_pair.xp
+    left, right, score, rows = found
+    if some is not None:
+        order = xp.lexsort(xp.stack([left, right]))
+        left, right, rows = left[order], right[order], rows[order]
+        score = None if score is None else score[order]
+    lo, hi = (0, int(rows.sum())) if some is None else some
+    return rows_between(block_pair, SetMatches(left, right, score, rows), scored, lo, hi)
+
+
+def rows_between(block_pair: SetBlockPair, found: SetMatches, scored: bool, lo: int, hi: int) -> RowPairs:
+    """Make rows lo ... hi-1 of those of pairs of sets, in their order."""
+    xp = block_pair.xp
+    q_firsts, d_firsts = block_pair.q["firsts"], block_pair.d["firsts"]
+    left, right, score, rows = found
+    ends = xp.cumsum(rows)
+    total = int(ends[-1]) if len(ends) else 0
+    if lo == 0 and hi == total == len(rows):  # no set is there twice
+        return RowPairs(q_firsts[left], d_firsts[right], score if scored else None)
+    pair, within = locate_in_ranges(ends, lo, hi, xp)
+    wide = group_rows(block_pair.d)[right][pair]
+    one, other = within // wide, within % wide
+    return RowPairs(
+        q_firsts[left][pair] + one, d_firsts[right][pair] + other,
+        score[pair] if scored and score is not None else None,
+    )  # fmt: skip
+
+
+def locate_in_ranges(ends: Array, lo: int, hi: int, xp: ArrayModule) -> tuple[Array, Array]:
+    """Tell of the numbers lo ... hi-1 in which of some ranges they are, and the how manieth of it."""
+    places = xp.arange(lo, hi)
+    if hi <= lo:
+        return places, places
+    if xp is np:
+        first, last = np.searchsorted(ends, [lo, hi - 1], side="right").tolist()
+        some = ends[first : last + 1]
+        edges = np.concatenate([[lo], np.minimum(some, hi)])
+        which = np.repeat(np.arange(first, first + len(some)), np.diff(edges))
+    else:
+        which = xp.searchsorted(ends, places, side="right")
+    begins = xp.concatenate([xp.zeros(1, ends.dtype), ends])
+    return which, places - begins[which]
+
+
+class OwnPairs(NamedTuple):
+    """Tell which rows of a chunk are pairs as their sets are equal.
+
+    Attributes
+    ----------
+    places : array (rows,), int64
+        Rows that are pairs with those before them of their group, as places in the chunk's order.
+    first : array (rows,), int64
+        Where their groups begin.
+    ends : array (rows,), int64
+        How many pairs these are, added up.
+    """
+
+    places: Array
+    first: Array
+    ends: Array
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+
+def own_pairs(block_pair: SetBlockPair) -> OwnPairs:
+    """Find the rows of a chunk that equal ones come before; of two chunks there are none."""
+    xp = block_pair.xp
+    none = xp.zeros(0, xp.int64)
+    if not block_pair.same:
+        return OwnPairs(none, none, none)
+    chunk = block_pair.d
+    rows, firsts = group_rows(chunk), chunk["firsts"]
+    groups = xp.flatnonzero((rows > 1) & matching_groups(chunk, block_pair.spec, xp))
+    group, k = locate_in_ranges(xp.cumsum(rows[groups]), 0, int(rows[groups].sum()), xp)
+    first = firsts[groups][group]
+    return OwnPairs(first + k, first, xp.cumsum(k))
+
+
+def matching_groups(chunk: SetChunk, spec: SetSpec, xp: ArrayModule) -> Array:
+    """Tell of each group (groups,), bool, whether two of its rows match."""
+    sizes = sizes_of(chunk)
+    match = xp.zeros(len(sizes) + 2, np.bool_)
+    kinds = kinds_of(sizes)
+    good = xp.asarray([equal_match(spec.rule, size) for size in kinds.tolist()], np.bool_)
+    if len(sizes):
+        match[: len(sizes)] = good[xp.searchsorted(kinds, sizes)]
+    match[len(sizes)] = spec.empty_match
+    match[len(sizes) + 1] = spec.allow_missing
+    return match
+
+
+def rows_of_equals(block_pair: SetBlockPair, own: OwnPairs, scored: bool,
+                   some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
+    """Make rows of pairs of rows whose sets are equal; `some`: only those numbered so."""
+    xp, chunk = block_pair.xp, block_pair.d
+    lo, hi = (0, own.total) if some is None else some
+    member, earlier = locate_in_ranges(own.ends, lo, hi, xp)
+    right = own.places[member]
+    score = None
+    if scored:
+        group = xp.searchsorted(chunk["firsts"], right, side="right") - 1
+        sizes = sizes_of(chunk)
+        each = xp.ones(len(sizes) + 2)
+        each[: len(sizes)] = block_pair.spec.rule.score(sizes, sizes, sizes)
+        each[-1] = math.nan
+        score = each[group]
+    return RowPairs(own.first[member] + earlier, right, score)
+
+
+def row_pairs(
+    block_pair: SetBlockPair, scored: bool, told: Callable[[int], None] | None = None
+) -> Iterator[RowPairs]:
+    """Find all pairs of rows of two chunks, or of one with itself, some at a time.
+
+    `told`: is called, now and then, with how many were found so far.
+    """
+    own, most = own_pairs(block_pair), ROWS if block_pair.xp is np else DEVICE_ROWS
+    rows = own.total
+    if told is not None:
+        told(rows)
+    for first in range(0, own.total, most):
+        yield rows_of_equals(block_pair, own, scored, (first, min(first + most, own.total)))
+    for found in matches_in_parts(block_pair, 0, all_groups(block_pair.d), scored):
+        number = int(found.rows.sum())
+        rows += number
+        if told is not None:
+            told(rows)
+        for first in range(0, max(number, 1), most):
+            yield rows_between(block_pair, found, scored, first, min(first + most, number))
 
 
 class SetCuts(TypedDict):
@@ -188,53 +389,3 @@ def count_block_pairs(block_pair: SetBlockPair) -> int:
         found = set_matches(block_pair, len(d["weights"]), all_groups(d), False)
         pairs += int(found.rows.sum())
     return pairs
-
-
-def whole_sets(frames: Sequence[Frame], spec: SetSpec, with_ids: bool) -> list[SetChunk]:
-    """Make one chunk of each of one plain frame or two; refuses ids that repeat, where they are needed."""
-    return chunks_of(read_whole(frames, spec, with_ids))
-
-
-def read_whole(frames: Sequence[Frame], spec: SetSpec, with_ids: bool) -> list[ReadSets]:
-    """Read one plain frame or two; see `whole_sets`."""
-    sides = [spec, *([spec.right] if len(frames) > 1 else [])]
-    read: list[ReadSets] = []
-    for which, frame, own in zip(TABLES if len(frames) > 1 else [None], frames, sides, strict=False):
-        check_rows(len(frame), 0)
-        with in_table(which):
-            read.append(read_sets(frame, own))
-            if with_ids:
-                check_summaries([summarise_ids(read[-1]["ids"], own.id)], own.id)
-    return read
-
-
-def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
-    """Put the tokens of all tables in one order, and make a chunk of each."""
-    merged = merge(*(one["vocabulary"] for one in read)) if len(read) > 1 else None
-    whole = ranks(read[0]["vocabulary"] if merged is None else merged["vocabulary"])
-    chunks = []
-    for part, one in enumerate(read):
-        sets = ranked(one["sets"], whole if merged is None else ranks_of(whole, merged["codes"], part))
-        chunks.append(
-            set_chunk(sets, len(whole), one["missing"], one["ids"], one["example"], one.get("kept"))
-        )
-    return chunks
-
-
-def whole_block_pair(chunks: Sequence[SetChunk], spec: SetSpec) -> SetBlockPair:
-    """Bring a chunk together with itself, or with the other table's."""
-    return SetBlockPair(chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method)
-
-
-def room_check(chunks: Sequence[SetChunk], spec: SetSpec) -> Callable[[int], None]:
-    """Return what refuses so many rows of a result that do not fit memory."""
-    sides = chunks[0], chunks[-1]
-    kept = sum(
-        value_bytes(chunk["kept"][name])
-        for chunk in sides
-        if "kept" in chunk
-        for name in chunk["kept"].columns
-    )
-    row_bytes = sum(id_bytes(chunk["ids"]) for chunk in sides) + kept + 8 * (spec.score is not None)
-    device = frames_of_library(spec.library).memory()
-    return room_now(row_bytes, spec.request, device)

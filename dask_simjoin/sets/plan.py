@@ -4,22 +4,227 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, cast
 
 import numpy as np
 from dask.tokenize import normalize_token
 
+from dask_simjoin.catalog.libraries import HOME
+from dask_simjoin.engine.ids import id_bytes, row_ids, value_bytes
 from dask_simjoin.graph.planner import PlanningSteps
+from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.budget import Budget, Resources, make_budget
 from dask_simjoin.planning.checks import check_blocks, check_chunks, check_outputs, check_result, check_rows
 from dask_simjoin.planning.disk import Disk, bytes_needed
 from dask_simjoin.planning.outputs import OutputSpec, whole_slices
-from dask_simjoin.planning.plan import BlockPairs
+from dask_simjoin.planning.size_blocks import (
+    ELEMENT_BYTES,
+    SizeBlockPlan,
+    SizeBlocks,
+    candidate_pairs,
+    compared_blocks,
+    count_compared_blocks,
+    heavy_first,
+    size_blocks,
+)
 from dask_simjoin.planning.statistics.estimate import Estimate, block_of, estimate
-from dask_simjoin.sets.blocks import TOKEN_BYTES, SizeBlocks, count_meetings, meeting_blocks, size_blocks
-from dask_simjoin.sets.methods import SetMethod
+from dask_simjoin.planning.statistics.partition import RIGHT
+from dask_simjoin.planning.statistics.sample import Sample, sample_size
+from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints, gather_samples
+from dask_simjoin.planning.statistics.unique_ids import IdSummary, summarise_ids
+from dask_simjoin.sets.chunks import SetBlockPair, SetChunk, checked_presence, read_sets
+from dask_simjoin.sets.methods import AUTO, SetMethod
+from dask_simjoin.sets.pairs import count_block_pairs, row_pairs
 from dask_simjoin.sets.requests import SetSpec
-from dask_simjoin.sets.samples import SampledSets, SetSummary, gather_sets, sampled_pairs, summarise_sets
+from dask_simjoin.sets.token_ids import (
+    CodedSets,
+    collapse,
+    each_once,
+    hashes,
+    merge,
+    of_integers,
+    ranked,
+    ranks,
+    ranks_of,
+    same_numbers,
+    some_sets,
+)
+
+NUMBERS = 16
+"""Numbers of a row of the sample, about: what its size goes by."""
+
+
+@dataclass(frozen=True, eq=False)
+class SetSample:
+    """Some rows of a partition, drawn without replacement, and their sets.
+
+    Attributes
+    ----------
+    drawn : Sample
+        Which rows; their coordinate is the size of their set, 0 of empty ones and -1 of none.
+    offsets : array (rows + 1,), int64
+        Where each row's tokens begin and end.
+    tokens : array (tokens,), int64
+        Integers, or strings' hashes: alike in all partitions.
+    """
+
+    drawn: Sample
+    offsets: np.ndarray
+    tokens: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class SetSummary:
+    """See the module's text.
+
+    Attributes
+    ----------
+    source_rows, missing : int
+        Rows of the partition, and how many of them have no set.
+    ids : IdSummary or None
+        None where rows need no names.
+    id_bytes, kept_bytes : float
+        Memory of one row's id, and of its columns that the result keeps.
+    sample : SetSample
+    """
+
+    source_rows: int
+    missing: int
+    ids: IdSummary | None
+    id_bytes: float
+    kept_bytes: float
+    sample: SetSample
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of its sample, which is most of it."""
+        return self.sample.tokens.nbytes + 3 * self.sample.offsets.nbytes
+
+
+def summarise_sets(frame: Frame, number: int, spec: SetSpec, with_ids: bool, partitions: int) -> SetSummary:
+    """Summarize a partition of a table with this number of partitions.
+
+    Numbers of a right table begin with `RIGHT`, so that its sample differs from the left one's.
+    `with_ids`: the result names rows, so their ids must be unique.
+    """
+    seed = RIGHT if number >= RIGHT else 0
+    number -= seed
+    rows = len(frame)
+    where = number if partitions > 1 else None
+    present = checked_presence(frame, spec, where)
+    names = row_ids(frame, spec.id, spec.id_dtype) if with_ids else None
+    size = sample_size(rows, NUMBERS, partitions)
+    places = np.arange(rows)
+    if size < rows:
+        # the number too: of partitions that are alike, other rows must be drawn in each
+        random = np.random.default_rng((rows, number, seed))
+        places = np.sort(random.choice(rows, size, replace=False, shuffle=False))
+    some = frame[list(spec.on)] if size == rows else frame[list(spec.on)].iloc[places]
+    read = read_sets(some, spec, where, named=False)
+    sets: CodedSets = read["sets"]
+    sizes = np.diff(sets["offsets"]).astype(np.float64)
+    if read["missing"] is not None:
+        sizes[read["missing"]] = -1
+    return SetSummary(
+        rows,
+        int((~present).sum()),
+        None if names is None else summarise_ids(names, spec.id),
+        8.0 if names is None else id_bytes(names),
+        sum(value_bytes(frame[name]) for name in spec.keep),
+        SetSample(
+            Sample(rows, places, sizes[:, None]),
+            sets["offsets"],
+            same_numbers(read["vocabulary"]["tokens"])[sets["codes"]],
+        ),
+    )
+
+
+MAX_PAIRS = 1 << 21
+"""Pairs of the samples that are looked at: thinner samples tell enough of a join that gives more."""
+
+FEWEST = 2048
+"""Rows to which a sample is thinned at most."""
+
+
+class SampledSets:
+    """The samples of a table's partitions, one after the other.
+
+    Attributes
+    ----------
+    points : SamplePoints
+        Whose coordinate is the size of a row's set, 0 of empty ones and -1 of none.
+    sets : CodedSets
+        Their tokens, as ranks among those of all samples.
+    """
+
+    def __init__(self, points: SamplePoints, sets: CodedSets) -> None:
+        self.points, self.sets = points, sets
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The sizes of sets (rows,), int64."""
+        return self.points.x[:, 0].astype(np.int64)
+
+    @property
+    def hashes(self) -> np.ndarray:
+        """Hashes of sets (rows,), uint64: equal ones alike."""
+        return hashes(self.sets)
+
+    def take(self, places: np.ndarray) -> SampledSets:
+        """Take some of the rows, standing for all."""
+        return SampledSets(self.points.take(places), some_sets(self.sets, places))
+
+
+def gather_sets(tables: list[list[SetSummary]]) -> tuple[list[SampledSets], int]:
+    """Put the samples of each table together, tokens in one order; and how many tokens there are."""
+    coded = []
+    for summaries in tables:
+        sizes = [np.diff(s.sample.offsets) for s in summaries]
+        ends = np.cumsum(np.concatenate([[0], *sizes]))
+        flat = np.concatenate([np.zeros(0, np.int64), *(s.sample.tokens for s in summaries)])
+        coded.append(each_once(of_integers(ends.astype(np.int64), flat)))
+    merged = merge(*(vocabulary for _, vocabulary in coded))
+    whole = ranks(merged["vocabulary"])
+    found = []
+    for n, (summaries, (sets, _)) in enumerate(zip(tables, coded, strict=True)):
+        offsets = np.cumsum([0, *(s.source_rows for s in summaries)])
+        points = gather_samples([s.sample.drawn for s in summaries], offsets, 1)
+        found.append(SampledSets(points, ranked(sets, ranks_of(whole, merged["codes"], n))))
+    return found, len(whole)
+
+
+def sampled_pairs(
+    tables: list[SampledSets], universe: int, spec: SetSpec
+) -> tuple[Sampled, list[SampledSets]]:
+    """Join samples of two tables, or of one with itself; fewer rows where they give too many pairs."""
+    block_pair = _block_pair(tables, universe, spec)
+    expected = count_block_pairs(block_pair)
+    if expected > MAX_PAIRS:
+        part = (MAX_PAIRS / expected) ** 0.5
+        random = np.random.default_rng(len(tables[0].points.x))
+        tables = [_thinned(table, part, random) for table in tables]
+        block_pair = _block_pair(tables, universe, spec)
+    left, right = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for rows in row_pairs(block_pair, False):
+        left.append(block_pair.q["order"][rows.left])
+        right.append(block_pair.d["order"][rows.right])
+    first, second = tables[0].points, tables[-1].points
+    return Sampled(first, second, np.concatenate(left), np.concatenate(right), 1.0), tables
+
+
+def _thinned(table: SampledSets, part: float, random: np.random.Generator) -> SampledSets:
+    rows = len(table.points.x)
+    fewer = min(rows, max(FEWEST, int(rows * part)))
+    return table.take(np.sort(random.choice(rows, fewer, replace=False)))
+
+
+def _block_pair(tables: list[SampledSets], universe: int, spec: SetSpec) -> SetBlockPair:
+    chunks = []
+    for table in tables:
+        made = collapse(table.sets, universe, table.sizes < 0)
+        chunks.append(cast(SetChunk, {**made["block"], "order": made["order"], "firsts": made["firsts"]}))
+    return SetBlockPair(chunks[0], chunks[-1], len(chunks) == 1, spec, AUTO, library=HOME)
+
 
 LEAST_TOKENS = 1 << 18
 """Tokens of a block that are worth a task."""
@@ -32,7 +237,7 @@ ROW_BYTES = 64
 
 
 @dataclass(frozen=True, eq=False)
-class SetPlan(BlockPairs):
+class SetPlan(SizeBlockPlan):
     """What was decided before any block pair is joined; what all plans have, see `BlockPairs`.
 
     Attributes
@@ -73,47 +278,15 @@ class SetPlan(BlockPairs):
     disk: Disk = field(default=Disk(), kw_only=True)
     run: str = field(default="", kw_only=True)
 
-    even: ClassVar[bool] = False
-
     @property
     def layout(self) -> str | SetMethod:
         """What all tasks are told besides the options."""
         return self.method
 
     @property
-    def counted(self) -> SizeBlocks:
-        """The blocks of the rows whose matches are counted."""
-        return self.sides[0]
-
-    @property
-    def table_rows(self) -> tuple[int, ...]:
-        """Rows of each table."""
-        return tuple(map(sum, self.sources))
-
-    @property
-    def rows(self) -> int:
-        """Rows of all tables."""
-        return sum(self.table_rows)
-
-    @property
-    def number(self) -> int:
-        """Blocks of all tables."""
-        return sum(map(len, self.sides))
-
-    @property
-    def block_rows(self) -> np.ndarray:
-        """Rows expected in each block, float64."""
-        return np.concatenate([side.rows for side in self.sides])
-
-    @property
-    def block_bytes(self) -> np.ndarray:
-        """Memory expected of each block, float64."""
-        return np.concatenate([side.bytes for side in self.sides])
-
-    @property
     def tokens(self) -> float:
         """Tokens of all sets, expected."""
-        return float(sum(side.tokens.sum() for side in self.sides))
+        return float(sum(side.elements.sum() for side in self.sides))
 
     def __repr__(self) -> str:
         return f"<{self.rows:,} rows, {self.number} blocks of sets, {len(self):,} block pairs>"
@@ -137,7 +310,7 @@ def make_set_plan(
     tokens = [float(np.maximum(t.points.x[:, 0], 0) @ t.points.weight) for t in sampled]
     rows = [sum(s.source_rows for s in some) for some in tables]
     row_bytes = ROW_BYTES + (
-        sum(size * n for size, n in zip(sizes, rows, strict=True)) + TOKEN_BYTES * sum(tokens)
+        sum(size * n for size, n in zip(sizes, rows, strict=True)) + ELEMENT_BYTES * sum(tokens)
     ) / max(1, sum(rows))
     sides = tuple(
         _blocks(table, n, own, ROW_BYTES + size, budget, resources)
@@ -149,10 +322,10 @@ def make_set_plan(
     check_blocks(
         len(block_rows), block_rows, row_bytes, budget, resources
     )  # as each is in some pair, but for a few
-    check_blocks(count_meetings(*asked), block_rows, row_bytes, budget, resources)
-    blocks = meeting_blocks(*asked)
-    candidates = _candidates(blocks, block_rows, len(sides) == 1)
-    order = np.argsort(-_magnitude(candidates), kind="stable")
+    check_blocks(count_compared_blocks(*asked), block_rows, row_bytes, budget, resources)
+    blocks = compared_blocks(*asked)
+    candidates = candidate_pairs(blocks, block_rows, len(sides) == 1)
+    order = heavy_first(candidates)
     blocks, candidates = blocks[order], candidates[order]
     found = _estimate(sampled, universe, spec, sides, blocks, candidates)
     pair_bytes = sum(sizes) * (2 if len(sides) == 1 else 1) + 8 * (spec.score is not None)
@@ -182,15 +355,6 @@ def make_set_plan(
     )
 
 
-def _magnitude(candidates: np.ndarray) -> np.ndarray:
-    """Tell what block pairs are ordered by: heavy ones first, so that none is left to wait for in the end.
-
-    Those that differ less than by half stay in the order of their blocks, so that a block is used again
-    before it is written to disk.
-    """
-    return np.floor(np.log2(np.maximum(candidates, 1)))
-
-
 def _average(summaries: list[SetSummary], name: str) -> float:
     rows = [s.source_rows for s in summaries]
     return float(np.average([getattr(s, name) for s in summaries], weights=rows if sum(rows) else None))
@@ -202,18 +366,11 @@ def _blocks(table: SampledSets, rows: int, tokens: float, row_bytes: float, budg
 
     `row_bytes`: of a row besides its tokens.
     """
-    number = math.ceil((rows * row_bytes + TOKEN_BYTES * tokens) / budget.chunk)
+    number = math.ceil((rows * row_bytes + ELEMENT_BYTES * tokens) / budget.chunk)
     if not budget.chosen:
         busy = resources.threads if resources.gpu else BLOCKS_PER_THREAD * resources.threads
         number = max(number, min(int(tokens // LEAST_TOKENS), busy))
     return size_blocks(table.sizes, table.hashes, table.points.weight, max(1, number), row_bytes)
-
-
-def _candidates(blocks: np.ndarray, rows: np.ndarray, same: bool) -> np.ndarray:
-    """Pairs of rows that each block pair has (pairs,), float64."""
-    i, j = blocks[:, 0], blocks[:, 1]
-    product: np.ndarray = rows[i] * rows[j]
-    return np.where((i == j) & same, np.maximum(rows[i] * (rows[i] - 1) / 2, 0), product)
 
 
 def _estimate(sampled: list[SampledSets], universe: int, spec: SetSpec, sides: tuple[SizeBlocks, ...],

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dask_simjoin.engine.base import splitting_kernels
-from dask_simjoin.sets.types import Occurrences, numbered_integers
+from dask_simjoin.sets.token_ids import Occurrences, numbered_integers
 
 FEWEST = 1 << 12
 """Places of the first table of tokens; it grows fourfold."""

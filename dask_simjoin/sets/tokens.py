@@ -26,7 +26,7 @@ from dask_simjoin.sets.texts import (
     grams_of,
     split_at_bytes,
 )
-from dask_simjoin.sets.types import Occurrences, of_integers, of_strings
+from dask_simjoin.sets.token_ids import Occurrences, of_integers, of_strings
 
 MAX_Q = 32
 """Characters of a q-gram, at most."""

@@ -21,7 +21,7 @@ from dask_simjoin.planning.budget import free_memory, within_memory
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI
 from dask_simjoin.sets import graph
-from dask_simjoin.sets.chunks import SetBlockPair
+from dask_simjoin.sets.chunks import SetBlockPair, room_check, whole_block_pair, whole_sets
 from dask_simjoin.sets.near_duplicates import SetNearDuplicated as LazyMarks
 from dask_simjoin.sets.near_duplicates import (
     best_of_chunk,
@@ -34,14 +34,7 @@ from dask_simjoin.sets.near_duplicates import (
     standing_rows,
     stays_of_chunks,
 )
-from dask_simjoin.sets.pairs import (
-    count_block,
-    count_block_pairs,
-    join_block,
-    room_check,
-    whole_block_pair,
-    whole_sets,
-)
+from dask_simjoin.sets.pairs import count_block, count_block_pairs, join_block
 from dask_simjoin.sets.requests import (
     CountSetPairsRequest,
     SetJoinRequest,

@@ -258,7 +258,7 @@ def test_a_third_is_a_third():
 @pytest.mark.parametrize("verb", ["set_self_join", "set_near_duplicated", "set_neighbor_counts"])
 def test_blocks_so_small_that_their_pairs_are_not_listed(verb, monkeypatch):
     """They are counted: to list them took minutes, and gigabytes."""
-    monkeypatch.setattr(plan, "meeting_blocks", None)
+    monkeypatch.setattr(plan, "compared_blocks", None)
     rows = pd.DataFrame({"text": [f"a{k % 7} b{k % 11} c{k % 13}" for k in range(60)]})
     ddf = dd.from_pandas(rows, npartitions=2)
     with pytest.raises(BudgetError, match=r"blocksize='1 B' makes [\d,]+ chunks .* at least blocksize="):

@@ -26,7 +26,7 @@ from dask_simjoin.sets.cpu.kernels.candidates import (
 from dask_simjoin.sets.cpu.kernels.lists import find_units, open_lists, set_prefixes
 from dask_simjoin.sets.methods import AllPairs, Bitmap, GroupJoin, SetMethod, options_of
 from dask_simjoin.sets.predicate import Rule
-from dask_simjoin.sets.types import SetBlock, SetCounters, SetPairs, kinds_of
+from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs, kinds_of
 
 WORDS = (1, 2, 4, 8, 16, 32, 64)
 """Words of 64 bits that bitmaps may have: what a sample tells of."""

@@ -19,7 +19,7 @@ from dask_simjoin.sets.gpu.operands import Operands
 from dask_simjoin.sets.gpu.verify import Bits, GroupedSets, accept, flat, listed, verify_flat, verify_grouped
 from dask_simjoin.sets.methods import AUTO, METHODS, AllPairs, Bitmap, Filtered, GroupJoin, SetMethod
 from dask_simjoin.sets.predicate import Rule
-from dask_simjoin.sets.types import SetBlock, SetCounters, SetPairs
+from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs
 
 PAIR, MEETING = 4e-12, 34e-12
 """Seconds that a pair of bitmaps takes, and two prefixes that meet in the index: on an H200, where both

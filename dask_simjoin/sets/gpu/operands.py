@@ -11,7 +11,7 @@ import numpy as np
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.kinds import NEVER, SUM
 from dask_simjoin.sets.predicate import Rule
-from dask_simjoin.sets.types import SetBlock, sizes_of
+from dask_simjoin.sets.token_ids import SetBlock, sizes_of
 
 
 @dataclass(frozen=True)
