@@ -51,7 +51,9 @@ class SetChunks(LabelledExpr):
     """Make the blocks of one table or two, the right one's after the left one's.
 
     Partitions are read and number their tokens; vocabularies are merged in a tree, and ranks go back down it.
-    Then rows are sent to their blocks.  `read`: what `read_tables` gives; `examples`: empty frames of tables.
+    Then rows are sent to their blocks.
+
+    `read`: the result of `read_tables`; `examples`: empty frames of the tables.
     """
 
     _label = "simjoin_set_block"
@@ -77,25 +79,25 @@ class SetChunks(LabelledExpr):
             sends[t].append(((t, n), send, (rows, rank, firsts[t][n], plan.sides[t])))
         place = 0
         sides = [spec] if spec.other is None else [spec, spec.other]
-        for t, (side, asked) in enumerate(zip(plan.sides, sides, strict=True)):
+        for t, (side, own_spec) in enumerate(zip(plan.sides, sides, strict=True)):
             parcels = steps.spread("send", "parcel", sends[t], range(len(side)), threads)
             for b in range(len(side)):
                 key, example = (self._name, place), self.operand("examples")[t]
                 parts = [some[b] for some in parcels]
-                steps.layer[key] = Task(key, gather_block, universe, example, asked, *parts)
+                steps.layer[key] = Task(key, gather_block, universe, example, own_spec, *parts)
                 place += 1
         return steps.layer
 
     def _small(
         self, steps: Steps, step: str, place: Any, function: Callable[..., Any], *arguments: Any
     ) -> Any:
-        """Add a task on a cluster, so that only what it takes is sent and kept; else do it where needed."""
+        """Add a task on a cluster, so that only its result is sent and kept; else call it inline."""
         if self.operand("spec").settings.cluster:
             return steps.add(step, place, function, *arguments)
         return Task(None, function, *arguments)
 
     def _ranks(self, steps: Steps, read: list[TaskRef]) -> tuple[list[Any], TaskRef]:
-        """Rank the tokens of each partition: up a tree, and down; and count all tokens."""
+        """Rank the tokens of each partition, up a tree and down again; and count all tokens."""
         level = [self._small(steps, "vocabulary", n, vocabulary_of, one) for n, one in enumerate(read)]
         merged: list[list[Any]] = []
         while len(level) > 1:
@@ -113,21 +115,21 @@ class SetChunks(LabelledExpr):
         for depth in range(len(merged) - 1, -1, -1):
             below = range(len(merged[depth - 1]) if depth else len(read))
             above = [(own[k // FAN_IN], merged[depth][k // FAN_IN], k % FAN_IN) for k in below]
-            # those of partitions are needed once, all others by several
+            # ranks of partitions are needed once, all others by several tasks
             add = steps.add if depth else functools.partial(self._small, steps)
             own = [add("ranks", (depth, k), ranks_of, *some) for k, some in enumerate(above)]
         return own, universe
 
 
 def rows_of(found: ReadSets) -> ReadSetRows:
-    """Take the rows of what was read."""
+    """Return the rows of a partition without its vocabulary."""
     rows = dict(found)
     del rows["vocabulary"]
     return cast(ReadSetRows, rows)
 
 
 def vocabulary_of(found: ReadSets | Merged) -> Vocabulary:
-    """Take the tokens of what was read, or merged."""
+    """Return the vocabulary of a partition, or of merged ones."""
     return found["vocabulary"]
 
 
@@ -136,7 +138,7 @@ SETS = JoinTasks(SetBlockPair, join_block, cut_block, count_block, count_block_p
 
 
 class LazySets(LazyJoin):
-    """A join of sets that is planned when it must be."""
+    """A lazy join of sets, planned on first use."""
 
     _tasks: ClassVar[JoinTasks] = SETS
     _steps: ClassVar[PlanningSteps] = SET_STEPS
@@ -160,25 +162,25 @@ class LazySets(LazyJoin):
 
 
 class SetSelfJoin(LazySets, pairs.SelfJoin):
-    """Stand for pairs of a frame's rows whose sets match before they are planned."""
+    """Pairs of a frame's rows whose sets match."""
 
     _label = "simjoin_set_self_join"
 
 
 class SetJoin(LazySets, pairs.Join):
-    """Stand for pairs of the rows of two tables whose sets match before they are planned."""
+    """Pairs of rows of two tables whose sets match."""
 
     _label = "simjoin_set_join"
 
 
 class CountSetPairs(LazySets, counts.CountPairs):
-    """Stand for the number of pairs whose sets match before it is planned."""
+    """Number of pairs whose sets match."""
 
     _label = "simjoin_count_set_pairs"
 
 
 class SetNeighborCounts(LazySets, counts.NeighborCounts):
-    """Stand for numbers of rows that match each row before they are planned."""
+    """Number of rows that match each row."""
 
     _label = "simjoin_set_neighbor_counts"
 
@@ -192,12 +194,12 @@ class SetNeighborCounts(LazySets, counts.NeighborCounts):
         return self._found(common, self.operand("chosen"))
 
     def _found(self, common: tuple[Any, ...], chosen: list[int] | None) -> Expr:
-        """Find a value of each row of the chosen partitions, from what all `RowValues` are told."""
+        """Return the values of the chosen partitions; `common`: the first operands of `BlockValues`."""
         return CountRows(*common, chosen)
 
 
 class SetMatchCounts(SetNeighborCounts):
-    """Stand for numbers of rows of another table that match each row before they are planned."""
+    """Number of rows of another table that match each row."""
 
     _label = "simjoin_set_match_counts"
     _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]

@@ -1,4 +1,8 @@
-"""Turn matching sets into result rows: the work of one task."""
+"""Find the matching rows of two chunks, and turn them into result rows: the work of one task.
+
+Pairs of equal sets come first, then pairs of distinct sets, in the order of the second chunk's sets.  So a
+result can be cut anywhere, also within the pairs of one set.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +22,11 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.pairs import PairColumns, ResultRows, cast_like, concat_results, pair_columns
 
 ROWS, DEVICE_ROWS = 1 << 18, 1 << 24
-"""Pairs of rows that pairs of sets become at a time, on the host and on a GPU."""
+"""Pairs of rows per batch, on the host and on a GPU."""
 
 
 class SetMatches(NamedTuple):
-    """Hold pairs of groups of rows: those of a set, of empty sets, or without a set.
+    """Pairs of groups: the rows of one set, all rows of empty sets, or all rows without a set.
 
     Attributes
     ----------
@@ -30,7 +34,7 @@ class SetMatches(NamedTuple):
         Numbers of groups of the first and of the second chunk.
     score : array (pairs,), float64, or None
     rows : array (pairs,), int64
-        How many pairs of rows each stands for.
+        Pairs of rows that each represents.
     """
 
     left: Array
@@ -40,7 +44,7 @@ class SetMatches(NamedTuple):
 
 
 class RowPairs(NamedTuple):
-    """Hold pairs of rows, as places in the order of the first and of the second chunk."""
+    """Pairs of rows, as positions in the index orders of the first and of the second chunk."""
 
     left: Array
     right: Array
@@ -53,7 +57,7 @@ def group_rows(chunk: SetChunk) -> Array:
 
 
 def set_matches(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> SetMatches:
-    """Find what groups start ... stop-1 of the second chunk match in the first, themselves left out."""
+    """Find the matches of groups start ... stop-1 of the second chunk with other groups of the first."""
     parts = list(matches_in_parts(block_pair, start, stop, scored))
     join = block_pair.xp.concatenate
     whole = [join([part[k] for part in parts]) if scored or k != 2 else None for k in range(4)]
@@ -61,7 +65,7 @@ def set_matches(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -
 
 
 def matches_in_parts(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> Iterator[SetMatches]:
-    """Find the same, some at a time."""
+    """Yield the matches of `set_matches` in batches."""
     rule, joiner, q, d = block_pair.spec.rule, block_pair.joiner, block_pair.q, block_pair.d
     yield _special(block_pair, start, stop, scored)
     sets = len(d["weights"])
@@ -76,7 +80,7 @@ def matches_in_parts(block_pair: SetBlockPair, start: int, stop: int, scored: bo
 
 
 def _special(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> SetMatches:
-    """Pair empty sets of two chunks, and rows without one, as far as that is asked for."""
+    """Pair empty sets of two chunks, and rows without a set, if these may match."""
     xp, spec = block_pair.xp, block_pair.spec
     groups = []
     sides = [(chunk["firsts"][-3:], len(chunk["weights"])) for chunk in (block_pair.q, block_pair.d)]
@@ -94,13 +98,13 @@ def _special(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> S
 
 
 def all_groups(chunk: SetChunk) -> int:
-    """How many groups of rows there are."""
+    """Number of groups of rows."""
     return len(chunk["weights"]) + 2
 
 
 def rows_of_matches(block_pair: SetBlockPair, found: SetMatches, scored: bool,
                     some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
-    """Make rows of pairs of sets; `some`: only those numbered so, by the second chunk's sets."""
+    """Turn pairs of sets into pairs of rows; `some`: a range of them, by the second chunk's sets."""
     xp = block_pair.xp
     left, right, score, rows = found
     if some is not None:
@@ -112,13 +116,13 @@ def rows_of_matches(block_pair: SetBlockPair, found: SetMatches, scored: bool,
 
 
 def rows_between(block_pair: SetBlockPair, found: SetMatches, scored: bool, lo: int, hi: int) -> RowPairs:
-    """Make rows lo ... hi-1 of those of pairs of sets, in their order."""
+    """Make the pairs of rows lo ... hi-1 from pairs of sets, in their order."""
     xp = block_pair.xp
     q_firsts, d_firsts = block_pair.q["firsts"], block_pair.d["firsts"]
     left, right, score, rows = found
     ends = xp.cumsum(rows)
     total = int(ends[-1]) if len(ends) else 0
-    if lo == 0 and hi == total == len(rows):  # no set is there twice
+    if lo == 0 and hi == total == len(rows):  # each set has one row
         return RowPairs(q_firsts[left], d_firsts[right], score if scored else None)
     pair, within = locate_in_ranges(ends, lo, hi, xp)
     wide = group_rows(block_pair.d)[right][pair]
@@ -130,7 +134,7 @@ def rows_between(block_pair: SetBlockPair, found: SetMatches, scored: bool, lo: 
 
 
 def locate_in_ranges(ends: Array, lo: int, hi: int, xp: ArrayModule) -> tuple[Array, Array]:
-    """Tell of the numbers lo ... hi-1 in which of some ranges they are, and the how manieth of it."""
+    """Return the range of each number lo ... hi-1, and its position in that range."""
     places = xp.arange(lo, hi)
     if hi <= lo:
         return places, places
@@ -146,16 +150,16 @@ def locate_in_ranges(ends: Array, lo: int, hi: int, xp: ArrayModule) -> tuple[Ar
 
 
 class OwnPairs(NamedTuple):
-    """Tell which rows of a chunk are pairs as their sets are equal.
+    """Rows of a chunk that match earlier rows because their sets are equal.
 
     Attributes
     ----------
     places : array (rows,), int64
-        Rows that are pairs with those before them of their group, as places in the chunk's order.
+        Rows that match all earlier rows of their group, as positions in the chunk's order.
     first : array (rows,), int64
-        Where their groups begin.
+        Start of each row's group.
     ends : array (rows,), int64
-        How many pairs these are, added up.
+        Cumulative number of these pairs.
     """
 
     places: Array
@@ -164,12 +168,12 @@ class OwnPairs(NamedTuple):
 
     @property
     def total(self) -> int:
-        """How many there are."""
+        """Number of pairs."""
         return int(self.ends[-1]) if len(self.ends) else 0
 
 
 def own_pairs(block_pair: SetBlockPair) -> OwnPairs:
-    """Find the rows of a chunk that equal ones come before; of two chunks there are none."""
+    """Find the rows of a chunk with earlier equal rows; for two chunks there are none."""
     xp = block_pair.xp
     none = xp.zeros(0, xp.int64)
     if not block_pair.same:
@@ -183,7 +187,7 @@ def own_pairs(block_pair: SetBlockPair) -> OwnPairs:
 
 
 def matching_groups(chunk: SetChunk, spec: SetSpec, xp: ArrayModule) -> Array:
-    """Tell of each group (groups,), bool, whether two of its rows match."""
+    """Return for each group whether two of its rows match (groups,), bool."""
     sizes = sizes_of(chunk)
     match = xp.zeros(len(sizes) + 2, np.bool_)
     kinds = kinds_of(sizes)
@@ -197,7 +201,7 @@ def matching_groups(chunk: SetChunk, spec: SetSpec, xp: ArrayModule) -> Array:
 
 def rows_of_equals(block_pair: SetBlockPair, own: OwnPairs, scored: bool,
                    some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
-    """Make rows of pairs of rows whose sets are equal; `some`: only those numbered so."""
+    """Make pairs of rows with equal sets; `some`: only this range of them."""
     xp, chunk = block_pair.xp, block_pair.d
     lo, hi = (0, own.total) if some is None else some
     member, earlier = locate_in_ranges(own.ends, lo, hi, xp)
@@ -214,31 +218,31 @@ def rows_of_equals(block_pair: SetBlockPair, own: OwnPairs, scored: bool,
 
 
 def row_pairs(
-    block_pair: SetBlockPair, scored: bool, told: Callable[[int], None] | None = None
+    block_pair: SetBlockPair, scored: bool, report: Callable[[int], None] | None = None
 ) -> Iterator[RowPairs]:
-    """Find all pairs of rows of two chunks, or of one with itself, some at a time.
+    """Yield all pairs of rows of two chunks, or of one with itself, in batches.
 
-    `told`: is called, now and then, with how many were found so far.
+    `report`: is called now and then with the number of pairs so far.
     """
-    own, most = own_pairs(block_pair), ROWS if block_pair.xp is np else DEVICE_ROWS
+    own, batch = own_pairs(block_pair), ROWS if block_pair.xp is np else DEVICE_ROWS
     rows = own.total
-    if told is not None:
-        told(rows)
-    for first in range(0, own.total, most):
-        yield rows_of_equals(block_pair, own, scored, (first, min(first + most, own.total)))
+    if report is not None:
+        report(rows)
+    for first in range(0, own.total, batch):
+        yield rows_of_equals(block_pair, own, scored, (first, min(first + batch, own.total)))
     for found in matches_in_parts(block_pair, 0, all_groups(block_pair.d), scored):
         number = int(found.rows.sum())
         rows += number
-        if told is not None:
-            told(rows)
-        for first in range(0, max(number, 1), most):
-            yield rows_between(block_pair, found, scored, first, min(first + most, number))
+        if report is not None:
+            report(rows)
+        for first in range(0, max(number, 1), batch):
+            yield rows_between(block_pair, found, scored, first, min(first + batch, number))
 
 
 class SetCuts(TypedDict):
-    """Tell where the rows of a result that two chunks give can be cut.
+    """Positions that cut the result of two chunks into parts.
 
-    `own`: how many are of equal sets; `ends`: those of each set of the second chunk, added up (sets + 2,).
+    `own`: pairs of equal sets; `ends`: cumulative pairs of each group of the second chunk (sets + 2,).
     """
 
     own: int
@@ -248,16 +252,16 @@ class SetCuts(TypedDict):
 
 def join_block(block_pair: SetBlockPair, columns: list[str], cuts: SetCuts | None = None, number: int = 0,
                like: Frame | None = None, alone: ResultRows | None = None,
-               told: Callable[[int], None] | None = None) -> Frame:  # fmt: skip
+               report: Callable[[int], None] | None = None) -> Frame:  # fmt: skip
     """Find all pairs of two chunks, or of one with itself.
 
-    `columns`: of the result.  `cuts`, as `cut_block` gives them, and `number`: only that part.  `like`: an
-    example of what it returns, if dtypes are others than the columns'; `alone`: then also these rows: see
-    `concat_results`.  `told`: see `row_pairs`.
+    `columns`: of the result; `cuts`, `number`: a part to return, see `cut_block`.  `like`: an example of the
+    result, if its dtypes differ from the columns'.  `alone`: rows to add, see `concat_results`.  `report`:
+    see `row_pairs`.
     """
     spec, frames = block_pair.spec, frames_for(block_pair.q["example"])
     scored = spec.score is not None and spec.score in columns
-    found = row_pairs(block_pair, scored, told) if cuts is None else _part(block_pair, scored, cuts, number)
+    found = row_pairs(block_pair, scored, report) if cuts is None else _part(block_pair, scored, cuts, number)
     if block_pair.xp is np and frames.xp is np and (block_pair.same or spec.other is not None):
         parts = [_written(block_pair, found, columns)]
     else:
@@ -269,7 +273,7 @@ def join_block(block_pair: SetBlockPair, columns: list[str], cuts: SetCuts | Non
 
 
 def _written(block_pair: SetBlockPair, found: Iterator[RowPairs], columns: list[str]) -> ResultRows:
-    """Make columns of pairs of rows, each of one chunk, on the host."""
+    """Make the columns of a result on the host, if each side has rows of one chunk."""
     spec, chunks = block_pair.spec, (block_pair.q, block_pair.d)
     names = [
         {name: column for name, column in kept.items() if name in columns}
@@ -285,7 +289,7 @@ def _written(block_pair: SetBlockPair, found: Iterator[RowPairs], columns: list[
 
 
 def _in_order(block_pair: SetBlockPair, left: Array, right: Array, behind: int = 0) -> tuple[Array, Array]:
-    """Turn pairs of rows so that the left one comes first in the frame; `behind`: to add to right places."""
+    """Orient pairs so that the left row comes first in the frame; `behind`: added to right positions."""
     swap = _numbers(block_pair.d)[right] < _numbers(block_pair.q)[left]
     right = right + behind if behind else right
     return block_pair.xp.where(swap, right, left), block_pair.xp.where(swap, left, right)
@@ -296,7 +300,7 @@ def _columns(block_pair: SetBlockPair, rows: RowPairs, columns: list[str]) -> Re
     left, right = rows.left, rows.right
     left_of: tuple[Chunk, ...] = (q,)
     right_of: tuple[Chunk, ...] = (d,)
-    if spec.other is None:  # the row that comes first in the frame is the left one
+    if spec.other is None:  # the left row is the first one in the frame
         left, right = _in_order(block_pair, left, right, 0 if same else len(q["ids"]))
         if not same:
             left_of = right_of = (q, d)
@@ -307,22 +311,22 @@ def _columns(block_pair: SetBlockPair, rows: RowPairs, columns: list[str]) -> Re
 
 
 def _numbers(chunk: Chunk) -> Array:
-    """The rows' numbers in the frame, in the order of the index."""
+    """Return the rows' numbers in the frame, in the order of the index."""
     order = chunk["order"]
     return chunk["position"][order] if "position" in chunk else order
 
 
 def cut_block(block_pair: SetBlockPair, parts: int) -> SetCuts:
-    """Count what each set of the second chunk gives, so that parts of equally many rows can be made."""
+    """Count the pairs of each group of the second chunk, to cut the result into parts of equal size."""
     xp, groups = block_pair.xp, all_groups(block_pair.d)
     rows = xp.zeros(groups, np.int64)
-    for found in matches_in_parts(block_pair, 0, groups, False):  # so that only some are held at a time
+    for found in matches_in_parts(block_pair, 0, groups, False):  # in batches, to save memory
         xp.add.at(rows, found.right, found.rows)
     return SetCuts(own=own_pairs(block_pair).total, ends=to_host(xp.cumsum(rows)), parts=parts)
 
 
 def _part(block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int) -> Iterator[RowPairs]:
-    """Make the rows of one part, which may have none: parts are planned from an estimate."""
+    """Yield the pairs of one part, which may be empty: the plan estimates the number of parts."""
     own, ends, parts = cuts["own"], cuts["ends"], cuts["parts"]
     total = own + (int(ends[-1]) if len(ends) else 0)
     lo, hi = total * number // parts, total * (number + 1) // parts
@@ -339,9 +343,9 @@ def _part(block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int) ->
 
 
 def count_block(block_pair: SetBlockPair, enough: int | None = None) -> tuple[Array, Array | None]:
-    """Count the matches that the rows of two chunks have in each other, by position.
+    """Count the matches of each row in the other chunk, by position.
 
-    `enough`: from there on counts need not be right.  For one chunk with itself the second is None.
+    `enough`: larger counts may be wrong.  The second array is None for one chunk with itself.
     """
     xp, q, d, same = block_pair.xp, block_pair.q, block_pair.d, block_pair.same
     counts = [xp.zeros(all_groups(q), np.int64)]

@@ -37,21 +37,21 @@ from dask_simjoin.sets.methods import AUTO, SetMethod
 from dask_simjoin.sets.pairs import count_block_pairs, row_pairs
 from dask_simjoin.sets.requests import SetSpec
 from dask_simjoin.sets.token_ids import (
-    CodedSets,
+    EncodedSets,
     collapse,
-    each_once,
     hashes,
     merge,
     of_integers,
     ranked,
     ranks,
     ranks_of,
-    same_numbers,
     some_sets,
+    token_hashes,
+    unique_tokens,
 )
 
 NUMBERS = 16
-"""Numbers of a row of the sample, about: what its size goes by."""
+"""Assumed numbers per sampled row; they determine the size of samples."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,27 +60,27 @@ class SetSample:
 
     Attributes
     ----------
-    drawn : Sample
-        Which rows; their coordinate is the size of their set, 0 of empty ones and -1 of none.
+    sample : Sample
+        The rows; their coordinate is the size of their set, 0 if it is empty, and -1 without a set.
     offsets : array (rows + 1,), int64
-        Where each row's tokens begin and end.
+        Start and end of each row's tokens.
     tokens : array (tokens,), int64
-        Integers, or strings' hashes: alike in all partitions.
+        Integers, or hashes of strings: equal in all partitions.
     """
 
-    drawn: Sample
+    sample: Sample
     offsets: np.ndarray
     tokens: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
 class SetSummary:
-    """See the module's text.
+    """Statistics of a partition, for planning.
 
     Attributes
     ----------
     source_rows, missing : int
-        Rows of the partition, and how many of them have no set.
+        Rows of the partition, and its rows without a set.
     ids : IdSummary or None
         None where rows need no names.
     id_bytes, kept_bytes : float
@@ -116,12 +116,12 @@ def summarise_sets(frame: Frame, number: int, spec: SetSpec, with_ids: bool, par
     size = sample_size(rows, NUMBERS, partitions)
     places = np.arange(rows)
     if size < rows:
-        # the number too: of partitions that are alike, other rows must be drawn in each
+        # seeded by the number, too, so equal partitions have different samples
         random = np.random.default_rng((rows, number, seed))
         places = np.sort(random.choice(rows, size, replace=False, shuffle=False))
     some = frame[list(spec.on)] if size == rows else frame[list(spec.on)].iloc[places]
     read = read_sets(some, spec, where, named=False)
-    sets: CodedSets = read["sets"]
+    sets: EncodedSets = read["sets"]
     sizes = np.diff(sets["offsets"]).astype(np.float64)
     if read["missing"] is not None:
         sizes[read["missing"]] = -1
@@ -134,16 +134,16 @@ def summarise_sets(frame: Frame, number: int, spec: SetSpec, with_ids: bool, par
         SetSample(
             Sample(rows, places, sizes[:, None]),
             sets["offsets"],
-            same_numbers(read["vocabulary"]["tokens"])[sets["codes"]],
+            token_hashes(read["vocabulary"]["tokens"])[sets["codes"]],
         ),
     )
 
 
 MAX_PAIRS = 1 << 21
-"""Pairs of the samples that are looked at: thinner samples tell enough of a join that gives more."""
+"""Largest number of sampled pairs; a join with more pairs gets smaller samples."""
 
-FEWEST = 2048
-"""Rows to which a sample is thinned at most."""
+MIN_SAMPLE = 2048
+"""Smallest number of rows in a thinned sample."""
 
 
 class SampledSets:
@@ -152,43 +152,43 @@ class SampledSets:
     Attributes
     ----------
     points : SamplePoints
-        Whose coordinate is the size of a row's set, 0 of empty ones and -1 of none.
-    sets : CodedSets
-        Their tokens, as ranks among those of all samples.
+        The coordinate is the size of a row's set, 0 if it is empty, and -1 without a set.
+    sets : EncodedSets
+        Their tokens, as ranks among the tokens of all samples.
     """
 
-    def __init__(self, points: SamplePoints, sets: CodedSets) -> None:
+    def __init__(self, points: SamplePoints, sets: EncodedSets) -> None:
         self.points, self.sets = points, sets
 
     @property
     def sizes(self) -> np.ndarray:
-        """The sizes of sets (rows,), int64."""
+        """Sizes of sets (rows,), int64."""
         return self.points.x[:, 0].astype(np.int64)
 
     @property
     def hashes(self) -> np.ndarray:
-        """Hashes of sets (rows,), uint64: equal ones alike."""
+        """Hashes of sets (rows,), uint64; equal sets have equal hashes."""
         return hashes(self.sets)
 
     def take(self, places: np.ndarray) -> SampledSets:
-        """Take some of the rows, standing for all."""
+        """Return some of the rows, with larger weights."""
         return SampledSets(self.points.take(places), some_sets(self.sets, places))
 
 
 def gather_sets(tables: list[list[SetSummary]]) -> tuple[list[SampledSets], int]:
-    """Put the samples of each table together, tokens in one order; and how many tokens there are."""
-    coded = []
+    """Concatenate the samples of each table, with common ranks of tokens; also return their number."""
+    encoded = []
     for summaries in tables:
         sizes = [np.diff(s.sample.offsets) for s in summaries]
         ends = np.cumsum(np.concatenate([[0], *sizes]))
         flat = np.concatenate([np.zeros(0, np.int64), *(s.sample.tokens for s in summaries)])
-        coded.append(each_once(of_integers(ends.astype(np.int64), flat)))
-    merged = merge(*(vocabulary for _, vocabulary in coded))
+        encoded.append(unique_tokens(of_integers(ends.astype(np.int64), flat)))
+    merged = merge(*(vocabulary for _, vocabulary in encoded))
     whole = ranks(merged["vocabulary"])
     found = []
-    for n, (summaries, (sets, _)) in enumerate(zip(tables, coded, strict=True)):
+    for n, (summaries, (sets, _)) in enumerate(zip(tables, encoded, strict=True)):
         offsets = np.cumsum([0, *(s.source_rows for s in summaries)])
-        points = gather_samples([s.sample.drawn for s in summaries], offsets, 1)
+        points = gather_samples([s.sample.sample for s in summaries], offsets, 1)
         found.append(SampledSets(points, ranked(sets, ranks_of(whole, merged["codes"], n))))
     return found, len(whole)
 
@@ -196,13 +196,13 @@ def gather_sets(tables: list[list[SetSummary]]) -> tuple[list[SampledSets], int]
 def sampled_pairs(
     tables: list[SampledSets], universe: int, spec: SetSpec
 ) -> tuple[Sampled, list[SampledSets]]:
-    """Join samples of two tables, or of one with itself; fewer rows where they give too many pairs."""
+    """Join samples of two tables, or of one with itself; use fewer rows if they give too many pairs."""
     block_pair = _block_pair(tables, universe, spec)
     expected = count_block_pairs(block_pair)
     if expected > MAX_PAIRS:
-        part = (MAX_PAIRS / expected) ** 0.5
+        share = (MAX_PAIRS / expected) ** 0.5
         random = np.random.default_rng(len(tables[0].points.x))
-        tables = [_thinned(table, part, random) for table in tables]
+        tables = [_thinned(table, share, random) for table in tables]
         block_pair = _block_pair(tables, universe, spec)
     left, right = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for rows in row_pairs(block_pair, False):
@@ -212,9 +212,9 @@ def sampled_pairs(
     return Sampled(first, second, np.concatenate(left), np.concatenate(right), 1.0), tables
 
 
-def _thinned(table: SampledSets, part: float, random: np.random.Generator) -> SampledSets:
+def _thinned(table: SampledSets, share: float, random: np.random.Generator) -> SampledSets:
     rows = len(table.points.x)
-    fewer = min(rows, max(FEWEST, int(rows * part)))
+    fewer = min(rows, max(MIN_SAMPLE, int(rows * share)))
     return table.take(np.sort(random.choice(rows, fewer, replace=False)))
 
 
@@ -226,19 +226,19 @@ def _block_pair(tables: list[SampledSets], universe: int, spec: SetSpec) -> SetB
     return SetBlockPair(chunks[0], chunks[-1], len(chunks) == 1, spec, AUTO, library=HOME)
 
 
-LEAST_TOKENS = 1 << 18
-"""Tokens of a block that are worth a task."""
+MIN_TOKENS = 1 << 18
+"""Smallest number of tokens that is worth a block of its own."""
 
 BLOCKS_PER_THREAD = 2
-"""Blocks for each thread: those of about one size meet, which makes several block pairs for each."""
+"""Blocks per thread. Only blocks of similar set sizes are compared, so each has several block pairs."""
 
 ROW_BYTES = 64
-"""Of a row besides its tokens: offsets, its number, its place in an order."""
+"""Bytes of a row besides its tokens: offsets, its number, its position in an order."""
 
 
 @dataclass(frozen=True, eq=False)
 class SetPlan(SizeBlockPlan):
-    """What was decided before any block pair is joined; what all plans have, see `BlockPairs`.
+    """The plan of a join of sets; see also `SizeBlockPlan` and `BlockPairs`.
 
     Attributes
     ----------
@@ -250,17 +250,17 @@ class SetPlan(SizeBlockPlan):
         The blocks of each table.
     blocks, slices, parts : array
     estimate : Estimate
-        The pairs that it gives.
+        Estimated pairs.
     pair_bytes, row_bytes : float
         Memory of one row of the result, and of one row of a block, on average.
     missing : int
         Rows without a set.
     special : bool
-        Whether rows of no token may match.
+        Whether rows without tokens may match.
     budget : Budget
     disk : Disk
     run : str
-        Name under which tasks are recorded; "": they are not.
+        Name of the run that records tasks; "": they are not recorded.
     """
 
     method: str | SetMethod
@@ -280,12 +280,12 @@ class SetPlan(SizeBlockPlan):
 
     @property
     def layout(self) -> str | SetMethod:
-        """What all tasks are told besides the options."""
+        """The method, which all tasks get besides the options."""
         return self.method
 
     @property
     def tokens(self) -> float:
-        """Tokens of all sets, expected."""
+        """Expected tokens of all sets."""
         return float(sum(side.elements.sum() for side in self.sides))
 
     def __repr__(self) -> str:
@@ -300,7 +300,7 @@ class SetPlan(SizeBlockPlan):
 def make_set_plan(
     tables: list[list[SetSummary]], spec: SetSpec, output: OutputSpec, resources: Resources
 ) -> SetPlan:
-    """Plan a join of tables whose partitions were summarised; refuse what does not fit."""
+    """Plan a join from summaries of its tables; refuse tables that do not fit."""
     for summaries in tables:
         for number, summary in enumerate(summaries):
             check_rows(summary.source_rows, number)
@@ -317,13 +317,13 @@ def make_set_plan(
         for table, n, own, size in zip(sampled, rows, tokens, sizes, strict=True)
     )
     special = spec.empty_match or spec.allow_missing
-    asked = sides[0], sides[1] if len(sides) > 1 else None, spec.rule, special
+    compared = sides[0], sides[1] if len(sides) > 1 else None, spec.rule, special
     block_rows = np.concatenate([side.rows for side in sides])
     check_blocks(
         len(block_rows), block_rows, row_bytes, budget, resources
     )  # as each is in some pair, but for a few
-    check_blocks(count_compared_blocks(*asked), block_rows, row_bytes, budget, resources)
-    blocks = compared_blocks(*asked)
+    check_blocks(count_compared_blocks(*compared), block_rows, row_bytes, budget, resources)
+    blocks = compared_blocks(*compared)
     candidates = candidate_pairs(blocks, block_rows, len(sides) == 1)
     order = heavy_first(candidates)
     blocks, candidates = blocks[order], candidates[order]
@@ -362,14 +362,14 @@ def _average(summaries: list[SetSummary], name: str) -> float:
 
 def _blocks(table: SampledSets, rows: int, tokens: float, row_bytes: float, budget: Budget,
             resources: Resources) -> SizeBlocks:  # fmt: skip
-    """Make the blocks of a table: as many as its memory asks for, or keep threads busy.
+    """Make the blocks of a table: enough that each fits its memory, and that threads are busy.
 
-    `row_bytes`: of a row besides its tokens.
+    `row_bytes`: bytes of a row besides its tokens.
     """
     number = math.ceil((rows * row_bytes + ELEMENT_BYTES * tokens) / budget.chunk)
     if not budget.chosen:
         busy = resources.threads if resources.gpu else BLOCKS_PER_THREAD * resources.threads
-        number = max(number, min(int(tokens // LEAST_TOKENS), busy))
+        number = max(number, min(int(tokens // MIN_TOKENS), busy))
     return size_blocks(table.sizes, table.hashes, table.points.weight, max(1, number), row_bytes)
 
 

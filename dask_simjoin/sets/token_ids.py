@@ -1,8 +1,8 @@
-"""Encode the sets of a table: one order of the tokens of all partitions, and blocks of distinct sets.
+"""Sets as arrays of token numbers: common ranks of all partitions' tokens, and blocks of distinct sets.
 
-Partitions number their own tokens.  Their vocabularies are merged in a tree, at whose root tokens are put in
-order, the rarest first; down the tree each part learns the ranks of its own tokens, so no string is looked
-up twice.
+Each partition numbers its own tokens.  The vocabularies are merged in a tree, and its root ranks the tokens,
+the rarest first.  Down the tree each partition gets the ranks of its own tokens.  So no string is looked up
+twice.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from dask_simjoin.metrics.norms import Array
 
 
 class SetBlock(TypedDict):
-    """Distinct sets, none of them empty, sorted by size and then by tokens, and whose rows they are.
+    """Distinct nonempty sets, sorted by size and then by tokens, and the number of rows of each.
 
     Attributes
     ----------
     offsets : array (n + 1,), int64
-        Where each set's tokens begin, and where the last one's end.
+        Start of each set's tokens, and the end.
     tokens : array (tokens,), int32
-        Of one set after the other, ascending: the rarest token of all is 0.
+        Tokens of all sets, ascending in each set; the rarest token of all is 0.
     universe : int
-        Tokens are less.
+        Bound of the tokens.
     weights : array (n,), int64
-        How many rows each set stands for.
+        Number of rows with each set.
     """
 
     offsets: Array
@@ -46,11 +46,11 @@ class SetPairs(NamedTuple):
     Attributes
     ----------
     left, right : array (pairs,), int64
-        Positions of sets in the left and in the right block; of one block the smaller first.
+        Positions of sets in the left and the right block; in one block the smaller first.
     overlap : array (pairs,), int32
-        How many tokens both have.
+        Number of common tokens.
     next : int or None
-        Where to go on if a limit ended the search; None: these are all.
+        The set to continue with if a limit stopped the search; None: these are all.
     """
 
     left: Array
@@ -60,16 +60,16 @@ class SetPairs(NamedTuple):
 
 
 class SetCounters(NamedTuple):
-    """What a join did, for its profile.
+    """Counters of a join, for its profile.
 
     Attributes
     ----------
     listed : int
-        Entries of the index, or pairs of sets of admissible sizes, that were looked at.
+        Entries of the index, or pairs of sets of admissible sizes, that were scanned.
     candidates : int
-        Pairs of sets that were left by filters of prefixes, sizes and positions.
+        Pairs of sets that passed the filters of prefixes, sizes and positions.
     verified : int
-        Pairs of sets whose tokens were compared, other filters having left them.
+        Pairs of sets that passed all filters; their tokens were compared.
     pairs : int
         Pairs of distinct sets that match.
     """
@@ -81,33 +81,33 @@ class SetCounters(NamedTuple):
 
 
 def sizes_of(block: SetBlock) -> np.ndarray:
-    """Return how many tokens each set has (n,), where the block's arrays are."""
+    """Return the size of each set (n,), as an array like the block's."""
     offsets: np.ndarray = block["offsets"]
     return offsets[1:] - offsets[:-1]
 
 
 def kinds_of(sizes: np.ndarray) -> np.ndarray:
-    """Return each of a block's sizes once; they ascend and are above 0, of which `unique` knows nothing."""
+    """Return the distinct sizes of a block: sizes are sorted and above 0, so this is faster than `unique`."""
     last = sizes > 0
     last[:-1] = sizes[1:] != sizes[:-1]
     return sizes[last]
 
 
 Tokens = Any
-"""Tokens that differ: an array (n,) int64, an Arrow array of strings, or None where there is none."""
+"""Distinct tokens: an array (n,) int64, an Arrow array of strings, or None if there are none."""
 
 
 class Occurrences(NamedTuple):
-    """Hold the tokens of rows as they occur, repetitions included.
+    """The tokens of rows as they occur, with repetitions.
 
     Attributes
     ----------
     offsets : array (rows + 1,), int64
-        Where each row's tokens begin and end.
+        Start and end of each row's tokens.
     codes : array (occurrences,), int32 or int64
         Their numbers in `tokens`.
     tokens : array of int64, or Arrow array of strings
-        Which there are, each once.
+        Distinct tokens.
     """
 
     offsets: np.ndarray
@@ -116,14 +116,14 @@ class Occurrences(NamedTuple):
 
 
 class Vocabulary(TypedDict):
-    """Hold tokens, each once, and in how many rows each of them is."""
+    """Distinct tokens, and the number of rows of each."""
 
     tokens: Tokens
     frequency: np.ndarray
 
 
 def of_strings(offsets: np.ndarray, flat: Any) -> Occurrences:
-    """Number strings of Arrow."""
+    """Number Arrow strings."""
     coded = pc.dictionary_encode(flat)
     return Occurrences(offsets, coded.indices.to_numpy(zero_copy_only=False), coded.dictionary)
 
@@ -135,11 +135,11 @@ def of_integers(offsets: np.ndarray, flat: np.ndarray) -> Occurrences:
 
 
 DENSE = 4
-"""How many times as many integers as occur may lie between the least and the largest, to be counted."""
+"""Integers are numbered by a table if their range is at most this many times their number."""
 
 
 def numbered_integers(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers (n,) int32 of integers (n,) among those that differ, and these."""
+    """Return the numbers of integers (n,), int32, and the distinct integers."""
     if not len(flat):
         return np.zeros(0, np.int32), np.zeros(0, np.int64)
     low, high = int(flat.min()), int(flat.max())
@@ -154,14 +154,14 @@ def numbered_integers(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def kind_of(tokens: Tokens) -> str | None:
-    """Name what tokens are; None: there is none."""
+    """Return the kind of tokens; None: there are none."""
     if tokens is None or not len(tokens):
         return None
     return "integers" if isinstance(tokens, np.ndarray) else "strings"
 
 
 def _numbered_parts(parts: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Number integers of several arrays; where they lie close, none is copied for it."""
+    """Number the integers of several arrays, without copying them if their range is small."""
     low, high = min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
     number = sum(map(len, parts))
     if high - low >= DENSE * number + 1024:
@@ -176,13 +176,13 @@ def _numbered_parts(parts: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarra
 
 
 def _cut(codes: np.ndarray, parts: list[Tokens]) -> list[np.ndarray]:
-    """Cut numbers of the tokens of several vocabularies: arrays of their own, which travel alone."""
+    """Cut the numbers of several vocabularies to separate copies, which are sent alone."""
     ends = np.cumsum([len(part) for part in parts])
     return [some.copy() for some in np.split(codes, ends[:-1])]
 
 
 def number_tokens(parts: list[Tokens]) -> tuple[Tokens, list[np.ndarray]]:
-    """Put tokens of several vocabularies together: which there are, and the numbers of each part's, int32."""
+    """Merge tokens of vocabularies: return the distinct tokens, and each part's numbers (int32)."""
     there = [part for part in parts if kind_of(part) is not None]
     if not there:
         return None, [np.zeros(0, np.int32) for _ in parts]
@@ -195,8 +195,8 @@ def number_tokens(parts: list[Tokens]) -> tuple[Tokens, list[np.ndarray]]:
     return tokens, [np.zeros(0, np.int32) if kind_of(part) is None else next(found) for part in parts]
 
 
-def same_numbers(tokens: Tokens) -> np.ndarray:
-    """Return the number of each token (tokens,), int64, in all partitions alike: strings are hashed."""
+def token_hashes(tokens: Tokens) -> np.ndarray:
+    """Return a number for each token (tokens,), int64, equal in all partitions: strings are hashed."""
     if tokens is None:
         return np.zeros(0, np.int64)
     if isinstance(tokens, np.ndarray):
@@ -206,23 +206,23 @@ def same_numbers(tokens: Tokens) -> np.ndarray:
 
 
 INDEX_BITS = 32
-"""Tokens are numbered in int32."""
+"""Bits of a token number."""
 
 MAX_TOKENS = 2**31 - 1
-"""Of a vocabulary."""
+"""Largest number of tokens in a vocabulary."""
 
 
-class CodedSets(TypedDict):
-    """Hold the sets of some rows, each token once, as numbers in a vocabulary or as ranks."""
+class EncodedSets(TypedDict):
+    """Sets of rows, without repeated tokens, as numbers in a vocabulary or as ranks."""
 
     offsets: np.ndarray
-    """(rows + 1,), int64: where each row's tokens begin and end."""
+    """(rows + 1,), int64: start and end of each row's tokens."""
     codes: np.ndarray
     """(tokens,), int32."""
 
 
-def each_once(found: Occurrences) -> tuple[CodedSets, Vocabulary]:
-    """Leave out repetitions, and count in how many rows each token is."""
+def unique_tokens(found: Occurrences) -> tuple[EncodedSets, Vocabulary]:
+    """Remove repetitions, and count the rows of each token."""
     number = 0 if found.tokens is None else len(found.tokens)
     offsets = np.ascontiguousarray(found.offsets, np.int64)
     codes = np.ascontiguousarray(found.codes, np.int32)
@@ -231,22 +231,22 @@ def each_once(found: Occurrences) -> tuple[CodedSets, Vocabulary]:
     seen = np.zeros(number, np.int64)
     done = encoding_kernels().take_each_once(offsets, codes, seen, once, out, frequency)
     kept = out if done == len(out) else out[:done].copy()
-    return CodedSets(offsets=once, codes=kept), Vocabulary(tokens=found.tokens, frequency=frequency)
+    return EncodedSets(offsets=once, codes=kept), Vocabulary(tokens=found.tokens, frequency=frequency)
 
 
 class Merged(TypedDict):
-    """Hold a vocabulary made of several, and the numbers that the tokens of each have in it."""
+    """A merged vocabulary, and the numbers in it of the tokens of each part."""
 
     vocabulary: Vocabulary
     codes: list[np.ndarray]
 
 
 def merge(*parts: Vocabulary) -> Merged:
-    """Put vocabularies together; refuses strings among integers."""
+    """Merge vocabularies; refuse strings among integers."""
     kinds = {kind_of(part["tokens"]) for part in parts} - {None}
     if len(kinds) > 1:
         raise TokenError(
-            "Some tokens are strings and others are integers, which are never equal; convert one of them, "
+            "Some tokens are strings and others are integers, which are never equal. Convert one of them, "
             "for example the integers to strings."
         )
     tokens, codes = number_tokens([part["tokens"] for part in parts])
@@ -258,17 +258,17 @@ def merge(*parts: Vocabulary) -> Merged:
         )
     frequency = np.zeros(number, np.int64)
     for own, part in zip(codes, parts, strict=True):
-        frequency[own] += part["frequency"]  # each of them is there once
+        frequency[own] += part["frequency"]  # each is unique in its part
     return Merged(vocabulary=Vocabulary(tokens=tokens, frequency=frequency), codes=codes)
 
 
 def ranks(vocabulary: Vocabulary) -> np.ndarray:
-    """Order tokens by the number of rows that they are in, then by their numbers: ranks (tokens,), int32."""
+    """Rank tokens by their number of rows, then by their numbers (tokens,), int32."""
     frequency = vocabulary["frequency"]
     number = len(frequency)
     rank = np.empty(number, np.int32)
-    most = int(frequency.max(initial=0))
-    if most < 1 << (63 - INDEX_BITS):
+    largest = int(frequency.max(initial=0))
+    if largest < 1 << (63 - INDEX_BITS):
         keys = np.sort((frequency << INDEX_BITS) | np.arange(number))
         order = keys & ((1 << INDEX_BITS) - 1)
     else:
@@ -278,17 +278,17 @@ def ranks(vocabulary: Vocabulary) -> np.ndarray:
 
 
 def ranks_of(whole: np.ndarray, codes: list[np.ndarray], part: int) -> np.ndarray:
-    """Return the ranks of the tokens of one of the vocabularies that were merged; `codes`: see `Merged`."""
+    """Return the ranks of the tokens of one merged vocabulary; `codes`: see `Merged`."""
     found: np.ndarray = whole[codes[part]]
     return found
 
 
-def ranked(sets: CodedSets, rank: np.ndarray) -> CodedSets:
-    """Replace numbers of tokens by their ranks, which differ, ascending in each row."""
+def ranked(sets: EncodedSets, rank: np.ndarray) -> EncodedSets:
+    """Replace token numbers by their distinct ranks, ascending in each row."""
     offsets, codes = sets["offsets"], sets["codes"]
     own, ordered = rank, None
-    if int(rank.max(initial=-1)) >= len(rank):  # there are others elsewhere
-        # sorted with their places: looking each of them up takes ten times as long
+    if int(rank.max(initial=-1)) >= len(rank):  # other partitions have more tokens
+        # sorted with their positions: lookups take ten times as long
         keys = np.sort((rank.astype(np.int64) << INDEX_BITS) | np.arange(len(rank)))
         ordered = (keys >> INDEX_BITS).astype(np.int32)
         own = np.empty(len(rank), np.int32)
@@ -296,21 +296,21 @@ def ranked(sets: CodedSets, rank: np.ndarray) -> CodedSets:
     out, rows = np.empty(len(codes), np.int32), np.empty(len(codes), np.int32)
     starts, cursor = np.zeros(len(rank) + 1, np.int64), np.empty(len(offsets) - 1, np.int64)
     encoding_kernels().put_in_order(offsets, codes, own, starts, cursor, rows, out)
-    return CodedSets(offsets=offsets, codes=out if ordered is None else ordered[out])
+    return EncodedSets(offsets=offsets, codes=out if ordered is None else ordered[out])
 
 
 class Collapsed(TypedDict):
-    """Hold a block of distinct sets, and whose they are."""
+    """A block of distinct sets, and the rows of each."""
 
     block: SetBlock
     order: np.ndarray
-    """(rows,), int64: rows of the first set, of the second, and so on, of empty sets, and without a set."""
+    """(rows,), int64: rows of the first set, the second, and so on; of empty sets; without a set."""
     firsts: np.ndarray
-    """(sets + 3,), int64: where rows of each set begin in that, of empty ones, without one, and the end."""
+    """(sets + 3,), int64: start of the rows of each set, of empty sets, without a set, and the end."""
 
 
-def collapse(sets: CodedSets, universe: int, missing: np.ndarray | None = None) -> Collapsed:
-    """Put equal sets together, and distinct ones in order; `missing`: which rows have none, (rows,) bool."""
+def collapse(sets: EncodedSets, universe: int, missing: np.ndarray | None = None) -> Collapsed:
+    """Group equal sets, and sort distinct ones; `missing`: mask of rows without a set (rows,)."""
     kernels = encoding_kernels()
     offsets, tokens = sets["offsets"], sets["codes"]
     sizes = np.diff(offsets)
@@ -341,16 +341,16 @@ def collapse(sets: CodedSets, universe: int, missing: np.ndarray | None = None) 
     )
 
 
-def some_sets(sets: CodedSets, rows: np.ndarray) -> CodedSets:
+def some_sets(sets: EncodedSets, rows: np.ndarray) -> EncodedSets:
     """Copy the sets of some rows."""
     offsets = np.empty(len(rows) + 1, np.int64)
     codes = np.empty(int(np.diff(sets["offsets"])[rows].sum()), np.int32)
     encoding_kernels().gather_sets(sets["offsets"], sets["codes"], rows, offsets, codes)
-    return CodedSets(offsets=offsets, codes=codes)
+    return EncodedSets(offsets=offsets, codes=codes)
 
 
-def hashes(sets: CodedSets) -> np.ndarray:
-    """Hash the sets of rows (rows,), uint64, whose tokens are in order: equal ones alike."""
+def hashes(sets: EncodedSets) -> np.ndarray:
+    """Hash the sets of rows (rows,), uint64; their tokens must be sorted, so equal sets have equal hashes."""
     out = np.empty(len(sets["offsets"]) - 1, np.uint64)
     encoding_kernels().hash_sets(sets["offsets"], sets["codes"], out)
     return out

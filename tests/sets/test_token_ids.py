@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from dask_simjoin.sets.columns import occurrences
 from dask_simjoin.sets.token_ids import (
     collapse,
-    each_once,
     hashes,
     kinds_of,
     merge,
@@ -23,6 +22,7 @@ from dask_simjoin.sets.token_ids import (
     ranks_of,
     sizes_of,
     some_sets,
+    unique_tokens,
 )
 from tests.support.sets_oracle import block_of
 
@@ -33,7 +33,7 @@ def read(rows, strings=False):
     values = [[f"t{t}" for t in row] if strings else row for row in rows]
     kind = pa.string() if strings else pa.int64()
     column = pd.Series(pd.array(values, dtype=pd.ArrowDtype(pa.list_(kind))))
-    return each_once(occurrences(column, None)[1])
+    return unique_tokens(occurrences(column, None)[1])
 
 
 @given(tables=TABLES, strings=st.booleans())

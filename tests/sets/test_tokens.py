@@ -108,13 +108,13 @@ def test_a_function_may_give_the_empty_string():
 @pytest.mark.parametrize("kind", [list, tuple, lambda row: np.array(row, dtype=object)])
 def test_what_is_missing_in_a_list_is_refused(missing, kind):
     column = pd.Series([kind(["a"]), None, kind(["b", missing])], dtype=object)
-    with pytest.raises(TokenError, match=r"the token .* among others; tokens are all strings or all int"):
+    with pytest.raises(TokenError, match=r"the token .* among others. Tokens must be all strings or all int"):
         occurrences(column, None)
 
 
 @pytest.mark.parametrize("token", [b"", b"a", 1.0, True, np.True_, ("a",), np.timedelta64(1)])
 def test_tokens_that_are_neither_strings_nor_integers_are_refused(token):
-    with pytest.raises(TokenError, match=r"the token .* among others; tokens are all strings or all int"):
+    with pytest.raises(TokenError, match=r"the token .* among others. Tokens must be all strings or all int"):
         occurrences(pd.Series([[token], [token]], dtype=object), None)
 
 
@@ -186,12 +186,12 @@ def test_flags_of_tokenizers():
 @pytest.mark.parametrize(
     ("function", "says"),
     [
-        (lambda text: text, "gave 'a b' of 'a b', which is no list"),
-        (lambda text: None, "gave None of 'a b', which is no list"),
-        (lambda text: [1.5], "gave the token 1.5 among others"),
-        (lambda text: ["a", 1], "gave the token 'a' among others"),
-        (lambda text: [None], "gave the token None among others"),
-        (lambda text: [2**63], "The token 9223372036854775808 is no integer of 64 bits"),
+        (lambda text: text, "returned 'a b' for 'a b', which is not a list"),
+        (lambda text: None, "returned None for 'a b', which is not a list"),
+        (lambda text: [1.5], "returned the token 1.5 among others"),
+        (lambda text: ["a", 1], "returned the token 'a' among others"),
+        (lambda text: [None], "returned the token None among others"),
+        (lambda text: [2**63], "The token 9223372036854775808 is not an integer of 64 bits"),
     ],
 )
 def test_functions_that_give_no_tokens(function, says):
