@@ -117,13 +117,13 @@ class Rule:
         }[self.similarity]
         return -(-top // bottom) - 1 if above else top // bottom
 
-    def need_table(self, most: int) -> np.ndarray:
-        """Return `need` (most + 1,), int32, of each sum of sizes up to `most`: for Jaccard and Dice."""
+    def need_table(self, max_total: int) -> np.ndarray:
+        """Return `need` (max_total + 1,), int32, of each sum of sizes: for Jaccard and Dice."""
         if self.kind != SUM:
             raise OptionError(
                 f"need_table() is not allowed for {self.similarity!r}; use 'jaccard' or 'dice', or need()."
             )
-        return np.array([self.need(total, 0) for total in range(most + 1)], np.int32)
+        return np.array([self.need(total, 0) for total in range(max_total + 1)], np.int32)
 
     def limits(self, left: int, right: int) -> Limits:
         """Return the predicate for sets up to these sizes, in numbers whose products fit int64.
@@ -132,14 +132,14 @@ class Rule:
         larger denominator is replaced by the next such fraction above.  Raises `OptionError` if that does not
         fit either.
         """
-        most = {SUM: left + right, PRODUCT: left * right, NONE: 1}[self.kind]
+        max_denominator = {SUM: left + right, PRODUCT: left * right, NONE: 1}[self.kind]
         ratio, above, exact = self.ratio, self.comparison == ">", self.comparison == "="
         if self.kind == NONE:
             ratio = min(ratio, Fraction(max(left, right) + 1))  # above any overlap
         more_above = exact
-        if ratio.denominator > most and not _fits(ratio, most):
-            ratio, above, more_above = next_fraction(ratio, most, above), False, False
-        if not _fits(ratio, most):
+        if ratio.denominator > max_denominator and not _fits(ratio, max_denominator):
+            ratio, above, more_above = next_fraction(ratio, max_denominator, above), False, False
+        if not _fits(ratio, max_denominator):
             raise OptionError(
                 f"{self.similarity}: threshold={self.threshold} is not allowed for sets of {left:,} and "
                 f"{right:,} tokens, which int64 cannot compare. Use a threshold of fewer digits, or leave "
@@ -161,31 +161,31 @@ class Rule:
         return overlap.astype(np.float64)
 
 
-def _fits(ratio: Fraction, most: int) -> bool:
+def _fits(ratio: Fraction, max_factor: int) -> bool:
     """Return whether int64 holds both sides of a comparison, also for the next overlap."""
-    return 4 * max(ratio.numerator, ratio.denominator) * most < 1 << 63
+    return 4 * max(ratio.numerator, ratio.denominator) * max_factor < 1 << 63
 
 
-def next_fraction(ratio: Fraction, most: int, above: bool) -> Fraction:
-    """Return the smallest fraction with a denominator up to `most` that is at least `ratio`, or above it.
+def next_fraction(ratio: Fraction, max_denominator: int, above: bool) -> Fraction:
+    """Return the smallest fraction at least or above `ratio`, with a denominator up to `max_denominator`.
 
     It walks down the Stern-Brocot tree, taking steps in one direction at once.
     """
-    if not above and ratio.denominator <= most:
+    if not above and ratio.denominator <= max_denominator:
         return ratio
     whole = ratio.numerator // ratio.denominator
     low, high = (whole, 1), (whole + 1, 1)  # low <= ratio < high, adjacent Farey fractions
     n, d = ratio.numerator, ratio.denominator
-    while low[1] + high[1] <= most:
+    while low[1] + high[1] <= max_denominator:
         # raise low by as many steps as stay at or below the ratio
         gain, gap = high[0] * d - n * high[1], n * low[1] - low[0] * d
-        steps = min(gap // gain, (most - low[1]) // high[1])
+        steps = min(gap // gain, (max_denominator - low[1]) // high[1])
         low = low[0] + steps * high[0], low[1] + steps * high[1]
-        if low[1] + high[1] > most:
+        if low[1] + high[1] > max_denominator:
             break
         # lower high by as many steps as stay above the ratio
         gain, gap = high[0] * d - n * high[1], n * low[1] - low[0] * d
-        steps = (most - high[1]) // low[1]
+        steps = (max_denominator - high[1]) // low[1]
         if gap:
             steps = min(steps, -(-gain // gap) - 1)
         high = high[0] + steps * low[0], high[1] + steps * low[1]

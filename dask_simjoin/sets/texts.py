@@ -45,9 +45,9 @@ def bytes_of(texts: Any) -> tuple[np.ndarray, np.ndarray]:
 def split_at_bytes(data: np.ndarray, ends: np.ndarray, kinds: np.ndarray) -> Occurrences:
     """Split texts and number their nonempty tokens; see `bytes_of` and `byte_kinds`."""
     texts = len(ends) - 1
-    most = (len(data) + texts) // 2 + 1
-    keys, pool = np.empty(most, np.uint64), np.empty(len(data), np.uint8)
-    pool_ends, codes = np.zeros(most + 1, np.int64), np.empty(most, np.int32)
+    max_tokens = (len(data) + texts) // 2 + 1
+    keys, pool = np.empty(max_tokens, np.uint64), np.empty(len(data), np.uint8)
+    pool_ends, codes = np.zeros(max_tokens + 1, np.int64), np.empty(max_tokens, np.int32)
     offsets, done = np.zeros(texts + 1, np.int64), np.zeros(4, np.int64)
     heads, hashed = np.empty((TOGETHER, 3), np.int64), np.empty(TOGETHER, np.uint64)
     size, number_tokens = MIN_SLOTS, splitting_kernels().number_tokens

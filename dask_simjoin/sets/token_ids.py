@@ -124,8 +124,8 @@ class Vocabulary(TypedDict):
 
 def of_strings(offsets: np.ndarray, flat: Any) -> Occurrences:
     """Number Arrow strings."""
-    coded = pc.dictionary_encode(flat)
-    return Occurrences(offsets, coded.indices.to_numpy(zero_copy_only=False), coded.dictionary)
+    encoded = pc.dictionary_encode(flat)
+    return Occurrences(offsets, encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary)
 
 
 def of_integers(offsets: np.ndarray, flat: np.ndarray) -> Occurrences:
@@ -189,8 +189,8 @@ def number_tokens(parts: list[Tokens]) -> tuple[Tokens, list[np.ndarray]]:
     if kind_of(there[0]) == "integers":
         tokens, codes = _numbered_parts(there)
     else:
-        coded = pc.dictionary_encode(pa.concat_arrays(there))
-        tokens, codes = coded.dictionary, _cut(coded.indices.to_numpy(zero_copy_only=False), there)
+        encoded = pc.dictionary_encode(pa.concat_arrays(there))
+        tokens, codes = encoded.dictionary, _cut(encoded.indices.to_numpy(zero_copy_only=False), there)
     found = iter(codes)
     return tokens, [np.zeros(0, np.int32) if kind_of(part) is None else next(found) for part in parts]
 
@@ -318,9 +318,9 @@ def collapse(sets: EncodedSets, universe: int, missing: np.ndarray | None = None
     without = np.zeros(0, np.int64)
     if missing is not None:
         without, empty = empty[missing[empty]], empty[~missing[empty]]
-    most = int(sizes.max(initial=0))
+    largest = int(sizes.max(initial=0))
     bits = max(1, int(universe - 1).bit_length()) if universe else 1
-    number = (63 - most.bit_length()) // bits
+    number = (63 - largest.bit_length()) // bits
     keys = np.empty(len(filled), np.int64)
     kernels.pack(offsets, tokens, filled, bits, number, keys)
     by_key = np.argsort(keys, kind="stable")

@@ -40,23 +40,23 @@ def test_arrays_of_integers_and_of_others(other):
 @pytest.mark.parametrize("threshold", [4, 2**63, 10**30])
 def test_more_common_tokens_than_sets_have(threshold, comparison, method):
     frame = objects([1, 2, 3], [1, 2, 3, 4], [1, 2, 3])
-    asked = {"similarity": "overlap", "comparison": comparison, "method": method}
-    assert frame.simjoin.count_set_pairs("sets", threshold, **asked) == 0
+    options = {"similarity": "overlap", "comparison": comparison, "method": method}
+    assert frame.simjoin.count_set_pairs("sets", threshold, **options) == 0
 
 
 @pytest.mark.parametrize("kind", [pa.dictionary(pa.int32(), pa.string()), pa.string_view()], ids=str)
 def test_texts_of_other_arrow_types(kind):
     frame = pd.DataFrame({"sets": pd.Series(TEXTS, dtype=pd.ArrowDtype(kind))})
-    asked = {"tokenizer": "whitespace", "allow_missing": True, "allow_empty": True}
-    assert frame.simjoin.count_set_pairs("sets", 0.75, **asked) == 1
-    assert frame.simjoin.set_neighbor_counts("sets", 0.75, **asked).tolist() == [1, 1, 0, 0]
+    options = {"tokenizer": "whitespace", "allow_missing": True, "allow_empty": True}
+    assert frame.simjoin.count_set_pairs("sets", 0.75, **options) == 1
+    assert frame.simjoin.set_neighbor_counts("sets", 0.75, **options).tolist() == [1, 1, 0, 0]
 
 
 def test_a_dictionary_may_hold_what_is_missing():
-    coded = pa.DictionaryArray.from_arrays(pa.array([0, 1, 1, 0]), pa.array(["a", None]))
-    texts = pd.DataFrame({"sets": pd.Series(pd.arrays.ArrowExtensionArray(coded))})
+    encoded = pa.DictionaryArray.from_arrays(pa.array([0, 1, 1, 0]), pa.array(["a", None]))
+    texts = pd.DataFrame({"sets": pd.Series(pd.arrays.ArrowExtensionArray(encoded))})
     assert texts.simjoin.set_neighbor_counts("sets", 1, tokenizer="words").tolist() == [1, 0, 0, 1]
-    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2]), coded[:2])
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2]), encoded[:2])
     frame = pd.DataFrame({"sets": pd.Series(pd.arrays.ArrowExtensionArray(lists))})
     with pytest.raises(TokenError, match=r"row 1 \(label 1\) holds a list with a missing token"):
         frame.simjoin.set_self_join("sets", 1)

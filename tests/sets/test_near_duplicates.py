@@ -65,8 +65,8 @@ def test_any_sets(rows, kind, rule, keep, grouping, cuts, size, special, seed):
     values[values == 1] = np.nan
     frame, how = as_columns(rows, kind)
     frame = frame.assign(v=values)
-    asked = Rule(similarity, Fraction(str(threshold)), comparison)
-    want = wanted(rows, asked, keep, grouping, special, values)
+    rule = Rule(similarity, Fraction(str(threshold)), comparison)
+    want = wanted(rows, rule, keep, grouping, special, values)
     how |= {
         "on": "sets", "threshold": threshold, "similarity": similarity, "comparison": comparison,
         "allow_empty": special, "allow_missing": special, "keep": keep, "grouping": grouping,

@@ -39,8 +39,8 @@ def read(rows, strings=False):
 @given(tables=TABLES, strings=st.booleans())
 def test_ranks_are_one_order_of_all_tables(tables, strings):
     """The rarest token is 0, and every table has the same number for a token."""
-    coded = [read(rows, strings) for rows in tables]
-    merged = merge(*(vocabulary for _, vocabulary in coded))
+    encoded = [read(rows, strings) for rows in tables]
+    merged = merge(*(vocabulary for _, vocabulary in encoded))
     whole = ranks(merged["vocabulary"])
     assert sorted(whole.tolist()) == list(range(len(whole)))
     counts = {}
@@ -50,7 +50,7 @@ def test_ranks_are_one_order_of_all_tables(tables, strings):
                 counts[token] = counts.get(token, 0) + 1
     assert len(whole) == len(counts)
     number_of = {}
-    for n, (rows, (sets, _)) in enumerate(zip(tables, coded, strict=True)):
+    for n, (rows, (sets, _)) in enumerate(zip(tables, encoded, strict=True)):
         found = ranked(sets, ranks_of(whole, merged["codes"], n))
         for k, row in enumerate(rows):
             tokens = found["codes"][found["offsets"][k] : found["offsets"][k + 1]].tolist()

@@ -122,8 +122,8 @@ def test_fixed_size_lists_and_dictionaries():
     fixed = pa.array([[1, 2], None, [2, 1]], pa.list_(pa.int64(), 2))
     present, found = occurrences(pd.Series(pd.arrays.ArrowExtensionArray(fixed)), None)
     assert (present.tolist(), rows(found)) == ([True, False, True], [[1, 2], [2, 1]])
-    coded = pa.ListArray.from_arrays([0, 2, 3], pa.array(["a", "b", "a"]).dictionary_encode())
-    _, found = occurrences(pd.Series(pd.arrays.ArrowExtensionArray(coded)), None)
+    encoded = pa.ListArray.from_arrays([0, 2, 3], pa.array(["a", "b", "a"]).dictionary_encode())
+    _, found = occurrences(pd.Series(pd.arrays.ArrowExtensionArray(encoded)), None)
     assert rows(found) == [["a", "b"], ["a"]]
 
 
@@ -135,7 +135,7 @@ def test_arrays_of_signed_and_of_unsigned_integers():
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("value", "expected"),
     [
         ("whitespace", Whitespace()),
         ("words", Words()),
@@ -147,12 +147,12 @@ def test_arrays_of_signed_and_of_unsigned_integers():
         (None, None),
     ],
 )
-def test_short_forms(asked, expected):
-    assert tokenizer_of(asked) == expected
+def test_short_forms(value, expected):
+    assert tokenizer_of(value) == expected
 
 
 @pytest.mark.parametrize(
-    ("asked", "error", "says"),
+    ("value", "error", "says"),
     [
         ("spaces", OptionError, r"tokenizer='spaces' is not allowed; use 'whitespace', 'words', \("),
         ("whitespaces", OptionError, r"did you mean 'whitespace'\?"),
@@ -169,11 +169,11 @@ def test_short_forms(asked, expected):
         (Whitespace, OptionTypeError, r"tokenizer=Whitespace is a class"),
     ],
 )
-def test_what_is_no_tokenizer(asked, error, says):
+def test_what_is_no_tokenizer(value, error, says):
     with pytest.raises(error, match=says):
-        tokenizer_of(asked)
+        tokenizer_of(value)
     with pytest.raises(error, match=says):
-        pd.DataFrame({"t": ["a"]}).simjoin.set_self_join("t", 0.5, tokenizer=asked)
+        pd.DataFrame({"t": ["a"]}).simjoin.set_self_join("t", 0.5, tokenizer=value)
 
 
 def test_flags_of_tokenizers():

@@ -109,8 +109,8 @@ class SetPairSink(Protocol):
     number: ClassVar[int]
     """Its number in `sets.cuh`."""
 
-    def take(self, most: int) -> tuple[Any, ...]:
-        """Return the arguments of the kernel that verifies a batch of at most `most` pairs."""
+    def take(self, capacity: int) -> tuple[Any, ...]:
+        """Return the arguments of the kernel that verifies a batch of at most `capacity` pairs."""
 
     def done(self) -> None:
         """Record the result of the last batch."""
@@ -126,10 +126,10 @@ class Select:
         self._counters = cupy.zeros(COUNTERS, cupy.uint64)
         self.pairs = 0
 
-    def take(self, most: int) -> tuple[Any, ...]:
+    def take(self, capacity: int) -> tuple[Any, ...]:
         self._counters.fill(0)
-        self._out = tuple(cupy.empty(most, cupy.int32) for _ in range(3))
-        return (*self._out, np.uint64(most), *(NOWHERE,) * 4, self._counters)
+        self._out = tuple(cupy.empty(capacity, cupy.int32) for _ in range(3))
+        return (*self._out, np.uint64(capacity), *(NOWHERE,) * 4, self._counters)
 
     def done(self) -> None:
         found = int(self._counters[0])
@@ -156,7 +156,7 @@ class SetPairCount:
         self._weights = join.left.block["weights"], join.right.block["weights"]
         self._counters = cupy.zeros(COUNTERS, cupy.uint64)
 
-    def take(self, most: int) -> tuple[Any, ...]:
+    def take(self, capacity: int) -> tuple[Any, ...]:
         return (*(NOWHERE,) * 4, *self._weights, NOWHERE, NOWHERE, self._counters)
 
     def done(self) -> None:
@@ -179,7 +179,7 @@ class Each:
         self.counts = left, left if join.same else cupy.zeros(len(join.right), cupy.int64)
         self._counters = cupy.zeros(COUNTERS, cupy.uint64)
 
-    def take(self, most: int) -> tuple[Any, ...]:
+    def take(self, capacity: int) -> tuple[Any, ...]:
         return (*(NOWHERE,) * 4, *self._weights, *self.counts, self._counters)
 
     def done(self) -> None:

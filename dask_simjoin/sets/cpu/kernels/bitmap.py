@@ -66,8 +66,8 @@ VECTOR = ir.VectorType(I64, LANES)
 
 @intrinsic
 def similar_bits(typingctx: TypingContext, base: NumbaType, stride: NumbaType, words: NumbaType,
-                 probe: NumbaType, most: NumbaType) -> Intrinsic:  # fmt: skip
-    """Return a mask of the bitmaps at `base` that differ in at most `most` bits from the one at `probe`.
+                 probe: NumbaType, max_bits: NumbaType) -> Intrinsic:  # fmt: skip
+    """Return a mask of the bitmaps at `base` that differ in at most `max_bits` bits from the one at `probe`.
 
     First words are adjacent, second words are `stride` bytes further, and so on.  The words at `probe` are
     adjacent.
@@ -128,9 +128,9 @@ def join(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d_words: 
                 other = place + lowest_bit(near)
                 near &= near - 1
                 there, over = d_offsets[other], d_offsets[other + 1]
-                least = rows[0, over - there]
-                found = common(q_tokens, begin, end, d_tokens, there, over, 0, least)
-                if found >= least and (not limits[4] or found < beyond(limits, size, over - there)):
+                min_overlap = rows[0, over - there]
+                found = common(q_tokens, begin, end, d_tokens, there, over, 0, min_overlap)
+                if found >= min_overlap and (not limits[4] or found < beyond(limits, size, over - there)):
                     pairs += 1
                     total += q_weights[k] * d_weights[other]
                     if counting:

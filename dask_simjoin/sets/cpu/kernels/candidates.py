@@ -20,11 +20,11 @@ STEPS = 8
 
 
 @inline_source
-def common(x: Array, i: int, i_end: int, y: Array, j: int, j_end: int, found: int, least: int) -> int:
-    """Return `found` plus the number of common tokens; it may stop early at any number below `least`."""
+def common(x: Array, i: int, i_end: int, y: Array, j: int, j_end: int, found: int, min_overlap: int) -> int:
+    """Return `found` plus the number of common tokens; it may stop early below `min_overlap`."""
     while True:
         rest = min(i_end - i, j_end - j)
-        if found + rest < least:
+        if found + rest < min_overlap:
             return found
         if rest < STEPS:
             break
@@ -46,7 +46,7 @@ Numbers = tuple[int, int, int, bool, bool, bool]
 
 
 @device_function
-def least(kind: int, n: int, d: int, above: bool, a: int, b: int) -> int:
+def smallest_overlap(kind: int, n: int, d: int, above: bool, a: int, b: int) -> int:
     """Return the smallest overlap o with o * d >= n * (a+b), or o**2 * d >= n * a * b, or o * d >= n."""
     if kind == PRODUCT:
         top = n * a * b + above
@@ -63,14 +63,14 @@ def least(kind: int, n: int, d: int, above: bool, a: int, b: int) -> int:
 @device_function
 def need(limits: Numbers, a: int, b: int) -> int:
     """Return the smallest overlap of sets of these sizes that may match."""
-    return least(limits[0], limits[1], limits[2], limits[3], a, b)
+    return smallest_overlap(limits[0], limits[1], limits[2], limits[3], a, b)
 
 
 @device_function
 def beyond(limits: Numbers, a: int, b: int) -> int:
     """Return the smallest overlap that is too large."""
     if limits[4]:
-        return least(limits[0], limits[1], limits[2], limits[5], a, b)
+        return smallest_overlap(limits[0], limits[1], limits[2], limits[5], a, b)
     return NEVER
 
 
@@ -229,15 +229,15 @@ def pair_members(q: tuple[Array, Array], d: tuple[Array, Array], members: tuple[
         for at in range(starts[k], starts[k + 1]):
             p, c = probes[k], candidates[at]
             a, b = q_offsets[p + 1] - q_offsets[p], d_offsets[c + 1] - d_offsets[c]
-            least, most = need(limits, a, b), beyond(limits, a, b)
+            min_overlap, too_large = need(limits, a, b), beyond(limits, a, b)
             for i in range(p, p + members[0][p]):
                 for j in range(c, c + members[1][c]):
                     if (i == p and j == c) or (same and i >= j):
                         continue
                     compared += 1
                     begin, first = q_offsets[i], d_offsets[j]
-                    found = common(q_tokens, begin, begin + a, d_tokens, first, first + b, 0, least)
-                    if least <= found < most:
+                    found = common(q_tokens, begin, begin + a, d_tokens, first, first + b, 0, min_overlap)
+                    if min_overlap <= found < too_large:
                         if number < overlaps.size:
                             pairs[number, 0], pairs[number, 1], overlaps[number] = i, j, found
                         number += 1
@@ -276,7 +276,7 @@ def sample(q: Side, d: Side, same: bool, limits: Numbers, prefixes: Array, lists
     q_offsets, q_tokens, _ = q
     d_offsets, d_tokens, _ = d
     lo, hi, size = np.int64(0), np.int64(0), 0  # literals would be compiled for themselves
-    mask, most = lists.shape[0] - 1, bits.size
+    mask, max_words = lists.shape[0] - 1, bits.size
     for k in range(step // 2, q_offsets.size - 1, step):
         begin, end = q_offsets[k], q_offsets[k + 1]
         if end - begin != size:
@@ -297,16 +297,16 @@ def sample(q: Side, d: Side, same: bool, limits: Numbers, prefixes: Array, lists
         stride = max((last - first) // PARTNERS, 1)
         for other in range(first + k % stride, last, stride):
             there, over = d_offsets[other], d_offsets[other + 1]
-            for w in range(most):
+            for w in range(max_words):
                 bits[w] = 0
             for p in range(begin, end):
-                bit = q_tokens[p] & (64 * most - 1)
+                bit = q_tokens[p] & (64 * max_words - 1)
                 bits[bit >> 6] ^= 1 << (bit & 63)
             for p in range(there, over):
-                bit = d_tokens[p] & (64 * most - 1)
+                bit = d_tokens[p] & (64 * max_words - 1)
                 bits[bit >> 6] ^= 1 << (bit & 63)
             counted[COMPARED] += 1
-            words, place = most, counted.size - 1
+            words, place = max_words, counted.size - 1
             while words > 0:
                 differ = 0
                 for w in range(words):

@@ -114,21 +114,21 @@ def join(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits:
                         continue
                     seen[unit] = visit
                     long = d_offsets[x + 1] - d_offsets[x]
-                    least = rows[0, long]
+                    min_overlap = rows[0, long]
                     many = (q_units[k + 1] - q_units[k]) * (y - x)
                     if same and unit == k:
                         many = (y - x) * (y - x - 1) // 2
                     candidates += many
-                    if positions and min(size - i, long - place) < least:
+                    if positions and min(size - i, long - place) < min_overlap:
                         continue
                     verified += many
-                    most = beyond(limits, size, long) if limits[4] else long + 1
+                    too_large = beyond(limits, size, long) if limits[4] else long + 1
                     for one in range(q_units[k], q_units[k + 1]):
                         for two in range(x, min(y, one) if same else y):
                             found = common(q_tokens, q_offsets[one] + i + 1, q_offsets[one + 1],
                                            d_tokens, d_offsets[two] + place + 1, d_offsets[two + 1],
-                                           1, least)  # fmt: skip
-                            if least <= found < most:
+                                           1, min_overlap)  # fmt: skip
+                            if min_overlap <= found < too_large:
                                 pairs += 1
                                 total += q_weights[one] * d_weights[two]
                                 if counting:
@@ -152,17 +152,17 @@ def join(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits:
 
 
 @kernel
-def set_prefixes(limits: Numbers, least: int, at_least_own: bool, prefixes: Array) -> None:
+def set_prefixes(limits: Numbers, min_size: int, at_least_own: bool, prefixes: Array) -> None:
     """Set the length of the prefix of each size up to `prefixes.size - 1`; 0: no set of this size matches.
 
-    `least`: smallest size of the other sets; `at_least_own`: they are not smaller than the set itself.
+    `min_size`: smallest size of the other sets; `at_least_own`: they are not smaller than the set itself.
     """
     low = np.int64(1)  # a literal would be compiled for itself
     for a in range(1, prefixes.size):
         # the smallest partner needs the smallest overlap, so the longest prefix
         while low < a and need(limits, a, low) > low:
             low += 1
-        some = need(limits, a, max(a if at_least_own else low, least))
+        some = need(limits, a, max(a if at_least_own else low, min_size))
         prefixes[a] = max(a - some + 1, 0)
 
 
