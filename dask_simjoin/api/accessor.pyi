@@ -440,7 +440,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> F:
-        """Every pair of rows whose sets of tokens are similar enough."""
+        """Find every pair of rows with similar sets of tokens."""
 
     def set_join(
         self,
@@ -465,8 +465,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> F:
-        """Every pair of a row of this frame and a row of `other` whose sets of tokens are similar
-        enough."""
+        """Find every pair of a row of this frame and a row of `other` with similar sets of tokens."""
 
     @overload
     def set_neighbor_counts(
@@ -482,7 +481,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> pd.Series:
-        """How many other rows' sets match each row's."""
+        """Count for each row the other rows whose sets match."""
     @overload
     def set_neighbor_counts(
         self: SimJoinAccessor[dd.DataFrame],
@@ -497,7 +496,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> dd.Series:
-        """How many other rows' sets match each row's."""
+        """Count for each row the other rows whose sets match."""
     @overload
     def set_neighbor_counts(
         self: SimJoinAccessor[Any],
@@ -512,7 +511,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> Any:
-        """How many other rows' sets match each row's."""
+        """Count for each row the other rows whose sets match."""
 
     def count_set_pairs(
         self,
@@ -527,7 +526,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> SetsNumber:
-        """The number of rows that `set_self_join` would return, without materialising any."""
+        """Count the rows that `set_self_join` would return, without making them."""
 
     @overload
     def set_near_duplicated(
@@ -545,7 +544,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> pd.Series:
-        """Whether each row's set matches that of a row that stays: as `near_duplicated`, for texts, tags,
+        """Mark rows whose sets match the set of a row that stays: `near_duplicated` for texts, tags and
         items."""
     @overload
     def set_near_duplicated(
@@ -563,7 +562,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> dd.Series:
-        """Whether each row's set matches that of a row that stays: as `near_duplicated`, for texts, tags,
+        """Mark rows whose sets match the set of a row that stays: `near_duplicated` for texts, tags and
         items."""
     @overload
     def set_near_duplicated(
@@ -581,7 +580,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> Any:
-        """Whether each row's set matches that of a row that stays: as `near_duplicated`, for texts, tags,
+        """Mark rows whose sets match the set of a row that stays: `near_duplicated` for texts, tags and
         items."""
 
     def drop_set_near_duplicates(
@@ -599,7 +598,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> F:
-        """The rows of a frame whose sets match none that stays: as `drop_near_duplicates`, for texts."""
+        """Drop rows whose sets match the set of a row that stays: `drop_near_duplicates` for texts."""
 
     def set_plan(
         self,
@@ -623,7 +622,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> SetPlanReport:
-        """What `set_self_join` with the same options would run, and how much it would give."""
+        """Show the tasks of `set_self_join` with the same options, and the estimated size of its result."""
 
     def set_profile(
         self,
@@ -638,7 +637,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> SetProfileReport:
-        """Run a self-join of sets, keep none of its pairs, and tell what it did."""
+        """Run a self-join of sets without keeping its pairs, and report its work and time."""
 
     def index(
         self,

@@ -62,11 +62,22 @@ class BlockPairs:
         Number of result partitions of each block pair.
     parts : array (block pairs,), int64
         Number of pieces of each block pair's work if the result has no pairs.
+    disk : Disk
+        Expected disk traffic.
+    data_warnings : tuple of DataWarning
+        Likely mistakes.
     """
 
     blocks: np.ndarray
     slices: np.ndarray
     parts: np.ndarray
+    disk: Disk
+    data_warnings: tuple[DataWarning, ...] = ()
+
+    @property
+    def shuffles_on_disk(self) -> bool:
+        """Whether this machine's temporary folder holds the shuffled rows."""
+        return False
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -184,6 +195,10 @@ class Plan(BlockPairs):
     def rows(self) -> int:
         """Points of all tables."""
         return sum(self.table_rows)
+
+    @property
+    def shuffles_on_disk(self) -> bool:
+        return self.chunks.method == "disk"
 
     @property
     def partitioning(self) -> str:
