@@ -6,16 +6,16 @@ Made from the table of verbs by `python -m tests.checks.generate`.
 # where pandas and Dask have no types, all their frames are Any
 # mypy: disable-error-code="overload-cannot-match"
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, Generic, Literal, TypeVar, overload
 
 import dask.dataframe as dd
 import pandas as pd
 
-from dask_simjoin.api.counts import Matrix, Number
+from dask_simjoin.api.counts import Matrix
 from dask_simjoin.disk_index.index import Index
 from dask_simjoin.disk_index.requests import PathLike, Policy
-from dask_simjoin.metrics.norms import Columns, Frame, Series
+from dask_simjoin.metrics.norms import Columns, Frame
 from dask_simjoin.reports.plan import PlanReport
 from dask_simjoin.reports.profile import ProfileReport
 from dask_simjoin.reports.run import RunReport
@@ -26,7 +26,6 @@ from dask_simjoin.request.options import (
     MetricName,
     Pairs,
     Partitioning,
-    Radii,
     Radius,
     Size,
 )
@@ -35,7 +34,6 @@ from dask_simjoin.sets.introspect import SetProfileReport
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import AnyTokenizer, Comparison, Similarity, Threshold
 from dask_simjoin.sets.requests import Method as SetsMethod
-from dask_simjoin.sets.verbs import Number as SetsNumber
 
 F = TypeVar("F")
 
@@ -125,9 +123,10 @@ class SimJoinAccessor(Generic[F]):
     ) -> F:
         """Find the `k` nearest rows of each row, exactly."""
 
+    @overload
     def neighbor_counts(
-        self,
-        eps: Radii,
+        self: SimJoinAccessor[pd.DataFrame],
+        eps: Radius,
         *,
         on: Columns = None,
         by: Columns = None,
@@ -139,12 +138,98 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
-    ) -> Series | Frame:
+    ) -> pd.Series:
+        """Count the other rows within a distance `eps` of each row."""
+    @overload
+    def neighbor_counts(
+        self: SimJoinAccessor[dd.DataFrame],
+        eps: Radius,
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> dd.Series:
+        """Count the other rows within a distance `eps` of each row."""
+    @overload
+    def neighbor_counts(
+        self: SimJoinAccessor[Any],
+        eps: Radius,
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> Any:
+        """Count the other rows within a distance `eps` of each row."""
+    @overload
+    def neighbor_counts(
+        self: SimJoinAccessor[pd.DataFrame],
+        eps: Sequence[float],
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> pd.DataFrame:
+        """Count the other rows within a distance `eps` of each row."""
+    @overload
+    def neighbor_counts(
+        self: SimJoinAccessor[dd.DataFrame],
+        eps: Sequence[float],
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> dd.DataFrame:
+        """Count the other rows within a distance `eps` of each row."""
+    @overload
+    def neighbor_counts(
+        self: SimJoinAccessor[Any],
+        eps: Sequence[float],
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> Any:
         """Count the other rows within a distance `eps` of each row."""
 
+    @overload
     def count_pairs(
-        self,
-        eps: Radii,
+        self: SimJoinAccessor[pd.DataFrame],
+        eps: Radius,
         *,
         on: Columns = None,
         by: Columns = None,
@@ -158,7 +243,102 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
-    ) -> Number:
+    ) -> int:
+        """Count the pairs that `self_join` returns with the same options."""
+    @overload
+    def count_pairs(
+        self: SimJoinAccessor[dd.DataFrame],
+        eps: Radius,
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        pairs: Pairs = "unique",
+        include_self: bool = False,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> Any:
+        """Count the pairs that `self_join` returns with the same options."""
+    @overload
+    def count_pairs(
+        self: SimJoinAccessor[Any],
+        eps: Radius,
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        pairs: Pairs = "unique",
+        include_self: bool = False,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> Any:
+        """Count the pairs that `self_join` returns with the same options."""
+    @overload
+    def count_pairs(
+        self: SimJoinAccessor[pd.DataFrame],
+        eps: Sequence[float],
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        pairs: Pairs = "unique",
+        include_self: bool = False,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> pd.Series:
+        """Count the pairs that `self_join` returns with the same options."""
+    @overload
+    def count_pairs(
+        self: SimJoinAccessor[dd.DataFrame],
+        eps: Sequence[float],
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        pairs: Pairs = "unique",
+        include_self: bool = False,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> dd.Series:
+        """Count the pairs that `self_join` returns with the same options."""
+    @overload
+    def count_pairs(
+        self: SimJoinAccessor[Any],
+        eps: Sequence[float],
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        pairs: Pairs = "unique",
+        include_self: bool = False,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> Any:
         """Count the pairs that `self_join` returns with the same options."""
 
     @overload
@@ -490,8 +670,9 @@ class SimJoinAccessor(Generic[F]):
     ) -> Any:
         """How many other rows' sets match each row's."""
 
+    @overload
     def count_set_pairs(
-        self,
+        self: SimJoinAccessor[pd.DataFrame],
         on: Hashable,
         threshold: Threshold,
         *,
@@ -502,7 +683,37 @@ class SimJoinAccessor(Generic[F]):
         allow_missing: bool = False,
         method: SetsMethod = "auto",
         blocksize: Size = None,
-    ) -> SetsNumber:
+    ) -> int:
+        """The number of rows that `set_self_join` would return, without materialising any."""
+    @overload
+    def count_set_pairs(
+        self: SimJoinAccessor[dd.DataFrame],
+        on: Hashable,
+        threshold: Threshold,
+        *,
+        similarity: Similarity = "jaccard",
+        comparison: Comparison = ">=",
+        tokenizer: AnyTokenizer = None,
+        allow_empty: bool = False,
+        allow_missing: bool = False,
+        method: SetsMethod = "auto",
+        blocksize: Size = None,
+    ) -> Any:
+        """The number of rows that `set_self_join` would return, without materialising any."""
+    @overload
+    def count_set_pairs(
+        self: SimJoinAccessor[Any],
+        on: Hashable,
+        threshold: Threshold,
+        *,
+        similarity: Similarity = "jaccard",
+        comparison: Comparison = ">=",
+        tokenizer: AnyTokenizer = None,
+        allow_empty: bool = False,
+        allow_missing: bool = False,
+        method: SetsMethod = "auto",
+        blocksize: Size = None,
+    ) -> Any:
         """The number of rows that `set_self_join` would return, without materialising any."""
 
     @overload

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from dask.base import is_dask_collection
@@ -74,6 +74,8 @@ class NearestNeighbors(PointsEstimator):
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
     """
 
+    n_samples_fit_: int
+
     def __init__(
         self,
         *,
@@ -91,7 +93,7 @@ class NearestNeighbors(PointsEstimator):
         self.on, self.method = on, method
         self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
 
-    def fit(self, X: Points, y: object = None) -> NearestNeighbors:
+    def fit(self, X: Points, y: object = None) -> Self:
         """Keep the rows of `X` for later queries.
 
         Parameters

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from dask_simjoin.api.nearest_neighbors import NearestNeighbors
 from dask_simjoin.cluster.estimator_base import (
     ClassNamePrefixFeaturesOutMixin,
@@ -74,7 +76,7 @@ class KNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, N
     radius = 1.0
     """Not a parameter here: the default of `radius_neighbors`."""
 
-    def fit(self, X: Points, y: object = None) -> KNeighborsTransformer:
+    def fit(self, X: Points, y: object = None) -> Self:
         """Keep the rows of `X`: see `NearestNeighbors.fit`."""
         check_choice("mode", self.mode, MODES)
         super().fit(X)
@@ -154,7 +156,7 @@ class RadiusNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMix
     n_neighbors = 5
     """Not a parameter here: the default of `kneighbors`."""
 
-    def fit(self, X: Points, y: object = None) -> RadiusNeighborsTransformer:
+    def fit(self, X: Points, y: object = None) -> Self:
         """Keep the rows of `X`: see `NearestNeighbors.fit`."""
         check_choice("mode", self.mode, MODES)
         super().fit(X)

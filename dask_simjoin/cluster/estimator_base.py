@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import Any, Protocol, overload
 
 import dask.array as da
 import dask.dataframe as dd
@@ -91,6 +91,7 @@ __all__ = [
     "BaseEstimator",
     "ClassNamePrefixFeaturesOutMixin",
     "ClusterMixin",
+    "Clustering",
     "NotFittedError",
     "PointsEstimator",
     "TransformerMixin",
@@ -168,6 +169,41 @@ class PointsEstimator(BaseEstimator):
             known = not getattr(self, "dropna", False)
             return column.to_dask_array(lengths=X.chunks[0] if known else None)
         return column if frame_like(X) else to_host(values_of(column))
+
+
+class ArrowTable(Protocol):
+    """A table of Arrow, or of a library that exports such."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the rows of the table."""
+
+
+class Clustering(ClusterMixin, PointsEstimator):
+    """Estimators whose `labels_` are as their points are.
+
+    Attributes
+    ----------
+    labels_ : array or Series (n,), int64
+        A NumPy or Dask array for an array, and a Series of the library for a DataFrame.
+    """
+
+    labels_: Labels
+
+    @overload
+    def fit_predict(self, X: np.ndarray, y: object = None, **options: Any) -> np.ndarray: ...
+    @overload
+    def fit_predict(self, X: pd.DataFrame, y: object = None, **options: Any) -> pd.Series: ...
+    @overload
+    def fit_predict(self, X: dd.DataFrame, y: object = None, **options: Any) -> dd.Series: ...  # type: ignore[overload-cannot-match]
+    @overload
+    def fit_predict(self, X: da.Array, y: object = None, **options: Any) -> da.Array: ...  # type: ignore[overload-cannot-match]
+    @overload
+    def fit_predict(self, X: Sequence[Any], y: object = None, **options: Any) -> np.ndarray: ...  # type: ignore[overload-cannot-match]
+    @overload
+    def fit_predict(self, X: ArrowTable, y: object = None, **options: Any) -> Any: ...  # type: ignore[overload-cannot-match]
+    def fit_predict(self, X: Any, y: object = None, **options: Any) -> Any:
+        """Fit, and return `labels_`; `options` are those of `fit`."""
+        return super().fit_predict(X, y, **options)
 
 
 def frame_like(X: Points) -> bool:

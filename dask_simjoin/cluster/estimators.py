@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.cluster import verbs
-from dask_simjoin.cluster.estimator_base import ClusterMixin, Points, PointsEstimator, frame_like
+from dask_simjoin.cluster.estimator_base import Clustering, Labels, Points, frame_like
 from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan, cluster_optics_xi
 from dask_simjoin.cluster.verbs import checked_weights, kept_points
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import OptionError, OptionTypeError
-from dask_simjoin.metrics.norms import Columns
+from dask_simjoin.metrics.norms import Columns, Frame
 from dask_simjoin.request import requests
 from dask_simjoin.request.options import Method, MetricName, Partitioning, Size
 from dask_simjoin.request.units import check_choice, check_eps
 
 
-class DBSCAN(ClusterMixin, PointsEstimator):
+class DBSCAN(Clustering):
     """Clusters of rows by density, with the labels of ``sklearn.cluster.DBSCAN(algorithm="kd_tree")``.
 
     Parameters
@@ -56,6 +56,9 @@ class DBSCAN(ClusterMixin, PointsEstimator):
     array([ 0,  0,  0, -1])
     """
 
+    core_sample_indices_: np.ndarray
+    components_: Any
+
     def __init__(
         self,
         eps: float = 0.5,
@@ -76,7 +79,7 @@ class DBSCAN(ClusterMixin, PointsEstimator):
         self.dropna, self.method, self.partitioning, self.blocksize = dropna, method, partitioning, blocksize
         self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
 
-    def fit(self, X: Points, y: object = None, sample_weight: Any = None) -> DBSCAN:
+    def fit(self, X: Points, y: object = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of `X`.
 
         Parameters
@@ -107,7 +110,7 @@ class DBSCAN(ClusterMixin, PointsEstimator):
         return self
 
 
-class OPTICS(ClusterMixin, PointsEstimator):
+class OPTICS(Clustering):
     """Rows in the order of ``sklearn.cluster.OPTICS(algorithm="kd_tree")``, and clusters from it.
 
     Parameters
@@ -152,6 +155,12 @@ class OPTICS(ClusterMixin, PointsEstimator):
     (array([0, 1, 2, 3]), array([inf,  1.,  1., inf]), array([ 0,  0,  0, -1]))
     """
 
+    optics_: Frame
+    reachability_: Labels
+    core_distances_: Labels
+    predecessor_: Labels
+    ordering_: np.ndarray
+
     def __init__(
         self,
         max_eps: float = 0.5,
@@ -186,7 +195,7 @@ class OPTICS(ClusterMixin, PointsEstimator):
         self.method, self.partitioning, self.blocksize = method, partitioning, blocksize
         self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
 
-    def fit(self, X: Points, y: object = None) -> OPTICS:
+    def fit(self, X: Points, y: object = None) -> Self:
         """Put the rows of `X` in order, and cluster them.
 
         Parameters

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from dask.base import is_dask_collection
 
 from dask_simjoin.cluster.algorithms.condense import label_tree
-from dask_simjoin.cluster.estimator_base import ClusterMixin, Labels, NotFittedError, Points, PointsEstimator
+from dask_simjoin.cluster.estimator_base import Clustering, Labels, NotFittedError, Points
 from dask_simjoin.cluster.fitted_hierarchy import (
     CondensedTree,
     SingleLinkageTree,
@@ -21,7 +23,7 @@ from dask_simjoin.request.options import MetricName, Partitioning, Size
 from dask_simjoin.request.requests import KnnJoinRequest
 
 
-class HDBSCAN(ClusterMixin, PointsEstimator):
+class HDBSCAN(Clustering):
     """Clusters of rows by density, each at distances of its own; see `SimJoinAccessor.hdbscan`.
 
     Parameters
@@ -85,6 +87,12 @@ class HDBSCAN(ClusterMixin, PointsEstimator):
     [[0.0, 1.0, 1.0, 2.0], [3.0, 4.0, 1.0, 2.0]]
     """
 
+    hdbscan_: Frame
+    probabilities_: Labels
+    outlier_scores_: Labels
+    condensed_tree_: CondensedTree
+    single_linkage_tree_: SingleLinkageTree
+
     def __init__(
         self,
         min_cluster_size: int = 5,
@@ -112,7 +120,7 @@ class HDBSCAN(ClusterMixin, PointsEstimator):
         self.partitioning, self.blocksize = partitioning, blocksize
         self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
 
-    def fit(self, X: Points, y: object = None) -> HDBSCAN:
+    def fit(self, X: Points, y: object = None) -> Self:
         """Cluster the rows of `X`.
 
         Parameters
