@@ -202,7 +202,7 @@ class Clustering(ClusterMixin, PointsEstimator):
     @overload
     def fit_predict(self, X: ArrowTable, y: object = None, **options: Any) -> Any: ...  # type: ignore[overload-cannot-match]
     def fit_predict(self, X: Any, y: object = None, **options: Any) -> Any:
-        """Fit, and return `labels_`; `options` are those of `fit`."""
+        """Fit with the `options` of `fit`, and return `labels_`."""
         return super().fit_predict(X, y, **options)
 
 
