@@ -6,13 +6,13 @@ Made from the table of verbs by `python -m tests.checks.generate`.
 # where pandas and Dask have no types, all their frames are Any
 # mypy: disable-error-code="overload-cannot-match"
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, Generic, Literal, TypeVar, overload
 
 import dask.dataframe as dd
 import pandas as pd
 
-from dask_simjoin.api.counts import Matrix, Number
+from dask_simjoin.api.counts import Matrix
 from dask_simjoin.disk_index.index import Index
 from dask_simjoin.disk_index.making import PathLike, Policy
 from dask_simjoin.metrics.norms import Columns, Frame, Series
@@ -26,7 +26,6 @@ from dask_simjoin.request.options import (
     MetricName,
     Pairs,
     Partitioning,
-    Radii,
     Radius,
     Size,
 )
@@ -35,7 +34,6 @@ from dask_simjoin.sets.introspect import SetProfileReport
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import AnyTokenizer, Comparison, Similarity, Threshold
 from dask_simjoin.sets.requests import Method as SetsMethod
-from dask_simjoin.sets.verbs import Number as SetsNumber
 
 F = TypeVar("F")
 
@@ -150,8 +148,8 @@ class SimJoinAccessor(Generic[F]):
         """Find the `n` closest pairs of rows, exactly and without an `eps`."""
 
     def neighbor_counts(
-        self,
-        eps: Radii,
+        self: SimJoinAccessor[pd.DataFrame],
+        eps: Radius,
         *,
         on: Columns = None,
         by: Columns = None,
@@ -163,12 +161,98 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
-    ) -> Series | Frame:
+    ) -> pd.Series:
+        """Count the other rows within a distance `eps` of each row."""
+    @overload
+    def neighbor_counts(
+        self: SimJoinAccessor[dd.DataFrame],
+        eps: Radius,
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> dd.Series:
+        """Count the other rows within a distance `eps` of each row."""
+    @overload
+    def neighbor_counts(
+        self: SimJoinAccessor[Any],
+        eps: Radius,
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> Any:
+        """Count the other rows within a distance `eps` of each row."""
+    @overload
+    def neighbor_counts(
+        self: SimJoinAccessor[pd.DataFrame],
+        eps: Sequence[float],
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> pd.DataFrame:
+        """Count the other rows within a distance `eps` of each row."""
+    @overload
+    def neighbor_counts(
+        self: SimJoinAccessor[dd.DataFrame],
+        eps: Sequence[float],
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> dd.DataFrame:
+        """Count the other rows within a distance `eps` of each row."""
+    @overload
+    def neighbor_counts(
+        self: SimJoinAccessor[Any],
+        eps: Sequence[float],
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> Any:
         """Count the other rows within a distance `eps` of each row."""
 
+    @overload
     def count_pairs(
-        self,
-        eps: Radii,
+        self: SimJoinAccessor[pd.DataFrame],
+        eps: Radius,
         *,
         on: Columns = None,
         by: Columns = None,
@@ -182,7 +266,102 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
-    ) -> Number:
+    ) -> int:
+        """Count the pairs that `self_join` returns with the same options."""
+    @overload
+    def count_pairs(
+        self: SimJoinAccessor[dd.DataFrame],
+        eps: Radius,
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        pairs: Pairs = "unique",
+        include_self: bool = False,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> Any:
+        """Count the pairs that `self_join` returns with the same options."""
+    @overload
+    def count_pairs(
+        self: SimJoinAccessor[Any],
+        eps: Radius,
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        pairs: Pairs = "unique",
+        include_self: bool = False,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> Any:
+        """Count the pairs that `self_join` returns with the same options."""
+    @overload
+    def count_pairs(
+        self: SimJoinAccessor[pd.DataFrame],
+        eps: Sequence[float],
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        pairs: Pairs = "unique",
+        include_self: bool = False,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> pd.Series:
+        """Count the pairs that `self_join` returns with the same options."""
+    @overload
+    def count_pairs(
+        self: SimJoinAccessor[dd.DataFrame],
+        eps: Sequence[float],
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        pairs: Pairs = "unique",
+        include_self: bool = False,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> dd.Series:
+        """Count the pairs that `self_join` returns with the same options."""
+    @overload
+    def count_pairs(
+        self: SimJoinAccessor[Any],
+        eps: Sequence[float],
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        pairs: Pairs = "unique",
+        include_self: bool = False,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> Any:
         """Count the pairs that `self_join` returns with the same options."""
 
     @overload
@@ -513,8 +692,9 @@ class SimJoinAccessor(Generic[F]):
     ) -> Any:
         """Count for each row the other rows whose sets match."""
 
+    @overload
     def count_set_pairs(
-        self,
+        self: SimJoinAccessor[pd.DataFrame],
         on: Hashable,
         threshold: Threshold,
         *,

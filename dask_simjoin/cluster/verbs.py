@@ -32,6 +32,7 @@ from dask_simjoin.graph.verb import frame_verb, series_verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.checks import check_edges
 from dask_simjoin.planning.outputs import CLUSTERS, LISTS
+from dask_simjoin.request.clusters import HdbscanRequest
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import listed, shown
 from dask_simjoin.request.options import MAX_BYTES
@@ -102,7 +103,7 @@ def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> A
     return sums >= int(np.ceil(enough))
 
 
-def kept_points(frame: Frame, request: DbscanRequest) -> Frame:
+def kept_points(frame: Frame, request: DbscanRequest | HdbscanRequest) -> Frame:
     """Return the coordinates of the rows of a frame that take part."""
     spec = request.spec(example_of(frame))
     kept = kept_rows(frame, spec)

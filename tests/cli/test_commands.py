@@ -186,10 +186,10 @@ def test_scripts_read_one_object_and_people_the_rest(points, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (("--eps", "-1"), 2, "Error: eps=-1.0 is not"),
+        (("--eps", "-1"), 2, "Error: --eps -1.0 is not"),
         (("--eps", "0.1", "--metric", "l2"), 2, "(did you mean 'euclidean'?)"),
-        (("--eps", "0.1", "--on", "x,z"), 2, "on= names 'z', which is not a column"),
-        (("--eps", "radius"), 2, "There is none of this name"),
+        (("--eps", "0.1", "--on", "x,z"), 2, "--on names 'z', which is not a column"),
+        (("--eps", "radius"), 2, "none of this name"),
         (("--epsilon", "1"), 2, "No such option"),
         ((), 2, "Missing option '--eps'"),
         (
@@ -287,4 +287,4 @@ def test_compile_prints_what_it_took():
     assert "count_pairs     2" in run(*words).stdout
     assert json.loads(run(*words, "--json").stdout)[0]["verb"] == "count_pairs"
     assert "'two' is not a whole number" in run("compile", "--dims", "two", code=2).stderr
-    assert "verbs='join_all' is not allowed" in run("compile", "--verbs", "join_all", code=2).stderr
+    assert "--verbs join_all is not allowed" in run("compile", "--verbs", "join_all", code=2).stderr
