@@ -229,7 +229,7 @@ def _object_part(values: np.ndarray) -> _Part:
         if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim == 1):
             lengths[row] = len(value)
         elif not (value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))):
-            what = f"{a_value(value)}, which is no list, tuple or array (n,)"
+            what = f"{a_value(value)}, which is not a list, tuple or array (n,)"
             if _is_number(value):
                 what += f" {A_NUMBER}"
             raise ListError(row, what)
@@ -262,7 +262,9 @@ def _one_by_one(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
         for value in values[row]:
             missing = value is None or value is pd.NA
             if not missing and not isinstance(value, (numbers.Real, np.bool_)):
-                raise ListError(row, f"a list with a {type(value).__name__} in it, which is no real number")
+                raise ListError(
+                    row, f"a list with a {type(value).__name__} in it, which is not a real number"
+                )
             found.append(math.nan if missing else float(value))
     return np.array(found)
 
@@ -274,7 +276,9 @@ def _on_gpu(column: Series) -> Array:
     if not len(some):
         return xp.full((len(column), 1), np.nan)
     if type(column.dtype).__name__ != "ListDtype":
-        raise ListError(int(xp.flatnonzero(present)[0]), f"a value of dtype {column.dtype}, which is no list")
+        raise ListError(
+            int(xp.flatnonzero(present)[0]), f"a value of dtype {column.dtype}, which is not a list"
+        )
     lengths = some.list.len().values
     length = int(lengths[0])
     other = xp.flatnonzero(lengths != length)

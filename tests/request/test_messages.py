@@ -162,7 +162,7 @@ def test_options_by_other_names(verb, option, meant):
 def test_objects_that_are_no_lists():
     df = pd.DataFrame({"o": [object(), object()]})
     text = told(CoordinateError, df.simjoin.self_join, 1.0, on="o")
-    assert "holds an object, which is no list" in text
+    assert "holds an object, which is not a list" in text
 
 
 def test_a_number_as_an_object_is_no_list():

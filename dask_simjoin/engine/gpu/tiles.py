@@ -26,18 +26,20 @@ BATCH = 1 << 29
 """Pairs that are held as places at a time, at most: 4 GiB."""
 
 BATCH_SHARE = 32
-"""Part of a GPU's memory that they may take."""
+"""Pairs may take one part in this many of a GPU's memory."""
 
 FIRST_BATCH = 128
-"""Pairs of each point for which there is room at first."""
+"""Initial capacity of the output, in pairs per point."""
 
 MAX_UNITS = 1 << 26
-"""Units of work: each costs a few box tests, even where no tile is near."""
+"""Most units of work: each costs a few box tests, even if no tile is near."""
 
 MANY_BLOCKS = 16
-"""Blocks of queries for each block of threads from which a unit has all ranges: there are units enough.
-With long vectors, blocks of threads then run in step, each a little behind the one before it, and find in the
-L2 cache what that has read: a tenth less time for a million points of 384 dimensions."""
+"""Blocks of queries per block of threads that suffice as units: then a unit has all ranges.
+
+With long vectors, blocks of threads then run in step, each a little behind the one before.  They find in the
+L2 cache what that one has read: a tenth less time for a million points of 384 dimensions.
+"""
 
 TILES_WARPS, TENSOR_WARPS = 4, 8
 
@@ -75,8 +77,8 @@ class _Launch:
     def slack(self) -> int:
         """Pairs that may still come once the buffer is full.
 
-        A warp (or, with tensor cores, a block) learns of it when it writes what it staged, and then
-        only finishes the two tiles that it compares; a block that stages nothing never learns of it.
+        A warp (or, with tensor cores, a block) notices when it writes its staged pairs, and then only
+        finishes the two tiles that it compares.  A block that stages nothing never notices.
         """
         if self.engine.tensor:
             return self.blocks * (half.TILE * 2 * half.TILE + self.warps * half.STAGE)
@@ -122,7 +124,7 @@ class _Launch:
 
 
 def _program(layout: DeviceLayout, counting: bool, **sink: int) -> tuple[load.Program, int]:
-    """What joins, and the shared memory that it is launched with."""
+    """Return the program that joins, and its shared memory in bytes."""
     engine = ENGINES[layout.engine]
     constants = {"DIMS": layout.dims, "EXACT": not engine.filters, "COUNTING": counting}
     constants |= sink | norm_constant(layout.norm)
@@ -133,7 +135,7 @@ def _program(layout: DeviceLayout, counting: bool, **sink: int) -> tuple[load.Pr
     if program is None:
         raise UnsupportedFrameError(
             f"The join was planned for GPUs with more shared memory than this one has ({there} bytes "
-            "a block); plan it on a machine with a GPU like the workers' smallest."
+            "per block). Plan it on a machine with a GPU like the workers' smallest."
         )
     name, told, shared = program
     return (name, f"join_{name}", constants | told), shared
@@ -168,9 +170,9 @@ def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
             rows: Rows | None = None, most: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
     """All pairs of two indexes, or of one with itself (`same`: each once), as places in them.
 
-    `rows`: only the pairs that the queries at these places meet: a start that is a multiple of the
-    layout's grain, and a stop that is one or the end.  Any such cut of all places gives each pair once.
-    `most`: pairs of a batch.
+    `rows`: only the pairs of the queries at these positions.  The start is a multiple of the layout's grain;
+    the stop is one, too, or the end.  Any such cut of all positions gives each pair once.  `most`: pairs of a
+    batch.
     """
     if not len(q["y"]) or not len(d["y"]) or _nothing(rows):
         return
@@ -193,10 +195,10 @@ def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
 
 def count(q: Index, d: Index, layout: DeviceLayout, *, same: bool, both: bool = True,
           rows: Rows | None = None) -> list[Array]:  # fmt: skip
-    """Numbers of pairs of each place of the queries, and (`both`) of each place of the other side.
+    """Return numbers of pairs for each position of the queries, and (`both`) of the other side.
 
-    Of one index with itself they are one array: pairs of each place, or (not `both`) only those that
-    `batches` gives for it.  `rows`: as there.
+    For one index with itself there is one array: pairs of each position, or (not `both`) only its pairs in
+    `batches`.  `rows`: as there.
     """
     counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if same else (q, d))]
     if len(q["y"]) and len(d["y"]) and not _nothing(rows):
@@ -207,7 +209,7 @@ def count(q: Index, d: Index, layout: DeviceLayout, *, same: bool, both: bool = 
 
 def pass_to(sink: Sink, q: Index, d: Index, layout: DeviceLayout, arguments: Sequence[Array | int], *,
             same: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
-    """Show all pairs, or those of `rows`, to one of the sinks of `components.cuh`, with its arguments."""
+    """Pass all pairs, or the pairs of `rows`, to a sink of `components.cuh`, with its arguments."""
     if not len(q["y"]) or not len(d["y"]) or _nothing(rows):
         return
     join = _Launch(q, d, layout, same, rows=rows, SINK=sink.value, NODES_64=nodes_64)
