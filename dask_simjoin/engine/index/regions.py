@@ -2,8 +2,8 @@
 
 A kd tree cuts a sample of the points at weighted medians.  Its leaves are the regions; every point
 belongs to exactly one.  To find all pairs each region also needs the points of other regions that
-are within reach of its box, its halo.  Points are only sent to regions of lower numbers than their
-own: then every pair of two regions meets once, in the one of the lower number.
+are within reach of its box, its halo.  Points are only sent to regions with lower numbers than their own.
+So every pair between two regions meets once, in the region with the lower number.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Regions:
         lower, upper = self.lower[:, cut], self.upper[:, cut]
         low = np.where(lower >= upper.min(axis=0), lower, -np.inf)  # some leaf ends there or before
         high = np.where(upper <= lower.max(axis=0), upper, np.inf)
-        # of one order in memory, for which kernels are compiled
+        # contiguous: kernels are compiled for one memory order
         return cut, np.ascontiguousarray(low), np.ascontiguousarray(high)
 
 
@@ -114,7 +114,7 @@ def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np
 
 
 def _cut(x: np.ndarray, weight: np.ndarray, places: np.ndarray, reach: float) -> tuple[int, float] | None:
-    """The dimension in which these points are widest, and their weighted median there."""
+    """Return the dimension of these points' largest extent, and their weighted median there."""
     if len(places) < LEAST_SAMPLE:
         return None
     some = x[places]
