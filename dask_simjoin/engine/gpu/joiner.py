@@ -34,7 +34,7 @@ from dask_simjoin.engine.protocols import Kept, Measured, MethodSearch, Pairs, R
 from dask_simjoin.metrics.norms import Array, Index, Norm
 
 LEVELS = 8
-"""Room for so many more levels of regions' tree is compiled at a time: few programs serve all trees."""
+"""Capacity for levels of the regions' tree grows by this number, so few programs serve all trees."""
 
 VISITED = 1 << 24
 """Pairs that are shown to a visitor at a time, at most."""
