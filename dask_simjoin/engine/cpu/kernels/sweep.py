@@ -1,8 +1,8 @@
 """The row sweep: join two grid indexes of 1 to 4 dimensions in float64.
 
 The points of a row ascend along the swept coordinate.  A point meets 16 points of a row at a time, from the
-first within reach on: which it is, and how many follow, is hardly ever told by a branch, since a core would
-guess most of these wrong.
+first within reach on.  Finding that point, and the number of points that follow, is almost branch-free: a
+core would mispredict most branches.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from dask_simjoin.engine.cpu.kernels.totals import Kind, plus, terms
 from dask_simjoin.metrics.norms import Array
 
 DIMS = (1, 2, 3, 4)
-"""For which there is code."""
+"""Supported numbers of dimensions."""
 
 _NUMBERS = ir.VectorType(F64, SWEEP_LANES)
 
@@ -110,7 +110,7 @@ def sweep_near(typingctx: TypingContext, dims: NumbaType, base: NumbaType, strid
 
 @intrinsic
 def within_limit(typingctx: TypingContext, totals: NumbaType, limit: NumbaType) -> Intrinsic:
-    """Mask of those of 16 float64 at an address that are at most a limit."""
+    """Mask of the numbers, among 16 float64 at an address, that are at most a limit."""
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         at, limit = args
@@ -124,11 +124,11 @@ def within_limit(typingctx: TypingContext, totals: NumbaType, limit: NumbaType) 
 def sweep_write(typingctx: TypingContext, mask: NumbaType, j: NumbaType, order: NumbaType, mine: NumbaType,
                 names: NumbaType, name: NumbaType, turn: NumbaType, left: NumbaType,
                 right: NumbaType) -> Intrinsic:  # fmt: skip
-    """Write the names of a point and of those of the points j ... j+15 that a mask selects side by side.
+    """Write pairs of names: a point with each of the points j ... j+15 that a mask selects.
 
-    `names`: address of the points' names, of the type of `name`, which is the point's; `left`, `right`: where
-    to write.  `order`: address of the points' int32 positions, `mine` the point's; `turn`: the point of the
-    smaller position is the left one.
+    `name`: the point's; `names`: address of the others', of the same type; `left`, `right`: addresses of the
+    output.  `mine`: the point's position; `order`: address of the others', int32.  `turn`: the point of the
+    smaller position becomes the left one.
     """
     sig = types.void(types.uint64, *(types.int64,) * 4, name, *(types.int64,) * 3)
 
@@ -153,7 +153,7 @@ def sweep_write(typingctx: TypingContext, mask: NumbaType, j: NumbaType, order: 
 
 @intrinsic
 def keep_totals(typingctx: TypingContext, mask: NumbaType, totals: NumbaType, out: NumbaType) -> Intrinsic:
-    """Write those of 16 float64 at an address that a mask selects side by side."""
+    """Write the numbers that a mask selects among 16 float64 at an address, side by side."""
     sig = types.void(types.uint64, types.int64, types.int64)
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
@@ -325,7 +325,7 @@ def tally(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Arr
                                       limits[most], norm, totals_at)  # fmt: skip
                     j += SWEEP_LANES
                     k = most
-                    while near != NONE:  # what is not within a limit is not within smaller ones
+                    while near != NONE:  # points beyond a limit are beyond smaller ones
                         found[row, k] += count_bits(near)
                         if k == 0:
                             break

@@ -1,9 +1,10 @@
 """Join two tile indexes of any number of dimensions.
 
-With arrays in their place it takes half as long again to compile, as references to each are counted.
+Kernels take addresses.  With arrays instead, compilation takes 1.5 times as long, because Numba counts
+references to each array.
 
-Points come in tiles of 64.  The tiles' boxes, and the boxes of 64 tiles, and so on, are
-themselves stored as tiles, so one SIMD test speaks of 64 points, tiles or groups.
+Points come in tiles of 64.  The boxes of tiles are themselves stored in tiles of 64, and so are all
+levels above them.  So one SIMD test covers 64 points, tiles or groups.
 """
 
 from __future__ import annotations
@@ -49,10 +50,19 @@ STACK = 64 * 8
 
 
 class TileSide(NamedTuple):
-    """A side's tiles: their boxes `low` and `high` (tiles, dims), and `names` (points,) int32.
+    """Addresses of a side's tiles.
 
-    `z`: of the vectors by which they are tested against boxes, `z_step` bytes a tile; `first`: of those that
-    are read first when tiles are compared, `step` bytes a tile.
+    Attributes
+    ----------
+    points : int
+        Number of points.
+    low, high : address of float32 or float64 (tiles, dims)
+        Boxes of the tiles.
+    names : address of int32 (points,)
+    z, z_step : int
+        Address of the vectors that are tested against boxes, and bytes per tile.
+    first, step : int
+        Address of the vectors that a comparison reads first, and bytes per tile.
     """
 
     points: int
@@ -66,9 +76,9 @@ class TileSide(NamedTuple):
 
 
 class Boxes(NamedTuple):
-    """The tree of a side's boxes: `lower` and `upper` (groups, dims, 64), where each of its levels begins.
+    """The tree of a side's boxes: addresses of `lower`, `upper` (groups, dims, 64) and starts of `levels`.
 
-    `size`: bytes of a bound; `height`: number of levels, of which the first is of `tiles`.
+    `size`: bytes of a bound; `height`: number of levels.  The lowest level holds the boxes of `tiles`.
     """
 
     tiles: int
@@ -81,7 +91,7 @@ class Boxes(NamedTuple):
 
 
 class Out(NamedTuple):
-    """Where pairs of names are written, int32, and how many there is room for."""
+    """Addresses of the output, int32 names of the pairs, and its capacity."""
 
     left: int
     right: int
@@ -89,7 +99,7 @@ class Out(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Where a join works: the tiles it found, masks of points, and a stack of boxes with their levels."""
+    """Addresses of scratch arrays: candidate tiles, masks of points, a stack of boxes with their levels."""
 
     found: int
     masks: int
@@ -98,7 +108,7 @@ class Room(NamedTuple):
 
 
 def room(tiles: int) -> tuple[np.ndarray, ...]:
-    """The arrays of a `Room` for a join with so many tiles."""
+    """Return the arrays of a `Room` for a join with this number of tiles."""
     return (
         np.empty(tiles, np.int64), np.zeros(STATES, np.uint64), np.empty(STACK, np.int64),
         np.empty(STACK, np.int64),
@@ -106,7 +116,7 @@ def room(tiles: int) -> tuple[np.ndarray, ...]:
 
 
 def points_of(index: Index, names: np.ndarray, first: tuple[int, int]) -> TileSide:
-    """What a join is told of a side, while its arrays live; `first`: as there."""
+    """Return the addresses of a side, valid while its arrays live; `first`: `first` and `step` of it."""
     z = index["z"]
     assert names.dtype == np.int32
     return TileSide(
@@ -116,7 +126,7 @@ def points_of(index: Index, names: np.ndarray, first: tuple[int, int]) -> TileSi
 
 
 def boxes_of(index: Index) -> Boxes:
-    """What a join is told of the boxes of a side, while its arrays live."""
+    """Return the addresses of a side's boxes, valid while its arrays live."""
     low, (lower, upper, levels) = index["low"], (index[name] for name in ("lower", "upper", "levels"))
     return Boxes(
         len(low), low.shape[1], low.itemsize, lower.ctypes.data, upper.ctypes.data, levels.ctypes.data,
@@ -125,17 +135,17 @@ def boxes_of(index: Index) -> Boxes:
 
 
 PROBE = 256
-"""Candidate tiles after which it is tried anew whether testing points against boxes pays."""
+"""Candidate tiles between two trials of whether testing points against boxes pays."""
 
 PROBE_TESTS = 8
 PREFETCHED = 16384
-"""Bytes of a tile up to which two of them fit a core's first cache."""
+"""Largest tile in bytes that is prefetched: two of them fit a core's first cache."""
 
 GROUPS = 16
 """Groups of four queries in a tile, over which the next tile's prefetch is spread."""
 
 MANY = 16
-"""Neighbors of a point in a tile from which on all 64 counts are added to at once."""
+"""Neighbors of a point in a tile that make adding to all 64 counts at once worthwhile."""
 
 WORTHWHILE = 58
 """A test costs about a twelfth of what it can save: it pays if fewer points of 64 are kept."""
@@ -153,10 +163,10 @@ def _within_itself(low: int, high: int, dims: int, sure: Any, norm: Kind) -> boo
 @device_function
 def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, least: int, norm: Kind,
                notes: Any, a: int, q_points: int, d_points: int, room: Room) -> int:  # fmt: skip
-    """Write the numbers of the tiles >= `least` within `reach` of tile `a` to the room; how many.
+    """Write the numbers of the tiles >= `least` within `reach` of tile `a` to the room; return their number.
 
-    `low`, `high`: the tile's box.  With `notes` those are left out of which nothing is to be found
-    out, and those of which all pairs are within `sure` are noted at once.
+    `low`, `high`: the tile's box.  With `notes`, settled tiles are left out.  Tiles are noted at once and
+    left out, too, if all their pairs are within `sure`.
     """
     d, tiles, levels = boxes.dims, boxes.tiles, boxes.levels
     n = 0
@@ -212,19 +222,22 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
     def join(q: Terms, q_side: TileSide, d: Terms, d_side: TileSide, boxes: Boxes, reach: Any, sure_span: Any,
              threshold: float, norm: Kind, same: bool, out: Out, notes: Any, state: int,
              room: Room) -> int:  # fmt: skip
-        """Append pairs of names to `out`; the new number of pairs.
+        """Append pairs of names to `out`; return the new number of pairs.
 
-        Stops where the pairs of two tiles might not fit into it.  `state`: address of int64: number 0 is the
-        tile of queries and number 1 the number of its candidate tiles that are done; number 2 is
-        the room it needs (0: the join is complete).  Numbers 3 and 4 count the
-        pairs that only float64 could decide and those of them that it refused.
+        The join stops if the pairs of two tiles might not fit.  `state` is the address of five int64:
 
-        With `notes` nothing is written but them, which are of one side twice if `same`; with None there is
-        nothing of them in what is compiled.
+        - 0: the tile of queries;
+        - 1: its candidate tiles that are done;
+        - 2: the capacity that the join needs; 0: the join is complete;
+        - 3: pairs that only float64 could decide;
+        - 4: pairs that float64 refused.
 
-        `q` and `d` are what is known of the two sides: see `sides`; `norm`: see
-        `totals.kind_of`; `reach`: largest gap of boxes that hold a pair, and `sure_span`: largest span of
-        those that hold nothing else, as totals.
+        With `notes` nothing else is written; both of their sides are one if `same`.  With None, the compiled
+        code has no trace of them.
+
+        `q` and `d` describe the two sides: see `sides`; `norm`: see `totals.kind_of`.  `reach` and
+        `sure_span` are totals: the largest gap between boxes that hold a pair, and the largest span of boxes
+        that hold only pairs.
         """
         dims, tiles, masks = boxes.dims, boxes.tiles, room.masks
         box = dims * boxes.size
@@ -238,7 +251,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
             task, enough, parent = notes.task, notes.enough, notes.parent
             marking = task == LINK or (task == COUNT and enough != ENDLESS)
             unsettled = MIXED if task == LINK else 0
-            # tiles meet themselves first, where that tells much of them
+            # tiles meet themselves first: that often settles them
             own_round = q_tiles if same else 0
             again = own_round  # when marks of nodes are made anew
             mark_tiles(notes, notes.q_values, notes.q_marks, q_points)
