@@ -27,10 +27,10 @@ NULLABLE: dict[str, Callable[[np.dtype[Any]], str]] = {
 FLOAT64 = np.dtype(np.float64)
 
 ALIKE = {*map(np.dtype, "bhilBHILfd")}
-"""Dtypes of columns that pandas holds side by side, and that are numbers."""
+"""Numeric dtypes of columns that pandas holds side by side."""
 
 MANY = 8
-"""Columns from which on they are copied together: by itself each takes ten microseconds of Python."""
+"""Fewest columns that are copied together: copied alone, each takes ten microseconds of Python."""
 
 
 class PandasFrames:
@@ -79,13 +79,13 @@ class PandasFrames:
         return np.ascontiguousarray(frame[name].to_numpy()) if fixed else None
 
     def stacked(self, frames: list[pd.DataFrame]) -> pd.DataFrame:
-        # dtypes of frames without rows may be others, and would change those of all
+        # frames without rows may have other dtypes, which would change the result's
         return pd.concat([one for one in frames if len(one)] or frames[:1], ignore_index=True)
 
     def optional(self, dtype: DType) -> DType:
         if isinstance(dtype, np.dtype) and dtype.kind in "iub":
             return pd.array([], dtype).astype(NULLABLE[dtype.kind](dtype)).dtype
-        return self.missing(dtype, 1).dtype  # intervals of integers become such of float64
+        return self.missing(dtype, 1).dtype  # intervals of integers become intervals of float64
 
     def missing(self, dtype: DType, rows: int) -> pd.Series:
         return pd.Series([], dtype=dtype).reindex(range(rows))
@@ -145,10 +145,10 @@ def _column(values: pa.ChunkedArray, dtype: str | None) -> Values:
 
 
 def _in_place(frame: pd.DataFrame, columns: tuple[Hashable, ...]) -> np.ndarray | None:
-    """The numbers of a frame where they lie, if these columns are all it has, in this order.
+    """Return a frame's numbers without a copy, if these columns are all it has, in this order.
 
-    None: they lie elsewhere or in another way, or where nothing may be written.  Kernels that take arrays
-    which are for reading only would be others, so this is no such array; nobody writes to it.
+    None: the numbers lie in another layout, or in read-only memory.  Kernels are compiled anew for read-only
+    arrays, so the result is writable.  It must not be written to.
     """
     if tuple(frame.columns) != columns or not len(frame) or {*frame.dtypes} != {FLOAT64}:
         return None
@@ -166,7 +166,7 @@ FRAMES = PandasFrames()
 
 
 LONG_ROWS = 16
-"""Coordinates from which NumPy is faster row by row than columns are copied."""
+"""Fewest coordinates that make NumPy faster row by row than with a copy by column."""
 
 
 def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -179,7 +179,7 @@ def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def spread(x: np.ndarray) -> Spread | None:
     """Bounds, means and sums of squared deviations (d,) of points (n, d), n > 0.
 
-    None where rows are long and do not lie column by column, and where one of these is no finite number.
+    None if rows are long and not stored by column, or if a result is not finite.
     """
     if x.dtype != np.float64:
         return None

@@ -202,12 +202,12 @@ class CpuJoiner:
                 by_position.append(out)
             return by_position
         by_position = [np.zeros(len(s["order"]) - SWEEP_LANES, np.int64) for s in ((q,) if same else (q, d))]
-        if same and isinstance(module, OneSided):  # all that is near to some is as soon told
+        if same and isinstance(module, OneSided):  # counting all neighbors of some rows is as fast
             some = slice(*rows)
             found = np.zeros(len(q["order"]), np.int64)
             if rows[1] > rows[0]:
                 module.one_sided(q, q, layout, found, rows)
-                found[some] -= 1  # which itself is near
+                found[some] -= 1  # not itself
             if isinstance(rows_of_places(q), slice):
                 return [found[: len(by_position[0])]]
             by_position[0][q["order"][some]] = found[some]
@@ -226,7 +226,7 @@ class CpuJoiner:
         module = _module(layout.method)
         start, stop = rows or (0, len(q["order"]) - SWEEP_LANES)
         if isinstance(module, OneSided):
-            found = np.zeros(len(q["order"]), np.int64)  # of which only what is counted is touched
+            found = np.zeros(len(q["order"]), np.int64)  # only the counted rows' memory is touched
             if stop > start and len(d["order"]) > SWEEP_LANES:
                 module.one_sided(q, d, layout, found, (start, stop), later=same)
             return found[start:stop]
@@ -234,7 +234,7 @@ class CpuJoiner:
         for one, other, within in comparisons(module, q, d, layout, same, rows):
             counts = [np.zeros(len(s["order"]), np.int64) for s in (one, other)]
             if all(len(c) > SWEEP_LANES for c in counts):
-                # of one index with itself the kernels meet each pair once, from its earlier place
+                # for one index with itself, kernels meet each pair once, from its earlier position
                 module.counts(one, other, layout, within, counts[0], counts[1])
             pairs += counts[0][: len(pairs)]
         return pairs

@@ -41,11 +41,11 @@ def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, thread
     ----------
     x : array (n, d), float64, finite
     names : array (n,), int64, or None
-        What neighbors are called by; not negative, each once in a frame; None: by their rows' numbers.
+        Names of the points as neighbors, not negative and unique in a frame; None: row numbers.
     layout : NearestLayout
-        Of all chunks that are to meet.
+        The layout of all chunks that are to meet.
     threads : int, optional
-        That share the work.
+        Number of threads.
     """
     n, d = x.shape
     cut = layout.cut.first(n, cpu_tiles.TILE, CUTS)
@@ -117,21 +117,21 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
             same: bool, bound2: float = math.inf) -> None:  # fmt: skip
     """Improve the k nearest neighbors of a chunk's points by the points of another chunk, in place.
 
-    Neighbors are ordered by (total, name).  The result of meeting several chunks, each once, depends
-    neither on their order nor on how points were dealt to them.  Where a total overflows it is inf, and
-    such a neighbor is one still.
+    Neighbors are ordered by (total, name).  After meeting several chunks, each once, the result depends
+    neither on their order nor on how points were dealt to them.  A total that overflows is inf, and such a
+    neighbor still counts.
 
     Parameters
     ----------
     q, d : dict of arrays
         Indexes, as `build` made them, of the queries and of the data.
     layout : NearestLayout
-        With which both were built.
+        The layout of both indexes.
     best_d2, best_name : array (queries, k), C-contiguous, float64 and int64
-        The state: rows in the order of the chunk's rows, each sorted; see `fresh`.  Of norms other than
-        2, `best_d2` holds their totals.
+        The state: rows in the order of the chunk's rows, each sorted; see `fresh`.  For norms other than 2,
+        `best_d2` holds their totals.
     same : bool
-        Whether names are of one frame: then a row is no neighbor of itself.
+        Whether names are from one frame: then a row is not its own neighbor.
     bound2 : float
         Largest total of a neighbor.
     """

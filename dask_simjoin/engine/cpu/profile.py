@@ -1,7 +1,7 @@
 """Count the work of a method on the CPU, and pairs within several limits over one index.
 
-Where rows have many neighbors, tiles tell of 64 points at once that all are near, and a pass for each limit
-takes less time than to find each pair once and see within which limits it is.
+If rows have many neighbors, tiles often decide at once that 64 points are all near.  Then one pass for each
+limit takes less time than to find each pair once and compare it with all limits.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ PROFILER = CpuProfiler()
 
 
 SAMPLED = 8
-"""Tiles whose points' neighbors are counted to tell how many rows have."""
+"""Tiles whose points' neighbors are counted to estimate neighbors per row."""
 
 MANY = 24
-"""Neighbors of a row, for each limit, from which on passes take less time, in 4 to 16 dimensions."""
+"""Fewest neighbors of a row, for each limit, that make passes faster, in 4 to 16 dimensions."""
 
 QUANTIZED = ("queries", "tiles", "take", "first", "marked")
-"""What an index has of the 8-bit filter, whose vectors are of one threshold."""
+"""Arrays of an index for the 8-bit filter, which hold for one threshold only."""
 
 
 class PairCount(Protocol):
@@ -79,7 +79,7 @@ class PairCount(Protocol):
 
 @dataclass(frozen=True)
 class CpuWork:
-    """What tiles do, as far as it is needed here."""
+    """The functions of the tile method that are used here."""
 
     part: Callable[[Index, int, int], Index]
     counts: PairCount
@@ -153,7 +153,7 @@ def _norms(index: Index) -> np.ndarray:
 def _narrowed(index: Index, layout: TilesLayout, norms: np.ndarray) -> Index:
     """Give an index the limits of a narrowed layout, as `kernels.pack.pack_filter` has them.
 
-    Sums from which on a pair is sure stay what they are: those of a larger threshold are larger.
+    Sums that make a pair sure stay unchanged: larger thresholds have larger ones.
     """
     if layout.filter is None:
         return index

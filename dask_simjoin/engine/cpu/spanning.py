@@ -84,15 +84,17 @@ def contracted(sides: Sequence[tuple[Index, int]], component: np.ndarray, core: 
     core : array (nodes,)
         Core distances, as totals.
     trees
-        Of each side, by names.
+        The tree of each side, by names.
     norm
-        Of totals.
+        Norm of the totals.
 
     Returns
     -------
     tuple
-        What edges of each node to the other side are at least; the nodes of each component; how many
-        components; and those edges of trees that are not sure to be in the tree of both, by nodes.
+        1. Lower bounds of the weights of each node's edges to the other side.
+        2. The number of nodes of each component.
+        3. The number of components.
+        4. The edges of trees that may not be in the tree of both, by nodes.
     """
     least = np.full(len(component), -1.0)
     own, far = (slice(first, first + len(index["names"])) for index, first in sides)
@@ -152,7 +154,7 @@ class CpuSpanner:
                 progress: Progress | None = None) -> Edges:  # fmt: skip
         """Find the tree of the points of an index; `core`: of its places."""
         rounds = BoruvkaRounds([index], layout, [core], nearest, progress)
-        del index, core, nearest, progress  # what nobody else holds is let go of once it is not needed
+        del index, core, nearest, progress  # free them as soon as the rounds no longer need them
         found, names, core = rounds.run(), rounds.names, rounds.core
         del rounds
         return in_order(names, found, core)
@@ -302,7 +304,7 @@ def numbers(parent: np.ndarray, taking: np.ndarray, order: np.ndarray, threads: 
         return np.flatnonzero(taking[start:stop] & (some == np.arange(start, stop, dtype=some.dtype))) + start
 
     roots = np.concatenate(shared_out(rooted, n, threads))
-    number, labels = np.empty(n, np.int32), np.empty(n, np.int64)  # of what is no root it says nothing
+    number, labels = np.empty(n, np.int32), np.empty(n, np.int64)  # `number` is set for roots only
     number[roots[np.argsort(first[roots])]] = np.arange(len(roots), dtype=np.int32)
 
     def tell(start: int, stop: int) -> None:

@@ -23,10 +23,10 @@ from dask_simjoin.engine.threads import shared_out, together
 from dask_simjoin.metrics.norms import Index, Norm, reach
 
 SAMPLED = 4096
-"""Numbers from which it is told where to cut them into parts."""
+"""Sampled numbers that choose where to cut all into parts."""
 
 LEAST = 1 << 18
-"""Points that are worth a thread: to deal numbers out to several costs half of what it is to sort them."""
+"""Fewest points per thread: distributing numbers to threads costs half as much as sorting them."""
 
 
 def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
@@ -121,11 +121,11 @@ def layout(options: Sweep, lower: np.ndarray, upper: np.ndarray, mean: np.ndarra
 
 
 def build(x: np.ndarray, layout: SweepLayout, threads: int = 1) -> Index:
-    """The index of points for the row sweep: that of `index.sweep.build`, in less time.
+    """Build the index of `index.sweep.build` for the row sweep, in less time.
 
-    Where only some dimensions are swept it also has "x" (d, n + lanes), all of them in the same order.
+    If only some dimensions are swept, it also has "x" (d, n + lanes): all dimensions in the same order.
     """
-    # as chunks have it: kernels are compiled for one order
+    # in the memory order of chunks: kernels are compiled for one order
     found = build_grid(np.asfortranarray(x), layout.grid, threads)
     if layout.dims is None:
         return found
@@ -167,7 +167,7 @@ def pairs(q: Index, d: Index, layout: SweepLayout, same: bool, names: list[np.nd
 
 def _candidates(q: Index, d: Index, layout: SweepLayout, same: bool, names: list[np.ndarray], sink: Sink,
                 turn: bool) -> None:  # fmt: skip
-    """Write what is within the threshold in the dimensions that are swept."""
+    """Write the pairs within the threshold in the swept dimensions."""
     offsets, most, at = _swept(q, d, layout, same)
     state = np.array([*sweep.FRESH, 0], np.int64)
     scratch = np.zeros(2 * SWEEP_LANES, names[1].dtype), np.empty(SWEEP_LANES)
@@ -203,7 +203,7 @@ def lowest(q: Index, d: Index, layout: SweepLayout, same: bool, labels: Sides, l
     sides = (q, d), labels, low
 
     def meet(first: int, second: int) -> None:
-        """Let those of one side without a label meet those of the other with one: the fewer look them up."""
+        """Let one side's unlabeled points meet the other's labeled points; the smaller set searches."""
         places = [np.flatnonzero(labels[first] < 0), np.flatnonzero(labels[second] >= 0)]
         turns = (first, 0), (second, 1)
         a, b = turns if len(places[0]) <= len(places[1]) else turns[::-1]

@@ -36,7 +36,7 @@ from dask_simjoin.metrics.norms import Index, Norm, box_gap
 
 
 def _at(array: np.ndarray) -> tuple[int, int]:
-    """Where an array lies, and bytes of each of its parts."""
+    """Return the address of an array, and the bytes of each of its items."""
     return array.ctypes.data, array.strides[0]
 
 
@@ -44,14 +44,14 @@ _KINDS = {"longs": QuantizedLongs, "words": Quantized}
 
 
 def _way(index: Index) -> str:
-    """In which way an index's 8-bit vectors are to be read: chunks may come from another machine."""
+    """Return the way to read an index's 8-bit vectors: chunks may come from another machine."""
     if "tiles" not in index:
         return ""
     return "longs" if index["take"].dtype == np.int32 else "words"
 
 
 def terms_of(q: Index, d: Index, layout: TilesLayout) -> tuple[Any, Any, tuple[int, int]]:
-    """What the kernel is told of both sides, and which vectors it reads first: while the arrays live."""
+    """Return the kernel's terms of both sides, and the vectors read first; valid while the arrays live."""
     dims, width = q["z"].shape[1], q["y"].shape[1]
     if layout.rounded is not None:
         f = layout.rounded
@@ -168,7 +168,7 @@ def _quantized(y: np.ndarray, c: Int8Filter, way: str, threads: int) -> Index:
 
 
 def part(index: Index, start: int, stop: int) -> Index:
-    """The index of the points at places start ... stop-1, the first of which begins a tile."""
+    """Return the index of the points at positions start ... stop-1; `start` begins a tile."""
     some, tile = slice(start, stop), slice(start // TILE, -(-stop // TILE))
     found: Index = {
         name: index[name][tile]
@@ -211,7 +211,7 @@ def _align(q: Index, d: Index) -> tuple[Index, Index]:
 
 def pairs(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[np.ndarray],
                sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
-    """Write all pairs of two indexes to a sink; how many only float64 could tell, and how many it refused."""
+    """Write all pairs of two indexes to a sink; return how many float64 decided, and how many it refused."""
     q, d = _align(q, d)
     state = np.zeros(5, np.int64)
 
@@ -236,7 +236,7 @@ def layout_stats(index: Index, layout: TilesLayout) -> Numbers:
 def _note(q: Index, d: Index, layout: TilesLayout, same: bool, task: int, values: Sides, *,
           low: Sides = (_NONE, _NONE), parent: np.ndarray = _NO_NODES,
           enough: int = ENDLESS) -> np.ndarray:  # fmt: skip
-    """Do what a task does with pairs, none of which is kept; `values`: by place.  The `more` of its notes."""
+    """Run a task on all pairs without keeping them; `values`: by position.  Return `more` of its notes."""
     assert all(each.dtype == np.int64 for each in (*values, *low)) and parent.dtype == np.int32
     q, d = _align(q, d)
     tiles = len(d["z"])
@@ -281,17 +281,17 @@ def tally(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, same: boo
 _ENGINE = profile.CpuWork(part, counts, pairs)
 
 SAMPLED = 128
-"""Tiles of queries that tell the work of all: fewer of them from `MANY` dimensions on, at least `LEAST`.
+"""Sampled tiles of queries that estimate the work of all; fewer from `MANY` dimensions on, at least `LEAST`.
 
-Each takes as long as it has dimensions, and each part of the work asks: of 384 the question took longer than
-the answer was worth, and there few tiles are left out anyhow.
+Each sample takes time in proportion to its dimensions, and each part of the work takes samples.  In 384
+dimensions sampling cost more than it saved, and few tiles are left out there anyway.
 """
 
 MANY, LEAST = 64, 16
 
 
 def work(q: Index, d: Index, layout: TilesLayout, same: bool) -> np.ndarray:
-    """Count the tiles that some tiles of queries meet; each costs about a fortieth of one to be left out."""
+    """Count the tiles that some tiles of queries meet; leaving one out costs about a fortieth of one."""
     number = len(q["low"])
     if not number or not len(d["low"]):
         return np.ones(1)
