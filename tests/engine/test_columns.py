@@ -231,7 +231,7 @@ def test_two_tables_of_other_lengths(x, how):
 def test_plans(x):
     frame = pd.DataFrame({"vec": lists(x, "arrays")})
     plan = frame.simjoin.plan(0.5, on="vec")
-    assert "9, the numbers of each list in 'vec'" in repr(plan)
+    assert "9: the numbers of each list in 'vec'" in repr(plan)
 
 
 # --- what is refused ------------------------------------------------------------------------------
