@@ -296,7 +296,7 @@ WARM = 100
 def profile_search(x: Array, layout: SearchLayout, k: int, max_total: float, library: str) -> Counters:
     """Search the k nearest rows of each of the points (n, d), and return their number and the seconds."""
     if not len(x):
-        return Counters({"neighbours": 0.0}, {})
+        return Counters({"neighbors": 0.0}, {})
     _run(x[:WARM], layout, k, max_total, library)
     return _run(x, layout, k, max_total, library)
 
@@ -311,4 +311,4 @@ def _run(x: Array, layout: SearchLayout, k: int, max_total: float, library: str)
     searcher.nearest(index, index, layout, totals, names, same=True, bound2=max_total)
     found = int((names >= 0).astype(joiner.xp.int64).sum())
     seconds = {"index": built - begin, "search": time.perf_counter() - built}
-    return Counters({"neighbours": float(found)}, seconds)
+    return Counters({"neighbors": float(found)}, seconds)
