@@ -320,8 +320,9 @@ def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, dist
         )
     decided = refused = 0
     if room:
-        turn = one_chunk and not isinstance(sink, LabelColumns)  # which turns rows itself, by their places
-        decided, refused = module.pairs(q, d, layout, same, names, sink, turn)
+        # `LabelColumns` orients rows itself
+        orient_by_position = one_chunk and not isinstance(sink, LabelColumns)
+        decided, refused = module.pairs(q, d, layout, same, names, sink, orient_by_position)
     else:
         sink.end(0)
     left, right, *more = sink.whole()

@@ -223,16 +223,16 @@ class Deciding:
     threshold : float
     norm : tuple
         Norm of the totals that the decision compares.
-    turn : bool
+    orient_by_position : bool
         Whether the row of the smaller position is the left one.
     """
 
     totals = NO_TOTALS
 
     def __init__(self, sink: Sink, q: Index, d: Index, names: list[np.ndarray], threshold: float, norm: Kind,
-                 turn: bool) -> None:  # fmt: skip
+                 orient_by_position: bool) -> None:  # fmt: skip
         self._sink, self._sides, self._names = sink, (q, d), names
-        self._threshold, self._norm, self._turn = threshold, norm, turn
+        self._threshold, self._norm, self._orient_by_position = threshold, norm, orient_by_position
         self._used = self.decided = self.refused = 0
         self.room, self._scratch = SCRATCH, scratch()
         self.left, self.right = (np.empty(SCRATCH + SWEEP_LANES, np.int32) for _ in range(2))
@@ -245,7 +245,7 @@ class Deciding:
         self.decided, self.refused = self.decided + n, self.refused + n - found
         i, j = (some.take(near[:found]) for some in places)
         left, right = self._names[0].take(i), self._names[1].take(j)
-        if self._turn:
+        if self._orient_by_position:
             later = q["order"].take(i) > d["order"].take(j)
             left, right = np.where(later, right, left), np.where(later, left, right)
         sink, more = self._sink, found
@@ -295,11 +295,11 @@ class CpuMethod(Protocol):
         """Return the coordinates (n or more, d) of an index's points, by place."""
 
     def pairs(self, q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray],
-              sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
+              sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
         """Write all pairs to a sink, by the given names of the places of both sides.
 
-        `turn`: whether the smaller position comes first, if the method supports it. Return the number of
-        pairs decided in float64, and of those refused.
+        `orient_by_position`: whether the smaller position comes first, if the method supports it. Return the
+        number of pairs decided in float64, and the number of those refused.
         """
 
     def counts(self, q: Index, d: Index, layout: Layout, same: bool, q_counts: np.ndarray,

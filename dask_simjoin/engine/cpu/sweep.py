@@ -155,18 +155,18 @@ def _swept(q: Index, d: Index, layout: SweepLayout, half: bool) -> tuple[np.ndar
 
 
 def pairs(q: Index, d: Index, layout: SweepLayout, same: bool, names: list[np.ndarray], sink: Sink,
-          turn: bool) -> tuple[int, int]:  # fmt: skip
+          orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
     if layout.dims is None:
-        _candidates(q, d, layout, same, names, sink, turn)
+        _candidates(q, d, layout, same, names, sink, orient_by_position)
         return 0, 0
-    deciding = Deciding(sink, q, d, names, layout.threshold, kind_of(layout.norm), turn)
+    deciding = Deciding(sink, q, d, names, layout.threshold, kind_of(layout.norm), orient_by_position)
     places = [np.arange(len(side["order"]), dtype=np.int32) for side in (q, d)]
     _candidates(q, d, layout, same, places, deciding, False)
     return deciding.decided, deciding.refused
 
 
 def _candidates(q: Index, d: Index, layout: SweepLayout, same: bool, names: list[np.ndarray], sink: Sink,
-                turn: bool) -> None:  # fmt: skip
+                orient_by_position: bool) -> None:  # fmt: skip
     """Write the pairs within the threshold in the swept dimensions."""
     offsets, most, at = _swept(q, d, layout, same)
     state = np.array([*sweep.FRESH, 0], np.int64)
@@ -176,7 +176,7 @@ def _candidates(q: Index, d: Index, layout: SweepLayout, same: bool, names: list
         n = sweep.pairs(
             layout.swept, q["cols"], q["keys"], q["starts"], q["order"], names[0], d["cols"], d["keys"],
             d["starts"], d["order"], names[1], offsets, most, layout.threshold, kind_of(layout.norm), same,
-            turn, sink.left, sink.right, sink.totals, sink.room, state, at, *scratch,
+            orient_by_position, sink.left, sink.right, sink.totals, sink.room, state, at, *scratch,
         )  # fmt: skip
         return n, int(state[5])
 

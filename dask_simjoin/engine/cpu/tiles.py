@@ -210,7 +210,7 @@ def _align(q: Index, d: Index) -> tuple[Index, Index]:
 
 
 def pairs(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[np.ndarray],
-               sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
+               sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
     """Write all pairs of two indexes to a sink; return how many float64 decided, and how many it refused."""
     q, d = _align(q, d)
     state = np.zeros(5, np.int64)

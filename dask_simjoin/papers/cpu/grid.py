@@ -97,7 +97,7 @@ def run(q: Index, d: Index, layout: GridLayout, same: bool, names: Any, sink: Si
 
 
 def pairs(q: Index, d: Index, layout: GridLayout, same: bool, names: list[np.ndarray],
-          sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
+          sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
     """Write all pairs of two indexes to a sink; float64 decides all, without a filter."""
     run(q, d, layout, same, names, sink, None, np.zeros(6, np.int64))
     return 0, 0

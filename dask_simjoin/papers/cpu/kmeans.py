@@ -194,7 +194,7 @@ def _earlier_first(emit: PairCallback) -> PairCallback:
 
 
 def pairs(q: Index, d: Index, layout: KMeansLayout, same: bool, names: list[np.ndarray],
-          sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
+          sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
     """Write all pairs of two indexes to a sink; the filter counters of tiles are not returned."""
     n = 0
 

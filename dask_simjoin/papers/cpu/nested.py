@@ -61,7 +61,7 @@ def _run(q: Index, d: Index, layout: NestedLayout, same: bool, names: Any, sink:
 
 
 def pairs(q: Index, d: Index, layout: NestedLayout, same: bool, names: list[np.ndarray],
-          sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
+          sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
     """Write all pairs of two indexes to a sink; float64 decides all, without a filter."""
     _run(q, d, layout, same, names, sink, None)
     return 0, 0

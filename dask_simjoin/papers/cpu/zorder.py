@@ -186,7 +186,7 @@ def _ordered(q: Index, d: Index, layout: ZOrderLayout, same: bool, names: list[n
 
 
 def pairs(q: Index, d: Index, layout: ZOrderLayout, same: bool, names: list[np.ndarray],
-          sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
+          sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
     """Write all pairs of two indexes to a sink; float64 decides all, without a filter."""
     if layout.options.output == "ordered":
         _ordered(q, d, layout, same, names, sink)
