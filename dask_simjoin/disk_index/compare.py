@@ -225,7 +225,8 @@ def _served(rows: Loaded, slab: Slab, how: Comparison, distance: bool) -> Hits:
     xp, n = joiner.xp, len(rows["seq"])
     own = joiner.build(rows["x"], layout)
     found = joiner.pairs(
-        own, index_of(slab), layout, same=False, distance=measured(how.spec, xp) if distance else None,
+        own, index_of(slab), layout, is_self_join=False,
+        distance=measured(how.spec, xp) if distance else None,
         labels=(own["order"][:n].astype(xp.int64), slab["position"]),
     )  # fmt: skip
     return Hits(found.left, found.right, found.distance)
@@ -240,7 +241,7 @@ def _not_served(rows: Loaded, slab: Slab, how: Comparison, distance: bool) -> Hi
     layout = layout_for([held, rows], how.spec)
     own, other = joiner.build(rows["x"], layout), joiner.build(x, layout)
     found = joiner.pairs(
-        own, other, layout, same=False, distance=measured(how.spec, xp) if distance else None,
+        own, other, layout, is_self_join=False, distance=measured(how.spec, xp) if distance else None,
         labels=(own["order"][:n].astype(xp.int64), slab["position"][other["order"][:m]]),
     )  # fmt: skip
     return Hits(found.left, found.right, found.distance)

@@ -65,13 +65,13 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
     query = searcher.renamed(cast(Index, q), first)
     data = query if q is d else searcher.renamed(cast(Index, d), second)
     if part[1] == 1:
-        searcher.nearest(query, data, layout, totals, found, same=is_self_join, bound2=max_total)
+        searcher.nearest(query, data, layout, totals, found, is_self_join=is_self_join, bound2=max_total)
         return {"totals": totals, "row_numbers": found}
     some = searcher.part(query, start, stop)
     rows = some["order"]
     # the state of a part is in index order
     here = some | {"order": module_of(rows).arange(len(rows), dtype=rows.dtype)}
-    searcher.nearest(here, data, layout, totals, found, same=is_self_join, bound2=max_total)
+    searcher.nearest(here, data, layout, totals, found, is_self_join=is_self_join, bound2=max_total)
     return {"totals": totals, "row_numbers": found, "rows": rows}
 
 
@@ -308,7 +308,7 @@ def _run(x: Array, layout: SearchLayout, k: int, max_total: float, library: str)
     to_host(index["names"][:1])  # waits for the GPU
     built = time.perf_counter()
     totals, names = searcher.fresh(len(x), min(k, len(x)))
-    searcher.nearest(index, index, layout, totals, names, same=True, bound2=max_total)
+    searcher.nearest(index, index, layout, totals, names, is_self_join=True, bound2=max_total)
     found = int((names >= 0).astype(joiner.xp.int64).sum())
     seconds = {"index": built - begin, "search": time.perf_counter() - built}
     return Counters({"neighbors": float(found)}, seconds)

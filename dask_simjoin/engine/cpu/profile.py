@@ -73,7 +73,7 @@ QUANTIZED = ("queries", "tiles", "take", "first", "marked")
 class PairCount(Protocol):
     """`CpuMethod.counts` of tiles."""
 
-    def __call__(self, q: Index, d: Index, layout: TilesLayout, same: bool, q_counts: np.ndarray,
+    def __call__(self, q: Index, d: Index, layout: TilesLayout, is_self_join: bool, q_counts: np.ndarray,
                  d_counts: np.ndarray) -> None: ...  # fmt: skip
 
 
@@ -99,7 +99,7 @@ def worthwhile(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits:
     return pairs > MANY * len(limits) * rows
 
 
-def tally(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, same: bool,
+def tally(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, is_self_join: bool,
           by_row: bool, q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
     """Do what `Tallying.tally` says."""
     passes = [layout.narrowed(limit) for limit in limits.tolist()]
@@ -109,25 +109,26 @@ def tally(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits: np.n
         if each is None:
             continue
         one = _narrowed(q, each, norms)
-        other = one if same else d
+        other = one if is_self_join else d
         if k == few and few:
-            _tally_few(engine, one, other, each, limits[: few + 1], same, by_row, q_found, d_found)
+            _tally_few(engine, one, other, each, limits[: few + 1], is_self_join, by_row, q_found, d_found)
         counts = np.zeros(len(q["y"]), np.int64)
-        others = counts if same and by_row else np.zeros(len(d["y"]), np.int64)
-        engine.counts(one, other, each, same, counts, others)
+        others = counts if is_self_join and by_row else np.zeros(len(d["y"]), np.int64)
+        engine.counts(one, other, each, is_self_join, counts, others)
         if by_row:
             q_found[:, k] += counts
-            if not same:
+            if not is_self_join:
                 d_found[:, k] += others
         else:
             q_found[0, k] += counts.sum()
 
 
-def _tally_few(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, same: bool,
-               by_row: bool, q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
+def _tally_few(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits: np.ndarray,
+               is_self_join: bool, by_row: bool, q_found: np.ndarray,
+               d_found: np.ndarray) -> None:  # fmt: skip
     """Count within limits that no filter serves, before the layout's own, by finding each pair."""
     few = len(limits) - 1
-    some = [np.zeros((len(found), len(limits)), np.int64) for found in (q_found, d_found)[: 2 - same]]
+    some = [np.zeros((len(found), len(limits)), np.int64) for found in (q_found, d_found)[: 2 - is_self_join]]
 
     def add(left: np.ndarray, right: np.ndarray) -> None:
         totals = np.empty(len(left))
@@ -135,7 +136,7 @@ def _tally_few(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits:
         finish.tally(left, right, totals, limits, by_row, some[0], some[-1])
 
     places = [np.arange(len(side["order"]), dtype=np.int32) for side in (q, d)]
-    engine.pairs(q, d, layout, same, places, Shown(add), False)
+    engine.pairs(q, d, layout, is_self_join, places, Shown(add), False)
     for found, numbers in zip((q_found, d_found), some, strict=False):
         found[:, :few] += np.cumsum(numbers, axis=1)[:, :few]
 

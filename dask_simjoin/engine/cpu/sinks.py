@@ -114,7 +114,7 @@ class LabelColumns:
         Initial capacity in pairs.
     sides : pair of tuples
         For each side: coordinates (n, d), positions (n,) and integer labels (n,), all in index order.
-    same : bool
+    is_self_join : bool
         Whether both sides are one chunk: then the smaller position is on the left.
     distance : callable or None
         Converts totals to distances.
@@ -128,8 +128,9 @@ class LabelColumns:
 
     totals = NO_TOTALS
 
-    def __init__(self, room: int, sides: Any, *, same: bool, distance: Measured | None, norm: Kind = SQUARES,
-                 kept: Kept = ((), ()), firsts: tuple[int, int] = (0, 0)) -> None:  # fmt: skip
+    def __init__(self, room: int, sides: Any, *, is_self_join: bool, distance: Measured | None,
+                 norm: Kind = SQUARES, kept: Kept = ((), ()),
+                 firsts: tuple[int, int] = (0, 0)) -> None:  # fmt: skip
         names = [labels.dtype for _, _, labels in sides]
         dtypes = (*names, *(np.float64,) * (distance is not None))
         dtypes = (*dtypes, *(values.dtype for side in kept for values in side))
@@ -137,7 +138,7 @@ class LabelColumns:
         # few kernels are compiled: they take and give labels of 8 bytes
         self._sides = [(y, order, labels.astype(np.int64, copy=False)) for y, order, labels in sides]
         self._narrow = any(dtype != np.int64 for dtype in names)
-        self._same, self._distance, self._norm = same, distance, norm
+        self._is_self_join, self._distance, self._norm = is_self_join, distance, norm
         self._kept, self._firsts = kept, firsts
         self._scratch(SCRATCH)
 
@@ -153,7 +154,7 @@ class LabelColumns:
         (q_y, q_order, q_labels), (d_y, d_order, d_labels) = self._sides
         places = self.left[:n], self.right[:n]
         names = [wide[:n] for wide in self._wide] if self._narrow else out[:2]
-        finish.label(q_order, q_labels, d_order, d_labels, self._same, *places, *names)
+        finish.label(q_order, q_labels, d_order, d_labels, self._is_self_join, *places, *names)
         if self._narrow:
             out[0][:], out[1][:] = names
         if self._distance is not None:
@@ -166,7 +167,7 @@ class LabelColumns:
     def _keep(self, places: tuple[np.ndarray, np.ndarray], n: int, out: Iterator[np.ndarray]) -> None:
         (_, q_order, _), (_, d_order, _) = self._sides
         whole = np.empty((2, n), np.int32)
-        finish.orient(q_order, d_order, self._same, *places, *self._firsts, *whole)
+        finish.orient(q_order, d_order, self._is_self_join, *places, *self._firsts, *whole)
         for side, rows in zip(self._kept, whole, strict=True):
             for values in side:  # while the places are in the core's cache
                 # bits are moved, of whatever they are: few kernels are compiled
@@ -294,7 +295,7 @@ class CpuMethod(Protocol):
     def points(self, index: Index) -> np.ndarray:
         """Return the coordinates (n or more, d) of an index's points, by place."""
 
-    def pairs(self, q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray],
+    def pairs(self, q: Index, d: Index, layout: Layout, is_self_join: bool, names: list[np.ndarray],
               sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
         """Write all pairs to a sink, by the given names of the places of both sides.
 
@@ -302,18 +303,18 @@ class CpuMethod(Protocol):
         number of pairs decided in float64, and the number of those refused.
         """
 
-    def counts(self, q: Index, d: Index, layout: Layout, same: bool, q_counts: np.ndarray,
+    def counts(self, q: Index, d: Index, layout: Layout, is_self_join: bool, q_counts: np.ndarray,
                d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
         """Add the pairs of each place to the counts of both sides.
 
-        With `same` both counts are one array, or only the first side counts. From `enough` on, counts need
-        not be exact.
+        With `is_self_join` both counts are one array, or only the first side counts. From `enough` on, counts
+        need not be exact.
         """
 
     def layout_stats(self, index: Index, layout: Layout) -> Numbers:
         """Return counters of a join of an index with itself, for its profile."""
 
-    def work(self, q: Index, d: Index, layout: Layout, same: bool) -> np.ndarray:
+    def work(self, q: Index, d: Index, layout: Layout, is_self_join: bool) -> np.ndarray:
         """Estimate the relative work of equal parts of the first side's places: see `Joiner.work`."""
 
     def end(self, index: Index, stop: int, layout: Layout) -> int:
@@ -339,12 +340,12 @@ class Tallying(Protocol):
     def tallies(self, q: Index, d: Index, layout: Layout, limits: np.ndarray) -> bool:
         """Return whether this method counts without pairs, and is faster so."""
 
-    def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, same: bool, by_row: bool,
+    def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, is_self_join: bool, by_row: bool,
               q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
         """Add the pairs within each of some ascending limits: see `Joiner.tally`.
 
-        `by_row`: per place (places, limits) of both sides, one array if `same`. Otherwise all pairs go to the
-        first array (1, limits).
+        `by_row`: per place (places, limits) of both sides, one array if `is_self_join`. Otherwise all pairs
+        go to the first array (1, limits).
         """
 
 
@@ -363,34 +364,38 @@ class ManyAtOnce(Protocol):
     Arrays of both sides are by place, and the same array if both are one index.
     """
 
-    def connect(self, q: Index, d: Index, layout: Layout, same: bool, nodes: Sides,
+    def connect(self, q: Index, d: Index, layout: Layout, is_self_join: bool, nodes: Sides,
                 parent: np.ndarray) -> None:  # fmt: skip
         """Join the sets of both ends of pairs in a forest of nodes: see `Joiner.connect`.
 
         `nodes`: the node of each place (int64), or -1 if it takes no part.
         """
 
-    def lowest(self, q: Index, d: Index, layout: Layout, same: bool, labels: Sides, low: Sides) -> None:
+    def lowest(
+        self, q: Index, d: Index, layout: Layout, is_self_join: bool, labels: Sides, low: Sides
+    ) -> None:
         """Lower entries of `low` for places without a label (-1) to their neighbors' labels; all int64."""
 
 
-def connect(method: CpuMethod, q: Index, d: Index, layout: Any, same: bool, nodes: Sides,
+def connect(method: CpuMethod, q: Index, d: Index, layout: Any, is_self_join: bool, nodes: Sides,
             parent: np.ndarray) -> None:  # fmt: skip
     """Connect pairs one by one: see `ManyAtOnce.connect`."""
 
     def link(left: np.ndarray, right: np.ndarray) -> None:
         components.link(parent, left, right, *nodes)
 
-    method.pairs(q, d, layout, same, _places(q, d), Shown(link), False)
+    method.pairs(q, d, layout, is_self_join, _places(q, d), Shown(link), False)
 
 
-def lowest(method: CpuMethod, q: Index, d: Index, layout: Any, same: bool, labels: Sides, low: Sides) -> None:
+def lowest(
+    method: CpuMethod, q: Index, d: Index, layout: Any, is_self_join: bool, labels: Sides, low: Sides
+) -> None:
     """Lower labels pair by pair: see `ManyAtOnce.lowest`."""
 
     def lower(left: np.ndarray, right: np.ndarray) -> None:
         components.lowest(left, right, *labels, *low)
 
-    method.pairs(q, d, layout, same, _places(q, d), Shown(lower), False)
+    method.pairs(q, d, layout, is_self_join, _places(q, d), Shown(lower), False)
 
 
 def _places(*sides: Index) -> list[np.ndarray]:

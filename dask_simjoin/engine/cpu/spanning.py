@@ -251,31 +251,31 @@ def _nodes(side: Index, taking: np.ndarray, offset: int) -> np.ndarray:
 
 
 def connect(module: CpuMethod, q: Index, d: Index, layout: Layout, parent: np.ndarray,
-            taking: tuple[np.ndarray, np.ndarray], offset: int, same: bool) -> None:  # fmt: skip
+            taking: tuple[np.ndarray, np.ndarray], offset: int, is_self_join: bool) -> None:  # fmt: skip
     """Join the sets of all pairs of rows that take part: see `Joiner.connect`."""
     first = _nodes(q, taking[0], 0)
-    sides = first, first if same else _nodes(d, taking[1], offset)
+    sides = first, first if is_self_join else _nodes(d, taking[1], offset)
     if isinstance(module, ManyAtOnce) and parent.dtype == np.int32:
-        module.connect(q, d, layout, same, sides, parent)
+        module.connect(q, d, layout, is_self_join, sides, parent)
     else:
-        sinks.connect(module, q, d, layout, same, sides, parent)
+        sinks.connect(module, q, d, layout, is_self_join, sides, parent)
 
 
 def lowest(module: CpuMethod, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
-           low: tuple[np.ndarray, np.ndarray], same: bool) -> None:  # fmt: skip
+           low: tuple[np.ndarray, np.ndarray], is_self_join: bool) -> None:  # fmt: skip
     """Lower entries of `low` for rows without a label to their neighbors' labels: see `Joiner.lowest`."""
     orders = rows_of_places(q), rows_of_places(d)
     by_place = [
         [np.require(some[rows], requirements="W") for some, rows in zip(each, orders, strict=True)]
         for each in (labels, low)
     ]
-    if same:
+    if is_self_join:
         by_place = [[each[0], each[0]] for each in by_place]
     names, found = ((each[0], each[1]) for each in by_place)
     if isinstance(module, ManyAtOnce):
-        module.lowest(q, d, layout, same, names, found)
+        module.lowest(q, d, layout, is_self_join, names, found)
     else:
-        sinks.lowest(module, q, d, layout, same, names, found)
+        sinks.lowest(module, q, d, layout, is_self_join, names, found)
     for some, rows, own in zip(low, orders, found, strict=True):
         if not np.may_share_memory(some, own):
             some[rows] = own

@@ -188,7 +188,7 @@ def part(index: Index, start: int, stop: int) -> Index:
 _NONE, _NO_NODES = np.empty(0, np.int64), np.empty(0, np.int32)
 
 
-def _tile_join(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[np.ndarray],
+def _tile_join(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, names: list[np.ndarray],
                state: np.ndarray, out: tuple[np.ndarray, np.ndarray] = NO_PAIRS, cap: int = 0,
                notes: Notes | None = None) -> int:  # fmt: skip
     most, sure = layout.box_reach(q, d), layout.box_sure(q, d)
@@ -197,7 +197,8 @@ def _tile_join(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[
     told = Out(out[0].ctypes.data, out[1].ctypes.data, cap), notes, state.ctypes.data
     done: int = join(
         q_terms, points_of(q, names[0], swept), d_terms, points_of(d, names[1], swept), boxes_of(d), most,
-        sure, layout.threshold, kind_of(layout.norm), same, *told, Room(*(each.ctypes.data for each in room)),
+        sure, layout.threshold, kind_of(layout.norm), is_self_join, *told,
+        Room(*(each.ctypes.data for each in room)),
     )  # fmt: skip
     return done
 
@@ -209,14 +210,14 @@ def _align(q: Index, d: Index) -> tuple[Index, Index]:
     return (fixed if q is d else q | {"z": aligned(q["z"])}), fixed
 
 
-def pairs(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[np.ndarray],
+def pairs(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, names: list[np.ndarray],
                sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
     """Write all pairs of two indexes to a sink; return how many float64 decided, and how many it refused."""
     q, d = _align(q, d)
     state = np.zeros(5, np.int64)
 
     def write() -> tuple[int, int]:
-        n = _tile_join(q, d, layout, same, names, state, (sink.left, sink.right), sink.room)
+        n = _tile_join(q, d, layout, is_self_join, names, state, (sink.left, sink.right), sink.room)
         return n, int(state[2])
 
     fill(sink, write)
@@ -233,7 +234,7 @@ def layout_stats(index: Index, layout: TilesLayout) -> Numbers:
     return {"tile_pairs": tile_pairs, "near_queries": queries, "candidates": candidates}
 
 
-def _note(q: Index, d: Index, layout: TilesLayout, same: bool, task: int, values: Sides, *,
+def _note(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, task: int, values: Sides, *,
           low: Sides = (_NONE, _NONE), parent: np.ndarray = _NO_NODES,
           enough: int = ENDLESS) -> np.ndarray:  # fmt: skip
     """Run a task on all pairs without keeping them; `values`: by position.  Return `more` of its notes."""
@@ -241,41 +242,43 @@ def _note(q: Index, d: Index, layout: TilesLayout, same: bool, task: int, values
     q, d = _align(q, d)
     tiles = len(d["z"])
     d_marks = np.zeros(tiles + len(d["lower"]), np.int64)
-    q_marks = d_marks if same else np.zeros(len(q["z"]), np.int64)
+    q_marks = d_marks if is_self_join else np.zeros(len(q["z"]), np.int64)
     more = np.zeros(tiles + 1, np.int64)
     notes = Notes(
         task, enough, *(each.ctypes.data for each in (*values, *low, q_marks, d_marks, parent, more))
     )
-    _tile_join(q, d, layout, same, [q["order"], d["order"]], np.zeros(5, np.int64), notes=notes)
+    _tile_join(q, d, layout, is_self_join, [q["order"], d["order"]], np.zeros(5, np.int64), notes=notes)
     return more
 
 
-def counts(q: Index, d: Index, layout: TilesLayout, same: bool, q_counts: np.ndarray,
+def counts(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, q_counts: np.ndarray,
            d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
     """Add up the pairs of each place of both sides; from `enough` on they need not be right."""
     most = ENDLESS if enough is None else enough
-    more = _note(q, d, layout, same, COUNT, (q_counts, d_counts), enough=most)
+    more = _note(q, d, layout, is_self_join, COUNT, (q_counts, d_counts), enough=most)
     n = len(d["y"])
     d_counts[:n] += np.repeat(np.cumsum(more[:-1]), TILE)[:n]
 
 
-def connect(q: Index, d: Index, layout: TilesLayout, same: bool, nodes: Sides, parent: np.ndarray) -> None:
+def connect(
+    q: Index, d: Index, layout: TilesLayout, is_self_join: bool, nodes: Sides, parent: np.ndarray
+) -> None:
     """Join the sets of both ends of pairs; `nodes`: of each place, or -1; `parent`: int32."""
-    _note(q, d, layout, same, LINK, nodes, parent=parent)
+    _note(q, d, layout, is_self_join, LINK, nodes, parent=parent)
 
 
-def lowest(q: Index, d: Index, layout: TilesLayout, same: bool, labels: Sides, low: Sides) -> None:
+def lowest(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, labels: Sides, low: Sides) -> None:
     """Lower what places without a label have in `low` to the labels of their neighbors."""
-    _note(q, d, layout, same, LOWEST, labels, low=low)
+    _note(q, d, layout, is_self_join, LOWEST, labels, low=low)
 
 
 def tallies(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray) -> bool:
     return profile.worthwhile(_ENGINE, q, d, layout, limits)
 
 
-def tally(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, same: bool, by_row: bool,
+def tally(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, is_self_join: bool, by_row: bool,
           q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
-    profile.tally(_ENGINE, q, d, layout, limits, same, by_row, q_found, d_found)
+    profile.tally(_ENGINE, q, d, layout, limits, is_self_join, by_row, q_found, d_found)
 
 
 _ENGINE = profile.CpuWork(part, counts, pairs)
@@ -290,7 +293,7 @@ dimensions sampling cost more than it saved, and few tiles are left out there an
 MANY, LEAST = 64, 16
 
 
-def work(q: Index, d: Index, layout: TilesLayout, same: bool) -> np.ndarray:
+def work(q: Index, d: Index, layout: TilesLayout, is_self_join: bool) -> np.ndarray:
     """Count the tiles that some tiles of queries meet; leaving one out costs about a fortieth of one."""
     number = len(q["low"])
     if not number or not len(d["low"]):
@@ -300,7 +303,7 @@ def work(q: Index, d: Index, layout: TilesLayout, same: bool) -> np.ndarray:
     most = layout.box_reach(q, d)
     found = np.empty(len(some))
     for n, tile in enumerate(some.tolist()):
-        first = tile if same else 0
+        first = tile if is_self_join else 0
         gap = box_gap(layout.norm, q["low"][tile], q["high"][tile], d["low"][first:], d["high"][first:])
         found[n] = np.count_nonzero(gap <= most) + len(gap) / 40
     return found

@@ -126,14 +126,14 @@ class GpuSearcher:
 
     @staticmethod
     def nearest(q: Index, d: Index, layout: NearestDeviceLayout | MethodSearch, best_d2: Array,
-                best_name: Array, *, same: bool, bound2: float = math.inf) -> None:  # fmt: skip
+                best_name: Array, *, is_self_join: bool, bound2: float = math.inf) -> None:  # fmt: skip
         """Improve the neighbors of the rows of `q` by the rows of `d`, in place; see the CPU's.
 
         `best_d2`, `best_name`: C-contiguous.
         """
         if isinstance(layout, MethodSearch):
             module: SearchMethod = method_module(layout.method, LIBRARY)
-            module.nearest(q, d, layout, best_d2, best_name, same=same, bound2=bound2)
+            module.nearest(q, d, layout, best_d2, best_name, is_self_join=is_self_join, bound2=bound2)
             return
         k = best_d2.shape[1]
         if not (len(q["names"]) and len(d["names"]) and k):
@@ -144,7 +144,7 @@ class GpuSearcher:
         own = q["y"] is d["y"]
         limits = [np.float64(bound2), np.float64(scale2), np.float64(rho), np.int32(k)]
         state = [best_d2, best_name, cupy.zeros(1, cupy.uint32)]
-        search(q, d, layout, k, [np.int32(same), np.int32(own), *limits, *state])
+        search(q, d, layout, k, [np.int32(is_self_join), np.int32(own), *limits, *state])
 
 
 def _room(k: int) -> int:

@@ -47,9 +47,9 @@ TILES_WARPS, TENSOR_WARPS = 4, 8
 class _Launch:
     """One join of two indexes, or of one with itself, that can be stopped and continued."""
 
-    def __init__(self, q: Index, d: Index, layout: DeviceLayout, same: bool, *, counting: bool = False,
-                 rows: Rows | None = None, **sink: int) -> None:  # fmt: skip
-        self.q, self.d, self.layout, self.same = q, d, layout, same
+    def __init__(self, q: Index, d: Index, layout: DeviceLayout, is_self_join: bool, *,
+                 counting: bool = False, rows: Rows | None = None, **sink: int) -> None:  # fmt: skip
+        self.q, self.d, self.layout, self.is_self_join = q, d, layout, is_self_join
         self.engine = ENGINES[layout.engine]
         tensor = self.engine.tensor
         start, stop = rows or (0, len(q["y"]))
@@ -105,7 +105,7 @@ class _Launch:
             (32 * self.warps,),
             (
                 *sides[0], np.int32(self.first), np.int32(self.last), *sides[1], *levels,
-                np.int32(self.same), np.int32(self.ranges), np.int32(self.span), *limits,
+                np.int32(self.is_self_join), np.int32(self.ranges), np.int32(self.span), *limits,
                 np.float64(layout.threshold), np.uint64(room), out, *counts, self.state, self.resume,
             ),
             shared_mem=self.shared,
@@ -166,9 +166,9 @@ def _nothing(rows: Rows | None) -> bool:
     return rows is not None and rows[0] >= rows[1]
 
 
-def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
+def batches(q: Index, d: Index, layout: DeviceLayout, *, is_self_join: bool,
             rows: Rows | None = None, most: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
-    """All pairs of two indexes, or of one with itself (`same`: each once), as places in them.
+    """All pairs of two indexes, or of one with itself (`is_self_join`: each once), as places in them.
 
     `rows`: only the pairs of the queries at these positions.  The start is a multiple of the layout's grain;
     the stop is one, too, or the end.  Any such cut of all positions gives each pair once.  `most`: pairs of a
@@ -176,7 +176,7 @@ def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
     """
     if not len(q["y"]) or not len(d["y"]) or _nothing(rows):
         return
-    join = _Launch(q, d, layout, same, rows=rows)
+    join = _Launch(q, d, layout, is_self_join, rows=rows)
     most = min(most or BATCH, BATCH, int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8)
     room = min(most, max(1 << 16, FIRST_BATCH * max(len(q["y"]), len(d["y"]))))
     none = np.uint64(0)
@@ -193,26 +193,26 @@ def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
         room = int(min(most, max(room, left)))
 
 
-def count(q: Index, d: Index, layout: DeviceLayout, *, same: bool, both: bool = True,
+def count(q: Index, d: Index, layout: DeviceLayout, *, is_self_join: bool, both: bool = True,
           rows: Rows | None = None) -> list[Array]:  # fmt: skip
     """Return numbers of pairs for each position of the queries, and (`both`) of the other side.
 
     For one index with itself there is one array: pairs of each position, or (not `both`) only its pairs in
     `batches`.  `rows`: as there.
     """
-    counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if same else (q, d))]
+    counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if is_self_join else (q, d))]
     if len(q["y"]) and len(d["y"]) and not _nothing(rows):
-        join = _Launch(q, d, layout, same, counting=True, rows=rows)
+        join = _Launch(q, d, layout, is_self_join, counting=True, rows=rows)
         join.run(0, np.uint64(0), (counts[0], counts[-1] if both else np.uint64(0)))
     return [c.view(cupy.int64) for c in counts]
 
 
 def pass_to(sink: Sink, q: Index, d: Index, layout: DeviceLayout, arguments: Sequence[Array | int], *,
-            same: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
+            is_self_join: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
     """Pass all pairs, or the pairs of `rows`, to a sink of `components.cuh`, with its arguments."""
     if not len(q["y"]) or not len(d["y"]) or _nothing(rows):
         return
-    join = _Launch(q, d, layout, same, rows=rows, SINK=sink.value, NODES_64=nodes_64)
+    join = _Launch(q, d, layout, is_self_join, rows=rows, SINK=sink.value, NODES_64=nodes_64)
     given = [q["order"], d["order"], *arguments]
     at = cupy.asarray([a if isinstance(a, int) else a.data.ptr for a in given], np.uint64)
     none = np.uint64(0)

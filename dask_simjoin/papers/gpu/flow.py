@@ -161,33 +161,33 @@ class OneKernel:
     def __init__(self, launch: Callable[..., Launch]) -> None:
         self._launch = launch
 
-    def batches(self, q: Index, d: Index, layout: Any, *, same: bool, rows: Rows | None = None,
+    def batches(self, q: Index, d: Index, layout: Any, *, is_self_join: bool, rows: Rows | None = None,
                 most: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
         """See `GpuMethod.batches`."""
         if is_none(q, d, rows):
             return
-        join = self._launch(q, d, layout, same, rows)
+        join = self._launch(q, d, layout, is_self_join, rows)
         yield from found_by(*flow(join, estimate(join), most), join.queries)
 
-    def count(self, q: Index, d: Index, layout: Any, *, same: bool, both: bool = True,
+    def count(self, q: Index, d: Index, layout: Any, *, is_self_join: bool, both: bool = True,
               rows: Rows | None = None) -> list[Array]:  # fmt: skip
         """See `GpuMethod.count`.
 
         A self-join returns one array: pairs per position, or (not `both`) only those that `batches` assigns
         to it.
         """
-        counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if same else (q, d))]
+        counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if is_self_join else (q, d))]
         if not is_none(q, d, rows):
-            join = self._launch(q, d, layout, same, rows, COUNTING=1)
+            join = self._launch(q, d, layout, is_self_join, rows, COUNTING=1)
             at_once(join, NOWHERE, (counts[0], counts[-1] if both else NOWHERE))
         return [c.view(cupy.int64) for c in counts]
 
     def pass_to(self, sink: Sink, q: Index, d: Index, layout: Any, arguments: Sequence[Array | int], *,
-                same: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
+                is_self_join: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
         """See `GpuMethod.pass_to`."""
         if is_none(q, d, rows):
             return
-        join = self._launch(q, d, layout, same, rows, SINK=sink.value, NODES_64=int(nodes_64))
+        join = self._launch(q, d, layout, is_self_join, rows, SINK=sink.value, NODES_64=int(nodes_64))
         given = [q["order"], d["order"], *arguments]
         at = cupy.asarray([a if isinstance(a, int) else a.data.ptr for a in given], np.uint64)
         at_once(join, at, (NOWHERE, NOWHERE))

@@ -28,18 +28,18 @@ class NestedLaunch:
     q: Index
     d: Index
     layout: NestedLayout
-    same: bool
+    is_self_join: bool
     first: int
     queries: int
     constants: dict[str, int]
 
     @classmethod
-    def of(cls, q: Index, d: Index, layout: NestedLayout, same: bool, rows: Rows | None = None,
+    def of(cls, q: Index, d: Index, layout: NestedLayout, is_self_join: bool, rows: Rows | None = None,
            **constants: int) -> NestedLaunch:  # fmt: skip
         """Cut the rows of the first side into blocks; `rows`: positions of the requested ones."""
         block = layout.options.block
         start, stop = rows or (0, len(q["y"]))
-        return cls(q, d, layout, same, start // block, -(-stop // block) - start // block, constants)
+        return cls(q, d, layout, is_self_join, start // block, -(-stop // block) - start // block, constants)
 
     @property
     def options(self) -> NestedLoop:
@@ -52,8 +52,9 @@ class NestedLaunch:
         layout, options, q, d = self.layout, self.layout.options, self.q, self.d
         arguments = (
             np.int64(self.first + batch.first), np.int64(batch.step), np.uint32(batch.number),
-            q["z"], q["y"], np.int32(len(q["y"])), d["z"], d["y"], np.int32(len(d["y"])), np.int32(self.same),
-            *limits(layout.threshold, layout.bounds), np.uint64(room), out, *counts, state,
+            q["z"], q["y"], np.int32(len(q["y"])), d["z"], d["y"], np.int32(len(d["y"])),
+            np.int32(self.is_self_join), *limits(layout.threshold, layout.bounds), np.uint64(room), out,
+            *counts, state,
         )  # fmt: skip
         shape = {"DIMS": layout.dims, "BLOCK": options.block, "EXACT": layout.bounds is None}
         shape |= {"ROTATION": options.schedule == "rotation"}

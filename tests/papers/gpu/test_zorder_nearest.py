@@ -38,7 +38,7 @@ def programs():
 def by_cpu(x, names, k, layout):
     state = fresh(len(x), k)
     index = CPU.renamed(cpu_build(x), names)
-    CPU.nearest(index, index, layout, *state, same=True)
+    CPU.nearest(index, index, layout, *state, is_self_join=True)
     return state
 
 

@@ -102,14 +102,14 @@ def room(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray, .
 
 @kernel
 def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array, d: Terms, d_low: Array,
-           d_high: Array, d_tree: Tree, d_least: Array, d_names: Array, terms: Any, same: bool,
+           d_high: Array, d_tree: Tree, d_least: Array, d_names: Array, terms: Any, is_self_join: bool,
            own_tiles: bool, bound2: float, norm: Kind, best_d2: Array, best_name: Array,
            work: Any) -> None:  # fmt: skip
     """Improve the neighbors of the queries, rows of `best_d2` and `best_name`, by the points of `d`.
 
-    `q` and `d` are the two sides' tiles and, with the filter, its terms and the points.  `same`: names are
-    from one frame, and a query is not its own neighbor.  `own_tiles`: the two indexes are one.  `norm`: see
-    `totals.kind_of`; squares if there is a filter.  `work`: see `room`.
+    `q` and `d` are the two sides' tiles and, with the filter, its terms and the points.  `is_self_join`:
+    names are from one frame, and a query is not its own neighbor.  `own_tiles`: the two indexes are one.
+    `norm`: see `totals.kind_of`; squares if there is a filter.  `work`: see `room`.
 
     Numba compiles one branch of each ``len(q) == 1``, since that is constant for a type.
     """
@@ -143,7 +143,7 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
             i = a * TILE + t
             rows[t] = q_order[i]
             worst[t] = best_d2[rows[t], k - 1]
-            own[t] = q_names[i] if same else -1
+            own[t] = q_names[i] if is_self_join else -1
         size = np.int64(1)  # Numba would compile a `_push` for this constant
         keys[0], ties[0], nodes[0] = 0.0, 0, (top + 1) << LEVEL
         if own_tiles:

@@ -183,8 +183,8 @@ def _opening(x: float, base: int, lo: int, stop: int, reach: float) -> int:
 @kernel
 def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Array, q_names: Array,
           d_cols: Array, d_keys: Array, d_starts: Array, d_order: Array, d_names: Array, offsets: Array,
-          reach: float, threshold: float, norm: Kind, same: bool, orient_by_position: bool, left: Array,
-          right: Array, totals: Array, cap: int, state: Array, at: Array, behind: Array,
+          reach: float, threshold: float, norm: Kind, is_self_join: bool, orient_by_position: bool,
+          left: Array, right: Array, totals: Array, cap: int, state: Array, at: Array, behind: Array,
           some: Array) -> int:  # fmt: skip
     """Write pairs of names to `left` and `right`, and if it has room their totals to `totals`; how many.
 
@@ -192,7 +192,7 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Ar
     ``state[5]`` the capacity it needs (0: the join is complete).  `offsets`: what to add
     to a row's key for each neighbor row; `at`: each one's position in `d_keys`;
     `norm`: see `totals.kind_of`.
-    With `same`, the two sides are one index and only the later half of each
+    With `is_self_join`, the two sides are one index and only the later half of each
     neighborhood is visited.  `orient_by_position`: the point of the smaller position is the left one.
     `behind`, `some`: scratch for the last 16 names and 16 zeros behind them, and for 16 totals.
     """
@@ -223,7 +223,7 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Ar
             at[o] = p
             if p < d_rows and d_keys[p] == target:
                 stop_j = d_starts[p + 1]
-                own = same and offsets[o] == 0
+                own = is_self_join and offsets[o] == 0
                 if i < 0:
                     i, lo = q_starts[r], d_starts[p]
                 while i < stop_i:

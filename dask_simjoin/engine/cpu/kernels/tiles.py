@@ -220,7 +220,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
     """Make the kernel for a kind of terms; `scan`, `within`: see `SCANS`."""
 
     def join(q: Terms, q_side: TileSide, d: Terms, d_side: TileSide, boxes: Boxes, reach: Any, sure_span: Any,
-             threshold: float, norm: Kind, same: bool, out: Out, notes: Any, state: int,
+             threshold: float, norm: Kind, is_self_join: bool, out: Out, notes: Any, state: int,
              room: Room) -> int:  # fmt: skip
         """Append pairs of names to `out`; return the new number of pairs.
 
@@ -232,8 +232,8 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
         - 3: pairs that only float64 could decide;
         - 4: pairs that float64 refused.
 
-        With `notes` nothing else is written; both of their sides are one if `same`.  With None, the compiled
-        code has no trace of them.
+        With `notes` nothing else is written; both of their sides are one if `is_self_join`.  With None, the
+        compiled code has no trace of them.
 
         `q` and `d` describe the two sides: see `sides`; `norm`: see `totals.kind_of`.  `reach` and
         `sure_span` are totals: the largest gap between boxes that hold a pair, and the largest span of boxes
@@ -252,10 +252,10 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
             marking = task == LINK or (task == COUNT and enough != ENDLESS)
             unsettled = MIXED if task == LINK else 0
             # tiles meet themselves first: that often settles them
-            own_round = q_tiles if same else 0
+            own_round = q_tiles if is_self_join else 0
             again = own_round  # when marks of nodes are made anew
             mark_tiles(notes, notes.q_values, notes.q_marks, q_points)
-            if not same:
+            if not is_self_join:
                 mark_tiles(notes, notes.d_values, notes.d_marks, d_points)
         turn = long_at(state, 0)
         while turn < own_round + q_tiles and needed == 0:
@@ -274,7 +274,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                     own_pairs(notes, a, q_points)
                     count = 0
             else:
-                least = 0 if not same else (a if notes is None else a + 1)
+                least = 0 if not is_self_join else (a if notes is None else a + 1)
                 count = candidates(boxes, low, high, reach, sure_span, least, norm, notes, a, q_points,
                                    d_points, room)  # fmt: skip
             valid = ALL if (a + 1) * TILE <= q_points else (ONE << np.uint64(q_points - a * TILE)) - ONE
@@ -308,7 +308,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                     hit &= hit - ONE
                     mask, sure = mask_at(masks, t), mask_at(masks, TILE + t)
                     i = a * TILE + t
-                    if same and a == b:
+                    if is_self_join and a == b:
                         # later points only: each pair once, and no point with itself
                         upto = ONE << np.uint64(t)
                         mask &= ~(upto | (upto - ONE))
@@ -352,7 +352,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                             hits += 1
                             continue
                         other = int32_at(d_side.names, j)
-                        turned = same and other < name
+                        turned = is_self_join and other < name
                         put_int32(out.left, n, other if turned else name)
                         put_int32(out.right, n, name if turned else other)
                         n += 1

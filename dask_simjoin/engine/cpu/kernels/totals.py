@@ -207,30 +207,30 @@ def decide(q_x: Array, d_x: Array, q_places: Array, d_places: Array, threshold: 
 
 
 @kernel
-def label(q_order: Array, q_labels: Array, d_order: Array, d_labels: Array, same: bool, q_places: Array,
-          d_places: Array, left: Array, right: Array) -> None:  # fmt: skip
-    """Fill `left` and `right` with labels; with `same`, the smaller position comes first.
+def label(q_order: Array, q_labels: Array, d_order: Array, d_labels: Array, is_self_join: bool,
+          q_places: Array, d_places: Array, left: Array, right: Array) -> None:  # fmt: skip
+    """Fill `left` and `right` with labels; with `is_self_join`, the smaller position comes first.
 
     `q_order`, `d_order`: positions, `q_labels`, `d_labels`: labels, both by place in an index.
     """
     for n in range(q_places.size):
         i, j = q_places[n], d_places[n]
         a, b = q_labels[i], d_labels[j]
-        swap = same and d_order[j] < q_order[i]
+        swap = is_self_join and d_order[j] < q_order[i]
         left[n] = b if swap else a
         right[n] = a if swap else b
 
 
 @kernel
-def orient(q_order: Array, d_order: Array, same: bool, q_places: Array, d_places: Array, q_first: int,
+def orient(q_order: Array, d_order: Array, is_self_join: bool, q_places: Array, d_places: Array, q_first: int,
            d_first: int, left: Array, right: Array) -> None:  # fmt: skip
     """Fill `left` and `right` with positions in an index, from positions in its parts and where these begin.
 
-    With `same`, the smaller position comes first.
+    With `is_self_join`, the smaller position comes first.
     """
     for n in range(q_places.size):
         i, j = q_places[n], d_places[n]
-        swap = same and d_order[j] < q_order[i]
+        swap = is_self_join and d_order[j] < q_order[i]
         left[n] = d_first + j if swap else q_first + i
         right[n] = q_first + i if swap else d_first + j
 
