@@ -34,20 +34,20 @@ class GrowingColumns:
     Parameters
     ----------
     dtypes : sequence of dtype
-    room : int
+    capacity : int
         Initial capacity in values.
     spare : int, optional
         Values behind the capacity that may be written, but are not kept.
     """
 
-    def __init__(self, dtypes: Sequence[DType], room: int, spare: int = 0) -> None:
-        self._columns = tuple(np.empty(room + spare, dtype) for dtype in dtypes)
-        self._room, self._spare, self._used = room, spare, 0
+    def __init__(self, dtypes: Sequence[DType], capacity: int, spare: int = 0) -> None:
+        self._columns = tuple(np.empty(capacity + spare, dtype) for dtype in dtypes)
+        self._capacity, self._spare, self._used = capacity, spare, 0
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """Number of values that fit without growing."""
-        return self._room - self._used
+        return self._capacity - self._used
 
     def free(self) -> list[np.ndarray]:
         """Return views of the unused memory; they become invalid when the columns grow or end."""
@@ -56,13 +56,13 @@ class GrowingColumns:
     def advance(self, used: int, least: int = 0) -> None:
         """Keep the first `used` free values of each column, and make room for at least `least` more."""
         self._used += used
-        if self.room < least:
-            self._room = self._used + max(least, self._used // GROWTH)
-            self._resize(self._room + self._spare)
+        if self.capacity < least:
+            self._capacity = self._used + max(least, self._used // GROWTH)
+            self._resize(self._capacity + self._spare)
 
     def end(self) -> tuple[np.ndarray, ...]:
         """Release unused memory and return the columns."""
-        self._room, self._spare = self._used, 0
+        self._capacity, self._spare = self._used, 0
         self._resize(self._used)
         return self._columns
 

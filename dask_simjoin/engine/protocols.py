@@ -139,11 +139,11 @@ class Frames(Protocol):
     xp: ArrayModule
     """The array module of the frames' columns."""
 
-    def coordinates(self, frame: Frame, columns: tuple[Hashable, ...], room: Array | None = None) -> Array:
+    def coordinates(self, frame: Frame, columns: tuple[Hashable, ...], buffer: Array | None = None) -> Array:
         """Return columns as an array (n, d) of float64, NaN for missing values.
 
         The columns hold numbers, or one column holds lists of d numbers; otherwise it raises `ListError`.
-        `room`: memory for at least n * d float64, used for the result if possible.
+        `buffer`: memory for at least n * d float64, used for the result if possible.
         """
 
     def result(self, columns: dict[Any, Values], rows: int) -> Frame:

@@ -39,10 +39,10 @@ class PandasFrames:
     xp = np
 
     def coordinates(self, frame: pd.DataFrame, columns: tuple[Hashable, ...],
-                    room: np.ndarray | None = None) -> np.ndarray:  # fmt: skip
+                    buffer: np.ndarray | None = None) -> np.ndarray:  # fmt: skip
         if len(columns) == 1 and lists_of(frame[columns[0]]) is not None:
             return vectors(frame[columns[0]])
-        whole = _in_place(frame, columns) if room is None else None
+        whole = _in_place(frame, columns) if buffer is None else None
         if whole is not None:
             return whole
         if len(columns) >= MANY:
@@ -50,10 +50,10 @@ class PandasFrames:
             kinds = {*(frame.dtypes if all_there_is else frame.dtypes[list(columns)])}
             if kinds <= ALIKE and len(kinds) == 1:
                 some = frame if all_there_is else frame[list(columns)]
-                x = _empty(len(frame), len(columns), room)
+                x = _empty(len(frame), len(columns), buffer)
                 x[:] = some.to_numpy()
                 return x
-        x = _empty(len(frame), len(columns), room)
+        x = _empty(len(frame), len(columns), buffer)
         for k, name in enumerate(columns):
             column = frame[name]
             if isinstance(column.dtype, np.dtype):
@@ -124,11 +124,11 @@ def _taken(values: pd.Series | pd.Index, places: np.ndarray) -> Values:
     return pd.concat([pd.Series(part, copy=False) for part in parts], ignore_index=True).array
 
 
-def _empty(rows: int, columns: int, room: np.ndarray | None) -> np.ndarray:
+def _empty(rows: int, columns: int, buffer: np.ndarray | None) -> np.ndarray:
     """Points that lie column by column, in some memory if there is any."""
-    if room is None:
+    if buffer is None:
         return np.empty((rows, columns), order="F")
-    return room[: rows * columns].reshape(columns, rows).T
+    return buffer[: rows * columns].reshape(columns, rows).T
 
 
 def _column(values: pa.ChunkedArray, dtype: str | None) -> Values:

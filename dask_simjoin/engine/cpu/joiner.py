@@ -273,14 +273,14 @@ class CpuJoiner:
                 everywhere: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         own = np.empty(len(x), np.int64)
         tree = *regions.arrays, regions.depth, *regions.walls
-        room, work = len(x) * (1 + everywhere) // 4 + 64, scratch(len(regions.arrays[0]))
+        capacity, work = len(x) * (1 + everywhere) // 4 + 64, scratch(len(regions.arrays[0]))
         while True:
-            rows, needing = np.empty(room, np.int64), np.empty(room, np.int64)
+            rows, needing = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
             found = own, rows, needing
             n = find_regions(x, *tree, everywhere, reach, threshold, kind_of(norm), *found, *work)
-            if n <= room:
+            if n <= capacity:
                 return own, rows[:n], needing[:n]
-            room = n
+            capacity = n
 
 
 JOINER = CpuJoiner()
@@ -296,20 +296,20 @@ def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bo
            firsts: tuple[int, int] = (0, 0)) -> Pairs:  # fmt: skip
     """Pairs of two indexes; `one_chunk`: of parts of one chunk, so that the smaller position is left."""
     module = _module(layout.method)
-    sides, room = (q, d), 0
+    sides, capacity = (q, d), 0
     if all(len(s["order"]) > SWEEP_LANES for s in sides):
-        room = min(ROOM_PER_POINT * max(len(s["order"]) for s in sides), MAX_ROOM) + cpu_tiles.TILE**2
+        capacity = min(ROOM_PER_POINT * max(len(s["order"]) for s in sides), MAX_ROOM) + cpu_tiles.TILE**2
     sink: NamedPairs | LabelColumns
     named = list(labels or [s["order"] for s in sides])
     kind = named[0].dtype if {side.dtype for side in named} < WRITTEN else None
     if labels is None and distance is None:
-        sink, names = NamedPairs(room, np.int32), named
+        sink, names = NamedPairs(capacity, np.int32), named
     elif kind is not None and not any(kept or ()) and module.writes_names:
-        sink, names = NamedPairs(room // 2, kind, distance), named
+        sink, names = NamedPairs(capacity // 2, kind, distance), named
     else:  # what the sink looks up lies in the index's order
         names = [np.arange(len(s["order"]), dtype=np.int32) for s in sides]
         sink = LabelColumns(
-            room // 2,
+            capacity // 2,
             [
                 (module.points(s) if distance is not None else NOWHERE, s["order"], label)
                 for s, label in zip(sides, named, strict=True)
@@ -321,7 +321,7 @@ def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bo
             firsts=firsts,
         )
     decided = refused = 0
-    if room:
+    if capacity:
         # `LabelColumns` orients rows itself
         orient_by_position = one_chunk and not isinstance(sink, LabelColumns)
         decided, refused = module.pairs(q, d, layout, is_self_join, names, sink, orient_by_position)

@@ -149,7 +149,7 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
             f.scale * f.scale, f.kappa, layout.dims * 2.0**-140, 8.0 * layout.dims,
             float(max(q["norm"], d["norm"])),
         )  # fmt: skip
-    work = kernels.room(len(d["low"]), len(d["lower"]), layout.dims, d["lower"].dtype)
+    work = kernels.scratch(len(d["low"]), len(d["lower"]), layout.dims, d["lower"].dtype)
     kernels.search(
         q_terms, q["low"], q["high"], q["names"], q["order"], d_terms, d["low"], d["high"],
         (d["lower"], d["upper"], d["levels"]), d["least"], d["names"], terms, is_self_join, own, bound2,

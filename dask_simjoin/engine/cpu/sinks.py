@@ -37,7 +37,7 @@ class Sink(Protocol):
     left: np.ndarray
     right: np.ndarray
     totals: np.ndarray
-    room: int
+    capacity: int
 
     def full(self, n: int, least: int) -> None:
         """The arrays hold `n` pairs; make room for at least `least`."""
@@ -65,7 +65,7 @@ class NamedPairs:
 
     Parameters
     ----------
-    room : int
+    capacity : int
         Initial capacity in pairs.
     dtype : dtype
         Dtype of the names: int32 or int64.
@@ -73,16 +73,16 @@ class NamedPairs:
         Converts totals to distances.
     """
 
-    def __init__(self, room: int, dtype: DType, distance: Measured | None = None) -> None:
+    def __init__(self, capacity: int, dtype: DType, distance: Measured | None = None) -> None:
         dtypes = (dtype, dtype) + (np.float64,) * (distance is not None)
-        self._columns = GrowingColumns(dtypes, room, SWEEP_LANES)
+        self._columns = GrowingColumns(dtypes, capacity, SWEEP_LANES)
         self._distance = distance
         self._expose()
 
     def _expose(self) -> None:
         self.left, self.right, *more = self._columns.free()
         self.totals = more[0] if more else NO_TOTALS
-        self.room = self._columns.room
+        self.capacity = self._columns.capacity
 
     def _measure(self, n: int) -> None:
         if self._distance is not None:
@@ -110,7 +110,7 @@ class LabelColumns:
 
     Parameters
     ----------
-    room : int
+    capacity : int
         Initial capacity in pairs.
     sides : pair of tuples
         For each side: coordinates (n, d), positions (n,) and integer labels (n,), all in index order.
@@ -128,13 +128,13 @@ class LabelColumns:
 
     totals = NO_TOTALS
 
-    def __init__(self, room: int, sides: Any, *, is_self_join: bool, distance: Measured | None,
+    def __init__(self, capacity: int, sides: Any, *, is_self_join: bool, distance: Measured | None,
                  norm: Kind = SQUARES, kept: Kept = ((), ()),
                  firsts: tuple[int, int] = (0, 0)) -> None:  # fmt: skip
         names = [labels.dtype for _, _, labels in sides]
         dtypes = (*names, *(np.float64,) * (distance is not None))
         dtypes = (*dtypes, *(values.dtype for side in kept for values in side))
-        self._columns = GrowingColumns(dtypes, room)
+        self._columns = GrowingColumns(dtypes, capacity)
         # few kernels are compiled: they take and give labels of 8 bytes
         self._sides = [(y, order, labels.astype(np.int64, copy=False)) for y, order, labels in sides]
         self._narrow = any(dtype != np.int64 for dtype in names)
@@ -142,11 +142,11 @@ class LabelColumns:
         self._kept, self._firsts = kept, firsts
         self._scratch(SCRATCH)
 
-    def _scratch(self, room: int) -> None:
-        self.room = room
-        self.left = np.empty(room + SWEEP_LANES, np.int32)
-        self.right = np.empty(room + SWEEP_LANES, np.int32)
-        self._wide = np.empty((2, room * self._narrow), np.int64)
+    def _scratch(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.left = np.empty(capacity + SWEEP_LANES, np.int32)
+        self.right = np.empty(capacity + SWEEP_LANES, np.int32)
+        self._wide = np.empty((2, capacity * self._narrow), np.int64)
 
     def _flush(self, n: int) -> None:
         self._columns.advance(0, n)
@@ -175,7 +175,7 @@ class LabelColumns:
 
     def full(self, n: int, least: int) -> None:
         self._flush(n)
-        if least > self.room:
+        if least > self.capacity:
             self._scratch(least)
 
     def end(self, n: int) -> None:
@@ -195,14 +195,14 @@ class Shown:
         self._function = function
         self._scratch(SCRATCH)
 
-    def _scratch(self, room: int) -> None:
-        self.room = room
-        self.left = np.empty(room + SWEEP_LANES, np.int32)
-        self.right = np.empty(room + SWEEP_LANES, np.int32)
+    def _scratch(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.left = np.empty(capacity + SWEEP_LANES, np.int32)
+        self.right = np.empty(capacity + SWEEP_LANES, np.int32)
 
     def full(self, n: int, least: int) -> None:
         self.end(n)
-        if least > self.room:
+        if least > self.capacity:
             self._scratch(least)
 
     def end(self, n: int) -> None:
@@ -235,7 +235,7 @@ class Deciding:
         self._sink, self._sides, self._names = sink, (q, d), names
         self._threshold, self._norm, self._orient_by_position = threshold, norm, orient_by_position
         self._used = self.decided = self.refused = 0
-        self.room, self._scratch = SCRATCH, scratch()
+        self.capacity, self._scratch = SCRATCH, scratch()
         self.left, self.right = (np.empty(SCRATCH + SWEEP_LANES, np.int32) for _ in range(2))
 
     def full(self, n: int, least: int) -> None:
@@ -250,7 +250,7 @@ class Deciding:
             later = q["order"].take(i) > d["order"].take(j)
             left, right = np.where(later, right, left), np.where(later, left, right)
         sink, more = self._sink, found
-        if self._used + more > sink.room:
+        if self._used + more > sink.capacity:
             sink.full(self._used, more)
             self._used = 0
         some = slice(self._used, self._used + more)

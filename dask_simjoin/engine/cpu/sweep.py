@@ -176,7 +176,7 @@ def _candidates(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, nam
         n = sweep.pairs(
             layout.swept, q["cols"], q["keys"], q["starts"], q["order"], names[0], d["cols"], d["keys"],
             d["starts"], d["order"], names[1], offsets, most, layout.threshold, kind_of(layout.norm),
-            is_self_join, orient_by_position, sink.left, sink.right, sink.totals, sink.room, state, at,
+            is_self_join, orient_by_position, sink.left, sink.right, sink.totals, sink.capacity, state, at,
             *scratch,
         )  # fmt: skip
         return n, int(state[5])

@@ -14,8 +14,8 @@ from dask_simjoin.engine.cpu.kernels.marks import COUNT, ENDLESS, LINK, LOWEST, 
 from dask_simjoin.engine.cpu.kernels.product_simd import WAYS
 from dask_simjoin.engine.cpu.kernels.scan import Decided, FilterScan, Quantized, QuantizedLongs, Rounded
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
-from dask_simjoin.engine.cpu.kernels.tiles import Out, Room, boxes_of, join, points_of
-from dask_simjoin.engine.cpu.kernels.tiles import room as room_of
+from dask_simjoin.engine.cpu.kernels.tiles import Out, Scratch, boxes_of, join, points_of
+from dask_simjoin.engine.cpu.kernels.tiles import scratch as scratch_of
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.sinks import NO_PAIRS, Sides, Sink, fill
 from dask_simjoin.engine.filters.int8 import STEP, Int8Filter
@@ -193,12 +193,12 @@ def _tile_join(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, name
                notes: Notes | None = None) -> int:  # fmt: skip
     most, sure = layout.box_reach(q, d), layout.box_sure(q, d)
     q_terms, d_terms, swept = terms_of(q, d, layout)
-    room = room_of(len(d["low"]))
+    scratch = scratch_of(len(d["low"]))
     told = Out(out[0].ctypes.data, out[1].ctypes.data, cap), notes, state.ctypes.data
     done: int = join(
         q_terms, points_of(q, names[0], swept), d_terms, points_of(d, names[1], swept), boxes_of(d), most,
         sure, layout.threshold, kind_of(layout.norm), is_self_join, *told,
-        Room(*(each.ctypes.data for each in room)),
+        Scratch(*(each.ctypes.data for each in scratch)),
     )  # fmt: skip
     return done
 
@@ -217,7 +217,7 @@ def pairs(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, names: li
     state = np.zeros(5, np.int64)
 
     def write() -> tuple[int, int]:
-        n = _tile_join(q, d, layout, is_self_join, names, state, (sink.left, sink.right), sink.room)
+        n = _tile_join(q, d, layout, is_self_join, names, state, (sink.left, sink.right), sink.capacity)
         return n, int(state[2])
 
     fill(sink, write)

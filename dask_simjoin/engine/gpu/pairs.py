@@ -44,10 +44,10 @@ class GrowingGpuColumns:
                 self._grow(begin, self._length)
         return [column[begin : self._length] for column in self._columns]
 
-    def _grow(self, length: int, room: int) -> None:
+    def _grow(self, length: int, capacity: int) -> None:
         for number, column in enumerate(self._columns):
-            if len(column) < room:  # another may have been made longer before memory was short
-                longer = cupy.empty(room, column.dtype)
+            if len(column) < capacity:  # another may have been made longer before memory was short
+                longer = cupy.empty(capacity, column.dtype)
                 longer[:length] = column[:length]
                 self._columns[number] = longer
 

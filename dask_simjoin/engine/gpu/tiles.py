@@ -84,7 +84,7 @@ class _Launch:
             return self.blocks * (half.TILE * 2 * half.TILE + self.warps * half.STAGE)
         return self.blocks * self.warps * (self.layout.tile**2 + half.STAGE)
 
-    def run(self, room: int, out: Array, counts: tuple[Array, Array]) -> tuple[int, bool]:
+    def run(self, capacity: int, out: Array, counts: tuple[Array, Array]) -> tuple[int, bool]:
         """Launch; the number of pairs in `out`, and whether there are more."""
         layout, q, d = self.layout, self.q, self.d
         self.state[0] = 0
@@ -106,7 +106,7 @@ class _Launch:
             (
                 *sides[0], np.int32(self.first), np.int32(self.last), *sides[1], *levels,
                 np.int32(self.is_self_join), np.int32(self.ranges), np.int32(self.span), *limits,
-                np.float64(layout.threshold), np.uint64(room), out, *counts, self.state, self.resume,
+                np.float64(layout.threshold), np.uint64(capacity), out, *counts, self.state, self.resume,
             ),
             shared_mem=self.shared,
         )  # fmt: skip
@@ -178,19 +178,19 @@ def batches(q: Index, d: Index, layout: DeviceLayout, *, is_self_join: bool,
         return
     join = _Launch(q, d, layout, is_self_join, rows=rows)
     most = min(most or BATCH, BATCH, int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8)
-    room = min(most, max(1 << 16, FIRST_BATCH * max(len(q["y"]), len(d["y"]))))
+    capacity = min(most, max(1 << 16, FIRST_BATCH * max(len(q["y"]), len(d["y"]))))
     none = np.uint64(0)
     more, out, written = True, None, 0
     while more:
-        if out is None or len(out) < room + join.slack:
+        if out is None or len(out) < capacity + join.slack:
             out = None  # its memory first
-            out = cupy.empty((room + join.slack, 2), cupy.int32)
-        number, more = join.run(room, out, (none, none))
+            out = cupy.empty((capacity + join.slack, 2), cupy.int32)
+        number, more = join.run(capacity, out, (none, none))
         written += number
         # as much again for each unit that is left, and a little
         left = int(written * (1 / max(join.done, 1e-3) - 1) * 1.05) if more else 0
         yield PairBatch(out[:number], join.told[3], join.told[4], left)
-        room = int(min(most, max(room, left)))
+        capacity = int(min(most, max(capacity, left)))
 
 
 def count(q: Index, d: Index, layout: DeviceLayout, *, is_self_join: bool, both: bool = True,

@@ -80,13 +80,13 @@ def run(q: Index, d: Index, layout: GridLayout, is_self_join: bool, names: Any, 
     state, some = np.zeros(3, np.int64), scratch(q["coords"].shape[1], len(d["keys"]))
 
     def write() -> tuple[int, int]:
-        left, right, room = (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.room)
+        left, right, capacity = (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.capacity)
         n = join(
             order, q["y"], q["coords"], q["starts"], names[0], d["y"], d["keys"], d["starts"], names[1],
             d["mask"], d["mask_starts"], strides, _pattern(layout, is_self_join), layout.sort_dim,
             layout.options.short_circuit, reach(layout.norm, layout.threshold), layout.threshold,
-            kind_of(layout.norm), is_self_join, left, right, room, counts is not None, *(counts or NO_COUNTS),
-            state, counters, *some,
+            kind_of(layout.norm), is_self_join, left, right, capacity, counts is not None,
+            *(counts or NO_COUNTS), state, counters, *some,
         )  # fmt: skip
         return n, int(state[2])
 

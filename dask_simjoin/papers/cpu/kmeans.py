@@ -75,7 +75,7 @@ def compare(layout: KMeansLayout, q_y: np.ndarray, q_places: np.ndarray, d_y: np
     def write() -> tuple[int, int]:
         n = list_kernels.join(
             jobs, q_y, rows, rows, d_y, rows, BLOCK, layout.threshold, kind_of(layout.norm), False, sink.left,
-            sink.right, sink.room, False, *sinks.NO_COUNTS, state, *scratch,
+            sink.right, sink.capacity, False, *sinks.NO_COUNTS, state, *scratch,
         )  # fmt: skip
         return n, int(state[list_kernels.ROOM])
 
@@ -205,7 +205,7 @@ def pairs(q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, names: l
         one, other = names[0][left], names[1][right]
         if is_self_join:
             one, other = np.minimum(one, other), np.maximum(one, other)
-        if n + len(one) > sink.room:
+        if n + len(one) > sink.capacity:
             sink.full(n, len(one))
             n = 0
         sink.left[n : n + len(one)], sink.right[n : n + len(one)] = one, other

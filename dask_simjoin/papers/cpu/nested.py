@@ -46,11 +46,11 @@ def _run(q: Index, d: Index, layout: NestedLayout, is_self_join: bool, names: An
     scratch = list_kernels.scratch(q["y"].shape[1], layout.options.block)
 
     def write() -> tuple[int, int]:
-        left, right, room = (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.room)
+        left, right, capacity = (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.capacity)
         n = list_kernels.join(
             jobs, q["y"], positions, names[0], d["y"], names[1], layout.options.block, layout.threshold,
-            kind_of(layout.norm), is_self_join, left, right, room, counts is not None, *(counts or NO_COUNTS),
-            state, *scratch,
+            kind_of(layout.norm), is_self_join, left, right, capacity, counts is not None,
+            *(counts or NO_COUNTS), state, *scratch,
         )  # fmt: skip
         return n, int(state[list_kernels.ROOM])
 

@@ -143,7 +143,7 @@ def run(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: Any
         q, d, names = d, q, names[::-1]
         counts = None if counts is None else counts[::-1]
     walks = intervals(q["y"], d["y"], layout, is_self_join)
-    left, right, room, n = *NO_PAIRS, 0, 0
+    left, right, capacity, n = *NO_PAIRS, 0, 0
     for number, order in enumerate(walks.orders):
         queries = np.flatnonzero(walks.lists == number).astype(np.int32)
         queries = queries[np.argsort(walks.starts[queries], kind="stable")]
@@ -152,11 +152,11 @@ def run(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: Any
         while True:
             if sink is not None:
                 # pairs of earlier lists stay in the sink
-                left, right, room = sink.left[n:], sink.right[n:], sink.room - n
+                left, right, capacity = sink.left[n:], sink.right[n:], sink.capacity - n
             n += kernels.walk(
                 queries, walks.starts, walks.stops, order, is_self_join and not walks.half, q["y"], names[0],
                 points, names[1], in_order, layout.threshold, kind_of(layout.norm), is_self_join,
-                *((right, left) if turned else (left, right)), room, counts is not None,
+                *((right, left) if turned else (left, right)), capacity, counts is not None,
                 *(counts or NO_COUNTS), state, counters,
             )  # fmt: skip
             if state[2] == 0:
@@ -178,10 +178,10 @@ def _ordered(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names
     left, right = found.whole()
     order = np.lexsort((right, left))
     n = 0
-    for first in range(0, len(order), sink.room):
+    for first in range(0, len(order), sink.capacity):
         if n:
             sink.full(n, 1)
-        some = order[first : first + sink.room]
+        some = order[first : first + sink.capacity]
         n = len(some)
         sink.left[:n], sink.right[:n] = names[0][left[some]], names[1][right[some]]
     sink.end(n)

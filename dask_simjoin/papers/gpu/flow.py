@@ -38,7 +38,7 @@ class Launch(Protocol):
     def queries(self) -> int:
         """Return the number of queries."""
 
-    def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
+    def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
         """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
 
@@ -50,14 +50,14 @@ class Stream:
     ----------
     join : Launch
         The join.
-    room : int
+    capacity : int
         Pairs of the buffer.
     """
 
-    def __init__(self, join: Launch, room: int) -> None:
-        self._join, self.room = join, room
+    def __init__(self, join: Launch, capacity: int) -> None:
+        self._join, self.capacity = join, capacity
         self.stream = cupy.cuda.Stream(non_blocking=True)
-        self.out = cupy.empty((room, 2), cupy.int32)
+        self.out = cupy.empty((capacity, 2), cupy.int32)
         self._state = cupy.zeros(STATE_SIZE, cupy.uint64)
         self._pinned = cupy.cuda.alloc_pinned_memory(8 * STATE_SIZE)
         self.numbers = np.frombuffer(self._pinned, np.uint64, STATE_SIZE)
@@ -68,7 +68,7 @@ class Stream:
         with self.stream:
             self._state.fill(0)
             none = np.uint64(0)
-            self._join.run(batch, self.room, self.out, (none, none), self._state)
+            self._join.run(batch, self.capacity, self.out, (none, none), self._state)
             self._state.get(stream=self.stream, out=self.numbers, blocking=False)
 
     def wait(self) -> int:
@@ -76,9 +76,9 @@ class Stream:
         self.stream.synchronize()
         return int(self.numbers[0])
 
-    def grow(self, room: int) -> None:
+    def grow(self, capacity: int) -> None:
         """Enlarge the buffer."""
-        self.out, self.room = cupy.empty((room, 2), cupy.int32), room
+        self.out, self.capacity = cupy.empty((capacity, 2), cupy.int32), capacity
         self.release()
 
     def release(self) -> None:
@@ -100,8 +100,8 @@ def flow(join: Launch, estimated: float, max_pairs: int | None = None) -> tuple[
     """
     options = join.options
     memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8 // options.streams
-    made, room = cut(options, join.queries, estimated, min(options.buffer, memory, max_pairs or memory))
-    return Flow([Stream(join, room) for _ in range(min(options.streams, len(made)))]), made
+    made, capacity = cut(options, join.queries, estimated, min(options.buffer, memory, max_pairs or memory))
+    return Flow([Stream(join, capacity) for _ in range(min(options.streams, len(made)))]), made
 
 
 def found_by(running: Flow[Stream], made: list[Batch], queries: int) -> Iterator[PairBatch]:

@@ -89,7 +89,7 @@ class GridLaunch:
         self._kernel("grid_work")((-(-number // THREADS),), (THREADS,), arguments)
         return work
 
-    def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
+    def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
         """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
         layout, options, q, d = self.layout, self.layout.options, self.q, self.d
@@ -103,7 +103,7 @@ class GridLaunch:
             np.int32(options.threads), np.int32(options.order == "queue"), *sides,
             np.int32(self.is_self_join), self._pattern, np.int32(layout.sort_dim),
             np.int32(options.short_circuit), np.float64(reach(layout.norm, layout.threshold)),
-            *limits(layout.threshold, layout.bounds), np.uint64(room), out, *counts, state,
+            *limits(layout.threshold, layout.bounds), np.uint64(capacity), out, *counts, state,
         )  # fmt: skip
         blocks = -(-batch.number * options.threads // THREADS)
         self._kernel("join_grid")((blocks,), (THREADS,), arguments)

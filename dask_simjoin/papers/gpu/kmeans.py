@@ -257,7 +257,7 @@ class KMeansLaunch:
         """Return the number of parts."""
         return len(self.jobs.begins)
 
-    def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
+    def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
         """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
         layout, given, jobs, tiles = self.layout, self.given, self.jobs, self.tiles
@@ -269,7 +269,7 @@ class KMeansLaunch:
             *self.boxes[2:], np.int64(len(tiles.begins)), np.int32(given.later), sides[2],
             np.int32(0 if by_row is None else by_row.shape[1]), np.int32(given.first),
             _compared(self.q, layout), self.q["y"], _compared(self.d, layout), self.d["y"],
-            *limits(layout.threshold, layout.bounds), np.uint64(room), out, *counts, state,
+            *limits(layout.threshold, layout.bounds), np.uint64(capacity), out, *counts, state,
         )  # fmt: skip
         kernel = _kernel(layout, "join_members", **{"COUNTING": 0} | self.constants)
         kernel((batch.number,), (THREADS,), arguments)

@@ -46,14 +46,14 @@ class NestedLaunch:
         """Return the options that determine batches of blocks."""
         return self.layout.options
 
-    def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
+    def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
         """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
         layout, options, q, d = self.layout, self.layout.options, self.q, self.d
         arguments = (
             np.int64(self.first + batch.first), np.int64(batch.step), np.uint32(batch.number),
             q["z"], q["y"], np.int32(len(q["y"])), d["z"], d["y"], np.int32(len(d["y"])),
-            np.int32(self.is_self_join), *limits(layout.threshold, layout.bounds), np.uint64(room), out,
+            np.int32(self.is_self_join), *limits(layout.threshold, layout.bounds), np.uint64(capacity), out,
             *counts, state,
         )  # fmt: skip
         shape = {"DIMS": layout.dims, "BLOCK": options.block, "EXACT": layout.bounds is None}

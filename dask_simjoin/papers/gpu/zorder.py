@@ -187,7 +187,7 @@ class ZOrderLaunch:
         """Return the number of queries."""
         return len(self.places)
 
-    def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
+    def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
         """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
         layout, options, q, d, walks = self.layout, self.layout.options, self.q, self.d, self.walks
@@ -196,8 +196,8 @@ class ZOrderLaunch:
             self.places, np.int64(batch.first), np.int64(batch.step), np.uint32(batch.number),
             np.int32(options.threads), walks.starts, walks.stops, walks.lists, walks.orders,
             np.int32(len(d["y"])), np.int32(self.is_self_join and not walks.half), np.int32(self.turned),
-            q[name], q["y"], d[name], d["y"], *limits(layout.threshold, layout.bounds), np.uint64(room), out,
-            *(counts[::-1] if self.turned else counts), state,
+            q[name], q["y"], d[name], d["y"], *limits(layout.threshold, layout.bounds), np.uint64(capacity),
+            out, *(counts[::-1] if self.turned else counts), state,
         )  # fmt: skip
         walk = kernel("zorder", layout, "walk_lists", **_constants(layout, **self.constants))
         walk(*blocks(batch.number * options.threads), arguments)

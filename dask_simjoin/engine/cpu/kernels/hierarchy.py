@@ -227,7 +227,8 @@ def merge(a_weight: Array, a_low: Array, a_high: Array, b_weight: Array, b_low: 
           above: Array, weight: Array, low: Array, high: Array) -> int:  # fmt: skip
     """Merge two forests, leaving out edges that close a circle: the number of those that are left.
 
-    Edges are in the order of (weight, low, high); `above`: zeros for all rows; `weight`, `low`, `high`: room.
+    Edges are in the order of (weight, low, high).  `above`: zeros for all rows; `weight`, `low`, `high`:
+    scratch.
     """
     i, j, number = 0, 0, 0
     many, others = a_weight.size, b_weight.size

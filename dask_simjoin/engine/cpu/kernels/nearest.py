@@ -82,7 +82,7 @@ def _pop(keys: Array, ties: Array, nodes: Array, size: int) -> None:
     keys[at], ties[at], nodes[at] = key, tie, node
 
 
-def room(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray, ...]:
+def scratch(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray, ...]:
     """Return the scratch arrays of a search among `tiles` tiles and `groups` groups of boxes.
 
     `kind`: dtype of the boxes.  NumPy makes the arrays because Numba would compile each kind of them slowly.
@@ -109,7 +109,7 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
 
     `q` and `d` are the two sides' tiles and, with the filter, its terms and the points.  `is_self_join`:
     names are from one frame, and a query is not its own neighbor.  `own_tiles`: the two indexes are one.
-    `norm`: see `totals.kind_of`; squares if there is a filter.  `work`: see `room`.
+    `norm`: see `totals.kind_of`; squares if there is a filter.  `work`: see `scratch`.
 
     Numba compiles one branch of each ``len(q) == 1``, since that is constant for a type.
     """

@@ -156,7 +156,7 @@ def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, rows: A
     return taken
 
 
-def room(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray, ...]:
+def scratch(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray, ...]:
     """Return the scratch arrays of a search among tiles and groups of boxes; `kind`: dtype of the boxes."""
     heap = tiles + groups + 1
     keys, ties, nodes = np.empty(heap), np.empty(heap, np.int64), np.empty(heap, np.int64)
@@ -175,7 +175,7 @@ def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array,
 
     `q`, `d`, `terms`, `own_tiles`, `norm`: see `nearest.search`.  `d_nodes` has three values for each box:
     the smallest name below it, the component of all its points or -1, and the smallest core distance.
-    `rows`, `best`: see `spanning_scan`; `work`: see `room`.
+    `rows`, `best`: see `spanning_scan`; `work`: see `scratch`.
     """
     (components, cores, names, _), _ = rows
     lower, upper, levels = d_tree

@@ -98,7 +98,7 @@ class Out(NamedTuple):
     cap: int
 
 
-class Room(NamedTuple):
+class Scratch(NamedTuple):
     """Addresses of scratch arrays: candidate tiles, masks of points, a stack of boxes with their levels."""
 
     found: int
@@ -107,8 +107,8 @@ class Room(NamedTuple):
     depth: int
 
 
-def room(tiles: int) -> tuple[np.ndarray, ...]:
-    """Return the arrays of a `Room` for a join with this number of tiles."""
+def scratch(tiles: int) -> tuple[np.ndarray, ...]:
+    """Return the arrays of a `Scratch` for a join with this number of tiles."""
     return (
         np.empty(tiles, np.int64), np.zeros(STATES, np.uint64), np.empty(STACK, np.int64),
         np.empty(STACK, np.int64),
@@ -162,8 +162,8 @@ def _within_itself(low: int, high: int, dims: int, sure: Any, norm: Kind) -> boo
 
 @device_function
 def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, least: int, norm: Kind,
-               notes: Any, a: int, q_points: int, d_points: int, room: Room) -> int:  # fmt: skip
-    """Write the numbers of the tiles >= `least` within `reach` of tile `a` to the room; return their number.
+               notes: Any, a: int, q_points: int, d_points: int, scratch: Scratch) -> int:  # fmt: skip
+    """Write the numbers of the tiles >= `least` within `reach` of tile `a` to `scratch`; return their number.
 
     `low`, `high`: the tile's box.  With `notes`, settled tiles are left out.  Tiles are noted at once and
     left out, too, if all their pairs are within `sure`.
@@ -171,11 +171,11 @@ def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, least: 
     d, tiles, levels = boxes.dims, boxes.tiles, boxes.levels
     n = 0
     size = 1
-    put_long(room.stack, 0, 0)
-    put_long(room.depth, 0, boxes.height - 1)
+    put_long(scratch.stack, 0, 0)
+    put_long(scratch.depth, 0, boxes.height - 1)
     while size > 0:
         size -= 1
-        group, level = long_at(room.stack, size), long_at(room.depth, size)
+        group, level = long_at(scratch.stack, size), long_at(scratch.depth, size)
         begins = long_at(levels, level)
         at = (begins + group) * (d * TILE * boxes.size)
         mask = boxes_near(boxes.lower + at, boxes.upper + at, d, low, high, reach, norm)
@@ -207,11 +207,11 @@ def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, least: 
                     all_pairs(notes, a, q_points, marks + child, begin, end, d_points)
                     continue
             if level == 0:
-                put_long(room.found, n, child)
+                put_long(scratch.found, n, child)
                 n += 1
             else:
-                put_long(room.stack, size, child)
-                put_long(room.depth, size, level - 1)
+                put_long(scratch.stack, size, child)
+                put_long(scratch.depth, size, level - 1)
                 size += 1
     return n
 
@@ -221,7 +221,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
 
     def join(q: Terms, q_side: TileSide, d: Terms, d_side: TileSide, boxes: Boxes, reach: Any, sure_span: Any,
              threshold: float, norm: Kind, is_self_join: bool, out: Out, notes: Any, state: int,
-             room: Room) -> int:  # fmt: skip
+             scratch: Scratch) -> int:  # fmt: skip
         """Append pairs of names to `out`; return the new number of pairs.
 
         The join stops if the pairs of two tiles might not fit.  `state` is the address of five int64:
@@ -239,7 +239,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
         `sure_span` are totals: the largest gap between boxes that hold a pair, and the largest span of boxes
         that hold only pairs.
         """
-        dims, tiles, masks = boxes.dims, boxes.tiles, room.masks
+        dims, tiles, masks = boxes.dims, boxes.tiles, scratch.masks
         box = dims * boxes.size
         q_points, d_points = q_side.points, d_side.points
         q_tiles = -(-q_points // TILE)
@@ -266,7 +266,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                 again = own_round + (2 * a if a > 0 else 1) if marking else -1
             if notes is not None and turn < own_round:
                 count = 1
-                put_long(room.found, 0, a)
+                put_long(scratch.found, 0, a)
                 mark = long_at(notes.q_marks, a)
                 if settled(task, mark, mark) == 1:
                     count = 0
@@ -276,7 +276,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
             else:
                 least = 0 if not is_self_join else (a if notes is None else a + 1)
                 count = candidates(boxes, low, high, reach, sure_span, least, norm, notes, a, q_points,
-                                   d_points, room)  # fmt: skip
+                                   d_points, scratch)  # fmt: skip
             valid = ALL if (a + 1) * TILE <= q_points else (ONE << np.uint64(q_points - a * TILE)) - ONE
             at = q_side.z + a * q_side.z_step
             tested, kept = 0, 0
@@ -286,7 +286,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                     put_long(state, 1, c)
                     needed = TILE * TILE
                     break
-                b = long_at(room.found, c)
+                b = long_at(scratch.found, c)
                 if notes is not None:
                     x, y = long_at(notes.q_marks, a), long_at(notes.d_marks, b)
                     told = settled(task, x, y)
@@ -300,7 +300,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                     near &= boxes_near(at, at, dims, d_side.low + b * box, d_side.high + b * box, reach, norm)
                     tested += 1
                     kept += count_bits(near)
-                ahead = d_side.first + long_at(room.found, c + 1 if c + 1 < count else c) * d_side.step
+                ahead = d_side.first + long_at(scratch.found, c + 1 if c + 1 < count else c) * d_side.step
                 hit = scan(q, d, a, b, near, ahead, share, masks, norm)
                 hits = 0
                 while hit != NONE:
