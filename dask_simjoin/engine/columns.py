@@ -53,11 +53,11 @@ class GrowingColumns:
         """Return views of the unused memory; they become invalid when the columns grow or end."""
         return [column[self._used :] for column in self._columns]
 
-    def advance(self, used: int, least: int = 0) -> None:
-        """Keep the first `used` free values of each column, and make room for at least `least` more."""
+    def advance(self, used: int, min_free: int = 0) -> None:
+        """Keep the first `used` free values of each column, and make room for at least `min_free` more."""
         self._used += used
-        if self.capacity < least:
-            self._capacity = self._used + max(least, self._used // GROWTH)
+        if self.capacity < min_free:
+            self._capacity = self._used + max(min_free, self._used // GROWTH)
             self._resize(self._capacity + self._spare)
 
     def end(self) -> tuple[np.ndarray, ...]:

@@ -445,8 +445,8 @@ class Spanner(Protocol):
     def merge(self, rows: int, *parts: Edges) -> Edges:
         """Return the forest of the edges of several sorted forests; `rows`: more than any name."""
 
-    def condense(self, start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int) -> Clusters:
-        """Return the clusters of at least `least` rows of a tree with at least two rows.
+    def condense(self, start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int) -> Clusters:
+        """Return the clusters of at least `min_rows` rows of a tree with at least two rows.
 
         `start`, `end`: rows that edges join, in ascending order of their distances `away`.
         """

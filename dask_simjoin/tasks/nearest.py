@@ -127,7 +127,7 @@ def _join_on_host(parts: Sequence[State], threads: int) -> State:
             _whole_rows(made["totals"])[places] = _whole_rows(part["totals"])
             _whole_rows(made["row_numbers"])[places] = _whole_rows(part["row_numbers"])
 
-    shared_out(put, len(parts), threads, least=1)
+    shared_out(put, len(parts), threads, min_items=1)
     return made
 
 

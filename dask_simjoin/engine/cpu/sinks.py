@@ -39,8 +39,8 @@ class Sink(Protocol):
     totals: np.ndarray
     capacity: int
 
-    def full(self, n: int, least: int) -> None:
-        """The arrays hold `n` pairs; make room for at least `least`."""
+    def full(self, n: int, min_capacity: int) -> None:
+        """The arrays hold `n` pairs; make room for at least `min_capacity`."""
 
     def end(self, n: int) -> None:
         """The arrays hold the last `n` pairs."""
@@ -90,9 +90,9 @@ class NamedPairs:
                 some = self.totals[first : min(first + SCRATCH, n)]
                 some[:] = self._distance(some)
 
-    def full(self, n: int, least: int) -> None:
+    def full(self, n: int, min_capacity: int) -> None:
         self._measure(n)
-        self._columns.advance(n, least)
+        self._columns.advance(n, min_capacity)
         self._expose()
 
     def end(self, n: int) -> None:
@@ -173,10 +173,10 @@ class LabelColumns:
                 # bits are moved, of whatever they are: few kernels are compiled
                 finish.gather(values.view(BITS[values.itemsize]), rows, next(out).view(BITS[values.itemsize]))
 
-    def full(self, n: int, least: int) -> None:
+    def full(self, n: int, min_capacity: int) -> None:
         self._flush(n)
-        if least > self.capacity:
-            self._scratch(least)
+        if min_capacity > self.capacity:
+            self._scratch(min_capacity)
 
     def end(self, n: int) -> None:
         self._flush(n)
@@ -200,10 +200,10 @@ class Shown:
         self.left = np.empty(capacity + SWEEP_LANES, np.int32)
         self.right = np.empty(capacity + SWEEP_LANES, np.int32)
 
-    def full(self, n: int, least: int) -> None:
+    def full(self, n: int, min_capacity: int) -> None:
         self.end(n)
-        if least > self.capacity:
-            self._scratch(least)
+        if min_capacity > self.capacity:
+            self._scratch(min_capacity)
 
     def end(self, n: int) -> None:
         if n:
@@ -238,7 +238,7 @@ class Deciding:
         self.capacity, self._scratch = SCRATCH, scratch()
         self.left, self.right = (np.empty(SCRATCH + SWEEP_LANES, np.int32) for _ in range(2))
 
-    def full(self, n: int, least: int) -> None:
+    def full(self, n: int, min_capacity: int) -> None:
         """Decide on `n` candidates; there is room for more than a kernel asks for."""
         q, d = self._sides
         places, near, totals = (self.left[:n], self.right[:n]), np.empty(n, np.int32), np.empty(n)

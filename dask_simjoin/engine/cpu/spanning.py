@@ -210,19 +210,20 @@ class CpuSpanner:
         return forest
 
     @staticmethod
-    def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int) -> Clusters:
-        """Find the clusters of at least `least` rows of a tree; see `Spanner`."""
+    def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int) -> Clusters:
+        """Find the clusters of at least `min_rows` rows of a tree; see `Spanner`."""
         n = len(start) + 1
         left, right = np.array(start, np.int32), np.array(end, np.int32)
         size, *some = np.empty(n - 1, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
         hierarchy.merge_rows(left, right, *some, size)
-        most = 2 * (n // least) + 1
+        most = 2 * (n // min_rows) + 1
         parent, birth, rows = np.empty(most, np.int32), np.empty(most), np.empty(most, np.int32)
         row_parent, row_lambda = np.zeros(n, np.int32), np.zeros(n)
         # owners of merges take the place of what merging needed
         number = hierarchy.condense(
-            left, right, size, away, least, some[0][:-1], some[1], row_parent, row_lambda, parent, birth, rows
-        )
+            left, right, size, away, min_rows, some[0][:-1], some[1], row_parent, row_lambda, parent, birth,
+            rows,
+        )  # fmt: skip
         return row_parent, row_lambda, parent[:number].copy(), birth[:number].copy(), rows[:number].copy()
 
 

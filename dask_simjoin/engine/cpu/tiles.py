@@ -160,7 +160,7 @@ def _quantized(y: np.ndarray, c: Int8Filter, way: str, threads: int) -> Index:
         rows, tiles = slice(a, b), slice(a // TILE, -(-b // TILE))
         out = (found[name][rows if name in ("queries", "take") else tiles] for name in found)
         pack.pack_quantized(
-            y[rows], np.array(c.centre), c.scale, c.outer, c.most, c.bias, *out, np.empty((3, 2))
+            y[rows], np.array(c.centre), c.scale, c.outer, c.max_x, c.bias, *out, np.empty((3, 2))
         )
 
     shared_out(pack_some, n, threads, TILE, numbers_apart(d))

@@ -75,19 +75,19 @@ class Int8Filter:
         1/w.
     outer : float
         E: no pair is further apart, in units of w.
-    most : int
+    max_x : int
         X.
     """
 
     centre: tuple[float, ...]
     scale: float
     outer: float
-    most: int
+    max_x: int
 
     @property
     def bias(self) -> int:
         """The number that is added to each half."""
-        return 32766 - 2 * self.most
+        return 32766 - 2 * self.max_x
 
 
 def make_int8_filter(

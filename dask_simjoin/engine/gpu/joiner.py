@@ -100,7 +100,7 @@ class GpuJoiner:
               rows: Rows | None = None) -> None:  # fmt: skip
         function = finish(layout, "measure_pairs", labels=False)
         for found in method_of(layout.method).batches(
-            q, d, layout, is_self_join=is_self_join, rows=rows, most=VISITED
+            q, d, layout, is_self_join=is_self_join, rows=rows, max_pairs=VISITED
         ):
             n = len(found.places)
             if n:

@@ -107,11 +107,11 @@ class GpuMethod(Protocol):
         """Index the points (n, d) of a chunk."""
 
     def batches(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool, rows: Rows | None = None,
-                most: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
+                max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
         """Yield all pairs of two indexes as places, or of one with itself (`is_self_join`: each once).
 
         `rows`: only the pairs of the queries at these places. Start and stop are multiples of the layout's
-        grain, or the end. `most`: largest number of pairs per batch.
+        grain, or the end. `max_pairs`: largest number of pairs per batch.
         """
 
     def count(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool, both: bool = True,

@@ -131,20 +131,23 @@ class Dendrogram:
         _run("join_chains", len(tops), key, rows, tops, ends, self._joined)
 
 
-def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int) -> Clusters:
-    """Find the clusters of at least `least` rows of a tree; see `Spanner`.
+def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int) -> Clusters:
+    """Find the clusters of at least `min_rows` rows of a tree; see `Spanner`.
 
     A row falls out at the smallest distance that merges enough rows with it.  Nested merges of one distance
     count as one merge.  If such a merge has at least two parts that are large enough, these are clusters.
     """
     rows = len(start) + 1
     tree = Dendrogram(cupy.asarray(start, cupy.int32), cupy.asarray(end, cupy.int32))
-    far, parent, size, merges, fewest = cupy.asarray(away), tree.parent, tree.size, rows - 1, np.int32(least)
+    far, parent, size, merges = cupy.asarray(away), tree.parent, tree.size, rows - 1
+    fewest = np.int32(min_rows)
     enough, whole, to = (cupy.empty(merges, cupy.int32) for _ in range(3))
     part, top = (cupy.empty(merges, cupy.bool_) for _ in range(2))
     parts, number = cupy.zeros(merges, cupy.int32), cupy.empty(merges, cupy.int32)
     _run("large_ones", merges, size, fewest, parent, enough)
-    for _ in range(int(least).bit_length()):  # fewer than `least` merges are not large, one above the other
+    for _ in range(
+        int(min_rows).bit_length()
+    ):  # fewer than `min_rows` merges are not large, one above the other
         enough = take(enough, enough)
     falls = take(enough, tree.first)
     _run("same_distance", merges, far, parent, whole)

@@ -167,18 +167,18 @@ def _nothing(rows: Rows | None) -> bool:
 
 
 def batches(q: Index, d: Index, layout: DeviceLayout, *, is_self_join: bool,
-            rows: Rows | None = None, most: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
+            rows: Rows | None = None, max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
     """All pairs of two indexes, or of one with itself (`is_self_join`: each once), as places in them.
 
     `rows`: only the pairs of the queries at these positions.  The start is a multiple of the layout's grain;
-    the stop is one, too, or the end.  Any such cut of all positions gives each pair once.  `most`: pairs of a
-    batch.
+    the stop is one, too, or the end.  Any such cut of all positions gives each pair once.
+    `max_pairs`: pairs of a batch.
     """
     if not len(q["y"]) or not len(d["y"]) or _nothing(rows):
         return
     join = _Launch(q, d, layout, is_self_join, rows=rows)
-    most = min(most or BATCH, BATCH, int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8)
-    capacity = min(most, max(1 << 16, FIRST_BATCH * max(len(q["y"]), len(d["y"]))))
+    max_pairs = min(max_pairs or BATCH, BATCH, int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8)
+    capacity = min(max_pairs, max(1 << 16, FIRST_BATCH * max(len(q["y"]), len(d["y"]))))
     none = np.uint64(0)
     more, out, written = True, None, 0
     while more:
@@ -190,7 +190,7 @@ def batches(q: Index, d: Index, layout: DeviceLayout, *, is_self_join: bool,
         # as much again for each unit that is left, and a little
         left = int(written * (1 / max(join.done, 1e-3) - 1) * 1.05) if more else 0
         yield PairBatch(out[:number], join.told[3], join.told[4], left)
-        capacity = int(min(most, max(capacity, left)))
+        capacity = int(min(max_pairs, max(capacity, left)))
 
 
 def count(q: Index, d: Index, layout: DeviceLayout, *, is_self_join: bool, both: bool = True,

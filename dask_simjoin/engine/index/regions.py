@@ -78,7 +78,7 @@ class Regions:
 
 
 def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np.ndarray, reach: float,
-                 most: float, number: int) -> Regions:  # fmt: skip
+                 max_points: float, max_regions: int) -> Regions:  # fmt: skip
     """Cut the box [lower, upper] into regions.
 
     Parameters
@@ -91,17 +91,17 @@ def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np
         The box of all points.
     reach : float
         Largest difference of one coordinate that a pair can have.
-    most : float
+    max_points : float
         Points that a region should have at most.
-    number : int
+    max_regions : int
         Regions to have at most.
     """
     cuts: dict[int, tuple[int, float]] = {}
     places = {1: np.arange(len(x))}  # of the leaves so far; children of node n are 2n and 2n + 1
     queue = [(-float(weight.sum()), 1)]
-    while queue and len(places) < number:
+    while queue and len(places) < max_regions:
         size, node = heapq.heappop(queue)
-        cut = _cut(x, weight, places[node], reach) if -size > most else None
+        cut = _cut(x, weight, places[node], reach) if -size > max_points else None
         if cut is None:
             continue
         cuts[node] = cut

@@ -130,10 +130,10 @@ def make_screened_layout(lower: np.ndarray, upper: np.ndarray, variance: np.ndar
     return SweepLayout(threshold, replace(found, sweep=dims[found.sweep], dims=gridded), norm, dims)
 
 
-def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, most: float) -> SweepGrid:
+def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, max_difference: float) -> SweepGrid:
     """Choose the swept dimension and the cells for points within the box [lower, upper].
 
-    `most`: the largest difference of one coordinate, as computed, that a pair can have.
+    `max_difference`: the largest difference of one coordinate, as computed, that a pair can have.
 
     Two points of a pair lie at most one cell apart.  Let t = (x - origin) / width.  Without rounding, both t
     differ by at most most / width <= 1 / WIDEN < 1 - 2**-19.  Three roundings change each t by at most
@@ -145,7 +145,7 @@ def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, most: 
     scale = 1.0 if max(span, default=0.0) < 2.0**1020 else 0.25
     span = [s * 4 * scale for s in span]
     bits = min(MAX_CELL_BITS, KEY_BITS // max(1, len(dims)) - 1)
-    least = most * scale * WIDEN
+    least = max_difference * scale * WIDEN
     width = [max(least, s * 2.0**-bits, 2.0**-1000) for s in span]
     cells = [int(s / w) + 3 if w < math.inf else 3 for s, w in zip(span, width, strict=True)]
     strides = [math.prod(cells[k + 1 :]) for k in range(len(cells))]

@@ -162,12 +162,12 @@ class OneKernel:
         self._launch = launch
 
     def batches(self, q: Index, d: Index, layout: Any, *, is_self_join: bool, rows: Rows | None = None,
-                most: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
+                max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
         """See `GpuMethod.batches`."""
         if is_none(q, d, rows):
             return
         join = self._launch(q, d, layout, is_self_join, rows)
-        yield from found_by(*flow(join, estimate(join), most), join.queries)
+        yield from found_by(*flow(join, estimate(join), max_pairs), join.queries)
 
     def count(self, q: Index, d: Index, layout: Any, *, is_self_join: bool, both: bool = True,
               rows: Rows | None = None) -> list[Array]:  # fmt: skip

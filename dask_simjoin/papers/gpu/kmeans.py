@@ -329,12 +329,12 @@ def _kernels(
 
 
 def batches(q: Index, d: Index, layout: KMeansLayout, *, is_self_join: bool, rows: Rows | None = None,
-            most: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
+            max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
     """See `GpuMethod.batches`."""
     decided = refused = 0
     for kernel in _kernels(q, d, layout, is_self_join, rows):
         earlier = decided, refused
-        for found in kernel.batches(q, d, layout, is_self_join=is_self_join, rows=rows, most=most):
+        for found in kernel.batches(q, d, layout, is_self_join=is_self_join, rows=rows, max_pairs=max_pairs):
             decided, refused = earlier[0] + found.decided, earlier[1] + found.refused
             yield replace(found, decided=decided, refused=refused)
 

@@ -230,11 +230,11 @@ count, pass_to = _KERNEL.count, _KERNEL.pass_to
 
 
 def batches(q: Index, d: Index, layout: ZOrderLayout, *, is_self_join: bool,
-            rows: Rows | None = None, most: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
+            rows: Rows | None = None, max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
     """See `GpuMethod.batches`; sorted pairs are one batch."""
     if is_none(q, d, rows):
         return
-    found = _KERNEL.batches(q, d, layout, is_self_join=is_self_join, rows=rows, most=most)
+    found = _KERNEL.batches(q, d, layout, is_self_join=is_self_join, rows=rows, max_pairs=max_pairs)
     if layout.options.output == "staged":
         yield from found
         return

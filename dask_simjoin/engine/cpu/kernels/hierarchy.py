@@ -35,10 +35,10 @@ def merge_rows(left: Array, right: Array, parent: Array, node: Array, size: Arra
 
 
 @kernel
-def condense(left: Array, right: Array, size: Array, away: Array, least: int, owner: Array, stack: Array,
+def condense(left: Array, right: Array, size: Array, away: Array, min_rows: int, owner: Array, stack: Array,
              row_parent: Array, row_lambda: Array, parent: Array, birth: Array,
              rows: Array) -> int:  # fmt: skip
-    """Find the clusters of at least `least` rows in a hierarchy of merges; return their number.
+    """Find the clusters of at least `min_rows` rows in a hierarchy of merges; return their number.
 
     Merges are undone from the last one down; nested merges of one distance are undone together.  If at least
     two of their parts are large enough, these are new clusters.  If only one is, the cluster continues in it.
@@ -76,11 +76,11 @@ def condense(left: Array, right: Array, size: Array, away: Array, least: int, ow
                 else:
                     parts -= 1
                     stack[parts] = child
-                    large += child >= n and size[child - n] >= least
+                    large += child >= n and size[child - n] >= min_rows
         density = 1.0 / away[e] if away[e] > 0 else np.inf
         for p in range(parts, n):
             child = stack[p]
-            if child >= n and size[child - n] >= least:
+            if child >= n and size[child - n] >= min_rows:
                 owner[child - n] = -2 - e if large > 1 else own
                 continue
             stack[0], todo = child, 1  # parts are of different rows: there is room for these
@@ -116,9 +116,9 @@ def measure(row_parent: Array, row_lambda: Array, parent: Array, birth: Array, r
 
 
 @kernel
-def most_stable(parent: Array, rows: Array, stability: Array, most: float, single: bool, below: Array,
+def most_stable(parent: Array, rows: Array, stability: Array, max_rows: float, single: bool, below: Array,
                 chosen: Array) -> None:  # fmt: skip
-    """Choose the clusters of the largest total stability, none of more than `most` rows.
+    """Choose the clusters of the largest total stability, none of more than `max_rows` rows.
 
     `single`: whether the cluster of all rows may be chosen; `below`: zeros.
     """
@@ -127,7 +127,7 @@ def most_stable(parent: Array, rows: Array, stability: Array, most: float, singl
             chosen[c] = False
             break
         kept = stability[c]
-        chosen[c] = not (below[c] > kept or rows[c] > most)
+        chosen[c] = not (below[c] > kept or rows[c] > max_rows)
         if not chosen[c]:
             kept = below[c]
         if c > 0:
