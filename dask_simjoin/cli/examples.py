@@ -4,6 +4,7 @@ EXAMPLES = {
     "self-join": "places.parquet --eps 0.5 --on x,y --return-distance -o pairs.parquet",
     "join": "homes.csv --other shops.csv --eps '2 km' --metric haversine --on lat,lon -o pairs.csv",
     "knn": "homes.csv --other shops.csv -k 3 --on x,y -o nearest.csv",
+    "closest-pairs": "places.parquet -n 10 --on x,y -o closest.csv",
     "counts": "places.parquet --eps 0.5 --on x,y -o counted.parquet",
     "count-pairs": "places.parquet --eps 0.1,0.5,1 --on x,y",
     "dedup": "places.parquet --eps 0.01 --on x,y -o kept.parquet",

@@ -96,7 +96,7 @@ def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> A
         xp.add.at(sums, left, whole[right])
         xp.add.at(sums, right, whole[left])
 
-    block_pair.joiner.visit(*block_pair.operands, visitor, same=True)
+    block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=True)
     enough = np.ldexp(float(min_samples), bits)
     if enough >= 2.0**63:
         return xp.zeros(len(sums), bool)

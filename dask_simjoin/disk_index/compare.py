@@ -235,7 +235,8 @@ def _served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -
     xp, n = joiner.xp, len(rows["seq"])
     own = joiner.build(rows["x"], layout)
     found = joiner.pairs(
-        own, index_of(segment), layout, same=False, distance=measured(how.spec, xp) if distance else None,
+        own, index_of(segment), layout, is_self_join=False,
+        distance=measured(how.spec, xp) if distance else None,
         labels=(own["order"][:n].astype(xp.int64), segment["position"]),
     )  # fmt: skip
     return Hits(found.left, found.right, found.distance)
@@ -250,7 +251,7 @@ def _not_served(rows: RowBatch, segment: Segment, how: Comparison, distance: boo
     layout = layout_for([in_segment, rows], how.spec)
     own, other = joiner.build(rows["x"], layout), joiner.build(x, layout)
     found = joiner.pairs(
-        own, other, layout, same=False, distance=measured(how.spec, xp) if distance else None,
+        own, other, layout, is_self_join=False, distance=measured(how.spec, xp) if distance else None,
         labels=(own["order"][:n].astype(xp.int64), segment["position"][other["order"][:m]]),
     )  # fmt: skip
     return Hits(found.left, found.right, found.distance)

@@ -218,7 +218,7 @@ def read_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], finge
         return found
 
     most = ends[-1] // LEAST_READ
-    parts = itertools.chain.from_iterable(shared_out(read, len(frames), min(threads, most), least=1))
+    parts = itertools.chain.from_iterable(shared_out(read, len(frames), min(threads, most), min_items=1))
     return gather_chunk(layout, rows, *parts, threads=threads, named=named, joined_points=x)
 
 
@@ -274,7 +274,7 @@ def whole_points(parts: list[Array], layout: Layout | SearchLayout, threads: int
         for part, at in zip(parts[first:last], ends[first:last].tolist(), strict=True):
             out[at : at + len(part)] = part
 
-    shared_out(copy, len(out), threads, least=numbers_apart(out.shape[1]))
+    shared_out(copy, len(out), threads, min_items=numbers_apart(out.shape[1]))
     return out
 
 

@@ -210,7 +210,7 @@ def fill(block_pair: BlockPair, numbers: Sequence[Array], mode: str, at: list[Ar
             put(rows, columns, values, at[side], parts[side]["columns"], parts[side]["values"])
 
     if listed is None:
-        block_pair.joiner.visit(*block_pair.operands, visitor, same=block_pair.same)
+        block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.same)
         return
     for part in listed:
         visitor(*part)
@@ -271,7 +271,7 @@ def _listed(block_pair: BlockPair) -> Listed | None:
         parts.append((left.copy(), right.copy(), totals.copy()))
 
     try:
-        block_pair.joiner.visit(*block_pair.operands, visitor, same=True)
+        block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=True)
     except _ManyError:
         return None
     return parts

@@ -269,7 +269,7 @@ def _filled(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> lis
     labels, kept = (one.labels, other.labels), [one.kept, other.kept]
     operands, wanted = block_pair.operands, kept if any(kept) else None
     found = block_pair.joiner.pairs(
-        *operands, same=same, distance=made, labels=labels, rows=rows, kept=wanted
+        *operands, is_self_join=same, distance=made, labels=labels, rows=rows, kept=wanted
     )
     number, away = len(found.left), found.distance
     left = [found.left, *found.kept[: len(one.kept)]]
@@ -389,7 +389,7 @@ def weigh_block(block_pair: BlockPair) -> Array:
     start, stop = rows or (0, len(block_pair.q["ids"]))
     pairs = joiner.xp.zeros(stop - start, joiner.xp.int64)
     for each in block_pair.comparisons():
-        pairs += joiner.weights(*each.operands, same=each.same, rows=rows)
+        pairs += joiner.weights(*each.operands, is_self_join=each.same, rows=rows)
     return joiner.xp.cumsum(pairs, out=pairs)
 
 

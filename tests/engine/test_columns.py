@@ -289,12 +289,12 @@ def test_partitions_of_other_lengths():
 @pytest.mark.parametrize(
     ("rows", "what"),
     [
-        ([[0.0], 5], "an int, which is no list, tuple or array"),
-        (["ab", [0.0]], "a str, which is no list, tuple or array"),
-        ([np.zeros((1, 2)), [0.0]], "a ndarray, which is no list, tuple or array"),
-        ([[0.0], ["1"]], "a list with a str in it, which is no real number"),
-        ([[0.0], [[1.0]]], "a list with a list in it, which is no real number"),
-        ([[0.0], [1j]], "a list with a complex in it, which is no real number"),
+        ([[0.0], 5], "an int, which is not a list, tuple or array"),
+        (["ab", [0.0]], "a str, which is not a list, tuple or array"),
+        ([np.zeros((1, 2)), [0.0]], "a ndarray, which is not a list, tuple or array"),
+        ([[0.0], ["1"]], "a list with a str in it, which is not a real number"),
+        ([[0.0], [[1.0]]], "a list with a list in it, which is not a real number"),
+        ([[0.0], [1j]], "a list with a complex in it, which is not a real number"),
     ],
 )
 def test_what_is_no_list_of_numbers(how, rows, what):

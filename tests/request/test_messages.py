@@ -163,13 +163,13 @@ def test_options_by_other_names(verb, option, meant):
 def test_objects_that_are_no_lists():
     df = pd.DataFrame({"o": [object(), object()]})
     text = told(CoordinateError, df.simjoin.self_join, 1.0, on="o")
-    assert "holds an object, which is no list" in text
+    assert "holds an object, which is not a list" in text
 
 
 def test_a_number_as_an_object_is_no_list():
     df = pd.DataFrame({"o": pd.Series([Decimal(1), Decimal(2)], dtype=object)})
     text = told(CoordinateError, df.simjoin.count_pairs, 1.0, on="o")
-    remedy = re.search(r"no list, .* but a number\. If all are numbers, (df\[.*\)) makes them", text)
+    remedy = re.search(r"not a list, .* but a number\. If all are numbers, (df\[.*\)) makes them", text)
     assert remedy, text
     assert df.assign(o=eval(remedy[1], {"df": df})).simjoin.count_pairs(1.0, on="o") == 1
 

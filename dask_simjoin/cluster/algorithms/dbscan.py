@@ -112,7 +112,7 @@ def edges_across(block_pair: BlockPair, numbers: tuple[int, int], core: Sequence
     parent = xp.concatenate([within[0].astype(nodes.dtype), within[1].astype(nodes.dtype) + offset])
     first = (parent == nodes) & xp.concatenate(core)
     joiner = placed.joiner
-    joiner.connect(*placed.operands, parent, tuple(core), offset, same=False, rows=block_pair.rows)
+    joiner.connect(*placed.operands, parent, tuple(core), offset, is_self_join=False, rows=block_pair.rows)
     joiner.roots(parent)
     tied = xp.flatnonzero(first & (parent != nodes))
 
@@ -226,7 +226,7 @@ def lowered(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
     # CuPy's `any` compiles CUB kernels for seconds; `min` has a kernel already
     if any(len(some) and int(some.min()) < 0 for some in labels):
         lists = (labels[0], labels[-1]), (low[0], low[-1])
-        joiner.lowest(*placed.operands, *lists, same=same, rows=block_pair.rows)
+        joiner.lowest(*placed.operands, *lists, is_self_join=same, rows=block_pair.rows)
     return low
 
 

@@ -86,7 +86,7 @@ def _pairs(index: Index, layout: Layout, joiner: Joiner, max_pairs: int | None) 
         parts.append((np.minimum(one, other), np.maximum(one, other)))
 
     try:
-        joiner.visit(index, index, layout, visitor, same=True)
+        joiner.visit(index, index, layout, visitor, is_self_join=True)
     except _TooManyError:
         return None
     return concatenated(parts)
@@ -109,7 +109,7 @@ def dropped(rows: int, earlier: np.ndarray, later: np.ndarray) -> np.ndarray:
 
 def _near(standing: Index, index: Index, layout: Layout, joiner: Joiner) -> Array:
     """Return which rows of an index (n,) bool, by position, are near a row of `standing`."""
-    counts: Array = joiner.counts(standing, index, layout, same=False, enough=1)[1]
+    counts: Array = joiner.counts(standing, index, layout, is_self_join=False, enough=1)[1]
     return counts > 0
 
 
@@ -164,7 +164,7 @@ def pairs_of_block(block_pair: BlockPair, numbers: Sequence[RowNumbers]) -> Host
         one, other = sides
         parts.append((one, other))
 
-    block_pair.joiner.visit(*block_pair.operands, visitor, same=block_pair.same, rows=block_pair.rows)
+    block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.same, rows=block_pair.rows)
     return concatenated(parts)
 
 

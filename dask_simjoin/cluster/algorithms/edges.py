@@ -141,7 +141,7 @@ def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns
             sort()
 
     with discard_on_error(*(store for side in sides for store in side.stores)):
-        block_pair.joiner.visit(*block_pair.operands, visitor, same=same)
+        block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=same)
         sort()
     first, *second = [side.finish() for side in sides]
     return first, second[0] if second else None
@@ -265,7 +265,7 @@ def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCount
     A part of the work returns only its own counts.  For one chunk they begin at the part's first place.
     """
     placed, rows, xp, least = by_place(block_pair), block_pair.rows, block_pair.xp, min_samples - 1
-    found = placed.joiner.counts(*placed.operands, same=block_pair.same, enough=least, rows=rows)
+    found = placed.joiner.counts(*placed.operands, is_self_join=block_pair.same, enough=least, rows=rows)
     starts = [0] * len(found)
     if rows is not None and xp is np:
         start, stop = rows
@@ -302,7 +302,7 @@ def components_by_place(block_pair: BlockPair, core: Array) -> Array:
     """
     placed = by_place(block_pair)
     parent = new_nodes(len(core), placed.xp)
-    placed.joiner.connect(*placed.operands, parent, (core, core), 0, same=True, rows=block_pair.rows)
+    placed.joiner.connect(*placed.operands, parent, (core, core), 0, is_self_join=True, rows=block_pair.rows)
     placed.joiner.roots(parent)
     return parent
 

@@ -177,7 +177,7 @@ def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int, part: t
         some = searcher.part(query, start, stop) if rows > stop - start else query
         here = some | {"order": xp.arange(stop - start, dtype=some["order"].dtype)}
         totals, names = searcher.fresh(stop - start, number)
-        searcher.nearest(here, query, layout, totals, names, same=True)
+        searcher.nearest(here, query, layout, totals, names, is_self_join=True)
         near = looked_up(place, names[:, : _listed(totals)])
         known = _known(chunk, start, totals, near, min_samples, rows)
         _keep(whole, known, start - first, last - first, padded=part[1] == 1)
