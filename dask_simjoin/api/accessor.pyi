@@ -15,7 +15,7 @@ import pandas as pd
 from dask_simjoin.api.counts import Matrix
 from dask_simjoin.disk_index.index import Index
 from dask_simjoin.disk_index.making import PathLike, Policy
-from dask_simjoin.metrics.norms import Columns, Frame, Series
+from dask_simjoin.metrics.norms import Columns, Frame
 from dask_simjoin.reports.plan import PlanReport
 from dask_simjoin.reports.profile import ProfileReport
 from dask_simjoin.reports.run import RunReport
@@ -147,6 +147,7 @@ class SimJoinAccessor(Generic[F]):
     ) -> F:
         """Find the `n` closest pairs of rows, exactly and without an `eps`."""
 
+    @overload
     def neighbor_counts(
         self: SimJoinAccessor[pd.DataFrame],
         eps: Radius,
@@ -705,7 +706,37 @@ class SimJoinAccessor(Generic[F]):
         allow_missing: bool = False,
         method: SetsMethod = "auto",
         blocksize: Size = None,
-    ) -> SetsNumber:
+    ) -> int:
+        """Count the rows that `set_self_join` would return, without making them."""
+    @overload
+    def count_set_pairs(
+        self: SimJoinAccessor[dd.DataFrame],
+        on: Hashable,
+        threshold: Threshold,
+        *,
+        similarity: Similarity = "jaccard",
+        comparison: Comparison = ">=",
+        tokenizer: AnyTokenizer = None,
+        allow_empty: bool = False,
+        allow_missing: bool = False,
+        method: SetsMethod = "auto",
+        blocksize: Size = None,
+    ) -> Any:
+        """Count the rows that `set_self_join` would return, without making them."""
+    @overload
+    def count_set_pairs(
+        self: SimJoinAccessor[Any],
+        on: Hashable,
+        threshold: Threshold,
+        *,
+        similarity: Similarity = "jaccard",
+        comparison: Comparison = ">=",
+        tokenizer: AnyTokenizer = None,
+        allow_empty: bool = False,
+        allow_missing: bool = False,
+        method: SetsMethod = "auto",
+        blocksize: Size = None,
+    ) -> Any:
         """Count the rows that `set_self_join` would return, without making them."""
 
     @overload
