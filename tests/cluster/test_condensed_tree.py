@@ -5,7 +5,7 @@ import math
 import dask.dataframe as dd
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.cluster import choose_clusters, condensed_tree
@@ -19,6 +19,7 @@ from tests.support.profiles import examples
 @settings(max_examples=examples(50))
 @given(points(), st.integers(2, 8), st.integers(1, 6), choices())
 def test_condensed_trees_are_those_that_clusters_are_of(x, least, samples, choice):
+    assume(samples <= len(x))
     frame = frame_of(x)
     tree = frame.simjoin.spanning_tree(min_samples=samples)
     condensed = condensed_tree(tree, least)

@@ -76,7 +76,7 @@ def test_what_there_is_no_room_for_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "FILE_ROWS", 128)
     with dask.config.set(scheduler="sync"):
         index = made("2-D", tmp_path / "index")
-        monkeypatch.setattr(cache, "_room", lambda library: 300 * 88)
+        monkeypatch.setattr(cache, "_capacity", lambda library: 300 * 88)
         index.persist()
         told = index.memory
         assert 0 < told.rows <= 300 and told.rows + told.rows_on_disk == 500

@@ -46,14 +46,15 @@ def test_every_option_is_described(verb):
             assert typing.get_args(hints[field.name]) == choices
         elif field.name == "method":  # methods may be added to their table
             joined = SET_CHOICES if "threshold" in hints else CHOICES
-            assert choices == (NEAREST if verb.name == "knn_join" else joined)
+            assert choices == (NEAREST if verb.name in ("knn_join", "closest_pairs") else joined)
         else:
             assert not choices
     assert "return" in hints and "frame" in hints
 
 
 def test_choices_are_all_that_is_taken(verb):
-    given = {"threshold": 1, "eps": 1.0, "max_eps": 1.0, "k": 1, "other": FRAME, "on": "x", "min_samples": 2}
+    given = {"threshold": 1, "eps": 1.0, "max_eps": 1.0, "k": 1, "n": 1, "other": FRAME, "on": "x"}
+    given["min_samples"] = 2
     known = {field.name: field for field in dataclasses.fields(verb.request)}
     given["path"] = "never-made"  # all choices of what takes a path are those of `metric`
     options = {name: value for name, value in given.items() if name in known}

@@ -194,4 +194,4 @@ def test_the_example(partitioning):
     command = [sys.executable, EXAMPLE, "--rows", "1000000", "--partitioning", partitioning]
     run = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert run.returncode == 0, run.stderr
-    assert "1,000,000 points: " in run.stdout and "neighbours on average" in run.stdout
+    assert "1,000,000 points: " in run.stdout and "neighbors on average" in run.stdout
