@@ -30,7 +30,7 @@ from dask_simjoin.request.options import (
     Radius,
     Size,
 )
-from dask_simjoin.request.requests import GraphMode, How, OrderMode
+from dask_simjoin.request.requests import GraphMode, How, NearestHow, OrderMode
 from dask_simjoin.sets.introspect import SetProfileReport
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import AnyTokenizer, Comparison, Similarity, Threshold
@@ -105,6 +105,7 @@ class SimJoinAccessor(Generic[F]):
         k: int = 10,
         *,
         max_distance: Distance | None = None,
+        how: NearestHow = "inner",
         on: Columns = None,
         left_on: Columns = None,
         right_on: Columns = None,

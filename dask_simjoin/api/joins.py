@@ -157,7 +157,7 @@ def _counts(queries: Chunk, data: Chunk, spec: JoinSpec, plan: WholePlan) -> Arr
 def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> Frame:
     """Return the rows of the left table that have a match, or, if not `matched`, that have none."""
     if spec.dropna:
-        frame = _finite(frame, spec)
+        frame = finite_rows(frame, spec)
         spec = replace(spec, dropna=False)
     if not is_dask_collection(frame):
         (queries, data), plan = whole_chunks((frame, other), spec, COUNTS)
@@ -172,7 +172,7 @@ def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> 
     return frame[(counted > 0) if matched else (counted == 0)]
 
 
-def _finite(frame: Frame, spec: JoinSpec) -> Frame:
+def finite_rows(frame: Frame, spec: JoinSpec) -> Frame:
     """Return the rows that take part.
 
     For Dask this is a filter, below which only the needed columns are read.

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 from dask.base import is_dask_collection
 
+from dask_simjoin.api.joins import finite_rows
 from dask_simjoin.engine.base import frames_for, searcher_for
 from dask_simjoin.graph import nearest as lazy
 from dask_simjoin.graph.base import nearest_example, series_example
@@ -23,13 +24,16 @@ from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.outputs import nearest_output, rows_found
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import shown
-from dask_simjoin.request.requests import KDistancesRequest, KnnJoinRequest
+from dask_simjoin.request.requests import ANTI, LEFT, KDistancesRequest, KnnJoinRequest
 from dask_simjoin.request.resolve import check_flag
+from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import whole_chunk, whole_chunks
 from dask_simjoin.tasks.nearest import (
     find_rows,
+    has_neighbor,
     kth_distance,
     mutual_state,
+    nearest_or_missing,
     nearest_rows,
     search_chunk,
     whole_rows,
@@ -132,9 +136,16 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
         Maximum number of neighbors of a row. A row has fewer if the table or `max_distance` has no more.
     max_distance : float or str, optional
         Largest distance of a neighbor, with units as `eps` of `self_join`. Default: no limit.
+    how : {"inner", "left", "leftanti"}, default "inner"
+        The rows of the result.
+
+        - "inner": all neighbors.
+        - "left": all neighbors, and the rows of this frame that have none. Their `right`, `rank` and
+          `distance` are missing. Dtypes of missing values are as in `join`; `rank` becomes "Int64".
+        - "leftanti": the rows of this frame that have no neighbor, with all their columns.
     mutual : bool, default False
         Whether to keep only mutual neighbors: each row is among the `k` nearest of the other. With ``k=1``
-        these are mutual best matches.
+        these are mutual best matches. It requires ``how="inner"``.
     by : column or list of columns, optional
         Columns whose values must be equal in both rows, as in `self_join`. It requires `max_distance`.
     on, left_on, right_on, id, left_id, right_id, keep, suffixes
@@ -162,7 +173,7 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
         - the columns of `keep`.
 
         Each partition is sorted by the order of the left rows, and then by rank. With `mutual` only plain
-        pandas frames keep this order.
+        pandas frames keep this order. With "leftanti" the result has rows and columns of this frame.
 
     Raises
     ------
@@ -208,6 +219,17 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
       left  right  rank  distance name
     0    g      0     1       1.0    A
     1    h      0     1       1.0    A
+
+    The same for all homes, and the homes without a shop that is near enough:
+
+    >>> homes.simjoin.knn_join(shops, k=1, how="left", max_distance=3.0, on="x", keep="name")
+      left  right  rank  distance name
+    0    g      0     1       1.0    A
+    1    h      0     1       1.0    A
+    2    i   <NA>  <NA>       NaN  NaN
+    >>> homes.simjoin.knn_join(shops, k=1, how="leftanti", max_distance=3.0, on="x")
+          x
+    i  20.0
     """
     if request.other is not None:
         check_other("knn_join(other, k)", request.other, k=request.k)
@@ -239,22 +261,24 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
     frame, other, left, right = one_or_two(frame, request.other)
     spec = request.spec(left, right)
     searcher_for(left)
-    bound = request.max_total(spec)
-    example = nearest_example(left, left if right is None else right, spec)
+    bound, with_alone = request.max_total(spec), request.how == LEFT
+    if request.how == ANTI:
+        return _without_neighbor(frame, other, spec, bound)
+    example = nearest_example(left, left if right is None else right, spec, with_alone)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         right_source = None if other is None else freeze(other, spec.right.columns)
-        return new_collection(NearestJoin(source, right_source, spec, number, bound, example))
+        return new_collection(NearestJoin(source, right_source, spec, number, bound, request.how, example))
     plain = [frame] if other is None else [frame, other]
     chunks, plan = whole_chunks(plain, spec, nearest_output(number, with_ids=True))
     queries, data = chunks[0], chunks[-1]
     if not (len(queries["ids"]) and len(data["ids"])):
-        return example
+        return nearest_or_missing(queries, None, spec, example) if with_alone else example
     rows, device = plan.rows_found(number), frames_for(left).memory()
     row_bytes = plan.pair_bytes + RANK_BYTES if bound == math.inf else 0.0
     # on the host, arrays of the search become columns of the result
-    if device is not None:
-        row_bytes = (NEIGHBOR_BYTES + row_bytes) * (MERGE_COPIES if request.mutual else 1)
+    if device is not None or with_alone:
+        row_bytes = (NEIGHBOR_BYTES + row_bytes) * (MERGE_COPIES if request.mutual or with_alone else 1)
     elif request.mutual:
         rows = max(rows, rows_found(plan.table_rows[::-1], number))
         row_bytes = max(NEIGHBOR_BYTES + REVERSE_BYTES, row_bytes)
@@ -272,6 +296,27 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
     if device is None and request.mutual:
         return whole_rows(queries, data, mutual_state(queries, data, search), spec, example)
     state = search(queries, data)
-    if device is None:
+    if device is None and not with_alone:
         return whole_rows(queries, data, state, spec, example)
-    return nearest_rows(queries, state, spec, example, find_rows(state, data, 0, spec))
+    made = nearest_or_missing if with_alone else nearest_rows
+    return made(queries, state, spec, example, find_rows(state, data, 0, spec))
+
+
+def _without_neighbor(frame: Frame, other: Frame | None, spec: JoinSpec, bound: float) -> Frame:
+    """Return the rows that have no neighbor; `bound`: the largest total of one."""
+    if spec.dropna:
+        frame = finite_rows(frame, spec)
+        spec = replace(spec, dropna=False)
+    if not is_dask_collection(frame):
+        plain = [frame] if spec.other is None else [frame, other]
+        chunks, plan = whole_chunks(plain, spec, nearest_output(1))
+        queries, data = chunks[0], chunks[-1]
+        if not (len(queries["ids"]) and len(data["ids"])):
+            return frame.copy()
+        state = search_chunk(queries, data, plan.layout, 1, (0, 0), spec.other is None, bound)
+        return frame[~has_neighbor(state)]
+    source = freeze(frame, spec.columns)
+    right_source = None if spec.other is None else freeze(other, spec.right.columns)
+    example = series_example(frame._meta, "found")
+    found = lazy.HasNeighbor(source.inner, source, right_source, spec, 1, bound, example)
+    return frame[new_collection(found) == 0]

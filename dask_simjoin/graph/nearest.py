@@ -22,13 +22,16 @@ from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.outputs import OutputSpec, nearest_output
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.reports.plan import NearestPlanReport
+from dask_simjoin.request.requests import LEFT
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.nearest import (
     FoundRows,
     State,
     find_rows,
+    has_neighbor,
     join_states,
     kth_distance,
+    nearest_or_missing,
     nearest_rows,
     search_chunk,
 )
@@ -123,6 +126,60 @@ def _none(chunk: Chunk) -> Array:
     return xp.full(len(chunk["ids"]), math.inf).view(np.int64)
 
 
+class HasNeighbor(FoundByChunk):
+    """Stand for whether each row has a neighbor (1 or 0) before it is planned; `bound`: see `NearestJoin`."""
+
+    _label = "simjoin_has_neighbor"
+    _parameters = ["frame", "source", "other", "spec", "k", "bound", "meta", "chosen"]
+
+    @property
+    def output(self) -> OutputSpec:
+        """The nearest neighbor of each row."""
+        return nearest_output(1, max_total=self.operand("bound"))
+
+    def _report(self, plan: Plan) -> NearestPlanReport:
+        return NearestPlanReport(plan, self.operand("spec"), self.operand("k"), self.operand("bound"))
+
+    def _found(self, chunks: Chunks, plan: Plan) -> Expr:
+        limits = self.operand("other") is None, self.operand("bound")
+        return ChunkHasNeighbor(chunks, plan, *limits)
+
+
+class ChunkHasNeighbor(LabelledExpr):
+    """Search one neighbor of each row of a chunk, and store whether there is one as int64."""
+
+    _label = "simjoin_chunk_has_neighbor"
+    _makes_result = True
+    _parameters = ["chunks", "plan", "is_self_join", "bound"]
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (len(self.operand("plan").counted) + 1)
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: Plan = self.operand("plan")
+        steps = Steps("simjoin_nearest", self.deterministic_token)
+        refs = [chunk_ref(self.chunks, c) for c in range(len(plan.chunks))]
+        numbers = steps.row_numbers(plan, refs)
+        options = plan.layout, 1, self.operand("is_self_join"), self.operand("bound")
+        for c in range(len(plan.counted)):
+            key, others = (self._name, c), plan.searches[c].tolist()
+            if not others:
+                steps.layer[key] = Task(key, _no_neighbor, refs[c])
+                continue
+            how = options, int(plan.parts[c]), plan.threads
+            state = add_searches(steps, c, others, self.chunks, numbers, *how)
+            steps.layer[key] = Task(key, _has_neighbor, state)
+        return steps.layer
+
+
+def _has_neighbor(state: State) -> Array:
+    return has_neighbor(state).astype(np.int64)
+
+
+def _no_neighbor(chunk: Chunk) -> Array:
+    return frames_for(chunk["example"]).xp.zeros(len(chunk["ids"]), np.int64)
+
+
 register_tuples(FoundRows)
 
 
@@ -130,10 +187,11 @@ class NearestJoin(LazyJoin):
     """Stand for the nearest rows of each row before they are planned.
 
     `other`: the right table; None: the join is of one table.  `bound`: the largest total of a neighbor.
+    `how`: "inner", or "left", which adds rows without a neighbor.
     """
 
     _label = "simjoin_nearest_join"
-    _parameters = ["source", "other", "spec", "k", "bound", "meta"]
+    _parameters = ["source", "other", "spec", "k", "bound", "how", "meta"]
 
     _plan_tells_partitions = True
 
@@ -149,7 +207,7 @@ class NearestJoin(LazyJoin):
         return (None,) * (max(len(self.plan.counted), 1) + 1)
 
     def _lower(self) -> Expr:
-        names = "spec", "k", "bound", "meta"
+        names = "spec", "k", "bound", "how", "meta"
         return NearestRows(self._chunks(), self.plan, *(self.operand(name) for name in names))
 
 
@@ -162,7 +220,7 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
 
     _label = "simjoin_nearest_rows"
     _makes_result = True
-    _parameters = ["chunks", "plan", "spec", "k", "bound", "meta", "_partitions"]
+    _parameters = ["chunks", "plan", "spec", "k", "bound", "how", "meta", "_partitions"]
     _defaults = {"_partitions": None}
 
     def _divisions(self) -> tuple[None, ...]:
@@ -174,15 +232,19 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
         refs = [chunk_ref(self.chunks, c) for c in range(len(plan.chunks))]
         numbers = steps.row_numbers(plan, refs)
         limits = spec.other is None, self.operand("bound")
+        left = self.operand("how") == LEFT
         for place, c in enumerate(self._partitions):
             key = (self._name, place)
             others = plan.searches[c].tolist() if c < len(plan.counted) else []
             if not others:
-                steps.layer[key] = Task(key, itself, meta)
+                alone = nearest_or_missing, refs[c], None, spec, meta
+                some = left and c < len(plan.counted)
+                steps.layer[key] = Task(key, *alone) if some else Task(key, itself, meta)
                 continue
             options = plan.layout, self.operand("k"), *limits
             how = options, int(plan.parts[c]), plan.threads
             state = [add_searches(steps, c, others, self.chunks, numbers, *how)]
             found = [steps.add("name", (c, d), find_rows, *state, refs[d], numbers[d], spec) for d in others]
-            steps.layer[key] = Task(key, nearest_rows, refs[c], *state, spec, meta, *found)
+            made = nearest_or_missing if left else nearest_rows
+            steps.layer[key] = Task(key, made, refs[c], *state, spec, meta, *found)
         return steps.layer

@@ -39,6 +39,7 @@ from dask_simjoin.request.units import check_once, check_whole, several_of, with
 How = Literal["inner", "left", "leftsemi", "leftanti"]
 GraphMode = Literal["distance", "connectivity"]
 OrderMode = Literal["edges", "forest"]
+NearestHow = Literal["inner", "left", "leftanti"]
 
 INNER, LEFT, SEMI, ANTI = HOW = get_args(How)
 
@@ -121,8 +122,7 @@ class JoinRequest(TwoTableOptions, Within, MayLose):
         spec = keeping(self, resolve_two(self, left, right, self.eps), left, right)
         if self.how not in (SEMI, ANTI):
             return spec
-        bare, other = (replace(without_ids(own), keep=(), names=()) for own in (spec, spec.right))
-        return replace(bare, other=other)
+        return _bare(spec)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +141,9 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose):
         metadata=about("table to search"),
     )
     k: int = field(default=10, kw_only=False, metadata=about("number of neighbors per row"))
+    how: NearestHow = field(
+        default="inner", metadata=about("which rows the result has", choices=get_args(NearestHow))
+    )
     mutual: bool = field(default=False, metadata=about("keep pairs that are neighbors in both directions"))
     max_distance: Distance | None = field(default=None, metadata=about("largest distance of a neighbor"))
     method: Method = field(default="auto", metadata=about("algorithm that finds neighbors", choices=NEAREST))
@@ -154,11 +157,23 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose):
 
     def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
         """Resolve it for frames like `left` and `right`, or for one."""
+        self._check_how()
         eps = 0.0 if self.max_distance is None else self.max_distance
         if right is None:
             check_one_table(self)
-            return keeping(self, searched(resolve(self, left, eps)), left)
-        return keeping(self, searched(resolve_two(self, left, right, eps)), left, right)
+            spec = keeping(self, searched(resolve(self, left, eps)), left)
+        else:
+            spec = keeping(self, searched(resolve_two(self, left, right, eps)), left, right)
+        return _bare(spec) if self.how == ANTI else spec
+
+    def _check_how(self) -> None:
+        """Refuse an unknown kind of join, or one that has no mutual neighbors."""
+        check_how(self.how, f"other.simjoin.knn_join(frame, k, how={LEFT!r})", get_args(NearestHow))
+        if self.mutual and self.how != INNER:
+            raise OptionError(
+                f"how={self.how!r} is not allowed with mutual=True; leave out one of them. To find rows "
+                "without a mutual neighbor, compare the ids of the frame with those of the mutual neighbors."
+            )
 
     def max_total(self, spec: JoinSpec) -> float:
         """Return the largest total of a neighbor."""
@@ -236,12 +251,22 @@ class RowIdRequest:
     name: str = field(default=ROW_ID, kw_only=False, metadata=about("name of the new column"))
 
 
-def check_how(how: object, swapped: str) -> None:
+def check_how(how: object, swapped: str, allowed: tuple[str, ...] = HOW) -> None:
     """Refuse an unknown kind of join; `swapped`: the call that replaces a right join."""
-    if not isinstance(how, str) or how not in HOW:
+    if not isinstance(how, str) or how not in allowed:
         right = isinstance(how, str) and how == "right"
-        hint = f"; swap the tables: {swapped}" if right else did_you_mean(how, HOW)
-        raise OptionError(f"how={shown(how)} is not allowed; use one of {', '.join(map(repr, HOW))}{hint}.")
+        hint = f"; swap the tables: {swapped}" if right else did_you_mean(how, allowed)
+        raise OptionError(
+            f"how={shown(how)} is not allowed; use one of {', '.join(map(repr, allowed))}{hint}."
+        )
+
+
+def _bare(spec: JoinSpec) -> JoinSpec:
+    """Leave out ids and kept columns, for a result of whole rows."""
+    bare = replace(without_ids(spec), keep=(), names=())
+    if spec.other is None:
+        return bare
+    return replace(bare, other=replace(without_ids(spec.right), keep=(), names=()))
 
 
 def _counted(request: CountPairsRequest | NeighborCountsRequest, meta: Frame, eps: object) -> JoinSpec:

@@ -28,6 +28,7 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import CHUNK, RowNumbers
 from dask_simjoin.tasks.matches import kept_values, measured, rank
+from dask_simjoin.tasks.pairs import cast_like, unmatched
 
 
 class State(TypedDict):
@@ -238,6 +239,34 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: Fo
             parts = [frames.result({name: part.columns[name]}, len(part.places)) for part in found]
             columns[name] = frames.values(frames.stacked(parts), name, order)
     return frames.result(columns, len(places))
+
+
+def nearest_or_missing(q: Chunk, state: State | None, spec: JoinSpec, like: Frame,
+                       *found: FoundRows) -> Frame:  # fmt: skip
+    """Do as `nearest_rows`, with one row of missing values for each row that has no neighbor.
+
+    `state`: None if no chunk was searched.
+    """
+    if state is None or not state["row_numbers"].shape[1]:
+        return unmatched(q, 0, spec, like)
+    xp, frames = module_of(state["totals"]), frames_for(q["example"])
+    near, k = has_neighbor(state), state["row_numbers"].shape[1]
+    matched = cast_like(nearest_rows(q, state, spec, like, *found), like)
+    if bool(near.all()):
+        return matched
+    rows = xp.flatnonzero(state["row_numbers"].reshape(-1) >= 0) // k
+    order = xp.argsort(xp.concatenate([rows, xp.flatnonzero(~near)]), kind="stable")
+    alone = unmatched(q, near.astype(xp.int64), spec, like)
+    return frames.stacked([matched, alone]).iloc[order].reset_index(drop=True)
+
+
+def has_neighbor(state: State) -> Array:
+    """Return whether each row of a chunk has a neighbor."""
+    numbers = state["row_numbers"]
+    if not numbers.shape[1]:
+        return module_of(numbers).zeros(len(numbers), bool)
+    found: Array = numbers[:, 0] >= 0
+    return found
 
 
 def whole_rows(q: Chunk, d: Chunk, state: State, spec: JoinSpec, like: Frame) -> Frame:
