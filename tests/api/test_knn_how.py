@@ -155,9 +155,9 @@ def test_tables_without_rows():
 def test_what_is_refused():
     frame = pd.DataFrame({"x": [0.0, 1.0]})
     join = frame.simjoin.knn_join
-    with pytest.raises(OptionError, match="how='anti' is not allowed.*did you mean 'leftanti'"):
+    with pytest.raises(OptionError, match=r"how='anti' is not allowed.*did you mean 'leftanti'"):
         join(k=1, how="anti")
-    with pytest.raises(OptionError, match="how='right' is not allowed.*swap the tables: other"):
+    with pytest.raises(OptionError, match=r"how='right' is not allowed.*swap the tables: other"):
         join(k=1, how="right")
     with pytest.raises(OptionError, match="how='leftsemi' is not allowed; use one of 'inner', 'left'"):
         join(k=1, how="leftsemi")
