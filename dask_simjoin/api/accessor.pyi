@@ -105,6 +105,7 @@ class SimJoinAccessor(Generic[F]):
         k: int = 10,
         *,
         max_distance: Distance | None = None,
+        min_distance: Distance | None = None,
         how: NearestHow = "inner",
         on: Columns = None,
         left_on: Columns = None,

@@ -29,6 +29,8 @@ from dask_simjoin.request.resolve import check_flag
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import whole_chunk, whole_chunks
 from dask_simjoin.tasks.nearest import (
+    ANY_TOTAL,
+    Totals,
     find_rows,
     has_neighbor,
     kth_distance,
@@ -136,6 +138,10 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
         Maximum number of neighbors of a row. A row has fewer if the table or `max_distance` has no more.
     max_distance : float or str, optional
         Largest distance of a neighbor, with units as `eps` of `self_join`. Default: no limit.
+    min_distance : float or str, optional
+        Smallest distance of a neighbor, with units as `max_distance`. Nearer rows do not count, and a row at
+        exactly this distance does, as one at exactly `max_distance`. Both bounds are decided in float64 by
+        the formula of the metric. It is for frames in host memory and exact methods. Default: no limit.
     how : {"inner", "left", "leftanti"}, default "inner"
         The rows of the result.
 
@@ -261,21 +267,21 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
     frame, other, left, right = one_or_two(frame, request.other)
     spec = request.spec(left, right)
     searcher_for(left)
-    bound, with_alone = request.max_total(spec), request.how == LEFT
+    totals, with_alone = (request.min_total(spec), request.max_total(spec)), request.how == LEFT
     if request.how == ANTI:
-        return _without_neighbor(frame, other, spec, bound)
+        return _without_neighbor(frame, other, spec, totals)
     example = nearest_example(left, left if right is None else right, spec, with_alone)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         right_source = None if other is None else freeze(other, spec.right.columns)
-        return new_collection(NearestJoin(source, right_source, spec, number, bound, request.how, example))
+        return new_collection(NearestJoin(source, right_source, spec, number, totals, request.how, example))
     plain = [frame] if other is None else [frame, other]
     chunks, plan = whole_chunks(plain, spec, nearest_output(number, with_ids=True))
     queries, data = chunks[0], chunks[-1]
     if not (len(queries["ids"]) and len(data["ids"])):
         return nearest_or_missing(queries, None, spec, example) if with_alone else example
     rows, device = plan.rows_found(number), frames_for(left).memory()
-    row_bytes = plan.pair_bytes + RANK_BYTES if bound == math.inf else 0.0
+    row_bytes = plan.pair_bytes + RANK_BYTES if totals == ANY_TOTAL else 0.0
     # on the host, arrays of the search become columns of the result
     if device is not None or with_alone:
         row_bytes = (NEIGHBOR_BYTES + row_bytes) * (MERGE_COPIES if request.mutual or with_alone else 1)
@@ -291,7 +297,7 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
         k=number,
         numbers=(0, 0),
         is_self_join=other is None,
-        max_total=bound,
+        totals=totals,
     )
     if device is None and request.mutual:
         return whole_rows(queries, data, mutual_state(queries, data, search), spec, example)
@@ -302,8 +308,8 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
     return made(queries, state, spec, example, find_rows(state, data, 0, spec))
 
 
-def _without_neighbor(frame: Frame, other: Frame | None, spec: JoinSpec, bound: float) -> Frame:
-    """Return the rows that have no neighbor; `bound`: the largest total of one."""
+def _without_neighbor(frame: Frame, other: Frame | None, spec: JoinSpec, totals: Totals) -> Frame:
+    """Return the rows that have no neighbor; `totals`: the smallest and the largest of one."""
     if spec.dropna:
         frame = finite_rows(frame, spec)
         spec = replace(spec, dropna=False)
@@ -313,10 +319,10 @@ def _without_neighbor(frame: Frame, other: Frame | None, spec: JoinSpec, bound: 
         queries, data = chunks[0], chunks[-1]
         if not (len(queries["ids"]) and len(data["ids"])):
             return frame.copy()
-        state = search_chunk(queries, data, plan.layout, 1, (0, 0), spec.other is None, bound)
+        state = search_chunk(queries, data, plan.layout, 1, (0, 0), spec.other is None, totals)
         return frame[~has_neighbor(state)]
     source = freeze(frame, spec.columns)
     right_source = None if spec.other is None else freeze(other, spec.right.columns)
     example = series_example(frame._meta, "found")
-    found = lazy.HasNeighbor(source.inner, source, right_source, spec, 1, bound, example)
+    found = lazy.HasNeighbor(source.inner, source, right_source, spec, 1, totals, example)
     return frame[new_collection(found) == 0]

@@ -182,7 +182,7 @@ def plan_join(source: FrozenSource, spec: JoinSpec, output: OutputSpec, other: F
     plan = make_plan(statistics, output, resources, shuffle)
     check_disk(plan)
     if output.with_ids:
-        if output.k is not None and output.max_total == math.inf:
+        if output.k is not None and output.max_total == math.inf and not output.min_total:
             check_nearest(plan.rows_found(output.k), plan.pair_bytes, output.k, plan.budget)
         names = TABLES if other is not None else [None]
         for name, (table, own), found in zip(names, tables, collected, strict=True):

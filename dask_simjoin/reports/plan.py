@@ -243,16 +243,17 @@ class NearestPlanReport(PlanReport):
     ----------
     k : int
         Number of neighbors.
-    bound : float
-        The largest total of a neighbor.
+    bound, least : float
+        The largest and the smallest total of a neighbor.
     block_pairs : int
         Searched chunks, summed over all chunks of rows.
     pairs, pairs_low, pairs_high : float
-        The maximum number of rows of the result. It is also the minimum if there is no largest distance.
+        The maximum number of rows of the result. It is also the minimum if distances have no bounds.
     """
 
     k: int = 1
     bound: float = math.inf
+    least: float = 0.0
 
     _picture_column, _recall_unit = "candidates", "neighbors"
     _facts = (
@@ -313,7 +314,7 @@ class NearestPlanReport(PlanReport):
 
     @property
     def _bounded(self) -> bool:
-        return self.bound < math.inf
+        return self.bound < math.inf or self.least > 0
 
     @property
     def _fewer(self) -> str | None:

@@ -49,8 +49,8 @@ Size = int | str | None
 SUFFIXES = ("_left", "_right")
 
 ORDER = (
-    "other", "eps", "path", "max_eps", "k", "max_distance", "threshold", "how", "min_cluster_size",
-    "min_samples", "cluster_selection_method", "cluster_selection_epsilon", "max_cluster_size",
+    "other", "eps", "path", "max_eps", "k", "max_distance", "min_distance", "threshold", "how",
+    "min_cluster_size", "min_samples", "cluster_selection_method", "cluster_selection_epsilon", "max_cluster_size",
     "allow_single_cluster", "name", "mode", "grouping", "on", "left_on", "right_on", "by", "mutual", "id",
     "left_id", "right_id", "metric", "p", "similarity", "comparison", "tokenizer",
     "allow_empty", "allow_missing", "pairs", "include_self", "return_distance", "return_similarity",

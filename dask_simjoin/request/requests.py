@@ -10,7 +10,8 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, get_args
 
-from dask_simjoin.catalog.methods import LOSSY_NEAREST, NEAREST
+from dask_simjoin.catalog.libraries import HOME
+from dask_simjoin.catalog.methods import AUTO, LOSSY_NEAREST, NEAREST, name_of
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import ROW_ID
@@ -34,7 +35,14 @@ from dask_simjoin.request.options import (
 )
 from dask_simjoin.request.resolve import check_one_table, keeping, losing, resolve, resolve_two, searched
 from dask_simjoin.request.spec import JoinSpec, without_ids
-from dask_simjoin.request.units import check_once, check_whole, several_of, within_several
+from dask_simjoin.request.units import (
+    check_eps,
+    check_once,
+    check_whole,
+    several_of,
+    within_several,
+    without_unit,
+)
 
 How = Literal["inner", "left", "leftsemi", "leftanti"]
 GraphMode = Literal["distance", "connectivity"]
@@ -42,6 +50,9 @@ OrderMode = Literal["edges", "forest"]
 NearestHow = Literal["inner", "left", "leftanti"]
 
 INNER, LEFT, SEMI, ANTI = HOW = get_args(How)
+
+MIN_DISTANCE = (AUTO, "tiles")
+"""Methods that search neighbors with a smallest distance."""
 
 DISTANCE = about("largest distance, finite")
 SAMPLES = about("minimum number of rows within the distance of a core row")
@@ -146,6 +157,7 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose):
     )
     mutual: bool = field(default=False, metadata=about("keep pairs that are neighbors in both directions"))
     max_distance: Distance | None = field(default=None, metadata=about("largest distance of a neighbor"))
+    min_distance: Distance | None = field(default=None, metadata=about("smallest distance of a neighbor"))
     method: Method = field(default="auto", metadata=about("algorithm that finds neighbors", choices=NEAREST))
     approximate: bool = field(
         default=False, metadata=about("skip neighbors that are expensive to find, with method='zorder'")
@@ -164,7 +176,38 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose):
             spec = keeping(self, searched(resolve(self, left, eps)), left)
         else:
             spec = keeping(self, searched(resolve_two(self, left, right, eps)), left, right)
+        self._check_min_distance(spec)
         return _bare(spec) if self.how == ANTI else spec
+
+    def _check_min_distance(self, spec: JoinSpec) -> None:
+        """Refuse a smallest distance that is invalid, or that the method or the library does not have."""
+        least = self._least(spec)
+        if least is None:
+            return
+        given = f"min_distance={shown(self.min_distance)}"
+        if self.max_distance is not None and least > spec.eps:
+            raise OptionError(
+                f"{given} is larger than max_distance={shown(self.max_distance)}, so no row would have a "
+                "neighbor; use a smaller one."
+            )
+        if spec.approximate or name_of(spec.method) not in MIN_DISTANCE:
+            raise OptionError(
+                f"{given} is not allowed with method={name_of(spec.method)!r}"
+                f"{' and approximate=True' if spec.approximate else ''}, which may miss neighbors beyond it; "
+                f"use method={' or '.join(map(repr, MIN_DISTANCE))}, which finds all."
+            )
+        if spec.library != HOME:
+            raise OptionError(
+                f"{given} is not allowed for frames of {spec.library!r}: searches on GPUs have no smallest "
+                "distance. Convert the tables with ddf.to_backend('pandas'), or frame.to_pandas()."
+            )
+
+    def _least(self, spec: JoinSpec) -> float | None:
+        """Return the smallest distance of a neighbor in the metric's unit; None: there is none."""
+        if self.min_distance is None:
+            return None
+        name = "min_distance"
+        return check_eps(without_unit(self.min_distance, spec.measure, name), name)
 
     def _check_how(self) -> None:
         """Refuse an unknown kind of join, or one that has no mutual neighbors."""
@@ -178,6 +221,11 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose):
     def max_total(self, spec: JoinSpec) -> float:
         """Return the largest total of a neighbor."""
         return math.inf if self.max_distance is None else spec.threshold
+
+    def min_total(self, spec: JoinSpec) -> float:
+        """Return the smallest total of a neighbor."""
+        least = self._least(spec)
+        return 0.0 if least is None else spec.measure.least_total(least)
 
 
 @dataclass(frozen=True, kw_only=True)

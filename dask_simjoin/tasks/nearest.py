@@ -45,35 +45,42 @@ class State(TypedDict):
     """The chunk's rows that the state is for, if it is for a part of them."""
 
 
+Totals = tuple[float, float]
+"""The smallest and the largest total of a neighbor."""
+
+ANY_TOTAL: Totals = (0.0, math.inf)
+
+
 def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequence[RowNumbers],
-                 is_self_join: bool = True, max_total: float = math.inf, part: tuple[int, int] = (0, 1),
+                 is_self_join: bool = True, totals: Totals = ANY_TOTAL, part: tuple[int, int] = (0, 1),
                  state: State | None = None) -> State:  # fmt: skip
     """Update the nearest rows of a chunk's rows with the rows of another chunk, or of the same one.
 
     `numbers`: of both chunks' rows.  `is_self_join`: whether both are of one table, where a row is not its
-    own neighbor.  `max_total`: the largest total of a neighbor.  `part`: index and number of parts of the
-    first chunk's rows.  `state`: of the chunks searched before, if any.
+    own neighbor.  `totals`: the smallest and largest total of a neighbor.  `part`: index and number of parts
+    of the first chunk's rows.  `state`: of the chunks searched before, if any.
     """
     searcher = searcher_for(q["example"])
     searcher.prepare()
     known = 0 if state is None else state["totals"].shape[1]
     start, stop = part_of_places(len(q["ids"]), searcher.grain, part)
     # never more columns than rows to find
-    totals, found = searcher.fresh(stop - start, min(k, known + len(d["ids"])))
+    best, found = searcher.fresh(stop - start, min(k, known + len(d["ids"])))
     if state is not None:  # copied: others may have the old one
-        totals[:, :known], found[:, :known] = state["totals"], state["row_numbers"]
+        best[:, :known], found[:, :known] = state["totals"], state["row_numbers"]
     first, second = (own * CHUNK if isinstance(own, int) else own for own in numbers)
     query = searcher.renamed(cast(Index, q), first)
     data = query if q is d else searcher.renamed(cast(Index, d), second)
+    limits = {"bound2": totals[1]} | ({"least2": totals[0]} if totals[0] else {})  # GPUs have no smallest one
     if part[1] == 1:
-        searcher.nearest(query, data, layout, totals, found, same=is_self_join, bound2=max_total)
-        return {"totals": totals, "row_numbers": found}
+        searcher.nearest(query, data, layout, best, found, same=is_self_join, **limits)
+        return {"totals": best, "row_numbers": found}
     some = searcher.part(query, start, stop)
     rows = some["order"]
     # the state of a part is in index order
     here = some | {"order": module_of(rows).arange(len(rows), dtype=rows.dtype)}
-    searcher.nearest(here, data, layout, totals, found, same=is_self_join, bound2=max_total)
-    return {"totals": totals, "row_numbers": found, "rows": rows}
+    searcher.nearest(here, data, layout, best, found, same=is_self_join, **limits)
+    return {"totals": best, "row_numbers": found, "rows": rows}
 
 
 def mutual_state(q: Chunk, d: Chunk, search: Callable[[Chunk, Chunk], State]) -> State:

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from dask_simjoin.errors import OptionError
+from dask_simjoin.metrics import make_metric
 from tests.support.frames import split
-from tests.support.oracle import distances
+from tests.support.metrics import ENGINE, make_rows
+from tests.support.oracle import distances, totals
 from tests.support.points import cases, frame_of
 from tests.support.profiles import examples
 
@@ -169,3 +171,115 @@ def test_partitions_are_in_the_order_of_left_rows():
     frame = pd.DataFrame({"x": [5.0, 90.0, 6.0, 70.0, 5.5]})
     found = dd.from_pandas(frame, npartitions=1).simjoin.knn_join(k=2, how="left", max_distance=1.0)
     assert found.compute().left.tolist() == [0, 0, 1, 2, 2, 3, 4, 4]
+
+
+# --- the smallest distance ------------------------------------------------------------------------
+
+
+@settings(max_examples=examples(60))
+@given(cases(max_dims=9, max_points=40), st.data())
+def test_any_points_with_a_smallest_distance(case, data):
+    """Columns of many dimensions take the filter in float32, few ones the exact search."""
+    n = len(case.x)
+    two, k = data.draw(st.booleans()), data.draw(st.sampled_from([1, 2, 5, 60]))
+    cut = data.draw(st.integers(0, n)) if two else n
+    whole = frame_of(case.x).set_index(np.random.default_rng(n).permutation(n) + 5)
+    left, right = whole.iloc[:cut], whole.iloc[cut:] if two else None
+    cuts = [data.draw(st.lists(st.integers(0, rows), max_size=2)) for rows in (cut, n - cut)]
+    lazy = split(left, cuts[0]), split(right, cuts[1]) if two else None
+    least = data.draw(st.sampled_from([0.0, case.eps, case.eps / 2]))
+    most = data.draw(st.sampled_from([None, case.eps]))
+    options = {"partitioning": data.draw(st.sampled_from(PARTITIONINGS))}
+    options["blocksize"] = data.draw(st.sampled_from([None, 12 * (8 * case.x.shape[1] + 48 + 32 * k)]))
+    check(left, right, k, list(left.columns), lazy, least=least, most=most, **options)
+
+
+@pytest.mark.parametrize("dims", [2, 24])
+@pytest.mark.parametrize("bounds", [(3.0, None), (3.0, 4.0), (2.0, 2.0)])
+def test_many_rows_are_too_near(dims, bounds):
+    """Rows on a lattice with many copies: whole tiles are nearer, and ties are at the bounds."""
+    rng = np.random.default_rng(dims)
+    x = rng.integers(0, 6, (400, dims)).astype(float)
+    x[:, 2:] = 0
+    left = frame_of(x)
+    on = list(left.columns)
+    lazy = split(left, [130, 260]), None
+    for partitioning in ("entity", "spatial"):
+        check(left, None, 3, on, lazy, *bounds, partitioning=partitioning, blocksize=100 * dims * 8)
+    other = frame_of(rng.integers(0, 6, (300, dims)) * 1.0 * (np.arange(dims) < 2))
+    check(left, other, 2, on, (lazy[0], split(other, [100])), *bounds, blocksize=100 * dims * 8)
+
+
+@pytest.mark.parametrize(("metric", "p"), ENGINE)
+def test_any_metric(metric, p):
+    """A neighbor at the distance counts, and one that is nearer by a unit in the last place does not."""
+    frame = frame_of(make_rows(metric, 60, 2, np.random.default_rng(2)))
+    data = frame.to_numpy()
+    total = totals(data, data, metric, p)
+    found = frame.simjoin.knn_join(k=59, metric=metric, p=p)
+    make = make_metric(metric, p)
+    for least in (found.distance.median(), float(np.nextafter(found.distance.median(), 0)), 0.0):
+        wanted = total >= make.least_total(least)
+        np.fill_diagonal(wanted, False)
+        some = frame.simjoin.knn_join(k=59, min_distance=least, metric=metric, p=p)
+        pairs = set(zip(some.left, some.right, strict=True))
+        assert pairs == {(i, j) for i, j in np.argwhere(wanted).tolist()}
+        lazy = split(frame, [13, 50]).simjoin.knn_join(
+            k=3, min_distance=least, metric=metric, p=p, blocksize="2 kB"
+        )
+        first = some[some["rank"] <= 3].reset_index(drop=True)
+        found_lazily = lazy.compute(scheduler="sync").sort_values(["left", "rank"], ignore_index=True)
+        pd.testing.assert_frame_equal(found_lazily, first)
+
+
+def test_opposite_directions_are_at_the_largest_distance():
+    frame = pd.DataFrame({"x": [1.0, -1.0, 0.0], "y": [0.0, 0.0, 1.0]})
+    found = frame.simjoin.knn_join(k=2, metric="cosine", min_distance=2.0)
+    assert list(zip(found.left, found.right, strict=True)) == [(0, 1), (1, 0)]
+
+
+def test_mutual_neighbors_have_a_smallest_distance():
+    rng = np.random.default_rng(6)
+    frame = frame_of(rng.integers(0, 9, (60, 2)) * 1.0)
+    one = frame.simjoin.knn_join(k=2, min_distance=2.0)
+    both = {(a, b) for a, b in zip(one.left, one.right, strict=True)}
+    for table in (frame, split(frame, [20])):
+        found = table.simjoin.knn_join(k=2, min_distance=2.0, mutual=True)
+        found = found if table is frame else found.compute(scheduler="sync")
+        assert set(zip(found.left, found.right, strict=True)) == {(a, b) for a, b in both if (b, a) in both}
+
+
+def test_units_and_groups():
+    frame = pd.DataFrame({"lat": [0.0, 0.001, 0.1, 0.2], "lon": 0.0, "by": list("aaab")})
+    options = {"on": ["lat", "lon"], "metric": "haversine"}
+    found = frame.simjoin.knn_join(k=1, min_distance="1 km", **options)
+    assert found.right.tolist() == [2, 2, 1, 2]
+    found = frame.simjoin.knn_join(k=1, min_distance="1 km", max_distance="1000 km", by="by", **options)
+    assert found.right.tolist() == [2, 2, 1]
+
+
+def test_refused_smallest_distances():
+    frame = pd.DataFrame({"x": [0.0, 1.0]})
+    join = frame.simjoin.knn_join
+    with pytest.raises(OptionError, match=r"min_distance=2 is larger than max_distance=1, so no row"):
+        join(k=1, min_distance=2, max_distance=1)
+    with pytest.raises(OptionError, match=r"min_distance=-1 is not allowed; use a finite number >= 0"):
+        join(k=1, min_distance=-1)
+    with pytest.raises(OptionError, match=r"min_distance=1 is not allowed with method='zorder'.*'tiles'"):
+        join(k=1, min_distance=1, method="zorder")
+    with pytest.raises(OptionError, match=r"with method='zorder' and approximate=True, which may miss"):
+        join(k=1, min_distance=1, method="zorder", approximate=True)
+    with pytest.raises(OptionError, match=r"min_distance='1 km' has a unit"):
+        join(k=1, min_distance="1 km")
+
+
+def test_plans_with_a_smallest_distance():
+    """Their number of rows is an upper bound, and chunks beyond the bound of a sample are skipped."""
+    lazy = dd.from_pandas(pd.DataFrame({"x": np.arange(4000.0)}), npartitions=16)
+    joined = lazy.simjoin.knn_join(k=2, min_distance=100.0, partitioning="entity", blocksize="40 kB")
+    report = joined.expr.report
+    assert report.pairs_low == 0 < report.pairs_high == 8000
+    searches = joined.expr.plan.searches
+    assert 0 < max(map(len, searches)) < len(searches)
+    found = joined.compute(scheduler="sync")
+    assert len(found) == 8000 and found.distance.min() == 100.0
