@@ -152,6 +152,9 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     mutual : bool, default False
         Whether to keep only mutual neighbors: each row is among the `k` nearest of the other. With ``k=1``
         these are mutual best matches. It requires ``how="inner"``.
+    distance_unit : str, optional
+        Unit of the column `distance`, as in `self_join`. Default: the unit in `max_distance`, else that in
+        `min_distance`, and the unit of the metric if they are numbers.
     by : column or list of columns, optional
         Columns whose values must be equal in both rows, as in `self_join`. It requires `max_distance`.
     on, left_on, right_on, id, left_id, right_id, keep, suffixes
@@ -175,7 +178,7 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
 
         - ``left`` and ``right``: the ids of the row and of its neighbor, with the dtypes of the ids;
         - ``rank``: int64, 1 for the nearest neighbor;
-        - ``distance``: float64, in the units of the metric;
+        - ``distance``: float64, in `distance_unit`;
         - the columns of `keep`.
 
         Each partition is sorted by the order of the left rows, and then by rank. With `mutual` only plain

@@ -29,6 +29,7 @@ INPUT_FACTS: Facts = (
     *ROWS,
     ("dimensions", lambda r: f"{r._dimensions()}{r.spec.unnamed}"),
     ("metric", lambda r: None if r.spec.metric == "euclidean" else r.spec.metric),
+    ("distances", lambda r: r._unit),
     ("engine", lambda r: r.engine),
     ("partitioning", lambda r: r.plan.chunks.describe()),
     ("chunks", lambda r: f"{r.chunks:,} ({size(r.plan.chunks.rows.sum() * r.plan.row_bytes)})"),
@@ -103,6 +104,14 @@ class PlanReport(BlockReport):
         "pairs_high", "recall", "recall_low", "recall_high", "result_bytes", "partitioning", "method",
         "engine", "seconds", "writing_seconds", "spilled_bytes", "shuffled_bytes",
     )  # fmt: skip
+
+    @property
+    def _unit(self) -> str | None:
+        """The unit of returned distances; None: there are none, or they have the unit of the columns."""
+        if not self.spec.return_distance:
+            return None
+        unit = self.spec.measure.unit if self.spec.unit is None else self.spec.unit.name
+        return f"in {unit}" if unit else None
 
     @property
     def title(self) -> str:

@@ -31,6 +31,7 @@ from dask_simjoin.request.options import (
     Radius,
     TwoTableOptions,
     Within,
+    WithUnit,
     about,
 )
 from dask_simjoin.request.resolve import check_one_table, keeping, losing, resolve, resolve_two, searched
@@ -40,6 +41,7 @@ from dask_simjoin.request.units import (
     check_once,
     check_whole,
     several_of,
+    with_unit,
     within_several,
     without_unit,
 )
@@ -73,14 +75,15 @@ class CountPairsRequest(Paired):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelfJoinRequest(Paired, Kept):
+class SelfJoinRequest(Paired, Kept, WithUnit):
     """Ask for the pairs of one table."""
 
     return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve it for frames like `meta`."""
-        return keeping(self, _paired(self, resolve(self, meta, self.eps)), meta)
+        spec = keeping(self, _paired(self, resolve(self, meta, self.eps)), meta)
+        return with_unit(spec, self.distance_unit, self.eps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +120,7 @@ class NeighborGraphRequest(MetricRequest, Within, EngineOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JoinRequest(TwoTableOptions, Within, MayLose):
+class JoinRequest(TwoTableOptions, Within, MayLose, WithUnit):
     """Ask for the pairs of two tables, or for the rows of the left one that are in some or in none."""
 
     radii: ClassVar[bool] = True
@@ -132,12 +135,12 @@ class JoinRequest(TwoTableOptions, Within, MayLose):
         check_how(self.how, f"other.simjoin.join(frame, eps, how={LEFT!r})")
         spec = keeping(self, resolve_two(self, left, right, self.eps), left, right)
         if self.how not in (SEMI, ANTI):
-            return spec
+            return with_unit(spec, self.distance_unit, self.eps)
         return _bare(spec)
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose):
+class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose, WithUnit):
     """Ask for the nearest rows of each row, of the same table or of another."""
 
     bound: ClassVar[str] = "max_distance"
@@ -177,7 +180,9 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose):
         else:
             spec = keeping(self, searched(resolve_two(self, left, right, eps)), left, right)
         self._check_min_distance(spec)
-        return _bare(spec) if self.how == ANTI else spec
+        if self.how == ANTI:
+            return _bare(spec)
+        return with_unit(spec, self.distance_unit, self.max_distance, self.min_distance)
 
     def _check_min_distance(self, spec: JoinSpec) -> None:
         """Refuse a smallest distance that is invalid, or that the method or the library does not have."""
@@ -215,7 +220,7 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose):
         if self.mutual and self.how != INNER:
             raise OptionError(
                 f"how={self.how!r} is not allowed with mutual=True; leave out one of them. To find rows "
-                "without a mutual neighbor, compare the ids of the frame with those of the mutual neighbors."
+                "without a mutual neighbor, drop the ids of the mutual neighbors from the frame."
             )
 
     def max_total(self, spec: JoinSpec) -> float:
@@ -346,7 +351,7 @@ class PlannedKnnJoinRequest(KnnJoinRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanRequest(TwoTableOptions, Within, MayLose):
+class PlanRequest(TwoTableOptions, Within, MayLose, WithUnit):
     """Ask for the plan of a self-join, a join of two tables, or a nearest-neighbor join."""
 
     eps: Radius | None = field(
