@@ -29,7 +29,7 @@ INPUT_FACTS: Facts = (
     *ROWS,
     ("dimensions", lambda r: f"{r._dimensions()}{r.spec.unnamed}"),
     ("metric", lambda r: None if r.spec.metric == "euclidean" else r.spec.metric),
-    ("distances", lambda r: r._unit),
+    ("distances", lambda r: r._distances),
     ("engine", lambda r: r.engine),
     ("partitioning", lambda r: r.plan.chunks.describe()),
     ("chunks", lambda r: f"{r.chunks:,} ({size(r.plan.chunks.rows.sum() * r.plan.row_bytes)})"),
@@ -106,7 +106,7 @@ class PlanReport(BlockReport):
     )  # fmt: skip
 
     @property
-    def _unit(self) -> str | None:
+    def _distances(self) -> str | None:
         """The unit of returned distances; None: there are none, or they have the unit of the columns."""
         if not self.spec.return_distance:
             return None
