@@ -24,7 +24,7 @@ from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.outputs import nearest_output, rows_found
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import shown
-from dask_simjoin.request.requests import ANTI, LEFT, KDistancesRequest, KnnJoinRequest
+from dask_simjoin.request.requests import ANTI, LEFT, KDistancesRequest, KnnJoinRequest, NearestHow
 from dask_simjoin.request.resolve import check_flag
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import whole_chunk, whole_chunks
@@ -270,14 +270,28 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
     frame, other, left, right = one_or_two(frame, request.other)
     spec = request.spec(left, right)
     searcher_for(left)
-    totals, with_alone = (request.min_total(spec), request.max_total(spec)), request.how == LEFT
+    totals = request.min_total(spec), request.max_total(spec)
     if request.how == ANTI:
         return _without_neighbor(frame, other, spec, totals)
+    return nearest(frame, other, spec, number, totals, f"k={shown(request.k)}", request.mutual, request.how)
+
+
+def nearest(frame: Frame, other: Frame | None, spec: JoinSpec, number: int, totals: Totals, what: str,
+            mutual: bool = False, how: NearestHow = "inner") -> Frame:  # fmt: skip
+    """Find the nearest rows of each row of a resolved request.
+
+    `number`: neighbors per row.  `totals`: the smallest and the largest total of a neighbor.  `what`: the
+    option that decides the size of the result, for messages.  `mutual`: as in `knn_join`, for plain frames in
+    host memory.  `how`: "inner", or "left", which adds rows without a neighbor.
+    """
+    left = example_of(frame)
+    right = None if other is None else example_of(other)
+    with_alone = how == LEFT
     example = nearest_example(left, left if right is None else right, spec, with_alone)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         right_source = None if other is None else freeze(other, spec.right.columns)
-        return new_collection(NearestJoin(source, right_source, spec, number, totals, request.how, example))
+        return new_collection(NearestJoin(source, right_source, spec, number, totals, how, example))
     plain = [frame] if other is None else [frame, other]
     chunks, plan = whole_chunks(plain, spec, nearest_output(number, with_ids=True))
     queries, data = chunks[0], chunks[-1]
@@ -287,13 +301,13 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
     row_bytes = plan.pair_bytes + RANK_BYTES if totals == ANY_TOTAL else 0.0
     # on the host, arrays of the search become columns of the result
     if device is not None or with_alone:
-        row_bytes = (NEIGHBOR_BYTES + row_bytes) * (MERGE_COPIES if request.mutual or with_alone else 1)
-    elif request.mutual:
+        row_bytes = (NEIGHBOR_BYTES + row_bytes) * (MERGE_COPIES if mutual or with_alone else 1)
+    elif mutual:
         rows = max(rows, rows_found(plan.table_rows[::-1], number))
         row_bytes = max(NEIGHBOR_BYTES + REVERSE_BYTES, row_bytes)
     else:
         row_bytes = max(NEIGHBOR_BYTES, row_bytes)
-    check_room(rows, row_bytes, f"k={shown(request.k)}", False, device)
+    check_room(rows, row_bytes, what, False, device)
     search = functools.partial(
         search_chunk,
         layout=plan.layout,
@@ -302,7 +316,7 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
         is_self_join=other is None,
         totals=totals,
     )
-    if device is None and request.mutual:
+    if device is None and mutual:
         return whole_rows(queries, data, mutual_state(queries, data, search), spec, example)
     state = search(queries, data)
     if device is None and not with_alone:

@@ -107,7 +107,7 @@ def with_points(
 
 
 def without_points(result: Any, added: list[str]) -> Any:
-    """Leave out columns that were added, where a result has them: where it is rows of the frame."""
+    """Drop the columns that were added, if the result consists of rows of the frame."""
     if not added or not hasattr(type(result), "columns"):
         return result
     there = [name for name in added if name in result.columns]
@@ -115,7 +115,7 @@ def without_points(result: Any, added: list[str]) -> Any:
 
 
 def _points(frame: Any, on: Any) -> Points | None:
-    """The points that are meant as coordinates of a frame; None: none are."""
+    """The points to use as coordinates of a frame, or None."""
     meta = getattr(frame, "_meta", frame) if is_dask_collection(frame) else frame
     if not any(kind.__module__.partition(".")[0] == "geopandas" for kind in type(meta).__mro__):
         return None
@@ -147,7 +147,7 @@ def add_columns(frame: Frame, name: str, columns: list[str]) -> Frame:
 
 
 def _convert(given: dict[str, Any], system: Any, has_unit: bool) -> None:
-    """Make numbers of distances with units of length, in the unit of the system's axes.
+    """Convert distances with units of length to numbers in the unit of the coordinate system.
 
     `has_unit`: whether returned distances get the unit of the first of them.
     """
@@ -167,7 +167,7 @@ def _called(points: Points) -> str:
 
 
 PLAIN = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
-"""Types of Arrow that are NumPy's where no value is missing."""
+"""Arrow types that become NumPy dtypes if no value is missing."""
 
 
 def as_frame(given: Any, name: str = "frame") -> Any:
@@ -193,7 +193,7 @@ def as_frame(given: Any, name: str = "frame") -> Any:
 
 
 def frame_of_arrow(given: Any) -> Frame:
-    """Make a pandas DataFrame of a table: numbers as NumPy has them if none is missing, else as Arrow has."""
+    """Convert a table to a pandas DataFrame; columns with missing numbers keep Arrow dtypes."""
     table = pa.RecordBatchReader.from_stream(given).read_all()
     columns: dict[str, Any] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):

@@ -103,6 +103,9 @@ def test_two_tables(points):
     alone = points.simjoin.knn_join(points[:20], k=1, on=["x", "y"], **options)
     assert 0 < len(alone) < len(points)
     pd.testing.assert_frame_equal(pd.read_csv("far.csv"), alone.reset_index(drop=True))
+    run("closest-pairs", "points", *other, "-n", "5", "-o", "closest.csv", *ON)
+    closest = points.simjoin.closest_pairs(5, points[:20], on=["x", "y"])
+    pd.testing.assert_frame_equal(pd.read_csv("closest.csv"), closest)
 
 
 @pytest.mark.parametrize(
@@ -189,10 +192,10 @@ def test_scripts_read_one_object_and_people_the_rest(points, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (("--eps", "-1"), 2, "Error: eps=-1.0 is not"),
+        (("--eps", "-1"), 2, "Error: --eps -1.0 is not"),
         (("--eps", "0.1", "--metric", "l2"), 2, "(did you mean 'euclidean'?)"),
-        (("--eps", "0.1", "--on", "x,z"), 2, "on= names 'z', which is not a column"),
-        (("--eps", "radius"), 2, "none is called so"),
+        (("--eps", "0.1", "--on", "x,z"), 2, "--on names 'z', which is not a column"),
+        (("--eps", "radius"), 2, "none of this name"),
         (("--epsilon", "1"), 2, "No such option"),
         ((), 2, "Missing option '--eps'"),
         (
@@ -290,4 +293,4 @@ def test_compile_prints_what_it_took():
     assert "count_pairs     2" in run(*words).stdout
     assert json.loads(run(*words, "--json").stdout)[0]["verb"] == "count_pairs"
     assert "'two' is not a whole number" in run("compile", "--dims", "two", code=2).stderr
-    assert "verbs='join_all' is not allowed" in run("compile", "--verbs", "join_all", code=2).stderr
+    assert "--verbs join_all is not allowed" in run("compile", "--verbs", "join_all", code=2).stderr
