@@ -29,7 +29,7 @@ from dask_simjoin.request.options import (
     Radius,
     Size,
 )
-from dask_simjoin.request.requests import GraphMode, How, OrderMode
+from dask_simjoin.request.requests import GraphMode, How, NearestHow, OrderMode
 from dask_simjoin.sets.introspect import SetProfileReport
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import AnyTokenizer, Comparison, Similarity, Threshold
@@ -61,6 +61,7 @@ class SimJoinAccessor(Generic[F]):
         pairs: Pairs = "unique",
         include_self: bool = False,
         return_distance: bool = False,
+        distance_unit: str | None = None,
         keep: Columns = None,
         suffixes: tuple[str, str] = ("_left", "_right"),
         dropna: bool = False,
@@ -87,6 +88,7 @@ class SimJoinAccessor(Generic[F]):
         metric: MetricName = "euclidean",
         p: float = 2,
         return_distance: bool = False,
+        distance_unit: str | None = None,
         keep: Columns = None,
         suffixes: tuple[str, str] = ("_left", "_right"),
         dropna: bool = False,
@@ -103,6 +105,8 @@ class SimJoinAccessor(Generic[F]):
         k: int = 10,
         *,
         max_distance: Distance | None = None,
+        min_distance: Distance | None = None,
+        how: NearestHow = "inner",
         on: Columns = None,
         left_on: Columns = None,
         right_on: Columns = None,
@@ -113,6 +117,7 @@ class SimJoinAccessor(Generic[F]):
         right_id: Hashable | None = None,
         metric: MetricName = "euclidean",
         p: float = 2,
+        distance_unit: str | None = None,
         keep: Columns = None,
         suffixes: tuple[str, str] = ("_left", "_right"),
         dropna: bool = False,
@@ -889,6 +894,7 @@ class SimJoinAccessor(Generic[F]):
         pairs: Pairs = "unique",
         include_self: bool = False,
         return_distance: bool = False,
+        distance_unit: str | None = None,
         keep: Columns = None,
         suffixes: tuple[str, str] = ("_left", "_right"),
         dropna: bool = False,

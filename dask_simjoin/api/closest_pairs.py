@@ -131,12 +131,12 @@ def _lazy_pairs(frame: Frame, other: Frame | None, spec: JoinSpec, n: int, bound
     given = [(frame, spec)] if other is None else [(frame, spec), (other, spec.right)]
     position = free_name(POSITION, [example_of(table) for table, _ in given])
     numbered = [with_row_id(table[own.columns], position) for table, own in given]
-    searched, what = _by_number(spec, position), f"n={shown(n)}"
+    searched, what, totals = _by_number(spec, position), f"n={shown(n)}", (0.0, bound)
     left, right = numbered[0], None if other is None else numbered[1]
-    best = [_best_pairs(nearest(left, right, searched, 1, bound, what), n, other is None)]
+    best = [_best_pairs(nearest(left, right, searched, 1, totals, what), n, other is None)]
     if right is not None:  # rows of the right table are chosen by their own nearest rows
         swapped = replace(searched.right, other=replace(searched, other=None))
-        back = nearest(right, left, swapped, 1, bound, what)
+        back = nearest(right, left, swapped, 1, totals, what)
         best.append(_best_pairs(back.rename(columns={"left": "right", "right": "left"}), n, False))
     rows = [
         table.map_partitions(_rows_among, position, side, n, *best, meta=table._meta, clear_divisions=True)
@@ -202,16 +202,16 @@ def _check_ids(frame: Frame, spec: JoinSpec, which: str | None) -> None:
 def _search(plain: list[Frame], spec: TotalsSpec, n: int, rows: np.ndarray | None, others: np.ndarray | None,
             k: int, max_total: float) -> RowPairs:  # fmt: skip
     """Search nearest rows: see `dask_simjoin.tasks.closest.Search`."""
-    what, data = f"n={shown(n)}", plain[-1]
+    what, data, totals = f"n={shown(n)}", plain[-1], (0.0, max_total)
     if rows is None:
-        return _as_pairs(nearest(plain[0], plain[1] if len(plain) > 1 else None, spec, k, max_total, what))
+        return _as_pairs(nearest(plain[0], plain[1] if len(plain) > 1 else None, spec, k, totals, what))
     data = data if others is None else data.iloc[others]
     among_itself = len(plain) == 1
     if among_itself:  # a row finds itself, too
         spec, k = replace(spec, other=spec), k + 1
     with warnings.catch_warnings():  # the first search has warned
         warnings.simplefilter("ignore", SimJoinWarning)
-        found = _as_pairs(nearest(plain[0].iloc[rows], data, spec, k, max_total, what))
+        found = _as_pairs(nearest(plain[0].iloc[rows], data, spec, k, totals, what))
     if not among_itself:
         return found
     apart = found.left != found.right

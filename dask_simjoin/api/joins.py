@@ -68,6 +68,8 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
         Suffixes for overlapping column names.
     return_distance : bool, default False
         Whether to add the column `distance`.
+    distance_unit : str, optional
+        As in `self_join`.
     metric, p, dropna, method, approximate, blocksize
         As in `self_join`.
     partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"
@@ -80,7 +82,7 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
         One row per pair, in no particular order:
 
         - ``left`` and ``right``: the ids of the two rows, with the dtypes of the ids;
-        - ``distance``: float64, in the units of the metric, if `return_distance`;
+        - ``distance``: float64, in `distance_unit`, if `return_distance`;
         - the columns of `keep`.
 
         With "leftsemi" and "leftanti" the result has rows and columns of this frame.
@@ -157,7 +159,7 @@ def _counts(queries: Chunk, data: Chunk, spec: JoinSpec, plan: WholePlan) -> Arr
 def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> Frame:
     """Return the rows of the left table that have a match, or, if not `matched`, that have none."""
     if spec.dropna:
-        frame = _finite(frame, spec)
+        frame = finite_rows(frame, spec)
         spec = replace(spec, dropna=False)
     if not is_dask_collection(frame):
         (queries, data), plan = whole_chunks((frame, other), spec, COUNTS)
@@ -172,7 +174,7 @@ def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> 
     return frame[(counted > 0) if matched else (counted == 0)]
 
 
-def _finite(frame: Frame, spec: JoinSpec) -> Frame:
+def finite_rows(frame: Frame, spec: JoinSpec) -> Frame:
     """Return the rows that take part.
 
     For Dask this is a filter, below which only the needed columns are read.
@@ -228,6 +230,10 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
         Whether each row is also a pair with itself. Different rows with equal coordinates are always pairs.
     return_distance : bool, default False
         Whether to add the column `distance`.
+    distance_unit : str, optional
+        Unit of the column `distance`: a length or an angle for "haversine", such as "km" or "arcsec", and an
+        angle for "cosine". Default: the unit in `eps`, and the unit of the metric if `eps` is a number.
+        Distances are converted after the decision, so pairs do not depend on it.
     keep : column or list of columns, optional
         Columns of any dtype to copy into the result, for both rows of each pair.
     suffixes : pair of str, default ("_left", "_right")
@@ -268,7 +274,7 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
         One row per pair, in no particular order; lazy if the frame is a Dask DataFrame:
 
         - ``left`` and ``right``: the ids of the two rows, with the dtype of the ids;
-        - ``distance``: float64, in the units of the metric, if `return_distance`;
+        - ``distance``: float64, in `distance_unit`, if `return_distance`;
         - the columns of `keep` for both rows, with `suffixes`.
 
     Raises
@@ -350,9 +356,9 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     >>> near = cities.simjoin.self_join(
     ...     "50 km", on=["lat", "lon"], metric="haversine", id="city", return_distance=True
     ... )
-    >>> near.round(-2)
+    >>> near.round(1)
        left    right  distance
-    0  Bonn  Cologne   25300.0
+    0  Bonn  Cologne      25.3
     """
     meta = example_of(frame)
     spec = request.spec(meta)

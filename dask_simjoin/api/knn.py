@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 from dask.base import is_dask_collection
 
+from dask_simjoin.api.joins import finite_rows
 from dask_simjoin.engine.base import frames_for, searcher_for
 from dask_simjoin.graph import nearest as lazy
 from dask_simjoin.graph.base import nearest_example, series_example
@@ -23,14 +24,18 @@ from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.outputs import nearest_output, rows_found
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import shown
-from dask_simjoin.request.requests import KDistancesRequest, KnnJoinRequest
+from dask_simjoin.request.requests import ANTI, LEFT, KDistancesRequest, KnnJoinRequest, NearestHow
 from dask_simjoin.request.resolve import check_flag
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import whole_chunk, whole_chunks
 from dask_simjoin.tasks.nearest import (
+    ANY_TOTAL,
+    Totals,
     find_rows,
+    has_neighbor,
     kth_distance,
     mutual_state,
+    nearest_or_missing,
     nearest_rows,
     search_chunk,
     whole_rows,
@@ -133,9 +138,23 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
         Maximum number of neighbors of a row. A row has fewer if the table or `max_distance` has no more.
     max_distance : float or str, optional
         Largest distance of a neighbor, with units as `eps` of `self_join`. Default: no limit.
+    min_distance : float or str, optional
+        Smallest distance of a neighbor, with units as `max_distance`. Nearer rows do not count, and a row at
+        exactly this distance does, as one at exactly `max_distance`. Both bounds are decided in float64 by
+        the formula of the metric. It is for frames in host memory and exact methods. Default: no limit.
+    how : {"inner", "left", "leftanti"}, default "inner"
+        The rows of the result.
+
+        - "inner": all neighbors.
+        - "left": all neighbors, and the rows of this frame that have none. Their `right`, `rank` and
+          `distance` are missing. Dtypes of missing values are as in `join`; `rank` becomes "Int64".
+        - "leftanti": the rows of this frame that have no neighbor, with all their columns.
     mutual : bool, default False
         Whether to keep only mutual neighbors: each row is among the `k` nearest of the other. With ``k=1``
-        these are mutual best matches.
+        these are mutual best matches. It requires ``how="inner"``.
+    distance_unit : str, optional
+        Unit of the column `distance`, as in `self_join`. Default: the unit in `max_distance`, else that in
+        `min_distance`, and the unit of the metric if they are numbers.
     by : column or list of columns, optional
         Columns whose values must be equal in both rows, as in `self_join`. It requires `max_distance`.
     on, left_on, right_on, id, left_id, right_id, keep, suffixes
@@ -159,11 +178,11 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
 
         - ``left`` and ``right``: the ids of the row and of its neighbor, with the dtypes of the ids;
         - ``rank``: int64, 1 for the nearest neighbor;
-        - ``distance``: float64, in the units of the metric;
+        - ``distance``: float64, in `distance_unit`;
         - the columns of `keep`.
 
         Each partition is sorted by the order of the left rows, and then by rank. With `mutual` only plain
-        pandas frames keep this order.
+        pandas frames keep this order. With "leftanti" the result has rows and columns of this frame.
 
     Raises
     ------
@@ -209,6 +228,17 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
       left  right  rank  distance name
     0    g      0     1       1.0    A
     1    h      0     1       1.0    A
+
+    The same for all homes, and the homes without a shop that is near enough:
+
+    >>> homes.simjoin.knn_join(shops, k=1, how="left", max_distance=3.0, on="x", keep="name")
+      left  right  rank  distance name
+    0    g      0     1       1.0    A
+    1    h      0     1       1.0    A
+    2    i   <NA>  <NA>       NaN  NaN
+    >>> homes.simjoin.knn_join(shops, k=1, how="leftanti", max_distance=3.0, on="x")
+          x
+    i  20.0
     """
     if request.other is not None:
         check_other("knn_join(other, k)", request.other, k=request.k)
@@ -240,35 +270,38 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
     frame, other, left, right = one_or_two(frame, request.other)
     spec = request.spec(left, right)
     searcher_for(left)
-    return nearest(
-        frame, other, spec, number, request.max_total(spec), f"k={shown(request.k)}", request.mutual
-    )
+    totals = request.min_total(spec), request.max_total(spec)
+    if request.how == ANTI:
+        return _without_neighbor(frame, other, spec, totals)
+    return nearest(frame, other, spec, number, totals, f"k={shown(request.k)}", request.mutual, request.how)
 
 
-def nearest(frame: Frame, other: Frame | None, spec: JoinSpec, number: int, bound: float, what: str,
-            mutual: bool = False) -> Frame:  # fmt: skip
+def nearest(frame: Frame, other: Frame | None, spec: JoinSpec, number: int, totals: Totals, what: str,
+            mutual: bool = False, how: NearestHow = "inner") -> Frame:  # fmt: skip
     """Find the nearest rows of each row of a resolved request.
 
-    `number`: neighbors per row.  `bound`: the largest total of a neighbor.  `what`: the option that decides
-    the size of the result, for messages.  `mutual`: as in `knn_join`, for plain frames in host memory.
+    `number`: neighbors per row.  `totals`: the smallest and the largest total of a neighbor.  `what`: the
+    option that decides the size of the result, for messages.  `mutual`: as in `knn_join`, for plain frames in
+    host memory.  `how`: "inner", or "left", which adds rows without a neighbor.
     """
     left = example_of(frame)
     right = None if other is None else example_of(other)
-    example = nearest_example(left, left if right is None else right, spec)
+    with_alone = how == LEFT
+    example = nearest_example(left, left if right is None else right, spec, with_alone)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         right_source = None if other is None else freeze(other, spec.right.columns)
-        return new_collection(NearestJoin(source, right_source, spec, number, bound, example))
+        return new_collection(NearestJoin(source, right_source, spec, number, totals, how, example))
     plain = [frame] if other is None else [frame, other]
     chunks, plan = whole_chunks(plain, spec, nearest_output(number, with_ids=True))
     queries, data = chunks[0], chunks[-1]
     if not (len(queries["ids"]) and len(data["ids"])):
-        return example
+        return nearest_or_missing(queries, None, spec, example) if with_alone else example
     rows, device = plan.rows_found(number), frames_for(left).memory()
-    row_bytes = plan.pair_bytes + RANK_BYTES if bound == math.inf else 0.0
+    row_bytes = plan.pair_bytes + RANK_BYTES if totals == ANY_TOTAL else 0.0
     # on the host, arrays of the search become columns of the result
-    if device is not None:
-        row_bytes = (NEIGHBOR_BYTES + row_bytes) * (MERGE_COPIES if mutual else 1)
+    if device is not None or with_alone:
+        row_bytes = (NEIGHBOR_BYTES + row_bytes) * (MERGE_COPIES if mutual or with_alone else 1)
     elif mutual:
         rows = max(rows, rows_found(plan.table_rows[::-1], number))
         row_bytes = max(NEIGHBOR_BYTES + REVERSE_BYTES, row_bytes)
@@ -281,11 +314,32 @@ def nearest(frame: Frame, other: Frame | None, spec: JoinSpec, number: int, boun
         k=number,
         numbers=(0, 0),
         is_self_join=other is None,
-        max_total=bound,
+        totals=totals,
     )
     if device is None and mutual:
         return whole_rows(queries, data, mutual_state(queries, data, search), spec, example)
     state = search(queries, data)
-    if device is None:
+    if device is None and not with_alone:
         return whole_rows(queries, data, state, spec, example)
-    return nearest_rows(queries, state, spec, example, find_rows(state, data, 0, spec))
+    made = nearest_or_missing if with_alone else nearest_rows
+    return made(queries, state, spec, example, find_rows(state, data, 0, spec))
+
+
+def _without_neighbor(frame: Frame, other: Frame | None, spec: JoinSpec, totals: Totals) -> Frame:
+    """Return the rows that have no neighbor; `totals`: the smallest and the largest of one."""
+    if spec.dropna:
+        frame = finite_rows(frame, spec)
+        spec = replace(spec, dropna=False)
+    if not is_dask_collection(frame):
+        plain = [frame] if spec.other is None else [frame, other]
+        chunks, plan = whole_chunks(plain, spec, nearest_output(1))
+        queries, data = chunks[0], chunks[-1]
+        if not (len(queries["ids"]) and len(data["ids"])):
+            return frame.copy()
+        state = search_chunk(queries, data, plan.layout, 1, (0, 0), spec.other is None, totals)
+        return frame[~has_neighbor(state)]
+    source = freeze(frame, spec.columns)
+    right_source = None if spec.other is None else freeze(other, spec.right.columns)
+    example = series_example(frame._meta, "found")
+    found = lazy.HasNeighbor(source.inner, source, right_source, spec, 1, totals, example)
+    return frame[new_collection(found) == 0]

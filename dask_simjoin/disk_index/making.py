@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -67,7 +67,7 @@ class MakeIndex(Coordinates, Kept):
         own = {option.name: getattr(self, option.name) for option in fields(self)}
         spec = SelfJoinRequest(**{name: own[name] for name in own if name in SHARED}).spec(meta)
         check_names([*spec.on, *([] if spec.id is None else [spec.id]), *spec.keep])
-        return spec
+        return replace(spec, unit=None)  # distances of an index have the unit of the metric
 
     @property
     def root(self) -> Path:

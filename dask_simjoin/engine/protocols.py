@@ -342,7 +342,10 @@ class Searcher(Protocol):
 
     def nearest(self, q: Index, d: Index, layout: SearchLayout, best_d2: Array, best_name: Array, *,
                 is_self_join: bool, bound2: float = ...) -> None:  # fmt: skip
-        """Improve the neighbors of the queries `q` by the rows of `d`, in place; see the CPU's `nearest`."""
+        """Improve the neighbors of the queries `q` by the rows of `d`, in place; see the CPU's `nearest`.
+
+        On the CPU `least2` is the smallest total of a neighbor.
+        """
 
     def part(self, index: Index, start: int, stop: int) -> Index:
         """Return the places start ... stop-1 of an index as queries; start is a multiple of `grain`."""

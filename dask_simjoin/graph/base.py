@@ -172,15 +172,17 @@ def pairs_example(left: Frame, right: Frame, spec: RowSpec, some_missing: bool =
     return example.astype({name: frames.optional(example[name].dtype) for name in of_right})
 
 
-def nearest_example(left: Frame, right: Frame, spec: JoinSpec) -> Frame:
-    """Return an empty example of the rows of a nearest-neighbor join."""
-    pairs = pairs_example(left, right, spec, False)
+def nearest_example(left: Frame, right: Frame, spec: JoinSpec, some_missing: bool = False) -> Frame:
+    """Return an empty example of the rows of a nearest-neighbor join; `some_missing`: as `pairs_example`."""
+    pairs = pairs_example(left, right, spec, some_missing)
     columns = {name: pairs[name] for name in pairs.columns}
     kept = {
         name: columns.pop(name) for name in list(columns) if name in spec.kept_left or name in spec.kept_right
     }
     own = {"left": columns["left"], "right": columns["right"], "rank": np.zeros(0, np.int64)}
-    return frames_for(left).result(own | {"distance": columns["distance"]} | kept, 0)
+    frames = frames_for(left)
+    example = frames.result(own | {"distance": columns["distance"]} | kept, 0)
+    return example.astype({"rank": frames.optional(example["rank"].dtype)}) if some_missing else example
 
 
 class RowValues(Expr):

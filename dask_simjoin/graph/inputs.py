@@ -23,8 +23,8 @@ from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.metrics.norms import Frame, Ids
 from dask_simjoin.request.columns import as_names, free_name
 from dask_simjoin.request.inputs import is_frame
-from dask_simjoin.request.spec import RowSpec
-from dask_simjoin.request.units import meters
+from dask_simjoin.request.spec import DistanceUnit, RowSpec
+from dask_simjoin.request.units import LENGTHS, meters, parsed, unit_name
 
 
 def example_ids(meta: Frame, spec: RowSpec) -> Ids:
@@ -38,7 +38,7 @@ def example_ids(meta: Frame, spec: RowSpec) -> Ids:
     return ids
 
 
-DISTANCES = ("eps", "max_eps", "max_distance")
+DISTANCES = ("eps", "max_eps", "max_distance", "min_distance")
 """Options that are distances."""
 
 
@@ -68,11 +68,14 @@ class Points:
         return self.system is not None and bool(self.system.is_geographic)
 
 
-def with_points(frame: Frame, options: Mapping[str, Any]) -> tuple[Frame, dict[str, Any], list[str]]:
+def with_points(
+    frame: Frame, options: Mapping[str, Any], has_unit: bool = False
+) -> tuple[Frame, dict[str, Any], list[str]]:
     """The frame, and the options of a verb, with columns of coordinates where points of GeoPandas are meant.
 
     `on` names the active geometry, or is missing.  The default metric for longitudes and latitudes is
-    "haversine".  The names of the added columns come last.
+    "haversine".  The names of the added columns come last.  `has_unit`: whether
+    the verb has the option `distance_unit`.
     """
     given = dict(options)
     other = given.get("other")
@@ -89,7 +92,7 @@ def with_points(frame: Frame, options: Mapping[str, Any]) -> tuple[Frame, dict[s
     assert some is not None
     metric = given.setdefault("metric", SPHERE if some.geographic else "euclidean")
     if some.system is not None and not some.geographic:
-        _convert(given, some.system)
+        _convert(given, some.system, has_unit)
     added = {}
     for side, points, table in (("left", left, frame), ("right", right, other)):
         if points is not None:
@@ -143,12 +146,20 @@ def add_columns(frame: Frame, name: str, columns: list[str]) -> Frame:
     return frame.assign(**dict(zip(columns, (shapes.x, shapes.y), strict=True)))
 
 
-def _convert(given: dict[str, Any], system: Any) -> None:
-    """Convert distances with units of length to numbers in the unit of the coordinate system."""
+def _convert(given: dict[str, Any], system: Any, has_unit: bool) -> None:
+    """Convert distances with units of length to numbers in the unit of the coordinate system.
+
+    `has_unit`: whether returned distances get the unit of the first of them.
+    """
+    axis = float(system.axis_info[0].unit_conversion_factor)
+    unit = given.get("distance_unit")
     for name in DISTANCES:
         length = meters(given.get(name), name)
         if length is not None:
-            given[name] = length / float(system.axis_info[0].unit_conversion_factor)
+            unit = unit or parsed(given[name])[1]  # type: ignore[index]
+            given[name] = length / axis
+    if has_unit and isinstance(unit, str) and unit_name(unit) in LENGTHS:
+        given["distance_unit"] = DistanceUnit(unit_name(unit), LENGTHS[unit_name(unit)] / axis)
 
 
 def _called(points: Points) -> str:

@@ -22,19 +22,24 @@ from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.outputs import OutputSpec, nearest_output
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.reports.plan import NearestPlanReport
+from dask_simjoin.request.requests import LEFT
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.nearest import (
+    ANY_TOTAL,
     FoundRows,
     State,
+    Totals,
     find_rows,
+    has_neighbor,
     join_states,
     kth_distance,
+    nearest_or_missing,
     nearest_rows,
     search_chunk,
 )
 
-Options = tuple[SearchLayout, int, bool, float]
-"""Layout, number of neighbors, whether rows are of one table, and the largest total."""
+Options = tuple[SearchLayout, int, bool, Totals]
+"""Layout, number of neighbors, whether rows are of one table, and the smallest and largest total."""
 
 
 def add_searches(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],
@@ -104,7 +109,7 @@ class ChunkDistances(LabelledExpr):
             if self.operand("k") >= plan.rows:  # no row has k neighbors
                 steps.layer[(self._name, c)] = Task((self._name, c), _none, refs[c])
                 continue
-            options = plan.layout, self.operand("k"), True, math.inf
+            options = plan.layout, self.operand("k"), True, ANY_TOTAL
             some = others.tolist() or [c]
             how = options, int(plan.parts[c]), plan.threads
             state = add_searches(steps, c, some, self.chunks, numbers, *how)
@@ -123,33 +128,92 @@ def _none(chunk: Chunk) -> Array:
     return xp.full(len(chunk["ids"]), math.inf).view(np.int64)
 
 
+class HasNeighbor(FoundByChunk):
+    """Stand for whether each row has a neighbor (1 or 0) before it is planned."""
+
+    _label = "simjoin_has_neighbor"
+    _parameters = ["frame", "source", "other", "spec", "k", "totals", "meta", "chosen"]
+
+    @property
+    def output(self) -> OutputSpec:
+        """The nearest neighbor of each row."""
+        least, most = self.operand("totals")
+        return nearest_output(1, max_total=most, min_total=least)
+
+    def _report(self, plan: Plan) -> NearestPlanReport:
+        least, most = self.operand("totals")
+        return NearestPlanReport(plan, self.operand("spec"), self.operand("k"), most, least)
+
+    def _found(self, chunks: Chunks, plan: Plan) -> Expr:
+        limits = self.operand("other") is None, self.operand("totals")
+        return ChunkHasNeighbor(chunks, plan, *limits)
+
+
+class ChunkHasNeighbor(LabelledExpr):
+    """Search one neighbor of each row of a chunk, and store whether there is one as int64."""
+
+    _label = "simjoin_chunk_has_neighbor"
+    _makes_result = True
+    _parameters = ["chunks", "plan", "is_self_join", "totals"]
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (len(self.operand("plan").counted) + 1)
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: Plan = self.operand("plan")
+        steps = Steps("simjoin_nearest", self.deterministic_token)
+        refs = [chunk_ref(self.chunks, c) for c in range(len(plan.chunks))]
+        numbers = steps.row_numbers(plan, refs)
+        options = plan.layout, 1, self.operand("is_self_join"), self.operand("totals")
+        for c in range(len(plan.counted)):
+            key, others = (self._name, c), plan.searches[c].tolist()
+            if not others:
+                steps.layer[key] = Task(key, _no_neighbor, refs[c])
+                continue
+            how = options, int(plan.parts[c]), plan.threads
+            state = add_searches(steps, c, others, self.chunks, numbers, *how)
+            steps.layer[key] = Task(key, _has_neighbor, state)
+        return steps.layer
+
+
+def _has_neighbor(state: State) -> Array:
+    return has_neighbor(state).astype(np.int64)
+
+
+def _no_neighbor(chunk: Chunk) -> Array:
+    return frames_for(chunk["example"]).xp.zeros(len(chunk["ids"]), np.int64)
+
+
 register_tuples(FoundRows)
 
 
 class NearestJoin(LazyJoin):
     """Stand for the nearest rows of each row before they are planned.
 
-    `other`: the right table; None: the join is of one table.  `bound`: the largest total of a neighbor.
+    `other`: the right table; None: the join is of one table.  `totals`: the smallest and the largest
+    total of a neighbor.  `how`: "inner", or "left", which adds rows without a neighbor.
     """
 
     _label = "simjoin_nearest_join"
-    _parameters = ["source", "other", "spec", "k", "bound", "meta"]
+    _parameters = ["source", "other", "spec", "k", "totals", "how", "meta"]
 
     _plan_tells_partitions = True
 
     def _report(self, plan: Plan) -> NearestPlanReport:
-        return NearestPlanReport(plan, self.operand("spec"), self.operand("k"), self.operand("bound"))
+        least, most = self.operand("totals")
+        return NearestPlanReport(plan, self.operand("spec"), self.operand("k"), most, least)
 
     @property
     def output(self) -> OutputSpec:
         """The nearest neighbors of each row, by their ids."""
-        return nearest_output(self.operand("k"), with_ids=True, max_total=self.operand("bound"))
+        least, most = self.operand("totals")
+        return nearest_output(self.operand("k"), with_ids=True, max_total=most, min_total=least)
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (max(len(self.plan.counted), 1) + 1)
 
     def _lower(self) -> Expr:
-        names = "spec", "k", "bound", "meta"
+        names = "spec", "k", "totals", "how", "meta"
         return NearestRows(self._chunks(), self.plan, *(self.operand(name) for name in names))
 
 
@@ -162,7 +226,7 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
 
     _label = "simjoin_nearest_rows"
     _makes_result = True
-    _parameters = ["chunks", "plan", "spec", "k", "bound", "meta", "_partitions"]
+    _parameters = ["chunks", "plan", "spec", "k", "totals", "how", "meta", "_partitions"]
     _defaults = {"_partitions": None}
 
     def _divisions(self) -> tuple[None, ...]:
@@ -173,16 +237,20 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
         steps = Steps("simjoin_nearest", self.deterministic_token)
         refs = [chunk_ref(self.chunks, c) for c in range(len(plan.chunks))]
         numbers = steps.row_numbers(plan, refs)
-        limits = spec.other is None, self.operand("bound")
+        limits = spec.other is None, self.operand("totals")
+        left = self.operand("how") == LEFT
         for place, c in enumerate(self._partitions):
             key = (self._name, place)
             others = plan.searches[c].tolist() if c < len(plan.counted) else []
             if not others:
-                steps.layer[key] = Task(key, itself, meta)
+                alone = nearest_or_missing, refs[c], None, spec, meta
+                some = left and c < len(plan.counted)
+                steps.layer[key] = Task(key, *alone) if some else Task(key, itself, meta)
                 continue
             options = plan.layout, self.operand("k"), *limits
             how = options, int(plan.parts[c]), plan.threads
             state = [add_searches(steps, c, others, self.chunks, numbers, *how)]
             found = [steps.add("name", (c, d), find_rows, *state, refs[d], numbers[d], spec) for d in others]
-            steps.layer[key] = Task(key, nearest_rows, refs[c], *state, spec, meta, *found)
+            made = nearest_or_missing if left else nearest_rows
+            steps.layer[key] = Task(key, made, refs[c], *state, spec, meta, *found)
         return steps.layer

@@ -225,7 +225,7 @@ def plan_join(source: FrozenSource, spec: RowSpec, output: OutputSpec, other: Fr
     plan = steps.make(summaries, sources, spec, output, resources_for(spec.library), check)
     check_disk(plan)
     if output.with_ids:
-        if output.k is not None and output.max_total == math.inf:
+        if output.k is not None and output.max_total == math.inf and not output.min_total:
             check_nearest(plan.rows_found(output.k), plan.pair_bytes, output.k, plan.budget)
         for name, (table, own), found in zip(names, tables, collected, strict=True):
             with in_table(name):

@@ -54,7 +54,7 @@ def verb(
                 given["other"] = as_frame(given["other"], "other")
             added: list[str] = []
             if "metric" in known:
-                rows, given, added = with_points(rows, given)
+                rows, given, added = with_points(rows, given, "distance_unit" in known)
                 rows, given, codes = with_groups(rows, given)
                 added = added + codes
             begin = time.perf_counter()

@@ -65,6 +65,10 @@ class Metric:
         """Return the threshold of totals for `eps`, a number or an array (n,); by default `eps` itself."""
         return eps
 
+    def least_total(self, distance: float) -> float:
+        """Return the smallest total of two rows that are not nearer than a distance: its threshold."""
+        return float(self.threshold(distance))
+
     def distance(self, total: Array, xp: ArrayModule) -> Array:
         """Return distances of totals (n,) float64, whose memory may be reused; by default the totals."""
         return total
@@ -175,6 +179,9 @@ class Cosine(Metric):
 
     def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
         return 2 * eps + (eps >= 2) * EVERYTHING
+
+    def least_total(self, distance: float) -> float:
+        return 2 * distance
 
     def distance(self, total: Array, xp: ArrayModule) -> Array:
         total *= 0.5
@@ -291,6 +298,9 @@ class Grouped(Metric):
 
     def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
         return self.inner.threshold(eps, xp)
+
+    def least_total(self, distance: float) -> float:
+        return self.inner.least_total(distance)
 
     def distance(self, total: Array, xp: ArrayModule) -> Array:
         return self.inner.distance(total, xp)

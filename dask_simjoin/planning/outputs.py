@@ -98,8 +98,8 @@ class OutputSpec:
         Whether results of a row are kept with the row, which is then in one chunk only.
     k : int or None
         Nearest neighbors per row; None: pairs within a distance.
-    max_total : float
-        Largest total of a neighbor.
+    min_total, max_total : float
+        Smallest and largest total of a neighbor.
     dense : float
         Neighbors per row from here on make tiles fastest in all dimensions: tiles count many pairs at once.
     joins : int
@@ -123,6 +123,7 @@ class OutputSpec:
     others_per_row: int = 0
     single_home: bool = False
     k: int | None = None
+    min_total: float = 0.0
     max_total: float = math.inf
     dense: float = math.inf
     joins: int = 1
@@ -156,9 +157,11 @@ PAIRS = OutputSpec(with_ids=True, materialise=True)
 """Pairs, as result rows with the names of both rows."""
 
 
-def nearest_output(k: int, with_ids: bool = False, max_total: float = math.inf) -> OutputSpec:
+def nearest_output(
+    k: int, with_ids: bool = False, max_total: float = math.inf, min_total: float = 0.0
+) -> OutputSpec:
     """Return the output of a search for `k` neighbors; tasks hold them before and after each search."""
-    return OutputSpec(with_ids, False, 40, 32, k, True, k, max_total)
+    return OutputSpec(with_ids, False, 40, 32, k, True, k, min_total, max_total)
 
 
 TREE_BYTES = 160

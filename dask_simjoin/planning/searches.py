@@ -79,9 +79,8 @@ def find_searches(
     if not first and len(filled) == 1:  # a single chunk is searched in any case
         found[filled[0]] = filled.astype(np.int64)
         return tuple(found)
-    limits = np.minimum(
-        largest_totals(statistics.right.points.x, lower, upper, output.k, norm), output.max_total
-    )
+    x, least = statistics.right.points.x, output.min_total
+    limits = np.minimum(largest_totals(x, lower, upper, output.k, norm, least), output.max_total)
     for at, (c, limit) in enumerate(zip(filled.tolist(), limits, strict=True)):
         away = box_gap(norm, lower[at], upper[at], others[0], others[1])
         if not first:
@@ -92,12 +91,15 @@ def find_searches(
 
 
 def largest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbors: int,
-                   norm: Norm = 2) -> np.ndarray:  # fmt: skip
+                   norm: Norm = 2, least: float = 0.0) -> np.ndarray:  # fmt: skip
     """Return for each box the largest total between a point in it and one of its nearest neighbors.
 
     Sample points are rows, and one of them may be the point itself.  If `neighbors` + 1 of them are within a
     total of every corner of the box, no neighbor is farther.  Totals to the far ends use the same operations
     in the same order as all totals.  Rounding is monotone, so no computed total of the box is larger.
+
+    `least`: the smallest total of a neighbor.  Only sample points whose gap to the box is at least as large
+    are neighbors of all points in it; the others are not counted.
     """
     limits = np.full(len(lower), np.inf)
     if len(x) <= neighbors:
@@ -105,7 +107,10 @@ def largest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbor
     x = used_points(x, lower.size, neighbors + 1)
     with np.errstate(over="ignore", invalid="ignore"):
         for c in range(len(lower)):
-            limits[c] = np.partition(farthest_totals(x, lower[c], upper[c], norm), neighbors)[neighbors]
+            far = farthest_totals(x, lower[c], upper[c], norm)
+            if least > 0:
+                far[~(box_gap(norm, x, x, lower[c], upper[c]) >= least)] = np.inf
+            limits[c] = np.partition(far, neighbors)[neighbors]
     return limits
 
 

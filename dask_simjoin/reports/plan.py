@@ -29,6 +29,7 @@ INPUT_FACTS: Facts = (
     *ROWS,
     ("dimensions", lambda r: f"{r._dimensions()}{r.spec.unnamed}"),
     ("metric", lambda r: None if r.spec.metric == "euclidean" else r.spec.metric),
+    ("distances", lambda r: r._distances),
     ("engine", lambda r: r.engine),
     ("partitioning", lambda r: r.plan.chunks.describe()),
     ("chunks", lambda r: f"{r.chunks:,} ({size(r.plan.chunks.rows.sum() * r.plan.row_bytes)})"),
@@ -103,6 +104,14 @@ class PlanReport(BlockReport):
         "pairs_high", "recall", "recall_low", "recall_high", "result_bytes", "partitioning", "method",
         "engine", "seconds", "writing_seconds", "spilled_bytes", "shuffled_bytes",
     )  # fmt: skip
+
+    @property
+    def _distances(self) -> str | None:
+        """The unit of returned distances; None: there are none, or they have the unit of the columns."""
+        if not self.spec.return_distance:
+            return None
+        unit = self.spec.measure.unit if self.spec.unit is None else self.spec.unit.name
+        return f"in {unit}" if unit else None
 
     @property
     def title(self) -> str:
@@ -243,16 +252,17 @@ class NearestPlanReport(PlanReport):
     ----------
     k : int
         Number of neighbors.
-    bound : float
-        The largest total of a neighbor.
+    bound, least : float
+        The largest and the smallest total of a neighbor.
     block_pairs : int
         Searched chunks, summed over all chunks of rows.
     pairs, pairs_low, pairs_high : float
-        The maximum number of rows of the result. It is also the minimum if there is no largest distance.
+        The maximum number of rows of the result. It is also the minimum if distances have no bounds.
     """
 
     k: int = 1
     bound: float = math.inf
+    least: float = 0.0
 
     _picture_column, _recall_unit = "candidates", "neighbors"
     _facts = (
@@ -313,7 +323,7 @@ class NearestPlanReport(PlanReport):
 
     @property
     def _bounded(self) -> bool:
-        return self.bound < math.inf
+        return self.bound < math.inf or self.least > 0
 
     @property
     def _fewer(self) -> str | None:

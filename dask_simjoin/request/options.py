@@ -49,12 +49,12 @@ Size = int | str | None
 SUFFIXES = ("_left", "_right")
 
 ORDER = (
-    "n", "other", "eps", "path", "max_eps", "k", "max_distance", "threshold", "how", "min_cluster_size",
-    "min_samples", "cluster_selection_method", "cluster_selection_epsilon", "max_cluster_size",
-    "allow_single_cluster", "name", "mode", "grouping", "on", "left_on", "right_on", "by", "mutual", "id",
-    "left_id", "right_id", "metric", "p", "similarity", "comparison", "tokenizer",
-    "allow_empty", "allow_missing", "pairs", "include_self", "return_distance", "return_similarity",
-    "keep", "suffixes", "dropna", "method", "approximate", "partitioning",
+    "n", "other", "eps", "path", "max_eps", "k", "max_distance", "min_distance", "threshold", "how",
+    "min_cluster_size", "min_samples", "cluster_selection_method", "cluster_selection_epsilon",
+    "max_cluster_size", "allow_single_cluster", "name", "mode", "grouping", "on", "left_on", "right_on",
+    "by", "mutual", "id", "left_id", "right_id", "metric", "p", "similarity", "comparison", "tokenizer",
+    "allow_empty", "allow_missing", "pairs", "include_self", "return_distance", "distance_unit",
+    "return_similarity", "keep", "suffixes", "dropna", "method", "approximate", "partitioning",
     "store_pairs", "recluster", "row_group", "blocksize",
 )  # fmt: skip
 """Order of options in signatures: the query, the columns, the result, and the computation."""
@@ -147,6 +147,13 @@ class Kept:
     suffixes: tuple[str, str] = field(
         default=SUFFIXES, metadata=about("suffixes for overlapping column names")
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithUnit:
+    """Option: the unit of returned distances."""
+
+    distance_unit: str | None = field(default=None, metadata=about("unit of the returned distances"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,8 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, get_args
 
-from dask_simjoin.catalog.methods import LOSSY_NEAREST, NEAREST
+from dask_simjoin.catalog.libraries import HOME
+from dask_simjoin.catalog.methods import AUTO, LOSSY_NEAREST, NEAREST, name_of
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import ROW_ID
@@ -30,17 +31,30 @@ from dask_simjoin.request.options import (
     Radius,
     TwoTableOptions,
     Within,
+    WithUnit,
     about,
 )
 from dask_simjoin.request.resolve import check_one_table, keeping, losing, resolve, resolve_two, searched
 from dask_simjoin.request.spec import JoinSpec, without_ids
-from dask_simjoin.request.units import check_once, check_whole, several_of, within_several
+from dask_simjoin.request.units import (
+    check_eps,
+    check_once,
+    check_whole,
+    several_of,
+    with_unit,
+    within_several,
+    without_unit,
+)
 
 How = Literal["inner", "left", "leftsemi", "leftanti"]
 GraphMode = Literal["distance", "connectivity"]
 OrderMode = Literal["edges", "forest"]
+NearestHow = Literal["inner", "left", "leftanti"]
 
 INNER, LEFT, SEMI, ANTI = HOW = get_args(How)
+
+MIN_DISTANCE = (AUTO, "tiles")
+"""Methods that search neighbors with a smallest distance."""
 
 DISTANCE = about("largest distance, finite")
 SAMPLES = about("minimum number of rows within the distance of a core row")
@@ -61,14 +75,15 @@ class CountPairsRequest(Paired):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelfJoinRequest(Paired, Kept):
+class SelfJoinRequest(Paired, Kept, WithUnit):
     """Ask for the pairs of one table."""
 
     return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve it for frames like `meta`."""
-        return keeping(self, _paired(self, resolve(self, meta, self.eps)), meta)
+        spec = keeping(self, _paired(self, resolve(self, meta, self.eps)), meta)
+        return with_unit(spec, self.distance_unit, self.eps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +120,7 @@ class NeighborGraphRequest(MetricRequest, Within, EngineOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JoinRequest(TwoTableOptions, Within, MayLose):
+class JoinRequest(TwoTableOptions, Within, MayLose, WithUnit):
     """Ask for the pairs of two tables, or for the rows of the left one that are in some or in none."""
 
     radii: ClassVar[bool] = True
@@ -120,13 +135,12 @@ class JoinRequest(TwoTableOptions, Within, MayLose):
         check_how(self.how, f"other.simjoin.join(frame, eps, how={LEFT!r})")
         spec = keeping(self, resolve_two(self, left, right, self.eps), left, right)
         if self.how not in (SEMI, ANTI):
-            return spec
-        bare, other = (replace(without_ids(own), keep=(), names=()) for own in (spec, spec.right))
-        return replace(bare, other=other)
+            return with_unit(spec, self.distance_unit, self.eps)
+        return _bare(spec)
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose):
+class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose, WithUnit):
     """Ask for the nearest rows of each row, of the same table or of another."""
 
     bound: ClassVar[str] = "max_distance"
@@ -141,8 +155,12 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose):
         metadata=about("table to search"),
     )
     k: int = field(default=10, kw_only=False, metadata=about("number of neighbors per row"))
+    how: NearestHow = field(
+        default="inner", metadata=about("which rows the result has", choices=get_args(NearestHow))
+    )
     mutual: bool = field(default=False, metadata=about("keep pairs that are neighbors in both directions"))
     max_distance: Distance | None = field(default=None, metadata=about("largest distance of a neighbor"))
+    min_distance: Distance | None = field(default=None, metadata=about("smallest distance of a neighbor"))
     method: Method = field(default="auto", metadata=about("algorithm that finds neighbors", choices=NEAREST))
     approximate: bool = field(
         default=False, metadata=about("skip neighbors that are expensive to find, with method='zorder'")
@@ -154,15 +172,65 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose):
 
     def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
         """Resolve it for frames like `left` and `right`, or for one."""
+        self._check_how()
         eps = 0.0 if self.max_distance is None else self.max_distance
         if right is None:
             check_one_table(self)
-            return keeping(self, searched(resolve(self, left, eps)), left)
-        return keeping(self, searched(resolve_two(self, left, right, eps)), left, right)
+            spec = keeping(self, searched(resolve(self, left, eps)), left)
+        else:
+            spec = keeping(self, searched(resolve_two(self, left, right, eps)), left, right)
+        self._check_min_distance(spec)
+        if self.how == ANTI:
+            return _bare(spec)
+        return with_unit(spec, self.distance_unit, self.max_distance, self.min_distance)
+
+    def _check_min_distance(self, spec: JoinSpec) -> None:
+        """Refuse a smallest distance that is invalid, or that the method or the library does not have."""
+        least = self._least(spec)
+        if least is None:
+            return
+        given = f"min_distance={shown(self.min_distance)}"
+        if self.max_distance is not None and least > spec.eps:
+            raise OptionError(
+                f"{given} is larger than max_distance={shown(self.max_distance)}, so no row would have a "
+                "neighbor; use a smaller one."
+            )
+        if spec.approximate or name_of(spec.method) not in MIN_DISTANCE:
+            raise OptionError(
+                f"{given} is not allowed with method={name_of(spec.method)!r}"
+                f"{' and approximate=True' if spec.approximate else ''}, which may miss neighbors beyond it; "
+                f"use method={' or '.join(map(repr, MIN_DISTANCE))}, which finds all."
+            )
+        if spec.library != HOME:
+            raise OptionError(
+                f"{given} is not allowed for frames of {spec.library!r}: searches on GPUs have no smallest "
+                "distance. Convert the tables with ddf.to_backend('pandas'), or frame.to_pandas()."
+            )
+
+    def _least(self, spec: JoinSpec) -> float | None:
+        """Return the smallest distance of a neighbor in the metric's unit; None: there is none."""
+        if self.min_distance is None:
+            return None
+        name = "min_distance"
+        return check_eps(without_unit(self.min_distance, spec.measure, name), name)
+
+    def _check_how(self) -> None:
+        """Refuse an unknown kind of join, or one that has no mutual neighbors."""
+        check_how(self.how, f"other.simjoin.knn_join(frame, k, how={LEFT!r})", get_args(NearestHow))
+        if self.mutual and self.how != INNER:
+            raise OptionError(
+                f"how={self.how!r} is not allowed with mutual=True; leave out one of them. To find rows "
+                "without a mutual neighbor, drop the ids of the mutual neighbors from the frame."
+            )
 
     def max_total(self, spec: JoinSpec) -> float:
         """Return the largest total of a neighbor."""
         return math.inf if self.max_distance is None else spec.threshold
+
+    def min_total(self, spec: JoinSpec) -> float:
+        """Return the smallest total of a neighbor."""
+        least = self._least(spec)
+        return 0.0 if least is None else spec.measure.least_total(least)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,12 +335,22 @@ class RowIdRequest:
     name: str = field(default=ROW_ID, kw_only=False, metadata=about("name of the new column"))
 
 
-def check_how(how: object, swapped: str) -> None:
+def check_how(how: object, swapped: str, allowed: tuple[str, ...] = HOW) -> None:
     """Refuse an unknown kind of join; `swapped`: the call that replaces a right join."""
-    if not isinstance(how, str) or how not in HOW:
+    if not isinstance(how, str) or how not in allowed:
         right = isinstance(how, str) and how == "right"
-        hint = f"; swap the tables: {swapped}" if right else did_you_mean(how, HOW)
-        raise OptionError(f"how={shown(how)} is not allowed; use one of {', '.join(map(repr, HOW))}{hint}.")
+        hint = f"; swap the tables: {swapped}" if right else did_you_mean(how, allowed)
+        raise OptionError(
+            f"how={shown(how)} is not allowed; use one of {', '.join(map(repr, allowed))}{hint}."
+        )
+
+
+def _bare(spec: JoinSpec) -> JoinSpec:
+    """Leave out ids and kept columns, for a result of whole rows."""
+    bare = replace(without_ids(spec), keep=(), names=())
+    if spec.other is None:
+        return bare
+    return replace(bare, other=replace(without_ids(spec.right), keep=(), names=()))
 
 
 def _counted(request: CountPairsRequest | NeighborCountsRequest, meta: Frame, eps: object) -> JoinSpec:
@@ -304,7 +382,7 @@ class PlannedKnnJoinRequest(KnnJoinRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanRequest(TwoTableOptions, Within, MayLose):
+class PlanRequest(TwoTableOptions, Within, MayLose, WithUnit):
     """Ask for the plan of a self-join, a join of two tables, or a nearest-neighbor join."""
 
     eps: Radius | None = field(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 from dask_simjoin.catalog.libraries import MAX_DIMS
 from dask_simjoin.catalog.methods import METHODS, Method, choices_of, name_of
@@ -13,6 +13,20 @@ from dask_simjoin.metrics.distances import Grouped, Metric, Totals, make_metric
 from dask_simjoin.metrics.norms import DType, Norm
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.options import Settings, current_settings
+
+
+class DistanceUnit(NamedTuple):
+    """A unit of returned distances.
+
+    Attributes
+    ----------
+    name : str
+    size : float
+        Its size in the unit of the metric; for "cosine" in radians of the angle.
+    """
+
+    name: str
+    size: float
 
 
 class RowSpec:
@@ -148,6 +162,8 @@ class JoinSpec(RowSpec):
         Integer columns among the default coordinates, if there are float columns too; None: `on` was given.
     by : tuple
         Columns that must be equal in both rows of a pair: the last of `on` is then the groups' numbers.
+    unit : DistanceUnit or None
+        The unit of returned distances; None: the unit of the metric.
     """
 
     eps: float
@@ -176,6 +192,7 @@ class JoinSpec(RowSpec):
     several: tuple[float, ...] = ()
     chosen: tuple[Hashable, ...] | None = None
     by: tuple[Hashable, ...] = ()
+    unit: DistanceUnit | None = None
 
     @property
     def read_together(self) -> tuple[tuple[Hashable, ...], ...]:

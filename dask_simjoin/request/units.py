@@ -24,7 +24,7 @@ from dask_simjoin.request.messages import (
     instead_of_distance,
     shown,
 )
-from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.request.spec import DistanceUnit, JoinSpec
 
 LENGTHS = {"mm": 1e-3, "cm": 1e-2, "m": 1.0, "km": 1e3, "ft": 0.3048, "mi": 1609.344, "nmi": 1852.0}
 """Metres."""
@@ -56,8 +56,13 @@ def parsed(text: object) -> tuple[float, str] | None:
     found = WITH_UNIT.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         return None
-    unit = found[2] if found[2] in LENGTHS or found[2] in ANGLES else found[2].lower()
-    return float(found[1]), WORDS.get(unit, unit)
+    return float(found[1]), unit_name(found[2])
+
+
+def unit_name(name: str) -> str:
+    """Return the short name of a unit, such as "km" for "Kilometers"."""
+    unit = name if name in LENGTHS or name in ANGLES else name.lower()
+    return WORDS.get(unit, unit)
 
 
 def meters(text: object, name: str) -> float | None:
@@ -88,8 +93,7 @@ def without_unit(eps: object, metric: Metric, name: str) -> object:
     if found is None:
         return eps
     number, unit = found
-    angular = metric.name == Cosine.name
-    units = list(ANGLES) if angular else [*LENGTHS, *ANGLES] if metric.unit else []
+    angular, units = metric.name == Cosine.name, units_of(metric)
     if not units:
         raise OptionError(
             f"{name}={shown(eps)} has a unit, but metric={metric.name!r} has the unit of the columns. Use a "
@@ -102,6 +106,46 @@ def without_unit(eps: object, metric: Metric, name: str) -> object:
     if angular:
         return 2 * math.sin(min(number * ANGLES[unit], math.pi) / 2) ** 2
     return number * LENGTHS[unit] if unit in LENGTHS else number * ANGLES[unit] * RADIUS
+
+
+def units_of(metric: Metric) -> list[str]:
+    """Return the units that distances of a metric may have."""
+    return list(ANGLES) if metric.name == Cosine.name else [*LENGTHS, *ANGLES] if metric.unit else []
+
+
+def with_unit(spec: JoinSpec, unit: object, *bounds: object) -> JoinSpec:
+    """Set the unit of returned distances: the given one, or the first unit in a text among the bounds."""
+    if not spec.return_distance:
+        if isinstance(unit, str):
+            raise OptionError(
+                f"distance_unit={shown(unit)} needs distances in the result; use return_distance=True, or "
+                "leave it out."
+            )
+        return spec
+    if isinstance(unit, DistanceUnit):
+        return replace(spec, unit=unit)
+    if unit is None:
+        texts = [] if spec.radius is not None else [parsed(bound) for bound in bounds]
+        unit = next((text[1] for text in texts if text is not None), None)
+        return spec if unit is None else replace(spec, unit=_distance_unit(unit, spec.measure))
+    units = units_of(spec.measure)
+    if not units:
+        raise OptionError(
+            f"distance_unit={shown(unit)} is not allowed with metric={spec.metric!r}, whose distances have "
+            "the unit of the columns; leave it out, or use metric='haversine'."
+        )
+    if not isinstance(unit, str) or unit_name(unit) not in units:
+        raise OptionError(
+            f"distance_unit={shown(unit)} is not allowed; use one of {', '.join(map(repr, units))}"
+            f"{did_you_mean(unit, units)}."
+        )
+    return replace(spec, unit=_distance_unit(unit_name(unit), spec.measure))
+
+
+def _distance_unit(name: str, metric: Metric) -> DistanceUnit:
+    if name in LENGTHS:
+        return DistanceUnit(name, LENGTHS[name])
+    return DistanceUnit(name, ANGLES[name] if metric.name == Cosine.name else ANGLES[name] * RADIUS)
 
 
 def _unknown(eps: object, unit: str, name: str, units: list[str]) -> OptionError:

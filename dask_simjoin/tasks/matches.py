@@ -21,6 +21,7 @@ from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import tally, to_host
 from dask_simjoin.engine.ids import from_id_keys, joined
 from dask_simjoin.engine.protocols import Joiner, Layout, Measured, Rows
+from dask_simjoin.metrics.distances import Cosine, Metric
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, Values, box_gap
 from dask_simjoin.planning.statistics.sample import merge_moments, moments
 from dask_simjoin.request.spec import JoinSpec
@@ -251,8 +252,24 @@ class Matches(NamedTuple):
 
 
 def measured(spec: JoinSpec, xp: ArrayModule) -> Measured:
-    """Return the function that converts totals to distances."""
-    return functools.partial(spec.measure.distance, xp=xp)
+    """Return the function that converts totals to distances, in the unit of the result."""
+    if spec.unit is None:
+        return functools.partial(spec.measure.distance, xp=xp)
+    return functools.partial(_in_unit, metric=spec.measure, size=spec.unit.size, xp=xp)
+
+
+def _in_unit(totals: Array, metric: Metric, size: float, xp: ArrayModule) -> Array:
+    """Convert totals to distances, whose memory may be reused; `size`: see `DistanceUnit`."""
+    if metric.name == Cosine.name:
+        away = xp.sqrt(totals, out=totals)  # the chord of the angle
+        away *= 0.5
+        xp.minimum(away, 1.0, out=away)
+        xp.arcsin(away, out=away)
+        away *= 2.0
+    else:
+        away = metric.distance(totals, xp)
+    away /= size
+    return away
 
 
 def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches:

@@ -28,6 +28,7 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import CHUNK, RowNumbers
 from dask_simjoin.tasks.matches import kept_values, measured, rank
+from dask_simjoin.tasks.pairs import cast_like, unmatched
 
 
 class State(TypedDict):
@@ -44,35 +45,42 @@ class State(TypedDict):
     """The chunk's rows that the state is for, if it is for a part of them."""
 
 
+Totals = tuple[float, float]
+"""The smallest and the largest total of a neighbor."""
+
+ANY_TOTAL: Totals = (0.0, math.inf)
+
+
 def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequence[RowNumbers],
-                 is_self_join: bool = True, max_total: float = math.inf, part: tuple[int, int] = (0, 1),
+                 is_self_join: bool = True, totals: Totals = ANY_TOTAL, part: tuple[int, int] = (0, 1),
                  state: State | None = None) -> State:  # fmt: skip
     """Update the nearest rows of a chunk's rows with the rows of another chunk, or of the same one.
 
     `numbers`: of both chunks' rows.  `is_self_join`: whether both are of one table, where a row is not its
-    own neighbor.  `max_total`: the largest total of a neighbor.  `part`: index and number of parts of the
-    first chunk's rows.  `state`: of the chunks searched before, if any.
+    own neighbor.  `totals`: the smallest and largest total of a neighbor.  `part`: index and number of parts
+    of the first chunk's rows.  `state`: of the chunks searched before, if any.
     """
     searcher = searcher_for(q["example"])
     searcher.prepare()
     known = 0 if state is None else state["totals"].shape[1]
     start, stop = part_of_places(len(q["ids"]), searcher.grain, part)
     # no more columns than rows that can be found
-    totals, found = searcher.fresh(stop - start, min(k, known + len(d["ids"])))
+    best, found = searcher.fresh(stop - start, min(k, known + len(d["ids"])))
     if state is not None:  # copied: others may have the old one
-        totals[:, :known], found[:, :known] = state["totals"], state["row_numbers"]
+        best[:, :known], found[:, :known] = state["totals"], state["row_numbers"]
     first, second = (own * CHUNK if isinstance(own, int) else own for own in numbers)
     query = searcher.renamed(cast(Index, q), first)
     data = query if q is d else searcher.renamed(cast(Index, d), second)
+    limits = {"bound2": totals[1]} | ({"least2": totals[0]} if totals[0] else {})  # GPUs have no smallest one
     if part[1] == 1:
-        searcher.nearest(query, data, layout, totals, found, is_self_join=is_self_join, bound2=max_total)
-        return {"totals": totals, "row_numbers": found}
+        searcher.nearest(query, data, layout, best, found, is_self_join=is_self_join, **limits)
+        return {"totals": best, "row_numbers": found}
     some = searcher.part(query, start, stop)
     rows = some["order"]
     # the state of a part has its rows in index order
     here = some | {"order": module_of(rows).arange(len(rows), dtype=rows.dtype)}
-    searcher.nearest(here, data, layout, totals, found, is_self_join=is_self_join, bound2=max_total)
-    return {"totals": totals, "row_numbers": found, "rows": rows}
+    searcher.nearest(here, data, layout, best, found, is_self_join=is_self_join, **limits)
+    return {"totals": best, "row_numbers": found, "rows": rows}
 
 
 def mutual_state(q: Chunk, d: Chunk, search: Callable[[Chunk, Chunk], State]) -> State:
@@ -238,6 +246,34 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: Fo
             parts = [frames.result({name: part.columns[name]}, len(part.places)) for part in found]
             columns[name] = frames.values(frames.stacked(parts), name, order)
     return frames.result(columns, len(places))
+
+
+def nearest_or_missing(q: Chunk, state: State | None, spec: JoinSpec, like: Frame,
+                       *found: FoundRows) -> Frame:  # fmt: skip
+    """Do as `nearest_rows`, with one row of missing values for each row that has no neighbor.
+
+    `state`: None if no chunk was searched.
+    """
+    if state is None or not state["row_numbers"].shape[1]:
+        return unmatched(q, 0, spec, like)
+    xp, frames = module_of(state["totals"]), frames_for(q["example"])
+    near, k = has_neighbor(state), state["row_numbers"].shape[1]
+    matched = cast_like(nearest_rows(q, state, spec, like, *found), like)
+    if bool(near.all()):
+        return matched
+    rows = xp.flatnonzero(state["row_numbers"].reshape(-1) >= 0) // k
+    order = xp.argsort(xp.concatenate([rows, xp.flatnonzero(~near)]), kind="stable")
+    alone = unmatched(q, near.astype(xp.int64), spec, like)
+    return frames.stacked([matched, alone]).iloc[order].reset_index(drop=True)
+
+
+def has_neighbor(state: State) -> Array:
+    """Return whether each row of a chunk has a neighbor."""
+    numbers = state["row_numbers"]
+    if not numbers.shape[1]:
+        return module_of(numbers).zeros(len(numbers), bool)
+    found: Array = numbers[:, 0] >= 0
+    return found
 
 
 def whole_rows(q: Chunk, d: Chunk, state: State, spec: JoinSpec, like: Frame) -> Frame:

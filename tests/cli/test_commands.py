@@ -97,6 +97,12 @@ def test_two_tables(points):
     run("knn", "points", *other, "--k", "2", "-o", "nearest.csv", *ON)
     near = points.simjoin.knn_join(points[:20], k=2, on=["x", "y"])
     pd.testing.assert_frame_equal(in_order(pd.read_csv("nearest.csv")), in_order(near))
+    far = ("--k", "1", "--min-distance", "0.05", "--max-distance", "0.1")
+    run("knn", "points", *other, *far, "--how", "leftanti", "-o", "far.csv", *ON)
+    options = {"min_distance": 0.05, "max_distance": 0.1, "how": "leftanti"}
+    alone = points.simjoin.knn_join(points[:20], k=1, on=["x", "y"], **options)
+    assert 0 < len(alone) < len(points)
+    pd.testing.assert_frame_equal(pd.read_csv("far.csv"), alone.reset_index(drop=True))
     run("closest-pairs", "points", *other, "-n", "5", "-o", "closest.csv", *ON)
     closest = points.simjoin.closest_pairs(5, points[:20], on=["x", "y"])
     pd.testing.assert_frame_equal(pd.read_csv("closest.csv"), closest)

@@ -55,6 +55,24 @@ def test_projected_points_are_joined_in_their_unit():
     assert rows(feet.simjoin.self_join("5 km")) == rows(there.simjoin.self_join(5000 / unit))
 
 
+def test_distances_of_projected_points_have_the_unit_of_the_request():
+    metric, feet = POINTS.to_crs(32631), POINTS.to_crs(2227)
+    options = {"return_distance": True}
+    meters = metric.simjoin.self_join(5000, **options).distance
+    assert (metric.simjoin.self_join("5 km", **options).distance == meters / 1000).all()
+    assert (metric.simjoin.self_join(5000, distance_unit="km", **options).distance == meters / 1000).all()
+    in_feet = feet.simjoin.self_join(15_000, **options)
+    unit = feet.crs.axis_info[0].unit_conversion_factor
+    in_meters = feet.simjoin.self_join(15_000, distance_unit="m", **options)
+    np.testing.assert_allclose(in_meters.distance, in_feet.distance * unit, rtol=1e-15)
+    nearest = feet.simjoin.knn_join(k=1, max_distance="5 km")
+    assert 0 < nearest.distance.max() <= 5
+    far = feet.simjoin.knn_join(k=1, min_distance="5 km", distance_unit="m")
+    assert 5000 <= far.distance.min() < 50_000
+    with pytest.raises(OptionError, match="distance_unit='deg' is not allowed with metric='euclidean'"):
+        metric.simjoin.self_join(1, distance_unit="deg", **options)
+
+
 def test_two_tables():
     found = POINTS.simjoin.join(POINTS.iloc[:30], "5 km", keep="name")
     want = DEGREES.simjoin.join(DEGREES.iloc[:30], 5000, keep="name", **HAVERSINE)

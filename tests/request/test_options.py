@@ -480,8 +480,8 @@ def test_the_sweep_serves_four_columns(how, verb):
 # --- keywords and positions -----------------------------------------------------------------------
 
 OPTIONS = {
-    "self_join": "eps, on, by, id, metric, p, pairs, include_self, return_distance, keep, suffixes, dropna, "
-    "method, approximate, partitioning, blocksize",
+    "self_join": "eps, on, by, id, metric, p, pairs, include_self, return_distance, "
+    "distance_unit, keep, suffixes, dropna, method, approximate, partitioning, blocksize",
     "neighbor_counts": "eps, on, by, id, metric, p, dropna, method, approximate, partitioning, blocksize",
     "count_pairs": "eps, on, by, id, metric, p, pairs, include_self, dropna, method, approximate, "
     "partitioning, blocksize",

@@ -45,6 +45,7 @@ from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.planning.tables import JoinStatistics
 from dask_simjoin.request.clusters import Choice
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.tasks.nearest import ANY_TOTAL
 
 TREES = 2
 """Trees that one task merges: each may be of all rows."""
@@ -71,7 +72,7 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
         if len(refs) == 1:
             every = _add_known(steps, chunks, layout, samples, parts, sharing[1])
         else:
-            options = layout, number, True, np.inf
+            options = layout, number, True, ANY_TOTAL
             states = add_parts(steps, c, others.tolist() or [c], chunks, own, options, parts, sharing[1])
             every = [
                 add("known", (c, part), known_of_state, chunk_ref(chunks, c, (part, parts)), own[c], state,

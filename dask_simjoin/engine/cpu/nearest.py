@@ -114,7 +114,7 @@ def fresh(rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best_name: np.ndarray, *,
-            is_self_join: bool, bound2: float = math.inf) -> None:  # fmt: skip
+            is_self_join: bool, least2: float = 0.0, bound2: float = math.inf) -> None:  # fmt: skip
     """Improve the k nearest neighbors of a chunk's points by the points of another chunk, in place.
 
     Neighbors are ordered by (total, name).  After meeting several chunks, each once, the result depends
@@ -132,8 +132,8 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
         `best_d2` holds their totals.
     is_self_join : bool
         Whether names are from one frame: then a row is not its own neighbor.
-    bound2 : float
-        Largest total of a neighbor.
+    least2, bound2 : float
+        Smallest and largest total of a neighbor.
     """
     if not (len(q["names"]) and len(d["names"]) and best_d2.shape[1]):
         return
@@ -152,8 +152,8 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
     work = kernels.scratch(len(d["low"]), len(d["lower"]), layout.dims, d["lower"].dtype)
     kernels.search(
         q_terms, q["low"], q["high"], q["names"], q["order"], d_terms, d["low"], d["high"],
-        (d["lower"], d["upper"], d["levels"]), d["least"], d["names"], terms, is_self_join, own, bound2,
-        kind_of(layout.norm), best_d2, best_name, work,
+        (d["lower"], d["upper"], d["levels"]), d["least"], d["names"], terms, is_self_join, own,
+        float(least2), float(bound2), kind_of(layout.norm), best_d2, best_name, work,
     )  # fmt: skip
 
 
@@ -175,13 +175,17 @@ def layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.
 
 
 def improved(q: Index, d: Index, layout: NearestLayout | MethodSearch, best_d2: np.ndarray,
-             best_name: np.ndarray, *, is_self_join: bool, bound2: float = math.inf) -> None:  # fmt: skip
-    """Improve the nearest neighbors of a chunk's points by another chunk's, by the layout's method."""
+             best_name: np.ndarray, *, is_self_join: bool, least2: float = 0.0,
+             bound2: float = math.inf) -> None:  # fmt: skip
+    """Improve the nearest neighbors of a chunk's points by another chunk's, by the layout's method.
+
+    Only tiles have a smallest total: requests refuse it for other methods.
+    """
     if isinstance(layout, MethodSearch):
         module: SearchMethod = method_module(layout.method, HOME)
         module.nearest(q, d, layout, best_d2, best_name, is_self_join=is_self_join, bound2=bound2)
     else:
-        nearest(q, d, layout, best_d2, best_name, is_self_join=is_self_join, bound2=bound2)
+        nearest(q, d, layout, best_d2, best_name, is_self_join=is_self_join, least2=least2, bound2=bound2)
 
 
 class CpuSearcher:

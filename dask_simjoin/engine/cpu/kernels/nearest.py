@@ -103,13 +103,14 @@ def scratch(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray
 @kernel
 def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array, d: Terms, d_low: Array,
            d_high: Array, d_tree: Tree, d_least: Array, d_names: Array, terms: Any, is_self_join: bool,
-           own_tiles: bool, bound2: float, norm: Kind, best_d2: Array, best_name: Array,
+           own_tiles: bool, least2: float, bound2: float, norm: Kind, best_d2: Array, best_name: Array,
            work: Any) -> None:  # fmt: skip
     """Improve the neighbors of the queries, rows of `best_d2` and `best_name`, by the points of `d`.
 
     `q` and `d` are the two sides' tiles and, with the filter, its terms and the points.  `is_self_join`:
     names are from one frame, and a query is not its own neighbor.  `own_tiles`: the two indexes are one.
-    `norm`: see `totals.kind_of`; squares if there is a filter.  `work`: see `scratch`.
+    `least2`, `bound2`: the smallest and the largest d2 of a neighbor, whatever prunes.  `norm`: see
+    `totals.kind_of`; squares if there is a filter.  `work`: see `scratch`.
 
     Numba compiles one branch of each ``len(q) == 1``, since that is constant for a type.
     """
@@ -226,9 +227,11 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
                     wanted &= ~(ONE << np.uint64(t))
             if wanted != NONE:
                 if len(q) == 1:
-                    changed = scan_exact(q, d, a, b, wanted, state, bound2, guess, norm, scan_work)
+                    changed = scan_exact(q, d, a, b, wanted, state, least2, bound2, guess, norm, scan_work)
                 else:
-                    changed = scan_filtered(q, d, a, b, wanted, state, limit, bound2, guess, scan_work)
+                    changed = scan_filtered(
+                        q, d, a, b, wanted, state, limit, least2, bound2, guess, scan_work
+                    )
                 if next_guess == np.inf and k < TILE and worst[count - 1] < MAX_GUESS:
                     next_guess = worst[count - 1] * SLACK
         guess = next_guess

@@ -111,9 +111,12 @@ def _wants(d2: float, name: int, own: int, worst: float, worst_name: int) -> boo
 
 
 @device_function
-def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, most: float, worst: float,
-             worst_name: int, own: int, new_d2: Array, new_name: Array) -> int:  # fmt: skip
-    """Write the points of tile `b` in `mask` that query `i` wants, within `most`; return their number."""
+def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, least: float, most: float,
+             worst: float, worst_name: int, own: int, new_d2: Array, new_name: Array) -> int:  # fmt: skip
+    """Write the points of tile `b` in `mask` that query `i` wants, and return their number.
+
+    Their totals are from `least` to `most`.
+    """
     m = 0
     while mask != NONE:
         j = b * TILE + lowest_bit(mask)
@@ -124,15 +127,15 @@ def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, 
             t = q_y[i, k] - d_y[j, k]
             d2 += t * t
         name = d_names[j]
-        if d2 <= most and _wants(d2, name, own, worst, worst_name):
+        if least <= d2 <= most and _wants(d2, name, own, worst, worst_name):
             new_d2[m], new_name[m] = d2, name
             m += 1
     return m
 
 
 @inline_source
-def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any, bound2: float, guess: float,
-               norm: Kind, work: Any) -> np.uint64:  # fmt: skip
+def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any, least2: float,
+               bound2: float, guess: float, norm: Kind, work: Any) -> np.uint64:  # fmt: skip
     """Offer the points of tile `b` to the `wanted` queries of tile `a`; mask of those that took some."""
     rows, own, worst, best_d2, best_name, d_names = state
     distances, new_d2, new_name = work[:3]
@@ -146,7 +149,8 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any
         wanted &= wanted - ONE
         row, furthest = rows[t], worst[t]
         most = min(furthest, bound2)
-        first = min(guess, most) if furthest == np.inf else most
+        # a guess is right if enough points are within it, and points that are too near do not count
+        first = min(guess, most) if furthest == np.inf and least2 == 0.0 else most
         mask = tile_totals(tile, dims, points + t * size, first, distances.ctypes.data, norm)
         while first < most and count_bits(mask) <= k:
             first = min(4 * first, most) if first > 0 else most
@@ -157,7 +161,7 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any
             bit = lowest_bit(mask)
             mask &= mask - ONE
             d2, name = distances[bit], d_names[b * TILE + bit]
-            if _wants(d2, name, own[t], furthest, last):
+            if d2 >= least2 and _wants(d2, name, own[t], furthest, last):
                 new_d2[m], new_name[m] = d2, name
                 m += 1
         if m > 0:
@@ -171,7 +175,7 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any
 
 @inline_source
 def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any, limit: Array,
-                  bound2: float, guess: float, work: Any) -> np.uint64:  # fmt: skip
+                  least2: float, bound2: float, guess: float, work: Any) -> np.uint64:  # fmt: skip
     """Do what `scan_exact` does with the float32 filter first."""
     rows, own, worst, best_d2, best_name, d_names = state
     _, new_d2, new_name, picked, masks, points = work
@@ -212,9 +216,10 @@ def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: 
             continue
         i, row = a * TILE + t, rows[t]
         last = best_name[row, k - 1]
-        m = _measure(q[2], i, d_y, d_names, b, mask, first, furthest, last, own[t], new_d2, new_name)
+        known = furthest, last, own[t], new_d2, new_name
+        m = _measure(q[2], i, d_y, d_names, b, mask, least2, first, *known)
         if m < k and first < most:
-            m = _measure(q[2], i, d_y, d_names, b, every, most, furthest, last, own[t], new_d2, new_name)
+            m = _measure(q[2], i, d_y, d_names, b, every, least2, most, *known)
         if m > 0:
             take_in(best_d2, best_name, row, new_d2, new_name, m)
             worst[t] = best_d2[row, k - 1]
