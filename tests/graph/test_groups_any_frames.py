@@ -27,7 +27,7 @@ KINDS = {
     "Int64": lambda values: pd.Series(values, dtype="Int64"),
     "str": lambda values: pd.Series([None if v is None else f"w{v}" for v in values], dtype="str"),
     "strings": lambda values: objects([None if v is None else f"w{v}" for v in values]),
-    "category": lambda values: pd.Series([None if v is None else f"w{v}" for v in values], dtype="category"),
+    "category": lambda values: KINDS["str"](values).astype("category"),
     "dates": lambda values: objects([None if v is None else DAY + datetime.timedelta(v) for v in values]),
     "decimals": lambda values: objects([None if v is None else Decimal(v) / 2 for v in values]),
     "times": lambda values: pd.Series(pd.to_datetime([None if v is None else DAY + datetime.timedelta(v)

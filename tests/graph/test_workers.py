@@ -16,7 +16,6 @@ from dask_simjoin.graph import planner, workers
 from dask_simjoin.graph.workers import by_disk
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.disk import WorkerDisk
-from dask_simjoin.sets import plan as set_planner
 from tests.support.gates import PATIENCE, until
 
 WORDS = {"threshold": 0.5, "tokenizer": "whitespace"}
@@ -57,8 +56,7 @@ def cluster():
 def test_verbs_that_need_more_than_is_free_are_refused(cluster, monkeypatch, verb):
     """Workers of so little memory that all rows go to disk, of which 100 B are free."""
     have = Resources(2, 1 << 20, True, 1 << 20, workers=1, together=2)
-    for module in (planner, set_planner):
-        monkeypatch.setattr(module, "resources_for", lambda library: have)
+    monkeypatch.setattr(planner, "resources_for", lambda library: have)
     x = np.random.default_rng(0).uniform(size=(400, 2))
     points = dd.from_pandas(pd.DataFrame(x, columns=["x", "y"]), npartitions=4)
     sets = dd.from_pandas(pd.DataFrame({"s": [f"{n % 7} {n % 5} x" for n in range(400)]}), npartitions=4)
