@@ -11,12 +11,8 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import Counters, joiner_of_library, profiler_of_library, recall_module
 from dask_simjoin.errors import PlanningError, UnsupportedFrameError
-from dask_simjoin.graph.base import pairs_example
-from dask_simjoin.graph.lazy_join import LazyJoin
-from dask_simjoin.graph.planner import plan_for
-from dask_simjoin.graph.records import RUNS
-from dask_simjoin.graph.source import freeze
-from dask_simjoin.graph.steps import check_other, one_or_two
+from dask_simjoin.graph.examples import pairs_example
+from dask_simjoin.graph.inputs import check_other, one_or_two
 from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.data_warnings import raise_if_none
@@ -149,6 +145,9 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
 
 def _planned(frame: Frame, other: Frame | None, spec: JoinSpec, output: OutputSpec) -> Plan:
     if is_dask_collection(frame):
+        from dask_simjoin.graph.planner import plan_for
+        from dask_simjoin.graph.source import freeze
+
         data = None if other is None else freeze(other, spec.right.columns)
         return plan_for(freeze(frame, spec.columns), spec, output, data)
     made = plan_whole([frame] if other is None else [frame, other], spec, output, sampled=True)
@@ -310,6 +309,9 @@ def report(result: Any) -> RunReport:
     True
     """
     expr = getattr(result, "expr", None) if is_dask_collection(result) else None
+    from dask_simjoin.graph.lazy_join import LazyJoin
+    from dask_simjoin.graph.records import RUNS
+
     joins = [] if expr is None else list(expr.find_operations(LazyJoin))
     if not joins:
         raise UnsupportedFrameError(

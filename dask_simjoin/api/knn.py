@@ -10,12 +10,8 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import frames_for, searcher_for
-from dask_simjoin.graph import nearest as lazy
-from dask_simjoin.graph.base import nearest_example, series_example
-from dask_simjoin.graph.dask_private import new_collection
-from dask_simjoin.graph.nearest import NearestJoin
-from dask_simjoin.graph.source import freeze
-from dask_simjoin.graph.steps import check_other, one_or_two
+from dask_simjoin.graph.examples import nearest_example, series_example
+from dask_simjoin.graph.inputs import check_other, one_or_two
 from dask_simjoin.graph.verb import frame_verb, series_verb
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.budget import check_room
@@ -109,6 +105,10 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
     frames = frames_for(meta)
     example = series_example(meta, DISTANCES, np.float64)
     if is_dask_collection(frame):
+        from dask_simjoin.graph import nearest as lazy
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+
         source = freeze(frame, spec.columns)
         return new_collection(lazy.KDistances(source.inner, source, spec, number, example))
     chunk, plan = whole_chunk(frame, spec, nearest_output(number))
@@ -242,6 +242,10 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
     bound = request.max_total(spec)
     example = nearest_example(left, left if right is None else right, spec)
     if is_dask_collection(frame):
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.nearest import NearestJoin
+        from dask_simjoin.graph.source import freeze
+
         source = freeze(frame, spec.columns)
         right_source = None if other is None else freeze(other, spec.right.columns)
         return new_collection(NearestJoin(source, right_source, spec, number, bound, example))

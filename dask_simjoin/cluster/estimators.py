@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 from typing import Any, Literal
 
-import dask.array as da
-import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 from dask.base import is_dask_collection
@@ -16,7 +14,7 @@ from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan, cluster_optics
 from dask_simjoin.cluster.verbs import checked_weights, kept_points
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import OptionError, OptionTypeError
-from dask_simjoin.graph.inputs import as_frame
+from dask_simjoin.graph.inputs import as_frame, is_dask_array
 from dask_simjoin.metrics.norms import Columns, Frame, Series
 from dask_simjoin.request import requests
 from dask_simjoin.request.clusters import HdbscanRequest, Selection
@@ -125,7 +123,7 @@ class PointsEstimator(BaseEstimator):
 
     def _as_given(self, column: Series, X: Points) -> Labels:
         """Return a column of a result in the form of `X`: an array for an array, a Series for a frame."""
-        if isinstance(X, da.Array):
+        if is_dask_array(X):
             known = not getattr(self, "dropna", False)
             return column.to_dask_array(lengths=X.chunks[0] if known else None)
         return column if frame_like(X) else to_host(values_of(column))
@@ -142,7 +140,9 @@ def points_frame(X: Points) -> Frame:
         return _with_rows(as_frame(X, "X"))
     if hasattr(X, "tocsr"):
         raise OptionTypeError("X is sparse data, and dense data is required; use X.toarray().")
-    if isinstance(X, da.Array):
+    if is_dask_array(X):
+        import dask.dataframe as dd
+
         return dd.from_dask_array(_checked(X).rechunk({1: -1}))
     return pd.DataFrame(_checked(np.asarray(X)))
 

@@ -10,7 +10,6 @@ from typing import Any, Literal, get_args
 
 from fsspec.core import url_to_fs
 
-from dask_simjoin.disk_index.schema import check_names
 from dask_simjoin.disk_index.types import SEQ
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics.norms import Frame
@@ -59,6 +58,8 @@ class MakeIndex(Coordinates, Kept):
             check_eps(self.eps, "eps")  # no column: pairs of an index are of one distance
         own = {option.name: getattr(self, option.name) for option in fields(self)}
         spec = SelfJoinRequest(**{name: own[name] for name in own if name in SHARED}).spec(meta)
+        from dask_simjoin.disk_index.schema import check_names
+
         check_names([*spec.on, *([] if spec.id is None else [spec.id]), *spec.keep])
         return spec
 

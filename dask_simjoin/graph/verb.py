@@ -8,9 +8,18 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, get_type_hints, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    get_type_hints,
+    overload,
+)
 
-import dask.dataframe as dd
 import pandas as pd
 from dask.base import is_dask_collection
 
@@ -20,6 +29,9 @@ from dask_simjoin.graph.inputs import as_frame, with_points, without_points
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.messages import not_an_option, shown
 from dask_simjoin.request.options import ORDER
+
+if TYPE_CHECKING:
+    import dask.dataframe as dd
 
 LOG = logging.getLogger("dask_simjoin")
 
@@ -63,7 +75,7 @@ def verb(
                 _log(name, found, time.perf_counter() - begin)
             return found
 
-        hints = get_type_hints(function)
+        hints = _hints(function)
         called.__annotations__ = {
             **{name: kind for name, kind in get_type_hints(request).items() if name in signature.parameters},
             **{name: hints[name] for name in (frame.name, "return")},
@@ -72,6 +84,14 @@ def verb(
         return called
 
     return decorate
+
+
+def _hints(function: Callable[..., object]) -> dict[str, Any]:
+    """Return the types of a function; Any for a class that only type checkers import."""
+    try:
+        return get_type_hints(function)
+    except NameError as error:
+        return get_type_hints(function, localns={str(error.name): Any})
 
 
 def _log(name: str, found: object, seconds: float) -> None:

@@ -21,8 +21,9 @@ from dask_simjoin.sets.blocks import counts_by_partition, gather_block, put_besi
 from dask_simjoin.sets.chunks import ReadSetRows, ReadSets, SetBlockPair, hash_rows
 from dask_simjoin.sets.encode import Merged, merge, ranks, ranks_of
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
-from dask_simjoin.sets.plan import SetPlan, set_plan_for
+from dask_simjoin.sets.plan import SetPlan
 from dask_simjoin.sets.plan_report import SetPlanReport
+from dask_simjoin.sets.planner import set_plan_for
 from dask_simjoin.sets.requests import SetSpec
 from dask_simjoin.sets.types import Vocabulary
 from dask_simjoin.tasks.counts import Groups

@@ -9,20 +9,16 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.cluster.algorithms.dbscan import merge_edges
-from dask_simjoin.cluster.expressions.duplicates import CONNECTED
+from dask_simjoin.cluster.algorithms.duplicates import CONNECTED
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.graph.base import NEIGHBORS, pairs_example, series_example
-from dask_simjoin.graph.dask_private import new_collection
-from dask_simjoin.graph.source import freeze
-from dask_simjoin.graph.steps import check_other, same_library
+from dask_simjoin.graph.examples import NEIGHBORS, pairs_example, series_example
+from dask_simjoin.graph.inputs import check_other, same_library
 from dask_simjoin.graph.verb import frame_verb, series_verb, verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import free_memory, within_memory
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI
-from dask_simjoin.sets import graph
 from dask_simjoin.sets.chunks import SetBlockPair
-from dask_simjoin.sets.near_duplicates import SetNearDuplicated as LazyMarks
 from dask_simjoin.sets.near_duplicates import (
     best_of_chunk,
     check_pairs,
@@ -125,6 +121,10 @@ def set_self_join(frame: Frame, asked: SetSelfJoinRequest) -> Frame:
     spec = asked.spec(meta)
     example = pairs_example(meta, meta, spec)
     if is_dask_collection(frame):
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+        from dask_simjoin.sets import graph
+
         return new_collection(graph.SetSelfJoin(freeze(frame, spec.columns), spec, example))
     chunks = whole_sets([frame], spec, True)
     with within_memory(spec.request):
@@ -179,6 +179,10 @@ def set_join(frame: Frame, asked: SetJoinRequest) -> Frame:
     named = asked.how not in (SEMI, ANTI)
     example = pairs_example(left, right, spec, asked.how == LEFT) if named else left
     if is_dask_collection(frame):
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+        from dask_simjoin.sets import graph
+
         source, data = freeze(frame, spec.columns), freeze(other, spec.right.columns)
         if named:
             return new_collection(graph.SetJoin(source, data, spec, asked.how, example))
@@ -221,6 +225,10 @@ def set_neighbor_counts(frame: Frame, asked: SetNeighborCountsRequest) -> Series
     meta = example_of(frame)
     spec = asked.spec(meta)
     if is_dask_collection(frame):
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+        from dask_simjoin.sets import graph
+
         source = freeze(frame, spec.columns)
         return new_collection(
             graph.SetNeighborCounts(source.inner, source, spec, series_example(meta, NEIGHBORS))
@@ -250,6 +258,10 @@ def count_set_pairs(frame: Frame, asked: CountSetPairsRequest) -> Number:
     """
     spec = asked.spec(example_of(frame))
     if is_dask_collection(frame):
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+        from dask_simjoin.sets import graph
+
         return new_collection(graph.CountSetPairs(freeze(frame, spec.columns), spec, 0))
     return count_block_pairs(whole_block_pair(whole_sets([frame], spec, False), spec))
 
@@ -307,6 +319,11 @@ def set_near_duplicated(frame: Frame, asked: SetNearDuplicatedRequest) -> Series
     spec = asked.spec(meta)
     example = series_example(meta, None)
     if is_dask_collection(frame):
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+        from dask_simjoin.sets import graph
+        from dask_simjoin.sets.lazy_near_duplicates import SetNearDuplicated as LazyMarks
+
         source = freeze(frame, spec.columns)
         common = source.inner, source, spec
         if asked.counted:
