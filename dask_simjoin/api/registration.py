@@ -1,4 +1,4 @@
-"""Register the accessor with pandas and, after their imports, Dask and cuDF."""
+"""Register the accessor with pandas and, after their imports, Dask, cuDF and polars."""
 
 from __future__ import annotations
 
@@ -74,10 +74,11 @@ def when_imported(name: str, action: Callable[[], None]) -> None:
 
 
 def register() -> None:
-    """Add ``.simjoin`` to pandas DataFrames, and to those of Dask and cuDF once these are imported."""
+    """Add ``.simjoin`` to pandas DataFrames, and to those of Dask, cuDF and polars once imported."""
     pd.api.extensions.register_dataframe_accessor("simjoin")(SimJoinAccessor)
     when_imported("dask.dataframe", _register_with_dask)
     when_imported("cudf", _register_with_cudf)
+    when_imported("polars", _register_with_polars)
 
 
 def _register_with_dask() -> None:
@@ -88,3 +89,9 @@ def _register_with_dask() -> None:
 
 def _register_with_cudf() -> None:
     sys.modules["cudf"].api.extensions.register_dataframe_accessor("simjoin")(SimJoinAccessor)
+
+
+def _register_with_polars() -> None:
+    api = sys.modules["polars"].api
+    api.register_dataframe_namespace("simjoin")(SimJoinAccessor)
+    api.register_lazyframe_namespace("simjoin")(SimJoinAccessor)  # whose verbs say what to do

@@ -24,6 +24,7 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.graph.examples import series_example
 from dask_simjoin.graph.inputs import as_frame
+from dask_simjoin.graph.outputs import in_library_of
 from dask_simjoin.graph.verb import frame_verb, series_verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.checks import check_edges
@@ -335,7 +336,7 @@ def connected_components(pairs: Frame) -> Frame:
     3  d          1
     4  e          1
     """
-    pairs = as_frame(pairs, "pairs")
+    given, pairs = pairs, as_frame(pairs, "pairs")
     meta = example_of(pairs)
     for name in ("left", "right"):
         if name not in meta.columns:
@@ -345,7 +346,7 @@ def connected_components(pairs: Frame) -> Frame:
             )
     pairs = pairs[["left", "right"]]
     if not is_dask_collection(pairs):
-        return components_of_ids(pairs)
+        return in_library_of(given, components_of_ids(pairs))
     return pairs.reduction(
         forest_of_ids,
         aggregate=components_of_ids,

@@ -112,10 +112,15 @@ def without_points(result: Any, added: list[str]) -> Any:
     return result.drop(columns=there) if there else result
 
 
+def is_geo(frame: object) -> bool:
+    """Return whether the class of a frame is GeoPandas', or derived from it."""
+    return any(kind.__module__.partition(".")[0] == "geopandas" for kind in type(frame).__mro__)
+
+
 def _points(frame: Any, on: Any) -> Points | None:
     """The points that are meant as coordinates of a frame; None: none are."""
     meta = getattr(frame, "_meta", frame) if is_dask_collection(frame) else frame
-    if not any(kind.__module__.partition(".")[0] == "geopandas" for kind in type(meta).__mro__):
+    if not is_geo(meta):
         return None
     name = getattr(meta, "active_geometry_name", None)
     if name is None or not is_frame(meta) or (on is not None and as_names(on) != [name]):
@@ -175,13 +180,18 @@ def as_frame(given: Any, name: str = "frame") -> Any:
     if type(given).__module__.partition(".")[0] == "cupy" and hasattr(given, "ndim"):
         rows, columns = _two_dimensional(given, name).shape
         return frames_of_library("cudf").result({k: given[:, k] for k in range(columns)}, rows)
-    known = is_frame(given) and (hasattr(given, "_meta") or library(given) in LIBRARIES)
-    if known or isinstance(given, type) or not hasattr(given, "__arrow_c_stream__"):
+    if not has_stream(given):
         return given
     try:
         return frame_of_arrow(given)
     except pa.ArrowInvalid:  # a column, not a table
         return given
+
+
+def has_stream(given: object) -> bool:
+    """Return whether a table is read from its Arrow stream: not pandas', cuDF's or Dask's."""
+    known = is_frame(given) and (hasattr(given, "_meta") or library(given) in LIBRARIES)
+    return not known and not isinstance(given, type) and hasattr(given, "__arrow_c_stream__")
 
 
 def is_dask_array(given: object) -> bool:
@@ -197,13 +207,35 @@ def frame_of_arrow(given: Any) -> Frame:
     """Make a pandas DataFrame of a table: numbers as NumPy has them if none is missing, else as Arrow has."""
     table = pa.RecordBatchReader.from_stream(given).read_all()
     columns: dict[str, Any] = {}
+    geometry = [field.name for field in table.schema if _is_geoarrow(field)]
     for name, column in zip(table.column_names, table.columns, strict=True):
+        if name in geometry:
+            columns[name] = _read_geometry(table.select([name]))
+            continue
         plain = not column.null_count and any(is_kind(column.type) for is_kind in PLAIN)
         kind = _without_views(column.type)
         columns[name] = (
             column.to_numpy() if plain else pd.arrays.ArrowExtensionArray(cast_arrow(column, kind))
         )
-    return pd.DataFrame(columns, index=pd.RangeIndex(len(table)), copy=False)
+    frame = pd.DataFrame(columns, index=pd.RangeIndex(len(table)), copy=False)
+    return _geopandas().GeoDataFrame(frame, geometry=geometry[0]) if geometry else frame
+
+
+def _is_geoarrow(field: pa.Field) -> bool:
+    """Return whether a column holds geometries, whether or not Arrow knows its extension type."""
+    extension = getattr(field.type, "extension_name", None)
+    if extension is None:
+        extension = (field.metadata or {}).get(b"ARROW:extension:name", b"").decode()
+    return bool(extension.startswith("geoarrow."))
+
+
+def _read_geometry(table: pa.Table) -> Any:
+    """Read the only column of a table as geometries, with their coordinate system."""
+    return _geopandas().GeoDataFrame.from_arrow(table).geometry
+
+
+def _geopandas() -> Any:
+    return optional("geopandas", "geopandas", "GeoArrow columns")
 
 
 def cast_arrow(array: Any, kind: pa.DataType) -> Any:

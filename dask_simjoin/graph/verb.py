@@ -26,9 +26,11 @@ from dask.base import is_dask_collection
 from dask_simjoin.errors import OptionTypeError
 from dask_simjoin.graph.groups import with_groups
 from dask_simjoin.graph.inputs import as_frame, with_points, without_points
+from dask_simjoin.graph.outputs import in_library_of
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.messages import not_an_option, shown
 from dask_simjoin.request.options import ORDER
+from dask_simjoin.request.requests import LEFT
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -61,7 +63,8 @@ def verb(
                 given = signature.bind(*args, **options).arguments
             except TypeError as error:
                 raise OptionTypeError(f"{name}() got {error}.") from None
-            rows = as_frame(given.pop(frame.name))
+            table = given.pop(frame.name)
+            rows = as_frame(table)
             if given.get("other") is not None:
                 given["other"] = as_frame(given["other"], "other")
             added: list[str] = []
@@ -73,7 +76,7 @@ def verb(
             found = without_points(function(rows, request(**given)), added)  # type: ignore[call-arg]
             if not is_dask_collection(rows):  # a lazy join has not run yet
                 _log(name, found, time.perf_counter() - begin)
-            return found
+            return cast(Result, in_library_of(table, found, given.get("how") == LEFT))
 
         hints = _hints(function)
         called.__annotations__ = {

@@ -18,7 +18,7 @@ def test_examples_are_empty_and_have_the_columns_of_results():
     assert list(found.columns) == ["left", "right", "distance", "name", "size"]
     assert found.dtypes["right"] == np.int64 and found.dtypes["size"] == np.int32
     missing = pairs_example(LEFT, RIGHT, spec, some_missing=True)
-    assert missing.dtypes["size"] == np.float64
+    assert missing.dtypes["size"] == pd.Int32Dtype()
 
 
 def test_nearest_rows_have_ranks():
