@@ -31,7 +31,7 @@ from dask_simjoin.graph.dask_private import (
     guard_filters,
     list_fused_columns,
 )
-from dask_simjoin.graph.records import Recorded
+from dask_simjoin.graph.records import RUNS, Recorded
 from dask_simjoin.metrics.norms import Series
 
 Layer = dict[Any, Any]
@@ -94,6 +94,8 @@ def _recorded(layer: Callable[[Any], Layer]) -> Callable[[Any], Layer]:
     @functools.wraps(layer)
     def tasks(expr: LabelledExpr) -> Layer:
         run, of = expr._run, expr.npartitions if expr._makes_result else 0
+        if run and of:
+            RUNS.name_result(expr._name, run)
         return {
             key: _record_task(key, task, run, of * (key[0] == expr._name))
             for key, task in layer(expr).items()

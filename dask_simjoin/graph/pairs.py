@@ -13,7 +13,7 @@ from dask_simjoin.graph.aligned import add_counts
 from dask_simjoin.graph.base import LabelledExpr, RowsExpr
 from dask_simjoin.graph.dask_private import Alias, Expr, List, Task, TaskRef
 from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin, block_pair_of, chunk_ref
-from dask_simjoin.graph.records import Recorded
+from dask_simjoin.graph.records import RUNS, Recorded
 from dask_simjoin.graph.source import itself, optimise_in_place, pick, picked
 from dask_simjoin.graph.steps import Steps, after, blocks_of_chunks
 from dask_simjoin.metrics.norms import DType
@@ -36,6 +36,11 @@ class LazyGraph(Delayed):
         super().__init__(expr._name, None)
         self._expr = expr
         self._tasks: dict[Any, Any] | None = None
+
+    @property
+    def expression(self) -> Expr:
+        """Return the lazy join that the matrix is made of."""
+        return self._expr
 
     @property
     def dask(self) -> Mapping[Any, Any]:
@@ -279,5 +284,6 @@ class JoinBlocks(RowsExpr):
             call = tasks.join, block_pair, self.columns, *slice_, *like
         function, *arguments = call
         if plan.run:
+            RUNS.name_result(name[0], plan.run)
             function = Recorded(function, plan.run, "pairs", index, of)
         return Task(name, function, *arguments)
