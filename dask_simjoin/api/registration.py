@@ -74,7 +74,7 @@ def when_imported(name: str, action: Callable[[], None]) -> None:
 
 
 def register() -> None:
-    """Add ``.simjoin`` to pandas DataFrames, and to those of Dask, cuDF and polars once imported."""
+    """Add ``.simjoin`` to pandas DataFrames, and to Dask, cuDF and polars DataFrames once imported."""
     pd.api.extensions.register_dataframe_accessor("simjoin")(SimJoinAccessor)
     when_imported("dask.dataframe", _register_with_dask)
     when_imported("cudf", _register_with_cudf)
