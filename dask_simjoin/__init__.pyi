@@ -7,6 +7,7 @@ Made from the table of verbs by `python -m tests.checks.generate`.
 
 from dask_simjoin import methods
 from dask_simjoin.api.accessor import SimJoinAccessor
+from dask_simjoin.api.closest_pairs import closest_pairs
 from dask_simjoin.api.compile_kernels import compile_kernels
 from dask_simjoin.api.counts import count_pairs, neighbor_counts, neighbor_graph
 from dask_simjoin.api.introspect import plan, profile, report
@@ -30,6 +31,7 @@ __version__: str
 
 __all__ = [
     "SimJoinAccessor",
+    "closest_pairs",
     "compile_kernels",
     "connected_components",
     "count_pairs",

@@ -180,6 +180,13 @@ class SimJoinWarning(UserWarning):
     """Base class of all warnings of this package."""
 
 
+class DeprecatedWarning(SimJoinWarning, FutureWarning):
+    """A function or an option that a later release will remove was used.
+
+    Remedy: Use the replacement that the message names. docs/reference/promises.md has the rules.
+    """
+
+
 class UnitsWarning(SimJoinWarning):
     """Units look wrong (degrees on a plane, radians, kilometers, a similarity), or most rows are near.
 

@@ -82,7 +82,7 @@ def _ours(x: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     layout = make_nearest_layout(x.min(axis=0), x.max(axis=0), x.mean(axis=0), x.var(axis=0), sample)
     index = build(x, np.arange(len(x)), layout)
     state = fresh(len(x), k)
-    nearest(index, index, layout, *state, same=True)
+    nearest(index, index, layout, *state, is_self_join=True)
     return state
 
 

@@ -41,10 +41,10 @@ import pandas as pd
 
 from benchmarks.harness.ours import VERSION
 from benchmarks.harness.report import environment, write
-from dask_simjoin.sets.chunks import SetChunk
+from dask_simjoin.sets.chunks import SetChunk, whole_block_pair, whole_sets
 from dask_simjoin.sets.cpu.joiner import JOINER, SetSearch
 from dask_simjoin.sets.methods import METHODS
-from dask_simjoin.sets.pairs import count_block_pairs, whole_block_pair, whole_sets
+from dask_simjoin.sets.pairs import count_block_pairs
 from dask_simjoin.sets.requests import CountSetPairsRequest
 from dask_simjoin.sets.tokens import QGrams
 

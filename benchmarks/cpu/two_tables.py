@@ -76,7 +76,7 @@ ROWS = {
 def _ours(x: np.ndarray, y: np.ndarray, eps: float) -> int:
     every = merge_moments([moments(x), moments(y)])
     layout = JOINER.layout("auto", every.lower, every.upper, every.mean, every.variance, eps * eps)
-    found = JOINER.pairs(JOINER.build(x, layout), JOINER.build(y, layout), layout, same=False)
+    found = JOINER.pairs(JOINER.build(x, layout), JOINER.build(y, layout), layout, is_self_join=False)
     return len(found.left)
 
 

@@ -59,11 +59,11 @@ def join(x: Any, eps: float, repeat: int) -> tuple[dict[str, Any], Any]:
 
     def both() -> Any:
         built = JOINER.build(x, layout)
-        return JOINER.pairs(built, built, layout, same=True).left
+        return JOINER.pairs(built, built, layout, is_self_join=True).left
 
     built = JOINER.build(x, layout)
     one = {"engine": layout.engine, "index": index, "both": timed(both, repeat)}
-    return one, JOINER.counts(built, built, layout, same=True)[0]
+    return one, JOINER.counts(built, built, layout, is_self_join=True)[0]
 
 
 def wrong_counts(x: np.ndarray, eps: float, counts: Any) -> int:

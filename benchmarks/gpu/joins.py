@@ -90,13 +90,14 @@ def kernels(row: Row, x: Any, repeat: int) -> dict[str, Any]:
     told: list[Any] = []
 
     def join() -> Any:
-        pairs = JOINER.pairs(built, built, layout, same=True)
+        pairs = JOINER.pairs(built, built, layout, is_self_join=True)
         told[:] = [pairs.decided, pairs.refused]
         return pairs.left
 
     join_ = timed(join, repeat)
     both = timed(
-        lambda: (lambda i: JOINER.pairs(i, i, layout, same=True).left)(JOINER.build(x, layout)), repeat
+        lambda: (lambda i: JOINER.pairs(i, i, layout, is_self_join=True).left)(JOINER.build(x, layout)),
+        repeat,
     )
     # of all pairs of points, two operations a dimension, as if none were left out
     rate = row.n**2 / 2 * 2 * row.dims / join_["median"] / 1e12

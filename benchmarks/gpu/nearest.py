@@ -91,7 +91,7 @@ def ours(x: Any, k: int, repeat: int) -> tuple[dict[str, Any], Found]:
 
     def search(index: Any, layout: Any) -> Found:
         state = SEARCHER.fresh(len(x), k)
-        SEARCHER.nearest(index, index, layout, *state, same=True)
+        SEARCHER.nearest(index, index, layout, *state, is_self_join=True)
         return cupy.sqrt(state[0]), state[1]
 
     plan = layout()

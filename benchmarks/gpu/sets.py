@@ -35,7 +35,7 @@ from dask_simjoin.sets.gpu.operands import Operands
 from dask_simjoin.sets.gpu.verify import verify_grouped
 from dask_simjoin.sets.methods import AllPairs, Bitmap, GroupJoin, PPJoin, SetMethod
 from dask_simjoin.sets.predicate import Rule
-from dask_simjoin.sets.types import SetBlock
+from dask_simjoin.sets.token_ids import SetBlock
 
 THRESHOLDS = ("0.9", "0.8", "0.7", "0.6", "0.5")
 

@@ -87,7 +87,7 @@ def joined(x: Any, eps: float, engine: str, repeat: int) -> dict[str, Any]:
 
     def join() -> int:
         pairs = 0
-        for found in gpu_tiles.batches(built, built, layout, same=True):
+        for found in gpu_tiles.batches(built, built, layout, is_self_join=True):
             pairs += len(found.places)
             told[:] = found.decided, found.refused
         return pairs

@@ -22,7 +22,7 @@ def engine(x: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
     found = moments(x)
     layout = JOINER.layout("auto", found.lower, found.upper, found.mean, found.variance, eps * eps)
     index = JOINER.build(x, layout)
-    pairs = JOINER.pairs(index, index, layout, same=True)
+    pairs = JOINER.pairs(index, index, layout, is_self_join=True)
     return pairs.left, pairs.right
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.sets.types import SetBlock
+from dask_simjoin.sets.token_ids import SetBlock
 
 SHAPES = {
     # sets, mean size, tokens, exponent of their frequencies

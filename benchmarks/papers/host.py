@@ -51,9 +51,9 @@ def to_host(rows: int, eps: float, streams: int, pinned: bool) -> dict[str, Any]
     running, made = flow(join, expected)
     buffers = {}
     for lane in running.lanes:
-        size = 8 * lane.room
+        size = 8 * lane.capacity
         memory = cupy.cuda.alloc_pinned_memory(size) if pinned else bytearray(size)
-        buffers[id(lane)] = np.frombuffer(memory, np.int32, 2 * lane.room).reshape(2, lane.room)
+        buffers[id(lane)] = np.frombuffer(memory, np.int32, 2 * lane.capacity).reshape(2, lane.capacity)
     table = Table()
     cupy.cuda.Device().synchronize()
     begin = time.perf_counter()

@@ -17,7 +17,7 @@ from benchmarks.papers.sets_told import METHODS, PAPER, SHAPES, TABLE5, THRESHOL
 from dask_simjoin.sets.cpu.joiner import JOINER
 from dask_simjoin.sets.methods import AUTO, CHOICES
 from dask_simjoin.sets.predicate import Rule
-from dask_simjoin.sets.types import SetBlock, sizes_of
+from dask_simjoin.sets.token_ids import SetBlock, sizes_of
 
 TICKS = 0.1
 """CPU seconds of a run at least, as often as that needs."""

@@ -19,7 +19,7 @@ from dask_simjoin.sets.gpu.joiner import JOINER
 from dask_simjoin.sets.gpu.operands import Operands
 from dask_simjoin.sets.gpu.verify import verify_grouped
 from dask_simjoin.sets.methods import AllPairs, Filtered, GroupJoin, PPJoin, SetMethod
-from dask_simjoin.sets.types import SetBlock
+from dask_simjoin.sets.token_ids import SetBlock
 
 Runs = tuple[list[float], int]
 """Seconds of each run of something, and what it found."""

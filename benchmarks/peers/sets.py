@@ -60,7 +60,7 @@ def ours(given: Given, threshold: float) -> Iterator[tuple[str, Job, Callable[[A
     import pyarrow as pa
 
     import dask_simjoin  # noqa: F401 (registers the accessor)
-    from dask_simjoin.sets.pairs import whole_sets
+    from dask_simjoin.sets.chunks import whole_sets
     from dask_simjoin.sets.requests import CountSetPairsRequest
     from dask_simjoin.sets.tokens import QGrams
 

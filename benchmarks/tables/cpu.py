@@ -158,17 +158,34 @@ def hdbscan(*runs: Found) -> Rows:
     return table
 
 
-def first_use(quiet: Found, busy: Found) -> Rows:
-    """Seconds of first calls by the clock; where other work ran, CPU seconds."""
-    table = [["verb", *(f"{dims} columns" for dims in (2, 6, 16))]]
-    for verb, found in {**busy["seconds"], **quiet["seconds"]}.items():
-        clock = "wall" if verb in quiet["seconds"] else "cpu"
-        cells = [
-            f"{found[dims]['nothing compiled'][clock]:.1f}" if dims in found else ""
-            for dims in ("2", "6", "16")
-        ]
+def first_use(run: Found) -> Rows:
+    """CPU seconds of first calls with an empty cache."""
+    table = [["verb", *(f"{dims} columns" for dims in (2, 6, 16)), "texts"]]
+    for verb, sizes in run["seconds"].items():
+        cells = [_seconds_of_first_call(sizes, dims) for dims in ("2", "6", "16", "0")]
         table.append([f"`{verb}`", *cells])
     return table
+
+
+def first_use_by_numba(*runs: Found) -> Rows:
+    """CPU seconds of some first calls with each version of Numba."""
+    calls = (
+        ("self_join", "2"),
+        ("self_join", "16"),
+        ("count_pairs", "16"),
+        ("hdbscan", "16"),
+        ("set_join", "0"),
+    )
+    names = [f"`{verb}`, {'texts' if dims == '0' else dims + ' columns'}" for verb, dims in calls]
+    table = [["Numba", *names]]
+    for run in runs:
+        cells = [_seconds_of_first_call(run["seconds"][verb], dims) for verb, dims in calls]
+        table.append([run["environment"]["versions"]["numba"], *cells])
+    return table
+
+
+def _seconds_of_first_call(sizes: Found, dims: str) -> str:
+    return f"{sizes[dims]['nothing compiled']['cpu']:.1f}" if dims in sizes else ""
 
 
 def peak(run: Found, before: Found) -> Rows:
@@ -184,6 +201,7 @@ def peak(run: Found, before: Found) -> Rows:
 
 TABLES = {
     "first-use": first_use,
+    "first-use-by-numba": first_use_by_numba,
     "peak": peak,
     "joins": joins,
     "columns": columns,

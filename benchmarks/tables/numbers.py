@@ -52,7 +52,7 @@ MARK = re.compile(
 HIDDEN = re.compile(
     r"(?P<mark><!-- (?:= |published|fixed).*?-->)"
     r"|^```.*?^```|`[^`\n]+`"  # code
-    r"|^<!-- table: .*?-->\n(?:\|[^\n]*\n)*|<!--.*?-->"  # tables that are made, other comments
+    r"|^<!-- (?:table: .*?|versions) -->\n+(?:\|[^\n]*\n)*|<!--.*?-->"  # generated tables, other comments
     r"|(?<=\])\([^)\s]+\)|(?<=\])\[[^\]]*\]"  # targets of links
     r"|'\d+ [kMGT]i?B'",  # values of options
     re.DOTALL | re.MULTILINE,

@@ -6,16 +6,16 @@ Made from the table of verbs by `python -m tests.checks.generate`.
 # where pandas and Dask have no types, all their frames are Any
 # mypy: disable-error-code="overload-cannot-match"
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, Generic, Literal, TypeVar, overload
 
 import dask.dataframe as dd
 import pandas as pd
 
-from dask_simjoin.api.counts import Matrix, Number
+from dask_simjoin.api.counts import Matrix
 from dask_simjoin.disk_index.index import Index
-from dask_simjoin.disk_index.requests import PathLike, Policy
-from dask_simjoin.metrics.norms import Columns, Frame, Series
+from dask_simjoin.disk_index.verbs import PathLike, Policy
+from dask_simjoin.metrics.norms import Columns, Frame
 from dask_simjoin.reports.plan import PlanReport
 from dask_simjoin.reports.profile import ProfileReport
 from dask_simjoin.reports.run import RunReport
@@ -26,7 +26,6 @@ from dask_simjoin.request.options import (
     MetricName,
     Pairs,
     Partitioning,
-    Radii,
     Radius,
     Size,
 )
@@ -35,7 +34,6 @@ from dask_simjoin.sets.introspect import SetProfileReport
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import AnyTokenizer, Comparison, Similarity, Threshold
 from dask_simjoin.sets.requests import Method as SetsMethod
-from dask_simjoin.sets.verbs import Number as SetsNumber
 
 F = TypeVar("F")
 
@@ -125,9 +123,34 @@ class SimJoinAccessor(Generic[F]):
     ) -> F:
         """Find the `k` nearest rows of each row, exactly."""
 
-    def neighbor_counts(
+    def closest_pairs(
         self,
-        eps: Radii,
+        n: int,
+        other: Frame | None = None,
+        *,
+        max_distance: Distance | None = None,
+        on: Columns = None,
+        left_on: Columns = None,
+        right_on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        left_id: Hashable | None = None,
+        right_id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        keep: Columns = None,
+        suffixes: tuple[str, str] = ("_left", "_right"),
+        dropna: bool = False,
+        method: Method = "auto",
+        partitioning: Literal["auto", "entity", "spatial"] = "auto",
+        blocksize: Size = None,
+    ) -> F:
+        """Find the `n` closest pairs of rows, exactly and without an `eps`."""
+
+    @overload
+    def neighbor_counts(
+        self: SimJoinAccessor[pd.DataFrame],
+        eps: Radius,
         *,
         on: Columns = None,
         by: Columns = None,
@@ -139,12 +162,98 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
-    ) -> Series | Frame:
+    ) -> pd.Series:
+        """Count the other rows within a distance `eps` of each row."""
+    @overload
+    def neighbor_counts(
+        self: SimJoinAccessor[dd.DataFrame],
+        eps: Radius,
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> dd.Series:
+        """Count the other rows within a distance `eps` of each row."""
+    @overload
+    def neighbor_counts(
+        self: SimJoinAccessor[Any],
+        eps: Radius,
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> Any:
+        """Count the other rows within a distance `eps` of each row."""
+    @overload
+    def neighbor_counts(
+        self: SimJoinAccessor[pd.DataFrame],
+        eps: Sequence[float],
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> pd.DataFrame:
+        """Count the other rows within a distance `eps` of each row."""
+    @overload
+    def neighbor_counts(
+        self: SimJoinAccessor[dd.DataFrame],
+        eps: Sequence[float],
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> dd.DataFrame:
+        """Count the other rows within a distance `eps` of each row."""
+    @overload
+    def neighbor_counts(
+        self: SimJoinAccessor[Any],
+        eps: Sequence[float],
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> Any:
         """Count the other rows within a distance `eps` of each row."""
 
+    @overload
     def count_pairs(
-        self,
-        eps: Radii,
+        self: SimJoinAccessor[pd.DataFrame],
+        eps: Radius,
         *,
         on: Columns = None,
         by: Columns = None,
@@ -158,7 +267,102 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
-    ) -> Number:
+    ) -> int:
+        """Count the pairs that `self_join` returns with the same options."""
+    @overload
+    def count_pairs(
+        self: SimJoinAccessor[dd.DataFrame],
+        eps: Radius,
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        pairs: Pairs = "unique",
+        include_self: bool = False,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> Any:
+        """Count the pairs that `self_join` returns with the same options."""
+    @overload
+    def count_pairs(
+        self: SimJoinAccessor[Any],
+        eps: Radius,
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        pairs: Pairs = "unique",
+        include_self: bool = False,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> Any:
+        """Count the pairs that `self_join` returns with the same options."""
+    @overload
+    def count_pairs(
+        self: SimJoinAccessor[pd.DataFrame],
+        eps: Sequence[float],
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        pairs: Pairs = "unique",
+        include_self: bool = False,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> pd.Series:
+        """Count the pairs that `self_join` returns with the same options."""
+    @overload
+    def count_pairs(
+        self: SimJoinAccessor[dd.DataFrame],
+        eps: Sequence[float],
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        pairs: Pairs = "unique",
+        include_self: bool = False,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> dd.Series:
+        """Count the pairs that `self_join` returns with the same options."""
+    @overload
+    def count_pairs(
+        self: SimJoinAccessor[Any],
+        eps: Sequence[float],
+        *,
+        on: Columns = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        pairs: Pairs = "unique",
+        include_self: bool = False,
+        dropna: bool = False,
+        method: Method = "auto",
+        approximate: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> Any:
         """Count the pairs that `self_join` returns with the same options."""
 
     @overload
@@ -416,7 +620,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> F:
-        """Every pair of rows whose sets of tokens are similar enough."""
+        """Find every pair of rows with similar sets of tokens."""
 
     def set_join(
         self,
@@ -441,8 +645,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> F:
-        """Every pair of a row of this frame and a row of `other` whose sets of tokens are similar
-        enough."""
+        """Find every pair of a row of this frame and a row of `other` with similar sets of tokens."""
 
     @overload
     def set_neighbor_counts(
@@ -458,7 +661,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> pd.Series:
-        """How many other rows' sets match each row's."""
+        """Count for each row the other rows whose sets match."""
     @overload
     def set_neighbor_counts(
         self: SimJoinAccessor[dd.DataFrame],
@@ -473,7 +676,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> dd.Series:
-        """How many other rows' sets match each row's."""
+        """Count for each row the other rows whose sets match."""
     @overload
     def set_neighbor_counts(
         self: SimJoinAccessor[Any],
@@ -488,10 +691,11 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> Any:
-        """How many other rows' sets match each row's."""
+        """Count for each row the other rows whose sets match."""
 
+    @overload
     def count_set_pairs(
-        self,
+        self: SimJoinAccessor[pd.DataFrame],
         on: Hashable,
         threshold: Threshold,
         *,
@@ -502,8 +706,38 @@ class SimJoinAccessor(Generic[F]):
         allow_missing: bool = False,
         method: SetsMethod = "auto",
         blocksize: Size = None,
-    ) -> SetsNumber:
-        """The number of rows that `set_self_join` would return, without materialising any."""
+    ) -> int:
+        """Count the rows that `set_self_join` would return, without making them."""
+    @overload
+    def count_set_pairs(
+        self: SimJoinAccessor[dd.DataFrame],
+        on: Hashable,
+        threshold: Threshold,
+        *,
+        similarity: Similarity = "jaccard",
+        comparison: Comparison = ">=",
+        tokenizer: AnyTokenizer = None,
+        allow_empty: bool = False,
+        allow_missing: bool = False,
+        method: SetsMethod = "auto",
+        blocksize: Size = None,
+    ) -> Any:
+        """Count the rows that `set_self_join` would return, without making them."""
+    @overload
+    def count_set_pairs(
+        self: SimJoinAccessor[Any],
+        on: Hashable,
+        threshold: Threshold,
+        *,
+        similarity: Similarity = "jaccard",
+        comparison: Comparison = ">=",
+        tokenizer: AnyTokenizer = None,
+        allow_empty: bool = False,
+        allow_missing: bool = False,
+        method: SetsMethod = "auto",
+        blocksize: Size = None,
+    ) -> Any:
+        """Count the rows that `set_self_join` would return, without making them."""
 
     @overload
     def set_near_duplicated(
@@ -521,7 +755,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> pd.Series:
-        """Whether each row's set matches that of a row that stays: as `near_duplicated`, for texts, tags,
+        """Mark rows whose sets match the set of a row that stays: `near_duplicated` for texts, tags and
         items."""
     @overload
     def set_near_duplicated(
@@ -539,7 +773,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> dd.Series:
-        """Whether each row's set matches that of a row that stays: as `near_duplicated`, for texts, tags,
+        """Mark rows whose sets match the set of a row that stays: `near_duplicated` for texts, tags and
         items."""
     @overload
     def set_near_duplicated(
@@ -557,7 +791,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> Any:
-        """Whether each row's set matches that of a row that stays: as `near_duplicated`, for texts, tags,
+        """Mark rows whose sets match the set of a row that stays: `near_duplicated` for texts, tags and
         items."""
 
     def drop_set_near_duplicates(
@@ -575,7 +809,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> F:
-        """The rows of a frame whose sets match none that stays: as `drop_near_duplicates`, for texts."""
+        """Drop rows whose sets match the set of a row that stays: `drop_near_duplicates` for texts."""
 
     def set_plan(
         self,
@@ -599,7 +833,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> SetPlanReport:
-        """What `set_self_join` with the same options would run, and how much it would give."""
+        """Show the tasks of `set_self_join` with the same options, and the estimated size of its result."""
 
     def set_profile(
         self,
@@ -614,7 +848,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> SetProfileReport:
-        """Run a self-join of sets, keep none of its pairs, and tell what it did."""
+        """Run a self-join of sets without keeping its pairs, and report its work and time."""
 
     def index(
         self,
@@ -634,7 +868,8 @@ class SimJoinAccessor(Generic[F]):
         row_group: int = 16384,
         blocksize: Size = None,
     ) -> Index:
-        """Write the rows to disk as an index that grows: new rows in, only new pairs out."""
+        """Write the rows to disk as an index that can be updated: each update returns only changed
+        pairs."""
 
     def plan(
         self,

@@ -21,6 +21,7 @@ from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import KDistancesRequest, KnnJoinRequest
 from dask_simjoin.request.resolve import check_flag
+from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import whole_chunk, whole_chunks
 from dask_simjoin.tasks.nearest import (
     find_rows,
@@ -239,7 +240,20 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
     frame, other, left, right = one_or_two(frame, request.other)
     spec = request.spec(left, right)
     searcher_for(left)
-    bound = request.max_total(spec)
+    return nearest(
+        frame, other, spec, number, request.max_total(spec), f"k={shown(request.k)}", request.mutual
+    )
+
+
+def nearest(frame: Frame, other: Frame | None, spec: JoinSpec, number: int, bound: float, what: str,
+            mutual: bool = False) -> Frame:  # fmt: skip
+    """Find the nearest rows of each row of a resolved request.
+
+    `number`: neighbors per row.  `bound`: the largest total of a neighbor.  `what`: the option that decides
+    the size of the result, for messages.  `mutual`: as in `knn_join`, for plain frames in host memory.
+    """
+    left = example_of(frame)
+    right = None if other is None else example_of(other)
     example = nearest_example(left, left if right is None else right, spec)
     if is_dask_collection(frame):
         from dask_simjoin.graph.dask_private import new_collection
@@ -258,13 +272,13 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
     row_bytes = plan.pair_bytes + RANK_BYTES if bound == math.inf else 0.0
     # on the host, arrays of the search become columns of the result
     if device is not None:
-        row_bytes = (NEIGHBOR_BYTES + row_bytes) * (MERGE_COPIES if request.mutual else 1)
-    elif request.mutual:
+        row_bytes = (NEIGHBOR_BYTES + row_bytes) * (MERGE_COPIES if mutual else 1)
+    elif mutual:
         rows = max(rows, rows_found(plan.table_rows[::-1], number))
         row_bytes = max(NEIGHBOR_BYTES + REVERSE_BYTES, row_bytes)
     else:
         row_bytes = max(NEIGHBOR_BYTES, row_bytes)
-    check_room(rows, row_bytes, f"k={shown(request.k)}", False, device)
+    check_room(rows, row_bytes, what, False, device)
     search = functools.partial(
         search_chunk,
         layout=plan.layout,
@@ -273,7 +287,7 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
         is_self_join=other is None,
         max_total=bound,
     )
-    if device is None and request.mutual:
+    if device is None and mutual:
         return whole_rows(queries, data, mutual_state(queries, data, search), spec, example)
     state = search(queries, data)
     if device is None:

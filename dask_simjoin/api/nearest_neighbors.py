@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.api.joins import join, self_join
 from dask_simjoin.api.knn import knn_join
-from dask_simjoin.cluster.estimators import NotFittedError, Points, PointsEstimator, frame_like, points_frame
+from dask_simjoin.cluster.estimator_base import (
+    NotFittedError,
+    Points,
+    PointsEstimator,
+)
 from dask_simjoin.engine.compat import to_host, values_of
-from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
+from dask_simjoin.errors import OptionError, UnsupportedFrameError
 from dask_simjoin.metrics.norms import Columns, Frame, SparseMatrix
 from dask_simjoin.planning.outputs import LISTS
-from dask_simjoin.request.columns import has_column
 from dask_simjoin.request.inputs import example_of
-from dask_simjoin.request.messages import listed
 from dask_simjoin.request.options import Method, MetricName
 from dask_simjoin.request.requests import GraphMode, KnnJoinRequest, NeighborGraphRequest
 from dask_simjoin.request.units import check_choice, check_eps, check_metric, check_whole, without_unit
@@ -40,8 +42,10 @@ class NearestNeighbors(PointsEstimator):
     radius : float or str, default 1.0
         Default distance of `radius_neighbors`, with units as `eps` of `self_join`.
     metric, p, on, method
-        As in `SimJoinAccessor.self_join`; `on` is for frames only. For "haversine" the columns of an array
-        are latitude and longitude in degrees, and distances are in meters.
+        As in `SimJoinAccessor.self_join`; `on` is for frames only. With "haversine" an array has latitudes
+        and longitudes in degrees. Distances are in meters.
+    algorithm, leaf_size, n_jobs
+        Accepted for compatibility with scikit-learn, and ignored.
 
     Attributes
     ----------
@@ -70,6 +74,8 @@ class NearestNeighbors(PointsEstimator):
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
     """
 
+    n_samples_fit_: int
+
     def __init__(
         self,
         *,
@@ -79,11 +85,15 @@ class NearestNeighbors(PointsEstimator):
         p: float = 2,
         on: Columns = None,
         method: Method = "auto",
+        algorithm: str = "auto",
+        leaf_size: int = 30,
+        n_jobs: int | None = None,
     ) -> None:
         self.n_neighbors, self.radius, self.metric, self.p = n_neighbors, radius, metric, p
         self.on, self.method = on, method
+        self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
 
-    def fit(self, X: Points, y: object = None) -> NearestNeighbors:
+    def fit(self, X: Points, y: object = None) -> Self:
         """Keep the rows of `X` for later queries.
 
         Parameters
@@ -208,7 +218,9 @@ class NearestNeighbors(PointsEstimator):
         return sparse(np).csr_matrix((values, right[order], ends), shape=(rows, self.n_samples_fit_))
 
     def _search(self, request: Any = NeighborGraphRequest) -> dict[str, Any]:
-        return self._options(request) | {"on": self._columns}
+        options = self._options(request) | {"on": self._columns}
+        options.pop("mode", None)  # a transformer's own
+        return options
 
     def _distance(self, radius: float | str) -> float:
         """Return a radius as a distance of the metric; raise an error if it is invalid."""
@@ -235,37 +247,23 @@ class NearestNeighbors(PointsEstimator):
             raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet; call fit(X) first.")
         if X is None:
             return self._fitted, None
-        frame, name = _numbered(points_frame(X)), type(self).__name__
-        if frame_like(X):
-            missing = [one for one in self._columns if not has_column(frame.columns, one)]
-            if missing:
-                raise ColumnError(
-                    f"X has no columns {listed(missing)}, and {name} was fitted to {listed(self._columns)}. "
-                    "Columns of an array are numbered. Use a frame with these columns, or an array: "
-                    "X.to_numpy()."
-                )
-        elif frame.shape[1] != self.n_features_in_:
-            raise OptionError(
-                f"X has {frame.shape[1]} features, but {name} is expecting "
-                f"{self.n_features_in_} features as input."
-            )
-        else:
-            frame.columns = self._columns
-        return self._fitted, frame
+        return self._fitted, _numbered(self._queries(X, self._columns))
 
 
 def _numbered(frame: Frame) -> Frame:
     """Return a frame whose index labels are row numbers."""
     if is_dask_collection(frame):
         raise UnsupportedFrameError(
-            "NearestNeighbors needs rows in memory. For Dask DataFrames use frame.simjoin.knn_join(other, k) "
-            "or frame.simjoin.join(other, eps), which are lazy, or compute() the rows first."
+            "Estimators of neighbors need rows in memory. For Dask DataFrames use "
+            "frame.simjoin.knn_join(other, k) or frame.simjoin.join(other, eps), which are lazy, or "
+            "compute() the rows first."
         )
     return frame.reset_index(drop=True)
 
 
 def _host(column: Any) -> np.ndarray:
-    return to_host(values_of(column))
+    """Return a column as an array that users can write to."""
+    return np.require(to_host(values_of(column)), requirements="W")
 
 
 def _ragged(values: np.ndarray, ends: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dask_simjoin.api import counts, introspect, joins, knn, near_duplicates
+from dask_simjoin.api import closest_pairs, counts, introspect, joins, knn, near_duplicates
 from dask_simjoin.cluster import hierarchy
 from dask_simjoin.cluster import verbs as clusters
 from dask_simjoin.disk_index import verbs as disk
@@ -82,6 +82,13 @@ TABLE = (
         shown=("max_distance",),
         command="knn",
         compiled={"k": 10},
+    ),
+    Verb(
+        closest_pairs.closest_pairs,
+        "the `n` closest pairs: `left`, `right`, `distance`, in order of distance",
+        shown=("max_distance",),
+        command="closest-pairs",
+        compiled={"n": 10},
     ),
     Verb(
         counts.neighbor_counts,

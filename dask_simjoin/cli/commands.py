@@ -16,6 +16,7 @@ import pandas as pd
 from distributed import Client
 
 from dask_simjoin.api.verbs import VERBS, Output, Verb
+from dask_simjoin.cli.messages import NamedCommands
 from dask_simjoin.cli.options import SHARED, TABLE, WRITTEN, Names, OneOf, given, log_lines, options_for
 from dask_simjoin.cli.outputs import sink
 from dask_simjoin.cli.running import agree, computing, stage
@@ -23,14 +24,15 @@ from dask_simjoin.cli.sources import read
 from dask_simjoin.disk_index.checking import check_index
 from dask_simjoin.disk_index.index import Index
 from dask_simjoin.disk_index.reports import CheckReport
-from dask_simjoin.disk_index.requests import IF_EXISTS, check_path
-from dask_simjoin.disk_index.verbs import open_index
+from dask_simjoin.disk_index.updating import IF_EXISTS
+from dask_simjoin.disk_index.verbs import check_path, open_index
 from dask_simjoin.graph.examples import NEIGHBORS
 from dask_simjoin.graph.lazy_join import LazyJoin
 from dask_simjoin.graph.records import RUNS
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import ROW_ID
 from dask_simjoin.request.requests import ANTI, SEMI
+from dask_simjoin.sets.columns import TEXTS, held_by
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,10 @@ OUTPUT_ACTIONS: dict[Output, OutputAction] = {
     "number": OutputAction("Prints a number, or one per distance.", None),
     "plan": OutputAction("Prints the plan, without computing the result.", None),
 }
+
+
+DEFAULT_TOKENIZER = "words"
+"""The tokenizer of a column of texts."""
 
 
 class VerbCommand(click.Command):
@@ -140,7 +146,23 @@ class Run:
             options["id"] = ROW_ID
         if TABLE in options:
             options[TABLE] = tables[1]
+        if self._takes_texts(tables, options):
+            options["tokenizer"] = DEFAULT_TOKENIZER
+            self.say("Texts are compared by their words: --tokenizer words.")
         return tables[0], self.verb.function(tables[0], **options)
+
+    def _takes_texts(self, tables: list[Frame], options: dict[str, Any]) -> bool:
+        """Return whether the columns of sets have texts, and no tokenizer is given."""
+        if not hasattr(self.verb.request, "tokenizer") or "tokenizer" in options:
+            return False
+        both = options.get("on")
+        columns = [options.get("left_on", both), options.get("right_on", both)]
+        held = [
+            held_by(table[column].dtype)
+            for table, column in zip(tables, columns, strict=False)
+            if isinstance(column, str) and column in table.columns
+        ]
+        return TEXTS in held
 
     def computing(self) -> contextlib.AbstractContextManager[Client | None]:
         """Return the context that sets the scheduler."""
@@ -336,7 +358,7 @@ def _command(name: str, does: Callable[..., None], text: str, params: list[click
     return click.Command(name, params=[FOLDER, *params, *REPORTING], callback=does, help=text)
 
 
-indexes = click.Group(
+indexes = NamedCommands(
     "index",
     short_help="An index on disk: updates, and the pairs that they change.",
     help="Keep growing tables as an index on disk, and write the pairs that change.",

@@ -15,6 +15,8 @@ from dask_simjoin.api.compile_kernels import DIMS, OPTIONS, compile_kernels
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.catalog.libraries import HOME, LIBRARIES
 from dask_simjoin.cli.commands import VerbCommand, indexes
+from dask_simjoin.cli.examples import example_of
+from dask_simjoin.cli.messages import NamedCommands, commands_of, in_words, options_of_command
 from dask_simjoin.cli.options import Names
 from dask_simjoin.cli.running import SIGNALS, stoppable
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError, OptionTypeError, SimJoinError
@@ -63,7 +65,7 @@ CODES = {
 """Exit codes of the program, and their meanings."""
 
 
-class Commands(click.Group):
+class Commands(NamedCommands):
     """Commands that print the text of an error, and exit with the code of its kind."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -72,7 +74,7 @@ class Commands(click.Group):
             try:
                 return super().invoke(ctx)
             except SimJoinError as error:
-                raise Failed(str(error), _code(error)) from error
+                raise Failed(in_words(str(error), _option_names()), _code(error)) from error
             except (OSError, ImportError, MemoryError, ValueError, pa.ArrowException, KilledWorker) as error:
                 LOG.debug("The command failed:", exc_info=True)
                 raise Failed(str(error) or type(error).__name__, FAILED) from error
@@ -95,7 +97,12 @@ def _code(error: SimJoinError) -> int:
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo(f"Warning: {message}", err=True)
+    click.echo(f"Warning: {in_words(str(message), _option_names())}", err=True)
+
+
+def _option_names() -> set[str]:
+    """Return the options of all commands, as the package calls them."""
+    return {name for command in commands_of(cli).values() for name in options_of_command(command)}
 
 
 HELP = """Find all pairs of rows within a distance, exactly.
@@ -117,7 +124,7 @@ def cli() -> None:
     """Group the commands."""
 
 
-@cli.group("sets", short_help="Join sets of tokens: texts, tags, baskets.")
+@cli.group("sets", cls=NamedCommands, short_help="Join sets of tokens: texts, tags, baskets.")
 def sets() -> None:
     """Join rows with similar sets of tokens."""
 
@@ -128,6 +135,8 @@ for _verb in VERBS.values():
         (sets if _group else cli).add_command(VerbCommand(_name, _verb))
 cli.add_command(compiled)
 cli.add_command(indexes)
+for _words, _command in commands_of(cli).items():
+    _command.epilog = example_of(_words)
 
 
 def main() -> None:

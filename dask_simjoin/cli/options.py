@@ -13,9 +13,11 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 from dask.utils import parse_bytes
 
 from dask_simjoin.catalog.libraries import HOME, LIBRARIES
+from dask_simjoin.cli.messages import in_words
 from dask_simjoin.cli.running import SCHEDULERS, THREADS
 from dask_simjoin.cli.sources import FORMATS
 from dask_simjoin.graph.verb import options_of
@@ -113,6 +115,20 @@ class MemorySize(click.ParamType):  # type: ignore[type-arg]
         )
 
 
+class _Decimal(Decimal):
+    """A number that messages show as it was written."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class _Fraction(Fraction):
+    """A fraction that messages show as it was written."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 class Exact(click.ParamType):  # type: ignore[type-arg]
     """A number without rounding: .1 is 1/10, and 1/3 is a third."""
 
@@ -120,7 +136,7 @@ class Exact(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            return Fraction(value) if "/" in value else Decimal(value)
+            return _Fraction(value) if "/" in value else _Decimal(value)
         except (InvalidOperation, ValueError, ZeroDivisionError):
             self.fail(f"{value!r} is not a number; use one such as 0.8 or 4/5.", param, ctx)
 
@@ -130,9 +146,18 @@ class Tokens(click.ParamType):  # type: ignore[type-arg]
 
     name = "tokenizer"
 
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return "[words|whitespace|delimiter:TEXT|qgrams:N]"
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         name, colon, rest = value.partition(":")
         return (name, number(rest, int)) if colon else name
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        names = ("words", "whitespace", "delimiter:", "qgrams:")
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 def number(text: Any, kind: type[int] | type[float]) -> Any:
@@ -178,9 +203,17 @@ def _is_columns(request: type, name: str) -> bool:
     return bool(get_type_hints(request)[name] == Columns)
 
 
+HELP = {"tokenizer": "How texts become sets of tokens; default: words, for a column of texts."}
+"""Help that the command line words in another way than the package."""
+
+WORDED = ("method", "tokenizer", "pairs", "how", "metric")
+"""Options that the help of others names."""
+
+
 def _option(field: Field[Any], hint: Any) -> click.Option:
     about: Mapping[str, Any] = field.metadata
-    how: dict[str, Any] = {"help": f"{about['help'][0].upper()}{about['help'][1:]}."}
+    text = HELP.get(field.name) or in_words(f"{about['help'][0].upper()}{about['help'][1:]}.", WORDED)
+    how: dict[str, Any] = {"help": text}
     if field.default is MISSING:
         how["required"] = True
     else:

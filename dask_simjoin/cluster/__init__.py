@@ -7,7 +7,8 @@ from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan, cluster_optics
 from dask_simjoin.request.inputs import load
 
 if TYPE_CHECKING:
-    from dask_simjoin.cluster.estimators import DBSCAN, HDBSCAN, OPTICS
+    from dask_simjoin.cluster.estimators import DBSCAN, OPTICS
+    from dask_simjoin.cluster.hdbscan_estimator import HDBSCAN
 
 __all__ = [
     "DBSCAN",
@@ -24,4 +25,5 @@ def __getattr__(name: str) -> Any:
     """Load estimators on first use, since scikit-learn's base classes take long to import."""
     if name not in ("DBSCAN", "HDBSCAN", "OPTICS"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(load("dask_simjoin.cluster.estimators"), name)
+    module = "hdbscan_estimator" if name == "HDBSCAN" else "estimators"
+    return getattr(load(f"{__name__}.{module}"), name)

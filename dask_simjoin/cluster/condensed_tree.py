@@ -112,6 +112,20 @@ def choose_clusters(
     return _of_all_rows(condensed, _chosen, _empty(meta, CLUSTERS), choice)
 
 
+def condensed_columns(tree: Condensed) -> dict[str, np.ndarray]:
+    """Return the columns of the frame of a condensed tree."""
+    n = len(tree.row_parent)
+    if n == 1:
+        return {name: np.zeros(0, kind) for name, kind in COLUMNS.items()}
+    parent = np.concatenate([tree.parent[1:], tree.row_parent]).astype(np.int64) + n
+    child = np.concatenate([np.arange(1, len(tree.parent)) + n, np.arange(n)])
+    density = np.concatenate([tree.birth[1:], tree.row_lambda])
+    size = np.concatenate([tree.rows[1:], np.ones(n, np.int32)]).astype(np.int64)
+    order = np.lexsort((child, density, parent))
+    columns = zip(COLUMNS, (parent, child, density, size), strict=True)
+    return {name: column[order] for name, column in columns}
+
+
 def condensed_of(frame: Frame) -> Condensed:
     """Read a whole condensed tree back from its frame."""
     columns = [numbers_of(frame, name, kind, "condensed_tree()") for name, kind in COLUMNS.items()]
@@ -173,13 +187,7 @@ def _condensed(tree: Frame, example: Frame, min_rows: int) -> Frame:
     if n == 1:
         return example
     found = condense(start, end, away, min_rows, example)
-    parent = np.concatenate([found.parent[1:], found.row_parent]).astype(np.int64) + n
-    child = np.concatenate([np.arange(1, len(found.parent)) + n, np.arange(n)])
-    density = np.concatenate([found.birth[1:], found.row_lambda])
-    size = np.concatenate([found.rows[1:], np.ones(n, np.int32)]).astype(np.int64)
-    order = np.lexsort((child, density, parent))
-    columns = zip(COLUMNS, (parent, child, density, size), strict=True)
-    return frames_for(example).result({name: column[order] for name, column in columns}, len(order))
+    return frames_for(example).result(condensed_columns(found), len(found.row_parent) + len(found.parent) - 1)
 
 
 def _chosen(condensed: Frame, example: Frame, choice: Choice) -> Frame:

@@ -282,7 +282,7 @@ def cluster_optics_xi(optics: Frame, min_samples: int, *, xi: float = 0.05,
         share = as_number(size)
         size = share if 0 < share <= 1 else check_whole("min_cluster_size", size, 2)
     corrected = check_flag("predecessor_correction", predecessor_correction)
-    steep_clusters()  # raises now if scikit-learn is missing, and not in a task
+    steep_clusters()  # raise an error here if scikit-learn is missing, instead of in a task
     options = {
         "min_samples": samples, "xi": steepness, "min_cluster_size": size,
         "predecessor_correction": corrected,

@@ -74,7 +74,7 @@ def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: b
     cluster, bottom, top, rows = (np.array(column) for column in zip(*bars, strict=True))
     width, most_wide = (np.log(1 + some) if log_size else some for some in (rows, tree.rows))
     colours = optional("matplotlib", "matplotlib", "Plots").colormaps["viridis"](width / most_wide[0])
-    at = centre * float((most_wide / leaves).max())  # so far apart that no bar lies on another
+    at = centre * float((most_wide / leaves).max())  # far enough apart that bars do not overlap
     ax.bar(at[cluster], top - bottom, width, bottom, color=colours, align="center", linewidth=0)
     for c, p in enumerate(tree.parent.tolist()):
         if p >= 0:

@@ -29,6 +29,7 @@ from dask_simjoin.graph.verb import frame_verb, series_verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.checks import check_edges
 from dask_simjoin.planning.outputs import CLUSTERS, LISTS
+from dask_simjoin.request.clusters import HdbscanRequest
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import listed, shown
 from dask_simjoin.request.options import MAX_BYTES
@@ -52,10 +53,13 @@ def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
     except (TypeError, ValueError):
         real = False
     if not real:
-        raise OptionTypeError(f"sample_weight={shown(weights)} has other values than real numbers; use such.")
+        raise OptionTypeError(
+            f"sample_weight={shown(weights)} has values that are not real numbers; use real numbers."
+        )
     if found.shape != (rows,):
         raise OptionError(
-            f"sample_weight= is of shape {found.shape}, and there are {rows:,} rows; use one number for each."
+            f"sample_weight= has shape {found.shape}, and there are {rows:,} rows; use one number for "
+            "each row."
         )
     if not np.isfinite(found).all():
         raise OptionError("sample_weight= has NaN or infinite numbers; use finite ones.")
@@ -89,14 +93,14 @@ def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> A
         xp.add.at(sums, left, whole[right])
         xp.add.at(sums, right, whole[left])
 
-    block_pair.joiner.visit(*block_pair.operands, visitor, same=True)
+    block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=True)
     enough = np.ldexp(float(min_samples), bits)
     if enough >= 2.0**63:
         return xp.zeros(len(sums), bool)
     return sums >= int(np.ceil(enough))
 
 
-def kept_points(frame: Frame, request: DbscanRequest) -> Frame:
+def kept_points(frame: Frame, request: DbscanRequest | HdbscanRequest) -> Frame:
     """Return the coordinates of the rows of a frame that take part."""
     spec = request.spec(example_of(frame))
     kept = kept_rows(frame, spec)
@@ -283,7 +287,7 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
 
         source = freeze(frame, spec.columns)
         return new_collection(Order(source.inner, source, spec, max_eps, samples, mode, example))
-    # the result limit is not for its pairs
+    # the result limit is for the order, and not for its pairs
     spec = replace(spec, settings=replace(spec.settings, result=MAX_BYTES))
     chunk, plan = whole_chunk(frame, spec, LISTS, sampled=mode != FOREST)
     if not plan.meets:
@@ -341,8 +345,8 @@ def connected_components(pairs: Frame) -> Frame:
     for name in ("left", "right"):
         if name not in meta.columns:
             raise ColumnError(
-                f"The frame has no column {name!r}; pairs are in columns 'left' and 'right', as self_join() "
-                f"gives them: rename those that hold them, of {listed(meta.columns)}."
+                f"The frame has no column {name!r}; pairs need the columns 'left' and 'right', as in the "
+                f"result of self_join(). Rename yours; the columns are {listed(meta.columns)}."
             )
     pairs = pairs[["left", "right"]]
     if not is_dask_collection(pairs):

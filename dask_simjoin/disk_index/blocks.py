@@ -1,8 +1,8 @@
-"""Decide which row groups are compared: those of rows that came or went, and those of old rows near them.
+"""Decide which row groups are compared: the groups of added or deleted rows, and the old groups near them.
 
-It is told from the boxes of row groups, and from the coordinates of the rows that came or went, which are
-read once here; of old rows few are (see `read_once`).  A task compares a part of the moved rows, at most a
-chunk, with the row groups of a part of the old ones that are within reach.
+The boxes of row groups decide that, and the coordinates of the moved rows, which are read once here.  Few
+old rows are read (see `read_gone`).  A task compares a part of the moved rows, at most a chunk, with a
+part of the old row groups within reach.  Moved rows are rows that were added or deleted.
 """
 
 from __future__ import annotations
@@ -17,8 +17,15 @@ from dask.tokenize import tokenize
 
 from dask_simjoin.disk_index.cell_filter import CellBoxes, Tiled, near_tiles, touched
 from dask_simjoin.disk_index.files import cut_parts
-from dask_simjoin.disk_index.row_batch import Loaded, Replaced, moved
-from dask_simjoin.disk_index.segments import Held, HeldPart, SegmentsBeside, SlabRef, loaded, whole_slab
+from dask_simjoin.disk_index.row_batch import ReplacedRows, RowBatch, moved
+from dask_simjoin.disk_index.segments import (
+    CachedPart,
+    CachedRows,
+    SegmentRef,
+    UnchangedRows,
+    loaded,
+    whole_segment,
+)
 from dask_simjoin.disk_index.types import Part, Snapshot
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, reach
@@ -28,44 +35,46 @@ from dask_simjoin.request.options import current_settings, on_cluster
 from dask_simjoin.request.spec import JoinSpec
 
 OWN_BYTES = 40
-"""Of each row in memory besides its coordinates: its number, its id, its place in an index."""
+"""Bytes per row in memory besides its coordinates: its number, its id, its position in an index."""
 
 TIMES = 3
-"""Memory of coordinates while they are indexed, as many times theirs."""
+"""Memory for coordinates while they are indexed, as a multiple of their own bytes."""
 
 KEPT_BYTES = 16
-"""Of each row in memory for each column that is kept, about."""
+"""Approximate bytes per row in memory for each kept column."""
 
 TASKS_PER_THREAD, FEW_TASKS_PER_THREAD = 4, 2
-"""Parts of old rows for each thread, where there are enough of them, so that they balance; of few pairs."""
+"""Parts of old rows per thread if there are enough rows, for balance; the second is for few pairs."""
 
 LEAST_ROWS = 1 << 16
-"""Old rows that are worth a task."""
+"""Fewest old rows that are worth a task."""
 
 MOST_PAIRS = 1 << 24
-"""Pairs that a part of all rows has at most, as far as boxes tell, if there may be more parts: half a GB."""
+"""Estimated pairs of a part when all rows are joined, at most, if there may be more parts: half a GB."""
 
 OUT_OF_CORE = 4
-"""Parts of a thread's rows from which on there are more rows than may be in memory side by side."""
+"""Above this multiple of the rows that all threads hold at once, rows may not stay in memory."""
 
 READ_AGAIN = 12
-"""How many times all rows are read at most so that none are held for other tasks: what goes through the disk
-takes as long as being read some twenty times."""
+"""Reads of all rows, at most, that are cheaper than spilling.
+
+Spilling rows takes as long as reading them some twenty times.
+"""
 
 SENT = 1 << 22
-"""Bytes of moved rows up to which they travel with the graph on a cluster, and are not read again."""
+"""Largest size of moved rows in bytes to send with the graph on a cluster; larger ones are read again."""
 
 
 class Sizes(NamedTuple):
-    """How many rows a task may have, how many threads there are, and bytes of moved rows that are held."""
+    """Rows per task, the number of threads, and the bytes of moved rows that may stay in memory."""
 
     rows: int
     threads: int
-    held: int
+    hold_bytes: int
 
 
 def sizes(snapshot: Snapshot, spec: JoinSpec) -> Sizes:
-    """Tell what tasks may have, by the workers' memory or the configuration."""
+    """Return the limits of tasks, from the workers' memory or the configuration."""
     resources = resources_for(snapshot.library)
     chunk = make_budget(None, current_settings(on_cluster()), resources).chunk
     each = row_bytes(spec)
@@ -73,12 +82,12 @@ def sizes(snapshot: Snapshot, spec: JoinSpec) -> Sizes:
 
 
 def row_bytes(spec: JoinSpec) -> int:
-    """Memory of a row while it is compared."""
+    """Return the bytes of a row while it is compared."""
     return TIMES * 8 * (spec.dims or 1) + OWN_BYTES + KEPT_BYTES * len(spec.keep)
 
 
 def boxes_of(rows: Snapshot) -> CellBoxes:
-    """Return the boxes of row groups, by ascending dimension: the order in which totals are summed."""
+    """Return the boxes of row groups, by ascending dimension: totals are summed in that order."""
     cut = np.asarray(rows.options.cut, np.int64)
     order = np.argsort(cut, kind="stable")
     low, high = (np.ascontiguousarray(side[:, order]) for side in (rows.groups.low, rows.groups.high))
@@ -87,42 +96,42 @@ def boxes_of(rows: Snapshot) -> CellBoxes:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """What is compared.
+    """The parts of rows that tasks compare.
 
     Attributes
     ----------
     spec : JoinSpec
     cut : tuple of int
-        The dimensions that boxes tell of.
-    moved : tuple of Part, HeldPart or Loaded
-        Rows that came, or that went: to be read, or as they were read.
+        The dimensions of the boxes.
+    moved : tuple of Part, CachedPart or RowBatch
+        Rows that were added, or deleted: parts to read, or rows that were read.
     within : tuple of int
-        Of those, parts that are compared with themselves.
+        Indexes in `moved` of parts that are compared with themselves.
     across : tuple of (int, int)
-        Of those, parts that are compared with each other.
-    old : tuple of Part, HeldPart or Loaded
-        Rows that stayed.
+        Indexes in `moved` of parts that are compared with each other.
+    old : tuple of Part, CachedPart or RowBatch
+        Rows in both versions.
     meet : tuple of (int, int)
-        Parts of moved rows and parts of old ones that are compared.
-    replaced : Replaced or None
+        Parts of moved rows and parts of old rows that are compared.
+    replaced : ReplacedRows or None
     touched, read : array, int64
-        Row groups of old rows that are compared, and those of them that are not in memory.
+        Row groups of old rows that are compared, and the ones among them that are not in memory.
     moved_rows : int
-        Rows that came or went.
+        Number of moved rows.
     token : str
-        What it is told from others by.
+        A name that no other blocks have.
     read_apart : tuple of tuples of Part
         Parts that a task reads by itself: one that is compared with itself, or two with each other.
     """
 
     spec: JoinSpec
     cut: tuple[int, ...]
-    moved: tuple[Part | HeldPart | Loaded, ...]
+    moved: tuple[Part | CachedPart | RowBatch, ...]
     within: tuple[int, ...]
     across: tuple[tuple[int, int], ...]
-    old: tuple[Part | HeldPart | Loaded, ...]
+    old: tuple[Part | CachedPart | RowBatch, ...]
     meet: tuple[tuple[int, int], ...]
-    replaced: Replaced | None
+    replaced: ReplacedRows | None
     touched: np.ndarray
     read: np.ndarray
     moved_rows: int
@@ -140,7 +149,7 @@ class Blocks:
 
 
 def snapshot_token(rows: Snapshot, *more: object) -> str:
-    """Tell a snapshot from others: files never change."""
+    """Return a name for a snapshot that no other one has: files never change."""
     groups = [values.tobytes() for values in vars(rows.groups).values()]
     return tokenize(
         str(rows.root), rows.library, rows.files, groups, rows.deleted, rows.named, rows.versions, *more
@@ -148,23 +157,23 @@ def snapshot_token(rows: Snapshot, *more: object) -> str:
 
 
 class BlockSide(NamedTuple):
-    """Rows that came or went, read once: the parts of them, their tiles, and their numbers."""
+    """Moved rows, read once: their parts, tiles and sequence numbers."""
 
-    parts: list[Part | HeldPart | Loaded]
+    parts: list[Part | CachedPart | RowBatch]
     tiles: list[Tiled]
     seqs: list[Array]
     rows: int
 
 
 def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked: bool,
-              held: Held) -> BlockSide:  # fmt: skip
-    """Read rows that came or went, part by part; hold them if they are few."""
-    few = rows.rows * row_bytes(spec) <= size.held
+              cached: CachedRows) -> BlockSide:  # fmt: skip
+    """Read moved rows part by part; keep them in memory if they are few."""
+    few = rows.rows * row_bytes(spec) <= size.hold_bytes
     cut = boxes_of(rows).dims.tolist()
-    parts: list[Part | HeldPart | Loaded] = []
+    parts: list[Part | CachedPart | RowBatch] = []
     tiles, seqs = [], []
     for chosen in cut_parts(rows.groups.rows if not rows.named else _named(rows), size.rows):
-        part = held.part(rows, chosen)
+        part = cached.part(rows, chosen)
         read = moved(loaded(part, spec), cut, spec, ordered and few, marked)
         if len(read["seq"]):
             parts.append(read if few else part)
@@ -174,7 +183,7 @@ def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked
 
 
 def _named(rows: Snapshot) -> np.ndarray:
-    """Count the rows of row groups that are named (g,)."""
+    """Count the named rows of each row group (g,)."""
     counts = np.zeros(len(rows.groups), np.int64)
     for n, (file, start, size) in enumerate(
         zip(rows.groups.file.tolist(), rows.groups.start.tolist(), rows.groups.rows.tolist(), strict=True)
@@ -186,7 +195,7 @@ def _named(rows: Snapshot) -> np.ndarray:
 
 
 def near_parts(tiles: Sequence[Tiled], dims: np.ndarray, spec: JoinSpec) -> Iterator[tuple[int, int]]:
-    """Go through two parts of moved rows each that may have a pair."""
+    """Yield pairs of parts of moved rows that may contain a close pair."""
     for i, first in enumerate(tiles):
         for j in range(i + 1, len(tiles)):
             boxes = CellBoxes(np.arange(len(dims)), tiles[j].lower, tiles[j].upper)
@@ -195,11 +204,11 @@ def near_parts(tiles: Sequence[Tiled], dims: np.ndarray, spec: JoinSpec) -> Iter
 
 
 def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes,
-              replaced: Replaced | None, held: Held,
-              beside: Sequence[SegmentsBeside] = ()) -> Blocks:  # fmt: skip
-    """Compare rows that came, or that went, with each other and with those that stayed.
+              replaced: ReplacedRows | None, cached: CachedRows,
+              unchanged: Sequence[UnchangedRows] = ()) -> Blocks:  # fmt: skip
+    """Compare added rows, or deleted ones, with each other and with the rows in both versions.
 
-    `beside`: those of them that were read already.
+    `unchanged`: rows in both versions that have been read already.
     """
     boxes = boxes_of(rest)
     reached = np.zeros((len(side.tiles), len(rest.groups)), bool)
@@ -207,12 +216,15 @@ def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, si
         near = near_tiles(tiles, boxes, spec.norm, spec.threshold)
         reached[i] = touched(tiles, near, boxes, spec.norm, spec.threshold)
     chosen = np.flatnonzero(reached.any(axis=0))
-    slabs, there = held.among(rest, chosen)
+    segments, there = cached.among(rest, chosen)
     read = chosen[~there]
-    fresh = np.setdiff1d(read, [group for one in beside for group in one.groups.tolist()])
+    fresh = np.setdiff1d(read, [group for one in unchanged for group in one.groups.tolist()])
     some = [fresh[part] for part in even_parts(rest.groups.rows[fresh], size)]
-    old: list[Part | HeldPart | Loaded] = [rest.part(part) for part in some]
-    there_too: list[tuple[HeldPart | Loaded, np.ndarray]] = [*_in_memory(slabs, rest, chosen), *beside]
+    old: list[Part | CachedPart | RowBatch] = [rest.part(part) for part in some]
+    there_too: list[tuple[CachedPart | RowBatch, np.ndarray]] = [
+        *_in_memory(segments, rest, chosen),
+        *unchanged,
+    ]
     old += [part for part, _ in there_too]
     some += [groups for _, groups in there_too]
     meet = [
@@ -222,59 +234,59 @@ def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, si
         spec, tuple(boxes.dims.tolist()), tuple(side.parts),
         tuple(range(len(side.parts))), tuple(near_parts(side.tiles, boxes.dims, spec)),
         tuple(old), tuple(meet), replaced, chosen, read, side.rows,
-        tokenize(snapshot_token(own, spec), snapshot_token(rest), size.rows, [slab.key for slab in slabs]),
+        tokenize(snapshot_token(own, spec), snapshot_token(rest), size.rows, [one.key for one in segments]),
     )  # fmt: skip
 
 
 def even_parts(rows: np.ndarray, size: Sizes) -> list[np.ndarray]:
-    """Cut row groups of old rows into parts of about as many, each of which a task compares."""
+    """Cut old row groups into parts with about equally many rows, one per task."""
     even = -(-int(rows.sum()) // (TASKS_PER_THREAD * size.threads))
     return cut_parts(rows, min(size.rows, max(even, LEAST_ROWS)))
 
 
-def _in_memory(slabs: list[SlabRef], rest: Snapshot,
-               chosen: np.ndarray) -> Iterator[tuple[HeldPart, np.ndarray]]:  # fmt: skip
-    """Go through the slabs of old rows, small ones together, and the row groups that are in them."""
-    for part in cut_parts(np.array([slab.rows for slab in slabs], np.int64), LEAST_ROWS):
-        own = [slabs[n] for n in part.tolist()]
-        files = {slab.file: tuple(one for one in own if one.file == slab.file) for slab in own}
-        there = Held(files).among(rest, chosen)[1]
-        yield HeldPart(tuple(own), tuple(whole_slab(rest, slab) for slab in own)), chosen[there]
+def _in_memory(segments: list[SegmentRef], rest: Snapshot,
+               chosen: np.ndarray) -> Iterator[tuple[CachedPart, np.ndarray]]:  # fmt: skip
+    """Yield the segments of old rows, small ones together, with the row groups in them."""
+    for part in cut_parts(np.array([segment.rows for segment in segments], np.int64), LEAST_ROWS):
+        own = [segments[n] for n in part.tolist()]
+        files = {segment.file: tuple(one for one in own if one.file == segment.file) for segment in own}
+        there = CachedRows(files).among(rest, chosen)[1]
+        yield CachedPart(tuple(own), tuple(whole_segment(rest, segment) for segment in own)), chosen[there]
 
 
 def _side_by_side(boxes: CellBoxes) -> np.ndarray:
-    """Order row groups so that those that follow each other lie together, whichever files they are in."""
+    """Order row groups so that neighbors lie together, in any file."""
     middle = boxes.lower / 2 + boxes.upper / 2
     if len(middle) < 2:
         return np.arange(len(middle))
-    with np.errstate(over="ignore"):  # squares of the largest numbers: such a column is cut first
+    with np.errstate(over="ignore"):  # the largest numbers squared: such a column is cut first
         variance = np.nan_to_num(middle.var(axis=0))
     return kd_order(middle, dims_to_cut(variance), 1, 2)
 
 
 def _rows_of_a_task(boxes: CellBoxes, counts: np.ndarray, spec: JoinSpec, threads: int) -> int:
-    """Tell how many rows of row groups (groups,) a task takes at most, where all are compared.
+    """Return the most rows per task if all rows are joined; `counts` (groups,): rows of each row group.
 
-    Whenever two parts are compared both are indexed anew, the more often the more row groups lie across
-    others, as those of updates do.  So there are no more parts than threads and pairs ask for; pairs are
-    guessed as if rows lay evenly in their boxes.
+    Both parts of a comparison are indexed anew.  That happens the more often, the more row groups overlap,
+    as after updates.  So there are only as many parts as threads and pairs need.  The number of pairs is
+    estimated as if rows were uniform in their boxes.
     """
-    whole, most = int(counts.sum()), int(counts.max(initial=1))
+    whole, max_group = int(counts.sum()), int(counts.max(initial=1))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         near = np.fmin(1.0, 2 * reach(spec.norm, spec.threshold) / (boxes.upper - boxes.lower)).prod(axis=1)
-    least = FEW_TASKS_PER_THREAD * threads if threads > 1 else 1
-    tasks = max(least, math.ceil(float((near * counts) @ counts) / MOST_PAIRS))
-    # with a row group more than what is even, nothing is left over for another part
-    return max(-(-whole // min(tasks, TASKS_PER_THREAD * threads)) + most - 1, LEAST_ROWS)
+    min_tasks = FEW_TASKS_PER_THREAD * threads if threads > 1 else 1
+    tasks = max(min_tasks, math.ceil(float((near * counts) @ counts) / MOST_PAIRS))
+    # one row group above the even share, so that no remainder becomes another part
+    return max(-(-whole // min(tasks, TASKS_PER_THREAD * threads)) + max_group - 1, LEAST_ROWS)
 
 
 def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
-    """Compare all rows with each other, as far as their row groups are within reach; nothing is read."""
+    """Compare all rows with each other where row groups are within reach; nothing is read."""
     boxes = boxes_of(rows)
     counts = _named(rows) if rows.named else rows.groups.rows
     near = _side_by_side(boxes)
-    most = min(size.rows, _rows_of_a_task(boxes, counts, spec, size.threads))
-    parts = [near[some] for some in cut_parts(counts[near], most)]
+    max_rows = min(size.rows, _rows_of_a_task(boxes, counts, spec, size.threads))
+    parts = [near[some] for some in cut_parts(counts[near], max_rows)]
     apart: list[tuple[np.ndarray, ...]] = [(part,) for part in parts]
     across = []
     for i, own in enumerate(parts):
@@ -291,7 +303,7 @@ def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
     )  # fmt: skip
     read = sum(int(counts[part].sum()) for some in apart for part in some)
     if counts.sum() > OUT_OF_CORE * size.rows * size.threads and read <= READ_AGAIN * counts.sum():
-        # what is held until other tasks have compared it would go through the disk
+        # rows that wait until other tasks have compared them would be spilled
         return replace(found, read_apart=tuple(tuple(rows.part(part) for part in some) for some in apart))
     moved_parts = tuple(rows.part(some) for some in parts)
     return replace(found, moved=moved_parts, within=tuple(range(len(parts))), across=tuple(across))

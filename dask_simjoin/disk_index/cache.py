@@ -1,7 +1,7 @@
-"""Opened indexes, and the rows they hold in memory on workers or in this process.
+"""Opened indexes, and the rows they cache in memory on workers or in this process.
 
-A slab is a task that read row groups and indexed them.  On a cluster its result stays with a worker, is
-spilled as any other, and is made again if that worker dies; without one it is a value of this process.
+A segment is the result of a task that reads row groups and indexes them.  On a cluster it stays with a
+worker, may be spilled, and is made again if that worker dies.  Otherwise it is a value in this process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,13 @@ from dask_simjoin.disk_index.graph import spec_of
 from dask_simjoin.disk_index.manifests import versions, whole
 from dask_simjoin.disk_index.reports import MemoryReport
 from dask_simjoin.disk_index.schema import read_keys
-from dask_simjoin.disk_index.segments import NOTHING, Held, SlabRef, make_slab, slab_bytes
+from dask_simjoin.disk_index.segments import (
+    NO_CACHED_ROWS,
+    CachedRows,
+    SegmentRef,
+    make_segment,
+    segment_bytes,
+)
 from dask_simjoin.disk_index.snapshots import Version, last_version, version_of
 from dask_simjoin.disk_index.types import Options, Part, RowGroups, Snapshot
 from dask_simjoin.errors import OptionError, VersionGoneError
@@ -39,162 +45,164 @@ from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec
 
-SLAB_ROWS = 1 << 19
-"""Rows of a slab, at most: so many are compared with new rows by one index."""
+SEGMENT_ROWS = 1 << 19
+"""Most rows of a segment, which one index compares with new rows."""
 
-DEVICE_SLABS = 4
-"""Slabs for each GPU, if they are not smaller then than others: each costs twenty milliseconds there."""
+DEVICE_SEGMENTS = 4
+"""Segments per GPU, unless that makes them smaller than the default; each costs about 20 ms."""
 
 DEVICE_SHARE = 1 / 32
-"""Share of a GPU's memory that comparing a slab may take."""
+"""Share of a GPU's memory that comparing a segment may take."""
 
 KEY_BYTES = 28
-"""Of each row in memory for its key, its number, its file and its place."""
+"""Bytes per row in memory for its key, its number, its file and its position."""
 
 SHARE = 0.5
-"""Of the memory of all workers, or of this process, that is filled at most."""
+"""Largest share of the memory of all workers, or of this process, to fill."""
 
 
-def hold(version: Version, before: Held, turn: int) -> Held:
-    """Hold the files of a version in memory, as many as there is room for; keep those that are held.
+def cache_rows(version: Version, before: CachedRows, turn: int) -> CachedRows:
+    """Cache the files of a version, as many as fit; keep those that are cached already.
 
-    Tasks of another turn have names of their own: a cluster that is told to forget results of one name may
-    take those that are made again under it for the ones it was told of.
+    Each turn has its own task names.  Otherwise a cluster that releases old results might also release new
+    ones with the same names.
     """
     rows = version.rows
     spec = spec_of(rows, None, False)
-    most, room = _slab_rows(version, spec), _room(version.library) // row_bytes(spec)
-    kept = {name: before.slabs[name] for name in rows.files if name in before.slabs}
-    room -= sum(slab.rows for slabs in kept.values() for slab in slabs)
-    wanted: list[SlabRef] = []
+    max_rows, capacity = _segment_rows(version, spec), _capacity(version.library) // row_bytes(spec)
+    kept = {name: before.segments[name] for name in rows.files if name in before.segments}
+    capacity -= sum(segment.rows for segments in kept.values() for segment in segments)
+    wanted: list[SegmentRef] = []
     for name, groups in _files(rows):
         total = int(groups.rows.sum())
-        if name not in kept and total <= room:
-            room -= total
-            wanted += _slabs(rows, name, groups, spec, most, turn)
-    for slab in _made(rows, wanted, spec):
-        kept[slab.file] = (*kept.get(slab.file, ()), slab)
-    return Held(kept, _keys(version, before, room * row_bytes(spec)))
+        if name not in kept and total <= capacity:
+            capacity -= total
+            wanted += _segments(rows, name, groups, spec, max_rows, turn)
+    for segment in _made(rows, wanted, spec):
+        kept[segment.file] = (*kept.get(segment.file, ()), segment)
+    return CachedRows(kept, _keys(version, before, capacity * row_bytes(spec)))
 
 
-def _slab_rows(version: Version, spec: JoinSpec) -> int:
-    """Tell how many rows a slab has at most."""
-    most, resources = min(SLAB_ROWS, sizes(version.rows, spec).rows), resources_for(version.library)
+def _segment_rows(version: Version, spec: JoinSpec) -> int:
+    """Return the most rows of a segment."""
+    max_rows, resources = min(SEGMENT_ROWS, sizes(version.rows, spec).rows), resources_for(version.library)
     if not resources.gpu or resources.memory is None:
-        return most
-    return max(most, device_rows(int(version.rows.groups.rows.sum()), row_bytes(spec), resources))
+        return max_rows
+    return max(max_rows, device_rows(int(version.rows.groups.rows.sum()), row_bytes(spec), resources))
 
 
 def device_rows(rows: int, each: float, resources: Resources) -> int:
-    """Tell how many rows a slab on a GPU has, of so many in all, `each` bytes: threads here share one GPU."""
+    """Return the rows of a segment on a GPU; `rows`: in all, `each`: bytes per row.  Threads share a GPU."""
     gpus = resources.threads if resources.cluster else 1
-    beside = resources.threads // gpus
-    room = (resources.memory or 0) * beside * DEVICE_SHARE / max(1.0, beside * 2 * DEVICE_SHARE)
-    return min(rows // (DEVICE_SLABS * gpus), int(room / each))
+    sharing = resources.threads // gpus
+    capacity = (resources.memory or 0) * sharing * DEVICE_SHARE / max(1.0, sharing * 2 * DEVICE_SHARE)
+    return min(rows // (DEVICE_SEGMENTS * gpus), int(capacity / each))
 
 
-def _keys(version: Version, before: Held, room: float) -> dict[str, pa.Table]:
-    """Hold keys of ids in this process, where it is the one that computes, as far as there is room."""
+def _keys(version: Version, before: CachedRows, capacity: float) -> dict[str, pa.Table]:
+    """Cache keys of ids if this process computes, as many as fit."""
     found: dict[str, pa.Table] = {}
     for one in version.manifest.keys if current_client() is None else ():
-        room -= KEY_BYTES * one.rows
-        if room >= 0:
+        capacity -= KEY_BYTES * one.rows
+        if capacity >= 0:
             known = before.keys.get(one.name)
             found[one.name] = read_keys(version.root, one) if known is None else known
     return found
 
 
 def _files(rows: Snapshot) -> Iterator[tuple[str, RowGroups]]:
-    """Go through the files of a snapshot, and all row groups of each."""
+    """Yield the files of a snapshot with all their row groups."""
     for number, name in enumerate(rows.files):
         groups = rows.groups[rows.groups.file == number]
         if len(groups):
             yield name, groups
 
 
-def _room(library: str) -> float:
-    """Bytes that may be held."""
+def _capacity(library: str) -> float:
+    """Return the bytes that the cache may use."""
     resources = resources_for(library)
     each = resources.memory if resources.memory is not None else resources.shared
     return float("inf") if each is None else SHARE * each * resources.threads
 
 
-def _slabs(
-    rows: Snapshot, name: str, groups: RowGroups, spec: JoinSpec, most: int, turn: int
-) -> Iterator[SlabRef]:
-    """Cut the row groups of a file into slabs of so many rows, at most about."""
-    for part in cut_parts(groups.rows, most):
+def _segments(
+    rows: Snapshot, name: str, groups: RowGroups, spec: JoinSpec, max_rows: int, turn: int
+) -> Iterator[SegmentRef]:
+    """Cut the row groups of a file into segments of at most about `max_rows` rows."""
+    for part in cut_parts(groups.rows, max_rows):
         some = groups[part]
         numbers = int(some.group[0]), int(some.group[-1]) + 1
         key = f"simjoin_held-{tokenize(str(rows.root), name, numbers, rows.library, spec, turn)}"
-        yield SlabRef(key, name, numbers, int(some.start[0]), int(some.rows.sum()), None)
+        yield SegmentRef(key, name, numbers, int(some.start[0]), int(some.rows.sum()), None)
 
 
-def _made(rows: Snapshot, slabs: list[SlabRef], spec: JoinSpec) -> Iterator[SlabRef]:
-    """Read and index slabs, and wait until that is done."""
+def _made(rows: Snapshot, segments: list[SegmentRef], spec: JoinSpec) -> Iterator[SegmentRef]:
+    """Read and index segments, and wait for them."""
     tasks = []
-    for slab in slabs:
-        piece = slab.file, tuple(range(*slab.groups))
+    for segment in segments:
+        piece = segment.file, tuple(range(*segment.groups))
         part = Part(rows.root, rows.options, rows.library, (piece,), False, None)
-        tasks.append(Delayed(slab.key, {slab.key: Task(slab.key, on_worker, make_slab, part, spec)}))
-    held: tuple[Any, ...] = dask.persist(*tasks, optimize_graph=False) if tasks else ()
-    values = [one.dask[one.key] for one in held]
+        tasks.append(
+            Delayed(segment.key, {segment.key: Task(segment.key, on_worker, make_segment, part, spec)})
+        )
+    persisted: tuple[Any, ...] = dask.persist(*tasks, optimize_graph=False) if tasks else ()
+    values = [one.dask[one.key] for one in persisted]
     futures = [value for value in values if isinstance(value, Future)]
     if futures:
         wait(futures)
-    for slab, value in zip(slabs, values, strict=True):
+    for segment, value in zip(segments, values, strict=True):
         if isinstance(value, Future) and value.status == "error":
             value.result()  # raises what the task raised
-        yield SlabRef(slab.key, slab.file, slab.groups, slab.start, slab.rows, value)
+        yield SegmentRef(segment.key, segment.file, segment.groups, segment.start, segment.rows, value)
 
 
-def memory_of(version: Version, held: Held) -> MemoryReport:
-    """Tell what of a version is held."""
+def memory_of(version: Version, cached: CachedRows) -> MemoryReport:
+    """Report the cached rows of a version."""
     files = {one.name: one.rows for one in version.manifest.files}
-    slabs = [slab for name in files for slab in held.slabs.get(name, ())]
-    graph: dict[Any, Any] = {slab.key: slab.in_graph() for slab in slabs}
-    keys = [f"simjoin_bytes-{slab.key}" for slab in slabs]
-    graph |= {key: Task(key, slab_bytes, slab.ref) for key, slab in zip(keys, slabs, strict=True)}
-    rows, there = sum(slab.rows for slab in slabs), sum(name in held.slabs for name in files)
+    segments = [segment for name in files for segment in cached.segments.get(name, ())]
+    graph: dict[Any, Any] = {segment.key: segment.in_graph() for segment in segments}
+    keys = [f"simjoin_bytes-{segment.key}" for segment in segments]
+    graph |= {key: Task(key, segment_bytes, segment.ref) for key, segment in zip(keys, segments, strict=True)}
+    rows, there = sum(segment.rows for segment in segments), sum(name in cached.segments for name in files)
     return MemoryReport(
-        rows, sum(files.values()) - rows, there, len(files) - there, len(slabs),
-        sum(gather(graph, keys)) + sum(table.nbytes for table in held.keys.values()),
+        rows, sum(files.values()) - rows, there, len(files) - there, len(segments),
+        sum(gather(graph, keys)) + sum(table.nbytes for table in cached.keys.values()),
     )  # fmt: skip
 
 
-class Holder:
+class RowCache:
     """Keeps the last version of an index in memory, as it changes.
 
-    Without a cluster of its own that is still there, what is held is made again where Dask computes now.
+    If its cluster is gone, rows are cached again where Dask computes now.
     """
 
     def __init__(self) -> None:
-        self._held, self._where, self._number, self._turn = Held(), _where(), -1, 0
+        self._cached, self._where, self._number, self._turn = CachedRows(), _where(), -1, 0
 
-    def follow(self, version: Version) -> Held:
-        """Hold a version: what it has of the one before stays, and what is new is read."""
-        lost = any(slab.is_lost for slabs in self._held.slabs.values() for slab in slabs)
+    def follow(self, version: Version) -> CachedRows:
+        """Cache a version: keep the files it shares with the one before, and read new files."""
+        lost = any(segment.is_lost for segments in self._cached.segments.values() for segment in segments)
         if lost or self._where != _where():
-            self._held, self._where, self._number = Held(), _where(), -1
+            self._cached, self._where, self._number = CachedRows(), _where(), -1
             self._turn += 1
         if self._number != version.number:
-            self._held, self._number = hold(version, self._held, self._turn), version.number
-        return self._held
+            self._cached, self._number = cache_rows(version, self._cached, self._turn), version.number
+        return self._cached
 
 
 def _where() -> str:
-    """Name what computes: a cluster, by its client, or this process."""
+    """Return the name of the cluster client that computes, or "" for this process."""
     client = current_client()
     return "" if client is None else str(client.id)
 
 
-class Opened:
+class IndexReader:
     """The versions of an index in a folder."""
 
     def __init__(self, root: Path, library: str, version: int | None = None) -> None:
         self._root, self._library, self._pinned = root, library, version
         self._last = last_version(root, library) if version is None else version_of(root, library, version)
-        self._holder: Holder | None = None
+        self._cache: RowCache | None = None
 
     def __repr__(self) -> str:
         manifest = self._now().manifest
@@ -226,56 +234,55 @@ class Opened:
 
     @property
     def options(self) -> Options:
-        """What the index was made for."""
+        """The options that the index was made with."""
         return self._last.manifest.options
 
     def persist(self) -> Self:
-        """Hold rows in memory, of the cluster's workers or of this process, so that updates do not read them.
+        """Cache rows in memory, on the workers or in this process, so that updates do not read them.
 
-        What holds them is this object, as long as it lives or until `release`. Coordinates, ids and kept
-        columns are read once and indexed; updates and `changes` find pairs by them, and read new files only,
-        also those of other writers.  Nothing else changes: each update writes its version as before.
+        This object keeps them until `release`, or as long as it lives. Coordinates, ids and kept columns are
+        read and indexed once. Updates and `changes` then use them to find pairs. They read only new files,
+        also files by other writers. Updates write the same versions as before.
 
-        Up to half of the memory is filled: of files for which there is no room rows are read each time,
-        as `memory` tells.  Workers spill what they hold as Dask's configuration says, and what a worker that
-        dies has held is read again.
-
+        The cache fills up to half of the memory. Files that do not fit are read each time, and `memory`
+        counts them. Workers spill cached rows as Dask is configured. If a worker dies, its rows are read
+        again.
         Returns
         -------
         Index
             This one.
         """
-        self._holder = self._holder or Holder()
+        self._cache = self._cache or RowCache()
         self._now()
         return self
 
     def release(self) -> None:
-        """Hold nothing in memory any more."""
-        self._holder, self._last = None, replace(self._last, held=NOTHING)
+        """Remove all rows from memory."""
+        self._cache, self._last = None, replace(self._last, cached=NO_CACHED_ROWS)
 
     @property
     def memory(self) -> MemoryReport:
-        """What is held in memory, of how much, in numbers."""
+        """The number and the bytes of cached rows."""
         now = self._now()
-        return memory_of(now, now.held)
+        return memory_of(now, now.cached)
 
     def _now(self) -> Version:
-        """The version that is asked about: the last one, if none was named when the index was opened."""
+        """Return the version to use: the last one, unless the index was opened at a version."""
         end_without_workers(current_client())
         found = self._last if self._pinned is not None else last_version(self._root, self._library)
         if found.number != self._last.number:
-            self._last = replace(found, held=self._last.held)
-        if self._holder is not None:
-            held = self._holder.follow(self._last)
-            if held is not self._last.held:
-                self._last = replace(self._last, held=held)
+            self._last = replace(found, cached=self._last.cached)
+        if self._cache is not None:
+            cached = self._cache.follow(self._last)
+            if cached is not self._last.cached:
+                self._last = replace(self._last, cached=cached)
         return self._last
 
     def _at(self, version: int) -> Version:
         now = self._now()
         if version == now.number:
             return now
-        return replace(version_of(self._root, self._library, version), held=now.held)
+        return replace(version_of(self._root, self._library, version), cached=now.cached)
 
     def _latest(self, what: str) -> Version:
         if self._pinned is not None:
@@ -286,7 +293,7 @@ class Opened:
         return self._now()
 
     def _to_restore(self) -> Version:
-        """The version that a restored one is made of: the last one, or this one, if all later are damaged."""
+        """Return the version to restore onto: the last one, or this one if all later ones are damaged."""
         later = [] if self._pinned is None else [n for n in versions(self._root) if n > self._pinned]
         return self._now() if later and not whole(self._root, later) else self._latest("restore")
 
@@ -295,11 +302,11 @@ class Opened:
 
 
 def changes_to(version: Version) -> Callable[[int, int], PairChanges]:
-    """Give what tells the changes to a version, from one that is named first."""
+    """Return a function that finds the changes to a version, given the numbers of both versions."""
 
     def found(since: int, until: int) -> PairChanges:
         if until < since:
             raise VersionGoneError(f"since={since} is after until={until}; name the older version first.")
-        return changes.changes(version.since(since), version.manifest.options.return_distance, version.held)
+        return changes.changes(version.since(since), version.manifest.options.return_distance, version.cached)
 
     return found

@@ -1,14 +1,14 @@
 """Filter old rows and row groups that are far from all new rows.
 
-Space is cut into cells in the few dimensions in which it is widest beside the reach of a pair.  Each new row
-marks the cells of its box, as wide as the reach on either side; an old row in a cell without a mark is in no
-pair.  The cell of a number is the same function of it for all rows, a difference, a product, a floor and
-limits, each of which is monotone however it is rounded: so a number between two others lies in one of the
-cells between theirs, and no pair is lost.
+Space is cut into cells in the few dimensions with the widest extent relative to the reach of a pair.  Each
+new row marks the cells of its box, which extends by the reach on either side.  An old row in an unmarked
+cell is in no pair.  The cell of a number is the same function for all rows: a difference, a product, a
+floor and limits.  Each step is monotone, also when rounded.  So a number between two others lies in a cell
+between theirs, and no pair is lost.
 
-A gap to a box is computed as totals are, with their operations and in their order of dimensions.  Rounding is
-monotone and no term is negative, so the gap of some of the dimensions is never larger than the total of a
-pair: what is left out here holds no pair, and at ties nothing is lost.
+A gap to a box is computed as totals are, with the same operations and order of dimensions.  Rounding is
+monotone and no term is negative.  So the gap in some dimensions is never larger than the total of a pair.
+Rows that the filter drops are in no pair, and ties are kept.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, Norm, box_gap, reach
 
 CELLS = 1 << 22
-"""Cells in all: a byte each, so that most of what is looked up lies in a cache."""
+"""Cells in all, a byte each: most lookups hit a cache."""
 
 MOST_DIMS = 3
-"""Dimensions that are cut: each row marks three cells of each, or 27."""
+"""Dimensions that are cut: each row marks three cells in each, so 27."""
 
 LEAST = 8
-"""Cells of a dimension that make it worth being looked at."""
+"""Fewest cells of a dimension that is worth filtering by."""
 
 MARGIN = 2
-"""Cells on either side of all marks: what lies farther out is put there, where there is no mark."""
+"""Unmarked cells on either side of all marks: rows farther out are clipped to them."""
 
 
-class Marks(NamedTuple):
+class CellFilter(NamedTuple):
     """Cells with new rows near them.
 
     Attributes
     ----------
     dims : tuple of int
     low, scale : tuple of float
-        Of each dimension: where cells begin, and how many there are in a unit.
+        Per dimension: the lower end of the first cell, and the number of cells per unit.
     cells : tuple of int
-        Of each dimension.
+        Per dimension.
     table : array (cells,), bool
-        The first dimension's cells are those that lie furthest apart.
+        Cells in row-major order: the first dimension varies slowest.
     """
 
     dims: tuple[int, ...]
@@ -59,8 +59,8 @@ class Marks(NamedTuple):
     table: Array
 
 
-def mark(x: Array, norm: Norm, threshold: float) -> Marks | None:
-    """Mark the neighbourhood of rows (n, d), embedded; None: that would tell next to nothing."""
+def mark(x: Array, norm: Norm, threshold: float) -> CellFilter | None:
+    """Mark the cells near rows (n, d), embedded; None: the filter would drop almost nothing."""
     xp = module_of(x)
     far = math.nextafter(reach(norm, threshold), math.inf)
     if not len(x) or not math.isfinite(far):
@@ -80,7 +80,7 @@ def mark(x: Array, norm: Norm, threshold: float) -> Marks | None:
     if not all(0 < scale < math.inf and math.isfinite(low) for low, scale in axes):
         return None
     low, scale = zip(*axes, strict=True)
-    found = Marks(dims, low, scale, tuple(n + 2 * MARGIN for n in cells), x[:0])
+    found = CellFilter(dims, low, scale, tuple(n + 2 * MARGIN for n in cells), x[:0])
     table = xp.zeros(math.prod(found.cells), bool)
     ends = []
     for number, k in enumerate(dims):
@@ -96,44 +96,44 @@ def mark(x: Array, norm: Norm, threshold: float) -> Marks | None:
 
 
 def _cells(fit: np.ndarray) -> list[int]:
-    """Share cells out: no more of a dimension than there are reaches in its width."""
+    """Distribute cells over dimensions: at most one per reach in the width of each."""
     found = np.maximum(fit, 1.0)
-    for _ in range(len(fit)):  # those that have enough of them leave more to the others
-        most = _even(found)
-        found = np.minimum(found, most)
+    for _ in range(len(fit)):  # dimensions that need few cells leave more to the others
+        max_cells = _even(found)
+        found = np.minimum(found, max_cells)
     return [max(1, int(n)) for n in found.tolist()]
 
 
 def _even(fit: np.ndarray) -> float:
-    """Return the largest number of cells of a dimension with which there are not too many in all."""
+    """Return the most cells per dimension that keep the total within `CELLS`."""
     ordered = np.sort(fit)
-    room = float(CELLS)
+    capacity = float(CELLS)
     for number, own in enumerate(ordered.tolist()):
-        rest = room ** (1 / (len(ordered) - number))
+        rest = capacity ** (1 / (len(ordered) - number))
         if own >= rest:
             return rest
-        room /= own
+        capacity /= own
     return math.inf
 
 
 def _axis(low: float, width: float, cells: int) -> tuple[float, float]:
-    """Where cells begin, and how many there are in a unit, of an axis on which so many make a width."""
+    """Return the lower end of an axis and its cells per unit, for `cells` cells over `width`."""
     each = width / cells
     return low - MARGIN * each, 1 / each if each > 0 else math.inf
 
 
-def _cell(marks: Marks, number: int, values: Array) -> Array:
-    """The cells (n,) int64 of values of one of the dimensions."""
+def _cell(marks: CellFilter, number: int, values: Array) -> Array:
+    """Return the cells (n,) int64 of values in one dimension."""
     xp = module_of(values)
     with np.errstate(over="ignore", invalid="ignore"):
         at = (values - marks.low[number]) * marks.scale[number]
     return xp.clip(at, 0, marks.cells[number] - 1).astype(np.int64)
 
 
-def near_marks(marks: Marks, columns: Sequence[Array]) -> Array:
-    """Tell the places (k,) of rows that may be in a pair with one that was marked.
+def near_marks(marks: CellFilter, columns: Sequence[Array]) -> Array:
+    """Return the positions (k,) of rows that may be in a pair with a marked row.
 
-    `columns`: of the rows, float64, embedded, one of each of the marks' dimensions.
+    `columns`: the rows' coordinates, float64, embedded, one array per dimension of the marks.
     """
     xp = module_of(columns[0])
     if xp is np:
@@ -144,10 +144,10 @@ def near_marks(marks: Marks, columns: Sequence[Array]) -> Array:
     return xp.flatnonzero(marks.table[place])
 
 
-def _near_on_host(marks: Marks, columns: Sequence[np.ndarray]) -> np.ndarray:
+def _near_on_host(marks: CellFilter, columns: Sequence[np.ndarray]) -> np.ndarray:
     rest = MOST_DIMS - len(columns)
     given = [np.ascontiguousarray(values).view() for values in [*columns, *[columns[0]] * rest]]
-    for values in given:  # kernels that take arrays which may be written to would be others
+    for values in given:  # writable arrays would need kernels of their own
         values.flags.writeable = False
     low, scale = (np.array([*values, *[0.0] * rest]) for values in (marks.low, marks.scale))
     cells = np.array([*marks.cells, *[1.0] * rest])
@@ -157,19 +157,19 @@ def _near_on_host(marks: Marks, columns: Sequence[np.ndarray]) -> np.ndarray:
 
 
 TILE = 64
-"""Rows whose box stands for them at first."""
+"""Rows per tile; their box stands for them at first."""
 
 AS_THEY_LIE = 1 << 10
-"""The same of rows that are not put in order first."""
+"""Rows per tile if rows are not reordered first."""
 
 MOST_TILES = 1 << 12
-"""Tiles from which on they are made larger: each is compared with each group."""
+"""Number of tiles above which tiles become larger: each is compared with each group."""
 
 AT_ONCE = 1 << 19
-"""Boxes that are compared at a time, so that what is computed on the way stays in a cache."""
+"""Boxes that are compared at once, so that temporaries stay in a cache."""
 
 FAN_OUT = 4
-"""Parts into which rows are cut a level, to find those that lie together."""
+"""Parts per level when rows are ordered so that neighbors lie together."""
 
 
 class CellBoxes(NamedTuple):
@@ -178,9 +178,9 @@ class CellBoxes(NamedTuple):
     Attributes
     ----------
     dims : array (k,), int64
-        The dimensions that they are told of, ascending.
+        The dimensions of the boxes, ascending.
     lower, upper : array (groups, k), float64
-        Of a group without rows `lower` is inf.
+        `lower` is inf for a group without rows.
     """
 
     dims: np.ndarray
@@ -188,21 +188,21 @@ class CellBoxes(NamedTuple):
     upper: np.ndarray
 
     def some(self, groups: np.ndarray) -> CellBoxes:
-        """Return those of some groups."""
+        """Return the boxes of some groups."""
         return CellBoxes(self.dims, self.lower[groups], self.upper[groups])
 
 
 class Tiled(NamedTuple):
-    """Rows in an order in which neighbours lie together, and the boxes of as many of them each.
+    """Rows in an order that keeps neighbors together, and the boxes of tiles of consecutive rows.
 
     Attributes
     ----------
     x : array (n, k), float64
-        The dimensions that boxes are told of.
+        Coordinates in the dimensions of the boxes.
     order : array (n,), int64
-        Which rows they are.
+        Positions of the rows before they were ordered.
     size : int
-        Rows of a tile; the last one has what is left.
+        Rows per tile; the last tile may have fewer.
     lower, upper : array (tiles, k), float64
     """
 
@@ -226,7 +226,7 @@ def tiled(x: np.ndarray, dims: np.ndarray) -> Tiled:
 
 
 def tiled_as_they_lie(x: np.ndarray, dims: np.ndarray) -> Tiled:
-    """Cut rows (n, d), embedded, into tiles without putting them in order: they were written in one."""
+    """Cut rows (n, d), embedded, into tiles without reordering: they were written in order."""
     return _boxed(np.ascontiguousarray(x[:, dims]), np.arange(len(x)), AS_THEY_LIE)
 
 
@@ -239,7 +239,7 @@ def _boxed(some: np.ndarray, order: np.ndarray, size: int) -> Tiled:
 
 
 def near_tiles(rows: Tiled, boxes: CellBoxes, norm: Norm, threshold: float) -> np.ndarray:
-    """Tell which tiles' boxes are within reach of which groups' (tiles, groups), bool."""
+    """Return which tiles' boxes are within reach of the groups' boxes (tiles, groups), bool."""
     tiles, groups = len(rows.lower), len(boxes.lower)
     near = np.zeros((tiles, groups), bool)
     step = max(1, AT_ONCE // max(groups, 1))
@@ -251,9 +251,9 @@ def near_tiles(rows: Tiled, boxes: CellBoxes, norm: Norm, threshold: float) -> n
 
 
 def touched(rows: Tiled, near: np.ndarray, boxes: CellBoxes, norm: Norm, threshold: float) -> np.ndarray:
-    """Tell which groups have a row within reach of their box (groups,), bool; `near`: of tiles.
+    """Return which groups have a row within reach of their box (groups,), bool; `near`: of tiles.
 
-    Tiles are looked at one of each group, then two more, four more: most groups are told by the first.
+    Each group first checks one tile, then two more, then four more: one tile decides most groups.
     """
     found = np.zeros(len(boxes.lower), bool)
     group, tile = np.nonzero(near.T)
@@ -262,20 +262,20 @@ def touched(rows: Tiled, near: np.ndarray, boxes: CellBoxes, norm: Norm, thresho
     done, width = 0, 1
     while len(group):
         now = (rank < done + width) & ~found[group]
-        _look(rows, tile[now], group[now], boxes, norm, threshold, found)
+        _mark_touched(rows, tile[now], group[now], boxes, norm, threshold, found)
         left = (rank >= done + width) & ~found[group]
         group, tile, rank = group[left], tile[left], rank[left]
         done, width = done + width, 2 * width
     return found
 
 
-def _look(rows: Tiled, tile: np.ndarray, group: np.ndarray, boxes: CellBoxes, norm: Norm, threshold: float,
-          found: np.ndarray) -> None:  # fmt: skip
-    """Note in `found` groups that have a row of a tile within reach."""
+def _mark_touched(rows: Tiled, tile: np.ndarray, group: np.ndarray, boxes: CellBoxes, norm: Norm,
+                  threshold: float, found: np.ndarray) -> None:  # fmt: skip
+    """Mark in `found` the groups with a row of a tile within reach."""
     step = max(1, AT_ONCE // rows.size)
     for start in range(0, len(tile), step):
         some, of = tile[start : start + step], group[start : start + step]
         places = np.minimum(some[:, None] * rows.size + np.arange(rows.size), len(rows.x) - 1)
-        x = rows.x[places]  # what follows the last row is that row again
+        x = rows.x[places]  # positions past the end repeat the last row
         gap = box_gap(norm, x, x, boxes.lower[of, None], boxes.upper[of, None])
         found[of[(gap <= threshold).any(axis=1)]] = True

@@ -1,9 +1,10 @@
 """Pairs added and removed between two versions, and the estimated work to find them.
 
-The row groups that rows go from are compared with those rows: read for each of both, they are read twice.
+Row groups with deleted rows are compared with these rows.  Both sides need the same row groups, so they
+are read once for both.
 
-Some of the row groups within reach are read and joined with the new rows, and as many of all row groups with
-themselves.  So the numbers of pairs are those of a sample, and the seconds those of this machine.
+For an estimate, some of the row groups within reach are read and joined with the new rows.  As many row
+groups are joined with themselves.  So pair counts come from a sample, and seconds from this machine.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from dask_simjoin.disk_index.graph import example_of_rows, lazy_pairs, pairs_of_
 from dask_simjoin.disk_index.pair_files import stored_pairs
 from dask_simjoin.disk_index.reports import ChangeReport, UpdatePlan
 from dask_simjoin.disk_index.row_batch import (
-    Loaded,
-    Replaced,
+    ReplacedRows,
+    RowBatch,
     joined_rows,
     load,
     load_both,
@@ -45,7 +46,7 @@ from dask_simjoin.disk_index.row_batch import (
     replaced_of,
     some,
 )
-from dask_simjoin.disk_index.segments import NOTHING, Held, SegmentsBeside, loaded
+from dask_simjoin.disk_index.segments import NO_CACHED_ROWS, CachedRows, UnchangedRows, loaded
 from dask_simjoin.disk_index.types import Delta, Snapshot
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.dask_private import Task
@@ -57,32 +58,32 @@ from dask_simjoin.request.spec import JoinSpec
 
 
 def read_gone(gone: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked: bool,
-              held: Held) -> tuple[BlockSide, list[SegmentsBeside]]:  # fmt: skip
-    """Read rows that went, and those beside them, if they are few and none of them is in memory."""
-    few = int(gone.groups.rows.sum()) * row_bytes(spec) <= size.held
-    both = _in_both(gone, rest) if few and not held.slabs.keys() & set(gone.files) else None
+              cached: CachedRows) -> tuple[BlockSide, list[UnchangedRows]]:  # fmt: skip
+    """Read deleted rows and the other rows of their row groups, if they are few and not in memory."""
+    few = int(gone.groups.rows.sum()) * row_bytes(spec) <= size.hold_bytes
+    both = _in_both(gone, rest) if few and not cached.segments.keys() & set(gone.files) else None
     if both is None or not len(both):
-        return read_side(gone, spec, size, ordered, marked, held), []
+        return read_side(gone, spec, size, ordered, marked, cached), []
     parts = [both[part] for part in even_parts(rest.groups.rows[both[:, 1]], size)]
     graph: dict[Any, Any] = {}
     name = f"simjoin_beside-{uuid.uuid4().hex}"
     for n, part in enumerate(parts):
         key, two = (name, n), (rest.part(part[:, 1]), gone.part(part[:, 0]))
         graph[key] = Task(key, on_worker, load_both, *two, spec)
-    found: list[tuple[Loaded, Loaded]] = gather(graph, list(graph))
-    beside = [SegmentsBeside(stayed, part[:, 1]) for (stayed, _), part in zip(found, parts, strict=True)]
+    found: list[tuple[RowBatch, RowBatch]] = gather(graph, list(graph))
+    unchanged = [UnchangedRows(stayed, part[:, 1]) for (stayed, _), part in zip(found, parts, strict=True)]
     read = moved(
         joined_rows([went for _, went in found]), boxes_of(rest).dims.tolist(), spec, ordered, marked
     )
     if not len(read["seq"]):
-        return BlockSide([], [], [], 0), beside
-    return BlockSide([read], [read["tiles"]], [read["seq"]], len(read["seq"])), beside
+        return BlockSide([], [], [], 0), unchanged
+    return BlockSide([read], [read["tiles"]], [read["seq"]], len(read["seq"])), unchanged
 
 
 def _in_both(gone: Snapshot, rest: Snapshot) -> np.ndarray | None:
-    """Number the row groups (n, 2) that rows went from, here and among those that stayed, in whose order.
+    """Match the row groups of deleted rows with the row groups of rows in both versions.
 
-    None: some were written anew.
+    Returns their indexes (n, 2), deleted first, ordered by the second.  None: some groups were rewritten.
     """
     places = zip(rest.groups.file.tolist(), rest.groups.group.tolist(), strict=True)
     known = {(rest.files[file], group): number for number, (file, group) in enumerate(places)}
@@ -98,40 +99,42 @@ def _in_both(gone: Snapshot, rest: Snapshot) -> np.ndarray | None:
 
 @dataclass(frozen=True, eq=False)
 class PairChanges:
-    """What changed; what is compared is decided when it is first asked for.
-
-    Rows that came, I, and that went, D, are compared with each other and with those that stayed, S: I x I
+    """Pairs added and removed; blocks to compare are chosen on first use.
+    Added rows are compared with each other and with the rows in both versions, and so are deleted rows.
+    Rows in both versions are never compared with each other.
     and I x S, D x D and D x S, never S x S.
     """
 
     delta: Delta
     distance: bool
     numbered: bool = False
-    """Whether rows are named by their numbers, and nothing of them is kept."""
-    held: Held = NOTHING
-    """What of the index is in memory."""
+    """Whether rows are identified by their numbers, and no column of them is kept."""
+    cached: CachedRows = NO_CACHED_ROWS
+    """The rows of the index that are in memory."""
 
     @functools.cached_property
     def blocks(self) -> tuple[Blocks, Blocks]:
-        """What is compared for the pairs that came, and for those that went."""
+        """The blocks to compare for added pairs, and for removed pairs."""
         delta = self.delta
         spec = spec_of(delta.same, None, self.distance, self.numbered)
         size = sizes(delta.same, spec)
         snapshots = delta.inserted, delta.deleted
         rest = delta.same
         ordered = bool(len(rest.groups))
-        marked = any(rest.files[one] not in self.held.slabs for one in np.unique(rest.groups.file).tolist())
-        came = read_side(delta.inserted, spec, size, ordered, marked, self.held)
-        went, beside = read_gone(delta.deleted, rest, spec, size, ordered, marked, self.held)
+        marked = any(
+            rest.files[one] not in self.cached.segments for one in np.unique(rest.groups.file).tolist()
+        )
+        came = read_side(delta.inserted, spec, size, ordered, marked, self.cached)
+        went, unchanged = read_gone(delta.deleted, rest, spec, size, ordered, marked, self.cached)
         before, after = _replaced(came, went, spec), _replaced(went, came, spec)
         return (
-            blocks_of(came, snapshots[0], delta.same, spec, size, before, self.held),
-            blocks_of(went, snapshots[1], delta.same, spec, size, after, self.held, beside),
+            blocks_of(came, snapshots[0], delta.same, spec, size, before, self.cached),
+            blocks_of(went, snapshots[1], delta.same, spec, size, after, self.cached, unchanged),
         )
 
     @functools.cached_property
     def added(self) -> Frame:
-        """A lazy frame of the pairs that came."""
+        """A lazy frame of the pairs that were added."""
         if self.delta.pairs is not None:
             rows = self.delta.same
             return stored_pairs(self.delta.pairs, rows, spec_of(rows, None, self.distance, self.numbered))
@@ -139,15 +142,15 @@ class PairChanges:
 
     @functools.cached_property
     def removed(self) -> Frame:
-        """A lazy frame of the pairs that went."""
+        """A lazy frame of the pairs that were removed."""
         return lazy_pairs(self.blocks[1], self.delta.same)
 
     @functools.cached_property
     def report(self) -> ChangeReport:
-        """What finding them takes."""
+        """The work to find them."""
         came, went = self.blocks
         rows = self.delta.same
-        sides = (came, went) if self.delta.pairs is None else (went,)  # pairs that are stored are there
+        sides = (came, went) if self.delta.pairs is None else (went,)  # stored pairs need no comparison
         none = np.zeros(0, np.int64)
         near = np.unique(np.concatenate([none, *(side.touched for side in sides)]))
         read = np.unique(np.concatenate([none, *(side.read for side in sides)]))
@@ -158,43 +161,43 @@ class PairChanges:
         )  # fmt: skip
 
 
-def _replaced(own: BlockSide, other: BlockSide, spec: JoinSpec) -> Replaced | None:
-    """Find what replaced rows of one side are on the other."""
+def _replaced(own: BlockSide, other: BlockSide, spec: JoinSpec) -> ReplacedRows | None:
+    """Return the rows of the other side that replace rows of one side."""
     if not own.seqs or not other.seqs:
         return None
     return put_replaced([replaced_of(own.seqs, loaded(part, spec)) for part in other.parts])
 
 
 def bytes_of(rows: Snapshot, groups: np.ndarray) -> int:
-    """Count the bytes of some row groups in their files."""
+    """Return the bytes of some row groups in their files."""
     total, chosen = 0, rows.groups[groups]
     for file in np.unique(chosen.file).tolist():
         with parquet(rows.root / "rows" / rows.files[file]) as whole:
             about = whole.metadata
         for group in chosen.group[chosen.file == file].tolist():
-            told = about.row_group(group)
-            total += sum(told.column(k).total_compressed_size for k in range(told.num_columns))
+            row_group = about.row_group(group)
+            total += sum(row_group.column(k).total_compressed_size for k in range(row_group.num_columns))
     return total
 
 
 SAMPLED = 8
-"""Row groups that are read, of those within reach and of all."""
+"""Row groups that are read for an estimate, both within reach and of all."""
 
 MOST_ROWS = 1 << 14
-"""New rows that are joined with each other."""
+"""Most new rows that are joined with each other for an estimate."""
 
 
 def expect(x: np.ndarray, rows: Snapshot, spec: JoinSpec) -> UpdatePlan:
-    """Plan an update with new rows of these coordinates (n, columns), as given, on the host."""
+    """Estimate an update with new rows with these coordinates (n, columns), as given, on the host."""
     example, boxes = example_of_rows(rows), boxes_of(rows)
     xp, n = frames_for(example).xp, len(x)
     how = Comparison(spec, tuple(boxes.dims.tolist()), pairs_example(example, example, spec))
     columns = ["left", "right"]
     points = spec.measure.embed(xp.asfortranarray(xp.asarray(x, np.float64)), xp)
-    if not n:  # no list tells how many columns there are
+    if not n:  # the columns of an empty list are unknown
         points = xp.zeros((0, spec.dims or 1))
     number = xp.arange(n)
-    own = Loaded(x=points, seq=number + (1 << 62), ids=frames_for(example).index(number), example=example)
+    own = RowBatch(x=points, seq=number + (1 << 62), ids=frames_for(example).index(number), example=example)
     if spec.keep:
         own["kept"] = example[list(spec.keep)].reindex(range(n))
     own = moved(own, how.cut, spec, ordered=True)
@@ -223,7 +226,7 @@ def expect(x: np.ndarray, rows: Snapshot, spec: JoinSpec) -> UpdatePlan:
 
 
 def _scaled(find: Callable[[int], int], groups: np.ndarray, rows: np.ndarray) -> tuple[float, float]:
-    """Tell pairs and seconds of some groups from those of a few of them, the first of which warms up."""
+    """Extrapolate pairs and seconds of row groups from a few of them, after a warm-up with the first."""
     if not len(groups):
         return 0.0, 0.0
     few = groups[np.linspace(0, len(groups) - 1, min(SAMPLED, len(groups))).astype(np.int64)]
@@ -235,24 +238,24 @@ def _scaled(find: Callable[[int], int], groups: np.ndarray, rows: np.ndarray) ->
     return pairs * scale, took * scale
 
 
-def changes(delta: Delta, distance: bool, held: Held = NOTHING) -> PairChanges:
-    """Tell what changed between two versions: `added`, `removed`, `report`; `held`: what is in memory."""
-    return PairChanges(delta, distance, held=held)
+def changes(delta: Delta, distance: bool, cached: CachedRows = NO_CACHED_ROWS) -> PairChanges:
+    """Return the changes between two versions; `cached`: the rows in memory."""
+    return PairChanges(delta, distance, cached=cached)
 
 
 def changed_pairs(delta: Delta, distance: bool) -> tuple[Frame, Frame]:
-    """Make lazy frames of the pairs that came and of those that went between two versions."""
+    """Return lazy frames of the pairs added and removed between two versions."""
     found = changes(delta, distance)
     return found.added, found.removed
 
 
 def pairs_with(frame: Frame, rows: Snapshot, eps: float, distance: bool) -> Frame:
-    """Make a lazy frame of the pairs of a lazy frame's rows, which are left, with those of an index."""
+    """Return a lazy frame of pairs: left the rows of a lazy frame, right the rows of an index."""
     spec = spec_with(frame, rows, eps, distance)
     example = pairs_example(frame._meta, example_of_rows(rows), spec)
     return frame.map_partitions(pairs_of_partition, rows, spec, example, sizes(rows, spec), meta=example)
 
 
 def plan_of(x: np.ndarray, rows: Snapshot) -> UpdatePlan:
-    """Tell what an update with new rows would do, of which `x` (n, columns) are the coordinates as given."""
+    """Estimate an update with new rows; `x` (n, columns): their coordinates as given."""
     return expect(x, rows, spec_of(rows, None, False))

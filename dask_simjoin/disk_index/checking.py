@@ -1,7 +1,7 @@
 """List versions and unused files, read all files for damage, and measure the order of rows.
 
-Both are told from the boxes of row groups alone: points drawn in the boxes, as many as there are rows, stand
-for rows, and such points in kd order for row groups that were just written.
+The order of rows is estimated from the boxes of row groups alone.  Random points in the boxes, as many as
+there are rows, stand for the rows.  The same points in kd order stand for rewritten row groups.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pandas as pd
 
 from dask_simjoin.disk_index.blocks import boxes_of
 from dask_simjoin.disk_index.cell_filter import CellBoxes, near_tiles, tiled, touched
-from dask_simjoin.disk_index.checksums import REMEDY, CheckedFile, is_checked, told_of
+from dask_simjoin.disk_index.checksums import REMEDY, CheckedFile, is_checked, reading
 from dask_simjoin.disk_index.components import FOLDER as COMPONENTS
 from dask_simjoin.disk_index.components import grouping_files
 from dask_simjoin.disk_index.files import FOLDERS, PAIRS, listed, parquet, read_groups
@@ -35,13 +35,13 @@ from dask_simjoin.graph.source import gather
 from dask_simjoin.graph.workers import on_worker
 
 A_DAY = 24 * 60 * 60
-"""Age, in seconds, of files that no version has and that nobody writes any more."""
+"""Age in seconds above which an unknown file counts as unused: no writer takes that long."""
 
 
-def chain(root: Path, manifest: Manifest, most: float = math.inf) -> list[Manifest]:
-    """List a version and those that it was made of, as far as they are there: so many at most, last first."""
+def chain(root: Path, manifest: Manifest, max_versions: float = math.inf) -> list[Manifest]:
+    """List a version and its ancestors that still exist, newest first: at most `max_versions`."""
     found = [manifest]
-    while found[-1].parent is not None and len(found) < most:
+    while found[-1].parent is not None and len(found) < max_versions:
         try:
             found.append(read_manifest(root, found[-1].parent))
         except VersionGoneError:
@@ -50,20 +50,20 @@ def chain(root: Path, manifest: Manifest, most: float = math.inf) -> list[Manife
 
 
 def history_of(root: Path, manifest: Manifest) -> pd.DataFrame:
-    """Tell of each version what made it, when, and how many rows it has, the first one first."""
-    told = [
+    """Return one row per version, oldest first: its kind, batch, time, rows and files."""
+    records = [
         (one.version, one.kind, one.batch, one.time, one.rows, len(one.files))
         for one in reversed(chain(root, manifest))
     ]
     columns = ["version", "kind", "batch", "time", "rows", "files"]
-    return pd.DataFrame(told, columns=columns).set_index("version")
+    return pd.DataFrame(records, columns=columns).set_index("version")
 
 
 def vacuumed(root: Path, keep: int) -> int:
-    """Remove all but so many versions, and the files that none of them has; tells the bytes.
+    """Remove all but the last `keep` versions, and the files that only they use; return the bytes freed.
 
-    Temporaries are removed twice.  After the first time only what was written lately is linked: so files of
-    versions that are not seen here are new.  After the second time no number that is removed can be linked.
+    Temporaries are removed twice.  After the first time, only recent writes can still be published, so files
+    of versions unseen here are new.  After the second time, no removed number can be published.
     """
     before, freed = _clock(root) - A_DAY, sweep(root)
     manifest = latest(root)
@@ -71,7 +71,7 @@ def vacuumed(root: Path, keep: int) -> int:
     old = whole(root, (version for version in versions(root) if version < kept[-1].version))
     needed, dropped = files_of(kept), files_of(old)
     freed += sweep(root)
-    for version in versions(root):  # ascending, so that whoever misses a new version finds no old one
+    for version in versions(root):  # ascending: a reader that misses a new version must find no old one
         if version < kept[-1].version:
             freed += removed(manifest_path(root, version))
     for folder in (*FOLDERS, PAIRS, COMPONENTS):
@@ -88,7 +88,7 @@ def vacuumed(root: Path, keep: int) -> int:
 
 
 def _clock(root: Path) -> float:
-    """The time as the file system tells it, which that of this machine may not be."""
+    """Return the time of the file system, which may differ from the time of this machine."""
     folder = root / FOLDERS[0]
     with contextlib.suppress(OSError):  # an earlier time spares more files
         os.utime(folder)
@@ -103,7 +103,7 @@ def _is_older(path: Path, time: float) -> bool:
 
 
 def files_of(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
-    """The folder and the name of each file that some versions have."""
+    """Return the folder and the name of each file that some versions use."""
     found = set()
     for one in manifests:
         found |= {("rows", file.name) for file in one.files} | {("rows", one.options.example)}
@@ -117,10 +117,10 @@ def files_of(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
 
 
 def check_index(root: Path) -> CheckReport:
-    """Read all files of all versions of the index in a folder; refuses a folder without one."""
+    """Read all files of all versions of the index in a folder; refuses a folder without an index."""
     known = versions(root)
     if not known:
-        raise IndexFormatError(f"path={str(root)!r} holds no index; name the folder of one.")
+        raise IndexFormatError(f"path={str(root)!r} holds no index; name the folder of an index.")
     needed: dict[tuple[str, str], list[int]] = {}
     broken = [(version, what) for version in known if (what := damage_of(root, version))]
     for one in whole(root, set(known) - {version for version, _ in broken}):
@@ -140,11 +140,11 @@ def check_index(root: Path) -> CheckReport:
 
 
 AT_ONCE = 64
-"""Files of a task, at most: an index has many small ones."""
+"""Files per task, at most: an index has many small files."""
 
 
 def _each(paths: list[Path]) -> list[list[str]]:
-    """Check files, by tasks of some."""
+    """Check files, several per task."""
     token = uuid.uuid4().hex
     graph: dict[Any, Any] = {}
     for start in range(0, len(paths), AT_ONCE):
@@ -158,10 +158,10 @@ def _damages(paths: list[Path]) -> list[str]:
 
 
 def _damage(path: Path) -> str:
-    """Tell what is wrong with a file; nothing, if it is whole, or removed meanwhile with its versions."""
+    """Describe the damage of a file; empty if it is intact, or was removed meanwhile with its versions."""
     try:
         if is_checked(path):
-            with told_of(path, True), contextlib.closing(CheckedFile(path)) as file:
+            with reading(path, True), contextlib.closing(CheckedFile(path)) as file:
                 file.verify()
         with parquet(path) as read:
             for group in () if is_checked(path) else range(read.num_row_groups):
@@ -174,7 +174,7 @@ def _damage(path: Path) -> str:
 
 
 def _short(text: str, path: Path) -> str:
-    """What an error says of a file, without its name and the remedy."""
+    """Return the message of an error about a file, without the file's name and the remedy."""
     return text.removeprefix(f"{str(path)!r} is ").removeprefix("damaged: ").removesuffix(f". {REMEDY}")
 
 
@@ -185,21 +185,21 @@ def _size(path: Path) -> int:
 
 
 POINTS = 4096
-"""Points that stand for rows that are looked for."""
+"""Points that stand for rows of a query."""
 
 OPENED = 4096
-"""Rows that are read in the time in which a file is opened, as measured."""
+"""Measured cost of opening a file, as a number of rows read."""
 
 PER_GROUP, MOST = 32, 1 << 16
-"""Points that stand for the rows of a row group, and for all rows, at most."""
+"""Most points per row group that stand for its rows, and most points in all."""
 
 FAN_OUT = 4
 
 
-def drawn(groups: RowGroups, options: Options, number: int, seed: int = 0) -> np.ndarray:
+def sample_points(groups: RowGroups, options: Options, number: int, seed: int = 0) -> np.ndarray:
     """Draw points (number, d) in the boxes of row groups, as many in each as it has rows.
 
-    Of dimensions that boxes do not tell of they are 0.
+    They are 0 in dimensions without boxes.
     """
     random = np.random.default_rng(seed)
     rows = groups.rows / max(1, groups.rows.sum())
@@ -208,15 +208,15 @@ def drawn(groups: RowGroups, options: Options, number: int, seed: int = 0) -> np
     x = np.zeros((number, options.dims))
     low, high = groups.low[of], groups.high[of]
     share = random.uniform(size=low.shape)
-    x[:, list(options.cut)] = (1 - share) * low + share * high  # of which no part is too large
+    x[:, list(options.cut)] = (1 - share) * low + share * high  # neither term overflows
     return x
 
 
-def fresh(rows: Snapshot) -> tuple[CellBoxes, np.ndarray]:
-    """Guess the boxes of row groups, and their rows (groups,), if all rows were put in order anew."""
+def ideal_layout(rows: Snapshot) -> tuple[CellBoxes, np.ndarray]:
+    """Estimate the boxes of row groups, and their rows (groups,), if all rows were rewritten in order."""
     every, size = int(rows.groups.rows.sum()), rows.options.group
     number = max(1, min(MOST, PER_GROUP * -(-every // size)))
-    x = drawn(rows.groups, rows.options, number, seed=1)[:, boxes_of(rows).dims]
+    x = sample_points(rows.groups, rows.options, number, seed=1)[:, boxes_of(rows).dims]
     each = every / number
     points = max(1, 1 << round(np.log2(max(1.0, min(size, every) / each))))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -228,7 +228,7 @@ def fresh(rows: Snapshot) -> tuple[CellBoxes, np.ndarray]:
 
 
 def reached(x: np.ndarray, boxes: CellBoxes, options: Options) -> np.ndarray:
-    """Tell which row groups are within reach of any of some rows (n, d): (groups,), bool."""
+    """Return which row groups are within reach of at least one row of `x` (n, d): (groups,), bool."""
     measure = options.spec("pandas").measure
     tiles, threshold = tiled(x, boxes.dims), measure.threshold(options.eps)
     near = near_tiles(tiles, boxes, measure.norm, threshold)
@@ -246,31 +246,34 @@ def scanned(x: np.ndarray, boxes: CellBoxes, rows: np.ndarray, options: Options)
 
 
 def excess(rows: Snapshot, new: RowGroups) -> float:
-    """Count the rows that are read for some new ones besides those that would be, were all in order.
+    """Estimate how many more rows are read for some new rows than if all rows were in order.
 
-    `new`: the row groups that they were written as.  A file that is opened counts as some rows.
+    `new`: the row groups with the new rows.  Opening a file counts as `OPENED` rows.
     """
     number = int(new.rows.sum())
     if not len(rows.groups) or not number:
         return 0.0
-    x, options = drawn(new, rows.options, min(number, POINTS)), rows.options
+    x, options = sample_points(new, rows.options, min(number, POINTS)), rows.options
     now = reached(x, boxes_of(rows), options)
-    boxes, sizes = fresh(rows)
+    boxes, sizes = ideal_layout(rows)
     more = rows.groups.rows[now].sum() - sizes[reached(x, boxes, options)].sum()
     files = len(np.unique(rows.groups.file[now])) - 1
     return max(0.0, float(more) + OPENED * files)
 
 
 CLUSTERS = 20
-"""Clusters of the thesis in whose centroids drift is told."""
+"""Number of clusters whose centroids are compared, as in the thesis that defines the drift."""
 
 SMALL_PART = 8
-"""A file of fewer rows than one eighth of a full one is small: it came by an update."""
+"""A file with less than one eighth of a full file's rows is small: an update wrote it."""
 
 
 EXCESS, SMALL_EXCESS, BASIS = "excess", "small_excess", "basis"
-"""Counters of manifests: rows read too many, those of small files that one of them all would have saved, and
-the version as which files were last put in order."""
+"""Counters in manifests.
+
+The first counts excess rows read.  The second counts those that merging all small files would have saved.
+The third is the version that last put the files in order.
+"""
 
 
 def small_files(manifest: Manifest, full: int) -> list[str]:
@@ -279,13 +282,13 @@ def small_files(manifest: Manifest, full: int) -> list[str]:
 
 
 def quality_of(version: Version, full: int) -> QualityReport:
-    """Tell how the rows of a version lie; `full`: rows of a full file."""
+    """Measure the order of a version's rows; `full`: rows of a full file."""
     rows, manifest, options = version.rows, version.manifest, version.manifest.options
     ratio = scan = 1.0
     if len(rows.groups):
-        x = drawn(rows.groups, options, POINTS)
+        x = sample_points(rows.groups, options, POINTS)
         scan = scanned(x, boxes_of(rows), rows.groups.rows, options)
-        ratio = scan / max(1.0, scanned(x, *fresh(rows), options))
+        ratio = scan / max(1.0, scanned(x, *ideal_layout(rows), options))
     small = set(small_files(manifest, full))
     size = sum(one.rows for one in manifest.files)
     few = sum(one.rows for one in manifest.files if one.name in small)
@@ -298,12 +301,12 @@ def quality_of(version: Version, full: int) -> QualityReport:
     )  # fmt: skip
 
 
-@np.errstate(over="ignore", invalid="ignore")  # of the largest numbers it is infinite, or not known
+@np.errstate(over="ignore", invalid="ignore")  # for the largest numbers the drift is infinite or nan
 def centroid_drift(groups: RowGroups, basis: int) -> float:
-    """Sum up how far the centroids of clusters moved by row groups that came after a version.
+    """Sum the distances that the centroids of clusters moved through row groups newer than `basis`.
 
-    Clusters are of row groups that follow each other, as they lie near each other; those that came are
-    counted to the nearest old centroid.
+    A cluster is a run of consecutive row groups, as these lie near each other.  Each new row group counts
+    for the nearest old centroid.
     """
     old = groups.newest <= basis
     if not old.any() or old.all():
@@ -311,13 +314,13 @@ def centroid_drift(groups: RowGroups, basis: int) -> float:
     middle = groups.low / 2 + groups.high / 2
     parts = np.array_split(np.flatnonzero(old), min(CLUSTERS, int(old.sum())))
     weight = groups.rows.astype(np.float64)
-    centres = np.array([np.average(middle[part], axis=0, weights=weight[part]) for part in parts])
+    centers = np.array([np.average(middle[part], axis=0, weights=weight[part]) for part in parts])
     new = np.flatnonzero(~old)
-    away = np.stack([np.square(middle[new] - centre).sum(axis=1) for centre in centres])
+    away = np.stack([np.square(middle[new] - center).sum(axis=1) for center in centers])
     nearest = away.argmin(axis=0)
     total = 0.0
     for number, part in enumerate(parts):
         own = np.concatenate([part, new[nearest == number]])
-        moved = np.average(middle[own], axis=0, weights=weight[own]) - centres[number]
+        moved = np.average(middle[own], axis=0, weights=weight[own]) - centers[number]
         total += float(np.sqrt(np.square(moved).sum()))
     return total

@@ -1,11 +1,10 @@
 """Parquet files with checksums of all their bytes, which are verified on every read.
 
-Before the footer of a file is a block that Parquet's readers skip.  It has the length and the checksum of
-each run of bytes before it, as they were written: the header of a page, or its content.  The file's name ends
-in the checksum of the block and the footer.  So whoever reads a part of a file that is damaged, or of another
-file than the name says, notices, and no more is read for it.
+A block before the footer, which Parquet readers skip, has the length and the checksum of each run of bytes.
+A run is one write: the header of a page, or its content.  The file's name ends in the checksum of the block
+and the footer.  So reading any part detects damage, or a file under a wrong name, with no extra reads.
 
-Parquet's own checksums of pages leave out their headers, in which a flipped bit can change what is read.
+Parquet's own page checksums do not cover page headers, where a flipped bit can change the values read.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.errors import IndexFormatError, SimJoinError, VersionGoneError
 
 REMEDY = (
-    "`dask-simjoin index check` lists all damage. Copy the file back from a backup; or make the index anew, "
-    "of the rows() of a version that does not need it: open_index(path, version=...)."
+    "`dask-simjoin index check` lists all damage. Copy the file back from a backup. Or make a new index from "
+    "the rows() of a version that does not need the file: open_index(path, version=...)."
 )
 
 
 def damaged(path: Path, what: str, remedy: str = REMEDY) -> IndexFormatError:
-    """Make the error of a file whose content is not what was written; `what`: why that is known."""
+    """Return the error for a file whose bytes have changed; `what`: how that was detected."""
     return IndexFormatError(f"{str(path)!r} is damaged: {what}. {remedy}")
 
 
 def missing(path: Path) -> IndexFormatError | VersionGoneError:
-    """Make the error of a file that is not there: damage, if there is a version that has it."""
+    """Return the error for a file that does not exist: damage, if a version needs it."""
     for manifest in sorted(path.parent.parent.glob("_versions/*.json"), reverse=True):
         with contextlib.suppress(OSError):
             if path.name.encode() in manifest.read_bytes():
@@ -51,16 +50,16 @@ def missing(path: Path) -> IndexFormatError | VersionGoneError:
                 )
     return VersionGoneError(
         f"{str(path)!r} is not there: vacuum(), or components() of newer versions, removed it, or this "
-        "machine does not see the folder. Ask again, of a version that history() names; vacuum(keep=...) "
-        "keeps more of them."
+        "machine does not see the folder. Repeat the call with a version that history() lists; "
+        "vacuum(keep=...) keeps more of them."
     )
 
 
 @contextlib.contextmanager
-def told_of(path: Path, checked: bool) -> Iterator[None]:
-    """Refuse what cannot be read of a file by its name.
+def reading(path: Path, checked: bool) -> Iterator[None]:
+    """Raise the errors of reading a file with the name of the file.
 
-    `checked`: its bytes are known to be those that were written; others may be read as anything.
+    `checked`: its bytes have been verified.  Unverified bytes can raise any error.
     """
     kinds = (OSError, pa.ArrowException) if checked else (OSError, pa.ArrowException, ValueError, LookupError)
     try:
@@ -77,31 +76,31 @@ DIGITS = 16
 """Hexadecimal digits of a checksum."""
 
 NAME = re.compile(rf"(?:[0-9]{{20}}|[0-9a-f]{{{DIGITS}}}-[0-9a-f]{{8}})-[0-9a-f]{{{DIGITS}}}")
-"""What files with checksums are called, without their ending; those of groups begin with their version."""
+"""Names of files with checksums, without their ending; a file of groups begins with its version."""
 
 MARK = b"dask_simjoin.sum"
-"""What the block of checksums ends in, after its number of bytes."""
+"""The end of the block of checksums, after the block's size in bytes."""
 
 BLOCK_END, FOOTER_END = struct.Struct("<I16s"), struct.Struct("<I4s")
-"""The last bytes of the block, and those of a file: the bytes that are before them, and a mark."""
+"""The last bytes of the block and of a file: the number of bytes before them, and a mark."""
 
 TAIL = 1 << 16
-"""Bytes at the end of a file that are read first."""
+"""Bytes that are read first, at the end of a file."""
 
 KNOWN = 32
-"""Files whose ends a process keeps: that of a million rows takes some 0.3 MB, and as many ms to be read."""
+"""File ends that a process caches: for a million rows one has about 0.3 MB and takes 0.3 ms to read."""
 
 OTHER = "its bytes are not those that were written"
 
 AT_ONCE = 1 << 24
-"""Bytes that are verified at a time, about, where all are."""
+"""Approximate bytes that are verified at once if a whole file is."""
 
 WORD = 8
-"""Bytes of the shortest run: shorter ones are put together with what follows."""
+"""Bytes of the shortest run: shorter runs are joined with the next bytes."""
 
 
 def checksum(data: Any) -> int:
-    """Return the checksum of bytes, of which there are eight at least."""
+    """Return the checksum of bytes, at least eight."""
     buffer = pa.py_buffer(data)
     return int(_kernels().checksum(buffer.address, buffer.size))
 
@@ -112,24 +111,24 @@ def _kernels() -> Any:
 
 
 def is_checked(path: Path) -> bool:
-    """Tell whether the name of a file ends in its checksum."""
+    """Return whether the name of a file ends in its checksum."""
     return NAME.fullmatch(path.stem) is not None
 
 
 class SummedFile(io.RawIOBase):
-    """A file that is written, of which checksums are noted."""
+    """A file to write to that records the checksums of its runs."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file, self._held = file, b""
+        self._file, self._cached = file, b""
         self._runs: list[tuple[int, int]] = []
         self._tail: list[bytes] | None = None
 
     def writable(self) -> bool:
-        """Tell that it can be written to."""
+        """Return that bytes can be written to it."""
         return True
 
     def tell(self) -> int:
-        """Count the bytes that were written."""
+        """Return the number of bytes written."""
         return self._file.tell()
 
     def write(self, data: Any) -> int:
@@ -137,15 +136,15 @@ class SummedFile(io.RawIOBase):
         if self._tail is not None:
             self._tail.append(bytes(data))
             return self._file.write(data)
-        run = self._held + bytes(data) if self._held or len(data) < WORD else data
-        self._held = run if len(run) < WORD else b""
-        if not self._held:
+        run = self._cached + bytes(data) if self._cached or len(data) < WORD else data
+        self._cached = run if len(run) < WORD else b""
+        if not self._cached:
             self._runs.append((len(run), checksum(run)))
         return self._file.write(data)
 
     def end_rows(self) -> None:
-        """Write the block of checksums; what follows is the footer."""
-        if self._held:
+        """Write the block of checksums; the footer follows."""
+        if self._cached:
             self.write(bytes(WORD))
         self._tail = []
         block = np.array(self._runs, "<u8").tobytes()
@@ -153,21 +152,21 @@ class SummedFile(io.RawIOBase):
 
     @property
     def checksum(self) -> int:
-        """The checksum of what was written since `end_rows`, and with it."""
+        """The checksum of the block and all bytes after it."""
         return checksum(b"".join(self._tail or ()))
 
 
 class Ending(NamedTuple):
-    """What the end of a file tells, once it was verified.
+    """The verified end of a file.
 
     Attributes
     ----------
     starts : array (runs + 1,), int64
-        Where each run of bytes begins, and where rows end.
+        Offsets of the runs, and of the end of the rows.
     sums : array (runs,), uint64
         The checksums of runs.
     found : array (runs + 1,)
-        The same as `starts`, to be searched by Python, which is faster.
+        `starts` for bisection in Python, which is faster.
     metadata : FileMetaData
     """
 
@@ -179,10 +178,10 @@ class Ending(NamedTuple):
 
 @functools.lru_cache(KNOWN)
 def ending_of(path: Path, size: int, changed: int, number: int) -> Ending:
-    """Read the end of a file; processes keep some, as tasks read other parts of the same files.
+    """Read the end of a file; processes cache some, as tasks read other parts of the same files.
 
-    `size`, `changed`, `number`: bytes, time of the last change and number of the file in its file system, by
-    which it is told from one that has taken its place.
+    `size`, `changed`, `number`: its bytes, modification time and inode, which distinguish it from a file that
+    has taken its place.
     """
     other = damaged(path, OTHER)
     with open(path, "rb", buffering=0) as file:
@@ -216,7 +215,7 @@ def ending_of(path: Path, size: int, changed: int, number: int) -> Ending:
 
 
 def read_bytes(file: BinaryIO, start: int, size: int, path: Path) -> pa.Buffer:
-    """Read bytes of a file into memory of the pool that is set."""
+    """Read bytes of a file into the current memory pool."""
     data = pa.allocate_buffer(size)
     done = os.preadv(file.fileno(), [data], start)
     while done < size:
@@ -228,9 +227,9 @@ def read_bytes(file: BinaryIO, start: int, size: int, path: Path) -> pa.Buffer:
 
 
 class CheckedFile:
-    """A file whose bytes are verified as they are read: what is before its `ending`.
+    """The bytes of a file before its `ending`, verified as they are read.
 
-    It has what `pyarrow.PythonFile` asks for, which calls one method at a time.
+    It implements the methods that `pyarrow.PythonFile` calls, one at a time.
     """
 
     def __init__(self, path: Path) -> None:
@@ -246,28 +245,28 @@ class CheckedFile:
         self._where = self.ending.starts.ctypes.data, self.ending.sums.ctypes.data
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
         self._file.close()
         self.closed = True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a byte."""
+        """Move to an offset."""
         if whence:
             offset += self._at if whence == io.SEEK_CUR else self._found[-1]
         self._at = offset
         return offset
 
     def tell(self) -> int:
-        """Tell which byte is next."""
+        """Return the offset of the next byte."""
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        """Read some bytes, or all that are left."""
+        """Read some bytes, or all the rest."""
         data: bytes = self.read_buffer(size if size >= 0 else self._found[-1] - self._at).to_pybytes()
         return data
 
     def read_buffer(self, size: int) -> pa.Buffer:
-        """Read some bytes, with the runs that they are in; refuses others than were written."""
+        """Read some bytes and verify the runs that contain them; refuses damaged ones."""
         start, stop = self._at, min(self._at + size, self._found[-1])
         self._at = max(start, stop)
         first = bisect_right(self._found, start) - 1
@@ -281,7 +280,7 @@ class CheckedFile:
         return data.slice(start - begin, stop - start)
 
     def verify(self) -> None:
-        """Read all of it, some runs at a time."""
+        """Verify the whole file, some runs at a time."""
         at = 0
         while at < self._found[-1]:
             self.seek(at)

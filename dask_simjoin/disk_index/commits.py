@@ -1,4 +1,4 @@
-"""Make a version of the last one: write its files, publish it, and retry after a conflict."""
+"""Make a new version from the last one: write its files, publish it, and retry after a conflict."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from dask_simjoin.disk_index.checksums import SummedFile, is_checked
 from dask_simjoin.disk_index.files import (
     FOLDERS,
     PAIRS,
+    check_written,
     encoded,
     parquet,
     read_groups,
     sync_folder,
     write_tables,
 )
-from dask_simjoin.disk_index.pair_files import taken_in, tidied
+from dask_simjoin.disk_index.pair_files import append_pairs, compact_pairs
 from dask_simjoin.disk_index.publishing import Transaction, base_of, publish, transaction, with_batch
 from dask_simjoin.disk_index.rows import Written, places_in, write_deleted
 from dask_simjoin.disk_index.schema import merged, without_stale
-from dask_simjoin.disk_index.segments import NOTHING, Held
+from dask_simjoin.disk_index.segments import NO_CACHED_ROWS, CachedRows
 from dask_simjoin.disk_index.snapshots import Version, write_boxes
 from dask_simjoin.disk_index.types import DeletedFile, Manifest, RowFile, StoredPairs
-from dask_simjoin.errors import IndexConflictError, IndexFormatError, VersionGoneError
+from dask_simjoin.errors import IndexConflictError, VersionGoneError
 
 T = TypeVar("T")
 
 TRIES = 3
-"""Versions of other writers that one gives way to."""
+"""How often to retry after another writer has published a version."""
 
 
 def attempted(root: Path, last: Callable[[], Version],
               work: Callable[[Version, int, Transaction], T | None]) -> T:  # fmt: skip
-    """Return what `work` gives, which makes the version after a number of the last one.
+    """Return the result of `work`, which makes a version with the next free number.
 
-    Where that is None, as another writer was faster, or a file went that a vacuum removed, it works again.
+    It retries if `work` returns None because another writer was faster, or if a vacuum removed a file.
     """
     gone = None
     for _ in range(TRIES):
@@ -53,19 +53,19 @@ def attempted(root: Path, last: Callable[[], Version],
                 done = work(now, base, own)
         except VersionGoneError as error:
             if base_of(root, now.manifest) is not None:
-                raise  # nobody made a version meanwhile: it is not there at all
+                raise  # there is no newer version: the file is lost
             gone = error
             continue
         if done is not None:
             return done
     raise IndexConflictError(
-        f"Other writers made versions of the index at {str(root)!r} {TRIES} times while this one worked; "
+        f"Other writers made versions of the index at {str(root)!r} {TRIES} times while this one worked, so "
         "nothing was changed. Let one process update it, or try again."
     ) from gone
 
 
 def with_checksums(own: Transaction, manifest: Manifest) -> tuple[Manifest, int]:
-    """Write those files anew that rewriting rows leaves as they are, if they have none; tells the bytes."""
+    """Rewrite files without checksums that rewriting rows does not touch; return the bytes written."""
     total = 0
 
     def renewed(folder: str, name: str) -> str:
@@ -98,7 +98,7 @@ def _copied(own: Transaction, folder: str, name: str) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class Change:
-    """What a version changes of the one before it.
+    """The differences between a version and its parent.
 
     Attributes
     ----------
@@ -107,18 +107,18 @@ class Change:
     written : sequence of Written
         New row files.
     deleted : mapping of str to array
-        The places (n,) of rows that go, by the name of the file they are in.
+        The positions (n,) of deleted rows, by the name of their file.
     dropped : set of str
         Names of row files whose other rows were rewritten.
     batch : str or None
     taken : int
-        Sequence numbers that were given out.
+        Number of sequence numbers that were assigned.
     counters : mapping
-        Numbers that take the place of those of these names.
+        Counters that replace the parent's counters of the same names.
     gone : array (n,), int64
-        The numbers of the rows that go.
+        The sequence numbers of deleted rows.
     again : bool
-        Whether some of them come back with it, with other values.
+        Whether some of them are added again with other values.
     """
 
     kind: str
@@ -133,15 +133,16 @@ class Change:
 
 
 def commit(own: Transaction, parent: Manifest, base: int, change: Change, library: str,
-           held: Held = NOTHING) -> tuple[Manifest, int] | None:  # fmt: skip
-    """Make a version of what was written, the one after `base`; None: another writer was faster.
+           cached: CachedRows = NO_CACHED_ROWS) -> tuple[Manifest, int] | None:  # fmt: skip
+    """Publish a version after `base`; None: another writer was faster.
 
-    `base`: the largest number of a version that there is, that of `parent` unless later ones are damaged;
-    `library`: of the frames by which pairs are found, if they are stored; `held`: what is in memory of the
-    version before.  Tells the manifest, and the bytes that were written besides the rows.
+    `base`: the largest version number in the folder, above the parent's if later versions are damaged.
+    `library`: the library of frames that finds stored pairs.  `cached`: the parent's rows in memory.
+    Returns the manifest, and the bytes that were written besides the rows.
     """
     root, version = own.root, base + 1
-    check_written(root, change.written)
+    for one in change.written:
+        check_written(root / "rows" / one.name, one.size, one.rows, "rows")
     files = [one for one in parent.files if one.name not in change.dropped]
     keys, bytes_written = parent.keys, 0
     if change.written:
@@ -169,10 +170,12 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
         counters=dict(parent.counters) | change.counters,
     )  # fmt: skip
     if parent.options.store_pairs:
-        made = Version(root, library, manifest, held)
+        made = Version(root, library, manifest, cached)
         whole = not {one.name for one in files} & {one.name for one in parent.files}
         rewrite = change.kind == "rewrite"
-        pairs, size = tidied(own, made, whole) if rewrite else taken_in(own, made, change.gone, change.again)
+        pairs, size = (
+            compact_pairs(own, made, whole) if rewrite else append_pairs(own, made, change.gone, change.again)
+        )
         manifest, bytes_written = replace(manifest, pairs=pairs), bytes_written + size
     if change.kind == "rewrite" and change.dropped.issuperset(one.name for one in parent.files):
         manifest, size = with_checksums(own, manifest)
@@ -185,25 +188,10 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
 
 
 def _still(root: Path, parent: Manifest, names: set[str]) -> tuple[DeletedFile, ...]:
-    """Files of deletions that name rows of files that are still there."""
+    """Return the files of deletions that name rows of remaining files."""
     return tuple(one for one in parent.deleted if not names.isdisjoint(places_in(root, one.name)))
 
 
-def check_written(root: Path, written: Sequence[Written]) -> None:
-    """Refuse row files that are not what a task said that it wrote."""
-    for one in written:
-        path = root / "rows" / one.name
-        try:
-            rows = pq.read_metadata(path).num_rows if path.stat().st_size == one.size else -1
-        except (OSError, ValueError):
-            rows = -1
-        if rows != one.rows:
-            raise IndexFormatError(
-                f"A worker wrote {one.rows:,} rows to {str(path)!r}, and that file is not there as it "
-                "was written; all workers and this process must see the same folder: use one that they share."
-            )
-
-
 def now() -> str:
-    """The time, UTC."""
+    """Return the current UTC time."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

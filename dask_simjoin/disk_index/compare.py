@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from dask_simjoin.disk_index.cell_filter import near_marks
 from dask_simjoin.disk_index.row_batch import (
-    Loaded,
-    Replaced,
+    ReplacedRows,
+    RowBatch,
     chunk_of,
     in_other_version,
     layout_for,
@@ -16,7 +16,15 @@ from dask_simjoin.disk_index.row_batch import (
     near_by_tiles,
     some,
 )
-from dask_simjoin.disk_index.segments import SegmentChoice, Slab, index_of, points_at, rows_at, taken, within
+from dask_simjoin.disk_index.segments import (
+    Segment,
+    SegmentChoice,
+    index_of,
+    points_at,
+    rows_at,
+    taken,
+    within,
+)
 from dask_simjoin.disk_index.types import Part
 from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import all_of, module_of
@@ -29,13 +37,13 @@ from dask_simjoin.tasks.pairs import Side, concat_results, join_block, pair_colu
 
 
 class Comparison(NamedTuple):
-    """Say how rows are compared.
+    """How rows are compared.
 
     Attributes
     ----------
     spec : JoinSpec
     cut : tuple of int
-        The dimensions that boxes tell of.
+        The dimensions of the boxes.
     like : DataFrame
         An empty example of the pairs.
     """
@@ -45,26 +53,26 @@ class Comparison(NamedTuple):
     like: Frame
 
 
-def pairs_within(how: Comparison, rows: Loaded, replaced: Replaced | None, columns: list[str]) -> Frame:
-    """Find the pairs of rows that came, or of those that went, each once."""
+def pairs_within(how: Comparison, rows: RowBatch, replaced: ReplacedRows | None, columns: list[str]) -> Frame:
+    """Return the pairs among added rows, or among deleted rows, each once."""
     xp = module_of(rows["seq"])
     if len(rows["seq"]) < 2:
         return how.like[columns]
-    rows = some(rows, xp.argsort(rows["seq"]))  # of a pair the row with the smaller place is left
+    rows = some(rows, xp.argsort(rows["seq"]))  # the row at the smaller position becomes the left row
     layout = layout_for([rows], how.spec)
     chunk = chunk_of(rows, layout)
     block_pair = BlockPair(chunk, chunk, True, how.spec, layout)
     return _pairs(block_pair, (rows, rows), (False, False), replaced, columns)
 
 
-def pairs_across(how: Comparison, rows: Loaded, others: Loaded, replaced: Replaced | None, stay: bool,
+def pairs_across(how: Comparison, rows: RowBatch, others: RowBatch, replaced: ReplacedRows | None, stay: bool,
                  columns: list[str]) -> Frame:  # fmt: skip
-    """Find the pairs of rows that came or went with others; `stay`: those others are in both versions."""
+    """Return the pairs of moved rows with others; `stay`: whether those are in both versions."""
     rows, others = near_each_other(how, rows, others)
     if not len(rows["seq"]) or not len(others["seq"]):
         return how.like[columns]
     sides = ((rows, False), (others, stay))
-    if len(rows["seq"]) > len(others["seq"]):  # searched for is the smaller side
+    if len(rows["seq"]) > len(others["seq"]):  # the smaller side is the query
         sides = sides[::-1]
     layout = layout_for([others, rows], how.spec)
     q, d = (chunk_of(side, layout) for side, _ in sides)
@@ -73,8 +81,8 @@ def pairs_across(how: Comparison, rows: Loaded, others: Loaded, replaced: Replac
     return _pairs(block_pair, (first, second), (stays, stays_too), replaced, columns)
 
 
-def near_each_other(how: Comparison, rows: Loaded, others: Loaded) -> tuple[Loaded, Loaded]:
-    """Leave out rows that are in no pair, as far as marked cells and boxes of tiles tell."""
+def near_each_other(how: Comparison, rows: RowBatch, others: RowBatch) -> tuple[RowBatch, RowBatch]:
+    """Drop rows that marked cells or boxes of tiles exclude from all pairs."""
     if "marks" in rows:
         near = near_marks(rows["marks"], [others["x"][:, k] for k in rows["marks"].dims])
         if len(near) < len(others["seq"]):
@@ -88,16 +96,16 @@ def near_each_other(how: Comparison, rows: Loaded, others: Loaded) -> tuple[Load
     return rows, others
 
 
-def pairs_with_part(how: Comparison, rows: Loaded, part: Part, replaced: Replaced | None,
+def pairs_with_part(how: Comparison, rows: RowBatch, part: Part, replaced: ReplacedRows | None,
                     columns: list[str]) -> Frame:  # fmt: skip
-    """Read rows that stayed, and find their pairs with rows that came or went."""
+    """Read rows in both versions, and return their pairs with moved rows."""
     others = load_near(part, how.spec, rows.get("marks"))
     return pairs_across(how, rows, others, replaced, True, columns)
 
 
-def _pairs(block_pair: BlockPair, sides: tuple[Loaded, Loaded], stay: tuple[bool, bool],
-           replaced: Replaced | None, columns: list[str]) -> Frame:  # fmt: skip
-    """Make rows of the result of two chunks, or of one with itself, in which the lower number is left."""
+def _pairs(block_pair: BlockPair, sides: tuple[RowBatch, RowBatch], stay: tuple[bool, bool],
+           replaced: ReplacedRows | None, columns: list[str]) -> Frame:  # fmt: skip
+    """Return the pairs of two chunks, or of one with itself; the row with the lower number is left."""
     before, after = (side["seq"] for side in sides)
     counted = replaced is None and not any("gone" in side for side in sides)
     if counted and (block_pair.same or int(before.max()) < int(after.min())):
@@ -107,7 +115,7 @@ def _pairs(block_pair: BlockPair, sides: tuple[Loaded, Loaded], stay: tuple[bool
         found = join_block(block_pair, [turn.get(name, name) for name in columns])
         found.columns = columns
         return found
-    # which pairs changed does not depend on which of their columns are asked for
+    # distances decide which pairs changed, also if their column is not requested
     measured = "distance" in columns or (replaced is not None and block_pair.spec.return_distance)
     found = matches(block_pair, measured, None)
     (q, d), xp = (block_pair.q, block_pair.d), block_pair.xp
@@ -132,20 +140,20 @@ def _pairs(block_pair: BlockPair, sides: tuple[Loaded, Loaded], stay: tuple[bool
 
 
 def _only(found: Matches, which: Array) -> Matches:
-    """Take some of the pairs."""
+    """Select some of the pairs."""
     away = found.distance
     distance = None if away is None else away[which]
     return found._replace(left=found.left[which], right=found.right[which], distance=distance)
 
 
 def _turned(spec: JoinSpec) -> dict[str, str]:
-    """Name the columns that a pair's columns are if its rows change places."""
+    """Map the columns of pairs to the same columns with left and right swapped."""
     both = [("left", "right"), *zip(spec.kept_left, spec.kept_right, strict=True)]
     return {a: b for pair in both for a, b in (pair, pair[::-1])}
 
 
-def pairs_of_two(how: Comparison, rows: Loaded, others: Loaded, columns: list[str]) -> Frame:
-    """Find pairs of the rows of a frame, which are left, with those of an index."""
+def pairs_of_two(how: Comparison, rows: RowBatch, others: RowBatch, columns: list[str]) -> Frame:
+    """Return pairs of the rows of a frame (left) with rows of an index (right)."""
     rows, others = near_each_other(how, rows, others)
     if not len(rows["seq"]) or not len(others["seq"]):
         return how.like[columns]
@@ -155,125 +163,122 @@ def pairs_of_two(how: Comparison, rows: Loaded, others: Loaded, columns: list[st
 
 
 class Hits(NamedTuple):
-    """Hold pairs: rows that came or went, rows of a slab, and, if they are asked for, distances."""
+    """Pairs by position: moved rows, rows of a segment, and distances if requested."""
 
     own: Array
-    held: Array
+    in_segment: Array
     distance: Array | None
 
     def only(self, which: Array) -> Hits:
-        """Take some of them."""
+        """Select some of the pairs."""
         away = self.distance
-        return Hits(self.own[which], self.held[which], None if away is None else away[which])
+        return Hits(self.own[which], self.in_segment[which], None if away is None else away[which])
 
 
-def pairs_with_slabs(how: Comparison, rows: Loaded, chosen: tuple[SegmentChoice, ...],
-                     replaced: Replaced | None, columns: list[str], *slabs: Slab) -> Frame:  # fmt: skip
-    """Find the pairs of rows that came or went with those of slabs that stayed."""
+def pairs_with_segments(how: Comparison, rows: RowBatch, chosen: tuple[SegmentChoice, ...],
+                        replaced: ReplacedRows | None, columns: list[str],
+                        *segments: Segment) -> Frame:  # fmt: skip
+    """Return the pairs of moved rows with rows of segments in both versions."""
     found = [
-        _with_slab(how, rows, slab, one, replaced, columns) for slab, one in zip(slabs, chosen, strict=True)
+        _with_segment(how, rows, segment, one, replaced, columns)
+        for segment, one in zip(segments, chosen, strict=True)
     ]
     filled = [part for part in found if len(part)] or [how.like[columns]]
     return filled[0] if len(filled) == 1 else frames_for(how.like).stacked(filled)
 
 
-def _with_slab(how: Comparison, rows: Loaded, slab: Slab, chosen: SegmentChoice, replaced: Replaced | None,
-               columns: list[str]) -> Frame:  # fmt: skip
-    rows = near_box(rows, *slab["box"], how.cut, how.spec)
-    near = module_of(rows["x"]).flatnonzero(within(rows["x"], slab["reach"]))
+def _with_segment(how: Comparison, rows: RowBatch, segment: Segment, chosen: SegmentChoice,
+                  replaced: ReplacedRows | None, columns: list[str]) -> Frame:  # fmt: skip
+    rows = near_box(rows, *segment["box"], how.cut, how.spec)
+    near = module_of(rows["x"]).flatnonzero(within(rows["x"], segment["reach"]))
     if not len(near):
         return how.like[columns]
     rows = some(rows, near) if len(near) < len(rows["seq"]) else rows
-    # which pairs changed does not depend on which of their columns are asked for
+    # distances decide which pairs changed, also if their column is not requested
     distance = "distance" in columns or (replaced is not None and how.spec.return_distance)
-    found, count = hits(rows, slab, how, distance), taken(slab, chosen)
+    found, count = hits(rows, segment, how, distance), taken(segment, chosen)
     if count is not None:
-        found = found.only(count[found.held])
+        found = found.only(count[found.in_segment])
     if replaced is not None and len(found.own):
         xp = module_of(found.own)
         every = xp.arange(len(found.own))
-        there = Loaded(
-            x=points_at(slab, found.held), seq=slab["seq"][found.held], ids=slab["ids"][:0],
-            example=slab["example"],
+        there = RowBatch(
+            x=points_at(segment, found.in_segment), seq=segment["seq"][found.in_segment],
+            ids=segment["ids"][:0], example=segment["example"],
         )  # fmt: skip
         both = (rows, found.own, False), (there, every, True)
         found = found.only(~in_other_version(replaced, *both, found.distance, how.spec))
     if not len(found.own):
         return how.like[columns]
-    return _as_frame(how, rows, slab, found, columns)
+    return _as_frame(how, rows, segment, found, columns)
 
 
-def hits(rows: Loaded, slab: Slab, how: Comparison, distance: bool) -> Hits:
-    """Find the pairs of rows with all rows of a slab."""
+def hits(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
+    """Return the pairs of rows with all rows of a segment."""
     xp, n = module_of(rows["x"]), len(rows["seq"])
-    served = within(rows["x"], slab["serves"])
+    served = within(rows["x"], segment["serves"])
     inside = xp.flatnonzero(served)
-    parts = [_served(rows if len(inside) == n else some(rows, inside), slab, how, distance)]
+    parts = [_served(rows if len(inside) == n else some(rows, inside), segment, how, distance)]
     if len(inside) == n:
         return parts[0]
     outside = xp.flatnonzero(~served)
-    parts.append(_not_served(some(rows, outside), slab, how, distance))
+    parts.append(_not_served(some(rows, outside), segment, how, distance))
     own = [at[part.own] for at, part in zip((inside, outside), parts, strict=True)]
     away = [part.distance for part in parts if part.distance is not None]
-    held = xp.concatenate([part.held for part in parts])
-    return Hits(xp.concatenate(own), held, xp.concatenate(away) if away else None)
+    in_segment = xp.concatenate([part.in_segment for part in parts])
+    return Hits(xp.concatenate(own), in_segment, xp.concatenate(away) if away else None)
 
 
-def _served(rows: Loaded, slab: Slab, how: Comparison, distance: bool) -> Hits:
-    """Find the same by the slab's index."""
-    joiner, layout = joiner_for(slab["example"]), slab["layout"]
+def _served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
+    """Return the pairs of rows that the segment's index serves."""
+    joiner, layout = joiner_for(segment["example"]), segment["layout"]
     xp, n = joiner.xp, len(rows["seq"])
     own = joiner.build(rows["x"], layout)
     found = joiner.pairs(
-        own, index_of(slab), layout, same=False, distance=measured(how.spec, xp) if distance else None,
-        labels=(own["order"][:n].astype(xp.int64), slab["position"]),
+        own, index_of(segment), layout, is_self_join=False,
+        distance=measured(how.spec, xp) if distance else None,
+        labels=(own["order"][:n].astype(xp.int64), segment["position"]),
     )  # fmt: skip
     return Hits(found.left, found.right, found.distance)
 
 
-def _not_served(rows: Loaded, slab: Slab, how: Comparison, distance: bool) -> Hits:
-    """Find the same by an index of both."""
-    joiner = joiner_for(slab["example"])
-    xp, n, m = joiner.xp, len(rows["seq"]), len(slab["seq"])
-    x = joiner.points(index_of(slab), slab["layout"])
-    held = Loaded(x=x, seq=slab["seq"], ids=slab["ids"], example=slab["example"])
-    layout = layout_for([held, rows], how.spec)
+def _not_served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
+    """Return the pairs of rows that the segment's index does not serve, by a new index of both sides."""
+    joiner = joiner_for(segment["example"])
+    xp, n, m = joiner.xp, len(rows["seq"]), len(segment["seq"])
+    x = joiner.points(index_of(segment), segment["layout"])
+    in_segment = RowBatch(x=x, seq=segment["seq"], ids=segment["ids"], example=segment["example"])
+    layout = layout_for([in_segment, rows], how.spec)
     own, other = joiner.build(rows["x"], layout), joiner.build(x, layout)
     found = joiner.pairs(
-        own, other, layout, same=False, distance=measured(how.spec, xp) if distance else None,
-        labels=(own["order"][:n].astype(xp.int64), slab["position"][other["order"][:m]]),
+        own, other, layout, is_self_join=False, distance=measured(how.spec, xp) if distance else None,
+        labels=(own["order"][:n].astype(xp.int64), segment["position"][other["order"][:m]]),
     )  # fmt: skip
     return Hits(found.left, found.right, found.distance)
 
 
-def _as_frame(how: Comparison, rows: Loaded, slab: Slab, found: Hits, columns: list[str]) -> Frame:
-    """Make rows of the result, in which the smaller number is left."""
+def _as_frame(how: Comparison, rows: RowBatch, segment: Segment, found: Hits, columns: list[str]) -> Frame:
+    """Return the pairs as a frame; the row with the smaller number is left."""
     xp, n = module_of(found.own), len(found.own)
-    own, held = _named(some_names(rows, found.own)), _named(rows_at(slab, found.held, how.spec, False))
+    own, in_segment = (
+        _named(some(rows, found.own, points=False)),
+        _named(rows_at(segment, found.in_segment, how.spec, False)),
+    )
     every = xp.arange(n)
-    swap = slab["seq"][found.held] < rows["seq"][found.own]
-    left: Side = (held,), every
+    swap = segment["seq"][found.in_segment] < rows["seq"][found.own]
+    left: Side = (in_segment,), every
     right: Side = (own,), every
     if not all_of(swap):
-        both = (own, held)
+        both = (own, in_segment)
         left, right = (both, xp.where(swap, every + n, every)), (both, xp.where(swap, every, every + n))
     part = pair_columns(left, right, how.spec, columns)
     if "distance" in columns:
         part["distance"] = found.distance
-    return concat_results([(n, part)], columns, frames_for(slab["example"]))
+    return concat_results([(n, part)], columns, frames_for(segment["example"]))
 
 
-def some_names(rows: Loaded, places: Array) -> Loaded:
-    """Take what rows at some places are called and have, without their coordinates."""
-    x = module_of(places).empty((len(places), 0))
-    found = Loaded(x=x, seq=rows["seq"][places], ids=rows["ids"].take(places), example=rows["example"])
-    if "kept" in rows:
-        found["kept"] = rows["kept"].take(places)
-    return found
-
-
-def _named(rows: Loaded) -> Chunk:
-    """Make what columns of pairs are taken of: rows in their order."""
+def _named(rows: RowBatch) -> Chunk:
+    """Return rows in their order, for the columns of pairs."""
     order = module_of(rows["seq"]).arange(len(rows["seq"]))
     found = Chunk(ids=rows["ids"], id_keys=None, example=rows["example"], order=order)
     if "kept" in rows:

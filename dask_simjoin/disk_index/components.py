@@ -1,10 +1,10 @@
 """Connected components of an index, maintained from version to version.
 
-A group is named by its row of the smallest number.  So it keeps its name as long as that row stays in it: it
-takes the name of an older group that it unites with, and what is parted from that row gets another one.
+A group is identified by its row with the smallest number.  So it keeps its name as long as that row stays.
+Merged groups take the name of the older one.  Rows split off from that row get another name.
 
-Pairs that came unite groups.  Only groups that lost pairs are looked through again: their rows are read, and
-joined with each other.
+Added pairs merge groups.  Only groups that lost pairs are rebuilt: their rows are read, and joined with each
+other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dask_simjoin.disk_index.compare import Comparison, pairs_within
 from dask_simjoin.disk_index.files import parquet, read_anew, read_groups, write_named, write_tables
 from dask_simjoin.disk_index.graph import example_of_pairs, parts_of, spec_of
 from dask_simjoin.disk_index.pair_files import all_pairs
-from dask_simjoin.disk_index.row_batch import Loaded, load, some
+from dask_simjoin.disk_index.row_batch import RowBatch, load, some
 from dask_simjoin.disk_index.rows import example_table, read_part, read_tables
 from dask_simjoin.disk_index.schema import dtypes_in
 from dask_simjoin.disk_index.snapshots import Version
@@ -43,13 +43,13 @@ from dask_simjoin.tasks.counts import Edges, new_nodes, no_edges, spanning_fores
 FOLDER, ID, COMPONENT, ROOT = "components", "id", "component", "root"
 
 NAME = re.compile(r"([0-9]{20})(?:-[0-9a-f]{16})?")
-"""What a file is called, without its ending: its version and its checksum, which older files lack."""
+"""Names of files without their ending: the version and a checksum, which older files lack."""
 
 KEPT = 2
-"""Versions of which groups are kept."""
+"""Number of versions whose groups are kept."""
 
 ROWS = 1 << 20
-"""Rows of a partition of what is told."""
+"""Rows of a partition of the result."""
 
 
 class Grouping(NamedTuple):
@@ -64,7 +64,7 @@ class Grouping(NamedTuple):
     root : array (n,), int64
         The smallest number of each row's group.
     again : int
-        Rows whose groups were looked through again.
+        Number of rows in rebuilt groups.
     """
 
     version: int
@@ -74,7 +74,7 @@ class Grouping(NamedTuple):
     again: int
 
     def root_of(self, seq: np.ndarray) -> np.ndarray:
-        """Find the groups of rows; of those that are not known themselves."""
+        """Return the groups of rows; an unknown row is its own group."""
         if not len(self.seq):
             return seq
         at = np.minimum(np.searchsorted(self.seq, seq), len(self.seq) - 1)
@@ -82,19 +82,19 @@ class Grouping(NamedTuple):
 
 
 def grouping_files(root: Path) -> list[tuple[int, Path]]:
-    """List the files that there are, with their versions, the last one first."""
+    """List the files of groups with their versions, the newest first."""
     folder = root / FOLDER
     found = folder.glob("*.parquet") if folder.is_dir() else ()
-    told = ((NAME.fullmatch(path.stem), path) for path in found)
-    return sorted(((int(match[1]), path) for match, path in told if match), reverse=True)
+    matches = ((NAME.fullmatch(path.stem), path) for path in found)
+    return sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)
 
 
 def known_grouping(version: Version) -> tuple[Grouping, Path] | None:
-    """Read the groups of the last version up to this one of which they are known, and tell the file."""
+    """Read the groups of the newest version up to this one that has them; return them and their file."""
     for number, path in grouping_files(version.root):
         if number > version.number:
             continue
-        if path.is_dir():  # nothing can be written in its place
+        if path.is_dir():  # no file can replace it
             raise damaged(path, "it is a folder", "Move it away: components() writes the file anew.")
         try:
             table = read_anew(path, [SEQ, ID, ROOT]).combine_chunks()
@@ -102,7 +102,7 @@ def known_grouping(version: Version) -> tuple[Grouping, Path] | None:
             ids = table[ID].combine_chunks()
         except VersionGoneError:  # removed meanwhile
             continue
-        except (IndexFormatError, KeyError):  # all of it can be told anew
+        except (IndexFormatError, KeyError):  # it can be computed again
             with contextlib.suppress(OSError):
                 path.unlink()
             continue
@@ -112,7 +112,7 @@ def known_grouping(version: Version) -> tuple[Grouping, Path] | None:
 
 
 def write_grouping(version: Version, found: Grouping) -> Path:
-    """Keep the groups of a version in a file, and those of no more versions than some."""
+    """Write the groups of a version to a file, and remove all but the newest files."""
     folder = version.root / FOLDER
     folder.mkdir(exist_ok=True)
     component = found.ids.take(pa.array(np.searchsorted(found.seq, found.root)))
@@ -131,7 +131,7 @@ def write_grouping(version: Version, found: Grouping) -> Path:
 
 
 def grouping_frame(version: Version, path: Path) -> Frame:
-    """Make a lazy frame of the groups of a version, which are in a file: columns id and component."""
+    """Return a lazy frame of the groups of a version, from their file: columns id and component."""
     options = version.manifest.options
     dtype = dtypes_in(example_table(version.root, options).schema).get(options.row_id)
     dtypes = {} if dtype is None else {ID: dtype, COMPONENT: dtype}
@@ -148,37 +148,37 @@ def _read(group: int, path: Path, dtypes: dict[str, str], library: str) -> Frame
     return frames_of_library(library).from_arrow(table, dtypes)
 
 
-LOOKED_AT = 1 << 17
-"""Rows of which a task tells whether their groups are looked through again."""
+TASK_ROWS = 1 << 17
+"""Rows per task that looks for rows of groups to rebuild."""
 
 
 def components(version: Version) -> Frame:
-    """Tell the groups of a version's rows: a lazy frame of what is computed here and kept in a file."""
+    """Return the groups of a version's rows as a lazy frame; they are computed now and kept in a file."""
     return grouping_frame(version, grouping_of(version)[1])
 
 
 def grouping_of(version: Version) -> tuple[Grouping, Path]:
-    """Tell the groups of a version, from those of an older one if some are known, and their file."""
+    """Return the groups of a version and their file; they are updated from an older version if possible."""
     known = known_grouping(version)
     if known is not None and known[0].version == version.number:
         return known
-    found = None if known is None else _told_on(known[0], version)
-    found = found or _anew(version)
+    found = None if known is None else _updated(known[0], version)
+    found = found or _computed(version)
     return found, write_grouping(version, found)
 
 
-def _anew(version: Version) -> Grouping:
-    """Tell the groups of all rows."""
+def _computed(version: Version) -> Grouping:
+    """Compute the groups of all rows."""
     seq, ids = _numbers(version.rows)
     edges = _forest(all_pairs(version, numbered=True))
     return Grouping(version.number, seq, ids, _united(np.arange(len(seq)), seq, edges), len(seq))
 
 
-def _told_on(old: Grouping, version: Version) -> Grouping | None:
-    """Tell the groups of a version from those of an older one; None: all had better be told anew."""
+def _updated(old: Grouping, version: Version) -> Grouping | None:
+    """Update groups of an older version; None: computing them anew is better."""
     try:
         delta = version.since(old.version)
-    except VersionGoneError:  # the older one is none that this one was made of
+    except VersionGoneError:  # the older one is not an ancestor
         return None
     changes = PairChanges(delta, False, numbered=True)
     (new, new_ids), (gone, _) = (_numbers(part) for part in (delta.inserted, delta.deleted))
@@ -199,7 +199,7 @@ def _told_on(old: Grouping, version: Version) -> Grouping | None:
 
 
 def _united(start: np.ndarray, seq: np.ndarray, edges: Edges) -> np.ndarray:
-    """Find the smallest number of each row's group, from places that they are joined to so far and edges."""
+    """Return the smallest number of each row's group; `start`: rows that they are joined to already."""
     parent = start.astype(new_nodes(len(start)).dtype)
     joiner = host_joiner()
     joiner.link(parent, np.searchsorted(seq, edges[0]), np.searchsorted(seq, edges[1]))
@@ -208,13 +208,13 @@ def _united(start: np.ndarray, seq: np.ndarray, edges: Edges) -> np.ndarray:
 
 
 def _forest(pairs: Frame) -> Edges:
-    """Compute lazy pairs, of which each task keeps as few as connect what all do."""
+    """Compute the edges of a spanning forest of lazy pairs; each task reduces its own pairs first."""
     found = pairs.map_partitions(_connecting, meta=pairs._meta[["left", "right"]]).compute()
     return spanning_forest([_ends(found)], host_joiner())
 
 
 def _ends(pairs: Frame) -> Edges:
-    """Take the numbers of both rows of pairs, on the host."""
+    """Return the numbers of both rows of pairs, on the host."""
     left, right = (to_host(values_of(pairs[name])).astype(np.int64) for name in ("left", "right"))
     return left, right
 
@@ -242,18 +242,18 @@ def _read_numbers(part: Part, columns: list[str]) -> pa.Table:
 
 
 def _among(rows: Snapshot, seq: np.ndarray, spec: JoinSpec) -> Edges:
-    """Connect rows of these numbers, ascending, by the pairs among them."""
+    """Return edges of a spanning forest of the rows with these numbers, ascending."""
     found = [one for one in _each(rows, "simjoin_again", _some, seq, spec) if len(one["seq"])]
     xp = module_of(found[0]["x"])
     parts = {name: xp.concatenate([one[name] for one in found]) for name in ("x", "seq")}
     ids = frames_for(found[0]["example"]).index(parts["seq"])
-    whole = Loaded(x=xp.asfortranarray(parts["x"]), seq=parts["seq"], ids=ids, example=found[0]["example"])
+    whole = RowBatch(x=xp.asfortranarray(parts["x"]), seq=parts["seq"], ids=ids, example=found[0]["example"])
     how = Comparison(spec, rows.options.cut, example_of_pairs(rows, spec))
     return spanning_forest([_ends(pairs_within(how, whole, None, ["left", "right"]))], host_joiner())
 
 
-def _some(part: Part, seq: np.ndarray, spec: JoinSpec) -> Loaded:
-    """Read those rows of a part that have one of these numbers; coordinates only where there are some."""
+def _some(part: Part, seq: np.ndarray, spec: JoinSpec) -> RowBatch:
+    """Read the rows of a part with one of these numbers; coordinates only if there are such rows."""
     numbers = to_host(values_of(read_part(part, [SEQ])[SEQ]))
     wanted = np.flatnonzero(np.isin(numbers, seq))
     rows = load(part if len(wanted) else replace(part, pieces=()), spec)
@@ -261,10 +261,10 @@ def _some(part: Part, seq: np.ndarray, spec: JoinSpec) -> Loaded:
 
 
 def _each(rows: Snapshot, name: str, work: Any, *arguments: Any) -> list[Any]:
-    """Do something with parts of rows, by a task each."""
+    """Apply a function to parts of rows, one task each."""
     token = snapshot_token(rows, name, *arguments)
     graph: dict[Any, Any] = {}
-    for n, part in enumerate(parts_of(rows, LOOKED_AT)):
+    for n, part in enumerate(parts_of(rows, TASK_ROWS)):
         key = f"{name}-{token}", n
         graph[key] = Task(key, work, part, *arguments)
     return gather(graph, list(graph))

@@ -15,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dask_simjoin.disk_index.checksums import DIGITS, CheckedFile, SummedFile, is_checked, told_of
+from dask_simjoin.disk_index.checksums import DIGITS, CheckedFile, SummedFile, is_checked, reading
 from dask_simjoin.disk_index.types import VERSION
-from dask_simjoin.errors import IndexWriteError, OptionError, SimJoinError
+from dask_simjoin.errors import IndexFormatError, IndexWriteError, OptionError, SimJoinError
 from dask_simjoin.graph.workers import is_worker
 
 
-def cut_parts(rows: np.ndarray, most: int) -> list[np.ndarray]:
-    """Cut what has so many rows each, in its order, into parts of at most `most` rows: their numbers."""
+def cut_parts(rows: np.ndarray, max_rows: int) -> list[np.ndarray]:
+    """Group consecutive items of `rows` rows into parts of at most `max_rows` rows; return their indexes."""
     parts: list[np.ndarray] = []
     start, total = 0, 0
     for number, size in enumerate(rows.tolist()):
-        if number > start and total + size > most:
+        if number > start and total + size > max_rows:
             parts.append(np.arange(start, number))
             start, total = number, 0
         total += size
@@ -36,37 +36,37 @@ def cut_parts(rows: np.ndarray, most: int) -> list[np.ndarray]:
 
 
 FOLDERS = ("_versions", "rows", "boxes", "deleted", "keys")
-"""What an index has: manifests, rows, their boxes, deletions, keys of ids."""
+"""Folders of an index: manifests, rows, boxes, deletions, keys of ids."""
 
 PAIRS = "pairs"
-"""What it has besides, if pairs are stored."""
+"""The folder of stored pairs, if there are any."""
 
 
 REPEATED = (VERSION,)
-"""Columns of numbers of which many are equal."""
+"""Numeric columns with many equal values."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Errors of a disk that is full, or of a user's share of it."""
+"""Errors of a full disk or an exceeded quota."""
 
 KNOWN, SMALL = 1024, 1 << 16
-"""How many files' contents are kept, those of boxes and deletions of updates, and bytes of the largest."""
+"""Number of cached small files (boxes and deletions of updates), and the largest size in bytes."""
 
 
 def new_name(ending: str = "parquet") -> str:
-    """Make a name that no other file has."""
+    """Return a unique file name."""
     return f"{uuid.uuid4().hex}.{ending}"
 
 
 def write_table(table: pa.Table, file: SummedFile, rows: int | None = None) -> None:
-    """Write a table as Parquet, in row groups of so many rows.
+    """Write a table as Parquet, in row groups of `rows` rows.
 
-    Numbers are as they are, since few of them are equal.
+    Numbers have no dictionary, since few of them are equal.
     """
     write_tables([table], file, table.schema, encoded(table.schema), rows)
 
 
 def encoded(schema: pa.Schema) -> list[str]:
-    """List the columns of which a dictionary is made."""
+    """List the columns that get a dictionary."""
     plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_nested, pa.types.is_temporal)
     texts = [one.name for one in schema if not any(kind(one.type) for kind in plain)]
     return [*texts, *(name for name in REPEATED if name in schema.names)]
@@ -74,9 +74,9 @@ def encoded(schema: pa.Schema) -> list[str]:
 
 def write_tables(tables: Iterable[pa.Table], file: SummedFile, schema: pa.Schema, columns: Sequence[str],
                  rows: int | None = None) -> None:  # fmt: skip
-    """Write tables as one file of Parquet; `columns`: those of which a dictionary is made.
+    """Write tables as one Parquet file; `columns`: the columns that get a dictionary.
 
-    Lz4 is read twice as fast as snappy.
+    Reading LZ4 is twice as fast as reading Snappy.
     """
     how = {"compression": "lz4", "use_dictionary": list(columns) or False}
     with pq.ParquetWriter(file, schema, **how) as writer:
@@ -86,9 +86,9 @@ def write_tables(tables: Iterable[pa.Table], file: SummedFile, schema: pa.Schema
 
 
 def write_named(folder: Path, write: Callable[[SummedFile], object], first: str) -> tuple[str, int]:
-    """Write a file that is named by its checksum, and wait until the disk has it; tells its name and bytes.
+    """Write and sync a file that is named by its checksum; return its name and bytes.
 
-    `first`: what its name begins with.
+    `first`: the beginning of its name.
     """
     checksum = 0
 
@@ -108,7 +108,7 @@ def write_named(folder: Path, write: Callable[[SummedFile], object], first: str)
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Say of errors where they were, and what helps."""
+    """Raise errors of writing with the name of the file, and a remedy."""
     try:
         yield
     except SimJoinError:
@@ -116,15 +116,15 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         raise IndexWriteError(
             error.errno or 0,
-            f"{str(path)!r} cannot be written: {error.strerror or error}. Free disk, or mend that, "
-            "and do the same again: an update with a batch= is never taken in twice.",
+            f"{str(path)!r} cannot be written: {error.strerror or error}. Free disk space, or repair it, "
+            "and do the same again: an update with a batch= is never applied twice.",
         ) from error
 
 
 def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
-    """Write a file that is not there yet, and wait until the disk has it; tells its bytes.
+    """Write and sync a new file; return its bytes.
 
-    If that fails nothing is left.
+    Nothing is left after a failure.
     """
     with writing(path), open(path, "xb") as file:
         try:
@@ -139,8 +139,8 @@ def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
 
 
 def read_whole(path: Path) -> pa.Table:
-    """Read a file of Parquet; files never change, and so the last small ones are kept, but by no worker."""
-    with told_of(path, is_checked(path)):
+    """Read a Parquet file; small ones are cached, as files never change, but not on workers."""
+    with reading(path, is_checked(path)):
         few = path.stat().st_size <= SMALL and not is_worker()
     table: pa.Table = (_kept if few else read_anew)(path)
     return table
@@ -148,12 +148,12 @@ def read_whole(path: Path) -> pa.Table:
 
 @contextlib.contextmanager
 def parquet(path: Path) -> Iterator[pq.ParquetFile]:
-    """Open a file of Parquet, whose bytes come into memory of the pool that is set; refuses damaged ones.
+    """Open a Parquet file, whose bytes are read into the current memory pool; refuses damaged files.
 
-    Files of older versions of this package have no checksums, and are taken as they are.
+    Files of older versions of this package have no checksums, and are not verified.
     """
     checked = is_checked(path)
-    with told_of(path, checked):
+    with reading(path, checked):
         own = CheckedFile(path) if checked else None
         opened = pa.OSFile(str(path)) if own is None else pa.PythonFile(own, mode="r")
         known = None if own is None else own.ending.metadata
@@ -166,13 +166,13 @@ def read_groups(
 ) -> pa.Table:
     """Read row groups of a file, without Arrow's threads.
 
-    Each of those keeps what it freed, and takes longer to call what verifies a chunk than that takes.
+    Arrow's threads keep freed memory, and calling back into the verification costs more than it saves.
     """
     return file.read_row_groups(list(groups), columns=columns, use_threads=False)
 
 
 def read_anew(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read a file of Parquet, all columns or some."""
+    """Read a Parquet file, all columns or some, past the cache."""
     with parquet(path) as file:
         return read_groups(file, range(file.num_row_groups), columns)
 
@@ -181,7 +181,7 @@ _kept = functools.lru_cache(KNOWN)(read_anew)
 
 
 def listed(folder: Path) -> list[Path]:
-    """List what is in a folder; one that is missing, as empty ones are in some copies, has nothing in it."""
+    """List the files of a folder; a missing folder is empty, as in some copies."""
     try:
         return sorted(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -189,7 +189,7 @@ def listed(folder: Path) -> list[Path]:
 
 
 def sync_folder(path: Path) -> None:
-    """Wait until the disk knows the names of the files in a folder."""
+    """Sync the names of the files in a folder."""
     with writing(path):
         path.mkdir(exist_ok=True)
         number = os.open(path, os.O_RDONLY)
@@ -199,8 +199,21 @@ def sync_folder(path: Path) -> None:
             os.close(number)
 
 
+def check_written(path: Path, size: int, rows: int, name: str) -> None:
+    """Refuse a file that differs from the report of the task that wrote it; `name`: of its rows."""
+    try:
+        found = pq.read_metadata(path).num_rows if path.stat().st_size == size else -1
+    except (OSError, ValueError):
+        found = -1
+    if found != rows:
+        raise IndexFormatError(
+            f"A worker wrote {rows:,} {name} to {str(path)!r}, but this process does not see that file "
+            "as it was written. All workers and this process must share the folder."
+        )
+
+
 def check_links(folder: Path) -> None:
-    """Refuse a file system on which links cannot be made."""
+    """Refuse a file system without hard links."""
     first, second = (folder / f".{new_name('tmp')}" for _ in range(2))
     write_new(first, lambda file: None)
     try:
@@ -210,8 +223,8 @@ def check_links(folder: Path) -> None:
             with writing(second):
                 raise
         raise OptionError(
-            f"path={str(folder.parent)!r} is on a file system without hard links ({error.strerror}), by "
-            "which of two writers one wins; use a folder on another one that all workers share."
+            f"path={str(folder.parent)!r} is on a file system without hard links ({error.strerror}). The "
+            "index needs them to order its writers; use another file system that all workers share."
         ) from None
     finally:
         for path in (first, second):

@@ -18,13 +18,13 @@ from dask_simjoin.disk_index.compare import (
     pairs_across,
     pairs_of_two,
     pairs_with_part,
-    pairs_with_slabs,
+    pairs_with_segments,
     pairs_within,
 )
 from dask_simjoin.disk_index.files import cut_parts
 from dask_simjoin.disk_index.row_batch import load, load_near, moved, rows_of
 from dask_simjoin.disk_index.rows import read_part
-from dask_simjoin.disk_index.segments import HeldPart, load_moved
+from dask_simjoin.disk_index.segments import CachedPart, load_moved
 from dask_simjoin.disk_index.types import ID, SEQ, Part, Snapshot
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.base import LabelledExpr, RowsExpr
@@ -38,7 +38,7 @@ from dask_simjoin.request.spec import JoinSpec
 
 
 def spec_with(frame: Frame, rows: Snapshot, eps: float, distance: bool) -> JoinSpec:
-    """Make what a join of a frame like `frame` with an index is asked for."""
+    """Return the request for a join of a frame like `frame` with an index."""
     options = rows.options
     right = replace(options.spec(rows.library, eps), return_distance=distance)
     keep = tuple(name for name in options.keep if name in frame.columns)
@@ -49,7 +49,7 @@ def spec_with(frame: Frame, rows: Snapshot, eps: float, distance: bool) -> JoinS
 
 
 def pairs_of_partition(frame: Frame, rows: Snapshot, spec: JoinSpec, like: Frame, size: Sizes) -> Frame:
-    """Find the pairs of a partition with the rows of an index, of which a chunk at a time is read."""
+    """Return the pairs of a partition with the rows of an index, which are read chunk by chunk."""
     columns, boxes = list(like.columns), boxes_of(rows)
     own = rows_of(frame, spec, frames_for(frame).xp.zeros(len(frame), np.int64))
     if not len(own["seq"]):
@@ -58,17 +58,17 @@ def pairs_of_partition(frame: Frame, rows: Snapshot, spec: JoinSpec, like: Frame
     own = moved(own, cut, spec, ordered=True)
     near = near_tiles(own["tiles"], boxes, spec.norm, spec.threshold)
     chosen = np.flatnonzero(touched(own["tiles"], near, boxes, spec.norm, spec.threshold))
-    how, most = Comparison(spec, tuple(cut), like), max(1, size.rows // 2)
+    how, max_rows = Comparison(spec, tuple(cut), like), max(1, size.rows // 2)
     parts = (
         pairs_of_two(how, own, load(rows.part(chosen[some]), spec.right), columns)
-        for some in cut_parts(rows.groups.rows[chosen], most)
+        for some in cut_parts(rows.groups.rows[chosen], max_rows)
     )
     found = [part for part in parts if len(part)] or [like]
     return found[0] if len(found) == 1 else frames_for(like).stacked(found)
 
 
 def pairs_of_parts(how: Comparison, parts: tuple[Part, ...], columns: list[str]) -> Frame:
-    """Read a part and compare it with itself, or two and compare them with each other."""
+    """Read one part and compare it with itself, or two parts and compare them with each other."""
     read = [load_moved(how.spec, how.cut, False, part, ()) for part in parts]
     if len(read) == 1:
         return pairs_within(how, read[0], None, columns)
@@ -76,7 +76,7 @@ def pairs_of_parts(how: Comparison, parts: tuple[Part, ...], columns: list[str])
 
 
 class LazyStoredRows(LabelledExpr):
-    """Rows that several tasks compare: those that came or went, and old ones near several parts of them."""
+    """Rows that several tasks compare: moved rows, and old rows near several parts of them."""
 
     _label = "simjoin_moved"
     _parameters = ["blocks"]
@@ -88,7 +88,7 @@ class LazyStoredRows(LabelledExpr):
 
     @functools.cached_property
     def _shared(self) -> dict[int, int]:
-        """Number the parts of old rows that several parts of moved ones meet, or that were read."""
+        """Number the parts of old rows that several moved parts meet, or that have been read."""
         meets, old = collections.Counter(j for _, j in self._blocks.meet), self._blocks.old
         several = [
             j
@@ -101,15 +101,15 @@ class LazyStoredRows(LabelledExpr):
         return (None,) * (len(self._blocks.moved) + 2 + len(self._shared))
 
     def moved(self, i: int) -> TaskRef:
-        """Refer to a part of the rows that came or went."""
+        """Refer to a part of the moved rows."""
         return TaskRef((self._name, i))
 
     def replaced(self) -> TaskRef | None:
-        """Refer to what is known of rows that were replaced."""
+        """Refer to the replaced rows."""
         return None if self._blocks.replaced is None else TaskRef((self._name, len(self._blocks.moved)))
 
     def old(self, j: int) -> TaskRef | None:
-        """Refer to a part of the old rows; None: the one task that compares them reads them."""
+        """Refer to a part of the old rows; None: only one task compares it, and reads it."""
         return TaskRef((self._name, self._shared[j])) if j in self._shared else None
 
     def _layer(self) -> dict[Any, Any]:
@@ -120,9 +120,9 @@ class LazyStoredRows(LabelledExpr):
             how = blocks.spec, blocks.cut, bool(blocks.meet)
             if isinstance(rows, Part):
                 layer[key] = Task(key, on_worker, load_moved, *how, rows, ())
-            elif isinstance(rows, HeldPart):
-                slabs = (slab.ref for slab in rows.slabs)
-                layer[key] = Task(key, on_worker, load_moved, *how, rows.rest, rows.chosen, *slabs)
+            elif isinstance(rows, CachedPart):
+                segments = (segment.ref for segment in rows.segments)
+                layer[key] = Task(key, on_worker, load_moved, *how, rows.rest, rows.chosen, *segments)
             else:
                 layer[key] = Task(key, itself, rows)
         key = (name, len(blocks.moved))
@@ -133,13 +133,13 @@ class LazyStoredRows(LabelledExpr):
             read = isinstance(old, dict)
             layer[key] = Task(key, itself, old) if read else Task(key, on_worker, load_near, old, blocks.spec)
         for part in (*blocks.moved, *blocks.old):
-            if isinstance(part, HeldPart):
-                layer |= {slab.key: slab.in_graph() for slab in part.slabs}
+            if isinstance(part, CachedPart):
+                layer |= {segment.key: segment.in_graph() for segment in part.segments}
         return layer
 
 
 class IndexPairs(RowsExpr):
-    """Pairs of rows of an index, a partition of each block."""
+    """Pairs of rows of an index, one partition per block."""
 
     _label = "simjoin_changed"
     _parameters = ["rows", "blocks", "meta", "columns", "_partitions"]
@@ -167,49 +167,49 @@ class IndexPairs(RowsExpr):
             return Task(name, pairs_across, how, rows.moved(i), *others)
         i, j = blocks.meet[index - len(blocks.across)]
         old, part = rows.old(j), blocks.old[j]
-        if isinstance(part, HeldPart):
-            slabs = (slab.ref for slab in part.slabs)
-            return Task(name, pairs_with_slabs, how, rows.moved(i), part.chosen, *rest, *slabs)
+        if isinstance(part, CachedPart):
+            segments = (segment.ref for segment in part.segments)
+            return Task(name, pairs_with_segments, how, rows.moved(i), part.chosen, *rest, *segments)
         if old is None:
             return Task(name, on_worker, pairs_with_part, how, rows.moved(i), part, *rest)
         return Task(name, pairs_across, how, rows.moved(i), old, rest[0], True, self.columns)
 
 
 def example_of_rows(rows: Snapshot) -> Frame:
-    """Return an empty frame like those of its rows."""
+    """Return an empty frame with the columns of the rows."""
     return read_part(rows.part(np.zeros(0, np.int64)))
 
 
 def spec_of(rows: Snapshot, eps: float | None, distance: bool, numbered: bool = False) -> JoinSpec:
-    """Make what a join of rows of an index is asked for; `numbered`: it names them by their numbers alone."""
+    """Return the request for a join of the rows of an index; `numbered`: rows are named by their numbers."""
     spec = replace(rows.options.spec(rows.library, eps), return_distance=distance)
     return replace(spec, id=SEQ, keep=(), names=()) if numbered else spec
 
 
 def example_of_pairs(rows: Snapshot, spec: JoinSpec) -> Frame:
-    """Return an empty frame like those of its pairs."""
+    """Return an empty frame with the columns of the pairs."""
     example = example_of_rows(rows)
     return pairs_example(example, example, spec)
 
 
 def lazy_pairs(blocks: Blocks, rows: Snapshot) -> Frame:
-    """Make a lazy frame of the pairs of some blocks; `rows`: any of the index."""
+    """Return a lazy frame of the pairs of some blocks; `rows`: any rows of the index."""
     return new_collection(IndexPairs(LazyStoredRows(blocks), blocks, example_of_pairs(rows, blocks.spec)))
 
 
 ROWS = 1 << 20
-"""Rows of a partition, about."""
+"""Approximate rows of a partition."""
 
 
-def parts_of(rows: Snapshot, most: int = ROWS) -> Iterator[Part]:
-    """Go through row groups that follow each other, as many as have about `most` rows; one at least."""
-    number = (np.cumsum(rows.groups.rows) - rows.groups.rows) // most
+def parts_of(rows: Snapshot, max_rows: int = ROWS) -> Iterator[Part]:
+    """Yield parts of consecutive row groups with about `max_rows` rows; at least one."""
+    number = (np.cumsum(rows.groups.rows) - rows.groups.rows) // max_rows
     for n in np.unique(number).tolist() or [0]:
         yield rows.part(np.flatnonzero(number == n))
 
 
 def stored_rows(rows: Snapshot) -> Frame:
-    """All rows, lazily, as they were given."""
+    """Return all rows lazily, as they were given."""
     parts = list(parts_of(rows))
     meta = _rows(rows.part(np.zeros(0, np.int64)))
     with texts_as_given():

@@ -1,15 +1,15 @@
 """Compact and reorder the files of an index, after updates or on request.
 
-Rent or buy (Karlin, Manasse, Rudolph & Sleator 1988, "Competitive snoopy caching"): each update adds the rows
-that it read in vain to what was read so before; once that is as much as putting rows in order costs, they
-are.  So at most twice is paid of what the best schedule, which knows the future, would pay.
+The schedule is a rent-or-buy rule (Karlin, Manasse, Rudolph & Sleator 1988, "Competitive snoopy caching").
+Each update adds its needless row reads to a counter.  Once the counter exceeds the cost of a rewrite, the
+rows are rewritten.  So the total cost is at most twice the cost of the best schedule.
 
-Small files are made one by an account of its own: what reading them apart cost in vain.  Their rows are
-written once more for each tier of files, sooner or later; what waiting saves is the price of versions.  So it
-is done once that much was read in vain; if all that is not in order costs hardly more, that is.
+Small files have a counter of their own: the needless reads because they are separate.  Merging them only
+brings forward a rewrite that each tier of files needs later, so a merge costs no more than a version.  Small
+files are merged once the counter exceeds that.  If a full rewrite costs hardly more, it is done instead.
 
-A task makes a file of a region: it reads the row groups whose boxes meet the region's, and takes the rows
-that lie in it.  So rows are not sent between tasks; those of row groups at borders are read more than once.
+One task writes the file of one region.  It reads the row groups whose boxes overlap the region, and selects
+the rows in the region.  So rows are not sent between tasks, and row groups at borders are read repeatedly.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from dask_simjoin.disk_index.checking import (
     PER_GROUP,
     SMALL_EXCESS,
     SMALL_PART,
-    drawn,
     excess,
     quality_of,
+    sample_points,
     small_files,
 )
 from dask_simjoin.disk_index.commits import Change, attempted, commit
@@ -55,26 +55,26 @@ from dask_simjoin.planning.spatial_chunks import NO_HALO
 from dask_simjoin.planning.tables import MAX_REGIONS
 
 REWRITE = 8.0
-"""Rows that are read and compared in the time in which one is put in order and written, as measured."""
+"""Measured cost of reordering and writing a row, in rows read and compared."""
 
 COMMIT = 1 << 19
-"""The same of a version that is made, with all that is synced for it."""
+"""Cost of making a version, with all syncs, in rows read and compared."""
 
 MOST_SMALL = 8
-"""Files of about as many rows each that may be made one: the next tier of files."""
+"""Number of similarly sized files that may be merged: the next tier of files."""
 
 MOST_FILES = 64
-"""Files of about as many rows each that are made one, whatever was read in vain: each version names them."""
+"""Number of similarly sized files that are always merged: each version lists them."""
 
 NEARLY = 2.0
-"""How many times the price of small files is paid for all that is not in order, at most."""
+"""A rewrite replaces a merge if it costs at most this many times as much."""
 
 MOST_DELETED = 0.3
-"""The share of a file's rows from which on those that are deleted are left out of it."""
+"""Share of deleted rows above which a file is rewritten without them."""
 
 
-def worn(version: Version, written: list[RowGroups], full: int) -> dict[str, float]:
-    """Tell what an update adds to the counters, before it is made a version."""
+def counters_after_update(version: Version, written: list[RowGroups], full: int) -> dict[str, float]:
+    """Return the counters after an update that is not published yet."""
     manifest, rows = version.manifest, version.rows
     if manifest.options.recluster != "auto":
         return {}
@@ -87,16 +87,16 @@ def worn(version: Version, written: list[RowGroups], full: int) -> dict[str, flo
     }
 
 
-def paid(version: Version, files: frozenset[str], full: int) -> dict[str, float]:
-    """Tell what the counters are once some files are put in order."""
+def counters_after_rewrite(version: Version, files: frozenset[str], full: int) -> dict[str, float]:
+    """Return the counters after some files have been rewritten."""
     manifest = version.manifest
-    if manifest.options.recluster != "auto" or near_small(version, full) <= files:
+    if manifest.options.recluster != "auto" or unordered_files(version, full) <= files:
         return {EXCESS: 0.0, SMALL_EXCESS: 0.0}
     return {SMALL_EXCESS: 0.0}
 
 
 def price(version: Version, files: frozenset[str]) -> float:
-    """Tell what putting some files in order costs, in rows that are read."""
+    """Return the cost of rewriting some files, in rows read."""
     return COMMIT + REWRITE * sum(one.rows for one in version.manifest.files if one.name in files)
 
 
@@ -110,17 +110,17 @@ def to_rewrite(version: Version, full: int) -> frozenset[str]:
         return every
     if isinstance(policy, (int, float)):
         return every if quality_of(version, full).scan_ratio > policy else frozenset()
-    near = near_small(version, full)
+    near = unordered_files(version, full)
     if manifest.counters.get(EXCESS, 0.0) > price(version, near):
         return near
-    small = together(version, full, MOST_SMALL)
+    small = similar_files(version, full, MOST_SMALL)
     if small and manifest.counters.get(SMALL_EXCESS, 0.0) > COMMIT:
         return near if price(version, near) <= NEARLY * price(version, small) else small
-    return together(version, full, MOST_FILES) | holed(version)
+    return similar_files(version, full, MOST_FILES) | degraded_files(version)
 
 
-def near_small(version: Version, full: int) -> frozenset[str]:
-    """List files of updates, and those whose boxes meet theirs: what is not in order."""
+def unordered_files(version: Version, full: int) -> frozenset[str]:
+    """List files of updates, and files whose boxes overlap theirs: all files that are not in order."""
     rows, names = version.rows, version.rows.files
     boxes = boxes_of(rows)
     sizes = {one.name: one.rows for one in version.manifest.files}
@@ -140,8 +140,8 @@ def near_small(version: Version, full: int) -> frozenset[str]:
     return frozenset(found) if small else frozenset(names)
 
 
-def together(version: Version, full: int, number: int) -> frozenset[str]:
-    """List files of about as many rows each, if there are so many: they may become one."""
+def similar_files(version: Version, full: int, number: int) -> frozenset[str]:
+    """List similarly sized files if there are at least `number`: they may be merged."""
     tiers: dict[int, list[RowFile]] = {}
     for one in version.manifest.files:
         if SMALL_PART * one.rows < full:
@@ -150,8 +150,8 @@ def together(version: Version, full: int, number: int) -> frozenset[str]:
     return frozenset(one.name for files in many for one in files)
 
 
-def holed(version: Version) -> frozenset[str]:
-    """List files of whose rows many are deleted, and more than a row group has."""
+def degraded_files(version: Version) -> frozenset[str]:
+    """List files with many deleted rows, and more than the rows of a row group."""
     manifest = version.manifest
     gone = {one.name: len(version.deleted.get(one.name, ())) for one in manifest.files}
     return frozenset(
@@ -163,7 +163,7 @@ def holed(version: Version) -> frozenset[str]:
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """Where rows are written: the tree of regions, of the dimensions `dims`, and the schema of files."""
+    """Target of a rewrite: the tree of regions, its dimensions `dims`, and the schema of files."""
 
     regions: Regions
     dims: np.ndarray
@@ -171,7 +171,7 @@ class Target:
 
 
 def rewritten(own: Transaction, version: Version, files: frozenset[str], number: int, full: int) -> Change:
-    """Write the rows of some files anew, in files of about `full` rows; `number`: of the version to be."""
+    """Rewrite the rows of some files into files of about `full` rows; `number`: of the new version."""
     every = version.rows
     chosen = np.isin(np.asarray(every.files, object)[every.groups.file], list(files))
     rows = every.only(chosen)
@@ -195,10 +195,10 @@ def rewritten(own: Transaction, version: Version, files: frozenset[str], number:
 
 
 def _regions_of(rows: Snapshot, size: int, full: int) -> Regions:
-    """Cut space into regions of about `full` rows, by points drawn in the boxes of row groups."""
+    """Cut space into regions of about `full` rows, by random points in the boxes of row groups."""
     options, dims = rows.options, boxes_of(rows).dims
     number = max(1, min(MOST, PER_GROUP * len(rows.groups)))
-    x = np.ascontiguousarray(drawn(rows.groups, options, number, seed=2)[:, dims])
+    x = np.ascontiguousarray(sample_points(rows.groups, options, number, seed=2)[:, dims])
     measure = options.spec(rows.library).measure
     away = reach(measure.norm, measure.threshold(options.eps))
     wide = np.full(len(dims), np.inf)
@@ -230,13 +230,13 @@ def write_region(part: Part, target: Target, region: int, own: Transaction) -> W
 
 
 HOW = ("auto", "all", "small")
-"""What `optimize` rewrites: what the policy finds worth it, all files, or those that updates wrote."""
+"""Choices of `optimize`: what the policy recommends, all files, or small files of updates."""
 
 
 def keep_up(version: Version) -> UpkeepReport:
-    """Put rows in order after an update, if the policy says so; leave it if another writer was faster.
+    """Compact after an update if the policy says so; skip it if another writer was faster.
 
-    The update has made its version, and so nothing that fails here is an error of it.
+    The update is committed already, so failures here are warnings.
     """
     nothing = UpkeepReport(version.number, 0, 0, 0, 0)
     if base_of(version.root, version.manifest) != version.number:
@@ -244,12 +244,12 @@ def keep_up(version: Version) -> UpkeepReport:
     try:
         with transaction(version.root) as own:
             done = _rewrite(own, version, version.number, to_rewrite(version, FILE_ROWS))
-    except VersionGoneError:  # of another writer's vacuum
+    except VersionGoneError:  # another writer's vacuum
         return nothing
     except IndexWriteError as error:
         warnings.warn(
-            f"Version {version.number} of the index at {str(version.root)!r} is made, and its rows could not "
-            f"be put in order after it: {error}. A later update, or optimize(), does so.",
+            f"Version {version.number} of the index at {str(version.root)!r} is committed, but its files "
+            f"could not be compacted: {error}. A later update, or optimize(), does so.",
             UpkeepWarning, stacklevel=3,
         )  # fmt: skip
         return nothing
@@ -257,7 +257,7 @@ def keep_up(version: Version) -> UpkeepReport:
 
 
 def optimize(root: Path, last: Callable[[], Version], how: str) -> UpkeepReport:
-    """Put the rows of the last version in order."""
+    """Compact the last version."""
 
     def work(now: Version, base: int, own: Transaction) -> UpkeepReport | None:
         if how == "auto":
@@ -270,11 +270,11 @@ def optimize(root: Path, last: Callable[[], Version], how: str) -> UpkeepReport:
 
 
 def _rewrite(own: Transaction, version: Version, base: int, files: frozenset[str]) -> UpkeepReport | None:
-    """Write some files anew as the version after `base`; None: another writer was faster."""
+    """Rewrite some files as the version after `base`; None: another writer was faster."""
     if not files:
         return UpkeepReport(version.number, 0, 0, 0, 0)
     change = rewritten(own, version, files, base + 1, FILE_ROWS)
-    change = replace(change, counters=change.counters | paid(version, files, FILE_ROWS))
+    change = replace(change, counters=change.counters | counters_after_rewrite(version, files, FILE_ROWS))
     done = commit(own, version.manifest, base, change, version.library)
     if done is None:
         return None

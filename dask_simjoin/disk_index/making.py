@@ -1,9 +1,9 @@
-"""Make an index of the rows of a frame."""
+"""Make an index from the rows of a frame."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 
 from dask_simjoin.disk_index.commits import Change, commit, now
@@ -11,31 +11,25 @@ from dask_simjoin.disk_index.files import FOLDERS, PAIRS, check_links, sync_fold
 from dask_simjoin.disk_index.index import Index
 from dask_simjoin.disk_index.manifests import versions
 from dask_simjoin.disk_index.publishing import transaction
-from dask_simjoin.disk_index.requests import MakeIndex, named
 from dask_simjoin.disk_index.rows import write_example
 from dask_simjoin.disk_index.types import ID, Manifest, Options
 from dask_simjoin.disk_index.updating import NO_IDS, NO_SEQ, lazy_frame
-from dask_simjoin.disk_index.writing import Incoming, Numbering, look_at, schema_for, write_frame
+from dask_simjoin.disk_index.writing import Incoming, Numbering, collect_rows, schema_for, write_frame
 from dask_simjoin.engine.index.kdorder import dims_to_cut
 from dask_simjoin.errors import CoordinateError, IndexConflictError, OptionError
-from dask_simjoin.graph.inputs import example_ids
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import listed
 from dask_simjoin.request.spec import JoinSpec
 
 
-def make_index(frame: Frame, asked: MakeIndex) -> Index:
-    """Write the index that the verb `index` asks for."""
-    meta = example_of(frame)
-    spec = asked.spec(meta)
-    example_ids(meta, spec)
-    root, policy, group = asked.root, asked.policy, asked.group
-    stored = asked.stored(spec.names)
+def make_index(
+    frame: Frame, spec: JoinSpec, root: Path, policy: str | float, group: int, stored: bool
+) -> Index:
+    """Write an index to a folder; `group`: rows of a row group, `stored`: also write pairs."""
     _check_free(root)
     id, on, keep = (None if spec.id is None else str(spec.id)), named(spec.on), named(spec.keep)
     columns = list(dict.fromkeys([ID if id is None else id, *on, *keep]))
-    incoming = look_at(lazy_frame(frame), spec, id, columns)
+    incoming = collect_rows(lazy_frame(frame), spec, id, columns)
     schema = schema_for(incoming)
     with _folders(root, (*FOLDERS, *([PAIRS] if stored else ()))), transaction(root) as own:
         check_links(root / FOLDERS[0])
@@ -56,8 +50,13 @@ def make_index(frame: Frame, asked: MakeIndex) -> Index:
     return Index(root, spec.library)
 
 
+def named(columns: tuple[Hashable, ...]) -> tuple[str, ...]:
+    """Return names of columns as strings, which `check_names` found them to be."""
+    return tuple(str(name) for name in columns)
+
+
 def _check_free(root: Path) -> None:
-    """Refuse a folder in which there is something, unless a making of an index that broke off left it."""
+    """Refuse a folder with other content; leftovers of a failed attempt to make an index are allowed."""
     if root.exists() and not root.is_dir():
         raise OptionError(f"path={str(root)!r} is a file; use a folder that is not there yet, or is empty.")
     if versions(root):
@@ -69,14 +68,14 @@ def _check_free(root: Path) -> None:
     )
     if others:
         raise OptionError(
-            f"path={str(root)!r} has something else in it ({listed(others, 3)}); use a folder that is not "
-            "there yet, or is empty."
+            f"path={str(root)!r} has something else in it ({listed(others, 3)}); use a new folder, or an "
+            "empty one."
         )
 
 
 @contextlib.contextmanager
 def _folders(root: Path, names: Sequence[str]) -> Iterator[None]:
-    """Make the folders of an index; those that are empty after a failure are removed."""
+    """Make the folders of an index; after a failure empty ones are removed."""
     above = [path for path in (root, *root.parents) if not path.exists()]
     own = [root / name for name in names if not (root / name).exists()]
     try:
@@ -85,7 +84,7 @@ def _folders(root: Path, names: Sequence[str]) -> Iterator[None]:
                 path.mkdir(exist_ok=True)
         yield
     except BaseException:
-        # manifests are in the first one: if there are some the index is made, by us or another process
+        # the first folder has the manifests: if there are any, the index exists
         if root / names[0] in own:
             with contextlib.suppress(OSError):
                 for path in (*own, *above):
@@ -94,17 +93,17 @@ def _folders(root: Path, names: Sequence[str]) -> Iterator[None]:
 
 
 def _dims(incoming: Incoming) -> int:
-    """Dimensions of the rows; refuses lists whose length no row tells."""
+    """Return the dimensions of the rows; refuses lists of unknown length."""
     spec: JoinSpec = incoming.table.spec
     if spec.lists and not incoming.table.rows:
         raise CoordinateError(
-            f"Column {spec.on[0]!r} holds lists, and there is no row that tells how long they are; make the "
-            "index of some rows, which can be deleted later."
+            f"Column {spec.on[0]!r} holds lists, and without rows their length is unknown; make the index "
+            "from some rows, which can be deleted later."
         )
     return len(incoming.table.every.lower)
 
 
 def _cut(incoming: Incoming) -> tuple[int, ...]:
-    """The dimensions that boxes tell of."""
+    """Return the dimensions of the boxes."""
     table = incoming.table
     return tuple(map(int, dims_to_cut(table.every.variance, table.points.x).dims))

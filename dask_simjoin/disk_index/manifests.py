@@ -9,7 +9,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,10 +27,10 @@ from dask_simjoin.disk_index.types import (
 from dask_simjoin.errors import IndexFormatError, VersionGoneError
 
 FILE_NAME = re.compile(r"(?:[0-9a-f]{32}|[0-9a-f]{16}-[0-9a-f]{8}-[0-9a-f]{16})\.parquet")
-"""What files that a manifest names are called: no path leads out of the index's folders."""
+"""Names of files in manifests: no path leads out of the index's folders."""
 
 TUPLES = ("on", "keep", "names", "cut")
-"""What of options is a tuple, and in JSON a list."""
+"""Fields of options that are tuples, and lists in JSON."""
 
 HINTS: dict[Any, dict[str, Any]] = {
     kind: typing.get_type_hints(kind)
@@ -42,14 +42,14 @@ Entry = TypeVar("Entry")
 
 
 def to_json(manifest: Manifest) -> dict[str, Any]:
-    """Make what JSON can have of a manifest."""
+    """Convert a manifest to JSON types."""
     body = dataclasses.asdict(manifest)
     body["options"]["p"] = "inf" if manifest.options.p == math.inf else manifest.options.p
     return body
 
 
 def from_json(body: Any) -> Manifest:
-    """Make the manifest; raises `ValueError`, `TypeError`, `LookupError` or `AttributeError` otherwise."""
+    """Parse a manifest; raises `ValueError`, `TypeError`, `LookupError` or `AttributeError`."""
     own, pairs = dict(body["options"]), body.get("pairs", {})
     own |= {name: tuple(own[name]) for name in TUPLES}
     options = Options(**own | {"p": math.inf if own["p"] == "inf" else own["p"]})
@@ -72,16 +72,16 @@ def from_json(body: Any) -> Manifest:
     return manifest
 
 
-def _entries(kind: type[Entry], told: Any) -> tuple[Entry, ...]:
-    """Make entries of files."""
+def _entries(kind: type[Entry], entries: Any) -> tuple[Entry, ...]:
+    """Parse entries of files."""
     hints = HINTS[kind]
-    for one in told:
+    for one in entries:
         for name, hint in hints.items():
             if type(one[name]) is not hint:
                 raise ValueError(f"{name} of a file is none")
             if hint is str:
                 _check_name(one[name])
-    return tuple(kind(**one) for one in told)
+    return tuple(kind(**one) for one in entries)
 
 
 def _check_name(name: str) -> None:
@@ -90,7 +90,7 @@ def _check_name(name: str) -> None:
 
 
 def _fits(value: object, hint: Any) -> bool:
-    """Tell whether a value is of the type that a field has."""
+    """Return whether a value has the type of a field."""
     of, parts = typing.get_origin(hint), typing.get_args(hint)
     if of in (types.UnionType, typing.Union):
         return any(_fits(value, part) for part in parts)
@@ -104,27 +104,33 @@ def _fits(value: object, hint: Any) -> bool:
 
 
 FORMAT = 1
-"""Of the files; readers refuse those of larger numbers."""
+"""Format of the files; readers refuse later formats."""
+
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""Format -> function that returns a manifest's body in the next format.
+
+Older indexes are read through these functions, and their next version is written in `FORMAT`.
+"""
 
 DIGITS = 20
-"""Of versions in names of files, so that names are in order."""
+"""Digits of versions in file names, so that names sort by version."""
 
 ENDING = ".json"
 
 LISTINGS = 100
-"""How often versions are listed to read the last one: each time more a vacuum has removed it meanwhile."""
+"""How often to list versions to read the last one; each retry means that a vacuum removed it meanwhile."""
 
 NAME = re.compile(rf"([0-9]{{{DIGITS}}})\{ENDING}")
-"""What manifests are called: other files beside them are left alone."""
+"""Names of manifests: other files in the folder are ignored."""
 
 
 def manifest_path(root: Path, version: int) -> Path:
-    """Where the manifest of a version is."""
+    """Return the path of a version's manifest."""
     return root / "_versions" / f"{version:0{DIGITS}d}{ENDING}"
 
 
 def versions(root: Path) -> list[int]:
-    """List the numbers of the versions of which there are files, ascending; some may be damaged."""
+    """List the versions with manifest files, ascending; some may be damaged."""
     try:
         names = [path.name for path in (root / "_versions").iterdir()]
     except (FileNotFoundError, NotADirectoryError):
@@ -133,10 +139,10 @@ def versions(root: Path) -> list[int]:
 
 
 def latest(root: Path) -> Manifest:
-    """Read the manifest of the last version; refuses one that is damaged.
+    """Read the manifest of the last version; refuses a damaged one.
 
-    It is no older than the last version at the call, though a listing may miss files that come or go while it
-    is made: where one of those is missed, all before it are gone, and the versions are listed again.
+    The result is at least as new as the last version at the call.  A listing may miss files that are added
+    or removed meanwhile.  If it misses one of those, all older versions are gone, and it is repeated.
     """
     for _ in range(LISTINGS):
         known = versions(root)
@@ -148,13 +154,13 @@ def latest(root: Path) -> Manifest:
     if known:
         raise _damaged_last(root, known, "it is listed, and not there")
     raise IndexFormatError(
-        f"path={str(root)!r} holds no index: it has no version of one. Make one with "
-        "frame.simjoin.index(eps, path), or name the folder of one."
+        f"path={str(root)!r} holds no index, as it has no version. Make an index with "
+        "frame.simjoin.index(eps, path), or name the folder of an index."
     )
 
 
 def read_manifest(root: Path, version: int) -> Manifest:
-    """Read the manifest of a version; refuses one that is damaged, or not there."""
+    """Read the manifest of a version; refuses a damaged or missing one."""
     found = _read(root, version)
     if isinstance(found, Manifest):
         return found
@@ -164,18 +170,18 @@ def read_manifest(root: Path, version: int) -> Manifest:
     some = f"those from {there[0]} to {there[-1]} are" if there else "none is"
     raise VersionGoneError(
         f"Version {version} of the index at {str(root)!r} is not there; {some}. vacuum(keep=...) "
-        "keeps more of them; a consumer that comes too late starts from pairs()."
+        "keeps more of them. If a consumer comes too late, it starts from pairs()."
     )
 
 
 def whole(root: Path, some: Iterable[int]) -> list[Manifest]:
-    """Read the manifests of some versions, but for those that are gone or damaged."""
+    """Read the manifests of some versions, without missing and damaged ones."""
     found = (_read(root, version) for version in some)
     return [one for one in found if isinstance(one, Manifest)]
 
 
 def damage_of(root: Path, version: int) -> str:
-    """Tell why the manifest of a version is damaged, or cannot be read; nothing, if it is whole or gone."""
+    """Return why a version's manifest is damaged, or cannot be read; "" if it is intact or gone."""
     try:
         found = _read(root, version)
     except IndexFormatError as error:
@@ -184,19 +190,19 @@ def damage_of(root: Path, version: int) -> str:
 
 
 def _damaged_last(root: Path, known: list[int], what: str) -> IndexFormatError:
-    """Make the error of a last manifest that is damaged, which says how to go on."""
+    """Return the error for a damaged last manifest, which says how to continue."""
     older = next((one for one in reversed(known[:-1]) if whole(root, [one])), None)
     remedy = (
-        "No older version is whole: copy the file back from a backup, or make the index anew."
+        "No older version is whole: copy the file back from a backup, or make a new index."
         if older is None
-        else f"Copy it back from a backup; or go on from version {older}, the newest that is whole, without "
-        f"what came later: open_index(path, version={older}).restore({older}) makes a new version of it."
+        else f"Copy it back from a backup. Or continue from version {older}, the newest whole one, without "
+        f"later changes: open_index(path, version={older}).restore({older}) makes a new version."
     )
-    return damaged(manifest_path(root, known[-1]), f"{what}, and it is that of the last version", remedy)
+    return damaged(manifest_path(root, known[-1]), f"{what}, and it belongs to the last version", remedy)
 
 
 def back_to(root: Path, manifest: Manifest, since: int) -> Iterator[Manifest]:
-    """Go from a version back to the first one after `since`, by parents; refuses to where one is gone."""
+    """Yield a version and its ancestors after `since`, newest first; refuses if one is gone."""
     while manifest.version > since:
         yield manifest
         if manifest.parent is None:
@@ -204,13 +210,13 @@ def back_to(root: Path, manifest: Manifest, since: int) -> Iterator[Manifest]:
         manifest = read_manifest(root, manifest.parent)
     if manifest.version != since:
         raise VersionGoneError(
-            f"Version {since} is none that version {manifest.version} of the index at {str(root)!r} was made "
-            "of; use one that history() names."
+            f"Version {since} is not an ancestor of version {manifest.version} of the index at "
+            f"{str(root)!r}; use one that history() lists."
         )
 
 
 def encoded(manifest: Manifest, token: str) -> bytes:
-    """Write a manifest as a file has it; `token`: of the attempt, so that no two have the same content."""
+    """Return the bytes of a manifest file; `token`: of the attempt, so that contents are unique."""
     body = to_json(manifest)
     whole = {"format": FORMAT, "checksum": _checksum(body), "written_by": token, "manifest": body}
     return json.dumps(whole, indent=1).encode()
@@ -222,7 +228,7 @@ def _checksum(body: Any) -> str:
 
 
 def _read(root: Path, version: int) -> Manifest | str | None:
-    """Read the manifest of a version; a text: why it is damaged; None: there is none."""
+    """Read a version's manifest; a text says why it is damaged; None: it is missing."""
     path = manifest_path(root, version)
     try:
         content = json.loads(path.read_bytes())
@@ -234,15 +240,19 @@ def _read(root: Path, version: int) -> Manifest | str | None:
         return f"it cannot be read ({error.strerror or error})"
     except (ValueError, TypeError, LookupError, RecursionError):
         return "it is not the JSON of a manifest"
-    if number != FORMAT:
+    oldest = min(UPGRADES, default=FORMAT)
+    readable = f"{FORMAT}" if oldest == FORMAT else f"{oldest} to {FORMAT}"
+    if type(number) is not int or not oldest <= number <= FORMAT:
         raise IndexFormatError(
             f"{str(path)!r} is of format {repr(number)[:80]}, and this version of dask_simjoin reads "
-            f"{FORMAT}; use a newer one, or make the index anew."
+            f"{readable}; use a newer one, or make a new index."
         )
     if not same:
-        return "its checksum is not that of its content"
+        return "its checksum does not match its content"
     try:
+        for older in range(number, FORMAT):
+            body = UPGRADES[older](body)
         found = from_json(body)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         return f"it is not a manifest ({error})"
-    return found if found.version == version else f"it is that of version {found.version}"
+    return found if found.version == version else f"it is the manifest of version {found.version}"

@@ -1,7 +1,7 @@
 """Stored pairs: their files, tables and lazy frames.
 
-A file has the ids of both rows, what is kept of them, their numbers, and the total that decided the pair: so
-it can be decided for a smaller distance as any join decides it, and its distance is what a join tells.
+A file has the ids of both rows, their kept values, their numbers, and the total that decided the pair.  So a
+smaller distance filters these totals exactly as a join does, and yields the same distances.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import functools
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from dask_simjoin.disk_index.blocks import all_blocks, blocks_of, read_side, sizes
 from dask_simjoin.disk_index.files import (
     PAIRS,
+    check_written,
     cut_parts,
     parquet,
     read_groups,
@@ -31,61 +32,50 @@ from dask_simjoin.disk_index.files import (
 )
 from dask_simjoin.disk_index.graph import example_of_pairs, lazy_pairs, spec_of
 from dask_simjoin.disk_index.publishing import Transaction
-from dask_simjoin.disk_index.requests import STORED
 from dask_simjoin.disk_index.rows import KNOWN, example_table
 from dask_simjoin.disk_index.schema import DTYPES, arrow_of, as_frame, dtypes_in
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.types import SEQ, MarkFile, Options, PairFile, Snapshot, StoredPairs
 from dask_simjoin.engine.base import frames_of_library
-from dask_simjoin.errors import IndexFormatError
 from dask_simjoin.graph.dask_private import Task, TaskRef
 from dask_simjoin.graph.source import gather, optimise_in_place
 from dask_simjoin.graph.workers import on_worker
-from dask_simjoin.metrics.distances import Metric, Totals
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.options import texts_as_given
-from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.request.spec import JoinSpec, TotalsSpec
 
-LEFT, RIGHT = STORED
+STORED = LEFT, RIGHT = f"{SEQ}_left", f"{SEQ}_right"
+"""Columns of files of pairs with the numbers of both rows, besides the columns of pairs."""
 
 TOTAL = "distance"
-"""The column of totals, called as joins call it."""
+"""The column of totals, named like the distances of joins."""
 
 GROUP = 1 << 18
-"""Pairs of a row group."""
-
-
-@dataclass(frozen=True)
-class TotalsSpec(JoinSpec):
-    """What a join is asked for whose distances are totals."""
-
-    @property
-    def measure(self) -> Metric:
-        return Totals(super().measure)
+"""Pairs per row group."""
 
 
 def stored_spec(rows: Snapshot) -> TotalsSpec:
-    """Make what the pairs of an index are asked for, as they are stored."""
+    """Return the request for the pairs of an index, as they are stored."""
     spec, names, kept = spec_of(rows, None, True), rows.options.names, len(rows.options.keep)
-    asked = {one.name: getattr(spec, one.name) for one in fields(spec)}
-    asked["keep"] = (*spec.keep, SEQ)
-    asked["names"] = (*names[:kept], LEFT, *names[kept:], RIGHT)
-    return TotalsSpec(**asked)
+    request = {one.name: getattr(spec, one.name) for one in fields(spec)}
+    request["keep"] = (*spec.keep, SEQ)
+    request["names"] = (*names[:kept], LEFT, *names[kept:], RIGHT)
+    return TotalsSpec(**request)
 
 
 def pair_schema(root: Path, options: Options) -> pa.Schema:
-    """The schema of files of pairs."""
+    """Return the schema of files of pairs."""
     own = example_table(root, options).schema
-    told, ids = dtypes_in(own), options.row_id
+    own_dtypes, ids = dtypes_in(own), options.row_id
     of = {"left": ids, "right": ids} | dict(zip(options.names, options.keep * 2, strict=True))
     columns = [pa.field(name, own.field(column).type) for name, column in of.items()]
     numbers = [pa.field(TOTAL, pa.float64()), pa.field(LEFT, pa.int64()), pa.field(RIGHT, pa.int64())]
-    dtypes = {name: told[column] for name, column in of.items() if column in told}
+    dtypes = {name: own_dtypes[column] for name, column in of.items() if column in own_dtypes}
     return pa.schema([*columns, *numbers], {DTYPES: json.dumps(dtypes).encode()})
 
 
 def write_pairs(own: Transaction, tables: Iterator[pa.Table], schema: pa.Schema) -> tuple[str, int, int]:
-    """Write pairs as a file; tells its name, how many there are, and the bytes."""
+    """Write pairs as a file; return its name, its number of pairs, and its bytes."""
     rows = 0
     plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_temporal)
     texts = [one.name for one in schema if not any(kind(one.type) for kind in plain)]
@@ -101,7 +91,7 @@ def write_pairs(own: Transaction, tables: Iterator[pa.Table], schema: pa.Schema)
 
 
 class Gone(NamedTuple):
-    """Rows that went: their numbers (n,), ascending, and the last version (n,) with which each did."""
+    """Deleted rows: their numbers (n,), ascending, and the last version (n,) that deleted each."""
 
     seq: np.ndarray
     version: np.ndarray
@@ -109,7 +99,7 @@ class Gone(NamedTuple):
 
 @functools.lru_cache(KNOWN)
 def rows_gone(root: Path, marks: tuple[MarkFile, ...]) -> Gone:
-    """Tell which rows went, as files that never change say: each process reads them once."""
+    """Return the deleted rows from files, which never change: each process reads them once."""
     seq = [read_whole(root / PAIRS / one.name)[SEQ].to_numpy() for one in marks]
     every = np.concatenate([np.zeros(0, np.int64), *seq])
     version = np.repeat(np.array([one.version for one in marks], np.int64), [len(some) for some in seq])
@@ -121,7 +111,7 @@ def rows_gone(root: Path, marks: tuple[MarkFile, ...]) -> Gone:
 
 def read_live(root: Path, one: PairFile, marks: tuple[MarkFile, ...], columns: Sequence[str],
               groups: Sequence[int] | None = None) -> Iterator[pa.Table]:  # fmt: skip
-    """Read the pairs of a file that are still there, some row groups or all, one after the other."""
+    """Read the valid pairs of a file, some row groups or all, one after the other."""
     every = rows_gone(root, marks)
     gone = every.seq[every.version > one.version]
     wanted = list(dict.fromkeys([*columns, *((LEFT, RIGHT) if len(gone) else ())]))
@@ -135,32 +125,32 @@ def read_live(root: Path, one: PairFile, marks: tuple[MarkFile, ...], columns: S
 
 
 def _among(seq: np.ndarray, gone: np.ndarray) -> np.ndarray:
-    """Tell which numbers are among others, of which there are some, ascending."""
+    """Return which numbers are in `gone`, which is ascending and not empty."""
     at = np.minimum(np.searchsorted(gone, seq), len(gone) - 1)
     return gone[at] == seq
 
 
 def needed(pairs: StoredPairs) -> StoredPairs:
-    """Leave out marks that are of no file any more."""
+    """Drop marks that no file needs any more."""
     oldest = min((one.version for one in pairs.files), default=0)
     marks = pairs.marks if pairs.files else ()
     return StoredPairs(pairs.files, tuple(one for one in marks if one.version > oldest))
 
 
 ROWS = 1 << 20
-"""Pairs of a partition, about."""
+"""Approximate pairs of a partition."""
 
 
 class Pieces(NamedTuple):
-    """Row groups of files of pairs: what a partition is made of."""
+    """Row groups of files of pairs that form a partition."""
 
     files: tuple[tuple[PairFile, tuple[int, ...]], ...]
 
 
 def all_pairs(version: Version, eps: float | None = None, numbered: bool = False) -> Frame:
-    """Make a lazy frame of all pairs of a version, each once, the row with the smaller number left.
+    """Return a lazy frame of all pairs of a version, each once, the row with the smaller number left.
 
-    `eps`: within another distance than that of the index; `numbered`: of rows' numbers alone.
+    `eps`: another distance than the index's; `numbered`: rows are named by their numbers.
     """
     options, rows = version.manifest.options, version.rows
     spec = spec_of(rows, eps, options.return_distance and not numbered, numbered)
@@ -170,52 +160,52 @@ def all_pairs(version: Version, eps: float | None = None, numbered: bool = False
 
 
 def found_pairs(rows: Snapshot, spec: JoinSpec) -> Frame:
-    """Make a lazy frame of all pairs of rows, which are found when it is computed."""
+    """Return a lazy frame of all pairs of rows, which a join computes."""
     return lazy_pairs(all_blocks(rows, spec, sizes(rows, spec)), rows)
 
 
 def stored_pairs(pairs: StoredPairs, rows: Snapshot, spec: JoinSpec) -> Frame:
-    """Make a lazy frame of pairs that are stored; `rows`: any of the index, `spec`: what is asked for."""
+    """Return a lazy frame of stored pairs; `rows`: any rows of the index, `spec`: the request."""
     schema = pair_schema(rows.root, rows.options)
     meta = example_of_pairs(rows, spec)
     parts = list(_parts(rows.root, pairs.files)) or [Pieces(())]
     with texts_as_given():
         return dd.from_map(
             _on_worker, parts, root=rows.root, marks=pairs.marks, spec=spec, schema=schema,
-            least=rows.options.eps, meta=meta, label="simjoin_stored", enforce_metadata=False,
+            index_eps=rows.options.eps, meta=meta, label="simjoin_stored", enforce_metadata=False,
             columns=list(meta.columns),
         )  # fmt: skip
 
 
 def _parts(root: Path, files: Sequence[PairFile]) -> Iterator[Pieces]:
-    """Put row groups together that have about `ROWS` pairs."""
+    """Group row groups into partitions of about `ROWS` pairs."""
     some: list[tuple[PairFile, tuple[int, ...]]] = []
-    room = ROWS
+    capacity = ROWS
     for one in files:
         with parquet(root / PAIRS / one.name) as file:
             about = file.metadata
         for group in range(about.num_row_groups):
             size = about.row_group(group).num_rows
-            if size > room and some:
+            if size > capacity and some:
                 yield Pieces(tuple(some))
-                some, room = [], ROWS
+                some, capacity = [], ROWS
             some.append((one, (group,)))
-            room -= size
+            capacity -= size
     if some:
         yield Pieces(tuple(some))
 
 
 def _on_worker(part: Pieces, columns: list[str], **how: Any) -> Frame:
-    """Read pairs; Dask tells a function whose argument is called so which columns are needed."""
+    """Read pairs; Dask passes the needed columns to an argument named `columns`."""
     return on_worker(functools.partial(_read, part, columns=columns, **how))
 
 
 def _read(part: Pieces, root: Path, marks: tuple[MarkFile, ...], spec: JoinSpec, schema: pa.Schema,
-          least: float, columns: list[str]) -> Frame:  # fmt: skip
-    """Read pairs that are still there, and are within the distance of `spec`."""
+          index_eps: float, columns: list[str]) -> Frame:  # fmt: skip
+    """Read the valid pairs within the distance of `spec`."""
     numbered = {"left": LEFT, "right": RIGHT} if not spec.keep and spec.id == SEQ else {}
     names = [numbered.get(name, name) for name in columns]
-    nearer = spec.eps < least
+    nearer = spec.eps < index_eps
     wanted = list(dict.fromkeys([*names, *([TOTAL] if nearer else ())]))
     tables = [pa.schema([schema.field(name) for name in wanted], schema.metadata).empty_table()]
     for one, groups in part.files:
@@ -233,27 +223,29 @@ def _read(part: Pieces, root: Path, marks: tuple[MarkFile, ...], spec: JoinSpec,
 
 
 LEAST = 1 << 16
-"""Pairs of a task that become a file of their own: fewer are put together here."""
+"""Fewest pairs of a task that writes its own file: fewer pairs are merged in this process."""
 
 SMALL = 1 << 20
-"""Pairs of a file from which on it is no small one."""
+"""Pairs of a file above which it is not small."""
 
 MOST_SMALL = 8
-"""Small files from which on they become few, as rows are put in order."""
+"""Number of small files above which a compaction merges them."""
 
 
 class WrittenPairs(NamedTuple):
-    """A file of pairs that was written: its name, pairs and bytes."""
+    """A new file of pairs: its name, pairs and bytes."""
 
     name: str
     rows: int
     size: int
 
 
-def taken_in(own: Transaction, version: Version, gone: np.ndarray, again: bool) -> tuple[StoredPairs, int]:
-    """Store the pairs that come with a version, which is about to be made, and the numbers of rows that go.
+def append_pairs(
+    own: Transaction, version: Version, gone: np.ndarray, again: bool
+) -> tuple[StoredPairs, int]:
+    """Store the pairs that a new version adds, and the numbers of the rows that it deletes.
 
-    Tells all that is stored then, and the bytes that were written.
+    Returns all stored pairs, and the bytes that were written.
     """
     manifest, number = version.manifest, version.number
     made = _written(own, version)
@@ -268,7 +260,7 @@ def taken_in(own: Transaction, version: Version, gone: np.ndarray, again: bool) 
 
 
 def _written(own: Transaction, version: Version) -> list[WrittenPairs]:
-    """Find the pairs that come with a version, and write them."""
+    """Compute and write the pairs that a version adds."""
     root, schema = version.root, pair_schema(version.root, version.manifest.options)
     expr = optimise_in_place(_coming(version).expr)
     graph: dict[Any, Any] = dict(expr.__dask_graph__())
@@ -283,36 +275,31 @@ def _written(own: Transaction, version: Version) -> list[WrittenPairs]:
     parts = cut_parts(np.array([len(one) for one in few]), SMALL)
     made += [WrittenPairs(*write_pairs(own, (few[n] for n in part), schema)) for part in parts]
     for one in made:
-        path = root / PAIRS / one.name
-        if not path.is_file() or path.stat().st_size != one.size:
-            raise IndexFormatError(
-                f"A worker wrote {one.rows:,} pairs to {str(path)!r}, and that file is not there as it was "
-                "written; all workers and this process must see the same folder: use one that they share."
-            )
+        check_written(root / PAIRS / one.name, one.size, one.rows, "pairs")
     return made
 
 
 def _coming(version: Version) -> Frame:
-    """A lazy frame of the pairs of rows that come with a version."""
+    """Return a lazy frame of the pairs that a version adds."""
     rows, parent = version.rows, version.manifest.parent
     spec = stored_spec(rows)
     if parent is None:
         return found_pairs(rows, spec)
-    delta, held, size = version.since(parent), version.held, sizes(rows, spec)
-    came = read_side(delta.inserted, spec, size, bool(len(delta.same.groups)), True, held)
-    return lazy_pairs(blocks_of(came, delta.inserted, delta.same, spec, size, None, held), rows)
+    delta, cached, size = version.since(parent), version.cached, sizes(rows, spec)
+    came = read_side(delta.inserted, spec, size, bool(len(delta.same.groups)), True, cached)
+    return lazy_pairs(blocks_of(came, delta.inserted, delta.same, spec, size, None, cached), rows)
 
 
 def store(pairs: Frame, own: Transaction, schema: pa.Schema) -> WrittenPairs | pa.Table:
-    """Write the pairs of a task; give them back if they are few."""
+    """Write the pairs of a task; return them if they are few."""
     table = arrow_of(pairs).select(schema.names).cast(schema)
     return table if len(table) < LEAST else WrittenPairs(*write_pairs(own, iter([table]), schema))
 
 
-def tidied(own: Transaction, version: Version, whole: bool) -> tuple[StoredPairs, int]:
-    """Put stored pairs in order: small files become few; `whole`: pairs that are gone leave all files.
+def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[StoredPairs, int]:
+    """Compact stored pairs: small files are merged; `whole`: all files are rewritten with valid pairs only.
 
-    Tells what is stored then, of a version that is about to be made, and the bytes that were written.
+    Returns the stored pairs of a new version, and the bytes that were written.
     """
     pairs, number = version.manifest.pairs, version.number
     small = [one for one in pairs.files if one.rows < SMALL]
@@ -333,7 +320,7 @@ def tidied(own: Transaction, version: Version, whole: bool) -> tuple[StoredPairs
     size, files = 0, list(stay)
     for some, made in zip(bunches, found, strict=True):
         if made is None:
-            files.append(replace(some[0], version=number))  # all of its pairs are there still
+            files.append(replace(some[0], version=number))  # all of its pairs are valid
         elif made.rows:
             files.append(PairFile(made.name, made.rows, number))
             size += made.size
@@ -342,7 +329,7 @@ def tidied(own: Transaction, version: Version, whole: bool) -> tuple[StoredPairs
 
 def joined(own: Transaction, files: tuple[PairFile, ...], marks: tuple[MarkFile, ...],
            schema: pa.Schema) -> WrittenPairs | None:  # fmt: skip
-    """Make one file of the pairs of some that are still there; None: of one, of which all are."""
+    """Merge the valid pairs of some files into one; None: there is one file, and all its pairs are valid."""
     live = [sum(len(table) for table in read_live(own.root, one, marks, [LEFT])) for one in files]
     if not sum(live):
         return WrittenPairs("", 0, 0)

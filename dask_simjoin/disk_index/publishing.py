@@ -1,8 +1,8 @@
-"""Publish a manifest under the next number, which is never given twice.
+"""Publish a manifest under the next number, which is never reused.
 
-Their names begin with a token of the attempt: so files of tasks whose results never arrived are found, too.
-A lease, an empty file, is there as long as the attempt lasts.  Each task looks for it after it has written:
-so a task that is still running when the attempt fails removes its own file.
+The names of an attempt's files begin with its token, so files of lost tasks are found, too.  A lease, an
+empty file, exists as long as the attempt lasts.  Each task checks it after writing: a task that outlives its
+attempt removes its own file.
 
 docs/explanation/versions.md has the rules and the proof.  In short: a vacuum removes all temporaries before
 it removes a manifest, and a writer lists the versions after it has made its temporary.  So either the writer
@@ -39,7 +39,7 @@ from dask_simjoin.disk_index.types import Manifest
 from dask_simjoin.errors import IndexConflictError
 
 DIGITS, OWN_DIGITS = 16, 8
-"""Hexadecimal digits of a token, and of what tells a file from others of its attempt."""
+"""Hexadecimal digits of a token, and of the part of a name that is unique within an attempt."""
 
 
 @dataclass(eq=False)
@@ -51,9 +51,9 @@ class Transaction:
     root : Path
         The folder of the index.
     token : str
-        What the names of its files begin with.
+        The beginning of the names of its files.
     kept : bool
-        Whether a version names its files, or may do so: then they stay.
+        Whether a version names its files, or may name them: then they stay.
     """
 
     root: Path
@@ -62,24 +62,24 @@ class Transaction:
 
     @property
     def lease(self) -> Path:
-        """The file that is there while the attempt lasts."""
+        """The file that exists while the attempt lasts."""
         return self.root / FOLDERS[0] / f".{self.token}.lease"
 
     def write(self, folder: str, write: Callable[[SummedFile], object]) -> tuple[str, int]:
-        """Write a new file and wait until the disk has it; returns its name and bytes."""
+        """Write and sync a new file; return its name and bytes."""
         first = f"{self.token}-{uuid.uuid4().hex[:OWN_DIGITS]}"
         name, size = write_named(self.root / folder, write, first)
         if not self.lease.exists():
             (self.root / folder / name).unlink(missing_ok=True)
             raise IndexConflictError(
-                f"An update of the index at {str(self.root)!r} was given up, or took longer than a day, as a "
-                "task wrote for it; nothing was changed. Do it again, with fewer rows at a time."
+                f"An update of the index at {str(self.root)!r} failed, or took longer than a day, while a "
+                "task wrote for it; nothing was changed. Repeat it with fewer rows at a time."
             )
         return name, size
 
     def end(self) -> None:
-        """Give up the lease; removes the files, unless they are kept."""
-        with contextlib.suppress(OSError):  # what stays is removed by a vacuum, a day later
+        """Remove the lease, and the files, unless they are kept."""
+        with contextlib.suppress(OSError):  # a vacuum removes leftovers a day later
             self.lease.unlink(missing_ok=True)
         if self.kept:
             return
@@ -92,7 +92,7 @@ class Transaction:
 
 @contextlib.contextmanager
 def transaction(root: Path) -> Iterator[Transaction]:
-    """Begin an attempt; however it ends, files that no version names are removed."""
+    """Begin an attempt; at its end, files that no version names are removed."""
     own = Transaction(root)
     with writing(own.lease):
         own.lease.touch(exist_ok=False)
@@ -103,13 +103,13 @@ def transaction(root: Path) -> Iterator[Transaction]:
 
 
 MOST = 512
-"""Names in a manifest, at most: then they go into a file that all later versions share."""
+"""Most names in a manifest: beyond that they move to a file that all later versions share."""
 
 BATCH, MADE = "batch", "version"
 
 
 class Batches(NamedTuple):
-    """What a manifest tells of named updates: see `Manifest`; and the bytes that were written for it."""
+    """The named updates of a manifest (see `Manifest`), and the bytes that were written for them."""
 
     last: dict[str, int]
     earlier: tuple[str, ...]
@@ -117,7 +117,7 @@ class Batches(NamedTuple):
 
 
 def made_by(root: Path, manifest: Manifest, batch: str | None) -> int | None:
-    """Tell the version that the update of a name made; None: there was none."""
+    """Return the version that a named update made; None: there was no such update."""
     if batch is None or batch in manifest.batches:
         return None if batch is None else manifest.batches[batch]
     for name in reversed(manifest.earlier):
@@ -129,7 +129,7 @@ def made_by(root: Path, manifest: Manifest, batch: str | None) -> int | None:
 
 
 def with_batch(own: Transaction, parent: Manifest, batch: str | None, version: int) -> Batches:
-    """Add the name of an update to those that a manifest has, all of which become a file if they are many."""
+    """Add a named update to the updates of a manifest; if these are many, they move to a file."""
     last, earlier, size = dict(parent.batches), parent.earlier, 0
     if batch is not None:
         if len(last) >= MOST:
@@ -142,16 +142,16 @@ def with_batch(own: Transaction, parent: Manifest, batch: str | None, version: i
 
 
 HALF_A_DAY = 12 * 60 * 60
-"""Seconds that an attempt may take; a vacuum spares files that no version names until they are a day old."""
+"""Seconds that an attempt may take; a vacuum spares unknown files until they are a day old."""
 
 TEMPORARY = ".manifest"
-"""What names of temporaries end in, of which a vacuum removes all."""
+"""The end of the names of temporaries; a vacuum removes all of them."""
 
 
 def base_of(root: Path, manifest: Manifest) -> int | None:
-    """Return the number that the next version comes after; None if a version newer than `manifest` was made.
+    """Return the number before the next version's; None if a version newer than `manifest` was made.
 
-    Damaged manifests have numbers, too, so it may be larger than that of `manifest`.
+    Damaged manifests have numbers, too, so it may be larger than the version of `manifest`.
     """
     newer = [number for number in versions(root) if number > manifest.version]
     if not all(damage_of(root, number) for number in newer):
@@ -160,7 +160,7 @@ def base_of(root: Path, manifest: Manifest) -> int | None:
 
 
 def publish(own: Transaction, base: int, manifest: Manifest) -> bool:
-    """Make a manifest the version after `base`; returns False, and makes none, if there is one already."""
+    """Publish a manifest as the version after `base`; return False, without effect, if that exists."""
     content, path = encoded(manifest, own.token), manifest_path(own.root, base + 1)
     while (made := _linked(own, base, content, path)) is None:
         pass
@@ -170,15 +170,15 @@ def publish(own: Transaction, base: int, manifest: Manifest) -> bool:
 
 
 def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | None:
-    """Try to link a manifest; returns None if a vacuum removed the temporary, and it must be made again."""
+    """Try to link a manifest; return None if a vacuum removed the temporary, so that a retry is needed."""
     temporary = path.with_name(f".{uuid.uuid4().hex}{TEMPORARY}")
     write_new(temporary, lambda file: file.write(content))
     try:
-        if base:  # before the first version there is no vacuum
+        if base:  # no vacuum runs before the first version
             _check_age(own, temporary)
         if _largest(own.root) != base:  # listed after the temporary was made: see the proof
             return False
-        own.kept = True  # until it is certain that no link was made
+        own.kept = True  # until it is certain that there is no link
         os.link(temporary, path)
         return True
     except OSError as error:
@@ -186,10 +186,10 @@ def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | N
     finally:
         removed(temporary)
     if own.kept and _holds(path, content):
-        return True  # the answer of a file system in a network had got lost
-    there = path.exists()  # looked up before the listing, which has `base` only if no other came after it
+        return True  # the reply of a network file system was lost
+    there = path.exists()  # before the listing, which has `base` only if no other version came after it
     overtaken = there or _largest(own.root) != base
-    # a manifest that was made and removed since may have been this one: then its files stay
+    # a manifest that was linked and removed since may be this one: then its files stay
     own.kept = own.kept and overtaken and not there
     if isinstance(failure, (FileExistsError, FileNotFoundError)):
         return False if overtaken else None
@@ -198,14 +198,14 @@ def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | N
 
 
 def sweep(root: Path) -> int:
-    """Remove all temporaries, so that their writers fail and look again; returns the bytes."""
+    """Remove all temporaries, so that their writers fail and retry; return the bytes."""
     folder = root / FOLDERS[0]
     names = [path for path in folder.iterdir() if path.name.startswith(".") and path.suffix == TEMPORARY]
     return sum(map(removed, names))
 
 
 def removed(path: Path) -> int:
-    """Remove a file; returns its bytes, or 0 if somebody else was faster, or it is a folder."""
+    """Remove a file; return its bytes, or 0 if it is gone already, or is a folder."""
     try:
         if path.is_dir():
             return 0
@@ -228,7 +228,7 @@ def _holds(path: Path, content: bytes) -> bool:
 
 
 def _check_age(own: Transaction, temporary: Path) -> None:
-    """Refuse an attempt that took so long that a vacuum may take its files for those of nobody."""
+    """Refuse an attempt that took so long that a vacuum may remove its files as unused."""
     made = temporary.stat().st_mtime
     try:
         begun = own.lease.stat().st_mtime
@@ -237,5 +237,5 @@ def _check_age(own: Transaction, temporary: Path) -> None:
     if made - begun > HALF_A_DAY:
         raise IndexConflictError(
             f"This update of the index at {str(own.root)!r} took longer than half a day, and vacuum() may "
-            "remove files that old; nothing was changed. Do it again, with fewer rows at a time."
+            "remove files that old; nothing was changed. Repeat it with fewer rows at a time."
         )

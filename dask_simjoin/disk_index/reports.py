@@ -20,8 +20,8 @@ class ChangeReport(FieldsReport):
     inserted, deleted : int
         Inserted and deleted rows; a replaced row counts as both.
     row_groups_read, row_groups_held, row_groups : int
-        Row groups of rows that stayed within reach of one of those: that are read, and that are in memory
-        (`Index.persist`); and how many there are.
+        Row groups of unchanged rows within reach of a changed row: read from disk, and in memory
+        (`Index.persist`); and all row groups.
     rows_read : int
         Rows of the row groups to read.
     bytes_read : int
@@ -127,7 +127,7 @@ class UpkeepReport(FieldsReport):
 
 
 class Damage(NamedTuple):
-    """A damaged or missing file: its path in the folder, what is wrong, and the versions that need it."""
+    """A damaged or missing file: its path in the folder, its damage, and the versions that need it."""
 
     file: str
     damage: str
@@ -145,8 +145,8 @@ class CheckReport(FieldsReport):
     bytes_read : int
         Bytes of these files.
     files_without_checksums : int
-        Files that an older version of this package wrote.  They can be read, which does not prove that they
-        are as they were written; `optimize("all")` writes them anew.
+        Files by an older version of this package.  Reading cannot prove that they are intact;
+        `optimize("all")` rewrites them.
     damaged : int
         Files that are damaged or missing.
     damage : tuple of Damage
@@ -193,13 +193,13 @@ class QualityReport(FieldsReport):
     scan_ratio : float
         `scan`, divided by its value after a full rewrite: 1 is the best.
     centroid_drift : float
-        By how much, in all, the centroids of 20 clusters of the rows as they last were put in order moved by
-        rows that came since: the quality metric of RE-JOIN (Korkmaz 2012), from the boxes of row groups.
+        Total distance that the centroids of 20 clusters moved since the last full rewrite, by the boxes of
+        row groups.  It is the quality metric of RE-JOIN (Korkmaz 2012).
     drift_in_eps : float
         The drift, divided by eps.
     excess : float
-        Rows that updates read since because row groups do not lie in order: what ``recluster="auto"``
-        compares with the work of putting them in order.
+        Rows that updates read since because row groups are not in order.  ``recluster="auto"`` compares it
+        with the cost of a rewrite.
     """
 
     title = "Quality of an index"
@@ -224,7 +224,7 @@ class MemoryReport(FieldsReport):
     Attributes
     ----------
     rows, rows_on_disk : int
-        Rows that are held, deleted ones too, and those for which there is no room: they are read each time.
+        Rows in memory, including deleted ones, and rows that do not fit: they are read each time.
     files, files_on_disk : int
     slabs : int
         Segments in memory, each with an index of its own.
@@ -242,7 +242,7 @@ class MemoryReport(FieldsReport):
 
 
 def _listed(numbers: tuple[int, ...]) -> str:
-    """Name versions, those that follow each other by the first and the last."""
+    """Name versions; runs are named by the first and the last one."""
     return f"version{'s' * (len(numbers) > 1)} {', '.join(_runs(numbers))}"
 
 

@@ -1,9 +1,9 @@
 """Rows of an index in memory: coordinates, numbers, ids and boxes; pairs of replaced rows.
 
-A replaced row keeps its number.  So its pair with a row that stayed, or that was replaced too, may be among
-those that came and among those that went.  Each task tells those of its pairs by the rows' other coordinates,
-by the definition itself: no task needs the pairs of another.  A pair of which something else is kept now is
-one that went and one that came, as one at another distance is.
+A replaced row keeps its number.  So its pairs with unchanged or replaced rows may be in both the added and
+the removed pairs.  Each task cancels such pairs by the rows' other coordinates and the definition of a pair:
+it needs no pairs of another task.  If a kept value or the distance of a pair changes, the pair is removed and
+added.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from dask_simjoin.disk_index.cell_filter import (
     CellBoxes,
-    Marks,
+    CellFilter,
     Tiled,
     mark,
     near_marks,
@@ -40,24 +40,26 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk, indexed
 
 DRAWN = 2048
-"""Rows of each side from which a layout is chosen."""
+"""Most rows of each side that are sampled to choose a layout."""
 
 MOST_ORDERED = 1 << 18
-"""Rows that came or went up to which they are put in order first: more lie in the order of their files, by
-which they are told apart well enough, and mark most cells."""
+"""Most moved rows that are reordered first.
 
-MOST_TOLD = 1 << 20
-"""Tiles of two parts that are compared at most: some ms."""
+More rows stay in the order of their files, whose tiles are compact enough, and would mark most cells.
+"""
+
+MOST_TILE_PAIRS = 1 << 20
+"""Most pairs of tiles of two parts to compare: some ms."""
 
 FEW = 8
-"""Rows that do not count are compared with the others where they are fewer than one of so many."""
+"""Excluded rows are compared too, and dropped later, if they are fewer than one in this many."""
 
 FULL = 0.5
-"""Share of marked cells from which on they tell too little to be asked."""
+"""Share of marked cells above which the cells exclude too few rows to be used."""
 
 
-class Loaded(TypedDict):
-    """Hold rows: a plain dict of arrays and frames, so that it spills.
+class RowBatch(TypedDict):
+    """Rows: a plain dict of arrays and frames, so that it spills.
 
     `x` (n, d) are embedded coordinates, `seq` (n,) the rows' sequence numbers; `example` is an empty frame.
     """
@@ -69,47 +71,47 @@ class Loaded(TypedDict):
     kept: NotRequired[Frame]
     tiles: NotRequired[Tiled]
     """Tiles of changed rows, which are in the order of their tiles."""
-    marks: NotRequired[Marks]
+    marks: NotRequired[CellFilter]
     """The cells near changed rows, if they exclude enough others."""
     gone: NotRequired[Array]
     """Unchanged rows: which (n,) to ignore, if dropping so few costs more than comparing them."""
 
 
-def rows_of(frame: Frame, spec: JoinSpec, seq: Array) -> Loaded:
-    """Take what tasks need of a frame; `seq`: the numbers of its rows."""
+def rows_of(frame: Frame, spec: JoinSpec, seq: Array) -> RowBatch:
+    """Return the rows of a frame, as tasks compare them; `seq`: the rows' numbers."""
     x, kept = points(frame, spec)
     if kept is not None:
         frame, x, seq = frame[kept], x[kept], seq[kept]
-    if spec.lists and not len(x):  # no list tells how many columns there are
+    if spec.lists and not len(x):  # the length of the lists is unknown
         x = module_of(x).zeros((0, spec.dims or 1))
-    found = Loaded(x=x, seq=seq, ids=row_ids(frame, spec.id), example=frame.iloc[:0])
+    found = RowBatch(x=x, seq=seq, ids=row_ids(frame, spec.id), example=frame.iloc[:0])
     if spec.keep:
         found["kept"] = frame[list(spec.keep)]
     return found
 
 
-def load(part: Part, spec: JoinSpec) -> Loaded:
+def load(part: Part, spec: JoinSpec) -> RowBatch:
     """Read row groups."""
     frame = read_part(part, _columns(spec))
     return rows_of(frame, spec, values_of(frame[SEQ]))
 
 
-def joined_rows(parts: Sequence[Loaded]) -> Loaded:
-    """Put rows one after the other; there is one part at least."""
+def joined_rows(parts: Sequence[RowBatch]) -> RowBatch:
+    """Concatenate rows; there is at least one part."""
     if len(parts) == 1:
         return parts[0]
     xp, frames = module_of(parts[0]["x"]), frames_for(parts[0]["example"])
     x, seq = (xp.concatenate([part[name] for part in parts]) for name in ("x", "seq"))
-    found = Loaded(x=x, seq=seq, ids=joined([part["ids"] for part in parts]), example=parts[0]["example"])
+    found = RowBatch(x=x, seq=seq, ids=joined([part["ids"] for part in parts]), example=parts[0]["example"])
     if "kept" in parts[0]:
         found["kept"] = frames.stacked([part["kept"] for part in parts])
     return found
 
 
-def load_near(part: Part, spec: JoinSpec, marks: Marks | None = None) -> Loaded:
-    """Read row groups, but for rows that are told to be in no pair before their coordinates are gathered.
+def load_near(part: Part, spec: JoinSpec, marks: CellFilter | None = None) -> RowBatch:
+    """Read row groups, without rows that the marks exclude before their coordinates are gathered.
 
-    Among them may be rows that do not count, which are told as `gone`.
+    The result may contain excluded rows, marked by `gone`.
     """
     frame, kept = read_every(part, _columns(spec))
     frames = frames_for(frame)
@@ -124,8 +126,8 @@ def load_near(part: Part, spec: JoinSpec, marks: Marks | None = None) -> Loaded:
     return rows_of(frame, spec, values_of(frame[SEQ]))
 
 
-def load_both(part: Part, named: Part, spec: JoinSpec) -> tuple[Loaded, Loaded]:
-    """Read row groups once: rows that stayed, as `load_near` does, and those that another part names."""
+def load_both(part: Part, named: Part, spec: JoinSpec) -> tuple[RowBatch, RowBatch]:
+    """Read row groups once: unchanged rows, as `load_near` does, and the rows named by another part."""
     frame, kept, own = read_both(part, named, _columns(spec))
     rows = rows_of(frame, spec, values_of(frame[SEQ]))
     xp = module_of(rows["seq"])
@@ -143,8 +145,8 @@ def _few_gone(kept: np.ndarray) -> bool:
     return FEW * int(np.count_nonzero(~kept)) < len(kept)
 
 
-def _near_of(frame: Frame, spec: JoinSpec, marks: Marks) -> Array | None:
-    """Tell which rows of a frame are near marked ones; None: its columns are no plain numbers."""
+def _near_of(frame: Frame, spec: JoinSpec, marks: CellFilter) -> Array | None:
+    """Return which rows of a frame are near marked ones; None: its columns are not plain numbers."""
     frames = frames_for(frame)
     columns = [frames.plain(frame, spec.on[k]) for k in marks.dims]
     if any(values is None or values.dtype != np.float64 for values in columns):
@@ -156,10 +158,10 @@ def _columns(spec: JoinSpec) -> list[str]:
     return list(dict.fromkeys([SEQ, *map(str, spec.columns)]))
 
 
-def moved(rows: Loaded, cut: Sequence[int], spec: JoinSpec, ordered: bool, marked: bool = True) -> Loaded:
-    """Put rows that came or went in order, with their tiles and, if `marked`, their neighbourhood.
+def moved(rows: RowBatch, cut: Sequence[int], spec: JoinSpec, ordered: bool, marked: bool = True) -> RowBatch:
+    """Order moved rows, with their tiles and, if `marked`, the cells near them.
 
-    Rows that are compared with none but themselves, and are not `ordered`, stay as they lie; so do very many.
+    Rows that are not `ordered`, as they are compared only with themselves, stay in place; so do very many.
     """
     x, dims = to_host(rows["x"]), np.asarray(cut, np.int64)
     if not ordered or len(x) > MOST_ORDERED:
@@ -173,17 +175,19 @@ def moved(rows: Loaded, cut: Sequence[int], spec: JoinSpec, ordered: bool, marke
     return found
 
 
-def some(rows: Loaded, places: Array) -> Loaded:
-    """Take rows at some places."""
+def some(rows: RowBatch, places: Array, points: bool = True) -> RowBatch:
+    """Select rows at some positions; without `points`, their coordinates are left out."""
     x = rows["x"]
-    if x.flags.f_contiguous and x.shape[1] > 1:  # column by column, as coordinates of few columns lie
+    if not points:
+        taken = module_of(places).empty((len(places), 0))
+    elif x.flags.f_contiguous and x.shape[1] > 1:  # column by column, as coordinates of few columns lie
         xp = module_of(x)
         taken = xp.empty((len(places), x.shape[1]), order="F")
         for k in range(x.shape[1]):
             taken[:, k] = x[:, k][places]
     else:
         taken = x[places]
-    found = Loaded(x=taken, seq=rows["seq"][places], ids=rows["ids"].take(places), example=rows["example"])
+    found = RowBatch(x=taken, seq=rows["seq"][places], ids=rows["ids"].take(places), example=rows["example"])
     if "kept" in rows:
         found["kept"] = rows["kept"].take(places)
     if "gone" in rows:
@@ -191,21 +195,23 @@ def some(rows: Loaded, places: Array) -> Loaded:
     return found
 
 
-def near_box(rows: Loaded, lower: np.ndarray, upper: np.ndarray, cut: Sequence[int],
-             spec: JoinSpec) -> Loaded:  # fmt: skip
+def near_box(rows: RowBatch, lower: np.ndarray, upper: np.ndarray, cut: Sequence[int],
+             spec: JoinSpec) -> RowBatch:  # fmt: skip
     """Return the changed rows whose tiles are within reach of a box."""
     dims = np.asarray(cut, np.int64)
     boxes = CellBoxes(dims, lower[None, dims], upper[None, dims])
     return _of_tiles(rows, near_tiles(rows["tiles"], boxes, spec.norm, spec.threshold)[:, 0])
 
 
-def near_by_tiles(rows: Loaded, others: Loaded, cut: Sequence[int], spec: JoinSpec) -> tuple[Loaded, Loaded]:
-    """Take those of two parts' rows whose tiles are within reach of one of the other's, if that is soon told.
+def near_by_tiles(
+    rows: RowBatch, others: RowBatch, cut: Sequence[int], spec: JoinSpec
+) -> tuple[RowBatch, RowBatch]:
+    """Select the rows of two parts whose tiles are within reach of the other part; with many tiles, all rows.
 
-    Where a part has rows of updates, which lie across all others, the box of all of it tells nothing.
+    The box of a whole part excludes nothing if the part has rows of updates, which overlap all others.
     """
     tiles, theirs = rows["tiles"], others["tiles"]
-    if len(tiles.lower) * len(theirs.lower) > MOST_TOLD:
+    if len(tiles.lower) * len(theirs.lower) > MOST_TILE_PAIRS:
         return rows, others
     boxes = CellBoxes(np.asarray(cut, np.int64), theirs.lower, theirs.upper)
     near = near_tiles(tiles, boxes, spec.norm, spec.threshold)
@@ -213,8 +219,8 @@ def near_by_tiles(rows: Loaded, others: Loaded, cut: Sequence[int], spec: JoinSp
     return _of_tiles(rows, mine), _of_tiles(others, own)
 
 
-def _of_tiles(rows: Loaded, chosen: np.ndarray) -> Loaded:
-    """Take the rows of some tiles (tiles,), bool."""
+def _of_tiles(rows: RowBatch, chosen: np.ndarray) -> RowBatch:
+    """Select the rows of some tiles (tiles,), bool."""
     if chosen.all():
         return rows
     tiles = rows["tiles"]
@@ -222,24 +228,24 @@ def _of_tiles(rows: Loaded, chosen: np.ndarray) -> Loaded:
     return some(rows, module_of(rows["x"]).asarray(places[places < len(tiles.x)]))
 
 
-def layout_for(sides: Sequence[Loaded], spec: JoinSpec) -> Layout:
-    """Choose how rows that are compared are indexed."""
+def layout_for(sides: Sequence[RowBatch], spec: JoinSpec) -> Layout:
+    """Choose an index layout for rows that are compared."""
     every = merge_moments([moments(side["x"]) for side in sides])
-    drawn = [to_host(side["x"][:: max(1, len(side["x"]) // DRAWN)]) for side in sides]
+    sample = [to_host(side["x"][:: max(1, len(side["x"]) // DRAWN)]) for side in sides]
     joiner = joiner_for(sides[0]["example"])
     return joiner.layout(
         spec.method, every.lower, every.upper, every.mean, every.variance, spec.threshold, spec.norm,
-        Drawn(drawn[0], drawn[-1], len(sides[-1]["x"])),
+        Drawn(sample[0], sample[-1], len(sides[-1]["x"])),
     )  # fmt: skip
 
 
-def chunk_of(rows: Loaded, layout: Layout) -> Chunk:
+def chunk_of(rows: RowBatch, layout: Layout) -> Chunk:
     """Index rows."""
     extra: dict[str, Any] = {"kept": rows["kept"]} if "kept" in rows else {}
     return indexed(rows["x"], rows["ids"], layout, rows["example"], extra)
 
 
-class Replaced(TypedDict):
+class ReplacedRows(TypedDict):
     """Coordinates and kept values of replaced rows in the other version."""
 
     seq: Array
@@ -249,34 +255,36 @@ class Replaced(TypedDict):
     kept: NotRequired[Frame]
 
 
-def replaced_of(own: list[Array], other: Loaded) -> Replaced:
-    """Take of rows of one side those whose numbers, some arrays, are on the other side too."""
+def replaced_of(own: list[Array], other: RowBatch) -> ReplacedRows:
+    """Select the rows of `other` whose numbers are in `own`."""
     xp = module_of(other["x"])
     both = xp.flatnonzero(xp.isin(other["seq"], xp.concatenate(own)))
-    found = Replaced(seq=other["seq"][both], x=other["x"][both])
+    found = ReplacedRows(seq=other["seq"][both], x=other["x"][both])
     if "kept" in other:
         found["kept"] = other["kept"].take(both)
     return found
 
 
-def put_replaced(parts: list[Replaced]) -> Replaced | None:
+def put_replaced(parts: list[ReplacedRows]) -> ReplacedRows | None:
     """Concatenate the replaced rows of several parts; None: no row was replaced."""
     xp = module_of(parts[0]["x"])
     seq, x = (xp.concatenate([part[name] for part in parts]) for name in ("seq", "x"))
     if not len(seq):
         return None
     order = xp.argsort(seq)
-    found = Replaced(seq=seq[order], x=x[order])
+    found = ReplacedRows(seq=seq[order], x=x[order])
     if "kept" in parts[0]:
         kept = [part["kept"] for part in parts]
         found["kept"] = frames_for(kept[0]).stacked(kept).take(order)
     return found
 
 
-def other_values(replaced: Replaced, rows: Loaded, places: Array, stay: bool) -> tuple[Array, Array, Array]:
-    """Return what rows are in the other version: coordinates, whether they are there, if they were replaced.
+def other_values(
+    replaced: ReplacedRows, rows: RowBatch, places: Array, stay: bool
+) -> tuple[Array, Array, Array]:
+    """Return rows in the other version: coordinates, whether they exist, and whether they were replaced.
 
-    `stay`: rows that were not replaced are there as they are; else they came or went.
+    `stay`: rows that were not replaced exist unchanged; otherwise they were added or deleted.
     """
     xp = module_of(places)
     at, found = _there(replaced, rows["seq"][places])
@@ -287,14 +295,14 @@ def other_values(replaced: Replaced, rows: Loaded, places: Array, stay: bool) ->
     return x, there, found
 
 
-def _there(replaced: Replaced, seq: Array) -> tuple[Array, Array]:
-    """Find rows among the replaced ones: their places, and whether they are there."""
+def _there(replaced: ReplacedRows, seq: Array) -> tuple[Array, Array]:
+    """Find rows among the replaced ones: their positions, and whether they exist."""
     xp = module_of(seq)
     at = xp.minimum(xp.searchsorted(replaced["seq"], seq), len(replaced["seq"]) - 1)
     return at, replaced["seq"][at] == seq
 
 
-def _kept_otherwise(replaced: Replaced, rows: Loaded) -> Array:
+def _kept_otherwise(replaced: ReplacedRows, rows: RowBatch) -> Array:
     """Return which rows (n,) have other kept values in the other version."""
     xp = module_of(rows["seq"])
     at, there = _there(replaced, rows["seq"])
@@ -309,11 +317,11 @@ def _kept_otherwise(replaced: Replaced, rows: Loaded) -> Array:
 def _unlike(own: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
     """Return which values (n,) differ; missing values and NaN are equal."""
     kinds = own.type, other.type
-    odd = pa.types.is_nested, pa.types.is_decimal  # decimal numbers of objects have each their own digits
+    odd = pa.types.is_nested, pa.types.is_decimal  # decimal objects have different numbers of digits
     if any(isinstance(kind, pa.BaseExtensionType) or any(is_odd(kind) for is_odd in odd) for kind in kinds):
         texts = zip(map(repr, own.to_pylist()), map(repr, other.to_pylist()), strict=True)
         return np.array([first != second for first, second in texts], bool)
-    if pa.types.is_null(own.type):  # no value tells which kind they are
+    if pa.types.is_null(own.type):  # all values are missing, so their type is unknown
         own = own.cast(pa.large_string() if pa.types.is_null(other.type) else other.type)
     none = [np.asarray(pc.is_null(side, nan_is_null=True), bool) for side in (own, other)]
     values = np.asarray(pc.fill_null(pc.not_equal(own, other.cast(own.type)), False), bool)
@@ -321,7 +329,7 @@ def _unlike(own: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
 
 
 def totals_of(x: Array, y: Array, norm: Norm) -> Array:
-    """The totals (m,) of rows (m, d), as every decision sums them up."""
+    """Return the totals (m,) of rows (m, d), summed as for every decision."""
     total = module_of(x).zeros(len(x))
     with np.errstate(over="ignore", under="ignore"):
         for k in range(x.shape[1]):
@@ -329,12 +337,13 @@ def totals_of(x: Array, y: Array, norm: Norm) -> Array:
     return total
 
 
-def in_other_version(replaced: Replaced, left: tuple[Loaded, Array, bool], right: tuple[Loaded, Array, bool],
-                     distance: Array | None, spec: JoinSpec) -> Array:  # fmt: skip
+def in_other_version(replaced: ReplacedRows, left: tuple[RowBatch, Array, bool],
+                     right: tuple[RowBatch, Array, bool], distance: Array | None,
+                     spec: JoinSpec) -> Array:  # fmt: skip
     """Return which pairs are pairs of the other version too: (m,), bool.
 
-    `left`, `right`: rows, places of them, and whether those that were not replaced stay.  `distance`: if it
-    is told of pairs, they must have the same one.
+    `left`, `right`: rows, positions in them, and whether rows that were not replaced are in both versions.
+    `distance`: if given, the pairs must have equal distances.
     """
     xp = module_of(left[1])
     (x, there, changed), (y, also, too) = (other_values(replaced, *side) for side in (left, right))

@@ -25,11 +25,11 @@ from dask_simjoin.planning.statistics.sample import moments
 FILE, POSITION = "file", "position"
 
 KNOWN = 2
-"""Versions whose places a process keeps: tasks of one version, and of what went with it, share them."""
+"""Versions whose positions a process caches: tasks of one version and of its deletions share them."""
 
 
 def write_deleted(own: Transaction, places: dict[str, np.ndarray], version: int) -> tuple[DeletedFile, int]:
-    """Write which rows of files are deleted; tells the bytes too."""
+    """Write the positions of deleted rows; return the file and its bytes."""
     names = np.repeat(np.array(list(places), object), [len(some) for some in places.values()])
     at = np.concatenate([np.zeros(0, np.int64), *places.values()])
     table = pa.table({FILE: pa.array(names, pa.string()).dictionary_encode(), POSITION: at})
@@ -38,7 +38,7 @@ def write_deleted(own: Transaction, places: dict[str, np.ndarray], version: int)
 
 
 def places_in(root: Path, name: str) -> dict[str, np.ndarray]:
-    """The places that a file tells, by the names of row files."""
+    """Read the positions of a deletion file, by the names of row files."""
     table = read_whole(root / "deleted" / name)
     at, files = table[POSITION].to_numpy(), table[FILE].to_pandas().cat
     codes = files.codes.to_numpy()
@@ -50,7 +50,7 @@ def places_in(root: Path, name: str) -> dict[str, np.ndarray]:
 
 @functools.lru_cache(KNOWN)
 def read_deleted(root: Path, deleted: tuple[str, ...]) -> Mapping[str, np.ndarray]:
-    """The places of deleted rows of files, ascending, by their names; `deleted`: the files that tell them.
+    """Read the positions of deleted rows, ascending, by file name; `deleted`: the deletion files.
 
     Files never change: each process reads them once for all of its tasks.
     """
@@ -69,15 +69,15 @@ FAN_OUT = 2
 NONE = np.zeros(0, np.int64)
 
 FEW = 8
-"""Rows are taken one by one where they are fewer than one of so many."""
+"""Rows are selected one by one if they are fewer than one in this many."""
 
 AT_ONCE = 1 << 24
-"""Bytes that are read at a time where only some rows are named, into memory that others have just left."""
+"""Bytes to read at once if only some rows are selected, so that memory is reused."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """A row file: its name, rows, bytes, groups (their `file` is 0), the keys of its ids, and theirs."""
+    """A row file: its name, rows, bytes, groups (their `file` is 0), its key file, and that file's bytes."""
 
     name: str
     rows: int
@@ -88,7 +88,7 @@ class Written:
 
 
 def embedded(rows: Frame, options: Options, library: str) -> np.ndarray:
-    """The coordinates (n, dims) of rows in the space that they are joined in, on the host."""
+    """Return embedded coordinates (n, dims) of rows, on the host."""
     frames = frames_of_library(library)
     columns = frames.coordinates(rows, options.on)
     return to_host(options.spec(library).measure.embed(columns, frames.xp))
@@ -112,7 +112,7 @@ def write_rows(rows: Frame, options: Options, own: Transaction, schema: pa.Schem
 
 
 def _groups(x: np.ndarray, version: np.ndarray, group: int) -> RowGroups:
-    """Row groups of `group` rows of points in their order in the file."""
+    """Return the row groups of `group` rows of points in file order."""
     start = np.arange(0, len(x), group)
     rows = np.diff(np.append(start, len(x)))
     lowest, highest = np.minimum.reduceat, np.maximum.reduceat
@@ -124,7 +124,7 @@ def _groups(x: np.ndarray, version: np.ndarray, group: int) -> RowGroups:
 def read_part(part: Part, columns: list[str] | None = None) -> Frame:
     """Read some row groups of a snapshot: its rows in them, in any order.
 
-    `columns`: the ones that are needed, in this order; by default `SEQ`, `VERSION` and all of the index.
+    `columns`: the needed columns, in this order; by default `SEQ`, `VERSION` and all of the index.
     """
     wanted = [SEQ, VERSION, *part.options.columns] if columns is None else columns
     tables = [table for table, _ in read_tables(part, wanted)]
@@ -134,14 +134,14 @@ def read_part(part: Part, columns: list[str] | None = None) -> Frame:
 
 
 def read_places(part: Part, columns: list[str]) -> list[tuple[str, np.ndarray, pa.Table]]:
-    """Read the same with their places: names of files, places in them (n,), and the rows."""
+    """Read rows with their positions: names of files, positions in them (n,), and the rows."""
     names = [name for name, _ in part.pieces]
     found = read_tables(part, columns)
     return [(name, places, table) for name, (table, places) in zip(names, found, strict=True)]
 
 
 def read_tables(part: Part, columns: list[str]) -> Iterator[tuple[pa.Table, np.ndarray]]:
-    """Read the rows of each piece of a part, and their places in the file."""
+    """Read the rows of each piece of a part, and their positions in the file."""
     for table, places, kept in _read_pieces(part, columns):
         if kept is None or kept.all():
             yield table, places
@@ -152,7 +152,7 @@ def read_tables(part: Part, columns: list[str]) -> Iterator[tuple[pa.Table, np.n
 
 
 def read_every(part: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None]:
-    """Read row groups with their other rows too, and tell which rows count; None: all."""
+    """Read row groups with excluded rows too, and return which rows are included; None: all."""
     pieces = list(_read_pieces(part, columns))
     if not pieces:
         return read_part(part, columns), None
@@ -160,7 +160,7 @@ def read_every(part: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None
 
 
 def read_both(part: Part, named: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None, np.ndarray]:
-    """Do the same, and tell which rows are those that another part names of the same row groups."""
+    """Read row groups as `read_every` does, and return which rows another part names."""
     pieces = list(_read_pieces(part, columns if named.versions is None else [*columns, VERSION]))
     listed, own = read_deleted(named.root, named.deleted), []
     for (name, _), (table, places, _) in zip(part.pieces, pieces, strict=True):
@@ -173,11 +173,11 @@ def read_both(part: Part, named: Part, columns: list[str]) -> tuple[Frame, np.nd
 
 
 Piece = tuple[pa.Table, np.ndarray, np.ndarray | None]
-"""Rows of a file, their places, and which of them count."""
+"""Rows of a file, their positions, and which of them are included."""
 
 
 def _counted(pieces: list[Piece]) -> np.ndarray | None:
-    """Tell which rows count; None: all."""
+    """Return which rows are included; None: all."""
     if all(kept is None for _, _, kept in pieces):
         return None
     return np.concatenate([np.ones(len(at), bool) if kept is None else kept for _, at, kept in pieces])
@@ -188,8 +188,8 @@ def _as_one(pieces: list[Piece], columns: list[str], part: Part) -> Frame:
 
 
 def _read_pieces(part: Part, columns: list[str]) -> Iterator[Piece]:
-    told = part.versions
-    wanted = list(dict.fromkeys(columns if told is None else [*columns, VERSION]))
+    versions = part.versions
+    wanted = list(dict.fromkeys(columns if versions is None else [*columns, VERSION]))
     deleted = read_deleted(part.root, part.deleted)
     for name, groups in part.pieces:
         listed = deleted.get(name, NONE)
@@ -201,7 +201,7 @@ def _read_pieces(part: Part, columns: list[str]) -> Iterator[Piece]:
                 table, places = _read_named(file, wanted, listed, own, starts, sizes)
             else:
                 table, places = read_groups(file, groups, wanted), _places(starts[own], sizes[own])
-        kept = None if told is None else _of_versions(table[VERSION].to_numpy(), told)
+        kept = None if versions is None else _of_versions(table[VERSION].to_numpy(), versions)
         gone = NONE if part.named else _those_of(listed, places)
         if len(gone):
             kept = np.ones(len(places), bool) if kept is None else kept
@@ -211,7 +211,7 @@ def _read_pieces(part: Part, columns: list[str]) -> Iterator[Piece]:
 
 def _read_named(file: pq.ParquetFile, columns: list[str], listed: np.ndarray, groups: np.ndarray,
                 starts: np.ndarray, sizes: np.ndarray) -> tuple[pa.Table, np.ndarray]:  # fmt: skip
-    """Read those rows of row groups whose places in the file are listed, few row groups at a time."""
+    """Read the rows of row groups at listed positions, few row groups at a time."""
     tables, found = [], []
     size = np.array([file.metadata.row_group(g).total_byte_size for g in groups.tolist()])
     for part in cut_parts(size, AT_ONCE):
@@ -224,27 +224,27 @@ def _read_named(file: pq.ParquetFile, columns: list[str], listed: np.ndarray, gr
 
 
 def _places(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """The places (n,) in a file of the rows of some row groups, which are ascending."""
+    """Return the positions (n,) in a file of the rows of some row groups, ascending."""
     return np.concatenate([np.arange(a, a + n) for a, n in zip(starts.tolist(), sizes.tolist(), strict=True)])
 
 
 def _those_of(listed: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Which of some places (n,) are listed: their numbers; both are ascending."""
+    """Return the indexes of positions that are listed; both are ascending."""
     own = listed[np.searchsorted(listed, places[0]) : np.searchsorted(listed, places[-1], "right")]
     at = np.searchsorted(places, own)
     return at[places[at] == own]
 
 
-def _of_versions(version: np.ndarray, told: tuple[int, int]) -> np.ndarray:
-    """Tell which rows are of a version above one and up to another."""
-    return (version > told[0]) & (version <= told[1])
+def _of_versions(version: np.ndarray, versions: tuple[int, int]) -> np.ndarray:
+    """Return which rows are of a version above the first and up to the second."""
+    return (version > versions[0]) & (version <= versions[1])
 
 
 def write_example(own: Transaction, schema: pa.Schema) -> str:
-    """Write a file without rows, whose schema is that of all row files; tells its name."""
+    """Write an empty file with the schema of all row files; return its name."""
     return own.write("rows", lambda file: write_table(schema.empty_table(), file))[0]
 
 
 def example_table(root: Path, options: Options) -> pa.Table:
-    """The file without rows."""
+    """Read the empty file with the schema."""
     return read_whole(root / "rows" / options.example)

@@ -27,30 +27,30 @@ from dask_simjoin.planning.statistics.unique_ids import id_keys
 from dask_simjoin.request.messages import NO_UNICODE, listed, shown
 
 DTYPES = b"dask_simjoin.dtypes"
-"""Under which a file tells what pandas calls its columns' dtypes."""
+"""Key in a file's metadata of the pandas dtypes of its columns."""
 
 NO_ROWS = b"dask_simjoin.no_rows"
-"""What the schema has of an index that was made of a frame without rows: no row says what columns hold."""
+"""Mark in the schema of an index made from an empty frame, whose dtypes are unreliable."""
 
 OWN = pa.schema([pa.field(SEQ, pa.int64()), pa.field(VERSION, pa.int64())])
 
 
 def check_names(names: list[Hashable]) -> list[str]:
-    """Refuse names of columns that no row file can have."""
+    """Refuse names of columns that row files cannot have."""
     odd = [name for name in names if not isinstance(name, str)]
     if odd:
         raise ColumnError(
-            f"Columns {listed(odd)} are not named by strings, and those of an index on disk are; rename "
+            f"Columns {listed(odd)} are not named by strings, but an index on disk needs that; rename "
             "them: df.columns = df.columns.astype(str)."
         )
     taken = [name for name in names if name in (SEQ, VERSION, ID)]
     if taken:
-        raise ColumnError(f"The index on disk has own columns {listed(taken)}; rename those of the frame.")
+        raise ColumnError(f"The index on disk has own columns {listed(taken)}; rename the frame's columns.")
     return [name for name in names if isinstance(name, str)]
 
 
 def with_ids(frame: Frame, id: str | None, columns: list[str]) -> Frame:
-    """The columns that an index has of a frame's rows; where its index names them, that is `ID`."""
+    """Return the columns of row files; if the frame's index names the rows, it becomes `ID`."""
     if id is not None:
         return frame[columns].reset_index(drop=True)
     rows = frame[[name for name in columns if name != ID]].copy()
@@ -59,13 +59,13 @@ def with_ids(frame: Frame, id: str | None, columns: list[str]) -> Frame:
 
 
 def arrow_of(rows: Frame) -> pa.Table:
-    """Rows as a table; refuses columns of values that are not all of one kind."""
+    """Convert rows to a table; refuses columns with values of several kinds."""
     try:
         table = frames_for(rows).to_arrow(rows)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise ColumnError(
-            f"Columns {listed(rows.columns)} cannot all be written to parquet ({error}); convert what holds "
-            "several kinds of values, such as with .astype(str), or leave it out of keep=."
+            f"Columns {listed(rows.columns)} cannot all be written to parquet ({error}). Convert mixed "
+            "values, such as with .astype(str), or leave them out of keep=."
         ) from None
     except UnicodeEncodeError as error:
         raise ColumnError(
@@ -80,7 +80,7 @@ def arrow_of(rows: Frame) -> pa.Table:
 
 
 def dtypes_of(frame: Frame) -> dict[str, str]:
-    """What pandas calls the dtypes of a frame's columns, but for categories, which become their values."""
+    """Return the names of the pandas dtypes of columns; categories count as their values."""
     if library(frame) != HOME:
         return {}
     plain = {name: getattr(kind, "categories", kind) for name, kind in frame.dtypes.items()}
@@ -88,32 +88,32 @@ def dtypes_of(frame: Frame) -> dict[str, str]:
 
 
 def schema_of(rows: Frame) -> pa.Schema:
-    """The schema of row files of rows like these, of which there are some."""
+    """Return the schema of row files for rows like these, at least one."""
     schema, dtypes = arrow_of(rows).schema, dtypes_of(rows)
     fields = [*OWN, *(pa.field(one.name, _roomy(_wide(one.type), dtypes.get(one.name))) for one in schema)]
     return pa.schema(fields, {DTYPES: json.dumps(dtypes).encode()})
 
 
 def schema_without_rows(example: Frame) -> pa.Schema:
-    """The schema of row files of an index that is made of no rows."""
+    """Return the schema of row files for an index made from an empty frame."""
     schema = schema_of(example)
     return schema.with_metadata({**schema.metadata, NO_ROWS: b"1"})
 
 
 def as_written(rows: Frame, schema: pa.Schema, where: str) -> pa.Table:
-    """Rows, with `SEQ` and `VERSION`, as row files have them; refuses other types of columns."""
+    """Convert rows, with `SEQ` and `VERSION`, to the schema of row files; refuses other column types."""
     table = arrow_of(rows[schema.names])
     check_types(table.schema, schema, where)
     return _cast(table, schema, where)
 
 
 def ids_in(table: pa.Table, row_id: str) -> pd.Index:
-    """The ids of rows that were read, on the host, so that keys are the same wherever frames lie."""
+    """Return the ids of rows as read, on the host, so that their keys do not depend on the library."""
     return pd.Index(as_frame(table.select([row_id]), "pandas")[row_id])
 
 
 def ids_as_read(ids: pd.Index, schema: pa.Schema, row_id: str, where: str) -> pd.Index:
-    """Ids (n,) as those of row files are read: equal ids of other dtypes have other keys."""
+    """Convert ids (n,) to the dtype of row files: equal ids of other dtypes have other keys."""
     none = ids_in(schema.empty_table(), row_id)
     read: Any = none.dtype
     if not len(ids):
@@ -127,16 +127,16 @@ def ids_as_read(ids: pd.Index, schema: pa.Schema, row_id: str, where: str) -> pd
 
 
 def _cast(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
-    """Rows as row files have them; refuses numbers that do not fit."""
+    """Convert a table to a schema; refuses numbers that do not fit."""
     columns = []
     for field in schema:
         try:
             columns.append(table[field.name].cast(field.type))
         except pa.ArrowInvalid as error:
             raise ColumnError(
-                f"Column {shown(field.name)} {where} has values that the index, which has {field.type}, "
-                f"cannot hold ({error}); round them, or make the index of a column with room for all "
-                "digits, for example by .astype(pandas.ArrowDtype(pyarrow.decimal128(38, 9)))."
+                f"Column {shown(field.name)} {where} has values that do not fit the index's {field.type} "
+                f"({error}). Round them, or make the index from a column with room for all digits, for "
+                "example by .astype(pandas.ArrowDtype(pyarrow.decimal128(38, 9)))."
             ) from None
     return pa.table(columns, schema=schema)
 
@@ -149,9 +149,9 @@ def check_types(found: pa.Schema, schema: pa.Schema, where: str) -> None:
             remedy = f"; convert it first, for example with .astype({_dtype(schema, field.name)!r})."
             if NO_ROWS in (schema.metadata or {}):
                 remedy = (
-                    ", as had the frame without rows that it was made of (pandas makes float64 of an empty "
-                    "list). Make the index anew, of rows or of a frame with the dtypes of rows to come; or "
-                    "convert the column."
+                    ", as had the empty frame that it was made from (pandas makes float64 of an empty list). "
+                    "Make a new index, from rows or from a frame with the right dtypes; or convert the "
+                    "column."
                 )
             raise ColumnError(
                 f"Column {shown(field.name)} {where} is of type {field.type}, and the index has {own}{remedy}"
@@ -159,9 +159,9 @@ def check_types(found: pa.Schema, schema: pa.Schema, where: str) -> None:
 
 
 def _alike(own: pa.DataType, other: pa.DataType) -> bool:
-    """Whether both are decimal numbers, or lists of the same numbers, which need not be of one kind."""
+    """Return whether both types are decimal, or lists of the same numbers; their details may differ."""
     if pa.types.is_decimal(own) and pa.types.is_decimal(other):
-        return True  # those of objects have as many digits as they happen to need
+        return True  # decimal objects have only the digits that they need
     lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     both = all(any(kind(each) for kind in lists) for each in (own, other))
     return both and (own.value_type == other.value_type or pa.types.is_null(other.value_type))
@@ -174,11 +174,11 @@ def _dtype(schema: pa.Schema, name: str) -> str:
 
 
 PARQUET = {pa.time32("s"): pa.time32("ms"), pa.date64(): pa.date32()}
-"""What Parquet makes of types that it does not have."""
+"""Types that Parquet lacks -> the types that it stores instead."""
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:
-    """One type of all strings and one of all bytes; else what comes back from Parquet."""
+    """Return one type for all strings, one for all bytes, else the type that Parquet stores."""
     if pa.types.is_timestamp(kind) and kind.unit == "s":
         return pa.timestamp("ms", kind.tz)
     if pa.types.is_string(kind) or pa.types.is_null(kind):
@@ -187,7 +187,7 @@ def _wide(kind: pa.DataType) -> pa.DataType:
 
 
 def _roomy(kind: pa.DataType, dtype: str | None) -> pa.DataType:
-    """A type for rows to come, too: decimal numbers of objects get as many digits as there may be."""
+    """Return a type for later rows, too: decimal objects get the most digits."""
     if not pa.types.is_decimal(kind) or dtype != "object":
         return kind
     made = pa.decimal256 if pa.types.is_decimal256(kind) else pa.decimal128
@@ -195,38 +195,38 @@ def _roomy(kind: pa.DataType, dtype: str | None) -> pa.DataType:
 
 
 def dtypes_in(schema: pa.Schema) -> dict[str, str]:
-    """What a file tells of its columns' dtypes."""
-    told: dict[str, str] = json.loads((schema.metadata or {}).get(DTYPES, b"{}"))
-    return told
+    """Return the dtypes of a file's columns, from its metadata."""
+    dtypes: dict[str, str] = json.loads((schema.metadata or {}).get(DTYPES, b"{}"))
+    return dtypes
 
 
 def as_frame(table: pa.Table, library: str) -> Frame:
-    """Rows that were read as a frame of a library."""
+    """Convert rows that were read to a frame of a library."""
     return frames_of_library(library).from_arrow(table, dtypes_in(table.schema))
 
 
 GROUP = 1 << 16
-"""Keys of a row group: what is read to find one."""
+"""Keys per row group: a lookup reads one row group."""
 
 AT_ONCE = 64
-"""Row groups that are read at a time."""
+"""Row groups to read at once."""
 
 MOST_SMALL = 8
-"""Files of fewer than `SMALL` keys from which on they become one."""
+"""Number of files with fewer than `SMALL` keys above which they are merged."""
 
 SMALL = 1 << 20
 
 JOINED = 1 << 22
-"""Keys of a file that is made of several, at most: they are in the memory of this process as it is made."""
+"""Most keys of a merged file: the merge holds them in the memory of this process."""
 
 MOSTLY = 0.75
-"""Share of a key file's keys that are to be of row files that there are, else it is written anew."""
+"""Share of live keys in a key file below which it is rewritten."""
 
 KEY, FILE, POSITION = "key", "file", "position"
 
 
 def write_keys(table: pa.Table, row_id: str, name: str, own: Transaction) -> tuple[KeyFile, int]:
-    """Write the keys of the ids of a row file of that name; tells the file and its bytes."""
+    """Write the keys of the ids of a row file; return the file and its bytes."""
     keys = id_keys(ids_in(table, row_id))
     order = np.argsort(keys, kind="stable")
     files = pa.DictionaryArray.from_arrays(np.zeros(len(order), np.int32), [name])
@@ -241,7 +241,7 @@ def _write(own: Transaction, keys: np.ndarray, seq: np.ndarray, files: pa.Array,
 
 
 def merged(keys: tuple[KeyFile, ...], own: Transaction, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:
-    """Make few of small key files, if they are many, without keys of other row files; tells their bytes."""
+    """Merge small key files if they are many, without keys of removed row files; return the bytes too."""
     small = [one for one in keys if one.rows < SMALL]
     if len(small) <= MOST_SMALL:
         return keys, 0
@@ -257,7 +257,7 @@ def merged(keys: tuple[KeyFile, ...], own: Transaction, files: set[str]) -> tupl
 
 def without_stale(keys: tuple[KeyFile, ...], own: Transaction,
                   files: set[str]) -> tuple[tuple[KeyFile, ...], int]:  # fmt: skip
-    """Write key files anew that are mostly of row files that there are no more; tells their bytes."""
+    """Rewrite key files whose keys are mostly of removed row files; return the bytes too."""
     names, found, total = pa.array(sorted(files), pa.string()), [], 0
     for one in keys:
         with parquet(own.root / "keys" / one.name) as file:
@@ -273,7 +273,7 @@ def without_stale(keys: tuple[KeyFile, ...], own: Transaction,
 
 
 def _joined(keys: Sequence[KeyFile], own: Transaction, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:
-    """Make one key file of some, without keys of other row files; none if none are left."""
+    """Merge key files, without keys of removed row files; an empty tuple if none are left."""
     every = pa.concat_tables([read_anew(own.root / "keys" / one.name) for one in keys])
     every = every.unify_dictionaries().combine_chunks().sort_by(KEY).combine_chunks()
     names = every[FILE].chunk(0) if len(every) else pa.array([], pa.string()).dictionary_encode()
@@ -290,7 +290,7 @@ def _joined(keys: Sequence[KeyFile], own: Transaction, files: set[str]) -> tuple
 
 @dataclass(frozen=True, eq=False)
 class Finder:
-    """Finds rows of a version by their ids.
+    """Finder of the rows of a version by their ids.
 
     Attributes
     ----------
@@ -298,24 +298,24 @@ class Finder:
     row_id : str
     keys : tuple of KeyFile
     places : mapping of str to array
-        Of each row file of the version the places of its deleted rows.
-    held : mapping of str to Table
-        Key files that are in memory, by their names: see `read_keys`.
+        Positions of deleted rows, for each row file of the version.
+    cached : mapping of str to Table
+        Key files in memory, by their names: see `read_keys`.
     """
 
     root: Path
     row_id: str
     keys: tuple[KeyFile, ...]
     places: dict[str, np.ndarray]
-    held: Mapping[str, pa.Table] = dataclasses.field(default_factory=dict)
+    cached: Mapping[str, pa.Table] = dataclasses.field(default_factory=dict)
 
     def __dask_tokenize__(self) -> str:
         return tokenize(str(self.root), self.row_id, self.keys, self.places)
 
     def find(self, ids: pd.Index) -> pd.DataFrame:
-        """Where rows of these ids are: columns `row` (of `ids`), `file`, `position`, `SEQ`.
+        """Return the rows with these ids: columns `row` (index in `ids`), `file`, `position`, `SEQ`.
 
-        Ids that no row has are left out.
+        Unknown ids are left out.
         """
         wanted = id_keys(ids)
         order = np.argsort(wanted, kind="stable")
@@ -327,11 +327,11 @@ class Finder:
         return found.sort_values("row", ignore_index=True)
 
     def _among(self, one: KeyFile, wanted: np.ndarray) -> pd.DataFrame:
-        """Rows of a key file of keys that are wanted, which are in order."""
+        """Return the rows of a key file with the wanted keys, which are ascending."""
         if not _within(wanted, one.low, one.high):
             return EMPTY
-        if one.name in self.held:
-            table = self.held[one.name]
+        if one.name in self.cached:
+            table = self.cached[one.name]
             row, at = _matches(table[KEY].to_numpy(), wanted)
             return _found(row, table.select([FILE, POSITION, SEQ]).take(pa.array(at)))
         with parquet(self.root / "keys" / one.name) as file:
@@ -343,7 +343,7 @@ class Finder:
         return pd.concat([EMPTY, *parts], ignore_index=True)
 
     def _live(self, found: pd.DataFrame) -> np.ndarray:
-        """Which of the places are rows of this version."""
+        """Return which found rows are in this version."""
         live = np.zeros(len(found), bool)
         for name, rows in found.groupby(FILE, sort=False).indices.items():
             if name in self.places:
@@ -351,7 +351,7 @@ class Finder:
         return live
 
     def _same(self, found: pd.DataFrame, ids: pd.Index) -> np.ndarray:
-        """Which of the rows have the ids themselves: of others only the keys are the same."""
+        """Return which found rows have the ids themselves, not only equal keys."""
         same = np.zeros(len(found), bool)
         for name, rows in found.groupby(FILE, sort=False).indices.items():
             places = found[POSITION].to_numpy()[rows]
@@ -372,22 +372,22 @@ EMPTY = pd.DataFrame({"row": NONE, FILE: np.zeros(0, object), POSITION: NONE, SE
 
 
 def _within(wanted: np.ndarray, low: int, high: int) -> bool:
-    """Whether some of the keys, which are in order, are from one up to another."""
+    """Return whether some of the keys, ascending, are between `low` and `high`."""
     first, last = np.array([low, high], np.uint64)
     return bool(np.searchsorted(wanted, first) < np.searchsorted(wanted, last, "right"))
 
 
 def _with_some(about: pq.FileMetaData, wanted: np.ndarray) -> list[int]:
-    """List the row groups of a key file that may have some of the keys, which are in order."""
-    told = [about.row_group(g).column(0).statistics for g in range(about.num_row_groups)]
-    low, high = (np.array([getattr(one, end) for one in told], np.uint64) for end in ("min", "max"))
+    """List the row groups of a key file that may have some of the keys, which are ascending."""
+    statistics = [about.row_group(g).column(0).statistics for g in range(about.num_row_groups)]
+    low, high = (np.array([getattr(one, end) for one in statistics], np.uint64) for end in ("min", "max"))
     first, behind = np.searchsorted(wanted, low), np.searchsorted(wanted, high, "right")
     found: list[int] = np.flatnonzero(first < behind).tolist()
     return found
 
 
 def _matching(file: pq.ParquetFile, groups: list[int], wanted: np.ndarray) -> pd.DataFrame:
-    """Read the rows of some row groups, which follow each other, whose keys are wanted."""
+    """Read the rows with wanted keys from some consecutive row groups."""
     row, at = _matches(read_groups(file, groups, [KEY])[KEY].to_numpy(), wanted)
     if not len(row):
         return EMPTY
@@ -395,17 +395,17 @@ def _matching(file: pq.ParquetFile, groups: list[int], wanted: np.ndarray) -> pd
     of = np.searchsorted(ends, at, "right")
     some = np.unique(of)
     sizes = np.diff(ends, prepend=0)
-    kept = np.zeros(len(groups), np.int64)  # rows of groups before each that are not read again
+    kept = np.zeros(len(groups), np.int64)  # rows of earlier groups that are not read again
     kept[1:] = np.cumsum(np.where(np.isin(np.arange(len(groups)), some), 0, sizes))[:-1]
     table = read_groups(file, [groups[n] for n in some.tolist()], [FILE, POSITION, SEQ])
     return _found(row, table.take(pa.array(at - kept[of])))
 
 
 def _matches(keys: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pair keys that are wanted with equal ones, both in order: places in `wanted`, and in `keys`."""
+    """Pair wanted keys with equal keys, both ascending: indexes in `wanted` and in `keys`."""
     first = np.searchsorted(keys, wanted)
     times = np.searchsorted(keys, wanted, "right") - first
-    # equal keys of different ids may be there, and wanted, several times
+    # equal keys of different ids may repeat, on both sides
     row = np.repeat(np.arange(len(wanted)), times)
     return row, np.repeat(first, times) + np.arange(len(row)) - np.repeat(np.cumsum(times) - times, times)
 
@@ -417,10 +417,10 @@ def _found(row: np.ndarray, own: pa.Table) -> pd.DataFrame:
 
 
 def read_keys(root: Path, one: KeyFile) -> pa.Table:
-    """Read a key file, to be held in memory."""
+    """Read a key file to cache it in memory."""
     return read_anew(root / "keys" / one.name).unify_dictionaries().combine_chunks()
 
 
 def _is_key(ids: pd.Index) -> bool:
-    """Whether ids are their keys."""
+    """Return whether ids are equal to their keys."""
     return isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iumM"

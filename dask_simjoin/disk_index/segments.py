@@ -1,8 +1,8 @@
 """Segments of an index that tasks compare: on disk, in memory, or both.
 
-A slab is all rows of some row groups of a file, deleted ones too: files never change, and neither do slabs.
-Which of its rows count is told by those that compare it.  Its index serves points of a box that is a little
-larger than its own; the few that lie outside of it and still are near are compared by an index of their own.
+A segment has all rows of some row groups of a file, deleted ones too.  Files never change, so neither do
+segments.  Tasks that compare a segment choose which of its rows count.  Its index serves points of a box
+slightly larger than its own.  The few close points outside that box are compared by another index.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from distributed import Future
 
-from dask_simjoin.disk_index.row_batch import DRAWN, Loaded, joined_rows, load, moved, rows_of
+from dask_simjoin.disk_index.row_batch import DRAWN, RowBatch, joined_rows, load, moved, rows_of
 from dask_simjoin.disk_index.rows import read_part
 from dask_simjoin.disk_index.types import SEQ, VERSION, Part, Snapshot
 from dask_simjoin.engine.base import frames_for, joiner_for
@@ -30,18 +30,20 @@ from dask_simjoin.planning.statistics.sample import Moments, moments
 from dask_simjoin.request.spec import JoinSpec
 
 BEYOND = 1 / 2
-"""How much larger than a slab's box what its index serves is on each side, at most, in the largest of its
-spans: filters are up to twice as coarse for it, which costs less than another index of the whole slab."""
+"""How far the box served by a segment's index extends on each side, at most, as a multiple of its span.
+
+Filters become up to twice as coarse for it, which costs less than another index of the whole segment.
+"""
 
 
 MOST = float(np.finfo(np.float64).max)
 
 Box = tuple[np.ndarray, np.ndarray]
-"""The smallest and the largest coordinates, arrays (d,), of some points."""
+"""Smallest and largest coordinates of some points, arrays (d,)."""
 
 
-class Slab(TypedDict):
-    """Rows in the order of their file, and their index: a plain dict of arrays and frames, so that it spills.
+class Segment(TypedDict):
+    """Rows in file order, and their index: a plain dict of arrays and frames, so that it spills.
 
     The arrays of its index (see `Joiner.build`) are further keys with other names.
     """
@@ -52,11 +54,11 @@ class Slab(TypedDict):
     version: Array
     """The version (n,) that inserted each row."""
     ages: tuple[int, int]
-    """The smallest and the largest of those."""
+    """The smallest and the largest version."""
     example: Frame
     """An empty frame."""
     position: Array
-    """Which row is at each place of the index (n,), int64."""
+    """The row at each position of the index (n,), int64."""
     layout: Layout
     box: Box
     """The box of the rows, embedded: arrays (d,)."""
@@ -74,7 +76,7 @@ class SegmentChoice:
     Attributes
     ----------
     places : array (k,), int64
-        Rows that are left out, or, where `named`, the only ones taken; ascending.
+        Positions of excluded rows or, if `named`, of the only included rows; ascending.
     named : bool
     versions : (int, int)
         Only rows of a version above the first and up to the second.
@@ -85,40 +87,46 @@ class SegmentChoice:
     versions: tuple[int, int]
 
 
-def make_slab(part: Part, spec: JoinSpec) -> Slab:
+def make_segment(part: Part, spec: JoinSpec) -> Segment:
     """Read all rows of some row groups, at least one, and index them."""
     frame = read_part(part, list(dict.fromkeys([SEQ, VERSION, *map(str, spec.columns)])))
     rows = rows_of(frame, spec, values_of(frame[SEQ]))
-    version, told = values_of(frame[VERSION]), moments(rows["x"])
-    (near, serves), n, joiner = _around(told, spec), len(rows["seq"]), joiner_for(rows["example"])
-    drawn = to_host(rows["x"][:: max(1, n // DRAWN)])
+    version, summary = values_of(frame[VERSION]), moments(rows["x"])
+    (near, serves), n, joiner = _around(summary, spec), len(rows["seq"]), joiner_for(rows["example"])
+    sample = to_host(rows["x"][:: max(1, n // DRAWN)])
     layout = joiner.layout(
-        spec.method, *serves, told.mean, told.variance, spec.threshold, spec.norm, Drawn(drawn, drawn, n)
+        spec.method,
+        *serves,
+        summary.mean,
+        summary.variance,
+        spec.threshold,
+        spec.norm,
+        Drawn(sample, sample, n),
     )
     index = joiner.build(rows["x"], layout)
-    own = Slab(
+    own = Segment(
         ids=rows["ids"], seq=rows["seq"], version=version, ages=(int(version.min()), int(version.max())),
         example=rows["example"], position=index["order"][:n].astype(np.int64), layout=layout,
-        box=(told.lower, told.upper), reach=near, serves=serves,
+        box=(summary.lower, summary.upper), reach=near, serves=serves,
     )  # fmt: skip
     if "kept" in rows:
         own["kept"] = rows["kept"]
     assert own.keys().isdisjoint(index)
-    return cast(Slab, own | index)
+    return cast(Segment, own | index)
 
 
-def _around(told: Moments, spec: JoinSpec) -> tuple[Box, Box]:
-    """Make the box of what is near points of these moments, and that which an index of them is to serve."""
+def _around(summary: Moments, spec: JoinSpec) -> tuple[Box, Box]:
+    """Return the boxes of points near some points, and of points that their index serves."""
     far = math.nextafter(reach(spec.norm, spec.threshold), math.inf)
     with np.errstate(over="ignore"):
-        span = float((told.upper * 0.5 - told.lower * 0.5).max()) * 2
-        most = span * BEYOND if span > 0 else float(np.abs(told.upper).max()) or 1.0
-        near = _wider(told, far)
-        return near, near if far <= most else _wider(told, most)
+        span = float((summary.upper * 0.5 - summary.lower * 0.5).max()) * 2
+        max_margin = span * BEYOND if span > 0 else float(np.abs(summary.upper).max()) or 1.0
+        near = _wider(summary, far)
+        return near, near if far <= max_margin else _wider(summary, max_margin)
 
 
-def _wider(told: Moments, more: float) -> Box:
-    lower, upper = np.nan_to_num(told.lower - more), np.nan_to_num(told.upper + more)
+def _wider(summary: Moments, more: float) -> Box:
+    lower, upper = np.nan_to_num(summary.lower - more), np.nan_to_num(summary.upper + more)
     return np.nextafter(lower, -MOST), np.nextafter(upper, MOST)
 
 
@@ -132,91 +140,91 @@ def within(x: Array, box: Box) -> Array:
     return found
 
 
-def index_of(slab: Slab) -> Index:
-    """Return what a joiner compares."""
-    return cast(Index, slab)
+def index_of(segment: Segment) -> Index:
+    """Return a segment as the index that joiners compare."""
+    return cast(Index, segment)
 
 
-def slab_bytes(slab: Slab) -> int:
-    """Count the bytes of a slab."""
+def segment_bytes(segment: Segment) -> int:
+    """Count the bytes of a segment."""
     total = 0
-    for value in slab.values():
-        told: Any = getattr(value, "memory_usage", None)
-        if told is not None:
-            found = told(deep=True)
+    for value in segment.values():
+        memory_usage: Any = getattr(value, "memory_usage", None)
+        if memory_usage is not None:
+            found = memory_usage(deep=True)
             total += int(found.sum() if hasattr(found, "sum") else found)
         else:
             total += int(getattr(value, "nbytes", 0))
     return total
 
 
-def taken(slab: Slab, chosen: SegmentChoice) -> Array | None:
-    """Return whether each row counts: (n,), bool; None: all do."""
-    version, n = slab["version"], len(slab["seq"])
+def taken(segment: Segment, chosen: SegmentChoice) -> Array | None:
+    """Return whether each row is included: (n,), bool; None: all are."""
+    version, n = segment["version"], len(segment["seq"])
     above, to = chosen.versions
     xp = module_of(version)
     places = xp.asarray(chosen.places)
-    told = slab["ages"][0] > above and slab["ages"][1] <= to
+    is_whole = segment["ages"][0] > above and segment["ages"][1] <= to
     if chosen.named:
         found = xp.zeros(n, bool)
         found[places] = True
-        return found if told else found & (version > above) & (version <= to)
-    if told and not len(places):
+        return found if is_whole else found & (version > above) & (version <= to)
+    if is_whole and not len(places):
         return None
-    found = xp.ones(n, bool) if told else (version > above) & (version <= to)
+    found = xp.ones(n, bool) if is_whole else (version > above) & (version <= to)
     found[places] = False
     return found
 
 
-def points_at(slab: Slab, rows: Array) -> Array:
-    """The coordinates (m, d), embedded, of some rows."""
-    xp = module_of(slab["position"])
-    place = xp.empty_like(slab["position"])
-    place[slab["position"]] = xp.arange(len(place))
-    return joiner_for(slab["example"]).points(index_of(slab), slab["layout"])[place[rows]]
+def points_at(segment: Segment, rows: Array) -> Array:
+    """Return embedded coordinates (m, d) of some rows."""
+    xp = module_of(segment["position"])
+    place = xp.empty_like(segment["position"])
+    place[segment["position"]] = xp.arange(len(place))
+    return joiner_for(segment["example"]).points(index_of(segment), segment["layout"])[place[rows]]
 
 
-def rows_at(slab: Slab, rows: Array, spec: JoinSpec, points: bool = True) -> Loaded:
-    """Take some rows; without `points` their coordinates are left out."""
-    xp = module_of(slab["seq"])
-    seq = slab["seq"][rows]
-    x = points_at(slab, rows) if points else xp.empty((len(rows), 0))
-    ids = frames_for(slab["example"]).index(seq) if spec.id == SEQ else slab["ids"].take(rows)
-    found = Loaded(x=x, seq=seq, ids=ids, example=slab["example"])
-    if SEQ in spec.keep:  # it is no column of a slab
-        frames, kept = frames_for(slab["example"]), [name for name in spec.keep if name != SEQ]
-        columns = {name: frames.values(slab["kept"], name, rows) for name in kept}
+def rows_at(segment: Segment, rows: Array, spec: JoinSpec, points: bool = True) -> RowBatch:
+    """Select some rows; without `points`, their coordinates are left out."""
+    xp = module_of(segment["seq"])
+    seq = segment["seq"][rows]
+    x = points_at(segment, rows) if points else xp.empty((len(rows), 0))
+    ids = frames_for(segment["example"]).index(seq) if spec.id == SEQ else segment["ids"].take(rows)
+    found = RowBatch(x=x, seq=seq, ids=ids, example=segment["example"])
+    if SEQ in spec.keep:  # segments have no such column
+        frames, kept = frames_for(segment["example"]), [name for name in spec.keep if name != SEQ]
+        columns = {name: frames.values(segment["kept"], name, rows) for name in kept}
         found["kept"] = frames.result(columns | {SEQ: seq}, len(rows))
     elif spec.keep:
-        found["kept"] = slab["kept"].take(rows)
+        found["kept"] = segment["kept"].take(rows)
     return found
 
 
-def rows_taken(chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *slabs: Slab) -> list[Loaded]:
-    """Take the rows of some slabs that count."""
+def rows_taken(chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *segments: Segment) -> list[RowBatch]:
+    """Select the included rows of some segments."""
     found = []
-    for slab, one in zip(slabs, chosen, strict=True):
-        count = taken(slab, one)
-        xp = module_of(slab["seq"])
-        rows = xp.arange(len(slab["seq"])) if count is None else xp.flatnonzero(count)
-        found.append(rows_at(slab, rows, spec))
+    for segment, one in zip(segments, chosen, strict=True):
+        count = taken(segment, one)
+        xp = module_of(segment["seq"])
+        rows = xp.arange(len(segment["seq"])) if count is None else xp.flatnonzero(count)
+        found.append(rows_at(segment, rows, spec))
     return found
 
 
 @dataclass(frozen=True, eq=False)
-class SlabRef:
-    """A reference to row groups of one file in memory.
+class SegmentRef:
+    """A reference to a segment: row groups of one file in memory.
 
     Attributes
     ----------
     key : str
-        The task that made them.
+        The task that made it.
     file : str
     groups : (int, int)
-        The number of the first one, and that behind the last one.
+        Number of the first row group, and the number after the last one.
     start, rows : int
-        The place of the first row in the file; how many there are.
-    value : Future or Slab
+        Position of the first row in the file, and number of rows.
+    value : Future or Segment
         The segment, or the future of it on a cluster.
     """
 
@@ -229,12 +237,12 @@ class SlabRef:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the cluster that held it has it no more, and will not make it again."""
+        """Whether the cluster has lost it and will not make it again."""
         return isinstance(self.value, Future) and self.value.status in ("cancelled", "lost", "error")
 
     @property
     def ref(self) -> TaskRef:
-        """Refer to it, as a task's argument."""
+        """Refer to it as a task's argument."""
         return TaskRef(self.key)
 
     def in_graph(self) -> Any:
@@ -243,121 +251,125 @@ class SlabRef:
 
 
 @dataclass(frozen=True, eq=False)
-class HeldPart:
-    """Rows of slabs, and maybe of files besides.
+class CachedPart:
+    """Rows of segments and perhaps of files.
 
     Attributes
     ----------
-    slabs : tuple of SlabRef
-    chosen : tuple of Chosen
-        Which rows of each of them count.
+    segments : tuple of SegmentRef
+    chosen : tuple of SegmentChoice
+        The included rows of each of them.
     rest : Part or None
     """
 
-    slabs: tuple[SlabRef, ...]
+    segments: tuple[SegmentRef, ...]
     chosen: tuple[SegmentChoice, ...]
     rest: Part | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class CachedRows:
     """Segments and keys of an index in memory.
 
     Attributes
     ----------
-    slabs : mapping of str to tuple of SlabRef
+    segments : mapping of str to tuple of SegmentRef
         File name -> segments with all row groups of the file.
     keys : mapping of str to Table
-        Files of the keys of ids, by their names; where there is no cluster.
+        Key files by name, if there is no cluster.
     """
 
-    slabs: Mapping[str, tuple[SlabRef, ...]] = field(default_factory=dict)
+    segments: Mapping[str, tuple[SegmentRef, ...]] = field(default_factory=dict)
     keys: Mapping[str, pa.Table] = field(default_factory=dict)
 
-    def among(self, rows: Snapshot, groups: np.ndarray) -> tuple[list[SlabRef], np.ndarray]:
+    def among(self, rows: Snapshot, groups: np.ndarray) -> tuple[list[SegmentRef], np.ndarray]:
         """Return the segments with some row groups of a snapshot, and which groups (g,) they cover."""
-        found: list[SlabRef] = []
+        found: list[SegmentRef] = []
         file, number = rows.groups.file[groups], rows.groups.group[groups]
         there = np.zeros(len(groups), bool)
         for one in np.unique(file).tolist():
-            for slab in self.slabs.get(rows.files[one], ()):
-                own = (file == one) & (number >= slab.groups[0]) & (number < slab.groups[1])
+            for segment in self.segments.get(rows.files[one], ()):
+                own = (file == one) & (number >= segment.groups[0]) & (number < segment.groups[1])
                 if own.any():
-                    found.append(slab)
+                    found.append(segment)
                     there |= own
         return found, there
 
-    def part(self, rows: Snapshot, groups: np.ndarray) -> Part | HeldPart:
-        """Make a part of some row groups of a snapshot, and no others, from memory where they are there."""
-        slabs, there = self.among(rows, groups)
-        if not slabs:
+    def part(self, rows: Snapshot, groups: np.ndarray) -> Part | CachedPart:
+        """Return a part with some row groups of a snapshot, from memory if possible."""
+        segments, there = self.among(rows, groups)
+        if not segments:
             return rows.part(groups)
         rest = rows.part(groups[~there]) if not there.all() else None
-        return HeldPart(tuple(slabs), tuple(_only(rows, groups, slab) for slab in slabs), rest)
+        return CachedPart(tuple(segments), tuple(_only(rows, groups, segment) for segment in segments), rest)
 
 
-class SegmentsBeside(NamedTuple):
-    """Rows that stayed and were read with those that went, and which row groups they are in."""
+class UnchangedRows(NamedTuple):
+    """Unchanged rows that were read along with deleted ones, and their row groups."""
 
-    rows: Loaded
+    rows: RowBatch
     groups: np.ndarray
 
 
-NOTHING = Held()
+NO_CACHED_ROWS = CachedRows()
 
 
-def whole_slab(rows: Snapshot, slab: SlabRef) -> SegmentChoice:
+def whole_segment(rows: Snapshot, segment: SegmentRef) -> SegmentChoice:
     """Select the rows of a segment that belong to a snapshot."""
-    return SegmentChoice(_places(rows, slab), rows.named, rows.versions)
+    return SegmentChoice(_places(rows, segment), rows.named, rows.versions)
 
 
-def _only(rows: Snapshot, groups: np.ndarray, slab: SlabRef) -> SegmentChoice:
+def _only(rows: Snapshot, groups: np.ndarray, segment: SegmentRef) -> SegmentChoice:
     """Select the rows of a segment in some row groups, by their positions."""
-    told = rows.groups[groups]
-    own = told[told.file == rows.files.index(slab.file)]
-    own = own[(own.group >= slab.groups[0]) & (own.group < slab.groups[1])]
-    within = np.zeros(slab.rows, bool)
-    for start, number in zip((own.start - slab.start).tolist(), own.rows.tolist(), strict=True):
+    chosen = rows.groups[groups]
+    own = chosen[chosen.file == rows.files.index(segment.file)]
+    own = own[(own.group >= segment.groups[0]) & (own.group < segment.groups[1])]
+    within = np.zeros(segment.rows, bool)
+    for start, number in zip((own.start - segment.start).tolist(), own.rows.tolist(), strict=True):
         within[start : start + number] = True
-    places = _places(rows, slab)
+    places = _places(rows, segment)
     if rows.named:
         return SegmentChoice(places[within[places]], True, rows.versions)
     within[places] = False
     return SegmentChoice(np.flatnonzero(within), True, rows.versions)
 
 
-def _places(rows: Snapshot, slab: SlabRef) -> np.ndarray:
+def _places(rows: Snapshot, segment: SegmentRef) -> np.ndarray:
     """Return the positions in a segment that a snapshot names, counted from its first row."""
-    places = rows.places.get(rows.files.index(slab.file), np.zeros(0, np.int64))
-    first, behind = np.searchsorted(places, [slab.start, slab.start + slab.rows])
-    return places[first:behind] - slab.start
+    places = rows.places.get(rows.files.index(segment.file), np.zeros(0, np.int64))
+    first, behind = np.searchsorted(places, [segment.start, segment.start + segment.rows])
+    return places[first:behind] - segment.start
 
 
-def load_held(rest: Part | None, chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *slabs: Slab) -> Loaded:
-    """Take the rows of slabs that count, and read what lies in files besides."""
-    found = rows_taken(chosen, spec, *slabs)
+def load_cached(
+    rest: Part | None, chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *segments: Segment
+) -> RowBatch:
+    """Select the included rows of segments, and read the rest from files."""
+    found = rows_taken(chosen, spec, *segments)
     return joined_rows(found if rest is None else [*found, load(rest, spec)])
 
 
 def load_moved(spec: JoinSpec, cut: Sequence[int], marked: bool, rest: Part | None,
-               chosen: tuple[SegmentChoice, ...], *slabs: Slab) -> Loaded:  # fmt: skip
-    """Take rows that came or went, and put them in order: see `moved`."""
-    return moved(load_held(rest, chosen, spec, *slabs), cut, spec, marked)
+               chosen: tuple[SegmentChoice, ...], *segments: Segment) -> RowBatch:  # fmt: skip
+    """Select moved rows and order them: see `moved`."""
+    return moved(load_cached(rest, chosen, spec, *segments), cut, spec, marked)
 
 
-def loaded(part: Part | HeldPart | Loaded, spec: JoinSpec) -> Loaded:
-    """Give the rows of a part to this process."""
+def loaded(part: Part | CachedPart | RowBatch, spec: JoinSpec) -> RowBatch:
+    """Return the rows of a part to this process."""
     if isinstance(part, Part):
         return load(part, spec)
-    if not isinstance(part, HeldPart):
+    if not isinstance(part, CachedPart):
         return part
-    if not any(isinstance(slab.value, Future) for slab in part.slabs):
-        return load_held(part.rest, part.chosen, spec, *(slab.value for slab in part.slabs))
-    graph: dict[Any, Any] = {slab.key: slab.in_graph() for slab in part.slabs}
+    if not any(isinstance(segment.value, Future) for segment in part.segments):
+        return load_cached(part.rest, part.chosen, spec, *(segment.value for segment in part.segments))
+    graph: dict[Any, Any] = {segment.key: segment.in_graph() for segment in part.segments}
     keys = []
-    for slab, chosen in zip(part.slabs, part.chosen, strict=True):  # each where its slab is
-        key = f"simjoin_taken-{slab.key}"
-        graph[key] = Task(key, load_held, None, (chosen,), spec, slab.ref)
+    for segment, chosen in zip(
+        part.segments, part.chosen, strict=True
+    ):  # each on the worker with the segment
+        key = f"simjoin_taken-{segment.key}"
+        graph[key] = Task(key, load_cached, None, (chosen,), spec, segment.ref)
         keys.append(key)
-    found: Sequence[Loaded] = gather(graph, keys)
+    found: Sequence[RowBatch] = gather(graph, keys)
     return joined_rows([*found, *([] if part.rest is None else [load(part.rest, spec)])])

@@ -1,4 +1,4 @@
-"""Which rows a version of an index has, and which came, went and stayed between two."""
+"""Rows of a version of an index, and the rows added, deleted and unchanged between two versions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dask_simjoin.disk_index.manifests import back_to, latest, read_manifest
 from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.disk_index.rows import read_deleted
 from dask_simjoin.disk_index.schema import Finder
-from dask_simjoin.disk_index.segments import NOTHING, Held
+from dask_simjoin.disk_index.segments import NO_CACHED_ROWS, CachedRows
 from dask_simjoin.disk_index.types import Delta, Manifest, Options, RowFile, RowGroups, Snapshot, StoredPairs
 
 FILE = "file"
@@ -23,7 +23,7 @@ LOW, HIGH = "low", "high"
 
 
 def write_boxes(own: Transaction, files: Sequence[tuple[str, RowGroups]]) -> tuple[str, int]:
-    """Write the boxes of row files; tells the name and the bytes."""
+    """Write the boxes of row files; return the name and the bytes."""
     columns: dict[str, object] = {
         FILE: pa.array(
             np.repeat([name for name, _ in files], [len(groups) for _, groups in files]).astype(object)
@@ -39,7 +39,7 @@ def write_boxes(own: Transaction, files: Sequence[tuple[str, RowGroups]]) -> tup
 
 
 def read_boxes(root: Path, files: Iterable[RowFile], options: Options) -> tuple[tuple[str, ...], RowGroups]:
-    """Read the row groups of files; tells the files' names, which `Groups.file` counts, too."""
+    """Read the row groups of files; return the names of the files, which `RowGroups.file` indexes, too."""
     files = list(files)
     number = {one.name: n for n, one in enumerate(files)}
     tables = [read_whole(root / "boxes" / name) for name in dict.fromkeys(one.boxes for one in files)]
@@ -67,22 +67,22 @@ def read_boxes(root: Path, files: Iterable[RowFile], options: Options) -> tuple[
 
 @dataclass(frozen=True, eq=False)
 class Version:
-    """A version of an index, of which the client has manifest, boxes and deletions.
+    """A version of an index: its manifest, boxes and deletions on the client.
 
     Attributes
     ----------
     root : Path
     library : str
-        Of the frames that are made of its rows.
+        Library of the resulting frames.
     manifest : Manifest
-    held : Held
-        What of it is in memory.
+    cached : CachedRows
+        The rows of it in memory.
     """
 
     root: Path
     library: str
     manifest: Manifest
-    held: Held = NOTHING
+    cached: CachedRows = NO_CACHED_ROWS
 
     @property
     def number(self) -> int:
@@ -95,7 +95,7 @@ class Version:
 
     @functools.cached_property
     def deleted(self) -> Mapping[str, np.ndarray]:
-        """The places of deleted rows, by the name of the file."""
+        """The positions of deleted rows, by the name of the file."""
         return read_deleted(self.root, self._deleted)
 
     @property
@@ -109,24 +109,24 @@ class Version:
 
     @property
     def finder(self) -> Finder:
-        """What finds rows by their ids."""
+        """A finder of rows by their ids."""
         none = np.zeros(0, np.int64)
         places = {one.name: self.deleted.get(one.name, none) for one in self.manifest.files}
-        return Finder(self.root, self.manifest.options.row_id, self.manifest.keys, places, self.held.keys)
+        return Finder(self.root, self.manifest.options.row_id, self.manifest.keys, places, self.cached.keys)
 
     def _between(self, above: int, to: int) -> Snapshot:
-        """Rows of this version that came in with versions above one and up to another."""
+        """Return the rows that versions above the first and up to the second inserted."""
         files, groups = self._boxes
         groups = groups[(groups.newest > above) & (groups.oldest <= to)]
         places = {n: self.deleted[name] for n, name in enumerate(files) if name in self.deleted}
-        most = self.manifest.rows if above < 0 and to >= self.number else int(groups.rows.sum())
+        max_rows = self.manifest.rows if above < 0 and to >= self.number else int(groups.rows.sum())
         return Snapshot(
-            self.root, self.manifest.options, self.library, files, groups, places, False, (above, to), most,
-            self._deleted,
+            self.root, self.manifest.options, self.library, files, groups, places, False, (above, to),
+            max_rows, self._deleted,
         )  # fmt: skip
 
     def since(self, version: int) -> Delta:
-        """What changed from an older version to this one."""
+        """Return the changes from an older version to this one."""
         inserted, same = self._between(version, self.number), self._between(-1, version)
         steps = list(back_to(self.root, self.manifest, version))
         files: dict[str, RowFile] = {}
@@ -140,9 +140,9 @@ class Version:
         return Delta(version, self.number, inserted, gone, same, self._pairs_of(steps))
 
     def _pairs_of(self, steps: Sequence[Manifest]) -> StoredPairs | None:
-        """The pairs that came with some versions; None: they are not stored, or not without others.
+        """Return the stored pairs that some versions added; None: they must be computed.
 
-        Rows that came back, with other values or as they were, are in pairs that were there before.
+        Restored or replaced rows may be in pairs that existed before.
         """
         files = [one for step in steps for one in step.pairs.files if one.version == step.version]
         marks = [one for step in steps for one in step.pairs.marks if one.version == step.version]
@@ -153,7 +153,7 @@ class Version:
         return StoredPairs(tuple(one for one in files if one.version in made), tuple(marks))
 
     def _named(self, deletions: tuple[str, ...], to: int, files: dict[str, RowFile]) -> Snapshot:
-        """Rows that files of deletions tell of, of versions up to one."""
+        """Return the rows that deletion files name, of versions up to one."""
         named = read_deleted(self.root, deletions)
         names, groups = read_boxes(self.root, [files[name] for name in named], self.manifest.options)
         places = {n: named[name] for n, name in enumerate(names)}
@@ -171,10 +171,10 @@ class Version:
 
 
 def last_version(root: Path, library: str) -> Version:
-    """The last version of the index in a folder."""
+    """Return the last version of the index in a folder."""
     return Version(root, library, latest(root))
 
 
 def version_of(root: Path, library: str, version: int) -> Version:
-    """A version of the index in a folder."""
+    """Return a version of the index in a folder."""
     return Version(root, library, read_manifest(root, version))

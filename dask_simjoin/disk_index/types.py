@@ -1,17 +1,18 @@
 """Data types shared by the modules of an index.
 
-An index is rows in files, each of row groups, and one manifest a version that says which of them there are.
-A row is told by its sequence number (`SEQ`) and the version that it came in with (`VERSION`): a row that is
-replaced keeps its number and gets another version, and rewriting files changes neither. So of two versions v
-< w of an index, the rows that came in are those of w with a version above v; those that stay are the others
-of w; those that went are the ones of v that files of deletions name in between. `Snapshot` is any of these:
-row groups, and which of their rows count.
+An index consists of files of rows, each of several row groups, and one manifest per version that lists the
+valid files.  A sequence number (`SEQ`) identifies a row, and `VERSION` is the version that inserted it.  A
+replaced row keeps its number and gets another version.  Rewriting files changes neither.
 
-Who calls what:
+Versions v < w of an index have these differences.  Added rows are rows of w with a version above v.  All
+other rows of w are unchanged.  Deleted rows are rows of v that deletion files in between name.  A `Snapshot`
+holds any such set of rows: row groups, and which of their rows count.
 
-- `index.py` is what users call. `snapshots.py` makes snapshots of versions for it, and `joins.py` lazy frames
-  of their pairs: it chooses row groups by `Groups`, and makes tasks of `Part`s; `rows.read_part` reads them.
-- `rows.write_rows` makes row files and boxes of frames, in tasks; `commits.commit` makes a version of them.
+Call graph:
+
+- Users call `index.py`.  `snapshots.py` makes the snapshots of a version.  `blocks.py` chooses row groups by
+  their boxes, `graph.py` makes tasks of `Part`s, and `rows.read_part` reads them.
+- `rows.write_rows` makes row files and boxes from frames, in tasks; `commits.commit` publishes a version.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class Options:
         Dimensions of the embedded space, which boxes are measured in.
     lists, dropna, return_distance : bool
     keep, names : tuple of str
-        As of `JoinSpec`.
+        As in `JoinSpec`.
     cut : tuple of int
         Dimensions of the embedded space that boxes cover.
     group : int
@@ -192,7 +193,7 @@ class Manifest:
     earlier : tuple of str
         Files with the names of earlier batches.
     counters : mapping
-        Numbers that are carried from version to version, such as what reclustering would have saved.
+        Numbers carried from version to version, such as the reads that reclustering would have saved.
     pairs : StoredPairs
         The stored pairs, if any.
     """
@@ -221,17 +222,17 @@ class RowGroups:
     Attributes
     ----------
     file : array, int64
-        The number of its file among the snapshot's.
+        Index of its file in the snapshot.
     group : array, int64
         Its number in the file.
     start : array, int64
-        The place of its first row in the file.
+        The position of its first row in the file.
     rows : array, int64
-        Rows that it has, deleted ones too.
+        Number of its rows, including deleted ones.
     oldest, newest : array, int64
         The smallest and largest version of its rows.
     low, high : array (g, len(cut)), float64
-        The box of its rows in the space that is joined in, of the dimensions `Options.cut`.
+        The box of its rows in the dimensions `Options.cut` of the embedded space.
     """
 
     file: np.ndarray
@@ -253,7 +254,7 @@ class RowGroups:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Row groups to be read by a task: see `rows.read_part` and `Snapshot`.
+    """Row groups for a task to read: see `rows.read_part` and `Snapshot`.
 
     Attributes
     ----------
@@ -273,7 +274,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Rows of an index: all of a version, or those that came, went or stayed between two.
+    """Rows of an index: all of a version, or those added, deleted or unchanged between two versions.
 
     Attributes
     ----------
@@ -284,7 +285,7 @@ class Snapshot:
         Library of the resulting frames: "pandas" or "cudf".
     files : tuple of str
         Names of the row files.
-    groups : Groups
+    groups : RowGroups
         Row groups that may contain rows of the snapshot.
     places : mapping of int to array
         File number -> positions of excluded rows or, if `named`, of the only included rows.
@@ -309,7 +310,7 @@ class Snapshot:
     deleted: tuple[str, ...] = ()
 
     def part(self, which: Sequence[int] | np.ndarray) -> Part:
-        """Some of the row groups, by their numbers in `groups`, as a task reads them."""
+        """Return some of the row groups, by their index in `groups`, for a task to read."""
         pieces, some = [], False
         chosen = self.groups[np.asarray(which, np.int64)]
         for file in np.unique(chosen.file).tolist():
@@ -320,13 +321,13 @@ class Snapshot:
             some = some or bool((first < behind).any())
             pieces.append((self.files[file], tuple(own.group.tolist())))
         above, to = self.versions
-        told = (chosen.oldest > above).all() and (chosen.newest <= to).all()
-        versions = None if told else self.versions
-        told_by = self.deleted if some else ()  # the same object for all tasks, so that it is sent once
-        return Part(self.root, self.options, self.library, tuple(pieces), self.named, versions, told_by)
+        is_whole = (chosen.oldest > above).all() and (chosen.newest <= to).all()
+        versions = None if is_whole else self.versions
+        deletions = self.deleted if some else ()  # one object for all tasks, so that it is sent once
+        return Part(self.root, self.options, self.library, tuple(pieces), self.named, versions, deletions)
 
     def only(self, which: np.ndarray) -> Snapshot:
-        """Some of its row groups; `rows` is then an upper bound."""
+        """Select some row groups; `rows` is then an upper bound."""
         groups = self.groups[which]
         return replace(self, groups=groups, rows=min(self.rows, int(groups.rows.sum())))
 
@@ -339,8 +340,8 @@ class Delta:
     ----------
     since, until : int
     inserted, deleted, same : Snapshot
-        Rows, or values of replaced rows, that came, that went, and that stayed. Rows of `same` are never
-        to be compared with each other.
+        Added, deleted and unchanged rows, or values of replaced rows. Rows of `same` are never compared with
+        each other.
     pairs : StoredPairs or None
         The added pairs, if they are stored.
     """

@@ -1,10 +1,10 @@
-"""Work out what an update or a restore changes, and write the new rows."""
+"""Find the rows that an update or a restore changes, and write the new rows."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import dask
 import numpy as np
@@ -21,32 +21,37 @@ from dask_simjoin.disk_index.rows import Written, example_table, read_part, read
 from dask_simjoin.disk_index.schema import FILE, POSITION, Finder, as_frame, ids_as_read
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.types import SEQ, VERSION, Options, Part
-from dask_simjoin.disk_index.writing import Incoming, Numbering, known_rows, look_at, write_frame
+from dask_simjoin.disk_index.writing import Incoming, Numbering, collect_rows, known_rows, write_frame
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, CoordinateError, DuplicateIdError, OptionError, OptionTypeError
 from dask_simjoin.graph.inputs import lazy
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.inputs import example_of
-from dask_simjoin.request.messages import counted, listed, shown
+from dask_simjoin.request.messages import NO_UNICODE, counted, is_unicode, listed, shown
 from dask_simjoin.request.requests import SelfJoinRequest
+from dask_simjoin.request.units import check_whole
 
 NO_ROWS = pd.DataFrame({FILE: [], POSITION: np.zeros(0, np.int64), SEQ: np.zeros(0, np.int64), "id": []})
 
 NO_SEQ, NO_IDS = pd.Series([], dtype=np.int64), pd.Index([])
 
 
+IfExists = Literal["fail", "replace", "ignore"]
+IF_EXISTS = get_args(IfExists)
+
+
 @dataclass(frozen=True)
 class Update:
-    """What an update is asked for.
+    """A request to update an index.
 
     Attributes
     ----------
     new : DataFrame or None
-        Rows that come.
+        Rows to add.
     delete : Any
-        Ids of rows that go; None: of none.
+        Ids of rows to delete; None: no rows.
     if_exists : str
-        What to do with rows whose ids the index has: "fail", "replace" or "ignore".
+        Treatment of new rows whose ids are in the index: "fail", "replace" or "ignore".
     batch : str or None
     """
 
@@ -56,26 +61,40 @@ class Update:
     batch: str | None
 
 
+def check_version(version: Any, name: str) -> int:
+    """Return a version's number."""
+    return check_whole(name, version, 1)
+
+
+def check_batch(batch: object) -> str | None:
+    """Return the name of a batch."""
+    if batch is not None and not isinstance(batch, str):
+        raise OptionTypeError(f"batch={shown(batch)} is not a string; use such as '2026-01-31'.")
+    if batch is not None and not is_unicode(batch):
+        raise OptionError(f"batch={shown(batch)} is a string, {NO_UNICODE}.")
+    return batch
+
+
 def lazy_frame(frame: Frame) -> Frame:
-    """A frame as one of Dask."""
+    """Return a frame as a lazy frame."""
     return frame if is_dask_collection(frame) else lazy(frame, library(frame))
 
 
-def changed_by(own: Transaction, asked: Update, now: Version, version: int) -> tuple[Change, UpdateReport]:
-    """Find out what an update of a version changes, and write the rows that come for the next one."""
+def changed_by(own: Transaction, request: Update, now: Version, version: int) -> tuple[Change, UpdateReport]:
+    """Find the rows that an update changes, and write the new rows for the next version."""
     options, schema = now.manifest.options, example_table(now.root, now.manifest.options).schema
-    gone = _to_delete(asked.delete, now.finder, schema, options)
-    incoming = None if asked.new is None else incoming_rows(asked.new, options)
+    gone = _to_delete(request.delete, now.finder, schema, options)
+    incoming = None if request.new is None else incoming_rows(request.new, options)
     known = NO_ROWS if incoming is None else known_rows(incoming, now.finder, schema)
     again = known[~_among(known, gone)]
-    if asked.if_exists == "fail" and len(again):
+    if request.if_exists == "fail" and len(again):
         raise DuplicateIdError(
             f"The index has {counted(len(again), 'row')} of these ids already: {listed(again['id'], 5)}. Use "
             "if_exists='replace' to put the new rows in their place, or if_exists='ignore' to keep the old."
         )
-    taking = known.iloc[:0] if asked.if_exists == "ignore" else again
+    taking = known.iloc[:0] if request.if_exists == "ignore" else again
     replaced, leaving = _both(known[_among(known, gone)], taking), _both(gone, taking)
-    left_out = again["id"] if asked.if_exists == "ignore" else again["id"].iloc[:0]
+    left_out = again["id"] if request.if_exists == "ignore" else again["id"].iloc[:0]
     written, taken = [], 0
     if incoming is not None:
         rows = incoming.table.offsets
@@ -85,7 +104,7 @@ def changed_by(own: Transaction, asked: Update, now: Version, version: int) -> t
         taken = int(rows[-1])
     places = {name: np.sort(some[POSITION].to_numpy()) for name, some in leaving.groupby(FILE, sort=False)}
     change = Change(
-        "update", written, places, batch=asked.batch, taken=taken,
+        "update", written, places, batch=request.batch, taken=taken,
         gone=leaving[SEQ].to_numpy(np.int64), again=len(replaced) > 0,
     )  # fmt: skip
     came = sum(one.rows for one in written)
@@ -95,42 +114,42 @@ def changed_by(own: Transaction, asked: Update, now: Version, version: int) -> t
 
 
 def incoming_rows(new: Frame, options: Options) -> Incoming:
-    """Look at rows that are to come into an index; refuses those that are not like its own."""
+    """Check rows to add to an index; refuses rows with other columns or dimensions."""
     meta = example_of(new)
     missing = [name for name in options.columns if name not in meta.columns and name != options.row_id]
     if missing:
         raise ColumnError(
-            f"The index has columns {listed(missing)}, and the frame does not (its columns are "
-            f"{listed(meta.columns)}); rows of an index all have the columns of on=, id= and keep=."
+            f"The index has columns {listed(missing)}, and the frame only has {listed(meta.columns)}; "
+            "all rows of an index have the columns of on=, id= and keep=."
         )
-    return _looked_at(new, meta, options, options.keep)
+    return _collected(new, meta, options, options.keep)
 
 
 def foreign_rows(frame: Frame, options: Options) -> Incoming:
-    """Look at rows that are to be joined with an index; refuses those whose points or ids are none."""
-    return _looked_at(frame, example_of(frame), options, ())
+    """Check rows to join with an index; refuses invalid coordinates and ids."""
+    return _collected(frame, example_of(frame), options, ())
 
 
-def _looked_at(frame: Frame, meta: Frame, options: Options, keep: tuple[str, ...]) -> Incoming:
+def _collected(frame: Frame, meta: Frame, options: Options, keep: tuple[str, ...]) -> Incoming:
     own: dict[str, Any] = {name: getattr(options, name) for name in ("eps", "id", "metric", "p", "dropna")}
-    asked = SelfJoinRequest(**own, on=list(options.on), keep=list(keep) or None)
-    spec = asked.spec(meta)
-    incoming = look_at(lazy_frame(frame), spec, options.id, options.columns)
+    request = SelfJoinRequest(**own, on=list(options.on), keep=list(keep) or None)
+    spec = request.spec(meta)
+    incoming = collect_rows(lazy_frame(frame), spec, options.id, options.columns)
     dims = incoming.table.spec.dims
     if incoming.table.rows and (dims != options.dims or spec.lists != options.lists):
         raise CoordinateError(
-            f"Rows of this index are points of {options.dims} dimensions, {_held(options.lists)}, and those "
-            f"of the frame of {dims}, {_held(spec.lists)}; they must be alike."
+            f"Rows of this index are points of {options.dims} dimensions, {_storage_of(options.lists)}, and "
+            f"rows of the frame have {dims}, {_storage_of(spec.lists)}; they must be alike."
         )
     return incoming
 
 
-def _held(lists: bool) -> str:
+def _storage_of(lists: bool) -> str:
     return "held as lists" if lists else "a column each"
 
 
 def _among(known: pd.DataFrame, gone: pd.DataFrame) -> np.ndarray:
-    """Which of some places are among others."""
+    """Return which rows of `known` are also in `gone`, by file and position."""
     if not len(gone) or not len(known):
         return np.zeros(len(known), bool)
     places = pd.MultiIndex.from_frame(gone[[FILE, POSITION]])
@@ -138,13 +157,13 @@ def _among(known: pd.DataFrame, gone: pd.DataFrame) -> np.ndarray:
 
 
 def _both(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """Put rows one after the other; ids of none have no dtype that says anything."""
+    """Concatenate rows; the ids of an empty side have an arbitrary dtype."""
     some = [rows for rows in (first, second) if len(rows)]
     return pd.concat(some or [first], ignore_index=True)
 
 
 def _to_delete(ids: Any, finder: Finder, schema: pa.Schema, options: Options) -> pd.DataFrame:
-    """Where the rows of these ids are; refuses ids that no row has."""
+    """Find the rows with these ids; refuses unknown ids."""
     if ids is None:
         return NO_ROWS
     wanted = _as_ids(ids, schema, options)
@@ -154,45 +173,45 @@ def _to_delete(ids: Any, finder: Finder, schema: pa.Schema, options: Options) ->
         unknown = wanted.delete(rows)
         raise OptionError(
             f"delete= names {counted(len(unknown), 'id')} that no row of the index has: {listed(unknown, 5)}."
-            " Leave them out: rows() has all ids that there are."
+            " Leave them out: rows() has all ids of the index."
         )
     found["id"] = wanted.take(rows).to_numpy()
     return found
 
 
 def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
-    """Ids, each once, as an Index of the dtype that the index's have."""
+    """Return unique ids as an Index of the dtype of the index's ids."""
     plain = ids.compute() if is_dask_collection(ids) else ids
     plain = plain.to_pandas() if hasattr(plain, "to_pandas") else plain
     if isinstance(plain, (str, bytes)) or getattr(plain, "ndim", 1) != 1 or not hasattr(plain, "__iter__"):
         raise OptionTypeError(
-            f"delete={shown(ids)} is no list of ids; use a list, an array, an Index or a Series of them."
+            f"delete={shown(ids)} is not a list of ids; use a list, an array, an Index or a Series of them."
         )
     own: Hashable = as_frame(schema.empty_table().select([options.row_id]), "pandas")[options.row_id].dtype
     dtype = (
         plain.dtype if isinstance(plain, pd.Series | pd.Index) else None
-    )  # before pandas 3 another is made
+    )  # before pandas 3, the default dtype differs
     given = pd.Index(plain if hasattr(plain, "dtype") else list(plain), dtype=dtype)
     if not len(given):
         return pd.Index([], dtype=own)
     try:
         cast = given.astype(own)
-        # before pandas 3 times of Arrow equal none of NumPy's
-        told = cast.astype(given.dtype) if given.dtype.kind == "M" else cast
-        # a mask is no ids, though True is 1
-        same = bool((told == given).all()) and (given.dtype.kind == "b") == (cast.dtype.kind == "b")
+        # before pandas 3, Arrow timestamps never equal NumPy timestamps
+        comparable = cast.astype(given.dtype) if given.dtype.kind == "M" else cast
+        # a mask is not a list of ids, though True equals 1
+        same = bool((comparable == given).all()) and (given.dtype.kind == "b") == (cast.dtype.kind == "b")
     except (TypeError, ValueError, OverflowError):
         same = False
     if not same:
         raise OptionTypeError(
-            f"delete= has ids of dtype {given.dtype}, such as {shown(given[0])}, and those of the index are "
-            f"of dtype {own}; use such."
+            f"delete= has ids of dtype {given.dtype}, such as {shown(given[0])}, but ids of the index are "
+            f"of dtype {own}; convert them."
         )
     return cast.unique()
 
 
 def restored(own: Transaction, now: Version, wanted: int, version: int) -> tuple[Change, UpdateReport]:
-    """Find out what brings back the rows of a version, and write those of them that went."""
+    """Find the changes that restore a version, and write the rows that were deleted since."""
     delta = now.since(wanted)
     schema = example_table(now.root, now.manifest.options).schema
     back = [dask.delayed(_again)(part, own, version, schema) for part in parts_of(delta.deleted)]
@@ -213,12 +232,12 @@ def restored(own: Transaction, now: Version, wanted: int, version: int) -> tuple
 
 
 def _again(part: Part, own: Transaction, version: int, schema: object) -> Written | None:
-    """Write rows anew, as rows that come in with a version, under the numbers that they had."""
+    """Write rows again as rows of a new version, with their old numbers."""
     rows = read_part(part)
     rows[VERSION] = frames_for(rows).xp.full(len(rows), version, np.int64)
     return write_rows(rows, part.options, own, schema, part.library)
 
 
 def _places(part: Part) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """Where rows are, and their numbers."""
+    """Return the positions and numbers of rows."""
     return [(name, places, table[SEQ].to_numpy()) for name, places, table in read_places(part, [SEQ])]

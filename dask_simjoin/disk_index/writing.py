@@ -49,12 +49,12 @@ from dask_simjoin.tasks.chunks import Fingerprint, check_source
 from dask_simjoin.tasks.shuffle import CELL
 
 FILE_ROWS = 1 << 20
-"""Rows of a file, at most about: frames of more are cut into regions first."""
+"""Approximate most rows of a file: larger frames are cut into regions first."""
 
 
 @dataclass(frozen=True, eq=False)
 class Incoming:
-    """Rows of a lazy frame that were looked at, and found to be fit for an index.
+    """Rows of a lazy frame that were read once, and are valid for an index.
 
     Attributes
     ----------
@@ -62,9 +62,9 @@ class Incoming:
     table : TableSummary
     id : str or None
     columns : list of str
-        Of row files.
+        Columns of row files.
     file_rows : int
-        Rows of a file, at most about.
+        Approximate most rows of a file.
     """
 
     source: FrozenSource
@@ -75,21 +75,21 @@ class Incoming:
 
     @property
     def each(self) -> list[Fingerprint]:
-        """What the tasks that read partitions again know of them."""
+        """Fingerprints of the partitions, for tasks that read them again."""
         return list(enumerate(self.table.sources))
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """What rows are asked for: as `Incoming` has it."""
+class RowRequest:
+    """The fields of `Incoming` that tasks need."""
 
     spec: JoinSpec
     id: str | None
     columns: list[str]
 
 
-def look_at(frame: Frame, spec: JoinSpec, id: str | None, columns: list[str]) -> Incoming:
-    """Pass over a lazy frame; refuse coordinates that are none, and ids that repeat."""
+def collect_rows(frame: Frame, spec: JoinSpec, id: str | None, columns: list[str]) -> Incoming:
+    """Read a lazy frame once; refuses invalid coordinates and duplicate ids."""
     source = freeze(frame, spec.columns)
     known = collect(source, spec, True)
     table = summarise_table(known.summaries, spec)
@@ -99,18 +99,18 @@ def look_at(frame: Frame, spec: JoinSpec, id: str | None, columns: list[str]) ->
 
 
 def schema_for(incoming: Incoming) -> pa.Schema:
-    """Tell the schema of row files of these rows, by the first of them; of none, by the example."""
+    """Return the schema of row files for these rows, from a first row; from the example if there is none."""
     rows = source_rows(incoming)
     filled = [n for n, some in enumerate(rows) if some]
     if not filled:
         example = incoming.source.inner._meta.iloc[:0]
         return schema_without_rows(with_ids(example, incoming.id, incoming.columns))
-    asked = map_frozen("simjoin_schema", _schema, incoming.source, incoming.id, incoming.columns)
-    return _gathered(asked, filled[:1])[0]
+    expr = map_frozen("simjoin_schema", _schema, incoming.source, incoming.id, incoming.columns)
+    return _gathered(expr, filled[:1])[0]
 
 
 def _gathered(expr: Expr, which: Iterable[int] | None = None) -> list[Any]:
-    """Compute what is asked of partitions, of all or of some."""
+    """Compute an expression for all or some partitions."""
     keys = expr.__dask_keys__()
     wanted = keys if which is None else [keys[n] for n in which]
     return gather(dict(expr.__dask_graph__()), list(wanted))
@@ -121,25 +121,25 @@ def _schema(frame: Frame, id: str | None, columns: list[str]) -> pa.Schema:
 
 
 def known_rows(incoming: Incoming, finder: Finder, schema: pa.Schema) -> pd.DataFrame:
-    """Find those of the rows whose ids the index has: `id`, and where they are, as `Finder.find` says.
+    """Find rows whose ids the index has: `id`, and the columns of `Finder.find`.
 
     Refuses columns of other types than the index has.
     """
-    asked = Asked(incoming.table.spec, incoming.id, incoming.columns)
+    request = RowRequest(incoming.table.spec, incoming.id, incoming.columns)
     shared = Shared("simjoin_finder", finder)
     each, source = incoming.each, incoming.source.inner
-    expr = MapPartition(source, "simjoin_known", _known_rows, (asked, schema), each, None, shared)
+    expr = MapPartition(source, "simjoin_known", _known_rows, (request, schema), each, None, shared)
     found = _gathered(optimised(expr))
-    some = [one for one in found if len(one)] or found[:1]  # ids of no rows may be of any dtype
+    some = [one for one in found if len(one)] or found[:1]  # ids of an empty frame may have any dtype
     return pd.concat(some, ignore_index=True)
 
 
-def _known_rows(frame: Frame, known: Fingerprint, finder: Finder, asked: Asked,
+def _known_rows(frame: Frame, known: Fingerprint, finder: Finder, request: RowRequest,
                 schema: pa.Schema) -> pd.DataFrame:  # fmt: skip
-    spec = asked.spec
+    spec = request.spec
     where = f"of partition {known[0]}"
-    if len(frame):  # else its dtypes say nothing: pandas makes int64 labels of an empty column of int32
-        first = with_ids(frame.iloc[:1], asked.id, asked.columns)
+    if len(frame):  # an empty frame has arbitrary dtypes, such as int64 labels for int32
+        first = with_ids(frame.iloc[:1], request.id, request.columns)
         check_types(arrow_of(first).schema, schema, where)
     ids = host_ids(_taking_part(frame, known, spec), spec)
     found = finder.find(ids_as_read(ids, schema, finder.row_id, where))
@@ -148,7 +148,7 @@ def _known_rows(frame: Frame, known: Fingerprint, finder: Finder, asked: Asked,
 
 
 def coordinates_of(incoming: Incoming) -> np.ndarray:
-    """The coordinates (n, columns) of all of the rows, as given, on the host."""
+    """Return the coordinates (n, columns) of all rows, as given, on the host."""
     spec, each = incoming.table.spec, incoming.each
     return np.concatenate(
         _gathered(map_frozen("simjoin_coordinates", _coordinates, incoming.source, spec, each=each))
@@ -161,13 +161,13 @@ def _coordinates(frame: Frame, known: Fingerprint, spec: JoinSpec) -> np.ndarray
 
 
 def host_ids(frame: Frame, spec: JoinSpec) -> pd.Index:
-    """The ids of rows, on the host."""
+    """Return the ids of rows, on the host."""
     ids = row_ids(frame, spec.id, spec.id_dtype)
     return ids.to_pandas() if hasattr(ids, "to_pandas") else ids
 
 
 def _taking_part(frame: Frame, known: Fingerprint, spec: JoinSpec) -> Frame:
-    """The rows that `dropna` leaves; refuses a partition that is not like it was."""
+    """Return the rows that `dropna` keeps; refuses a partition that has changed."""
     check_source(known[0], len(frame), known[1][0])
     if not spec.dropna:
         return frame
@@ -176,24 +176,24 @@ def _taking_part(frame: Frame, known: Fingerprint, spec: JoinSpec) -> Frame:
 
 
 def source_rows(incoming: Incoming) -> list[int]:
-    """How many rows each partition has, with those that `dropna` leaves out."""
+    """Return the number of rows of each partition, including rows that `dropna` drops."""
     return [summary.source_rows for summary in incoming.table.summaries]
 
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """What rows are numbered by as they are written.
+    """Numbers of new rows.
 
     Attributes
     ----------
     version : int
-        Which they come in with.
+        The version that inserts them.
     first : array (partitions,), int64
         The number of the first row of each partition.
     seq : Series
-        Numbers of rows that take the place of others, by their ids.
+        Numbers of rows that replace others, by their ids.
     left_out : Index
-        Ids of rows that are not taken.
+        Ids of rows to ignore.
     """
 
     version: int
@@ -202,8 +202,8 @@ class Numbering:
     left_out: pd.Index
 
 
-def _prepared(frame: Frame, known: Fingerprint, numbering: Numbering, incoming: Asked) -> Frame:
-    """The rows of a partition as they are written."""
+def _prepared(frame: Frame, known: Fingerprint, numbering: Numbering, incoming: RowRequest) -> Frame:
+    """Return the rows of a partition as they are written."""
     spec, number = incoming.spec, known[0]
     check_source(number, len(frame), known[1][0])
     xp = frames_for(frame).xp
@@ -225,12 +225,12 @@ def _prepared(frame: Frame, known: Fingerprint, numbering: Numbering, incoming: 
 
 def write_frame(incoming: Incoming, options: Options, own: Transaction, schema: pa.Schema,
                 numbering: Numbering) -> list[Written]:  # fmt: skip
-    """Write the rows of a frame as files; where they are several, each has rows near each other in space."""
+    """Write the rows of a frame as files; several files each have rows near each other in space."""
     spec = incoming.table.spec
-    asked = Asked(spec, incoming.id, incoming.columns)
+    request = RowRequest(spec, incoming.id, incoming.columns)
     shared = Shared("simjoin_numbering", numbering)
     source, each = incoming.source.inner, incoming.each
-    rows = MapPartition(source, "simjoin_rows", _prepared, (asked,), each, None, shared)
+    rows = MapPartition(source, "simjoin_rows", _prepared, (request,), each, None, shared)
     write = functools.partial(write_some, options=options, own=own, schema=schema, library=spec.library)
     method = _sending(incoming)
     if method is not None:
@@ -238,7 +238,7 @@ def write_frame(incoming: Incoming, options: Options, own: Transaction, schema: 
         groups = [[n] for n in range(expr.npartitions)]
     else:
         expr = optimised(rows)
-        groups = _together(source_rows(incoming), incoming.file_rows)
+        groups = _file_groups(source_rows(incoming), incoming.file_rows)
     graph, keys = dict(expr.__dask_graph__()), expr.__dask_keys__()
     token = uuid.uuid4().hex  # files get new names each time
     made = []
@@ -250,9 +250,9 @@ def write_frame(incoming: Incoming, options: Options, own: Transaction, schema: 
     return [one for one in found if one is not None]
 
 
-def _together(rows: list[int], most: int) -> list[list[int]]:
-    """Partitions that follow each other, as many as make a file."""
-    number = ((np.cumsum(rows) - rows) // most).tolist()
+def _file_groups(rows: list[int], max_rows: int) -> list[list[int]]:
+    """Group consecutive partitions that form a file."""
+    number = ((np.cumsum(rows) - rows) // max_rows).tolist()
     return [[part for part, _ in some] for _, some in itertools.groupby(enumerate(number), itemgetter(1))]
 
 
@@ -267,9 +267,9 @@ def write_some(*rows: Frame, options: Options, own: Transaction, schema: pa.Sche
 
 
 def _sending(incoming: Incoming) -> str | None:
-    """How rows are shuffled into files of regions; None: each partition is written where it is.
+    """Return how rows are shuffled into files of regions; None: each partition is written where it is.
 
-    So are few rows, and those that workers have no room to shuffle: their files lie across each other.
+    Few rows are not shuffled, nor rows that do not fit in the workers' memory; then files overlap.
     """
     spec, table = incoming.table.spec, incoming.table
     if len(table.summaries) == 1 or table.rows <= incoming.file_rows:
@@ -281,7 +281,7 @@ def _sending(incoming: Incoming) -> str | None:
 
 
 def _by_region(incoming: Incoming, rows: MapPartition, options: Options, method: str) -> Expr:
-    """The rows, each in a partition of a region of space."""
+    """Return the rows, shuffled into one partition per region of space."""
     spec, table = incoming.table.spec, incoming.table
     away, every = reach(spec.norm, spec.threshold), table.every
     regions = make_regions(
@@ -290,8 +290,8 @@ def _by_region(incoming: Incoming, rows: MapPartition, options: Options, method:
     meta = with_ids(incoming.source.inner._meta.iloc[:0], incoming.id, incoming.columns)
     for name in (SEQ, VERSION, CELL):
         meta[name] = np.zeros(0, np.int64)
-    most = sent_rows(method, resources_for(spec.library), table.row_bytes)
-    pieces, shared = cut_rows(source_rows(incoming), most), Shared("simjoin_regions", regions)
+    max_rows = sent_rows(method, resources_for(spec.library), table.row_bytes)
+    pieces, shared = cut_rows(source_rows(incoming), max_rows), Shared("simjoin_regions", regions)
     how = (spec, method), meta, shared
     if len(pieces) > len(table.summaries):
         sent: Expr = SentPieces(FrozenSource(optimised(rows)), pieces, _sent_piece, *how)
@@ -301,12 +301,12 @@ def _by_region(incoming: Incoming, rows: MapPartition, options: Options, method:
 
 
 def _sent_piece(rows: Frame, piece: Piece, regions: Regions, spec: JoinSpec, method: str) -> Frame:
-    """Do as `_sent` does with some rows of a partition."""
+    """Apply `_sent` to some rows of a partition."""
     return _sent(rows.iloc[piece[1] : piece[2]], regions, spec, method)
 
 
 def _sent(rows: Frame, regions: Regions, spec: JoinSpec, method: str) -> Frame:
-    """Rows, and which region each of them is in."""
+    """Return rows with their regions."""
     check_sending(method)
     x = points(rows, replace(spec, dropna=False))[0]
     return rows.assign(**{CELL: _region(x, regions, rows)})

@@ -40,7 +40,7 @@ ABOUT = {
     "decided": "pairs that only float64 could decide",
     "refused": "decided pairs that were refused",
     "pairs": "pairs that were found, each once",
-    "neighbours": "nearest rows found, over all rows",
+    "neighbors": "nearest rows found, over all rows",
     "recall": "share of the true pairs or neighbors that was found",
     "recall_low": "lower bound of the recall, with 95 % confidence",
     "recall_high": "upper bound of the recall, with 95 % confidence",

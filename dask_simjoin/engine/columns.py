@@ -34,35 +34,35 @@ class GrowingColumns:
     Parameters
     ----------
     dtypes : sequence of dtype
-    room : int
+    capacity : int
         Initial capacity in values.
     spare : int, optional
         Values behind the capacity that may be written, but are not kept.
     """
 
-    def __init__(self, dtypes: Sequence[DType], room: int, spare: int = 0) -> None:
-        self._columns = tuple(np.empty(room + spare, dtype) for dtype in dtypes)
-        self._room, self._spare, self._used = room, spare, 0
+    def __init__(self, dtypes: Sequence[DType], capacity: int, spare: int = 0) -> None:
+        self._columns = tuple(np.empty(capacity + spare, dtype) for dtype in dtypes)
+        self._capacity, self._spare, self._used = capacity, spare, 0
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """Number of values that fit without growing."""
-        return self._room - self._used
+        return self._capacity - self._used
 
     def free(self) -> list[np.ndarray]:
         """Return views of the unused memory; they become invalid when the columns grow or end."""
         return [column[self._used :] for column in self._columns]
 
-    def advance(self, used: int, least: int = 0) -> None:
-        """Keep the first `used` free values of each column, and make room for at least `least` more."""
+    def advance(self, used: int, min_free: int = 0) -> None:
+        """Keep the first `used` free values of each column, and make room for at least `min_free` more."""
         self._used += used
-        if self.room < least:
-            self._room = self._used + max(least, self._used // GROWTH)
-            self._resize(self._room + self._spare)
+        if self.capacity < min_free:
+            self._capacity = self._used + max(min_free, self._used // GROWTH)
+            self._resize(self._capacity + self._spare)
 
     def end(self) -> tuple[np.ndarray, ...]:
         """Release unused memory and return the columns."""
-        self._room, self._spare = self._used, 0
+        self._capacity, self._spare = self._used, 0
         self._resize(self._used)
         return self._columns
 
@@ -229,7 +229,7 @@ def _object_part(values: np.ndarray) -> _Part:
         if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim == 1):
             lengths[row] = len(value)
         elif not (value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))):
-            what = f"{a_value(value)}, which is no list, tuple or array (n,)"
+            what = f"{a_value(value)}, which is not a list, tuple or array (n,)"
             if _is_number(value):
                 what += f" {A_NUMBER}"
             raise ListError(row, what)
@@ -262,7 +262,9 @@ def _one_by_one(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
         for value in values[row]:
             missing = value is None or value is pd.NA
             if not missing and not isinstance(value, (numbers.Real, np.bool_)):
-                raise ListError(row, f"a list with a {type(value).__name__} in it, which is no real number")
+                raise ListError(
+                    row, f"a list with a {type(value).__name__} in it, which is not a real number"
+                )
             found.append(math.nan if missing else float(value))
     return np.array(found)
 
@@ -274,7 +276,9 @@ def _on_gpu(column: Series) -> Array:
     if not len(some):
         return xp.full((len(column), 1), np.nan)
     if type(column.dtype).__name__ != "ListDtype":
-        raise ListError(int(xp.flatnonzero(present)[0]), f"a value of dtype {column.dtype}, which is no list")
+        raise ListError(
+            int(xp.flatnonzero(present)[0]), f"a value of dtype {column.dtype}, which is not a list"
+        )
     lengths = some.list.len().values
     length = int(lengths[0])
     other = xp.flatnonzero(lengths != length)

@@ -27,7 +27,7 @@ def row_ids(frame: Frame, id: Hashable | None, dtype: DType = None) -> Ids:
         return ids
     try:
         cast = ids.astype(dtype)
-        kept = bool(((cast == ids) | ids.isna()).all())
+        kept = not len(ids) or bool(((cast == ids) | ids.isna()).all())
     except (TypeError, ValueError):
         kept = False
     if not kept:
@@ -56,7 +56,11 @@ def rounded_together(*parts: Ids) -> bool:
 
 
 def joined(parts: Sequence[Ids]) -> Ids:
-    """Concatenate ids; objects stay unchanged, whereas `append` converts numbers to floats."""
+    """Concatenate ids; objects stay unchanged, whereas `append` converts numbers to floats.
+
+    Parts without ids are left out: their dtype carries no meaning, and pandas 2 warns about it.
+    """
+    parts = [part for part in parts if len(part)] or parts[:1]
     if len(parts) == 1:
         return parts[0]
     if any(type(part) is pd.Index and part.dtype == object for part in parts):

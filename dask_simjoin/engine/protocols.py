@@ -129,7 +129,7 @@ class SearchMethod(Protocol):
         """Return the index of a chunk's points (n, d)."""
 
     def nearest(self, q: Index, d: Index, layout: Any, best_d2: Array, best_name: Array, *,
-                same: bool, bound2: float = ...) -> None:  # fmt: skip
+                is_self_join: bool, bound2: float = ...) -> None:  # fmt: skip
         """Improve the known neighbors of the queries `q` by the rows of `d`: see `Searcher`."""
 
 
@@ -139,11 +139,11 @@ class Frames(Protocol):
     xp: ArrayModule
     """The array module of the frames' columns."""
 
-    def coordinates(self, frame: Frame, columns: tuple[Hashable, ...], room: Array | None = None) -> Array:
+    def coordinates(self, frame: Frame, columns: tuple[Hashable, ...], buffer: Array | None = None) -> Array:
         """Return columns as an array (n, d) of float64, NaN for missing values.
 
         The columns hold numbers, or one column holds lists of d numbers; otherwise it raises `ListError`.
-        `room`: memory for at least n * d float64, used for the result if possible.
+        `buffer`: memory for at least n * d float64, used for the result if possible.
         """
 
     def result(self, columns: dict[Any, Values], rows: int) -> Frame:
@@ -214,20 +214,20 @@ class Joiner(Protocol):
     def points(self, index: Index, layout: Layout) -> Array:
         """Return the coordinates (n, d), float64, of an index's points, in its order."""
 
-    def pairs(self, q: Index, d: Index, layout: Layout, *, same: bool, distance: Measured | None = None,
-              labels: tuple[Array, Array] | None = None, rows: Rows | None = None,
-              kept: Kept | None = None) -> Pairs:  # fmt: skip
+    def pairs(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool,
+              distance: Measured | None = None, labels: tuple[Array, Array] | None = None,
+              rows: Rows | None = None, kept: Kept | None = None) -> Pairs:  # fmt: skip
         """Return all pairs of two indexes, or of one with itself.
 
-        `same`: `q` and `d` are one index; each pair comes once, with the smaller position first. `distance`:
-        converts totals (pairs,) float64 to distances, in place if possible. `labels`: names of the rows of
-        both sides (n,) in index order: int64, on the host any integers; None: positions. `kept`: with labels,
-        arrays (n,) for the left and the right rows, in index order, to gather. `rows`: only the pairs that
-        `weights` counts for these places of the first side. Start and stop are multiples of the layout's
-        `grain`, or the end.
+        `is_self_join`: `q` and `d` are one index; each pair comes once, with the smaller position first.
+        `distance`: converts totals (pairs,) float64 to distances, in place if possible. `labels`: names of
+        the rows of both sides (n,) in index order: int64, on the host any integers; None: positions. `kept`:
+        with labels, arrays (n,) for the left and the right rows, in index order, to gather. `rows`: only the
+        pairs that `weights` counts for these places of the first side. Start and stop are multiples of the
+        layout's `grain`, or the end.
         """
 
-    def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, same: bool,
+    def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, is_self_join: bool,
               rows: Rows | None = None) -> None:  # fmt: skip
         """Pass all pairs of two indexes, or of one with itself, to `visitor` in batches.
 
@@ -236,7 +236,7 @@ class Joiner(Protocol):
         """
 
     def connect(self, q: Index, d: Index, layout: Layout, parent: Array, taking: tuple[Array, Array],
-                offset: int, *, same: bool, rows: Rows | None = None) -> None:  # fmt: skip
+                offset: int, *, is_self_join: bool, rows: Rows | None = None) -> None:  # fmt: skip
         """Join the sets of all pairs of two indexes (or of one) whose rows both take part.
 
         `parent`: the parent of each node (int32 or int64) in a disjoint-set forest; the smallest node of a
@@ -271,14 +271,15 @@ class Joiner(Protocol):
         """
 
     def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[Array, Array],
-               low: tuple[Array, Array], *, same: bool, rows: Rows | None = None) -> None:  # fmt: skip
+               low: tuple[Array, Array], *, is_self_join: bool,
+               rows: Rows | None = None) -> None:  # fmt: skip
         """Lower entries of `low` for rows without a label (-1) to the labels of their neighbors.
 
         All arrays are int64 by position, one per side; for one index both are the same array. `rows`: see
         `pairs`.
         """
 
-    def counts(self, q: Index, d: Index, layout: Layout, *, same: bool,
+    def counts(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool,
                enough: int | None = None, rows: Rows | None = None) -> list[Array]:  # fmt: skip
         """Return the number of neighbors (int64) of the rows of both chunks, by position.
 
@@ -286,22 +287,22 @@ class Joiner(Protocol):
         of the counts; the parts of a cut add up to the counts.
         """
 
-    def weights(self, q: Index, d: Index, layout: Layout, *, same: bool,
+    def weights(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool,
                 rows: Rows | None = None) -> Array:  # fmt: skip
         """Return the number of pairs (int64) of each place of the first side in `pairs`, in index order.
 
         `rows`: only for these places.
         """
 
-    def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, *, same: bool, by_row: bool,
-              rows: Rows | None = None) -> list[Array]:  # fmt: skip
+    def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, *, is_self_join: bool,
+              by_row: bool, rows: Rows | None = None) -> list[Array]:  # fmt: skip
         """Count pairs within each of some ascending limits; the last one is the layout's threshold.
 
         It returns int64 counts of the neighbors of both chunks' rows, by position (n, limits), as `counts`
         does. Unless `by_row` it returns the counts of all pairs (1, limits). `rows`: see `pairs`.
         """
 
-    def work(self, q: Index, d: Index, layout: Layout, *, same: bool) -> np.ndarray:
+    def work(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool) -> np.ndarray:
         """Estimate the relative work in `pairs` of equal parts of the first side's places, in index order.
 
         The numbers lie on the host, and only their ratios count. A single number means equal work.
@@ -340,7 +341,7 @@ class Searcher(Protocol):
         """Return the state before any search: totals and names of neighbors (rows, k)."""
 
     def nearest(self, q: Index, d: Index, layout: SearchLayout, best_d2: Array, best_name: Array, *,
-                same: bool, bound2: float = ...) -> None:  # fmt: skip
+                is_self_join: bool, bound2: float = ...) -> None:  # fmt: skip
         """Improve the neighbors of the queries `q` by the rows of `d`, in place; see the CPU's `nearest`."""
 
     def part(self, index: Index, start: int, stop: int) -> Index:
@@ -444,8 +445,8 @@ class Spanner(Protocol):
     def merge(self, rows: int, *parts: Edges) -> Edges:
         """Return the forest of the edges of several sorted forests; `rows`: more than any name."""
 
-    def condense(self, start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int) -> Clusters:
-        """Return the clusters of at least `least` rows of a tree with at least two rows.
+    def condense(self, start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int) -> Clusters:
+        """Return the clusters of at least `min_rows` rows of a tree with at least two rows.
 
         `start`, `end`: rows that edges join, in ascending order of their distances `away`.
         """

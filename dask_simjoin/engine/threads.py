@@ -34,12 +34,12 @@ def together(calls: Sequence[Callable[[], Made]]) -> list[Made]:
 
 
 def shared_out(work: Callable[[int, int], Made], n: int, threads: int, grain: int = 1,
-               least: int | None = None) -> list[Made]:  # fmt: skip
+               min_items: int | None = None) -> list[Made]:  # fmt: skip
     """Call `work(start, stop)` concurrently for parts of n items that begin at multiples of `grain`.
 
-    `least`: items that are worth a thread; None: `LEAST`. Return the results.
+    `min_items`: items that are worth a thread; None: `LEAST`. Return the results.
     """
-    number = max(1, min(threads, n // (LEAST if least is None else least)))
+    number = max(1, min(threads, n // (LEAST if min_items is None else min_items)))
     cuts = [min(round(n * k / number / grain) * grain, n) for k in range(number)]
     parts = [(a, b) for a, b in itertools.pairwise([*cuts, n]) if b > a] or [(0, n)]
     return together([functools.partial(work, *part) for part in parts])

@@ -211,7 +211,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
         return type(self)(Partitions(self.frame, numbers), *others, numbers if chosen is None else chosen)
 
     def _substitute(self, old: Any, new: Any, _seen: Any) -> Expr:
-        # beneath a moved filter there are other rows
+        # Dask moves a filter beneath its frame this way, and these values are not for the rows there
         if isinstance(old, Expr) and any(new is below for below in old.dependencies()):
             return self
         made: Expr = super()._substitute(old, new, _seen)

@@ -148,7 +148,7 @@ def must_stay(step: Expr, condition: Expr) -> bool:
 
 def end_must_stay(end: Expr) -> bool:
     """Return whether a head or a tail must not move beneath the steps of its frame."""
-    # planning replaces the marks of values, so a lowered end stays above any step of a join
+    # planning replaces `RowValues`, so a lowered head or tail stays above every step of a join
     ours = (RowValues, LabelledExpr) if isinstance(end, Blockwise) else RowValues
     return any(isinstance(node, ours) for node in end.frame.walk())
 

@@ -155,7 +155,7 @@ def _guarded_repr(divisions: Any, shown_instead: Callable[[Any], Any]) -> Any:
 
 
 def list_fused_columns(fused: type = Fused) -> bool:
-    """Let a fused step ask for all columns of what it reads, not for the columns of its result.
+    """Let a fused step ask for all columns of its dependencies, not only for its own.
 
     `persist` optimizes twice.  Dask took columns away from what fused steps read the second time, so their
     dependencies were missing.  Return False if Dask lists them itself, which makes this unnecessary.

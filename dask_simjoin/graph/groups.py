@@ -1,7 +1,7 @@
 """Join within groups: pairs only where the columns `by` are equal.
 
-Each group has a number, and a column of these, times a distance that no pair has, is one more coordinate:
-see `dask_simjoin.metrics.distances`.  Numbers are looked up among the distinct values of all partitions,
+Each group has a number.  These numbers, times a distance that no pair has, are one more coordinate: see
+`dask_simjoin.metrics.distances`.  Numbers are looked up among the distinct values of all partitions,
 which are found by a reduction when the join is planned.
 """
 
@@ -115,8 +115,8 @@ def distinct(column: Series) -> Series:
     try:
         values = decoded(column).dropna().drop_duplicates()
         if values.dtype.kind == "O" and not on_gpu(values):
-            values.map(hash)  # which pandas asks for only where it looks for values in no order
-    except (TypeError, NotImplementedError):  # of lists, or of what else cannot be looked up
+            values.map(hash)  # pandas needs hashes only for unsorted values
+    except (TypeError, NotImplementedError):  # lists, or other values without a hash
         some = f", such as {shown(column.iloc[0])}" if len(column) else ""
         raise ColumnError(
             f"by= names {column.name!r}, of dtype {column.dtype}, whose values are not single ones{some}; "
@@ -180,7 +180,7 @@ def with_groups(frame: Frame, options: Mapping[str, Any]) -> tuple[Frame, dict[s
     The names of columns that were added come last.
     """
     given, by = dict(options), options.get("by")
-    if by is None or isinstance(by, Groups):  # which the verb that called this one has added
+    if by is None or isinstance(by, Groups):  # the calling verb has added them
         return frame, given, []
     other = given.get("other")
     tables = [frame] if other is None else [frame, other]
@@ -194,7 +194,7 @@ def with_groups(frame: Frame, options: Mapping[str, Any]) -> tuple[Frame, dict[s
     scale = _scale(examples[0], given)
     code = free_name(f"by={','.join(map(str, names))}", examples)
     values = [_distinct_of(key[[name]]) for name in names for key in keys]
-    if not is_dask_collection(frame):  # at once, as all of it
+    if not is_dask_collection(frame):  # a plain frame is computed at once
         values = [_held(some) for some in values]
     coded = [
         _with_codes(table, key, list(names), scale, values, code)
@@ -299,7 +299,7 @@ def _with_codes(table: Frame, key: Frame, names: list[Hashable], scale: float, v
 
 
 def _distinct_of(column: Frame) -> Any:
-    """The distinct values of a frame of one column, as another one: lazily as what Dask takes for one value.
+    """The distinct values of a frame of one column, as a frame; lazy ones are a single value for Dask.
 
     Dask would align rows of another table by a shuffle, but not a single value.
     """

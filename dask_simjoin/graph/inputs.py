@@ -105,7 +105,7 @@ def with_points(frame: Frame, options: Mapping[str, Any]) -> tuple[Frame, dict[s
 
 
 def without_points(result: Any, added: list[str]) -> Any:
-    """Leave out columns that were added, where a result has them: where it is rows of the frame."""
+    """Drop the columns that were added, if the result consists of rows of the frame."""
     if not added or not hasattr(type(result), "columns"):
         return result
     there = [name for name in added if name in result.columns]
@@ -118,7 +118,7 @@ def is_geo(frame: object) -> bool:
 
 
 def _points(frame: Any, on: Any) -> Points | None:
-    """The points that are meant as coordinates of a frame; None: none are."""
+    """The points to use as coordinates of a frame, or None."""
     meta = getattr(frame, "_meta", frame) if is_dask_collection(frame) else frame
     if not is_geo(meta):
         return None
@@ -150,7 +150,7 @@ def add_columns(frame: Frame, name: str, columns: list[str]) -> Frame:
 
 
 def _convert(given: dict[str, Any], system: Any) -> None:
-    """Make numbers of distances with units of length, in the unit of the system's axes."""
+    """Convert distances with units of length to numbers in the unit of the coordinate system."""
     for name in DISTANCES:
         length = meters(given.get(name), name)
         if length is not None:
@@ -162,7 +162,7 @@ def _called(points: Points) -> str:
 
 
 PLAIN = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
-"""Types of Arrow that are NumPy's where no value is missing."""
+"""Arrow types that become NumPy dtypes if no value is missing."""
 
 
 def as_frame(given: Any, name: str = "frame") -> Any:
@@ -204,7 +204,7 @@ def is_dask_array(given: object) -> bool:
 
 
 def frame_of_arrow(given: Any) -> Frame:
-    """Make a pandas DataFrame of a table: numbers as NumPy has them if none is missing, else as Arrow has."""
+    """Convert a table to a pandas DataFrame; columns with missing numbers keep Arrow dtypes."""
     table = pa.RecordBatchReader.from_stream(given).read_all()
     columns: dict[str, Any] = {}
     geometry = [field.name for field in table.schema if _is_geoarrow(field)]

@@ -12,7 +12,7 @@ from dask.tokenize import tokenize
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.graph.base import LabelledExpr
 from dask_simjoin.graph.dask_private import Alias, Expr, Task, TaskRef, guard_repr
-from dask_simjoin.graph.planner import plan_for, plan_key
+from dask_simjoin.graph.planner import DISTANCE_STEPS, PlanningSteps, plan_for, plan_key
 from dask_simjoin.graph.records import NO_RUN, RUNS, Named, RunName
 from dask_simjoin.graph.shuffle import (
     MAX_PARCELS,
@@ -139,7 +139,7 @@ class Unpacked(LabelledExpr):
 
 
 class BothChunks(LabelledExpr):
-    """Number the indexed chunks of two tables through."""
+    """Number the indexed chunks of two tables consecutively."""
 
     _label = "simjoin_indexes"
     _parameters = ["left", "right"]
@@ -238,6 +238,7 @@ class LazyJoin(LabelledExpr):
     _parameters = ["source", "spec", "meta"]
     _output = COUNTS
     _tasks: ClassVar[JoinTasks] = DISTANCES
+    _steps: ClassVar[PlanningSteps] = DISTANCE_STEPS
     _plan_tells_partitions: ClassVar[bool] = False
 
     def __str__(self) -> str:
@@ -263,16 +264,18 @@ class LazyJoin(LabelledExpr):
     @property
     def plan(self) -> Plan:
         """Look up the plan; the first call makes it, see `dask_simjoin.graph.planner.plan_join`."""
-        return plan_for(
-            self._source, self.operand("spec"), self.output, self._other, self.named, self._check_statistics
-        )
+        plan: Plan = plan_for(
+            self._source, self.operand("spec"), self.output, self._other, self.named, self._check_statistics,
+            self._steps,
+        )  # fmt: skip
+        return plan
 
     def _check_statistics(self, statistics: JoinStatistics, resources: Resources) -> None:
         """Refuse tables that do not fit the memory of a task, whatever their chunks are."""
 
     @property
     def would_plan(self) -> bool:
-        """Whether reading the number of partitions would plan it now."""
+        """Whether reading the number of partitions would make the plan now."""
         key = plan_key(self.operand("spec"), self.output, self._other)
         return self._plan_tells_partitions and key not in self._source.plans
 

@@ -41,7 +41,7 @@ def add_searches(steps: Steps, c: int, others: list[int], chunks: Expr, numbers:
                  options: Options, parts: int, threads: int) -> TaskRef:  # fmt: skip
     """Add tasks that search the neighbors of a chunk's rows in the other chunks, one after the other.
 
-    `parts`: into which the rows are cut; `threads`: number that merge the parts' results.
+    `parts`: number of parts of the rows; `threads`: number that merge the parts' results.
     """
     states = add_parts(steps, c, others, chunks, numbers, options, parts)
     return states[0] if parts == 1 else steps.add("found", c, join_states, threads, *states)

@@ -38,7 +38,7 @@ from dask_simjoin.planning.data_warnings import raise_warnings
 from dask_simjoin.planning.disk import check_folder
 from dask_simjoin.planning.entity_chunks import BY_WORKER
 from dask_simjoin.planning.outputs import OutputSpec
-from dask_simjoin.planning.plan import Plan, make_plan
+from dask_simjoin.planning.plan import BlockPairs, Plan, make_plan
 from dask_simjoin.planning.resources import resources_for, shuffle_method
 from dask_simjoin.planning.statistics.partition import RIGHT, points, summarise
 from dask_simjoin.planning.statistics.unique_ids import (
@@ -80,7 +80,7 @@ class StatisticsCache:
     def __init__(self, most: int = MAX_BYTES) -> None:
         self._most = most
         self._kept: OrderedDict[Hashable, tuple[TableStatistics, weakref.ref[Any]]] = OrderedDict()
-        self._lock = threading.RLock()  # the collector may run callbacks of references while it is held
+        self._lock = threading.RLock()  # garbage collection may run callbacks while the lock is held
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -138,14 +138,61 @@ Check = Callable[[JoinStatistics, Resources], None]
 """Refuses tables that do not fit the resources."""
 
 
+@dataclass(frozen=True)
+class PlanningSteps:
+    """The functions that plan joins by one similarity.
+
+    Attributes
+    ----------
+    label : str
+        Name of the tasks that summarize partitions.
+    key : callable
+        Returns the options of a spec that the statistics of a table depend on.
+    summarize : callable
+        Summarizes a partition: ``summarize(frame, number, spec, with_ids, partitions)``.
+        Partitions of a right table are numbered from `RIGHT`.
+    make : callable
+        Makes the plan: ``make(summaries, sources, spec, output, resources, check)``.
+        The first two have one item per table.
+    names_table : bool
+        Whether errors of `summarize` name the table.
+    """
+
+    label: str
+    key: Callable[[Any], tuple[Hashable, ...]]
+    summarize: Callable[..., Any]
+    make: Callable[..., Any]
+    names_table: bool = False
+
+
+def _distance_key(spec: JoinSpec) -> tuple[Hashable, ...]:
+    return (
+        spec.on, spec.lists, spec.metric, spec.p, spec.dropna, spec.id, str(spec.id_dtype), spec.radius,
+        spec.keep,
+    )  # fmt: skip
+
+
+def _plan_distances(summaries: list[list[Any]], sources: list[FrozenSource], spec: JoinSpec,
+                    output: OutputSpec, resources: Resources, check: Check | None) -> Plan:  # fmt: skip
+    statistics = join_statistics(summaries, spec)
+    if check is not None:
+        check(statistics, resources)
+    return make_plan(statistics, output, resources, choose_shuffle(statistics, output, resources, sources))
+
+
+DISTANCE_STEPS = PlanningSteps("simjoin_summary", _distance_key, summarise, _plan_distances)
+"""Steps for joins of points within a distance."""
+
+
 def plan_for(
     source: FrozenSource,
-    spec: JoinSpec,
+    spec: RowSpec,
     output: OutputSpec,
     other: FrozenSource | None = None,
     run: Named | None = None,
     check: Check | None = None,
-) -> Plan:
+    steps: PlanningSteps = DISTANCE_STEPS,
+) -> Any:
     """Look up the plan of a source's join with itself, or with `other`, the right table; else make it.
 
     The source keeps the plan, so reading the partitions of a join and then computing it plans once.  While a
@@ -159,32 +206,27 @@ def plan_for(
         if key not in source.plans:
             begin = time.perf_counter()
             with planning_errors():
-                plan = plan_join(source, spec, output, other, check)
+                plan = plan_join(source, spec, output, other, check, steps)
                 source.plans[key] = recorded(plan, run, begin)
-        made: Plan = source.plans[key]
-        return made
+        return source.plans[key]
 
 
-def plan_join(source: FrozenSource, spec: JoinSpec, output: OutputSpec, other: FrozenSource | None,
-              check: Check | None) -> Plan:  # fmt: skip
+def plan_join(source: FrozenSource, spec: RowSpec, output: OutputSpec, other: FrozenSource | None,
+              check: Check | None = None, steps: PlanningSteps = DISTANCE_STEPS) -> Any:  # fmt: skip
     """Plan a join: collect statistics of its tables, make the plan, and check ids and disks against it."""
     end_without_workers(current_client())
     tables = [(source, spec)] if other is None else [(source, spec), (other, spec.right)]
-    collected = [
-        collect(table, own, output.with_ids, first)
-        for (table, own), first in zip(tables, (0, RIGHT), strict=False)
-    ]
-    statistics = join_statistics([table.summaries for table in collected], spec)
-    resources = resources_for(spec.library)
-    if check is not None:
-        check(statistics, resources)
-    shuffle = choose_shuffle(statistics, output, resources, [table for table, _ in tables])
-    plan = make_plan(statistics, output, resources, shuffle)
+    names = TABLES if other is not None else (None,)
+    collected: list[TableStatistics] = []
+    for name, first, (table, own) in zip(names, (0, RIGHT), tables, strict=False):
+        with in_table(name if steps.names_table else None):
+            collected.append(collect(table, own, output.with_ids, first, steps))
+    summaries, sources = [table.summaries for table in collected], [table for table, _ in tables]
+    plan = steps.make(summaries, sources, spec, output, resources_for(spec.library), check)
     check_disk(plan)
     if output.with_ids:
         if output.k is not None and output.max_total == math.inf:
             check_nearest(plan.rows_found(output.k), plan.pair_bytes, output.k, plan.budget)
-        names = TABLES if other is not None else [None]
         for name, (table, own), found in zip(names, tables, collected, strict=True):
             with in_table(name):
                 check_ids(table, own, found, plan.budget.chunk)
@@ -192,22 +234,18 @@ def plan_join(source: FrozenSource, spec: JoinSpec, output: OutputSpec, other: F
     return plan
 
 
-def collect(source: FrozenSource, spec: JoinSpec, with_ids: bool, first: int = 0) -> TableStatistics:
+def collect(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int = 0,
+            steps: PlanningSteps = DISTANCE_STEPS) -> TableStatistics:  # fmt: skip
     """Collect statistics of a table by one pass over its columns.
 
     If its rows are in memory, earlier statistics are looked up.
     """
-    # all that summaries of a table depend on, besides its rows
-    key = (
-        spec.on, spec.lists, spec.metric, spec.p, spec.dropna, spec.id, str(spec.id_dtype), spec.radius,
-        spec.keep, with_ids, first,
-    )  # fmt: skip
-    place = STATISTICS.place(source.inner, key)
+    place = STATISTICS.place(source.inner, (*steps.key(spec), with_ids, first))
     found = STATISTICS.find(place)
     if found is None:
         number = source.inner.npartitions
         each = list(range(first, first + number))
-        expr = map_frozen("simjoin_summary", summarise, source, spec, with_ids, number, each=each)
+        expr = map_frozen(steps.label, steps.summarize, source, spec, with_ids, number, each=each)
         found = TableStatistics(gather(dict(expr.__dask_graph__()), expr.__dask_keys__()))
         STATISTICS.keep(place, found)
     return found
@@ -264,9 +302,9 @@ def recorded(plan: Any, run: Named | None, begin: float) -> Any:
     return plan
 
 
-def check_disk(plan: Plan) -> None:
+def check_disk(plan: BlockPairs) -> None:
     """Refuse a plan that does not fit the disk, here or on workers."""
-    if plan.chunks.method == "disk":
+    if plan.shuffles_on_disk:
         check_folder(plan.disk.needed, dask.config.get("temporary-directory", None) or tempfile.gettempdir())
     else:
         check_worker_disks(plan.disk.needed, current_client())

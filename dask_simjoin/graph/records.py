@@ -209,7 +209,7 @@ class Runs:
 
     def _event(self, event: tuple[float, tuple[str, StepRecord]]) -> None:
         run, record = event[1]
-        self.add(run, StepRecord(*record))  # events turn it into a plain tuple
+        self.add(run, StepRecord(*record))  # an event contains a plain tuple
 
 
 RUNS = Runs()

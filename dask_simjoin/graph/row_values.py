@@ -29,11 +29,15 @@ from dask_simjoin.graph.dask_private import (
     TreeReduce,
 )
 from dask_simjoin.graph.lazy_join import Chunks, LazyJoin, chunk_ref
+from dask_simjoin.graph.source import pick
+from dask_simjoin.graph.steps import Call, Steps
 from dask_simjoin.metrics.norms import Array, Frame
 from dask_simjoin.planning.entity_chunks import is_shuffled
 from dask_simjoin.planning.plan import Plan
+from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import scatter
+from dask_simjoin.tasks.shuffle import counts_by_partition, labelled_counts
 
 ROWS_TOGETHER = 1 << 20
 """Most rows of merged partitions: 16 MB, enough work for a task."""
@@ -211,3 +215,41 @@ class RowUpdates(LabelledExpr):
 
 def _scatter(chunk: Chunk, values: Array, offsets: np.ndarray) -> Frame:
     return scatter(chunk["position"], values, offsets, frames_for(chunk["example"]))
+
+
+class BlockValues(PartitionsFiltered, LabelledExpr):
+    """Compute a count for each row of each block, and bring the counts back to the partitions of the source.
+
+    `read`: rows that were read from each partition, with "ids"; `plan`: with the blocks and its `sources`.
+    """
+
+    _makes_result = True
+    _parameters = ["chunks", "read", "plan", "spec", "meta", "source_divisions", "_partitions"]
+    _defaults = {"_partitions": None}
+
+    def _divisions(self) -> Any:
+        return self.operand("source_divisions")
+
+    def _by_block(self, steps: Steps) -> list[TaskRef]:
+        """Add tasks that compute the counts of each block's rows, in the order of their positions."""
+        raise NotImplementedError
+
+    def _layer(self) -> dict[Any, Any]:
+        plan, spec = self.operand("plan"), self.operand("spec")
+        read = self.operand("read").inner
+        steps = Steps(self._label, self.deterministic_token)
+        offsets = [0]
+        for rows in plan.sources[0]:
+            offsets.append(offsets[-1] + rows)
+        splits: list[Call] = [
+            (b, counts_by_partition, (chunk_ref(self.chunks, b), values, offsets))
+            for b, values in enumerate(self._by_block(steps))
+        ]
+        threads = resources_for(spec.library).threads if spec.settings.cluster else None
+        found = steps.spread("split", "part", splits, self._partitions, threads)
+        keys = read.__dask_keys__()
+        for place, n in enumerate(self._partitions):
+            labels = steps.add("labels", n, pick, TaskRef(keys[n]), "ids")
+            key = (self._name, place)
+            steps.layer[key] = Task(key, labelled_counts, labels, self._meta, *(one[n] for one in found))
+        return steps.layer | dict(read.__dask_graph__())

@@ -37,7 +37,7 @@ from dask_simjoin.request.options import current_client
 
 
 class FrozenSource:
-    """Hide an expression from Dask's optimiser, and keep the plans made for it."""
+    """Hide an expression from Dask's optimizer, and keep the plans made for it."""
 
     def __init__(self, expr: Expr) -> None:
         self.inner = expr

@@ -43,7 +43,7 @@ Result = TypeVar("Result")
 def verb(
     request: Callable[P, Request],
 ) -> Callable[[Callable[[Frame, Request], Result]], Callable[Concatenate[Frame, P], Result]]:
-    """Make a function of a frame and a request one of the frame and the request's options.
+    """Convert a function of a frame and a request to a function of a frame and the request's options.
 
     The options are the fields of the request; they are `__signature__`, and the request's class is kept as
     the attribute `request`.
@@ -142,8 +142,9 @@ def check_call(
             )
     if len(args) > len(places):
         raise OptionTypeError(
-            f"{called}({', '.join(places)}) was given {shown(args[len(places)])} after those; its "
-            f"options are named: {', '.join(f'{name}=' for name in known if name not in places)}."
+            f"{called}({', '.join(places)}) got another positional argument, {shown(args[len(places)])}; "
+            "pass it by name, as one of "
+            f"{', '.join(f'{name}=' for name in known if name not in places)}."
         )
     missing = [name for name in needed[len(args) :] if name not in options]
     if missing:

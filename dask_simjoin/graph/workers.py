@@ -55,7 +55,7 @@ class SharedWork(SchedulerPlugin):
         """Choose the workers of new tasks before any is assigned."""
         there = sorted(worker.address for worker in scheduler.running)
         own = {key: worker for key in tasks if (worker := worker_of(key)) is not None}
-        # the original of a copied chunk is for the first worker
+        # the first worker makes the original of a copied chunk
         firsts = {(name, *place[1:]) for name, place in own}
         own |= {key: 0 for key in tasks if isinstance(key, tuple) and key in firsts}
         for key, worker in own.items() if there else ():

@@ -152,8 +152,8 @@ class Cosine(Metric):
     v|**2 = 2 - 2 u.v``. Two rows are a pair if ``d2 <= 2*eps``, where `d2` is the total of `Euclidean` for
     the unit vectors. The distance is ``d2/2``. From ``eps=2`` on all rows are pairs.
 
-    A unit vector is ``y/n``. `y` is the row times a power of two that brings its largest number to between
-    1/2 and 1, so nothing relevant overflows or vanishes. `n` is the square root of ``(y0*y0 + y1*y1) + ...``,
+    A unit vector is ``y/n``. `y` is the row times a power of two: its largest number is then between 1/2 and
+    1, so nothing relevant overflows or vanishes. `n` is the square root of ``(y0*y0 + y1*y1) + ...``,
     in the order of `on`; every operation is rounded to float64. Rows that differ by a power of two are at
     distance 0. Other rows of equal direction are at about 1e-31, so ``eps=0`` does not find them.
 

@@ -159,8 +159,8 @@ def sample_of(drawn: Drawn | None, dims: int) -> np.ndarray:
     """Return the points that define the clusters."""
     if drawn is None:
         return np.empty((0, dims))
-    same = drawn.queries is drawn.points
-    x = drawn.points if same else np.concatenate([drawn.queries, drawn.points])
+    is_self_join = drawn.queries is drawn.points
+    x = drawn.points if is_self_join else np.concatenate([drawn.queries, drawn.points])
     return x[:: max(1, -(-len(x) // SAMPLE))]
 
 

@@ -345,7 +345,7 @@ def build(x: Array, layout: GridLayout, pad: int, xp: ArrayModule = np) -> Index
     if layout.sort_dim < 0 or not n:
         positions = xp.argsort(keys, kind="stable")
         keys = keys[positions]
-    else:  # two stable sorts
+    else:  # two stable sorts: by coordinate, then by cell
         positions = xp.argsort(xp.ascontiguousarray(x[:, layout.sort_dim]), kind="stable")
         positions = positions[xp.argsort(keys[positions], kind="stable")]
         keys = keys[positions]

@@ -87,15 +87,15 @@ def batches(options: Cut, queries: int, estimate: float, max_pairs: int) -> tupl
 class Lane(Protocol):
     """A stream with its own buffer."""
 
-    room: int
+    capacity: int
 
     def launch(self, batch: Batch) -> None:
         """Start a batch."""
 
     def wait(self) -> int:
-        """Wait for the batch, and return its number of pairs; pairs beyond `room` are not written."""
+        """Wait for the batch, and return its number of pairs; pairs beyond `capacity` are not written."""
 
-    def grow(self, room: int) -> None:
+    def grow(self, capacity: int) -> None:
         """Enlarge the buffer."""
 
     def release(self) -> None:
@@ -131,7 +131,7 @@ class Flow(Generic[L]):
                 running.append((lane, batch))
             lane, batch = running.popleft()
             pairs = lane.wait()
-            if pairs <= lane.room:
+            if pairs <= lane.capacity:
                 self.largest = max(self.largest, pairs)
                 left = sum(batch.number for batch in waiting) + sum(batch.number for _, batch in running)
                 yield lane, pairs, left

@@ -224,10 +224,10 @@ def fitted(options: ZOrder, layout: ZOrderLayout, drawn: Drawn | None, mean_leng
     """
     if options.lists != "auto" or drawn is None or not len(drawn.queries) or not len(drawn.points):
         return options
-    same = drawn.queries is drawn.points
+    is_self_join = drawn.queries is drawn.points
     step = max(2, -(-len(drawn.queries) // QUERIES))
     queries, points = drawn.queries[::step], drawn.points
-    if same:  # no row is its own neighbor
+    if is_self_join:  # no row is its own neighbor
         points = points[np.arange(len(points)) % step != 0]
     points = points[:: max(1, -(-len(points) // POINTS))]
     if not len(points):

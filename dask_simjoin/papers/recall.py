@@ -141,7 +141,7 @@ def measured_recall(x: Array, layout: KMeansLayout, exact: Layout, joiner: Joine
         found[:] += tally(left, len(few), kept.astype(np.float64))
 
     every = joiner.build(x, exact)
-    joiner.visit(joiner.build(x[rows], exact), every, exact, add, same=False)
+    joiner.visit(joiner.build(x[rows], exact), every, exact, add, is_self_join=False)
     ends = float(true.sum())
     return ratio(to_host(found), to_host(true), n, ends / 2 if len(few) == n else ends, MIN_MEASURED_PAIRS)
 
@@ -173,11 +173,11 @@ def measured_neighbors(q: Array, d: Array, layout: SearchLayout, k: int, library
     rows : int
         Number of random rows.
     """
-    n, same = len(q), d is q
-    k = min(k, len(d) - same)
+    n, is_self_join = len(q), d is q
+    k = min(k, len(d) - is_self_join)
     if n < 1 or k < 1:
         return Recall(math.nan, 0.0, 1.0, 0.0)
-    every = merge_moments([moments(side) for side in ([q] if same else [q, d])])
+    every = merge_moments([moments(side) for side in ([q] if is_self_join else [q, d])])
     about = every.lower, every.upper, every.mean, every.variance, to_host(d[:: -(-len(d) // rows)])
     exact = searcher_of_library(library).layout(*about, layout.norm)
     few = np.sort(np.random.default_rng(n).permutation(n)[: min(rows, max(MIN_ROWS, MAX_NEIGHBORS // k))])
@@ -197,5 +197,5 @@ def _names(q: Array, d: Array, few: np.ndarray, layout: SearchLayout, k: int, ma
     some = searcher.renamed(joiner.build(joiner.xp.ascontiguousarray(q[rows]), layout), rows)
     totals, names = searcher.fresh(len(few), k)
     every = searcher.renamed(joiner.build(d, layout), 0)
-    searcher.nearest(some, every, layout, totals, names, same=d is q, bound2=max_total)
+    searcher.nearest(some, every, layout, totals, names, is_self_join=d is q, bound2=max_total)
     return to_host(names)

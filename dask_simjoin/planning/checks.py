@@ -23,7 +23,7 @@ from dask_simjoin.planning.budget import (
 )
 from dask_simjoin.planning.statistics.partition import PartitionSummary
 from dask_simjoin.planning.statistics.sample import moments
-from dask_simjoin.request.messages import shown
+from dask_simjoin.request.messages import counted, shown
 from dask_simjoin.request.spec import JoinSpec, check_dims
 
 WHERE_EDGES_GO = (
@@ -124,7 +124,7 @@ def check_blocks(blocks: int, rows: np.ndarray, row_bytes: float, budget: Budget
             remedies=[Remedy({"blocksize": None}), Remedy({"blocksize": format_bytes(math.ceil(enough))})],
         )
     if blocks > MAX_TASKS:
-        # of chunks that all meet, block pairs go by the square of how many there are
+        # if all chunks are near each other, block pairs grow with the square of the chunks
         size = GRAIN * math.sqrt(blocks / MAX_TASKS) * max(budget.chunk, all_rows * row_bytes / chunks)
         remedies = (
             [Remedy({"blocksize": format_bytes(math.ceil(size))})] if fits_task(size, resources) else []
@@ -197,7 +197,7 @@ def _limited(need: float, budget: Budget, less: str) -> str:
 def check_edges(pairs: float, max_eps: float, memory: int, directory: str,
                 free_space: Callable[[str], int]) -> None:  # fmt: skip
     """Refuse edges that fit neither their share of the memory nor the disk."""
-    need = 2 * pairs * 2 * EDGE_BYTES  # in both directions, by block and then by chunk
+    need = 2 * pairs * 2 * EDGE_BYTES  # both directions, once by block pair and once by chunk
     if need <= memory:
         return
     free = free_space(directory)
@@ -333,9 +333,10 @@ def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
         found = [(n, s.beyond[name]) for n, s in enumerate(summaries) if name in s.beyond]
         if found:
             number, (_, example) = found[0]
+            values = counted(sum(beyond[0] for _, beyond in found), "value")
             raise CoordinateError(
-                f"Column {name!r} has {sum(beyond[0] for _, beyond in found)} values, such as {example!r} in "
-                f"partition {number}, that are not a {wanted} in degrees ({lowest:g} to {highest:g}). "
+                f"Column {name!r} has {values} outside the range of a {wanted} in degrees, {lowest:g} to "
+                f"{highest:g}: for example {example!r} in partition {number}. "
                 f"Use metric={spec.metric!r} with {' and '.join(metric.columns)}, in this order, in degrees. "
                 "The columns may be swapped, or their values may have another unit, such as meters."
             )

@@ -1,10 +1,10 @@
 """Row limits of chunks, and the memory of a single chunk.
 
-Chunks are at most a small share of a worker's memory, as several of them meet there, and wait for others.
-One chunk meets none: what it needs is the largest of its own steps.  Threads share it; of workers that search
-it together each has a copy, and a state of its own.
+Chunks are at most a small share of a worker's memory, because several of them are in memory at a time.
+A single chunk needs the memory of its largest step.  All threads share it.  If several workers search it,
+each has a copy, and a state of its own.
 
-The numbers are what the arrays of each step take together, and tests measure that no step takes more.
+The numbers are the bytes of all arrays of a step.  Tests measure that no step takes more.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ def one_chunk_bytes(table: TableSummary, k: int, threads: int) -> float:
     index = numbers + filtered + dims + LABEL_BYTES + table.id_bytes
     listed = min(max(k - 1, FEW - 1), LISTED)
     known = 12 + (2 if dims <= CLOSE_DIMS else 4) * listed + 8 * (FEW - 1) * (k <= FEW)
-    # what partitions are read to, the rows one after the other, and what libraries have not given back
+    # the partitions, their rows in one array, and memory that libraries have not freed
     read = 2 * table.row_bytes + LABEL_BYTES + numbers
     making = read + max(index, ORDER_BYTES + 4 * min(dims, CUT_DIMS))
-    searching = index + 2 * known  # parts are put together
+    searching = index + 2 * known  # the parts, and their concatenation
     finding = index + known + ROUND_BYTES + PART_BYTES * threads
     return APART * rows * max(making, searching, finding) + WORKING * threads
 

@@ -215,9 +215,11 @@ class Costs:
             0.0 if self.resources.gpu or chunks.method is not None else 8 * self.dims * self.rows * apart
         )
         gathered *= byte / min(max(len(chunks), 1), self.resources.workers)
-        visited = chunks.visits[1] - float(chunks.rows.sum())  # beyond each chunk's meeting with itself
+        visited = chunks.visits[1] - float(
+            chunks.rows.sum()
+        )  # besides the comparison of each chunk with itself
         most = float(chunks.rows.sum()) * (self.resources.workers - 1)
-        if len(chunks) < self.resources.workers:  # a chunk whose queries are cut is sent to all
+        if len(chunks) < self.resources.workers:  # workers share the queries of a chunk
             visited = most
         return gathered + min(visited * apart, most) * self.row_bytes * byte / self.resources.workers
 
@@ -285,6 +287,6 @@ class Costs:
             enough = seconds / (seconds / whole * self.resources.threads).clip(1)
             piece = np.maximum(piece, np.minimum(NANO * WORTH * ROW_OF_PIECE * rows, enough))
         wanted = np.ceil(seconds / piece - 0.25).clip(1)
-        if len(wanted) == 1 and wanted[0] > 1:  # pieces are alike: as many for each thread
+        if len(wanted) == 1 and wanted[0] > 1:  # equally many pieces for each thread
             wanted = np.ceil(wanted / self.resources.threads) * self.resources.threads
         return np.minimum(wanted, limit.clip(1)).astype(np.int64)

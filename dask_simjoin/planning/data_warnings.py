@@ -220,8 +220,8 @@ def warnings_of_left_out(frame: Frame, spec: JoinSpec) -> tuple[DataWarning, ...
     return tuple(
         DataWarning(ColumnsWarning(
             f"Without on= the coordinates are all numeric columns, {listed(spec.on)}. {name!r} is of dtype "
-            f"object, holds numbers ({kind}), and is left out: df.astype({{{name!r}: 'float64'}}) makes it "
-            "one of them, on=[...] ends this warning."
+            f"object, holds numbers ({kind}), and is left out. To use it, convert it with "
+            f"df.astype({{{name!r}: 'float64'}}); to end this warning, use on=[...]."
         ))
         for name, kind in found.items() if kind
     )  # fmt: skip

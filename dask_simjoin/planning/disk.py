@@ -83,7 +83,7 @@ def expect_disk(
     """
     if resources.gpu:
         return Disk()
-    away = 0.0  # share of a worker's chunks that do not fit its memory
+    away = 0.0  # share of a worker's chunks that goes to disk
     if resources.limit is not None and resources.memory is not None:
         threads = resources.threads / resources.workers
         largest, rows = float(chunks.rows.max(initial=0.0)), float(chunks.rows.sum())
@@ -118,7 +118,7 @@ def needed_of_chunks(chunks: JoinChunks, blocks: np.ndarray, row_bytes: Sequence
                      resources: Resources) -> float:  # fmt: skip
     """Return `bytes_needed` for block pairs in this order; `row_bytes`: of a chunk's row, for each table."""
     each = np.concatenate([side.rows * own for side, own in zip(chunks.sides, row_bytes, strict=False)])
-    whole = output.joins > 1 or output.spanning  # all chunks are needed again
+    whole = output.joins > 1 or output.spanning  # a later step needs all chunks again
     held = INDEXED * (float(each.sum()) if whole else held_at_once(blocks, each))
     sent = float(each.sum() + MOVE_BYTES * chunks.rows.sum()) if chunks.method is not None else 0.0
     if chunks.method == "disk":  # this process writes to Dask's temporary folder
@@ -178,9 +178,9 @@ def check_disks(needed: float, disks: Sequence[WorkerDisk]) -> None:
         if share > disk.free:
             many = f"{disk.workers} workers" if disk.workers > 1 else "a worker"
             raise BudgetError(
-                f"At least {format_bytes(int(needed))} do not fit the memory of {workers} workers at a time "
-                f"and go to their disks, which is {format_bytes(int(needed / workers))} for each. At "
-                f"{disk.directory!r} on {disk.host} {format_bytes(disk.free)} are free for {many}. "
+                f"At least {format_bytes(int(needed))} do not fit the memory of {workers} workers at a time, "
+                f"so they go to disk: {format_bytes(int(needed / workers))} for each worker. The disk of "
+                f"{disk.directory!r} on {disk.host} has {format_bytes(disk.free)} free for {many}. "
                 f"{LARGER_DISK}"
             )
 

@@ -253,7 +253,7 @@ class EntityChunks(HomeChunks):
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
         """Yield each chunk with points, and it and later chunks with boxes within the threshold."""
         lower, upper, filled = self.boxes()
-        if len(filled) == 1:  # skips a loop over many columns
+        if len(filled) == 1:  # no boxes to compare
             yield int(filled[0]), filled
             return
         for i, first in enumerate(filled.tolist()):

@@ -153,7 +153,7 @@ LISTED_CLUSTERS = replace(CLUSTERS, listed=True, connected=False)
 """Clusters of rows that are decided one after the other."""
 
 PAIRS = OutputSpec(with_ids=True, materialise=True)
-"""Pairs, as rows that name their rows."""
+"""Pairs, as result rows with the names of both rows."""
 
 
 def nearest_output(k: int, with_ids: bool = False, max_total: float = math.inf) -> OutputSpec:

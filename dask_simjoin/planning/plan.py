@@ -62,11 +62,22 @@ class BlockPairs:
         Number of result partitions of each block pair.
     parts : array (block pairs,), int64
         Number of pieces of each block pair's work if the result has no pairs.
+    disk : Disk
+        Expected disk traffic.
+    data_warnings : tuple of DataWarning
+        Likely mistakes.
     """
 
     blocks: np.ndarray
     slices: np.ndarray
     parts: np.ndarray
+    disk: Disk
+    data_warnings: tuple[DataWarning, ...] = ()
+
+    @property
+    def shuffles_on_disk(self) -> bool:
+        """Whether this machine's temporary folder holds the shuffled rows."""
+        return False
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -186,6 +197,10 @@ class Plan(BlockPairs):
         return sum(self.table_rows)
 
     @property
+    def shuffles_on_disk(self) -> bool:
+        return self.chunks.method == "disk"
+
+    @property
     def partitioning(self) -> str:
         """The kind of its chunks."""
         return self.chunks.kind
@@ -256,7 +271,7 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     check_blocks(chunks.visits[0], chunks.rows, row_bytes, budget, resources, by_region)
     made, blocks = costs.made(chunks), chunks.blocks()
     if output.k is not None:
-        # the number of pairs of a search is known
+        # a nearest-neighbor search has a known number of pairs
         found, recall = no_estimate(blocks), UNKNOWN if spec.approximate else ALL
     elif spec.approximate:
         found, recall = recall_module(spec.method).estimate_lossy(
@@ -359,7 +374,7 @@ def _searched(plan: Plan, statistics: JoinStatistics, output: OutputSpec, costs:
     met = np.array([float(rows[found].sum()) for found in searches])
     seconds = costs.searches(rows[: len(searches)], met)
     parts = np.ones(len(searches), np.int64)
-    if not costs.resources.gpu:  # one search fills a GPU
+    if not costs.resources.gpu:  # a search of one chunk keeps a GPU busy
         parts = costs.pieces(seconds, rows[: len(searches)], None)
     disk, copies, sharing = plan.disk, 1, ALONE
     if not plan.alone:
@@ -424,7 +439,7 @@ def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan
     """Plan an eager join with one chunk of each table; refuse a result beyond the configured limit."""
     shared = statistics.dims, statistics.rows
     if output.k is not None:
-        # the number of pairs of a search is known
+        # a nearest-neighbor search has a known number of pairs
         layout, none = statistics.search_layout(), no_estimate(NO_BLOCKS)
         return WholePlan(
             layout, *shared, none, statistics.pair_bytes, all(statistics.rows), statistics.data_warnings(None)

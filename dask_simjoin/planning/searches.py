@@ -38,7 +38,9 @@ FEWEST = 1024
 def neighbor_query(statistics: JoinStatistics, output: OutputSpec) -> tuple[JoinStatistics, OutputSpec]:
     """Return the statistics with a guess of the neighbors' distance, and the output with k clipped."""
     assert output.k is not None
-    k = min(output.k, max(1, statistics.right.rows - (len(statistics.each) == 1)))  # no row has more
+    k = min(
+        output.k, max(1, statistics.right.rows - (len(statistics.each) == 1))
+    )  # no row has more neighbors
     guess = _guess(statistics.right.points, k, statistics.spec.measure)
     found = output.found_bytes(k)
     return statistics.with_eps(guess), replace(output, k=k, result_bytes_per_row=found, others_per_row=0)
@@ -74,7 +76,7 @@ def find_searches(
     lower, upper, filled = queries.boxes()
     others = chunks.sides[-1].boxes()
     found: list[np.ndarray] = [np.zeros(0, np.int64)] * len(queries)
-    if not first and len(filled) == 1:  # it is searched in any case
+    if not first and len(filled) == 1:  # a single chunk is searched in any case
         found[filled[0]] = filled.astype(np.int64)
         return tuple(found)
     limits = np.minimum(

@@ -260,7 +260,7 @@ class RegionChunks(HomeChunks):
         lower, upper = self.regions.lower, self.regions.upper
         for r in range(len(self.own)):
             near = box_gap(self.norm, lower[r], upper[r], lower[r:], upper[r:]) <= self.limit
-            near[0] = True  # also if bounds are NaN
+            near[0] = True  # a region is near itself, also if its bounds are NaN
             later = np.flatnonzero(near[self.region[self.first[r] :] - r]) + self.first[r]
             for k in range(int(self.own[r])):
                 yield int(self.first[r]) + k, later[k:]

@@ -159,7 +159,10 @@ class JoinStatistics:
         return spatial if costs.choosing(spatial) < best_seconds else best
 
     def blocks_by_region(self, limits: ChunkLimits) -> int | None:
-        """Return the number of block pairs of spatial chunks; None: not possible, or a search."""
+        """Return the number of block pairs of spatial chunks.
+
+        None: rows cannot be sent to regions, or the join finds nearest neighbors.
+        """
         if (
             limits.output.k is not None
             or not all(self.rows)

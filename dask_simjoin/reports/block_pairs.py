@@ -47,8 +47,8 @@ class BlockReport(PicturedReport):
     plan: Any
     spec: Any
 
-    _picture_column = "pairs"  # of `to_frame`
-    _unit = "chunk"  # rows of a task
+    _picture_column = "pairs"  # a column of `to_frame`
+    _unit = "chunk"  # the word for the rows of a task
     _skipped_because = "too far apart"
 
     @property

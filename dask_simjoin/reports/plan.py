@@ -216,7 +216,7 @@ class PlanReport(BlockReport):
 
     @property
     def _neighbors(self) -> float:
-        ends = 1 if self._two else 2  # rows of a pair in the left table
+        ends = 1 if self._two else 2  # in a self-join, a pair has two rows of the table
         return ends * self.plan.estimate.total / max(self.plan.table_rows[0], 1)
 
     def _dimensions(self) -> str:

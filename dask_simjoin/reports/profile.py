@@ -14,7 +14,7 @@ from dask_simjoin.reports.svg import Bars
 
 COUNTED = (
     "lookups", "found", "tile_pairs", "near_queries", "candidates", "comparisons", "decided", "refused",
-    "pairs", "neighbours",
+    "pairs", "neighbors",
 )  # fmt: skip
 """Numbers in the picture."""
 

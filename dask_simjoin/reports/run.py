@@ -67,7 +67,7 @@ class RunReport(Report):
         "title", "planning", "seconds", "rows", "bytes", "partitions", "done", "threads", "candidates",
     )  # fmt: skip
 
-    title = ""  # set by each run
+    title = ""  # `__init__` sets it
 
     def __init__(self, title: str, plan: BlockReport, planning: float) -> None:
         self.title, self.plan, self.planning = title, plan, planning

@@ -228,7 +228,7 @@ def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) 
 
 def as_names(given: Any) -> list[Hashable]:
     """Return one name, or several, as a list."""
-    # arrays () have __iter__, and cannot be iterated over
+    # 0-dimensional arrays have __iter__, but cannot be iterated over
     one = isinstance(given, (str, bytes)) or not hasattr(given, "__iter__") or getattr(given, "ndim", 1) == 0
     return [given] if one else list(given)
 
@@ -245,12 +245,12 @@ def check_columns_of(metric: Metric, on: tuple[Hashable, ...], chosen: bool = Fa
     if len(on) != len(wanted):
         how = f"without on= there are {len(on)} numeric ones" if chosen else f"on= names {len(on)}"
         raise ColumnError(
-            f"metric={metric.name!r} is of {len(wanted)} columns, {' and '.join(wanted)}, and {how}: "
+            f"metric={metric.name!r} needs {len(wanted)} columns, {' and '.join(wanted)}, and {how}: "
             f"{listed(on)}; name them in this order, such as {order}."
         )
     if latitude_and_longitude(on) == (1, 0):
         raise ColumnError(
-            f"metric={metric.name!r} is of {' and '.join(wanted)} in this order, and by their names "
+            f"metric={metric.name!r} needs {' and '.join(wanted)} in this order, but by their names "
             f"{listed(on)} are the other way round; use on=[{listed(on[::-1])}]."
         )
 
@@ -319,7 +319,10 @@ def has_column(columns: Ids, name: Hashable) -> bool:
     """Return whether there is a column of that name; refuse values that cannot be a name."""
     try:
         return name in columns
-    except (TypeError, OverflowError):  # pandas 2 makes an integer of infinity where columns are numbered
+    except (
+        TypeError,
+        OverflowError,
+    ):  # pandas 2 converts infinity to an integer if column names are integers
         raise ColumnError(
             f"{shown(name)} cannot be the name of a column; columns are given by their names, as in "
             "['latitude', 'longitude']."

@@ -52,7 +52,7 @@ Size = int | str | None
 SUFFIXES = ("_left", "_right")
 
 ORDER = (
-    "other", "eps", "path", "max_eps", "k", "max_distance", "threshold", "how", "min_cluster_size",
+    "n", "other", "eps", "path", "max_eps", "k", "max_distance", "threshold", "how", "min_cluster_size",
     "min_samples", "cluster_selection_method", "cluster_selection_epsilon", "max_cluster_size",
     "allow_single_cluster", "name", "mode", "grouping", "on", "left_on", "right_on", "by", "mutual", "id",
     "left_id", "right_id", "metric", "p", "similarity", "comparison", "tokenizer",

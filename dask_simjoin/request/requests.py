@@ -166,6 +166,37 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClosestPairsRequest(Nearest, TwoTableOptions, Within, EngineOption):
+    """Ask for the closest pairs of one table, or of two."""
+
+    bound: ClassVar[str] = "max_distance"
+    return_distance: ClassVar[bool] = True
+
+    n: int = field(kw_only=False, metadata=about("number of pairs"))
+    other: Frame | None = field(
+        default=None, kw_only=False, repr=False, compare=False, metadata=about("right table")
+    )
+    max_distance: Distance | None = field(default=None, metadata=about("largest distance of a pair"))
+    method: Method = field(default="auto", metadata=about("algorithm that finds neighbors", choices=NEAREST))
+
+    def number(self) -> int:
+        """Return the number of pairs."""
+        return check_whole("n", self.n, 1)
+
+    def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
+        """Resolve it for frames like `left` and `right`, or for one."""
+        eps = 0.0 if self.max_distance is None else self.max_distance
+        if right is None:
+            check_one_table(self)
+            return keeping(self, searched(resolve(self, left, eps)), left)
+        return keeping(self, searched(resolve_two(self, left, right, eps)), left, right)
+
+    def max_total(self, spec: JoinSpec) -> float:
+        """Return the largest total of a pair."""
+        return math.inf if self.max_distance is None else spec.threshold
+
+
+@dataclass(frozen=True, kw_only=True)
 class KDistancesRequest(Nearest):
     """Ask for each row's distance to its k-th nearest neighbor."""
 

@@ -50,10 +50,14 @@ OWN = ("left", "right", "rank", "distance", "similarity")
 def check_suffixes(suffixes: Any) -> tuple[str, str]:
     """Return two suffixes; refuse other values."""
     if isinstance(suffixes, str) or len(as_names(suffixes)) != 2:
-        raise OptionTypeError(f"suffixes={shown(suffixes)} are not two strings; use such as {SUFFIXES!r}.")
+        raise OptionTypeError(
+            f"suffixes={shown(suffixes)} are not two strings; use two, such as {SUFFIXES!r}."
+        )
     first, second = suffixes
     if not (isinstance(first, str) and isinstance(second, str)):
-        raise OptionTypeError(f"suffixes={shown(suffixes)} are not two strings; use such as {SUFFIXES!r}.")
+        raise OptionTypeError(
+            f"suffixes={shown(suffixes)} are not two strings; use two, such as {SUFFIXES!r}."
+        )
     return first, second
 
 

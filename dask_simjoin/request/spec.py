@@ -9,7 +9,7 @@ from typing import Self
 from dask_simjoin.catalog.libraries import MAX_DIMS
 from dask_simjoin.catalog.methods import METHODS, Method, choices_of, name_of
 from dask_simjoin.errors import OptionError
-from dask_simjoin.metrics.distances import Grouped, Metric, make_metric
+from dask_simjoin.metrics.distances import Grouped, Metric, Totals, make_metric
 from dask_simjoin.metrics.norms import DType, Norm
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.options import Settings, current_settings
@@ -219,6 +219,16 @@ class JoinSpec(RowSpec):
     def thresholds(self) -> tuple[float, ...]:
         """Largest total for each of several distances."""
         return tuple(self.measure.threshold(eps) for eps in self.several)
+
+
+@dataclass(frozen=True)
+class TotalsSpec(JoinSpec):
+    """The options of a join whose distances are totals."""
+
+    @property
+    def measure(self) -> Metric:
+        """The metric, whose distances are its totals."""
+        return Totals(super().measure)
 
 
 def without_ids(spec: JoinSpec) -> JoinSpec:

@@ -162,8 +162,8 @@ def check_metric(name: Any, p: object) -> tuple[Metric, Norm]:
     """Return the metric of that name, and `p` as a plain number."""
     if callable(name):
         raise OptionError(
-            f"metric={shown(name)} is a function, and pairs are decided alike everywhere only for known "
-            f"formulas; use one of {', '.join(map(repr, METRICS))}."
+            f"metric={shown(name)} is a function, but only known formulas find the same pairs on "
+            f"every machine; use one of {', '.join(map(repr, METRICS))}."
         )
     if isinstance(name, str) and name not in METRICS:
         raise OptionError(
@@ -180,7 +180,7 @@ def check_metric(name: Any, p: object) -> tuple[Metric, Norm]:
         )
     if name != "minkowski" and p != 2:
         raise OptionError(
-            f"p={shown(p)} is of metric='minkowski', and metric={name!r} takes none; use "
+            f"p={shown(p)} is an option of metric='minkowski', and metric={name!r} does not have it; use "
             "metric='minkowski', or leave out p."
         )
     norm = value if value == math.inf else int(value)
@@ -208,7 +208,7 @@ def several_of(eps: Any, metric: str, p: object) -> tuple[float, ...] | None:
     """
     if isinstance(eps, (set, frozenset, dict)):
         raise OptionTypeError(
-            f"eps={shown(eps)} has no order, which the result's entries have; use a list, such as "
+            f"eps={shown(eps)} has no order, but the result lists distances in order; use a list, such as "
             f"eps={shown(sorted(value for value in eps if is_number(value)))}."
         )
     one = isinstance(eps, (str, bytes)) or not isinstance(eps, Iterable)

@@ -2,40 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, NotRequired, TypedDict, cast
 
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for, frames_of_library, set_joiner_of_library
-from dask_simjoin.engine.ids import row_ids
-from dask_simjoin.errors import ListError, TokenError
+from dask_simjoin.engine.ids import id_bytes, joined, row_ids, value_bytes
+from dask_simjoin.errors import TABLES, ListError, TokenError, in_table
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids
+from dask_simjoin.planning.budget import room_now
+from dask_simjoin.planning.checks import check_rows
+from dask_simjoin.planning.size_blocks import SizeBlocks
+from dask_simjoin.planning.statistics.unique_ids import check_summaries, summarise_ids
 from dask_simjoin.request.messages import shown
 from dask_simjoin.sets.columns import occurrences, presence
-from dask_simjoin.sets.encode import CodedSets, collapse, each_once
 from dask_simjoin.sets.methods import SetJoiner, SetMethod
 from dask_simjoin.sets.requests import SetSpec
-from dask_simjoin.sets.types import SetBlock, Vocabulary, same_numbers
-from dask_simjoin.tasks.chunks import Chunk, named_rows
+from dask_simjoin.sets.token_ids import (
+    EncodedSets,
+    SetBlock,
+    Vocabulary,
+    collapse,
+    hashes,
+    merge,
+    ranked,
+    ranks,
+    ranks_of,
+    some_sets,
+    token_hashes,
+    unique_tokens,
+)
+from dask_simjoin.tasks.chunks import Chunk, check_source, named_rows, stacked
 from dask_simjoin.tasks.counts import hash_columns, mixed_bits
 
 
 class SetChunk(Chunk, SetBlock):
-    """Hold the rows of a chunk, and its distinct sets: a plain dict of arrays and frames, so that it spills.
+    """The rows of a chunk, and its distinct sets: a plain dict of arrays and frames, so Dask can spill it.
 
-    Its index is the block of its sets; in its order rows are as sets are, then those whose sets are empty,
-    and those that have none.
+    Its index is the block of its sets.  The order of rows follows the sets; rows with empty sets come next,
+    and rows without a set last.
     """
 
     firsts: Array
-    """Where the rows of each set begin in that order, of empty sets, without one, and the end (n + 3,)."""
+    """Start of each set's rows in that order, of empty sets, of rows without a set, and the end (n + 3,)."""
 
 
 class ReadSetRows(TypedDict):
-    """Hold the rows of a partition, in their order."""
+    """The rows of a partition, in their order."""
 
-    sets: CodedSets
+    sets: EncodedSets
     missing: np.ndarray | None
     """Which rows have no set (rows,), bool; None: each has one."""
     ids: Ids
@@ -44,13 +60,13 @@ class ReadSetRows(TypedDict):
 
 
 class ReadSets(ReadSetRows):
-    """Hold what was read of a partition's rows."""
+    """The rows of a partition, and its vocabulary."""
 
     vocabulary: Vocabulary
 
 
 def checked_presence(frame: Frame, spec: SetSpec, number: int | None) -> np.ndarray:
-    """Tell which rows have a set (rows,), bool; refuses rows that hold something else."""
+    """Return a mask of the rows with a set (rows,), bool; refuse rows with other values."""
     try:
         return presence(frame[spec.on[0]], spec.tokenizer)
     except ListError as error:
@@ -58,22 +74,22 @@ def checked_presence(frame: Frame, spec: SetSpec, number: int | None) -> np.ndar
 
 
 def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, named: bool = True) -> ReadSets:
-    """Read the sets and the names of rows; `number`: the partition's, for messages, if there are some.
+    """Read the sets and the ids of rows.
 
-    `named`: false: names are not needed, and may not be there.
+    `number`: the partition's, for messages, if there are several; `named`: whether ids are needed.
     """
     name = spec.on[0]
     try:
         present, found = occurrences(frame[name], spec.tokenizer)
     except ListError as error:
         raise TokenError(_refused(frame, spec, number, error)) from None
-    sets, vocabulary = each_once(found)
+    sets, vocabulary = unique_tokens(found)
     missing = None
     if not present.all():
         missing = ~present
         sizes = np.zeros(len(present), np.int64)
         sizes[present] = np.diff(sets["offsets"])
-        sets = CodedSets(offsets=np.concatenate([[0], np.cumsum(sizes)]), codes=sets["codes"])
+        sets = EncodedSets(offsets=np.concatenate([[0], np.cumsum(sizes)]), codes=sets["codes"])
     ids = row_ids(frame, spec.id, spec.id_dtype) if named else frame.index
     read = ReadSets(sets=sets, vocabulary=vocabulary, missing=missing, ids=ids, example=frame.iloc[:0].copy())
     if spec.keep and named:
@@ -82,11 +98,11 @@ def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, named: boo
 
 
 def hash_rows(frame: Frame, spec: SetSpec) -> Array:
-    """Hash rows by their sets, and by what is kept (rows,), uint64: for `dask_simjoin.tasks.counts`."""
+    """Hash rows by their sets and kept columns (rows,), uint64: for `dask_simjoin.tasks.counts`."""
     read = read_sets(frame, spec, named=False)
     offsets, codes = read["sets"]["offsets"], read["sets"]["codes"]
-    alike = same_numbers(read["vocabulary"]["tokens"]).view(np.uint64)
-    mixed = mixed_bits(np.zeros(len(alike), np.uint64), alike)
+    numbers = token_hashes(read["vocabulary"]["tokens"]).view(np.uint64)
+    mixed = mixed_bits(np.zeros(len(numbers), np.uint64), numbers)
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed[codes], dtype=np.uint64)])
     found = sums[offsets[1:]] - sums[offsets[:-1]]
     if read["missing"] is not None:
@@ -106,7 +122,7 @@ def _refused(frame: Frame, spec: SetSpec, number: int | None, error: ListError) 
     )
 
 
-def set_chunk(sets: CodedSets, universe: int, missing: np.ndarray | None, ids: Ids, example: Frame,
+def set_chunk(sets: EncodedSets, universe: int, missing: np.ndarray | None, ids: Ids, example: Frame,
               kept: Frame | None = None, position: np.ndarray | None = None) -> SetChunk:  # fmt: skip
     """Make a chunk of rows whose tokens are ranks; `position`: their numbers in the frame, ascending."""
     xp = frames_for(example).xp
@@ -123,8 +139,86 @@ def set_chunk(sets: CodedSets, universe: int, missing: np.ndarray | None, ids: I
     return cast(SetChunk, chunk)
 
 
+class SetParcel(TypedDict):
+    """The rows that a partition sends to a block, in their order."""
+
+    sets: EncodedSets
+    missing: np.ndarray | None
+    position: np.ndarray
+    """Their numbers in the frame (rows,), int64."""
+    ids: Ids
+    kept: NotRequired[Frame]
+
+
+def read_partition(frame: Frame, planned: tuple[int, int], spec: SetSpec) -> ReadSets:
+    """Read a partition; `planned`: its number, and its rows when the join was planned."""
+    number, rows = planned
+    check_source(number, len(frame), rows)
+    return read_sets(frame, spec, number)
+
+
+def send(read: ReadSetRows, rank: np.ndarray, first: int, blocks: SizeBlocks) -> list[SetParcel | None]:
+    """Put the rows of a partition into parcels for blocks; None: no row for that block.
+
+    `rank`: of each token of the partition; `first`: number of its first row in the frame.
+    """
+    sets = ranked(read["sets"], rank)
+    sizes = np.diff(sets["offsets"])
+    block = blocks.block_of(sizes, hashes(sets))
+    parcels: list[SetParcel | None] = []
+    for b in range(len(blocks)):
+        rows = np.flatnonzero(block == b)
+        parcels.append(_some(read, sets, rows, first) if len(rows) else None)
+    return parcels
+
+
+def _some(read: ReadSetRows, sets: EncodedSets, rows: np.ndarray, first: int) -> SetParcel:
+    whole = len(rows) == len(read["ids"])
+    missing = read["missing"]
+    there = frames_for(read["example"]).xp.asarray(rows)
+    parcel = SetParcel(
+        sets=sets if whole else some_sets(sets, rows),
+        missing=missing if whole or missing is None else missing[rows],
+        position=rows + first,
+        ids=read["ids"] if whole else read["ids"].take(there),
+    )
+    if "kept" in read:
+        parcel["kept"] = read["kept"] if whole else read["kept"].iloc[there]
+    return parcel
+
+
+def gather_block(universe: int, example: Frame, spec: SetSpec, *parcels: SetParcel | None) -> SetChunk:
+    """Make a block of the parcels of all partitions, in their order."""
+    there = [parcel for parcel in parcels if parcel is not None]
+    if not there:
+        nothing = read_sets(example, spec)
+        return set_chunk(
+            nothing["sets"], universe, None, nothing["ids"], nothing["example"], nothing.get("kept"),
+            np.zeros(0, np.int64),
+        )  # fmt: skip
+    sizes = [np.diff(parcel["sets"]["offsets"]) for parcel in there]
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64)
+    codes = np.concatenate([parcel["sets"]["codes"] for parcel in there])
+    missing = None
+    if any(parcel["missing"] is not None for parcel in there):
+        missing = np.concatenate(
+            [
+                np.zeros(len(parcel["ids"]), np.bool_) if parcel["missing"] is None else parcel["missing"]
+                for parcel in there
+            ]
+        )
+    kept = None
+    if "kept" in there[0]:
+        kept = stacked([parcel["kept"] for parcel in there], example)
+    return set_chunk(
+        EncodedSets(offsets=offsets, codes=codes), universe, missing,
+        joined([parcel["ids"] for parcel in there]), example, kept,
+        np.concatenate([parcel["position"] for parcel in there]),
+    )  # fmt: skip
+
+
 class SetComparison(NamedTuple):
-    """Say which sets are compared: some of the first chunk's with some of the second's, or with each other.
+    """Sets that are compared: some of the first chunk with some of the second, or with each other.
 
     Attributes
     ----------
@@ -141,20 +235,20 @@ class SetComparison(NamedTuple):
 
 
 class SetBlockPair(NamedTuple):
-    """Say which two chunks are compared, and by what.
+    """Two chunks that are compared, and how.
 
     Attributes
     ----------
     q, d : SetChunk
         The first and the second chunk, or twice the same.
     same : bool
-        Whether they are one chunk, in which each pair is found once.
+        Whether they are one chunk; then each pair is found once.
     spec : SetSpec
     method : str or SetMethod
     part : tuple of int
-        Which part of the work this is, and of how many.
+        Number of this part of the work, and number of parts.
     library : str or None
-        Whose arrays these are, if it is another than the frames'.
+        Library of the arrays, if it differs from the frames'.
     """
 
     q: SetChunk
@@ -171,23 +265,23 @@ class SetBlockPair(NamedTuple):
 
     @property
     def joiner(self) -> SetJoiner:
-        """Choose what joins blocks of this library."""
+        """The joiner for blocks of this library."""
         joiner: SetJoiner = set_joiner_of_library(self._library)
         return joiner
 
     @property
     def xp(self) -> ArrayModule:
-        """Tell the module of the chunks' arrays."""
+        """Array module of the chunks."""
         return frames_of_library(self._library).xp
 
     @property
     def first(self) -> bool:
-        """Tell whether this is the first part of the work: what is done once is done with it."""
+        """Whether this is the first part of the work, which includes matches of equal sets."""
         return not self.part[0]
 
     @property
     def range(self) -> tuple[int, int]:
-        """Tell which sets of the second chunk are this part of the work, by their tokens."""
+        """Sets of the second chunk in this part of the work, which has an equal share of tokens."""
         (number, parts), sets = self.part, len(self.d["weights"])
         if parts == 1:
             return 0, sets
@@ -198,7 +292,7 @@ class SetBlockPair(NamedTuple):
         return start, sets if number == parts - 1 else stop
 
     def comparisons(self, start: int, stop: int) -> Iterator[SetComparison]:
-        """Go through what sets start ... stop-1 of the second chunk are compared with."""
+        """Yield the comparisons of sets start ... stop-1 of the second chunk."""
         some = part_of(self.d, start, stop)
         if not self.same:
             yield SetComparison(part_of(self.q, 0, len(self.q["weights"])), some, 0, start)
@@ -218,3 +312,53 @@ def part_of(block: SetBlock, start: int, stop: int) -> SetBlock:
         universe=block["universe"],
         weights=block["weights"][start:stop],
     )
+
+
+def whole_sets(frames: Sequence[Frame], spec: SetSpec, with_ids: bool) -> list[SetChunk]:
+    """Make a chunk of each plain frame; refuse repeated ids if ids are needed."""
+    return chunks_of(read_whole(frames, spec, with_ids))
+
+
+def read_whole(frames: Sequence[Frame], spec: SetSpec, with_ids: bool) -> list[ReadSets]:
+    """Read one or two plain frames; see `whole_sets`."""
+    sides = [spec, *([spec.right] if len(frames) > 1 else [])]
+    read: list[ReadSets] = []
+    for which, frame, own in zip(TABLES if len(frames) > 1 else [None], frames, sides, strict=False):
+        check_rows(len(frame), 0)
+        with in_table(which):
+            read.append(read_sets(frame, own))
+            if with_ids:
+                check_summaries([summarise_ids(read[-1]["ids"], own.id)], own.id)
+    return read
+
+
+def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
+    """Rank the tokens of all tables together, and make a chunk of each table."""
+    merged = merge(*(one["vocabulary"] for one in read)) if len(read) > 1 else None
+    whole = ranks(read[0]["vocabulary"] if merged is None else merged["vocabulary"])
+    chunks = []
+    for part, one in enumerate(read):
+        sets = ranked(one["sets"], whole if merged is None else ranks_of(whole, merged["codes"], part))
+        chunks.append(
+            set_chunk(sets, len(whole), one["missing"], one["ids"], one["example"], one.get("kept"))
+        )
+    return chunks
+
+
+def whole_block_pair(chunks: Sequence[SetChunk], spec: SetSpec) -> SetBlockPair:
+    """Pair a chunk with itself, or with the chunk of the other table."""
+    return SetBlockPair(chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method)
+
+
+def room_check(chunks: Sequence[SetChunk], spec: SetSpec) -> Callable[[int], None]:
+    """Return a function that refuses a number of result rows that does not fit memory."""
+    sides = chunks[0], chunks[-1]
+    kept = sum(
+        value_bytes(chunk["kept"][name])
+        for chunk in sides
+        if "kept" in chunk
+        for name in chunk["kept"].columns
+    )
+    row_bytes = sum(id_bytes(chunk["ids"]) for chunk in sides) + kept + 8 * (spec.score is not None)
+    device = frames_of_library(spec.library).memory()
+    return room_now(row_bytes, spec.request, device)

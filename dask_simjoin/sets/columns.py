@@ -1,4 +1,4 @@
-"""Columns that hold sets: of lists of tokens, or of texts that a tokenizer splits; of pandas and of cuDF."""
+"""Columns of sets in pandas and cuDF: lists of tokens, or texts that a tokenizer splits."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from dask_simjoin.graph.inputs import cast_arrow
 from dask_simjoin.metrics.norms import DType, Series
 from dask_simjoin.request.columns import of_dask
 from dask_simjoin.request.messages import NO_UNICODE, is_unicode, shown
+from dask_simjoin.sets.token_ids import Occurrences, of_integers, of_strings
 from dask_simjoin.sets.tokens import ALLOWED, Tokenizer, of_values
-from dask_simjoin.sets.types import Occurrences, of_integers, of_strings
 
 LISTS, TEXTS, OBJECTS = "lists", "texts", "objects"
-"""What a column may hold, as far as its dtype tells."""
+"""Kinds of columns, by dtype."""
 
-NO_UTF8 = "whose bytes are no UTF-8 (read them in the encoding that they are in, such as encoding='latin-1')"
-"""What is wrong with texts that Arrow was given, in messages."""
+NO_UTF8 = "whose bytes are not valid UTF-8 (read them in their own encoding, such as encoding='latin-1')"
+"""Reason why texts are refused, in messages."""
 
 
 def held_by(dtype: DType) -> str | None:
@@ -51,7 +51,7 @@ def check_holds(name: Hashable, dtype: DType, tokenizer: Tokenizer | None) -> No
     held = held_by(dtype)
     if held is None:
         raise ColumnError(
-            f"on={name!r} is of dtype {dtype}, which holds no sets; use a column of lists of strings or of "
+            f"on={name!r} is of dtype {dtype}, which holds no sets. Use a column of lists of strings or of "
             "integers (lists in a pandas column, or Arrow's list<int64>), or of texts with tokenizer=."
         )
     if held == TEXTS and tokenizer is None:
@@ -66,7 +66,7 @@ def check_holds(name: Hashable, dtype: DType, tokenizer: Tokenizer | None) -> No
 
 
 def presence(column: Series, tokenizer: Tokenizer | None) -> np.ndarray:
-    """Tell which rows have a set (rows,), bool; raises `ListError` of a row that holds something else."""
+    """Return a mask of the rows with a set (rows,), bool; raise `ListError` for a row with another value."""
     values = _objects(column)
     if values is None:
         found = _arrow(column)
@@ -76,12 +76,12 @@ def presence(column: Series, tokenizer: Tokenizer | None) -> np.ndarray:
 
 
 def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray, Occurrences]:
-    """Return which rows have a set (rows,), bool, and the tokens of those.
+    """Return a mask of the rows with a set (rows,), bool, and the tokens of these rows.
 
     Raises
     ------
     ListError
-        Of a row that holds something else.
+        A row holds something else.
     TokenError
         Tokens are missing, or neither strings nor integers.
     """
@@ -101,7 +101,7 @@ def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray
     if pa.types.is_fixed_size_list(lists.type):
         lists = lists.cast(pa.large_list(lists.type.value_type))
     if not _is_list(lists.type):
-        raise TokenError(f"The column holds {lists.type}, which is no list; of texts say tokenizer=.")
+        raise TokenError(f"The column holds {lists.type}, which is not a list. Use tokenizer= for texts.")
     ends = np.asarray(lists.offsets).astype(np.int64)
     offsets, flat = ends - ends[0], lists.flatten()
     if pa.types.is_dictionary(flat.type):
@@ -127,7 +127,7 @@ def _numbered(offsets: np.ndarray, flat: Any) -> Occurrences:
         return of_integers(offsets, flat.cast(pa.int64()).to_numpy(zero_copy_only=False))
     except pa.ArrowInvalid:
         raise TokenError(
-            f"The token {pc.max(flat)} is no integer of 64 bits with a sign; convert tokens to strings."
+            f"The token {pc.max(flat)} is not an integer of 64 bits with a sign; convert tokens to strings."
         ) from None
 
 
@@ -145,24 +145,24 @@ def _present_lists(values: np.ndarray) -> np.ndarray:
         if isinstance(value, np.ndarray) and value.ndim == 1:
             continue
         if not _is_missing(value):
-            what = f"{a_value(value)}, which is no list, tuple, set or array (n,)"
-            raise ListError(row, what + " (of texts say tokenizer=)" * isinstance(value, str))
+            what = f"{a_value(value)}, which is not a list, tuple, set or array (n,)"
+            raise ListError(row, what + " (use tokenizer= for texts)" * isinstance(value, str))
         present[row] = False
     return present
 
 
 def _of_objects(values: np.ndarray) -> tuple[np.ndarray, Occurrences]:
-    """Number the tokens of lists, tuples, sets and arrays that Python holds."""
+    """Number the tokens of Python lists, tuples, sets and arrays."""
     present = _present_lists(values)
     rows = values if present.all() else values[present]
     sizes = np.fromiter(map(len, rows), np.int64, len(rows))
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     filled = rows if sizes.all() else rows[sizes > 0]
     arrays = len(filled) and set(map(type, filled)) == {np.ndarray}
-    # of truth values among integers NumPy makes integers, and with dates it cannot put those together
+    # NumPy turns bools among integers into integers, and cannot concatenate dates with them
     if arrays and {row.dtype.kind for row in filled} <= {"i", "u"}:
         flat = np.concatenate(filled)
-        # signed and unsigned ones of 64 bits together would be of float64
+        # int64 and uint64 together become float64
         if flat.dtype.kind == "i" or (flat.dtype.kind == "u" and flat.max() < 2**63):
             return present, of_integers(offsets, flat.astype(np.int64))
     return present, of_values(offsets, list(itertools.chain.from_iterable(rows)), "A row of the column has")
@@ -177,8 +177,8 @@ def _present_texts(values: np.ndarray) -> np.ndarray:
         return np.ones(len(values), np.bool_)
     for row, value in enumerate(values):
         if not isinstance(value, str) and not _is_missing(value):
-            hint = "; of lists leave out tokenizer=" * isinstance(value, (list, tuple, set, np.ndarray))
-            raise ListError(row, f"{a_value(value)}, which is no text{hint}")
+            hint = "; leave out tokenizer= for lists" * isinstance(value, (list, tuple, set, np.ndarray))
+            raise ListError(row, f"{a_value(value)}, which is not a text{hint}")
     return np.fromiter((isinstance(value, str) for value in values), np.bool_, len(values))
 
 
@@ -221,7 +221,7 @@ def _arrow(column: Series) -> Any:
 
 
 def _check_unicode(found: Any) -> None:
-    """Refuse texts, or lists of texts, of bytes that are no UTF-8: Arrow takes any bytes it is given."""
+    """Refuse texts, or lists of texts, with bytes that are not UTF-8: Arrow accepts any bytes."""
     row = _first_broken(found)
     if row is None:
         return
@@ -235,7 +235,7 @@ def _check_unicode(found: Any) -> None:
 
 
 def _first_broken(found: Any) -> int | None:
-    """Return the first of Arrow's texts, or of lists of them, with bytes that are no UTF-8."""
+    """Return the first of Arrow's texts, or lists of texts, with bytes that are not UTF-8."""
 
     def sound(start: int, stop: int) -> bool:
         some = found.slice(start, stop - start)

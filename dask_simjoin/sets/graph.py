@@ -11,21 +11,29 @@ import numpy as np
 from dask_simjoin.graph import counts, pairs
 from dask_simjoin.graph.aligned import add_counts
 from dask_simjoin.graph.base import LabelledExpr
-from dask_simjoin.graph.dask_private import Expr, PartitionsFiltered, Task, TaskRef
-from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin, chunk_ref
+from dask_simjoin.graph.dask_private import Expr, Task, TaskRef
+from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin
+from dask_simjoin.graph.planner import PlanningSteps
 from dask_simjoin.graph.records import RUNS
+from dask_simjoin.graph.row_values import BlockValues
 from dask_simjoin.graph.source import FrozenSource, map_frozen, pick
 from dask_simjoin.graph.steps import Call, Steps
 from dask_simjoin.planning.resources import resources_for
-from dask_simjoin.sets.blocks import counts_by_partition, gather_block, put_beside, read_partition, send
-from dask_simjoin.sets.chunks import ReadSetRows, ReadSets, SetBlockPair, hash_rows
-from dask_simjoin.sets.encode import Merged, merge, ranks, ranks_of
+from dask_simjoin.sets.chunks import (
+    ReadSetRows,
+    ReadSets,
+    SetBlockPair,
+    gather_block,
+    hash_rows,
+    read_partition,
+    send,
+)
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
 from dask_simjoin.sets.plan import SetPlan
 from dask_simjoin.sets.plan_report import SetPlanReport
-from dask_simjoin.sets.planner import set_plan_for
+from dask_simjoin.sets.planner import SET_STEPS
 from dask_simjoin.sets.requests import SetSpec
-from dask_simjoin.sets.types import Vocabulary
+from dask_simjoin.sets.token_ids import Merged, Vocabulary, merge, ranks, ranks_of
 from dask_simjoin.tasks.counts import Groups
 
 FAN_IN = 4
@@ -44,7 +52,9 @@ class SetChunks(LabelledExpr):
     """Make the blocks of one table or two, the right one's after the left one's.
 
     Partitions are read and number their tokens; vocabularies are merged in a tree, and ranks go back down it.
-    Then rows are sent to their blocks.  `read`: what `read_tables` gives; `examples`: empty frames of tables.
+    Then rows are sent to their blocks.
+
+    `read`: the result of `read_tables`; `examples`: empty frames of the tables.
     """
 
     _label = "simjoin_set_block"
@@ -70,25 +80,25 @@ class SetChunks(LabelledExpr):
             sends[t].append(((t, n), send, (rows, rank, firsts[t][n], plan.sides[t])))
         place = 0
         sides = [spec] if spec.other is None else [spec, spec.other]
-        for t, (side, asked) in enumerate(zip(plan.sides, sides, strict=True)):
+        for t, (side, own_spec) in enumerate(zip(plan.sides, sides, strict=True)):
             parcels = steps.spread("send", "parcel", sends[t], range(len(side)), threads)
             for b in range(len(side)):
                 key, example = (self._name, place), self.operand("examples")[t]
                 parts = [some[b] for some in parcels]
-                steps.layer[key] = Task(key, gather_block, universe, example, asked, *parts)
+                steps.layer[key] = Task(key, gather_block, universe, example, own_spec, *parts)
                 place += 1
         return steps.layer
 
     def _small(
         self, steps: Steps, step: str, place: Any, function: Callable[..., Any], *arguments: Any
     ) -> Any:
-        """Add a task on a cluster, so that only what it takes is sent and kept; else do it where needed."""
+        """Add a task on a cluster, so that only its result is sent and kept; else call it inline."""
         if self.operand("spec").settings.cluster:
             return steps.add(step, place, function, *arguments)
         return Task(None, function, *arguments)
 
     def _ranks(self, steps: Steps, read: list[TaskRef]) -> tuple[list[Any], TaskRef]:
-        """Rank the tokens of each partition: up a tree, and down; and count all tokens."""
+        """Rank the tokens of each partition, up a tree and down again; and count all tokens."""
         level = [self._small(steps, "vocabulary", n, vocabulary_of, one) for n, one in enumerate(read)]
         merged: list[list[Any]] = []
         while len(level) > 1:
@@ -106,21 +116,21 @@ class SetChunks(LabelledExpr):
         for depth in range(len(merged) - 1, -1, -1):
             below = range(len(merged[depth - 1]) if depth else len(read))
             above = [(own[k // FAN_IN], merged[depth][k // FAN_IN], k % FAN_IN) for k in below]
-            # those of partitions are needed once, all others by several
+            # ranks of partitions are needed once, all others by several tasks
             add = steps.add if depth else functools.partial(self._small, steps)
             own = [add("ranks", (depth, k), ranks_of, *some) for k, some in enumerate(above)]
         return own, universe
 
 
 def rows_of(found: ReadSets) -> ReadSetRows:
-    """Take the rows of what was read."""
+    """Return the rows of a partition without its vocabulary."""
     rows = dict(found)
     del rows["vocabulary"]
     return cast(ReadSetRows, rows)
 
 
 def vocabulary_of(found: ReadSets | Merged) -> Vocabulary:
-    """Take the tokens of what was read, or merged."""
+    """Return the vocabulary of a partition, or of merged ones."""
     return found["vocabulary"]
 
 
@@ -129,14 +139,10 @@ SETS = JoinTasks(SetBlockPair, join_block, cut_block, count_block, count_block_p
 
 
 class LazySets(LazyJoin):
-    """A join of sets that is planned when it must be."""
+    """A lazy join of sets, planned on first use."""
 
     _tasks: ClassVar[JoinTasks] = SETS
-
-    @property
-    def plan(self) -> SetPlan:  # type: ignore[override]
-        """The plan; made at the first call, which computes one pass over the column."""
-        return set_plan_for(self._source, self.operand("spec"), self.output, self._other, self.named)
+    _steps: ClassVar[PlanningSteps] = SET_STEPS
 
     def _report(self, plan: SetPlan) -> SetPlanReport:  # type: ignore[override]
         return SetPlanReport(plan, self.operand("spec"))
@@ -144,7 +150,7 @@ class LazySets(LazyJoin):
     def _read(self) -> tuple[FrozenSource, ...]:
         spec, other = self.operand("spec"), self._other
         tables = [(self._source, spec)] if other is None else [(self._source, spec), (other, spec.right)]
-        return read_tables(tables, self.plan)
+        return read_tables(tables, cast(Any, self.plan))
 
     def _chunks(self) -> Expr:
         return self._made(self._read())
@@ -157,25 +163,25 @@ class LazySets(LazyJoin):
 
 
 class SetSelfJoin(LazySets, pairs.SelfJoin):
-    """Stand for pairs of a frame's rows whose sets match before they are planned."""
+    """Pairs of a frame's rows whose sets match."""
 
     _label = "simjoin_set_self_join"
 
 
 class SetJoin(LazySets, pairs.Join):
-    """Stand for pairs of the rows of two tables whose sets match before they are planned."""
+    """Pairs of rows of two tables whose sets match."""
 
     _label = "simjoin_set_join"
 
 
 class CountSetPairs(LazySets, counts.CountPairs):
-    """Stand for the number of pairs whose sets match before it is planned."""
+    """Number of pairs whose sets match."""
 
     _label = "simjoin_count_set_pairs"
 
 
 class SetNeighborCounts(LazySets, counts.NeighborCounts):
-    """Stand for numbers of rows that match each row before they are planned."""
+    """Number of rows that match each row."""
 
     _label = "simjoin_set_neighbor_counts"
 
@@ -189,53 +195,18 @@ class SetNeighborCounts(LazySets, counts.NeighborCounts):
         return self._found(common, self.operand("chosen"))
 
     def _found(self, common: tuple[Any, ...], chosen: list[int] | None) -> Expr:
-        """Find a value of each row of the chosen partitions, from what all `RowValues` are told."""
+        """Return the values of the chosen partitions; `common`: the first operands of `BlockValues`."""
         return CountRows(*common, chosen)
 
 
 class SetMatchCounts(SetNeighborCounts):
-    """Stand for numbers of rows of another table that match each row before they are planned."""
+    """Number of rows of another table that match each row."""
 
     _label = "simjoin_set_match_counts"
     _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]
 
 
-class SetRowValues(PartitionsFiltered, LabelledExpr):
-    """Find a number of each row of each block, and bring these back to the partitions of the source."""
-
-    _makes_result = True
-    _parameters = ["chunks", "read", "plan", "spec", "meta", "source_divisions", "_partitions"]
-    _defaults = {"_partitions": None}
-
-    def _divisions(self) -> Any:
-        return self.operand("source_divisions")
-
-    def _by_block(self, steps: Steps) -> list[TaskRef]:
-        """Add tasks that find the numbers of the rows of each block, by position."""
-        raise NotImplementedError
-
-    def _layer(self) -> dict[Any, Any]:
-        plan: SetPlan = self.operand("plan")
-        spec, read = self.operand("spec"), self.operand("read").inner
-        steps = Steps(self._label, self.deterministic_token)
-        offsets = [0]
-        for rows in plan.sources[0]:
-            offsets.append(offsets[-1] + rows)
-        splits: list[Call] = [
-            (b, counts_by_partition, (chunk_ref(self.chunks, b), values, offsets))
-            for b, values in enumerate(self._by_block(steps))
-        ]
-        threads = resources_for(spec.library).threads if spec.settings.cluster else None
-        found = steps.spread("split", "part", splits, self._partitions, threads)
-        keys = read.__dask_keys__()
-        for place, n in enumerate(self._partitions):
-            labels = steps.add("labels", n, pick, TaskRef(keys[n]), "ids")
-            key = (self._name, place)
-            steps.layer[key] = Task(key, put_beside, labels, self._meta, *(one[n] for one in found))
-        return steps.layer | dict(read.__dask_graph__())
-
-
-class CountRows(SetRowValues):
+class CountRows(BlockValues):
     """Count what the rows of each block match."""
 
     _label = "simjoin_set_counts"

@@ -1,4 +1,4 @@
-"""Tell what joins of sets would run, and what they do."""
+"""Plans and profiles of joins of sets."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from dask_simjoin.planning.statistics.unique_ids import check_summaries
 from dask_simjoin.reports.profile import ProfileReport
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.options import MAX_BYTES
-from dask_simjoin.sets.pairs import chunks_of, count_block_pairs, read_whole, whole_block_pair
-from dask_simjoin.sets.plan import SetPlan, make_set_plan
+from dask_simjoin.sets.chunks import chunks_of, read_whole, whole_block_pair
+from dask_simjoin.sets.pairs import count_block_pairs
+from dask_simjoin.sets.plan import SetPlan, SetSummary, make_set_plan, summarise_sets
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import SetPlanRequest, SetProfileRequest, SetSelfJoinRequest, SetSpec
-from dask_simjoin.sets.samples import SetSummary, summarise_sets
 
 ABOUT = {
-    "tokens": "tokens of all rows, each row's counted once",
+    "tokens": "tokens of all rows, each counted once per row",
     "universe": "tokens that differ",
     "sets": "sets that differ, empty ones left out",
     "listed": "entries of the index, or pairs of sets of admissible sizes, that were looked at",
     "candidates": "pairs of sets that filters of prefixes, sizes and positions left",
     "verified": "of those, pairs whose tokens were compared",
     "pairs": "pairs of sets that match",
-    "row_pairs": "pairs of rows that these stand for, and those of equal sets",
+    "row_pairs": "pairs of rows, including pairs of equal sets",
 }
-"""The numbers, in the order in which they are told, and what they count."""
+"""The meaning of each counter, in the order of reports."""
 
 
 class SetProfileReport(ProfileReport):
-    """What one join of the sets of a frame with themselves did; see `ProfileReport`."""
+    """The work of one self-join of sets; see `ProfileReport`."""
 
     about: ClassVar[Mapping[str, str]] = ABOUT
     counted: ClassVar[tuple[str, ...]] = ("listed", "candidates", "verified", "pairs", "row_pairs")
@@ -50,25 +50,25 @@ class SetProfileReport(ProfileReport):
 
 
 @verb(SetPlanRequest)
-def set_plan(frame: Frame, asked: SetPlanRequest) -> SetPlanReport:
-    """What `set_self_join` with the same options would run, and how much it would give.
+def set_plan(frame: Frame, request: SetPlanRequest) -> SetPlanReport:
+    """Show the tasks of `set_self_join` with the same options, and the estimated size of its result.
 
-    With `other` it is the plan of `set_join`.  It computes at the call: one pass over the column, of which a
-    sample is split into tokens and joined, to estimate by.  The plan of a plain frame is that of one block.
+    With `other` it plans `set_join`.  It computes at the call: it reads the column once, and joins a sample
+    for the estimate.  The plan of a plain frame has one block.
 
-    Parameters are those of `set_self_join` and `set_join`.
+    The parameters are the same as for `set_self_join` and `set_join`.
 
     Returns
     -------
     SetPlanReport
-        Prints as text, shows as a table and a picture in notebooks, and has ``rows``, ``tokens``, ``blocks``,
-        ``block_pairs``, ``partitions``, ``pairs``, ``pairs_low``, ``pairs_high``, ``result_bytes``,
-        ``to_frame()``, ``svg()`` and ``plot()``.
+        Prints as text, and shows as a table and a picture in notebooks.  It has ``rows``, ``tokens``,
+        ``blocks``, ``block_pairs``, ``partitions``, ``pairs``, ``pairs_low``, ``pairs_high``,
+        ``result_bytes``, ``to_frame()``, ``svg()`` and ``plot()``.
 
     Raises
     ------
     OptionError, OptionTypeError, ColumnError, TokenError, DuplicateIdError, BudgetError
-        As `set_self_join` and its planning do.
+        The same errors as for `set_self_join` and its planning.
 
     Examples
     --------
@@ -79,10 +79,10 @@ def set_plan(frame: Frame, asked: SetPlanRequest) -> SetPlanReport:
     >>> plan.rows, plan.tokens, plan.pairs
     (4, 11.0, 2.0)
     """
-    wanted = asked.planned()
-    if asked.other is not None:
-        check_other("other=frame", asked.other)
-    frame, other, left, right = one_or_two(frame, asked.other)
+    wanted = request.planned()
+    if request.other is not None:
+        check_other("other=frame", request.other)
+    frame, other, left, right = one_or_two(frame, request.other)
     if isinstance(wanted, SetSelfJoinRequest):
         spec = wanted.spec(left)
     else:
@@ -90,24 +90,25 @@ def set_plan(frame: Frame, asked: SetPlanRequest) -> SetPlanReport:
         spec = wanted.spec(left, right)
     pairs_example(left, left if right is None else right, spec)
     if is_dask_collection(frame):
+        from dask_simjoin.graph.planner import plan_for
         from dask_simjoin.graph.source import freeze
-        from dask_simjoin.sets.planner import set_plan_for
+        from dask_simjoin.sets.planner import SET_STEPS
 
         data = None if other is None else freeze(other, spec.right.columns)
-        return SetPlanReport(set_plan_for(freeze(frame, spec.columns), spec, PAIRS, data), spec)
+        return SetPlanReport(plan_for(freeze(frame, spec.columns), spec, PAIRS, data, steps=SET_STEPS), spec)
     return SetPlanReport(_plan_whole([frame] if other is None else [frame, other], spec), spec)
 
 
 def _plan_whole(frames: list[Frame], spec: SetSpec) -> SetPlan:
-    """Plan a join of one plain frame or two, each of which is one block."""
+    """Plan a join of one or two plain frames, with one block each."""
     settings = replace(spec.settings, output=None)
     tables: list[list[SetSummary]] = []
     sides = [spec, *([spec.right] if len(frames) > 1 else [])]
-    for which, seed, frame, own in zip(
+    for which, number, frame, own in zip(
         TABLES if len(frames) > 1 else (None,), (0, RIGHT), frames, sides, strict=False
     ):
         with in_table(which):
-            summary = summarise_sets(frame, 0, own, True, 1, seed)
+            summary = summarise_sets(frame, number, own, True, 1)
             if summary.ids is not None:
                 check_summaries([summary.ids], own.id)
         tables.append([summary])
@@ -119,18 +120,18 @@ def _plan_whole(frames: list[Frame], spec: SetSpec) -> SetPlan:
 
 
 @verb(SetProfileRequest)
-def set_profile(frame: Frame, asked: SetProfileRequest) -> SetProfileReport:
-    """Run a self-join of sets, keep none of its pairs, and tell what it did.
+def set_profile(frame: Frame, request: SetProfileRequest) -> SetProfileReport:
+    """Run a self-join of sets without keeping its pairs, and report its work and time.
 
-    It runs at the call, on one core or one GPU, with all rows as one block.  Of a Dask DataFrame the column
+    It runs at the call, on one core or one GPU, with all rows as one block.  The column of a Dask DataFrame
     is computed first, and must fit memory.
 
-    Parameters are those of `count_set_pairs`; counters are made by a run of their own.
+    The parameters are the same as for `count_set_pairs`.  A separate run makes the counters.
 
     Returns
     -------
     SetProfileReport
-        Prints as text, shows as a table and a picture in notebooks, and has ``numbers``, ``seconds``,
+        Prints as text, and shows as a table and a picture in notebooks.  It has ``numbers``, ``seconds``,
         ``rows``, ``method``, ``to_frame()``, ``svg()`` and ``plot()``.
 
     Examples
@@ -142,7 +143,7 @@ def set_profile(frame: Frame, asked: SetProfileRequest) -> SetProfileReport:
     >>> int(found.numbers["sets"]), int(found.numbers["pairs"]), int(found.numbers["row_pairs"])
     (3, 1, 3)
     """
-    spec = asked.spec(example_of(frame))
+    spec = request.spec(example_of(frame))
     if is_dask_collection(frame):
         frame = frame[spec.columns].compute()
     begin = time.perf_counter()

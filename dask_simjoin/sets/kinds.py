@@ -1,7 +1,7 @@
-"""Numbers that kernels and the rest know: nothing is imported here."""
+"""Constants of kernels and of the predicate, without imports."""
 
 SUM, PRODUCT, NONE = range(3)
-"""What overlaps are compared with: o with a+b, o**2 with ab, or o with nothing."""
+"""Kinds of predicates: o against a+b, o**2 against ab, or o alone."""
 
 NEVER = (1 << 31) - 1
 """More tokens than two sets can have in common."""

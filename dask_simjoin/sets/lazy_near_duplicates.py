@@ -1,4 +1,4 @@
-"""Expressions of lazy marks of rows that match others which stay."""
+"""Lazy marks of rows that match a row that stays."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from dask_simjoin.cluster.algorithms.dbscan import merge_edges
 from dask_simjoin.cluster.algorithms.duplicates import CONNECTED, merge_candidates
 from dask_simjoin.graph.dask_private import Expr, List, TaskRef
 from dask_simjoin.graph.lazy_join import chunk_ref
+from dask_simjoin.graph.row_values import BlockValues
 from dask_simjoin.graph.source import pick
 from dask_simjoin.graph.steps import Steps, after
 from dask_simjoin.planning.resources import resources_for
-from dask_simjoin.sets.graph import SETS, SetNeighborCounts, SetRowValues
+from dask_simjoin.sets.graph import SETS, SetNeighborCounts
 from dask_simjoin.sets.near_duplicates import (
     best_of_chunk,
     check_all,
@@ -32,7 +33,7 @@ MERGED = 4
 
 
 class SetNearDuplicated(SetNeighborCounts):
-    """Stand for marks of rows that match others which stay before they are planned."""
+    """Marks of rows that match a row that stays."""
 
     _label = "simjoin_set_near_duplicated"
     _parameters = ["frame", "source", "spec", "keep", "grouping", "meta", "chosen"]
@@ -41,11 +42,11 @@ class SetNearDuplicated(SetNeighborCounts):
         return MarkRows(*common, self.operand("keep"), self.operand("grouping"), chosen)
 
 
-class MarkRows(SetRowValues):
+class MarkRows(BlockValues):
     """Mark the rows of each block that do not stay."""
 
     _label = "simjoin_set_duplicates"
-    _parameters = [*SetRowValues._parameters[:-1], "keep", "grouping", "_partitions"]
+    _parameters = [*BlockValues._parameters[:-1], "keep", "grouping", "_partitions"]
 
     def _by_block(self, steps: Steps) -> list[TaskRef]:
         plan: SetPlan = self.operand("plan")
@@ -71,14 +72,14 @@ class MarkRows(SetRowValues):
         add, library = steps.add, self.operand("spec").library
         forest = steps.merged("merge", functools.partial(merge_edges, library), found, MERGED)
         best = [add("best", b, best_of_chunk, some, forest, library) for b, some in enumerate(rows)]
-        told = [add("told", b, pick, some, 2) for b, some in enumerate(best)]
-        winners = steps.merged("winners", merge_candidates, told)
+        candidates = [add("told", b, pick, some, 2) for b, some in enumerate(best)]
+        winners = steps.merged("winners", merge_candidates, candidates)
         return [add("gone", b, marks_of_groups, ref, rows[b], best[b], winners) for b, ref in enumerate(refs)]
 
     def _greedy(
         self, steps: Steps, refs: list[TaskRef], rows: list[TaskRef], found: list[TaskRef]
     ) -> list[TaskRef]:
-        """Choose in one task, which is told all pairs, once it is known that they fit."""
+        """Choose in one task, which gets all pairs after a check that they fit."""
         add, spec = steps.add, self.operand("spec")
         room = resources_for(spec.library).room
         numbers = [add("number", place, number_of_pairs, some) for place, some in enumerate(found)]

@@ -9,7 +9,7 @@ from typing import Protocol
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.predicate import Rule
-from dask_simjoin.sets.types import SetBlock, SetCounters, SetPairs
+from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs
 
 WAYS = ("auto", "thread", "warp", "A", "B", "C")
 FILTERS = ("gpu", "cpu")
@@ -19,7 +19,7 @@ WORDS = (1, 2, 4, 8, 16, 32)
 
 @dataclass(frozen=True, kw_only=True)
 class OnGpu:
-    """What all methods can be told of GPUs; it changes no pair.
+    """Options of all methods for GPUs; they change no pair.
 
     Parameters
     ----------
@@ -31,8 +31,8 @@ class OnGpu:
     block : int
         Threads of a block that compares bitmaps, or that verifies by "A", "B" or "C": 32 to 256.
     words : int or None
-        Words of 32 bits of the bitmap of a set: 1, 2, 4, 8, 16 or 32.  None: by the sizes of the sets.  On
-        CPUs words have 64 bits, so that it has half as many; None: as a sample of the sets says.
+        Words of 32 bits in the bitmap of a set: 1, 2, 4, 8, 16 or 32.  None: chosen by the sizes of sets.  On
+        CPUs words have 64 bits, so half as many are used; None: chosen by a sample of the sets.
     chunk_bytes : int or None
         Bytes of the candidates that are on the GPU at a time, and of what is written where they match: the
         paper's M_c.  None: a part of the memory that is free, or 64 MB where the CPU filters.
@@ -64,7 +64,7 @@ class OnGpu:
 
 @dataclass(frozen=True, kw_only=True)
 class Filtered(OnGpu):
-    """What methods can be told that filter by an index.
+    """Options of methods that filter by an index.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ AUTO = "auto"
 """The name that leaves the choice to the joiner, which knows the sets."""
 
 SetMethod = OnGpu
-"""A way to find pairs of sets; its docstring's first line is what docs say of it."""
+"""A method that finds pairs of sets; docs show the first line of its docstring."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,41 +129,41 @@ METHODS: dict[str, SetMethod] = {
 """All methods by name."""
 
 CHOICES = (AUTO, *METHODS)
-"""What the option `method` may be."""
+"""Values of the option `method`."""
 
 
-def options_of(asked: str | SetMethod) -> SetMethod | None:
-    """Return the options of what was asked for, by name or as an object; None: "auto"."""
-    if not isinstance(asked, str):
-        return asked
-    return None if asked == AUTO else METHODS[asked]
+def options_of(method: str | SetMethod) -> SetMethod | None:
+    """Return the options of a method, given by name or as an object; None: "auto"."""
+    if not isinstance(method, str):
+        return method
+    return None if method == AUTO else METHODS[method]
 
 
 class SetJoiner(Protocol):
     """Finds the matching pairs of two blocks, or of one with itself (`right` is None): each once.
 
-    Of one block these are pairs of distinct sets, as positions i < j.  A method is its name or its options.
+    For one block, pairs have positions i < j of distinct sets.  A method is a name or an object with options.
     """
 
     def pairs(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod, *,
               limit: int | None = None, start: int = 0) -> SetPairs:  # fmt: skip
         """Return pairs of sets.
 
-        `limit`: how many of them are enough; the search ends at the first set, of those that it goes through,
-        with which they are so many or more, and `SetPairs.next` is what to give as `start` to go on.
+        `limit`: a number of pairs.  The search stops after the first set that reaches it.  To continue, pass
+        `SetPairs.next` as `start`.
         """
 
     def batches(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                 method: str | SetMethod) -> Iterator[SetPairs]:  # fmt: skip
-        """Go through the same pairs, some at a time, in arrays that nobody may keep."""
+        """Yield the same pairs in batches; the next batch reuses the arrays."""
 
     def count(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> int:
-        """Return how many pairs of rows the pairs of sets stand for: the sum of products of their weights."""
+        """Return the number of pairs of rows: the sum of products of weights over pairs of sets."""
 
     def counts(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                method: str | SetMethod) -> tuple[Array, Array]:  # fmt: skip
-        """Return the weights of all partners of each set (n,), int64, by side; of one block twice one."""
+        """Return the weight of each set's partners (n,), int64, by side; for one block twice the same."""
 
     def counters(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                  method: str | SetMethod) -> SetCounters:  # fmt: skip
-        """Return what `count` does, counted."""
+        """Return counters of the work of `count`."""

@@ -1,43 +1,248 @@
-"""Turn matching sets into result rows: the work of one task."""
+"""Find the matching rows of two chunks, and turn them into result rows: the work of one task.
+
+Pairs of equal sets come first, then pairs of distinct sets, in the order of the second chunk's sets.  So a
+result can be cut anywhere, also within the pairs of one set.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypedDict
+import math
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
-from dask_simjoin.engine.base import frames_for, frames_of_library
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import to_host
-from dask_simjoin.engine.ids import id_bytes, value_bytes
-from dask_simjoin.errors import TABLES, in_table
-from dask_simjoin.metrics.norms import Array, Frame
-from dask_simjoin.planning.budget import room_now
-from dask_simjoin.planning.checks import check_rows
-from dask_simjoin.planning.statistics.unique_ids import check_summaries, summarise_ids
-from dask_simjoin.sets.chunks import ReadSets, SetBlockPair, SetChunk, read_sets, set_chunk
-from dask_simjoin.sets.encode import merge, ranked, ranks, ranks_of
-from dask_simjoin.sets.found import (
-    RowPairs,
-    all_groups,
-    group_rows,
-    matches_in_parts,
-    matching_groups,
-    own_pairs,
-    row_pairs,
-    rows_of_equals,
-    rows_of_matches,
-    set_matches,
-)
-from dask_simjoin.sets.requests import SetSpec
+from dask_simjoin.metrics.norms import Array, ArrayModule, Frame
+from dask_simjoin.sets.chunks import SetBlockPair, SetChunk
+from dask_simjoin.sets.requests import SetSpec, equal_match
+from dask_simjoin.sets.token_ids import kinds_of, sizes_of
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.pairs import PairColumns, ResultRows, cast_like, concat_results, pair_columns
 
+ROWS, DEVICE_ROWS = 1 << 18, 1 << 24
+"""Pairs of rows per batch, on the host and on a GPU."""
+
+
+class SetMatches(NamedTuple):
+    """Pairs of groups: the rows of one set, all rows of empty sets, or all rows without a set.
+
+    Attributes
+    ----------
+    left, right : array (pairs,), int64
+        Numbers of groups of the first and of the second chunk.
+    score : array (pairs,), float64, or None
+    rows : array (pairs,), int64
+        Pairs of rows that each represents.
+    """
+
+    left: Array
+    right: Array
+    score: Array | None
+    rows: Array
+
+
+class RowPairs(NamedTuple):
+    """Pairs of rows, as positions in the index orders of the first and of the second chunk."""
+
+    left: Array
+    right: Array
+    score: Array | None
+
+
+def group_rows(chunk: SetChunk) -> Array:
+    """Count the rows of each group (sets + 2,): of each set, of empty sets, and without one."""
+    return chunk["firsts"][1:] - chunk["firsts"][:-1]
+
+
+def set_matches(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> SetMatches:
+    """Find the matches of groups start ... stop-1 of the second chunk with other groups of the first."""
+    parts = list(matches_in_parts(block_pair, start, stop, scored))
+    join = block_pair.xp.concatenate
+    whole = [join([part[k] for part in parts]) if scored or k != 2 else None for k in range(4)]
+    return SetMatches(*whole)
+
+
+def matches_in_parts(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> Iterator[SetMatches]:
+    """Yield the matches of `set_matches` in batches."""
+    rule, joiner, q, d = block_pair.spec.rule, block_pair.joiner, block_pair.q, block_pair.d
+    yield _special(block_pair, start, stop, scored)
+    sets = len(d["weights"])
+    compared = block_pair.comparisons(start, min(stop, sets)) if start < sets else ()
+    for left, right, left_first, right_first in compared:
+        for some in joiner.batches(left, right, rule, block_pair.method):
+            one, other = some.left + left_first, some.right + right_first
+            score = None
+            if scored:
+                score = rule.score(sizes_of(q)[one], sizes_of(d)[other], some.overlap)
+            yield SetMatches(one, other, score, q["weights"][one] * d["weights"][other])
+
+
+def _special(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> SetMatches:
+    """Pair empty sets of two chunks, and rows without a set, if these may match."""
+    xp, spec = block_pair.xp, block_pair.spec
+    groups = []
+    sides = [(chunk["firsts"][-3:], len(chunk["weights"])) for chunk in (block_pair.q, block_pair.d)]
+    for k, (wanted, score) in enumerate(((spec.empty_match, 1.0), (spec.allow_missing, math.nan))):
+        (q_ends, q_sets), (d_ends, d_sets) = sides
+        if block_pair.same or not wanted or not start <= d_sets + k < stop:
+            continue
+        rows = int(q_ends[k + 1] - q_ends[k]) * int(d_ends[k + 1] - d_ends[k])
+        if rows:
+            groups.append((q_sets + k, d_sets + k, score, rows))
+    columns = list(zip(*groups, strict=True)) or [()] * 4
+    kinds = np.int64, np.int64, np.float64, np.int64
+    left, right, found, number = (xp.asarray(c, kind) for c, kind in zip(columns, kinds, strict=True))
+    return SetMatches(left, right, found if scored else None, number)
+
+
+def all_groups(chunk: SetChunk) -> int:
+    """Number of groups of rows."""
+    return len(chunk["weights"]) + 2
+
+
+def rows_of_matches(block_pair: SetBlockPair, found: SetMatches, scored: bool,
+                    some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
+    """Turn pairs of sets into pairs of rows; `some`: a range of them, by the second chunk's sets."""
+    xp = block_pair.xp
+    left, right, score, rows = found
+    if some is not None:
+        order = xp.lexsort(xp.stack([left, right]))
+        left, right, rows = left[order], right[order], rows[order]
+        score = None if score is None else score[order]
+    lo, hi = (0, int(rows.sum())) if some is None else some
+    return rows_between(block_pair, SetMatches(left, right, score, rows), scored, lo, hi)
+
+
+def rows_between(block_pair: SetBlockPair, found: SetMatches, scored: bool, lo: int, hi: int) -> RowPairs:
+    """Make the pairs of rows lo ... hi-1 from pairs of sets, in their order."""
+    xp = block_pair.xp
+    q_firsts, d_firsts = block_pair.q["firsts"], block_pair.d["firsts"]
+    left, right, score, rows = found
+    ends = xp.cumsum(rows)
+    total = int(ends[-1]) if len(ends) else 0
+    if lo == 0 and hi == total == len(rows):  # each set has one row
+        return RowPairs(q_firsts[left], d_firsts[right], score if scored else None)
+    pair, within = locate_in_ranges(ends, lo, hi, xp)
+    wide = group_rows(block_pair.d)[right][pair]
+    one, other = within // wide, within % wide
+    return RowPairs(
+        q_firsts[left][pair] + one, d_firsts[right][pair] + other,
+        score[pair] if scored and score is not None else None,
+    )  # fmt: skip
+
+
+def locate_in_ranges(ends: Array, lo: int, hi: int, xp: ArrayModule) -> tuple[Array, Array]:
+    """Return the range of each number lo ... hi-1, and its position in that range."""
+    places = xp.arange(lo, hi)
+    if hi <= lo:
+        return places, places
+    if xp is np:
+        first, last = np.searchsorted(ends, [lo, hi - 1], side="right").tolist()
+        some = ends[first : last + 1]
+        edges = np.concatenate([[lo], np.minimum(some, hi)])
+        which = np.repeat(np.arange(first, first + len(some)), np.diff(edges))
+    else:
+        which = xp.searchsorted(ends, places, side="right")
+    begins = xp.concatenate([xp.zeros(1, ends.dtype), ends])
+    return which, places - begins[which]
+
+
+class OwnPairs(NamedTuple):
+    """Rows of a chunk that match earlier rows because their sets are equal.
+
+    Attributes
+    ----------
+    places : array (rows,), int64
+        Rows that match all earlier rows of their group, as positions in the chunk's order.
+    first : array (rows,), int64
+        Start of each row's group.
+    ends : array (rows,), int64
+        Cumulative number of these pairs.
+    """
+
+    places: Array
+    first: Array
+    ends: Array
+
+    @property
+    def total(self) -> int:
+        """Number of pairs."""
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+
+def own_pairs(block_pair: SetBlockPair) -> OwnPairs:
+    """Find the rows of a chunk with earlier equal rows; for two chunks there are none."""
+    xp = block_pair.xp
+    none = xp.zeros(0, xp.int64)
+    if not block_pair.same:
+        return OwnPairs(none, none, none)
+    chunk = block_pair.d
+    rows, firsts = group_rows(chunk), chunk["firsts"]
+    groups = xp.flatnonzero((rows > 1) & matching_groups(chunk, block_pair.spec, xp))
+    group, k = locate_in_ranges(xp.cumsum(rows[groups]), 0, int(rows[groups].sum()), xp)
+    first = firsts[groups][group]
+    return OwnPairs(first + k, first, xp.cumsum(k))
+
+
+def matching_groups(chunk: SetChunk, spec: SetSpec, xp: ArrayModule) -> Array:
+    """Return for each group whether two of its rows match (groups,), bool."""
+    sizes = sizes_of(chunk)
+    match = xp.zeros(len(sizes) + 2, np.bool_)
+    kinds = kinds_of(sizes)
+    good = xp.asarray([equal_match(spec.rule, size) for size in kinds.tolist()], np.bool_)
+    if len(sizes):
+        match[: len(sizes)] = good[xp.searchsorted(kinds, sizes)]
+    match[len(sizes)] = spec.empty_match
+    match[len(sizes) + 1] = spec.allow_missing
+    return match
+
+
+def rows_of_equals(block_pair: SetBlockPair, own: OwnPairs, scored: bool,
+                   some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
+    """Make pairs of rows with equal sets; `some`: only this range of them."""
+    xp, chunk = block_pair.xp, block_pair.d
+    lo, hi = (0, own.total) if some is None else some
+    member, earlier = locate_in_ranges(own.ends, lo, hi, xp)
+    right = own.places[member]
+    score = None
+    if scored:
+        group = xp.searchsorted(chunk["firsts"], right, side="right") - 1
+        sizes = sizes_of(chunk)
+        each = xp.ones(len(sizes) + 2)
+        each[: len(sizes)] = block_pair.spec.rule.score(sizes, sizes, sizes)
+        each[-1] = math.nan
+        score = each[group]
+    return RowPairs(own.first[member] + earlier, right, score)
+
+
+def row_pairs(
+    block_pair: SetBlockPair, scored: bool, report: Callable[[int], None] | None = None
+) -> Iterator[RowPairs]:
+    """Yield all pairs of rows of two chunks, or of one with itself, in batches.
+
+    `report`: is called now and then with the number of pairs so far.
+    """
+    own, batch = own_pairs(block_pair), ROWS if block_pair.xp is np else DEVICE_ROWS
+    rows = own.total
+    if report is not None:
+        report(rows)
+    for first in range(0, own.total, batch):
+        yield rows_of_equals(block_pair, own, scored, (first, min(first + batch, own.total)))
+    for found in matches_in_parts(block_pair, 0, all_groups(block_pair.d), scored):
+        number = int(found.rows.sum())
+        rows += number
+        if report is not None:
+            report(rows)
+        for first in range(0, max(number, 1), batch):
+            yield rows_between(block_pair, found, scored, first, min(first + batch, number))
+
 
 class SetCuts(TypedDict):
-    """Tell where the rows of a result that two chunks give can be cut.
+    """Positions that cut the result of two chunks into parts.
 
-    `own`: how many are of equal sets; `ends`: those of each set of the second chunk, added up (sets + 2,).
+    `own`: pairs of equal sets; `ends`: cumulative pairs of each group of the second chunk (sets + 2,).
     """
 
     own: int
@@ -47,16 +252,16 @@ class SetCuts(TypedDict):
 
 def join_block(block_pair: SetBlockPair, columns: list[str], cuts: SetCuts | None = None, number: int = 0,
                like: Frame | None = None, alone: ResultRows | None = None,
-               told: Callable[[int], None] | None = None) -> Frame:  # fmt: skip
+               report: Callable[[int], None] | None = None) -> Frame:  # fmt: skip
     """Find all pairs of two chunks, or of one with itself.
 
-    `columns`: of the result.  `cuts`, as `cut_block` gives them, and `number`: only that part.  `like`: an
-    example of what it returns, if dtypes are others than the columns'; `alone`: then also these rows: see
-    `concat_results`.  `told`: see `row_pairs`.
+    `columns`: of the result; `cuts`, `number`: a part to return, see `cut_block`.  `like`: an example of the
+    result, if its dtypes differ from the columns'.  `alone`: rows to add, see `concat_results`.  `report`:
+    see `row_pairs`.
     """
     spec, frames = block_pair.spec, frames_for(block_pair.q["example"])
     scored = spec.score is not None and spec.score in columns
-    found = row_pairs(block_pair, scored, told) if cuts is None else _part(block_pair, scored, cuts, number)
+    found = row_pairs(block_pair, scored, report) if cuts is None else _part(block_pair, scored, cuts, number)
     if block_pair.xp is np and frames.xp is np and (block_pair.same or spec.other is not None):
         parts = [_written(block_pair, found, columns)]
     else:
@@ -68,7 +273,7 @@ def join_block(block_pair: SetBlockPair, columns: list[str], cuts: SetCuts | Non
 
 
 def _written(block_pair: SetBlockPair, found: Iterator[RowPairs], columns: list[str]) -> ResultRows:
-    """Make columns of pairs of rows, each of one chunk, on the host."""
+    """Make the columns of a result on the host, if each side has rows of one chunk."""
     spec, chunks = block_pair.spec, (block_pair.q, block_pair.d)
     names = [
         {name: column for name, column in kept.items() if name in columns}
@@ -84,7 +289,7 @@ def _written(block_pair: SetBlockPair, found: Iterator[RowPairs], columns: list[
 
 
 def _in_order(block_pair: SetBlockPair, left: Array, right: Array, behind: int = 0) -> tuple[Array, Array]:
-    """Turn pairs of rows so that the left one comes first in the frame; `behind`: to add to right places."""
+    """Orient pairs so that the left row comes first in the frame; `behind`: added to right positions."""
     swap = _numbers(block_pair.d)[right] < _numbers(block_pair.q)[left]
     right = right + behind if behind else right
     return block_pair.xp.where(swap, right, left), block_pair.xp.where(swap, left, right)
@@ -95,7 +300,7 @@ def _columns(block_pair: SetBlockPair, rows: RowPairs, columns: list[str]) -> Re
     left, right = rows.left, rows.right
     left_of: tuple[Chunk, ...] = (q,)
     right_of: tuple[Chunk, ...] = (d,)
-    if spec.other is None:  # the row that comes first in the frame is the left one
+    if spec.other is None:  # the left row is the first one in the frame
         left, right = _in_order(block_pair, left, right, 0 if same else len(q["ids"]))
         if not same:
             left_of = right_of = (q, d)
@@ -106,22 +311,22 @@ def _columns(block_pair: SetBlockPair, rows: RowPairs, columns: list[str]) -> Re
 
 
 def _numbers(chunk: Chunk) -> Array:
-    """The rows' numbers in the frame, in the order of the index."""
+    """Return the rows' numbers in the frame, in the order of the index."""
     order = chunk["order"]
     return chunk["position"][order] if "position" in chunk else order
 
 
 def cut_block(block_pair: SetBlockPair, parts: int) -> SetCuts:
-    """Count what each set of the second chunk gives, so that parts of equally many rows can be made."""
+    """Count the pairs of each group of the second chunk, to cut the result into parts of equal size."""
     xp, groups = block_pair.xp, all_groups(block_pair.d)
     rows = xp.zeros(groups, np.int64)
-    for found in matches_in_parts(block_pair, 0, groups, False):  # so that only some are held at a time
+    for found in matches_in_parts(block_pair, 0, groups, False):  # in batches, to save memory
         xp.add.at(rows, found.right, found.rows)
     return SetCuts(own=own_pairs(block_pair).total, ends=to_host(xp.cumsum(rows)), parts=parts)
 
 
 def _part(block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int) -> Iterator[RowPairs]:
-    """Make the rows of one part, which may have none: parts are planned from an estimate."""
+    """Yield the pairs of one part, which may be empty: the plan estimates the number of parts."""
     own, ends, parts = cuts["own"], cuts["ends"], cuts["parts"]
     total = own + (int(ends[-1]) if len(ends) else 0)
     lo, hi = total * number // parts, total * (number + 1) // parts
@@ -138,9 +343,9 @@ def _part(block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int) ->
 
 
 def count_block(block_pair: SetBlockPair, enough: int | None = None) -> tuple[Array, Array | None]:
-    """Count the matches that the rows of two chunks have in each other, by position.
+    """Count the matches of each row in the other chunk, by position.
 
-    `enough`: from there on counts need not be right.  For one chunk with itself the second is None.
+    `enough`: larger counts may be wrong.  The second array is None for one chunk with itself.
     """
     xp, q, d, same = block_pair.xp, block_pair.q, block_pair.d, block_pair.same
     counts = [xp.zeros(all_groups(q), np.int64)]
@@ -188,53 +393,3 @@ def count_block_pairs(block_pair: SetBlockPair) -> int:
         found = set_matches(block_pair, len(d["weights"]), all_groups(d), False)
         pairs += int(found.rows.sum())
     return pairs
-
-
-def whole_sets(frames: Sequence[Frame], spec: SetSpec, with_ids: bool) -> list[SetChunk]:
-    """Make one chunk of each of one plain frame or two; refuses ids that repeat, where they are needed."""
-    return chunks_of(read_whole(frames, spec, with_ids))
-
-
-def read_whole(frames: Sequence[Frame], spec: SetSpec, with_ids: bool) -> list[ReadSets]:
-    """Read one plain frame or two; see `whole_sets`."""
-    sides = [spec, *([spec.right] if len(frames) > 1 else [])]
-    read: list[ReadSets] = []
-    for which, frame, own in zip(TABLES if len(frames) > 1 else [None], frames, sides, strict=False):
-        check_rows(len(frame), 0)
-        with in_table(which):
-            read.append(read_sets(frame, own))
-            if with_ids:
-                check_summaries([summarise_ids(read[-1]["ids"], own.id)], own.id)
-    return read
-
-
-def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
-    """Put the tokens of all tables in one order, and make a chunk of each."""
-    merged = merge(*(one["vocabulary"] for one in read)) if len(read) > 1 else None
-    whole = ranks(read[0]["vocabulary"] if merged is None else merged["vocabulary"])
-    chunks = []
-    for part, one in enumerate(read):
-        sets = ranked(one["sets"], whole if merged is None else ranks_of(whole, merged["codes"], part))
-        chunks.append(
-            set_chunk(sets, len(whole), one["missing"], one["ids"], one["example"], one.get("kept"))
-        )
-    return chunks
-
-
-def whole_block_pair(chunks: Sequence[SetChunk], spec: SetSpec) -> SetBlockPair:
-    """Bring a chunk together with itself, or with the other table's."""
-    return SetBlockPair(chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method)
-
-
-def room_check(chunks: Sequence[SetChunk], spec: SetSpec) -> Callable[[int], None]:
-    """Return what refuses so many rows of a result that do not fit memory."""
-    sides = chunks[0], chunks[-1]
-    kept = sum(
-        value_bytes(chunk["kept"][name])
-        for chunk in sides
-        if "kept" in chunk
-        for name in chunk["kept"].columns
-    )
-    row_bytes = sum(id_bytes(chunk["ids"]) for chunk in sides) + kept + 8 * (spec.score is not None)
-    device = frames_of_library(spec.library).memory()
-    return room_now(row_bytes, spec.request, device)

@@ -4,34 +4,240 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, cast
 
 import numpy as np
 from dask.tokenize import normalize_token
 
+from dask_simjoin.catalog.libraries import HOME
+from dask_simjoin.engine.ids import id_bytes, row_ids, value_bytes
+from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.budget import Budget, Resources, make_budget
 from dask_simjoin.planning.checks import check_blocks, check_chunks, check_outputs, check_result, check_rows
+from dask_simjoin.planning.disk import Disk, bytes_needed
 from dask_simjoin.planning.outputs import OutputSpec, whole_slices
-from dask_simjoin.planning.plan import BlockPairs
+from dask_simjoin.planning.size_blocks import (
+    ELEMENT_BYTES,
+    SizeBlockPlan,
+    SizeBlocks,
+    candidate_pairs,
+    compared_blocks,
+    count_compared_blocks,
+    heavy_first,
+    size_blocks,
+)
 from dask_simjoin.planning.statistics.estimate import Estimate, block_of, estimate
-from dask_simjoin.sets.blocks import TOKEN_BYTES, SizeBlocks, count_meetings, meeting_blocks, size_blocks
-from dask_simjoin.sets.methods import SetMethod
+from dask_simjoin.planning.statistics.partition import RIGHT
+from dask_simjoin.planning.statistics.sample import Sample, sample_size
+from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints, gather_samples
+from dask_simjoin.planning.statistics.unique_ids import IdSummary, summarise_ids
+from dask_simjoin.sets.chunks import SetBlockPair, SetChunk, checked_presence, read_sets
+from dask_simjoin.sets.methods import AUTO, SetMethod
+from dask_simjoin.sets.pairs import count_block_pairs, row_pairs
 from dask_simjoin.sets.requests import SetSpec
-from dask_simjoin.sets.samples import SampledSets, SetSummary, gather_sets, sampled_pairs
+from dask_simjoin.sets.token_ids import (
+    EncodedSets,
+    collapse,
+    hashes,
+    merge,
+    of_integers,
+    ranked,
+    ranks,
+    ranks_of,
+    some_sets,
+    token_hashes,
+    unique_tokens,
+)
 
-LEAST_TOKENS = 1 << 18
-"""Tokens of a block that are worth a task."""
-
-BLOCKS_PER_THREAD = 2
-"""Blocks for each thread: those of about one size meet, which makes several block pairs for each."""
-
-ROW_BYTES = 64
-"""Of a row besides its tokens: offsets, its number, its place in an order."""
+NUMBERS = 16
+"""Assumed numbers per sampled row; they determine the size of samples."""
 
 
 @dataclass(frozen=True, eq=False)
-class SetPlan(BlockPairs):
-    """What was decided before any block pair is joined; what all plans have, see `BlockPairs`.
+class SetSample:
+    """Some rows of a partition, drawn without replacement, and their sets.
+
+    Attributes
+    ----------
+    sample : Sample
+        The rows; their coordinate is the size of their set, 0 if it is empty, and -1 without a set.
+    offsets : array (rows + 1,), int64
+        Start and end of each row's tokens.
+    tokens : array (tokens,), int64
+        Integers, or hashes of strings: equal in all partitions.
+    """
+
+    sample: Sample
+    offsets: np.ndarray
+    tokens: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class SetSummary:
+    """Statistics of a partition, for planning.
+
+    Attributes
+    ----------
+    source_rows, missing : int
+        Rows of the partition, and its rows without a set.
+    ids : IdSummary or None
+        None where rows need no names.
+    id_bytes, kept_bytes : float
+        Memory of one row's id, and of its columns that the result keeps.
+    sample : SetSample
+    """
+
+    source_rows: int
+    missing: int
+    ids: IdSummary | None
+    id_bytes: float
+    kept_bytes: float
+    sample: SetSample
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of its sample, which is most of it."""
+        return self.sample.tokens.nbytes + 3 * self.sample.offsets.nbytes
+
+
+def summarise_sets(frame: Frame, number: int, spec: SetSpec, with_ids: bool, partitions: int) -> SetSummary:
+    """Summarize a partition of a table with this number of partitions.
+
+    Numbers of a right table begin with `RIGHT`, so that its sample differs from the left one's.
+    `with_ids`: the result names rows, so their ids must be unique.
+    """
+    seed = RIGHT if number >= RIGHT else 0
+    number -= seed
+    rows = len(frame)
+    where = number if partitions > 1 else None
+    present = checked_presence(frame, spec, where)
+    names = row_ids(frame, spec.id, spec.id_dtype) if with_ids else None
+    size = sample_size(rows, NUMBERS, partitions)
+    places = np.arange(rows)
+    if size < rows:
+        # seeded by the number, too, so equal partitions have different samples
+        random = np.random.default_rng((rows, number, seed))
+        places = np.sort(random.choice(rows, size, replace=False, shuffle=False))
+    some = frame[list(spec.on)] if size == rows else frame[list(spec.on)].iloc[places]
+    read = read_sets(some, spec, where, named=False)
+    sets: EncodedSets = read["sets"]
+    sizes = np.diff(sets["offsets"]).astype(np.float64)
+    if read["missing"] is not None:
+        sizes[read["missing"]] = -1
+    return SetSummary(
+        rows,
+        int((~present).sum()),
+        None if names is None else summarise_ids(names, spec.id),
+        8.0 if names is None else id_bytes(names),
+        sum(value_bytes(frame[name]) for name in spec.keep),
+        SetSample(
+            Sample(rows, places, sizes[:, None]),
+            sets["offsets"],
+            token_hashes(read["vocabulary"]["tokens"])[sets["codes"]],
+        ),
+    )
+
+
+MAX_PAIRS = 1 << 21
+"""Largest number of sampled pairs; a join with more pairs gets smaller samples."""
+
+MIN_SAMPLE = 2048
+"""Smallest number of rows in a thinned sample."""
+
+
+class SampledSets:
+    """The samples of a table's partitions, one after the other.
+
+    Attributes
+    ----------
+    points : SamplePoints
+        The coordinate is the size of a row's set, 0 if it is empty, and -1 without a set.
+    sets : EncodedSets
+        Their tokens, as ranks among the tokens of all samples.
+    """
+
+    def __init__(self, points: SamplePoints, sets: EncodedSets) -> None:
+        self.points, self.sets = points, sets
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Sizes of sets (rows,), int64."""
+        return self.points.x[:, 0].astype(np.int64)
+
+    @property
+    def hashes(self) -> np.ndarray:
+        """Hashes of sets (rows,), uint64; equal sets have equal hashes."""
+        return hashes(self.sets)
+
+    def take(self, places: np.ndarray) -> SampledSets:
+        """Return some of the rows, with larger weights."""
+        return SampledSets(self.points.take(places), some_sets(self.sets, places))
+
+
+def gather_sets(tables: list[list[SetSummary]]) -> tuple[list[SampledSets], int]:
+    """Concatenate the samples of each table, with common ranks of tokens; also return their number."""
+    encoded = []
+    for summaries in tables:
+        sizes = [np.diff(s.sample.offsets) for s in summaries]
+        ends = np.cumsum(np.concatenate([[0], *sizes]))
+        flat = np.concatenate([np.zeros(0, np.int64), *(s.sample.tokens for s in summaries)])
+        encoded.append(unique_tokens(of_integers(ends.astype(np.int64), flat)))
+    merged = merge(*(vocabulary for _, vocabulary in encoded))
+    whole = ranks(merged["vocabulary"])
+    found = []
+    for n, (summaries, (sets, _)) in enumerate(zip(tables, encoded, strict=True)):
+        offsets = np.cumsum([0, *(s.source_rows for s in summaries)])
+        points = gather_samples([s.sample.sample for s in summaries], offsets, 1)
+        found.append(SampledSets(points, ranked(sets, ranks_of(whole, merged["codes"], n))))
+    return found, len(whole)
+
+
+def sampled_pairs(
+    tables: list[SampledSets], universe: int, spec: SetSpec
+) -> tuple[Sampled, list[SampledSets]]:
+    """Join samples of two tables, or of one with itself; use fewer rows if they give too many pairs."""
+    block_pair = _block_pair(tables, universe, spec)
+    expected = count_block_pairs(block_pair)
+    if expected > MAX_PAIRS:
+        share = (MAX_PAIRS / expected) ** 0.5
+        random = np.random.default_rng(len(tables[0].points.x))
+        tables = [_thinned(table, share, random) for table in tables]
+        block_pair = _block_pair(tables, universe, spec)
+    left, right = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for rows in row_pairs(block_pair, False):
+        left.append(block_pair.q["order"][rows.left])
+        right.append(block_pair.d["order"][rows.right])
+    first, second = tables[0].points, tables[-1].points
+    return Sampled(first, second, np.concatenate(left), np.concatenate(right), 1.0), tables
+
+
+def _thinned(table: SampledSets, share: float, random: np.random.Generator) -> SampledSets:
+    rows = len(table.points.x)
+    fewer = min(rows, max(MIN_SAMPLE, int(rows * share)))
+    return table.take(np.sort(random.choice(rows, fewer, replace=False)))
+
+
+def _block_pair(tables: list[SampledSets], universe: int, spec: SetSpec) -> SetBlockPair:
+    chunks = []
+    for table in tables:
+        made = collapse(table.sets, universe, table.sizes < 0)
+        chunks.append(cast(SetChunk, {**made["block"], "order": made["order"], "firsts": made["firsts"]}))
+    return SetBlockPair(chunks[0], chunks[-1], len(chunks) == 1, spec, AUTO, library=HOME)
+
+
+MIN_TOKENS = 1 << 18
+"""Smallest number of tokens that is worth a block of its own."""
+
+BLOCKS_PER_THREAD = 2
+"""Blocks per thread. Only blocks of similar set sizes are compared, so each has several block pairs."""
+
+ROW_BYTES = 64
+"""Bytes of a row besides its tokens: offsets, its number, its position in an order."""
+
+
+@dataclass(frozen=True, eq=False)
+class SetPlan(SizeBlockPlan):
+    """The plan of a join of sets; see also `SizeBlockPlan` and `BlockPairs`.
 
     Attributes
     ----------
@@ -43,16 +249,17 @@ class SetPlan(BlockPairs):
         The blocks of each table.
     blocks, slices, parts : array
     estimate : Estimate
-        The pairs that it gives.
+        Estimated pairs.
     pair_bytes, row_bytes : float
         Memory of one row of the result, and of one row of a block, on average.
     missing : int
         Rows without a set.
     special : bool
-        Whether rows of no token may match.
+        Whether rows without tokens may match.
     budget : Budget
+    disk : Disk
     run : str
-        What tasks are recorded for; "": they are not.
+        Name of the run that records tasks; "": they are not recorded.
     """
 
     method: str | SetMethod
@@ -67,49 +274,18 @@ class SetPlan(BlockPairs):
     missing: int
     special: bool
     budget: Budget
+    disk: Disk = field(default=Disk(), kw_only=True)
     run: str = field(default="", kw_only=True)
-
-    even: ClassVar[bool] = False
 
     @property
     def layout(self) -> str | SetMethod:
-        """What all tasks are told besides the options."""
+        """The method, which all tasks get besides the options."""
         return self.method
 
     @property
-    def counted(self) -> SizeBlocks:
-        """The blocks of the rows whose matches are counted."""
-        return self.sides[0]
-
-    @property
-    def table_rows(self) -> tuple[int, ...]:
-        """Rows of each table."""
-        return tuple(map(sum, self.sources))
-
-    @property
-    def rows(self) -> int:
-        """Rows of all tables."""
-        return sum(self.table_rows)
-
-    @property
-    def number(self) -> int:
-        """Blocks of all tables."""
-        return sum(map(len, self.sides))
-
-    @property
-    def block_rows(self) -> np.ndarray:
-        """Rows expected in each block, float64."""
-        return np.concatenate([side.rows for side in self.sides])
-
-    @property
-    def block_bytes(self) -> np.ndarray:
-        """Memory expected of each block, float64."""
-        return np.concatenate([side.bytes for side in self.sides])
-
-    @property
     def tokens(self) -> float:
-        """Tokens of all sets, expected."""
-        return float(sum(side.tokens.sum() for side in self.sides))
+        """Expected tokens of all sets."""
+        return float(sum(side.elements.sum() for side in self.sides))
 
     def __repr__(self) -> str:
         return f"<{self.rows:,} rows, {self.number} blocks of sets, {len(self):,} block pairs>"
@@ -123,7 +299,7 @@ class SetPlan(BlockPairs):
 def make_set_plan(
     tables: list[list[SetSummary]], spec: SetSpec, output: OutputSpec, resources: Resources
 ) -> SetPlan:
-    """Plan a join of tables whose partitions were summarised; refuse what does not fit."""
+    """Plan a join from summaries of its tables; refuse tables that do not fit."""
     for summaries in tables:
         for number, summary in enumerate(summaries):
             check_rows(summary.source_rows, number)
@@ -133,22 +309,22 @@ def make_set_plan(
     tokens = [float(np.maximum(t.points.x[:, 0], 0) @ t.points.weight) for t in sampled]
     rows = [sum(s.source_rows for s in some) for some in tables]
     row_bytes = ROW_BYTES + (
-        sum(size * n for size, n in zip(sizes, rows, strict=True)) + TOKEN_BYTES * sum(tokens)
+        sum(size * n for size, n in zip(sizes, rows, strict=True)) + ELEMENT_BYTES * sum(tokens)
     ) / max(1, sum(rows))
     sides = tuple(
         _blocks(table, n, own, ROW_BYTES + size, budget, resources)
         for table, n, own, size in zip(sampled, rows, tokens, sizes, strict=True)
     )
     special = spec.empty_match or spec.allow_missing
-    asked = sides[0], sides[1] if len(sides) > 1 else None, spec.rule, special
+    compared = sides[0], sides[1] if len(sides) > 1 else None, spec.rule, special
     block_rows = np.concatenate([side.rows for side in sides])
     check_blocks(
         len(block_rows), block_rows, row_bytes, budget, resources
     )  # as each is in some pair, but for a few
-    check_blocks(count_meetings(*asked), block_rows, row_bytes, budget, resources)
-    blocks = meeting_blocks(*asked)
-    candidates = _candidates(blocks, block_rows, len(sides) == 1)
-    order = np.argsort(-_magnitude(candidates), kind="stable")
+    check_blocks(count_compared_blocks(*compared), block_rows, row_bytes, budget, resources)
+    blocks = compared_blocks(*compared)
+    candidates = candidate_pairs(blocks, block_rows, len(sides) == 1)
+    order = heavy_first(candidates)
     blocks, candidates = blocks[order], candidates[order]
     found = _estimate(sampled, universe, spec, sides, blocks, candidates)
     pair_bytes = sum(sizes) * (2 if len(sides) == 1 else 1) + 8 * (spec.score is not None)
@@ -159,6 +335,8 @@ def make_set_plan(
         check_result(found.total_low, pair_bytes, budget, spec.request, len(sides) > 1)
     for side in sides:
         check_chunks(side.rows, side.bytes / np.maximum(side.rows, 1), budget, resources, len(blocks))
+    # no block is complete before all rows are encoded
+    held = float(np.concatenate([side.bytes for side in sides]).sum())
     return SetPlan(
         spec.method,
         tuple(tuple(s.source_rows for s in some) for some in tables),
@@ -172,16 +350,8 @@ def make_set_plan(
         sum(s.missing for some in tables for s in some),
         special,
         budget,
+        disk=Disk(needed=bytes_needed(held, 0.0, resources)),
     )
-
-
-def _magnitude(candidates: np.ndarray) -> np.ndarray:
-    """Tell what block pairs are ordered by: heavy ones first, so that none is left to wait for in the end.
-
-    Those that differ less than by half stay in the order of their blocks, so that a block is used again
-    before it is written to disk.
-    """
-    return np.floor(np.log2(np.maximum(candidates, 1)))
 
 
 def _average(summaries: list[SetSummary], name: str) -> float:
@@ -191,22 +361,15 @@ def _average(summaries: list[SetSummary], name: str) -> float:
 
 def _blocks(table: SampledSets, rows: int, tokens: float, row_bytes: float, budget: Budget,
             resources: Resources) -> SizeBlocks:  # fmt: skip
-    """Make the blocks of a table: as many as its memory asks for, or keep threads busy.
+    """Make the blocks of a table: enough that each fits its memory, and that threads are busy.
 
-    `row_bytes`: of a row besides its tokens.
+    `row_bytes`: bytes of a row besides its tokens.
     """
-    number = math.ceil((rows * row_bytes + TOKEN_BYTES * tokens) / budget.chunk)
+    number = math.ceil((rows * row_bytes + ELEMENT_BYTES * tokens) / budget.chunk)
     if not budget.chosen:
         busy = resources.threads if resources.gpu else BLOCKS_PER_THREAD * resources.threads
-        number = max(number, min(int(tokens // LEAST_TOKENS), busy))
+        number = max(number, min(int(tokens // MIN_TOKENS), busy))
     return size_blocks(table.sizes, table.hashes, table.points.weight, max(1, number), row_bytes)
-
-
-def _candidates(blocks: np.ndarray, rows: np.ndarray, same: bool) -> np.ndarray:
-    """Pairs of rows that each block pair has (pairs,), float64."""
-    i, j = blocks[:, 0], blocks[:, 1]
-    product: np.ndarray = rows[i] * rows[j]
-    return np.where((i == j) & same, np.maximum(rows[i] * (rows[i] - 1) / 2, 0), product)
 
 
 def _estimate(sampled: list[SampledSets], universe: int, spec: SetSpec, sides: tuple[SizeBlocks, ...],

@@ -15,7 +15,7 @@ from dask_simjoin.sets.requests import SetSpec
 
 @dataclass(frozen=True, repr=False, eq=False)
 class SetPlanReport(BlockReport):
-    """What a join of sets would run, and what it would give.  Blocks of two tables are numbered by table.
+    """The plan of a join of sets, and its estimated result.  Blocks of two tables are numbered by table.
 
     Print it for a summary; a notebook shows a table and a picture of the block pairs.
 
@@ -23,19 +23,19 @@ class SetPlanReport(BlockReport):
     ----------
     plan : SetPlan
     spec : SetSpec
-        The options that it was made for.
+        The options of the join.
     rows : int
         Rows of all tables.
     tokens : float
-        Tokens of all sets, each set's counted once: an estimate from a sample.
+        Tokens of all sets, each counted once per set; estimated from a sample.
     blocks, block_pairs : int
-        How many there are.
+        Number of blocks, and of block pairs.
     partitions : int
         Partitions of the result.
     pairs, pairs_low, pairs_high : float
-        Rows of the result: an estimate from a sample, and where the true number lies with a chance of 95 %.
+        Rows of the result, estimated from a sample, with bounds of 95 % confidence.
     result_bytes : int
-        Memory of the whole result, expected.
+        Expected memory of the whole result.
     """
 
     plan: SetPlan
@@ -74,14 +74,15 @@ class SetPlanReport(BlockReport):
         return self.plan.number
 
     def to_frame(self) -> pd.DataFrame:
-        """One row for each block pair.
+        """Return one row for each block pair.
 
         Returns
         -------
         pandas.DataFrame
-            ``query_chunk``, ``data_chunk``: the blocks' numbers; ``query_rows``, ``data_rows``: rows expected
-            in them; ``query_sizes``, ``data_sizes``: the least size of their sets; ``pairs``, ``pairs_low``,
-            ``pairs_high``, ``bytes``: of the result, expected; ``partitions``: of the result.
+            The numbers of the blocks are ``query_chunk`` and ``data_chunk``.  Their expected rows are
+            ``query_rows`` and ``data_rows``; the smallest sizes of their sets ``query_sizes`` and
+            ``data_sizes``.  The expected result has ``pairs``, ``pairs_low``, ``pairs_high`` and ``bytes``,
+            in ``partitions``.
         """
         plan = self.plan
         i, j = plan.blocks[:, 0], plan.blocks[:, 1]

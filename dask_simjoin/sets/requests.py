@@ -30,19 +30,19 @@ from dask_simjoin.sets.tokens import Tokenizer, tokenizer_of
 
 @dataclass(frozen=True)
 class SetSpec(RowSpec):
-    """What one join of sets is asked for; what all joins are, see `RowSpec`.
+    """The options of a join of sets; see also `RowSpec`.
 
     Attributes
     ----------
     rule : Rule
-        When two sets match.
+        The predicate.
     given : str
-        The threshold, as it was given.
+        The threshold, as given.
     tokenizer : Tokenizer or None
         None: the column holds lists.
     method : str or SetMethod
     allow_empty, allow_missing : bool
-        Whether rows of empty sets match each other, and rows without a set.
+        Whether rows with empty sets match each other, and whether rows without a set do.
     return_similarity : bool
     """
 
@@ -65,7 +65,7 @@ class SetSpec(RowSpec):
 
     @property
     def request(self) -> str:
-        """What pairs are asked for, in messages."""
+        """The threshold, for messages."""
         return f"threshold={self.given}"
 
     @property
@@ -75,28 +75,28 @@ class SetSpec(RowSpec):
 
     @property
     def empty_match(self) -> bool:
-        """Whether two empty sets match: allowed, they are as alike as equal sets are."""
+        """Whether two empty sets match, if allowed: they are compared as equal sets."""
         return self.allow_empty and equal_match(self.rule, 1)
 
 
 def equal_match(rule: Rule, size: int) -> bool:
-    """Tell whether equal sets of a size match."""
+    """Return whether equal sets of a size match."""
     return rule.need(size, size) <= size < rule.beyond(size, size)
 
 
 BETWEEN = "a number above 0 and up to 1, such as 0.8 or Fraction(1, 3)"
 
 FAR = 99
-"""Powers of 10 beyond which a threshold is less than any similarity of sets, or more than any overlap."""
+"""Thresholds beyond this power of 10 are below any similarity, or above any overlap."""
 
 
 def is_set_method(value: object) -> bool:
-    """Tell whether it is a method as an object, not as a name."""
+    """Return whether a value is a method object, not a name."""
     return type(value) in map(type, METHODS.values())
 
 
 def check_threshold(value: Any, similarity: str) -> Fraction:
-    """Return a threshold as the fraction that its text is; refuses what is none."""
+    """Return a threshold as the exact fraction of its text; refuse other values."""
     allowed = "a whole number of tokens above 0, such as 2" if similarity == "overlap" else BETWEEN
     # NumPy counts timedelta64 among its integers
     allowed_kind = isinstance(value, (numbers.Real, Decimal)) and not isinstance(
@@ -105,13 +105,13 @@ def check_threshold(value: Any, similarity: str) -> Fraction:
     if not allowed_kind:
         raise OptionTypeError(f"threshold={shown(value)} is not a number; use {allowed}{_of_text(value)}.")
     exact = isinstance(value, numbers.Rational)
-    # Decimal's signaling NaN can only be asked by its own method
+    # only its own method accepts Decimal's signaling NaN
     finite = exact or (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value))
     if not finite:
         raise OptionError(f"threshold={shown(value)} is not allowed; use {allowed}.")
     number = value
     if isinstance(value, Decimal) and value and abs(value.adjusted()) > FAR:
-        # write out no billion digits: this far from 1 all decide alike
+        # do not expand a billion digits: so far from 1, all thresholds are equivalent
         number = Decimal((int(value < 0), (1,), FAR if value.adjusted() > 0 else -FAR))
     elif isinstance(value, Decimal) and not value:
         number = 0
@@ -130,41 +130,42 @@ def _of_text(value: object) -> str:
     return " (of percents: divide by 100)" if percent else ""
 
 
-def resolve(asked: Any, meta: Frame, on: object, id: Hashable | None) -> SetSpec:
+def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> SetSpec:
     """Check the options of a request for one frame like `meta` (its empty example), but for `keep`."""
     settings, name = current_settings(on_cluster()), library(meta)
-    check_choices(asked, is_set_method)
-    if isinstance(on, (int, float)) and isinstance(asked.threshold, str) and not has_column(meta.columns, on):
+    check_choices(request, is_set_method)
+    given = request.threshold
+    if isinstance(on, (int, float)) and isinstance(given, str) and not has_column(meta.columns, on):
         raise OptionTypeError(
-            f"on={shown(on)} is no column, and threshold={shown(asked.threshold)} is not a number: the "
+            f"on={shown(on)} is not a column, and threshold={shown(given)} is not a number: the "
             "column comes first, as in set_self_join('text', 0.8)."
         )
-    threshold = check_threshold(asked.threshold, asked.similarity)
-    tokenizer = tokenizer_of(asked.tokenizer)
+    threshold = check_threshold(given, request.similarity)
+    tokenizer = tokenizer_of(request.tokenizer)
     flags = {
-        name: check_flag(name, getattr(asked, name))
+        name: check_flag(name, getattr(request, name))
         for name in ("allow_empty", "allow_missing", "return_similarity")
-        if hasattr(asked, name)
+        if hasattr(request, name)
     }
-    if flags["allow_empty"] and asked.similarity == "overlap":
+    if flags["allow_empty"] and request.similarity == "overlap":
         raise OptionError(
             "allow_empty=True is not allowed with similarity='overlap': empty sets have no token in common, "
             "and a threshold is at least 1; leave it out."
         )
-    blocksize = None if asked.blocksize is None else parse_size("blocksize", asked.blocksize)
+    blocksize = None if request.blocksize is None else parse_size("blocksize", request.blocksize)
     check_columns(meta)
     dtype = id_dtype(meta, id)
     column = check_sets(meta, on, tokenizer)
     spec = SetSpec(
-        (column,), Rule(asked.similarity, threshold, asked.comparison), shown(asked.threshold), tokenizer,
-        asked.method, flags["allow_empty"], flags["allow_missing"], flags.get("return_similarity", False),
+        (column,), Rule(request.similarity, threshold, request.comparison), shown(given), tokenizer,
+        request.method, flags["allow_empty"], flags["allow_missing"], flags.get("return_similarity", False),
         id=id, id_dtype=dtype, blocksize=blocksize, settings=settings, library=name,
     )  # fmt: skip
-    return spec if asked.names_rows else without_names(spec)
+    return spec if request.names_rows else without_names(spec)
 
 
 def check_sets(meta: Frame, on: object, tokenizer: Tokenizer | None) -> Hashable:
-    """Return the column of sets that `on` names; refuses what cannot be one."""
+    """Return the column of sets that `on` names; refuse other values."""
     names = [on] if isinstance(on, tuple) and has_column(meta.columns, on) else as_names(on)
     if len(names) != 1 or on is None:
         raise ColumnError(
@@ -177,14 +178,14 @@ def check_sets(meta: Frame, on: object, tokenizer: Tokenizer | None) -> Hashable
     return name
 
 
-def resolve_two(asked: Any, left: Frame, right: Frame, columns: tuple[Any, Any, Any],
+def resolve_two(request: Any, left: Frame, right: Frame, columns: tuple[Any, Any, Any],
                 ids: tuple[Any, Any, Any]) -> SetSpec:  # fmt: skip
     """Check the options of a request for two frames like these, but for `keep`.
 
-    `columns`, `ids`: what was named of both tables, of the left one and of the right one.
+    `columns`, `ids`: names for both tables, the left table and the right table.
     """
     both, *own = columns
-    if asked.threshold is None:
+    if request.threshold is None:
         raise OptionTypeError("threshold= is missing: use set_join(other, on, threshold, ...).")
     if both is not None and any(side is not None for side in own):
         raise OptionError("on= names the column of both tables; use it, or left_on= and right_on=, not both.")
@@ -194,12 +195,12 @@ def resolve_two(asked: Any, left: Frame, right: Frame, columns: tuple[Any, Any, 
     specs = []
     for which, table, on, id in zip(TABLES, (left, right), own, ids[1:], strict=True):
         with in_table(which):
-            specs.append(resolve(asked, table, both if on is None else on, ids[0] if id is None else id))
+            specs.append(resolve(request, table, both if on is None else on, ids[0] if id is None else id))
     return replace(specs[0], other=specs[1])
 
 
 def without_names(spec: SetSpec) -> SetSpec:
-    """Leave out what names rows, and what is kept of them: a result that has neither does not read it."""
+    """Return the spec without ids and kept columns, for results that have neither."""
     other = None if spec.other is None else without_names(spec.other)
     return replace(spec, id=None, id_dtype=None, keep=(), names=(), other=other)
 
@@ -207,7 +208,7 @@ def without_names(spec: SetSpec) -> SetSpec:
 Similarity = Literal["jaccard", "dice", "cosine", "overlap"]
 Comparison = Literal[">=", ">", "="]
 Threshold = float | Fraction | Decimal
-"""Decided as the fraction that its text is: .1 is 1/10."""
+"""Taken as the exact fraction of its text: .1 is 1/10."""
 
 AnyTokenizer = str | tuple[str, Any] | Callable[[str], Any] | Tokenizer | None
 Method = str | SetMethod
@@ -218,7 +219,7 @@ THRESHOLD = about("similarity that a pair must reach")
 
 @dataclass(frozen=True, kw_only=True)
 class SetOptions:
-    """Say when sets match, and how they are found.
+    """Options for the predicate and the method.
 
     Attributes
     ----------
@@ -280,7 +281,7 @@ class SetNeighborCountsRequest(CountSetPairsRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class SetNearDuplicatedRequest(OneStays, OneSetTable):
-    """Ask which rows' sets match those of rows that stay."""
+    """Ask which rows' sets match the set of a row that stays."""
 
     def spec(self, meta: Frame) -> SetSpec:
         """Resolve it for frames like `meta`."""
@@ -289,12 +290,12 @@ class SetNearDuplicatedRequest(OneStays, OneSetTable):
 
 @dataclass(frozen=True, kw_only=True)
 class SetProfileRequest(CountSetPairsRequest):
-    """Ask what a self-join of sets does."""
+    """Ask for a profile of a self-join of sets."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TwoSetTables(SetOptions, Kept):
-    """Ask for something of the rows of two tables, whose columns may be called otherwise."""
+    """Ask for something of the rows of two tables, whose columns may have different names."""
 
     left_on: Hashable | None = field(default=None, metadata=about("column of sets of the left table"))
     right_on: Hashable | None = field(default=None, metadata=about("column of sets of the right table"))
@@ -330,7 +331,7 @@ class SetPlanRequest(TwoSetTables):
     other: Frame | None = field(default=None, repr=False, compare=False, metadata=about("right table"))
 
     def planned(self) -> SetSelfJoinRequest | SetJoinRequest:
-        """The request that is to be planned."""
+        """The request to plan."""
         kind: type[SetSelfJoinRequest] | type[SetJoinRequest] = (
             SetSelfJoinRequest if self.other is None else SetJoinRequest
         )

@@ -9,17 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dask_simjoin.engine.base import splitting_kernels
-from dask_simjoin.sets.types import Occurrences, numbered_integers
+from dask_simjoin.sets.token_ids import Occurrences, numbered_integers
 
-FEWEST = 1 << 12
-"""Places of the first table of tokens; it grows fourfold."""
+MIN_SLOTS = 1 << 12
+"""Slots of the first hash table of tokens; it grows fourfold."""
 
 TOGETHER = 32
-"""Tokens of a text that are looked up side by side."""
+"""Tokens of a text that are looked up together."""
 
 
 def byte_kinds(separators: bytes, leads: bytes = b"") -> np.ndarray:
-    """Tell what each byte is (256,), uint8; `leads`: first ones of what may be white space."""
+    """Return the kind of each byte (256,), uint8; `leads`: first bytes of possible white space."""
     kinds = np.zeros(256, np.uint8)
     kinds[list(separators)] = 1
     kinds[list(leads)] = 2
@@ -27,14 +27,14 @@ def byte_kinds(separators: bytes, leads: bytes = b"") -> np.ndarray:
 
 
 SPACES = byte_kinds(b"\t\n\v\f\r\x1c\x1d\x1e\x1f ", b"\xc2\xe1\xe2\xe3")
-"""White space, as Python's texts have it."""
+"""White space, as in Python's `str.split`."""
 
 NO_WORDS = byte_kinds(bytes(c for c in range(128) if not chr(c).isalnum()))
-"""What is between words of letters and digits, in ASCII."""
+"""ASCII characters between words of letters and digits."""
 
 
 def bytes_of(texts: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the UTF-8 of an Arrow array of large strings, and where each begins and ends (n + 1,)."""
+    """Return the UTF-8 bytes of an Arrow array of large strings, and the bounds of each text (n + 1,)."""
     _, offsets, data = texts.buffers()
     if not len(texts) or data is None:
         return np.frombuffer(b"", np.uint8), np.zeros(len(texts) + 1, np.int64)
@@ -43,14 +43,14 @@ def bytes_of(texts: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def split_at_bytes(data: np.ndarray, ends: np.ndarray, kinds: np.ndarray) -> Occurrences:
-    """Split texts and number their tokens, none of which is empty; see `bytes_of` and `byte_kinds`."""
+    """Split texts and number their nonempty tokens; see `bytes_of` and `byte_kinds`."""
     texts = len(ends) - 1
-    most = (len(data) + texts) // 2 + 1
-    keys, pool = np.empty(most, np.uint64), np.empty(len(data), np.uint8)
-    pool_ends, codes = np.zeros(most + 1, np.int64), np.empty(most, np.int32)
+    max_tokens = (len(data) + texts) // 2 + 1
+    keys, pool = np.empty(max_tokens, np.uint64), np.empty(len(data), np.uint8)
+    pool_ends, codes = np.zeros(max_tokens + 1, np.int64), np.empty(max_tokens, np.int32)
     offsets, done = np.zeros(texts + 1, np.int64), np.zeros(4, np.int64)
     heads, hashed = np.empty((TOGETHER, 3), np.int64), np.empty(TOGETHER, np.uint64)
-    size, number_tokens = FEWEST, splitting_kernels().number_tokens
+    size, number_tokens = MIN_SLOTS, splitting_kernels().number_tokens
     while not number_tokens(
         data,
         ends,
@@ -76,20 +76,20 @@ def split_at_bytes(data: np.ndarray, ends: np.ndarray, kinds: np.ndarray) -> Occ
 
 
 KEY_BITS = 64
-"""More than the characters of a gram may have that are one key."""
+"""A gram is one key if its characters have fewer bits."""
 
-MOST = 2**62
-"""Up to which numbers of grams are made before they are numbered anew."""
+MAX_NUMBER = 2**62
+"""Bound of the numbers of grams; above it they are renumbered."""
 
 
 AT_ONCE = 1 << 20
-"""Characters of grams that are written at once."""
+"""Characters of grams that are written together."""
 
 
 def code_points(texts: Any, pad: int, pads: tuple[int, int] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the characters of texts as code points, and where each text begins and ends (n + 1,).
+    """Return the bounds of each text (n + 1,), and the characters of texts as code points.
 
-    `pads`: what is put `pad` times before and after each text that is not empty; None: nothing is.
+    `pads`: characters before and after each nonempty text, `pad` times each; None: no padding.
     """
     texts = pc.cast(texts, pa.large_string())
     sizes = pc.utf8_length(texts).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -109,7 +109,7 @@ def code_points(texts: Any, pad: int, pads: tuple[int, int] | None) -> tuple[np.
 
 
 def _points(texts: Any) -> np.ndarray:
-    """Code points of all texts, one after the other."""
+    """Return the code points of all texts, concatenated."""
     if not len(texts):
         return np.zeros(0, np.uint32)
     _, offsets, data = texts.buffers()
@@ -134,16 +134,16 @@ def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
     if bits * q < KEY_BITS:
         codes, firsts = _numbered(offsets, points, q, bits, int(ends[-1]))
         return Occurrences(ends, codes, _written(points, firsts, q))
-    # tells for each gram where it begins
+    # start of each gram
     places = np.repeat(offsets[:-1] - ends[:-1], grams) + np.arange(ends[-1])
     letters, alphabet = numbered_integers(points)
     base, above = len(alphabet), len(alphabet)
     numbers = letters.astype(np.int64)
     for k in range(1, q):
-        if above * base >= MOST:
+        if above * base >= MAX_NUMBER:
             numbers, some = numbered_integers(numbers)
             numbers, above = numbers.astype(np.int64), len(some)
-        # numbers that reach beyond their text's end are of no gram
+        # numbers that reach beyond their text's end are unused
         numbers[: len(numbers) - 1] = numbers[: len(numbers) - 1] * base + letters[k:]
         numbers = numbers[: len(numbers) - 1]
         above *= base
@@ -156,11 +156,11 @@ def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
 def _numbered(
     offsets: np.ndarray, points: np.ndarray, q: int, bits: int, number: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Number so many grams whose characters fit one number; where each that differs is first."""
+    """Number grams whose characters fit one key; also return the first position of each distinct gram."""
     codes, keys, firsts = np.empty(number, np.int32), np.empty(number, np.uint64), np.empty(number, np.int64)
     ends, done = np.zeros(len(offsets), np.int64), np.zeros(4, np.int64)
     offsets, points = np.asarray(offsets, np.int64), np.require(points, np.uint32, "W")
-    size, number_grams = FEWEST, splitting_kernels().number_grams
+    size, number_grams = MIN_SLOTS, splitting_kernels().number_grams
     while not number_grams(
         points, offsets, q, bits, np.full(size, -1, np.int32), keys, firsts, codes, ends, done
     ):
@@ -169,14 +169,14 @@ def _numbered(
 
 
 def _written(points: np.ndarray, places: np.ndarray, q: int) -> Any:
-    """Arrow's strings of the q characters from each place on; some at a time, as numbers take much more."""
+    """Return Arrow strings of the q characters from each position, in batches to save memory."""
     some = max(1, AT_ONCE // q)
     steps = range(0, len(places), some)
     return pa.concat_arrays([_strings(points[places[at : at + some, None] + np.arange(q)]) for at in steps])
 
 
 def _strings(points: np.ndarray) -> Any:
-    """Arrow's strings of rows (n, q) of code points."""
+    """Return Arrow strings of rows (n, q) of code points."""
     widths = 1 + (points >= 0x80).astype(np.int64) + (points >= 0x800) + (points >= 0x10000)
     ends = np.concatenate([[0], np.cumsum(widths.sum(1))])
     data = np.ascontiguousarray(points.astype("<u4")).tobytes().decode("utf-32-le").encode()

@@ -1,6 +1,6 @@
-"""Tokenizers: how texts become sets of tokens.  Each is frozen and small, and may be kept in a plan.
+"""Tokenizers split texts into sets of tokens.  They are small and frozen, so plans can hold them.
 
-A text without any token is an empty set, which is not the same as a missing text.
+A text without tokens is an empty set, which differs from a missing text.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from dask_simjoin.sets.texts import (
     grams_of,
     split_at_bytes,
 )
-from dask_simjoin.sets.types import Occurrences, of_integers, of_strings
+from dask_simjoin.sets.token_ids import Occurrences, of_integers, of_strings
 
 MAX_Q = 32
-"""Characters of a q-gram, at most."""
+"""Largest number of characters of a q-gram."""
 
 
 class Tokenizer(Protocol):
@@ -42,7 +42,7 @@ class Tokenizer(Protocol):
 def _of_lists(lists: Any) -> Occurrences:
     """Number the strings between separators, in an Arrow array of lists that begins at its first.
 
-    Empty strings lie between two separators in a row, and at the ends of texts: they are left out.
+    Empty strings between adjacent separators, and at the ends of texts, are left out.
     """
     offsets, codes, tokens = of_strings(np.asarray(lists.offsets), lists.values)
     empty = pc.index(tokens, pa.scalar("", tokens.type)).as_py()
@@ -160,12 +160,12 @@ class QGrams:
 
 @dataclass(frozen=True)
 class Custom:
-    """Take what a function gives of each text: strings or integers; the empty string is one of them.
+    """Take the tokens that a function returns for each text: strings or integers; "" is also a token.
 
     Attributes
     ----------
     function : callable
-        Of one text; it must give the same each time, and workers must be able to unpickle it.
+        Takes a text.  It must be deterministic, and workers must be able to unpickle it.
     """
 
     function: Callable[[str], Iterable[Any]]
@@ -175,20 +175,20 @@ class Custom:
         found = [self._tokens(text) for text in texts.to_pylist()]
         offsets = np.cumsum([0, *map(len, found)])
         flat = list(itertools.chain.from_iterable(found))
-        return of_values(offsets, flat, f"tokenizer={shown(self.function)} gave")
+        return of_values(offsets, flat, f"tokenizer={shown(self.function)} returned")
 
     def _tokens(self, text: str) -> list[Any]:
         found = self.function(text)
         if isinstance(found, (str, bytes)) or not isinstance(found, Iterable):
             raise TokenError(
-                f"tokenizer={shown(self.function)} gave {shown(found)} of {shown(text)}, which is no list; "
-                "it must give a list of strings or integers."
+                f"tokenizer={shown(self.function)} returned {shown(found)} for {shown(text)}, which is not a "
+                "list. It must return a list of strings or integers."
             )
         return list(found)
 
 
 def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
-    """Number values of Python: all strings, or all integers; `what`: who gave them, in messages."""
+    """Number Python values, all strings or all integers; `what`: their source, for messages."""
     kinds = set(map(type, flat))
     if all(issubclass(kind, str) for kind in kinds):
         try:
@@ -196,25 +196,25 @@ def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
         except UnicodeEncodeError:
             bad = next(text for text in flat if not is_unicode(text))
             raise TokenError(f"{what} the token {shown(bad)}, {NO_UNICODE}.") from None
-    # asking each of Python's own integers takes ten times as long as copying them
+    # checking each Python integer takes ten times as long as copying it
     others = [] if kinds == {int} else [value for value in flat if not _is_whole(value)]
     if others:
         raise TokenError(
-            f"{what} the token {shown(others[0])} among others; tokens are all strings or all integers: "
+            f"{what} the token {shown(others[0])} among others. Tokens must be all strings or all integers: "
             "convert them, for example with str()."
         )
     return of_integers(offsets, whole_numbers(flat, kinds == {int}))
 
 
 def whole_numbers(flat: list[Any], plain: bool = False) -> np.ndarray:
-    """Return integers as int64; refuses those that are none; `plain`: all are of Python's own type."""
+    """Return integers as int64; refuse larger ones; `plain`: all have Python's type int."""
     try:
         return np.fromiter(flat if plain else map(int, flat), np.int64, len(flat))
     except OverflowError:
         far = next(value for value in flat if not -(2**63) <= int(value) < 2**63)
         raise TokenError(
-            f"The token {shown(far)} is no integer of 64 bits; convert tokens to strings, for example with "
-            "str()."
+            f"The token {shown(far)} is not an integer of 64 bits; convert tokens to strings, for example "
+            "with str()."
         ) from None
 
 
@@ -229,35 +229,35 @@ def _check_flag(name: str, value: object) -> None:
 
 
 NAMED: dict[str, Tokenizer] = {"whitespace": Whitespace(), "words": Words()}
-"""What names alone stand for."""
+"""Tokenizers by name."""
 
 WITH_VALUE: dict[str, Callable[[Any], Tokenizer]] = {"delimiter": Delimiter, "qgrams": QGrams}
-"""What names with a value stand for, such as ("delimiter", ",")."""
+"""Tokenizers by name with a value, such as ("delimiter", ",")."""
 
 KINDS = (Whitespace, Delimiter, Words, QGrams, Custom)
 
 ALLOWED = "'whitespace', 'words', ('delimiter', ','), ('qgrams', 3), a function, or one of dask_simjoin.sets"
 
 
-def tokenizer_of(asked: object) -> Tokenizer | None:
-    """Return the tokenizer that was asked for; refuses what is none.  None: columns hold lists."""
-    if asked is None or isinstance(asked, KINDS):
-        return asked
-    if isinstance(asked, type):
-        raise OptionTypeError(f"tokenizer={asked.__name__} is a class; use one with its options: {ALLOWED}.")
-    if callable(asked):
-        return Custom(asked)
-    if isinstance(asked, (tuple, list)) and len(asked) == 2 and isinstance(asked[0], str):
-        name, value = asked
+def tokenizer_of(value: object) -> Tokenizer | None:
+    """Return the tokenizer for an option; refuse other values.  None: columns hold lists."""
+    if value is None or isinstance(value, KINDS):
+        return value
+    if isinstance(value, type):
+        raise OptionTypeError(f"tokenizer={value.__name__} is a class; use one with its options: {ALLOWED}.")
+    if callable(value):
+        return Custom(value)
+    if isinstance(value, (tuple, list)) and len(value) == 2 and isinstance(value[0], str):
+        name, option = value
         if name in WITH_VALUE:
-            return WITH_VALUE[name](value)
+            return WITH_VALUE[name](option)
     names = [*NAMED, *WITH_VALUE]
-    if isinstance(asked, str) and asked in NAMED:
-        return NAMED[asked]
-    if isinstance(asked, str) and asked in WITH_VALUE:
+    if isinstance(value, str) and value in NAMED:
+        return NAMED[value]
+    if isinstance(value, str) and value in WITH_VALUE:
         raise OptionError(
-            f"tokenizer={asked!r} needs a value; use ({asked!r}, {'3' if asked == 'qgrams' else repr(',')})."
+            f"tokenizer={value!r} needs a value; use ({value!r}, {'3' if value == 'qgrams' else repr(',')})."
         )
-    kind = OptionError if isinstance(asked, (str, tuple, list)) else OptionTypeError
-    name = asked[0] if isinstance(asked, (tuple, list)) and asked else asked
-    raise kind(f"tokenizer={shown(asked)} is not allowed; use {ALLOWED}{did_you_mean(name, names)}.")
+    kind = OptionError if isinstance(value, (str, tuple, list)) else OptionTypeError
+    name = value[0] if isinstance(value, (tuple, list)) and value else value
+    raise kind(f"tokenizer={shown(value)} is not allowed; use {ALLOWED}{did_you_mean(name, names)}.")

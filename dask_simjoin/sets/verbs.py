@@ -18,7 +18,7 @@ from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import free_memory, within_memory
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI
-from dask_simjoin.sets.chunks import SetBlockPair
+from dask_simjoin.sets.chunks import SetBlockPair, room_check, whole_block_pair, whole_sets
 from dask_simjoin.sets.near_duplicates import (
     best_of_chunk,
     check_pairs,
@@ -30,14 +30,7 @@ from dask_simjoin.sets.near_duplicates import (
     standing_rows,
     stays_of_chunks,
 )
-from dask_simjoin.sets.pairs import (
-    count_block,
-    count_block_pairs,
-    join_block,
-    room_check,
-    whole_block_pair,
-    whole_sets,
-)
+from dask_simjoin.sets.pairs import count_block, count_block_pairs, join_block
 from dask_simjoin.sets.requests import (
     CountSetPairsRequest,
     SetJoinRequest,
@@ -52,33 +45,33 @@ Number = Any
 
 
 @frame_verb(SetSelfJoinRequest)
-def set_self_join(frame: Frame, asked: SetSelfJoinRequest) -> Frame:
-    """Every pair of rows whose sets of tokens are similar enough.
+def set_self_join(frame: Frame, request: SetSelfJoinRequest) -> Frame:
+    """Find every pair of rows with similar sets of tokens.
 
     Parameters
     ----------
     on : column
-        Of lists of tokens, all strings or all integers (of Python, NumPy or Arrow), or of texts, which
-        `tokenizer` splits.  A token that a row has several times counts once.
+        Lists of tokens, all strings or all integers (of Python, NumPy or Arrow), or texts, which
+        `tokenizer` splits.  Repeated tokens of a row count once.
     threshold : number
-        Decided as the fraction that its text is: 0.1 is 1/10, and ``Fraction(1, 3)`` is a third.  Above 0 and
-        up to 1; of "overlap" a whole number.
+        Taken as the exact fraction of its text: 0.1 is 1/10, and ``Fraction(1, 3)`` is a third.  Above 0 and
+        up to 1; for "overlap" a whole number.
     similarity : {"jaccard", "dice", "cosine", "overlap"}
-        Of sets of a and b tokens, o of them common: o/(a+b-o), 2o/(a+b), o/sqrt(ab), or o itself.
+        For sets of a and b tokens with o common ones: o/(a+b-o), 2o/(a+b), o/sqrt(ab), or o itself.
     comparison : {">=", ">", "="}
-        Of the similarity with the threshold, in whole numbers: no pair is lost or won by rounding.
+        Comparison of the similarity with the threshold, in integers: rounding changes no pair.
     tokenizer : str, tuple, callable or an object of `dask_simjoin.sets`, optional
-        "whitespace"; "words" (letters and digits that follow each other); ``("delimiter", ",")``;
-        ``("qgrams", 3)`` (characters that follow each other, padded); a function from a text to a list of
+        "whitespace"; "words" (runs of letters and digits); ``("delimiter", ",")``;
+        ``("qgrams", 3)`` (runs of 3 characters, padded); a function from a text to a list of
         tokens.  As objects they take options, such as ``QGrams(3, padding=False)``.
     allow_empty : bool
-        Whether rows of empty sets match each other, as equal sets do.  Without it they match nothing.
+        Whether rows with empty sets match each other, as equal sets do.  Otherwise they match nothing.
     allow_missing : bool
         Whether rows without a set (None, NaN) match each other; their similarity is NaN.
     method : {"auto", ...} or an object of `dask_simjoin.sets`
         The engine; all give the same pairs.
     return_similarity : bool
-        Whether to add the column `similarity` (float64).
+        Add the column `similarity` (float64).
     id, keep, suffixes
         As in `self_join`.
     blocksize : int or str, optional
@@ -88,23 +81,22 @@ def set_self_join(frame: Frame, asked: SetSelfJoinRequest) -> Frame:
     Returns
     -------
     DataFrame
-        Columns ``left``, ``right`` (the ids' dtype) and, if asked for, ``similarity`` and what is kept; lazy
-        if the frame is.  `left` is the row that comes first in the frame.  The order of rows is not
+        Columns ``left``, ``right`` (the ids' dtype), and ``similarity`` and the kept columns if requested;
+        lazy if the frame is.  `left` is the row that comes first in the frame.  The order of rows is not
         specified.
 
     Raises
     ------
     OptionError, OptionTypeError, ColumnError
-        At the call: an option or a column that is not allowed.
+        At the call: an option or a column is not allowed.
     TokenError, DuplicateIdError
-        When planned: rows that hold no sets, ids that repeat.
+        When planned: rows hold no sets, or ids repeat.
     BudgetError
-        A block or the result needs more memory than there is.
+        A block or the result does not fit memory.
 
     Notes
     -----
-    Tokens are put in one order, the rarest first; equal sets are joined once, and stand for all of their
-    rows.
+    Tokens are ranked, the rarest first.  Equal sets are joined once, and represent all of their rows.
 
     Examples
     --------
@@ -118,7 +110,7 @@ def set_self_join(frame: Frame, asked: SetSelfJoinRequest) -> Frame:
     2     1      2         0.6
     """
     meta = example_of(frame)
-    spec = asked.spec(meta)
+    spec = request.spec(meta)
     example = pairs_example(meta, meta, spec)
     if is_dask_collection(frame):
         from dask_simjoin.graph.dask_private import new_collection
@@ -129,25 +121,25 @@ def set_self_join(frame: Frame, asked: SetSelfJoinRequest) -> Frame:
     chunks = whole_sets([frame], spec, True)
     with within_memory(spec.request):
         return join_block(
-            whole_block_pair(chunks, spec), list(example.columns), told=room_check(chunks, spec)
+            whole_block_pair(chunks, spec), list(example.columns), report=room_check(chunks, spec)
         )
 
 
 @frame_verb(SetJoinRequest)
-def set_join(frame: Frame, asked: SetJoinRequest) -> Frame:
-    """Every pair of a row of this frame and a row of `other` whose sets of tokens are similar enough.
+def set_join(frame: Frame, request: SetJoinRequest) -> Frame:
+    """Find every pair of a row of this frame and a row of `other` with similar sets of tokens.
 
     Parameters
     ----------
     other : DataFrame
         The right table: Dask's, or a plain one of the same library.
     on : column
-        Of sets, in both tables; see `set_self_join`.
+        Column of sets in both tables; see `set_self_join`.
     threshold : number
     how : {"inner", "left", "leftsemi", "leftanti"}
         As in `join`.
     left_on, right_on : column, optional
-        Instead of `on`, where the tables call it otherwise.
+        Use these instead of `on` if the names differ.
     id, left_id, right_id, keep, suffixes
         As in `join`.
     similarity, comparison, tokenizer, allow_empty, allow_missing, method, return_similarity, blocksize
@@ -156,8 +148,8 @@ def set_join(frame: Frame, asked: SetJoinRequest) -> Frame:
     Returns
     -------
     DataFrame
-        Columns ``left``, ``right``, ``similarity`` if asked for, and what is kept; for "leftsemi" and
-        "leftanti" rows of this frame.
+        Columns ``left``, ``right``, ``similarity`` if requested, and the kept columns; for "leftsemi"
+        and "leftanti" rows of this frame.
 
     Examples
     --------
@@ -173,11 +165,11 @@ def set_join(frame: Frame, asked: SetJoinRequest) -> Frame:
       tags
     y  [c]
     """
-    check_other("set_join(other, on, threshold)", asked.other, on=asked.on, threshold=asked.threshold)
-    frame, other, left, right = same_library(frame, asked.other)
-    spec = asked.spec(left, right)
-    named = asked.how not in (SEMI, ANTI)
-    example = pairs_example(left, right, spec, asked.how == LEFT) if named else left
+    check_other("set_join(other, on, threshold)", request.other, on=request.on, threshold=request.threshold)
+    frame, other, left, right = same_library(frame, request.other)
+    spec = request.spec(left, right)
+    named = request.how not in (SEMI, ANTI)
+    example = pairs_example(left, right, spec, request.how == LEFT) if named else left
     if is_dask_collection(frame):
         from dask_simjoin.graph.dask_private import new_collection
         from dask_simjoin.graph.source import freeze
@@ -185,29 +177,29 @@ def set_join(frame: Frame, asked: SetJoinRequest) -> Frame:
 
         source, data = freeze(frame, spec.columns), freeze(other, spec.right.columns)
         if named:
-            return new_collection(graph.SetJoin(source, data, spec, asked.how, example))
+            return new_collection(graph.SetJoin(source, data, spec, request.how, example))
         counted = new_collection(
             graph.SetMatchCounts(source.inner, source, data, spec, series_example(left, NEIGHBORS))
         )
-        return frame[(counted > 0) if asked.how == SEMI else (counted == 0)]
+        return frame[(counted > 0) if request.how == SEMI else (counted == 0)]
     chunks = whole_sets([frame, other], spec, named)
     block_pair = whole_block_pair(chunks, spec)
     if not named:
         counts = count_block(block_pair)[0]
-        return frame[(counts > 0) if asked.how == SEMI else (counts == 0)]
+        return frame[(counts > 0) if request.how == SEMI else (counts == 0)]
     like = alone = None
-    if asked.how == LEFT:
+    if request.how == LEFT:
         like, alone = example, unmatched_rows(chunks[0], count_block(block_pair)[0], spec, example)
     with within_memory(spec.request):
-        told = room_check(chunks, spec)
-        return join_block(block_pair, list(example.columns), like=like, alone=alone, told=told)
+        report = room_check(chunks, spec)
+        return join_block(block_pair, list(example.columns), like=like, alone=alone, report=report)
 
 
 @series_verb(SetNeighborCountsRequest)
-def set_neighbor_counts(frame: Frame, asked: SetNeighborCountsRequest) -> Series:
-    """How many other rows' sets match each row's.
+def set_neighbor_counts(frame: Frame, request: SetNeighborCountsRequest) -> Series:
+    """Count for each row the other rows whose sets match.
 
-    No pair is materialised.  Parameters are those of `set_self_join`.
+    No pair is materialized.  The parameters are the same as for `set_self_join`.
 
     Returns
     -------
@@ -223,7 +215,7 @@ def set_neighbor_counts(frame: Frame, asked: SetNeighborCountsRequest) -> Series
     [2, 2, 2, 0]
     """
     meta = example_of(frame)
-    spec = asked.spec(meta)
+    spec = request.spec(meta)
     if is_dask_collection(frame):
         from dask_simjoin.graph.dask_private import new_collection
         from dask_simjoin.graph.source import freeze
@@ -239,10 +231,10 @@ def set_neighbor_counts(frame: Frame, asked: SetNeighborCountsRequest) -> Series
 
 
 @verb(CountSetPairsRequest)
-def count_set_pairs(frame: Frame, asked: CountSetPairsRequest) -> Number:
-    """The number of rows that `set_self_join` would return, without materialising any.
+def count_set_pairs(frame: Frame, request: CountSetPairsRequest) -> Number:
+    """Count the rows that `set_self_join` would return, without making them.
 
-    Parameters are those of `set_self_join`.
+    The parameters are the same as for `set_self_join`.
 
     Returns
     -------
@@ -256,7 +248,7 @@ def count_set_pairs(frame: Frame, asked: CountSetPairsRequest) -> Number:
     >>> df.simjoin.count_set_pairs("tags", 0.6)
     3
     """
-    spec = asked.spec(example_of(frame))
+    spec = request.spec(example_of(frame))
     if is_dask_collection(frame):
         from dask_simjoin.graph.dask_private import new_collection
         from dask_simjoin.graph.source import freeze
@@ -267,23 +259,23 @@ def count_set_pairs(frame: Frame, asked: CountSetPairsRequest) -> Number:
 
 
 @series_verb(SetNearDuplicatedRequest)
-def set_near_duplicated(frame: Frame, asked: SetNearDuplicatedRequest) -> Series:
-    """Whether each row's set matches that of a row that stays: as `near_duplicated`, for texts, tags, items.
+def set_near_duplicated(frame: Frame, request: SetNearDuplicatedRequest) -> Series:
+    """Mark rows whose sets match the set of a row that stays: `near_duplicated` for texts, tags and items.
 
     Parameters
     ----------
     on, threshold, similarity, comparison, tokenizer
-        When two rows are near: their sets match, as in `set_self_join`.
+        Two rows are near if their sets match, as in `set_self_join`.
     keep : {"first", "last", False} or column
-        Which row of near ones stays, and is False: the first in the frame, or the last; or the row with the
-        largest value in a column of numbers, the first of those with the same (rows without a value come
-        last).  False: none, every row that matches another is True.
+        The row of near ones that stays, and is False: the first in the frame, the last, or the row with the
+        largest value in a numeric column.  Equal values keep the first row, and rows without a value come
+        last.  False: no row stays, so every row that matches another is True.
     grouping : {"greedy", "connected"}
-        "greedy": rows are gone through in order, and one is a duplicate if it matches a row that stays.  So
-        no two rows that stay match, and each duplicate matches one that stays.  "connected": rows are in one
-        group if matches connect them, and one row of each group stays, however unlike it is to others.
+        "greedy": rows are visited in order, and a row is a duplicate if it matches a row that stays.  So no
+        two rows that stay match, and each duplicate matches one of them.  "connected": matches connect rows
+        to groups, and one row of each group stays, even if it does not match all others.
     allow_empty, allow_missing : bool
-        Whether rows of empty sets are near each other, and rows without a set; otherwise these all stay.
+        Whether rows with empty sets are near each other, or rows without a set; otherwise all of them stay.
     method, blocksize
         As in `set_self_join`.
 
@@ -295,12 +287,12 @@ def set_near_duplicated(frame: Frame, asked: SetNearDuplicatedRequest) -> Series
     Raises
     ------
     BudgetError
-        "greedy" chooses in one task that is told the pairs of distinct sets, which are too many.
+        "greedy" chooses in one task, which cannot hold the pairs of distinct sets.
 
     Notes
     -----
-    The same for every partitioning.  Equal sets are joined once, and are one row to both groupings.
-    "connected" lists no pairs.
+    The result does not depend on the partitioning.  Equal sets are joined once, and count as one row for
+    both groupings.  "connected" lists no pairs.
 
     Examples
     --------
@@ -316,7 +308,7 @@ def set_near_duplicated(frame: Frame, asked: SetNearDuplicatedRequest) -> Series
     [False, True, False, False]
     """
     meta = example_of(frame)
-    spec = asked.spec(meta)
+    spec = request.spec(meta)
     example = series_example(meta, None)
     if is_dask_collection(frame):
         from dask_simjoin.graph.dask_private import new_collection
@@ -326,19 +318,19 @@ def set_near_duplicated(frame: Frame, asked: SetNearDuplicatedRequest) -> Series
 
         source = freeze(frame, spec.columns)
         common = source.inner, source, spec
-        if asked.counted:
+        if request.counted:
             return new_collection(graph.SetNeighborCounts(*common, example)) != 0
-        return new_collection(LazyMarks(*common, asked.keep, asked.grouping, example)) != 0
+        return new_collection(LazyMarks(*common, request.keep, request.grouping, example)) != 0
     (chunk,) = whole_sets([frame], spec, False)
-    gone = _marks(whole_block_pair([chunk], spec), asked)
+    gone = _marks(whole_block_pair([chunk], spec), request)
     return frames_for(meta).series(gone, frame.index, None)
 
 
 @frame_verb(SetNearDuplicatedRequest)
-def drop_set_near_duplicates(frame: Frame, asked: SetNearDuplicatedRequest) -> Frame:
-    """The rows of a frame whose sets match none that stays: as `drop_near_duplicates`, for texts.
+def drop_set_near_duplicates(frame: Frame, request: SetNearDuplicatedRequest) -> Frame:
+    """Drop rows whose sets match the set of a row that stays: `drop_near_duplicates` for texts.
 
-    Parameters are those of `set_near_duplicated`, which tells the rows.
+    The parameters are the same as for `set_near_duplicated`, which marks these rows.
 
     Returns
     -------
@@ -355,20 +347,20 @@ def drop_set_near_duplicates(frame: Frame, asked: SetNearDuplicatedRequest) -> F
     0  a b c d
     2      x y
     """
-    return frame[~set_near_duplicated(frame, **vars(asked))]
+    return frame[~set_near_duplicated(frame, **vars(request))]
 
 
-def _marks(block_pair: SetBlockPair, asked: SetNearDuplicatedRequest) -> Array:
-    """Mark the rows (n,) bool of the only chunk that there is."""
+def _marks(block_pair: SetBlockPair, request: SetNearDuplicatedRequest) -> Array:
+    """Return a mask of the rows to drop (n,), with one chunk."""
     chunk, spec = block_pair.q, block_pair.spec
-    if asked.counted:
+    if request.counted:
         return count_block(block_pair)[0] > 0
-    rows = standing_rows(chunk, spec, asked.keep)
-    if asked.grouping == CONNECTED:
+    rows = standing_rows(chunk, spec, request.keep)
+    if request.grouping == CONNECTED:
         forest = merge_edges(spec.library, forest_of_block(block_pair, [rows]))
         best = best_of_chunk(rows, forest, spec.library)
         return marks_of_groups(chunk, rows, best, best.candidates) != 0
-    check = functools.partial(check_pairs, room=free_memory(), asked=spec.request)
+    check = functools.partial(check_pairs, room=free_memory(), request=spec.request)
     pairs = pairs_of_block(block_pair, [rows], check)
     (stay,) = stays_of_chunks(spec.library, [on_host(rows)], pairs)
     return marks_but(chunk, rows, stay) != np.int64(0)

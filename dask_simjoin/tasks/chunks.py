@@ -1,4 +1,4 @@
-"""Build chunks from partitions, shuffled rows or plain frames."""
+"""Read the rows of partitions, shuffled rows or plain frames, and index them as chunks."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _read(x: Array, frame: Frame, places: Array | None, rows: int, limit: Array 
           spec: JoinSpec, example: Frame | None = None) -> ReadRows:  # fmt: skip
     """Collect the columns of a partition; `frame`: its rows that take part; `rows`: number of all rows."""
     if not len(x):
-        x = module_of(x).empty((0, spec.dims))  # without lists, the frame does not show the dimension
+        x = module_of(x).empty((0, spec.dims))  # a frame without rows does not show how long its lists are
     ids = row_ids(frame, spec.id, spec.id_dtype)
     example = frame.iloc[:0].copy() if example is None else example
     read = ReadRows(x=x, ids=ids, places=places, rows=rows, example=example)
@@ -218,7 +218,7 @@ def read_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], finge
         return found
 
     most = ends[-1] // LEAST_READ
-    parts = itertools.chain.from_iterable(shared_out(read, len(frames), min(threads, most), least=1))
+    parts = itertools.chain.from_iterable(shared_out(read, len(frames), min(threads, most), min_items=1))
     return gather_chunk(layout, rows, *parts, threads=threads, named=named, joined_points=x)
 
 
@@ -274,7 +274,7 @@ def whole_points(parts: list[Array], layout: Layout | SearchLayout, threads: int
         for part, at in zip(parts[first:last], ends[first:last].tolist(), strict=True):
             out[at : at + len(part)] = part
 
-    shared_out(copy, len(out), threads, least=numbers_apart(out.shape[1]))
+    shared_out(copy, len(out), threads, min_items=numbers_apart(out.shape[1]))
     return out
 
 

@@ -42,10 +42,10 @@ def _counts(block_pair: BlockPair, rows: Rows | None, enough: int | None = None)
     same, spec, joiner = block_pair.same, block_pair.spec, block_pair.joiner
     if spec.several:
         limits, inverse = np.unique(spec.thresholds, return_inverse=True)
-        found = joiner.tally(*block_pair.operands, limits, same=same, by_row=True, rows=rows)
+        found = joiner.tally(*block_pair.operands, limits, is_self_join=same, by_row=True, rows=rows)
         return [numbers[:, joiner.xp.asarray(inverse)] for numbers in found]
     if spec.radius is None:
-        return joiner.counts(*block_pair.operands, same=same, enough=enough, rows=rows)
+        return joiner.counts(*block_pair.operands, is_self_join=same, enough=enough, rows=rows)
     xp = joiner.xp
     counts = [xp.zeros(len(side["ids"]), xp.int64) for side in block_pair.chunks]
 
@@ -60,7 +60,7 @@ def _within_several(block_pair: BlockPair, rows: Rows | None) -> np.ndarray:
     """Count the pairs within each of several distances: (distances,) int64."""
     limits, inverse = np.unique(block_pair.spec.thresholds, return_inverse=True)
     (found,) = block_pair.joiner.tally(
-        *block_pair.operands, limits, same=block_pair.same, by_row=False, rows=rows
+        *block_pair.operands, limits, is_self_join=block_pair.same, by_row=False, rows=rows
     )
     numbers: np.ndarray = to_host(found)[0, inverse]
     return numbers
@@ -114,7 +114,7 @@ def count_block_pairs(block_pair: BlockPair) -> Number:
         if spec.radius is not None:
             pairs += sum(int(count.sum()) for count in _counts(each, rows))
             continue
-        found = int(block_pair.joiner.weights(*each.operands, same=each.same, rows=rows).sum())
+        found = int(block_pair.joiner.weights(*each.operands, is_self_join=each.same, rows=rows).sum())
         pairs += found * (2 if spec.pairs == "both" else 1)
     return pairs + (len(q["ids"]) if spec.include_self and same and block_pair.first else 0)
 
@@ -174,7 +174,7 @@ def hash_columns(frame: Frame, groups: tuple[tuple[Hashable, ...], ...]) -> Arra
 def _mixed(state: Array, numbers: Array) -> Array:
     """Add numbers (n,) to hashes; equal numbers give equal hashes."""
     xp = module_of(numbers)
-    numbers = xp.where(xp.isnan(numbers), np.nan, numbers + 0.0)  # makes 0.0 of -0.0
+    numbers = xp.where(xp.isnan(numbers), np.nan, numbers + 0.0)  # -0.0 becomes 0.0
     return mixed_bits(state, xp.ascontiguousarray(numbers).view(np.uint64))
 
 
@@ -215,7 +215,7 @@ def places_of(now: Array, then: Array) -> Array | None:
 
 def _other_rows(now: int, then: int) -> SourceChangedError:
     return SourceChangedError(
-        f"A partition of {now} rows holds others than the {then} that its values were found for. "
+        f"A partition of {now} rows differs from the {then} rows that its values were computed for. "
         "Dask computed the frame twice, as it may after a shuffle, and got other rows "
         f"the second time. {REMEDY}"
     )

@@ -86,7 +86,7 @@ def sort_arrays(starts: Array, columns: Array, values: Array) -> None:
     xp = module_of(starts)
     row, rows, entries = 0, len(starts) - 1, len(columns)
     while row < rows:
-        # at least one row, and at most a slice
+        # at least one row, and at most `SORTED` entries
         first = int(starts[row])
         stop = rows
         if entries - first > SORTED:
@@ -207,7 +207,7 @@ def fill_block(block_pair: BlockPair, counts: tuple[Array, Array | None, int], n
 
 
 def _no_entries(counts: Array, entries: int, kind: DType, xp: ArrayModule) -> MatrixRows:
-    """Make rows with memory for entries that are not put there yet."""
+    """Make rows with allocated memory for entries, which `fill` fills in later."""
     return {"counts": counts, "columns": xp.empty(entries, kind), "values": xp.empty(entries)}
 
 
@@ -224,7 +224,7 @@ def fill(block_pair: BlockPair, numbers: Sequence[Array], mode: str, at: list[Ar
             put(rows, columns, values, at[side], parts[side]["columns"], parts[side]["values"])
 
     if listed is None:
-        block_pair.joiner.visit(*block_pair.operands, visitor, same=block_pair.same)
+        block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.same)
         return
     for part in listed:
         visitor(*part)
@@ -285,7 +285,7 @@ def _listed(block_pair: BlockPair) -> Listed | None:
         parts.append((left.copy(), right.copy(), totals.copy()))
 
     try:
-        block_pair.joiner.visit(*block_pair.operands, visitor, same=True)
+        block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=True)
     except _ManyError:
         return None
     return parts
@@ -308,7 +308,7 @@ def graph_of_chunk(chunk: Chunk, spec: JoinSpec, layout: Layout, mode: str, fitt
     listed = _listed(block_pair) if 2 * expected <= KEPT else None
     degrees = count_block(block_pair)[0] if listed is None else _degrees(block_pair, listed)
     counts = degrees + 1 if spec.include_self else degrees
-    every = len(numbers) == fitting.rows  # numbers ascend, so each is its place
+    every = len(numbers) == fitting.rows  # every row takes part, so numbers are 0, 1, 2, ...
     if not every:
         counts, own = xp.zeros(fitting.rows, np.int64), counts
         counts[numbers] = own

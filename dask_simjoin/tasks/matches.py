@@ -57,7 +57,7 @@ class BlockPair(NamedTuple):
         number, parts = self.part
         if parts == 1:
             return None
-        work = self.joiner.work(*self.operands, same=self.same)
+        work = self.joiner.work(*self.operands, is_self_join=self.same)
         cuts = equal_work(work, len(self.q["ids"]), self.layout.grain, parts)
         return cuts[number], cuts[number + 1]
 
@@ -153,7 +153,7 @@ def _at_once(block_pair: BlockPair, show: Show, rows: Rows | None, both: bool) -
             found = totals <= limits[1][right]
             show(0 if block_pair.same else 1, right[found], left[found], totals[found])
 
-    block_pair.joiner.visit(*block_pair.operands, visitor, same=block_pair.same, rows=rows)
+    block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.same, rows=rows)
 
 
 def _classes(chunk: Chunk, norm: Norm, xp: ArrayModule) -> Array | None:
@@ -201,7 +201,10 @@ def _in_classes(
 
 def _join(block_pair: BlockPair, show: Show, side: int, threshold: float, x: Array, y: Array,
           sides: tuple[Array, Array, Array]) -> None:  # fmt: skip
-    """Join left points with points; `sides`: positions of both, and the left rows' limits."""
+    """Show the pairs of some left rows with rows of the other side.
+
+    `sides`: the positions of the left rows and of the other rows, and the threshold of each left row.
+    """
     joiner, same = block_pair.joiner, block_pair.same
     layout = _layout(block_pair, threshold, x, y)
     lefts, rights, limits = sides
@@ -212,7 +215,7 @@ def _join(block_pair: BlockPair, show: Show, side: int, threshold: float, x: Arr
             found &= lefts[left] != rights[right]
         show(side, lefts[left][found], rights[right][found], totals[found])
 
-    joiner.visit(joiner.build(x, layout), joiner.build(y, layout), layout, visitor, same=False)
+    joiner.visit(joiner.build(x, layout), joiner.build(y, layout), layout, visitor, is_self_join=False)
 
 
 def _layout(block_pair: BlockPair, threshold: float, x: Array, y: Array) -> Layout:
@@ -262,7 +265,7 @@ def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches
     made = measured(spec, xp) if distance else None
     places = tuple(xp.arange(len(side["ids"]), dtype=xp.int64) for side in (q, d))
     found = joiner.pairs(
-        *block_pair.operands, same=same, distance=made, labels=(places[0], places[1]), rows=rows
+        *block_pair.operands, is_self_join=same, distance=made, labels=(places[0], places[1]), rows=rows
     )
     left, right = found.left, found.right
     if not block_pair.order_unknown:

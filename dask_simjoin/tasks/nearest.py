@@ -57,7 +57,7 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
     searcher.prepare()
     known = 0 if state is None else state["totals"].shape[1]
     start, stop = part_of_places(len(q["ids"]), searcher.grain, part)
-    # never more columns than rows to find
+    # no more columns than rows that can be found
     totals, found = searcher.fresh(stop - start, min(k, known + len(d["ids"])))
     if state is not None:  # copied: others may have the old one
         totals[:, :known], found[:, :known] = state["totals"], state["row_numbers"]
@@ -65,13 +65,13 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
     query = searcher.renamed(cast(Index, q), first)
     data = query if q is d else searcher.renamed(cast(Index, d), second)
     if part[1] == 1:
-        searcher.nearest(query, data, layout, totals, found, same=is_self_join, bound2=max_total)
+        searcher.nearest(query, data, layout, totals, found, is_self_join=is_self_join, bound2=max_total)
         return {"totals": totals, "row_numbers": found}
     some = searcher.part(query, start, stop)
     rows = some["order"]
-    # the state of a part is in index order
+    # the state of a part has its rows in index order
     here = some | {"order": module_of(rows).arange(len(rows), dtype=rows.dtype)}
-    searcher.nearest(here, data, layout, totals, found, same=is_self_join, bound2=max_total)
+    searcher.nearest(here, data, layout, totals, found, is_self_join=is_self_join, bound2=max_total)
     return {"totals": totals, "row_numbers": found, "rows": rows}
 
 
@@ -127,7 +127,7 @@ def _join_on_host(parts: Sequence[State], threads: int) -> State:
             _whole_rows(made["totals"])[places] = _whole_rows(part["totals"])
             _whole_rows(made["row_numbers"])[places] = _whole_rows(part["row_numbers"])
 
-    shared_out(put, len(parts), threads, least=1)
+    shared_out(put, len(parts), threads, min_items=1)
     return made
 
 
@@ -179,7 +179,7 @@ def find_rows(state: State, d: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundR
         first, stop = own * CHUNK, (own + 1) * CHUNK
         if (
             len(numbers) and int(numbers.min()) >= first and int(numbers.max()) < stop
-        ):  # all are of this chunk
+        ):  # all numbers are in this chunk
             places, rows = xp.arange(len(numbers)), numbers
         else:
             places = xp.flatnonzero((numbers >= first) & (numbers < stop))
@@ -212,7 +212,7 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: Fo
         places = places[order]
     totals = state["totals"].reshape(-1)
     every = len(places) == len(totals)
-    if every:  # all were found, which needs no division
+    if every:  # all neighbors were found, so ranks repeat and need no division
         rows, ranks = (
             xp.repeat(xp.arange(len(places) // k), k),
             xp.tile(xp.arange(1, k + 1), len(places) // k),
@@ -296,7 +296,7 @@ WARM = 100
 def profile_search(x: Array, layout: SearchLayout, k: int, max_total: float, library: str) -> Counters:
     """Search the k nearest rows of each of the points (n, d), and return their number and the seconds."""
     if not len(x):
-        return Counters({"neighbours": 0.0}, {})
+        return Counters({"neighbors": 0.0}, {})
     _run(x[:WARM], layout, k, max_total, library)
     return _run(x, layout, k, max_total, library)
 
@@ -308,7 +308,7 @@ def _run(x: Array, layout: SearchLayout, k: int, max_total: float, library: str)
     to_host(index["names"][:1])  # waits for the GPU
     built = time.perf_counter()
     totals, names = searcher.fresh(len(x), min(k, len(x)))
-    searcher.nearest(index, index, layout, totals, names, same=True, bound2=max_total)
+    searcher.nearest(index, index, layout, totals, names, is_self_join=True, bound2=max_total)
     found = int((names >= 0).astype(joiner.xp.int64).sum())
     seconds = {"index": built - begin, "search": time.perf_counter() - built}
-    return Counters({"neighbours": float(found)}, seconds)
+    return Counters({"neighbors": float(found)}, seconds)

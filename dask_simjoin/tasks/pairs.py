@@ -269,7 +269,7 @@ def _filled(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> lis
     labels, kept = (one.labels, other.labels), [one.kept, other.kept]
     operands, wanted = block_pair.operands, kept if any(kept) else None
     found = block_pair.joiner.pairs(
-        *operands, same=same, distance=made, labels=labels, rows=rows, kept=wanted
+        *operands, is_self_join=same, distance=made, labels=labels, rows=rows, kept=wanted
     )
     number, away = len(found.left), found.distance
     left = [found.left, *found.kept[: len(one.kept)]]
@@ -357,7 +357,7 @@ def _owner(values: Values) -> Any:
 def _padded(values: Values, rows: int, like: Frame, frames: Frames) -> Values:
     """Append missing values to a column; `like`: an example of it; `values` are consumed."""
     (name, dtype), n = next(iter(like.dtypes.items())), len(values)
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iub":  # without a missing value
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iub":  # dtypes without a missing value
         mask = np.zeros(n + rows, np.bool_)
         mask[n:] = True
         return dtype.construct_array_type()(longer(values, n + rows), mask)
@@ -389,7 +389,7 @@ def weigh_block(block_pair: BlockPair) -> Array:
     start, stop = rows or (0, len(block_pair.q["ids"]))
     pairs = joiner.xp.zeros(stop - start, joiner.xp.int64)
     for each in block_pair.comparisons():
-        pairs += joiner.weights(*each.operands, same=each.same, rows=rows)
+        pairs += joiner.weights(*each.operands, is_self_join=each.same, rows=rows)
     return joiner.xp.cumsum(pairs, out=pairs)
 
 

@@ -110,7 +110,9 @@ def _taken(x: Array, places: Array, kind: DType) -> Array:
     out = xp.empty((len(places), x.shape[1]), kind, order="F")
     for k in range(x.shape[1]):
         if xp is np and kind == x.dtype:
-            x[:, k].take(places, out=out[:, k], mode="clip")  # "raise" would copy first
+            x[:, k].take(
+                places, out=out[:, k], mode="clip"
+            )  # the default mode "raise" would make a copy first
         else:
             out[:, k] = x[:, k].take(places)
     return out
@@ -328,3 +330,27 @@ def _by_partition(parcel: Parcel, side: int, offsets: np.ndarray) -> list[Span]:
     cuts = start + xp.searchsorted(parcel["position"][start:stop], xp.asarray(offsets))
     places = [start, *cuts.tolist(), stop]
     return [(parcel, a, b) for a, b in itertools.pairwise(places) if b > a]
+
+
+PartCounts = tuple[np.ndarray, Array]
+"""Some rows of a partition (n,), as positions in it, and the count of each of them (n,)."""
+
+
+def counts_by_partition(chunk: Chunk, counts: Array | int, offsets: np.ndarray) -> list[PartCounts]:
+    """Split the counts of a block's rows by partition; `offsets`: the first position of each."""
+    position = to_host(chunk["position"])
+    cuts = np.searchsorted(position, offsets)
+    values = np.zeros(len(position), np.int64) if isinstance(counts, int) else counts
+    return [
+        (position[start:stop] - first, values[start:stop])
+        for start, stop, first in zip(cuts[:-1], cuts[1:], offsets[:-1], strict=True)
+    ]
+
+
+def labelled_counts(labels: Ids, meta: Frame, *parts: PartCounts) -> Frame:
+    """Combine the counts of the rows of a partition, and add the rows' labels."""
+    frames = frames_for(meta)
+    values = frames.xp.zeros(len(labels), np.int64)
+    for rows, counts in parts:
+        values[frames.xp.asarray(rows)] = frames.xp.asarray(counts)
+    return frames.rows(values, labels, meta)

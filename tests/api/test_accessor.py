@@ -1,5 +1,7 @@
 """The accessor has every verb, and type checkers and editors read the same from its stub."""
 
+import os
+import re
 import subprocess
 import sys
 
@@ -67,3 +69,62 @@ def test_what_is_misspelt_is_found(tmp_path, checker):
     lines = range(1, PROGRAM.count("\n") + 1)
     wrong = {number for number in lines if f"program.py:{number}:" in ran.stdout}
     assert wrong == {*range(first, first + 5), *range(first + 7, first + 10), first + 11}, ran.stdout
+
+
+TYPED = """
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+from dask_simjoin import SimJoinAccessor, self_join
+from dask_simjoin.cluster import DBSCAN, HDBSCAN
+from dask_simjoin.neighbors import KNeighborsTransformer
+
+def check(frame: pd.DataFrame, lazy: dd.DataFrame, x: np.ndarray, chunked: da.Array) -> None:
+    reveal_type(SimJoinAccessor(frame).self_join(1.0))  # DataFrame
+    reveal_type(SimJoinAccessor(lazy).knn_join(k=3))  # DataFrame
+    reveal_type(SimJoinAccessor(frame).dbscan(1.0))  # Series
+    reveal_type(SimJoinAccessor(lazy).dbscan(1.0))  # Series
+    reveal_type(SimJoinAccessor(frame).neighbor_counts(1.0))  # Series
+    reveal_type(SimJoinAccessor(frame).neighbor_counts([1.0, 2.0]))  # DataFrame
+    reveal_type(SimJoinAccessor(frame).count_pairs("5 km"))  # int
+    reveal_type(SimJoinAccessor(lazy).count_pairs([1.0]))  # Series
+    reveal_type(SimJoinAccessor(frame).plan(1.0))  # PlanReport
+    reveal_type(self_join(frame, 1.0))  # DataFrame
+    reveal_type(DBSCAN(1.0).fit(frame))  # DBSCAN
+    reveal_type(HDBSCAN().fit(x).condensed_tree_.to_pandas())  # DataFrame
+    reveal_type(HDBSCAN().fit(x).single_linkage_tree_.to_numpy())  # ndarray
+    reveal_type(DBSCAN(1.0).fit_predict(x))  # ndarray
+    reveal_type(HDBSCAN().fit_predict(frame))  # Series
+    reveal_type(KNeighborsTransformer().fit(frame))  # KNeighborsTransformer
+"""
+
+FRAMES = """
+from typing import Any
+class Series: ...
+class DataFrame:
+    def __init__(self, data: Any = ...) -> None: ...
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_checkers_know_results(tmp_path, checker):
+    """With small stubs of pandas and Dask, so that nothing else needs to be installed."""
+    pytest.importorskip(checker)
+    for name, text in (("pandas", FRAMES), ("dask/dataframe", FRAMES), ("dask/array", "class Array: ...")):
+        folder = tmp_path / "typings" / name
+        folder.mkdir(parents=True)
+        (folder / "__init__.pyi").write_text(text)
+    (tmp_path / "typings" / "dask" / "__init__.pyi").write_text("")
+    (tmp_path / "program.py").write_text(TYPED)
+    options = [] if checker == "mypy" else ["--pythonpath", sys.executable]
+    ran = subprocess.run(
+        [sys.executable, "-m", checker, *options, "program.py"],
+        cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "MYPYPATH": "typings"},
+    )  # fmt: skip
+    for number, line in enumerate(TYPED.splitlines(), 1):
+        if "reveal_type" in line:
+            want = line.rpartition("# ")[2]
+            found = next((one for one in ran.stdout.splitlines() if f"program.py:{number}:" in one), "")
+            assert re.search(rf"\b{want}(\[.*\])?\W*$", found), (line, ran.stdout)

@@ -136,7 +136,9 @@ def test_nearest_rows_within_a_distance(how):
 
 
 def test_tables_of_two_libraries_are_refused():
-    with pytest.raises(UnsupportedFrameError, match="left table is one of pandas and the right one of cudf"):
+    with pytest.raises(
+        UnsupportedFrameError, match="left table is a pandas frame and the right one a cudf frame"
+    ):
         LEFT.simjoin.join(lay(RIGHT, "cudf"), 1.0, on=ON)
     lazy = lay(LEFT, "dask-4").simjoin.join(lay(RIGHT, "cudf"), 0.5, on=ON)  # lazy and plain go together
     assert_same_pairs(as_set(computed(lazy)), as_set(LEFT.simjoin.join(RIGHT, 0.5, on=ON)))

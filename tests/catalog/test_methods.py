@@ -81,7 +81,7 @@ def test_a_method_is_one_entry(monkeypatch):
     m = moments(x)
     layout = JOINER.layout("squares", m.lower, m.upper, m.mean, m.variance, 0.01)
     index = JOINER.build(x, layout)
-    found = JOINER.pairs(index, index, layout, same=True)
+    found = JOINER.pairs(index, index, layout, is_self_join=True)
     assert len(found.left) == len(frame_of(x).simjoin.self_join(0.1, method="tiles"))
     method_module.cache_clear()
 

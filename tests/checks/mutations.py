@@ -128,11 +128,11 @@ MUTATIONS = [
              "(version > above)\n    found[places] = False", D + "test_segments.py"),
     Mutation(D + "row_batch.py", "there = found | stay", "there = found", D + "test_row_batch.py"),
     Mutation(D + "row_batch.py", "order = xp.argsort(seq)", "order = xp.arange(len(seq))", D + "test_row_batch.py"),
-    Mutation(D + "files.py", "total + size > most", "total + size >= most", D + "test_files.py"),
-    Mutation("sets/types.py", "np.cumsum(present, dtype=np.int32) - np.int32(1)", "np.cumsum(present, dtype=np.int32)",
-             "sets/test_types.py"),
-    Mutation("sets/blocks.py", "np.where(sizes > 0, self._first[found] + within, 0)", "self._first[found]",
-             "sets/test_blocks.py"),
+    Mutation(D + "files.py", "total + size > max_rows", "total + size >= max_rows", D + "test_files.py"),
+    Mutation("sets/token_ids.py", "np.cumsum(present, dtype=np.int32) - np.int32(1)", "np.cumsum(present, dtype=np.int32)",
+             "sets/test_token_ids.py"),
+    Mutation("planning/size_blocks.py", "np.where(sizes > 0, self._first[ranges] + within, 0)", "self._first[ranges]",
+             "planning/test_size_blocks.py"),
     Mutation("papers/cpu/unsorted.py", "start : stop + SWEEP_LANES", "start:stop", "papers/cpu/test_unsorted.py"),
 ]  # fmt: skip
 

@@ -40,7 +40,9 @@ from tests.support.random_verbs import (
     side_of,
 )
 
-NAMED = ("self_join", "join", "knn_join", "connected_components", "set_self_join", "set_join")
+NAMED = (
+    "self_join", "join", "knn_join", "closest_pairs", "connected_components", "set_self_join", "set_join",
+)  # fmt: skip
 """Verbs whose results name rows."""
 
 ODD_NAMES = ("numbers", "tuples")
@@ -48,7 +50,7 @@ ODD_NAMES = ("numbers", "tuples")
 
 ORDERED = (
     "knn_join", "dbscan", "hdbscan", "near_duplicated", "optics", "neighbor_graph", "set_self_join",
-    "set_near_duplicated",
+    "set_near_duplicated", "closest_pairs",
 )  # fmt: skip
 """Verbs whose results depend on the order of rows."""
 

@@ -21,10 +21,25 @@ from tests.support.paths import ROOT
 PACKAGE = ROOT / "dask_simjoin" / "__init__.pyi"
 ACCESSOR = ROOT / "dask_simjoin" / "api" / "accessor.pyi"
 
+OPTIONS = "dask_simjoin.request.options"
+
 NOTE = "Made from the table of verbs by `python -m tests.checks.generate`."
 
 LIBRARIES = {"pd.DataFrame": "pd.Series", "dd.DataFrame": "dd.Series", "Any": "Any"}
-"""Frames of an accessor, and what has a value for each of their rows."""
+"""Frames of an accessor, and their Series."""
+
+RESULTS = {
+    "Series": LIBRARIES,
+    "Series | Frame": LIBRARIES,
+    "Number": {"pd.DataFrame": "int", "dd.DataFrame": "Any", "Any": "Any"},
+}
+"""Result of a verb -> result by library. Dask's Scalar has no public type."""
+
+SEVERAL = {
+    "neighbor_counts": {"pd.DataFrame": "pd.DataFrame", "dd.DataFrame": "dd.DataFrame", "Any": "Any"},
+    "count_pairs": {"pd.DataFrame": "pd.Series", "dd.DataFrame": "dd.Series", "Any": "Any"},
+}
+"""Verb -> result by library for a list of distances."""
 
 HEAD = f'''"""The accessor `.simjoin`, whose methods are the verbs.
 
@@ -77,21 +92,39 @@ def _method(name, function, parameters, types):
     result = inspect.get_annotations(own)["return"]
     words = inspect.getdoc(function).partition("\n\n")[0]
     about = fill(f'"""{words}"""', 100, subsequent_indent=" " * 8)
-    if result == "Series":
-        return _overloads(name, parameters, about)
+    if result in RESULTS:
+        if name in SEVERAL:
+            return _overloads(
+                name,
+                _with_type(parameters, "eps", types.named("Radius", OPTIONS)),
+                about,
+                RESULTS[result],
+                end="",
+            ) + _overloads(
+                name,
+                _with_type(parameters, "eps", types.named("Sequence[float]", OPTIONS)),
+                about,
+                SEVERAL[name],
+            )
+        return _overloads(name, parameters, about, RESULTS[result])
     result = "F" if result == "Frame" else types.named(result, own.__module__)
     return f"    def {name}({', '.join(['self', *parameters])}) -> {result}:\n        {about}\n\n"
 
 
-def _overloads(name, parameters, about):
-    """A method for each library of frames; `__init__` has the parameter that tells which."""
+def _overloads(name, parameters, about, results=LIBRARIES, end="\n"):
+    """A method for each library of frames; the frame of `__init__` selects it."""
     text = ""
     making = name == "__init__"
-    for frame, series in LIBRARIES.items():
+    for frame, result in results.items():
         own = [f"frame: {'object' if frame == 'Any' else frame}"] if making else parameters
         signature = f"def {name}(self: SimJoinAccessor[{frame}], {', '.join(own)})"
-        text += f"    @overload\n    {signature} -> {'None' if making else series}:\n        {about}\n"
-    return text + "\n"
+        text += f"    @overload\n    {signature} -> {'None' if making else result}:\n        {about}\n"
+    return text + end
+
+
+def _with_type(parameters, name, hint):
+    """The parameters, with another type of one."""
+    return [f"{name}: {hint}" if one.startswith(f"{name}:") else one for one in parameters]
 
 
 def _parameters(request, types):
@@ -160,7 +193,7 @@ def _imported(module):
 
 def _formatted(text):
     """The text as ruff has it."""
-    for command in (["check", "-q", "--select", "I", "--fix"], ["format", "-q"]):
+    for command in (["check", "-q", "--select", "I,F401", "--fix"], ["format", "-q"]):
         words = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(ACCESSOR), "-"]
         ran = subprocess.run(words, input=text, capture_output=True, text=True, cwd=ROOT)
         assert ran.returncode == 0, ran.stderr

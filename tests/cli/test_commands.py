@@ -97,6 +97,9 @@ def test_two_tables(points):
     run("knn", "points", *other, "--k", "2", "-o", "nearest.csv", *ON)
     near = points.simjoin.knn_join(points[:20], k=2, on=["x", "y"])
     pd.testing.assert_frame_equal(in_order(pd.read_csv("nearest.csv")), in_order(near))
+    run("closest-pairs", "points", *other, "-n", "5", "-o", "closest.csv", *ON)
+    closest = points.simjoin.closest_pairs(5, points[:20], on=["x", "y"])
+    pd.testing.assert_frame_equal(pd.read_csv("closest.csv"), closest)
 
 
 @pytest.mark.parametrize(
@@ -183,10 +186,10 @@ def test_scripts_read_one_object_and_people_the_rest(points, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (("--eps", "-1"), 2, "Error: eps=-1.0 is not"),
+        (("--eps", "-1"), 2, "Error: --eps -1.0 is not"),
         (("--eps", "0.1", "--metric", "l2"), 2, "(did you mean 'euclidean'?)"),
-        (("--eps", "0.1", "--on", "x,z"), 2, "on= names 'z', which is not a column"),
-        (("--eps", "radius"), 2, "none is called so"),
+        (("--eps", "0.1", "--on", "x,z"), 2, "--on names 'z', which is not a column"),
+        (("--eps", "radius"), 2, "none of this name"),
         (("--epsilon", "1"), 2, "No such option"),
         ((), 2, "Missing option '--eps'"),
         (
@@ -284,4 +287,4 @@ def test_compile_prints_what_it_took():
     assert "count_pairs     2" in run(*words).stdout
     assert json.loads(run(*words, "--json").stdout)[0]["verb"] == "count_pairs"
     assert "'two' is not a whole number" in run("compile", "--dims", "two", code=2).stderr
-    assert "verbs='join_all' is not allowed" in run("compile", "--verbs", "join_all", code=2).stderr
+    assert "--verbs join_all is not allowed" in run("compile", "--verbs", "join_all", code=2).stderr

@@ -118,14 +118,16 @@ def test_any_points_on_every_engine(case, min_samples, engine):
                 sets = (taking[sides[0]], taking[sides[1]])
                 if same:
                     some = new_nodes(len(sets[0]), cupy).astype(kind)
-                    JOINER.connect(q, q, layout, some, sets, 0, same=True)
+                    JOINER.connect(q, q, layout, some, sets, 0, is_self_join=True)
                     JOINER.link(parent, cupy.arange(len(some)) + a, some + a)
                 else:
                     some = new_nodes(len(sets[0]) + len(sets[1]), cupy).astype(kind)
-                    JOINER.connect(q, d, layout, some, sets, len(sets[0]), same=False)
+                    JOINER.connect(q, d, layout, some, sets, len(sets[0]), is_self_join=False)
                     name = cupy.concatenate([cupy.arange(s.start, s.stop) for s in sides])
                     JOINER.link(parent, name, name[some])
-                JOINER.lowest(q, d, layout, [labels[s] for s in sides], [lowest[s] for s in sides], same=same)
+                JOINER.lowest(
+                    q, d, layout, [labels[s] for s in sides], [lowest[s] for s in sides], is_self_join=same
+                )
         JOINER.roots(parent)
         assert parent[taking].tolist() == want[core].tolist()
         assert lowest[~taking].tolist() == low[~core].tolist()
@@ -141,7 +143,7 @@ def test_dense_points_through_full_stages(engine):
     index = JOINER.build(cupy.asarray(x), layout)
     every = cupy.ones(len(x), bool)
     parent = new_nodes(len(x), cupy)
-    JOINER.connect(index, index, layout, parent, (every, every), 0, same=True)
+    JOINER.connect(index, index, layout, parent, (every, every), 0, is_self_join=True)
     JOINER.roots(parent)
     group = np.rint(x.mean(1) / 9).astype(int)
     first = np.array([np.flatnonzero(group == k)[0] for k in range(5)])
@@ -151,7 +153,7 @@ def test_dense_points_through_full_stages(engine):
     def visitor(left, right, squared):
         shown.append(cupy.stack([left, right, squared]).get())
 
-    JOINER.visit(index, index, layout, visitor, same=True)
+    JOINER.visit(index, index, layout, visitor, is_self_join=True)
     left, right, squared = np.concatenate(shown, axis=1)
     places = np.stack([left, right], axis=1).astype(int)
     assert {tuple(sorted(p)) for p in places.tolist()} == brute_force(x, 1.5) and len(left) > 200_000

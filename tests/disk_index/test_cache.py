@@ -1,4 +1,4 @@
-"""An index that is held in memory gives the pairs that it gives from disk, and reads no file again."""
+"""An index that is cached in memory gives the pairs that it gives from disk, and reads no file again."""
 
 import os
 import signal
@@ -39,7 +39,7 @@ def opened(monkeypatch):
 @pytest.mark.parametrize("case", CASES)
 def test_changes_are_those_from_disk(case, tmp_path, monkeypatch, opened):
     monkeypatch.setattr(writing, "FILE_ROWS", 128)
-    monkeypatch.setattr(cache, "SLAB_ROWS", 200)
+    monkeypatch.setattr(cache, "SEGMENT_ROWS", 200)
     plain, beyond = compare._not_served, []
 
     def not_served(some, *args):
@@ -95,8 +95,8 @@ def test_what_there_is_no_room_for_is_read(tmp_path, monkeypatch):
 
 
 def test_on_a_cluster(client, tmp_path, monkeypatch):
-    """Workers hold rows; what the cluster has lost, and what another writer did, is read."""
-    monkeypatch.setattr(cache, "SLAB_ROWS", 200)
+    """Workers cache rows; what the cluster has lost, and what another writer did, is read."""
+    monkeypatch.setattr(cache, "SEGMENT_ROWS", 200)
     index = made("2-D", tmp_path / "index").persist()
     assert client.who_has() and index.memory.rows == 500
     changes = index.update(table("2-D", 600, 150), delete=[1, 2])
@@ -105,8 +105,8 @@ def test_on_a_cluster(client, tmp_path, monkeypatch):
     other.update(table("2-D", 800, 30).assign(key=range(100, 130)), if_exists="replace")
     found = index.changes(1)
     same(found, other.changes(1))
-    slabs = [slab for some in index._last.held.slabs.values() for slab in some]
-    client.cancel([slab.value for slab in slabs])
+    segments = [segment for some in index._last.cached.segments.values() for segment in some]
+    client.cancel([segment.value for segment in segments])
     changes = index.update(table("2-D", 900, 50))
     assert changes.work.row_groups_read == 0
     assert_same_pairs(
@@ -117,7 +117,7 @@ def test_on_a_cluster(client, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_worker_that_holds_rows_is_killed(mortal_workers, tmp_path, monkeypatch):
-    """Its slabs are made again."""
+    """Its segments are made again."""
     monkeypatch.setattr(writing, "FILE_ROWS", 128)
     with Client(mortal_workers) as client:
         client.wait_for_workers(2, timeout=60)
@@ -129,7 +129,7 @@ def test_a_worker_that_holds_rows_is_killed(mortal_workers, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("threads", [1, 8, 32])
-def test_rows_of_a_slab_on_a_gpu(threads):
+def test_rows_of_a_segment_on_a_gpu(threads):
     """There are four for each GPU, which threads of one process share, and they take a part of its memory."""
     whole = 2**37
     alone = Resources(threads, whole // threads, gpu=True)

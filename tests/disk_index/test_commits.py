@@ -85,7 +85,7 @@ def test_rows_that_cannot_be_put_in_order_are_no_error_of_the_update(tmp_path, f
         made = frame(range(6)).simjoin.index(1.0, tmp_path, on="x", id="key", recluster="always")
         plain = os.link
         monkeypatch.setattr(os, "link", lambda *two: (plain(*two), full(1)))  # syncs the folder, and no more
-        with pytest.warns(UpkeepWarning, match=r"^Version 2 of the index .* is made, and its rows could not"):
+        with pytest.warns(UpkeepWarning, match=r"^Version 2 of the index .* is committed, but its files"):
             changes = made.update(frame([10]))
         monkeypatch.setattr(os, "link", plain)
         full(1000)
@@ -116,7 +116,7 @@ def test_a_task_that_ends_after_its_update_has_failed_removes_its_file(made):
         own.write("rows", lambda file: file.write(b"one"))
         assert len(files(made.path)) == len(before) + 2
     assert files(made.path) == before
-    with pytest.raises(IndexConflictError, match="was given up, or took longer than a day"):
+    with pytest.raises(IndexConflictError, match="failed, or took longer than a day"):
         own.write("rows", lambda file: file.write(b"two"))
     assert files(made.path) == before
 

@@ -139,7 +139,7 @@ def test_a_damaged_last_manifest_is_refused(tmp_path):
 
 
 def test_a_folder_without_an_index_is_refused(tmp_path):
-    with pytest.raises(IndexFormatError, match=re.escape("holds no index: it has no version")):
+    with pytest.raises(IndexFormatError, match=re.escape("holds no index, as it has no version")):
         dask_simjoin.open_index(tmp_path)
     with pytest.raises(IndexFormatError, match="no version"):
         dask_simjoin.open_index(tmp_path / "none")

@@ -9,7 +9,7 @@ import pytest
 import dask_simjoin
 from dask_simjoin import errors
 from dask_simjoin.disk_index.files import cut_parts, listed, read_whole, write_named, write_new, write_table
-from tests.disk_index.test_requests import FRAME, NEW
+from tests.disk_index.test_making import FRAME, NEW
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def test_a_file_system_without_links(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "link", link)
     with pytest.raises(
-        errors.OptionError, match=r"without hard links \(Operation not permitted\), by which of two"
+        errors.OptionError, match=r"without hard links \(Operation not permitted\)\. The index needs"
     ):
         FRAME.simjoin.index(1.0, tmp_path / "index", on="x", id="key")
 

@@ -121,7 +121,7 @@ def test_rows_that_are_held_on_the_gpu(how, d, tmp_path, monkeypatch):
     assert index.persist().memory.rows_on_disk == 0
     assert index.memory.bytes_held > 8 * d * KNOWN
     later = frame.iloc[KNOWN - 50 :].copy()
-    later["x0"] *= 1.5  # some lie beyond what the slabs' indexes serve
+    later["x0"] *= 1.5  # some lie beyond what the segments' indexes serve
     changes = index.update(moved(later, how), delete=frame["key"].iloc[GONE].tolist(), if_exists="replace")
     assert changes.work.row_groups_read == 0 < changes.work.row_groups_held
     told = dask_simjoin.open_index(tmp_path / "index", backend="pandas").changes(1).compute()

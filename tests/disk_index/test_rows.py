@@ -62,7 +62,7 @@ def test_rows_that_went_are_read_with_those_beside_them(way, tmp_path, monkeypat
     if way == "rewritten":
         index.optimize("all")
     if way == "many":
-        monkeypatch.setattr(changes, "sizes", lambda *about: blocks.sizes(*about)._replace(held=0))
+        monkeypatch.setattr(changes, "sizes", lambda *about: blocks.sizes(*about)._replace(hold_bytes=0))
     read = []
 
     def counted(file, groups, *columns):

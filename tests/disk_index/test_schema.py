@@ -144,7 +144,7 @@ def test_kept_values_of_types_that_parquet_changes(tmp_path):
         found = index.rows().compute().set_index("key").sort_index()
         assert found["day"].dtype == "datetime64[s]" and found["day"].tolist() == rows["day"].tolist()
         assert found["price"].tolist() == [*rows["price"][:4], Decimal("1000.5"), 7]
-        with pytest.raises(ColumnError, match=r"Column 'price' of the new rows has values .* round"):
+        with pytest.raises(ColumnError, match=r"Column 'price' of the new rows has values .* Round"):
             index.update(rows.iloc[:1].assign(key=9, price=Decimal("0.125")))
 
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from dask_simjoin.disk_index.segments import SegmentChoice, slab_bytes, taken, within
+from dask_simjoin.disk_index.segments import SegmentChoice, segment_bytes, taken, within
 
 VERSION = np.array([1, 2, 2, 3, 5, 5])
 
 
-def slab(version=VERSION):
+def segment(version=VERSION):
     return {
         "version": version,
         "seq": np.arange(len(version)),
@@ -20,7 +20,7 @@ def slab(version=VERSION):
 @pytest.mark.parametrize("places", [[], [0], [2, 5]])
 @pytest.mark.parametrize("named", [True, False])
 def test_rows_that_count(versions, places, named):
-    found = taken(slab(), SegmentChoice(np.array(places, np.int64), named, versions))
+    found = taken(segment(), SegmentChoice(np.array(places, np.int64), named, versions))
     listed = np.isin(np.arange(len(VERSION)), places)
     want = (versions[0] < VERSION) & (versions[1] >= VERSION) & (listed == named)
     if found is None:
@@ -29,7 +29,7 @@ def test_rows_that_count(versions, places, named):
 
 
 def test_nothing_is_looked_at_where_all_rows_count():
-    assert taken(slab(), SegmentChoice(np.zeros(0, np.int64), False, (0, 5))) is None
+    assert taken(segment(), SegmentChoice(np.zeros(0, np.int64), False, (0, 5))) is None
 
 
 def test_points_in_a_box_include_its_faces():
@@ -44,5 +44,5 @@ def test_points_in_a_box_include_its_faces():
 
 
 def test_bytes_are_those_of_all_arrays():
-    own = slab()
-    assert slab_bytes(own) == VERSION.nbytes + own["seq"].nbytes
+    own = segment()
+    assert segment_bytes(own) == VERSION.nbytes + own["seq"].nbytes

@@ -74,7 +74,7 @@ def test_a_writer_that_is_always_slower_is_refused(made, monkeypatch):
     others = [lambda k=k: made[1].update(frame([k])) for k in range(10, 13)]
     before_commits(monkeypatch, others)
     with pytest.raises(
-        IndexConflictError, match=r"3 times while this one worked; nothing was changed\. Let one"
+        IndexConflictError, match=r"3 times while this one worked, so nothing was changed\. Let one"
     ):
         made[0].update(frame([30]))
     assert sorted(made[0].rows().compute()["key"]) == [*range(6), 10, 11, 12]

@@ -231,7 +231,7 @@ def test_two_tables_of_other_lengths(x, how):
 def test_plans(x):
     frame = pd.DataFrame({"vec": lists(x, "arrays")})
     plan = frame.simjoin.plan(0.5, on="vec")
-    assert "9, the numbers of each list in 'vec'" in repr(plan)
+    assert "9: the numbers of each list in 'vec'" in repr(plan)
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def test_lists_are_named_and_alone():
         frame.simjoin.count_pairs(1.0, on=["x", "vec"])
     with pytest.raises(ColumnError, match="'other' of dtype object"):
         frame.simjoin.count_pairs(1.0, on=["other", "x"])
-    with pytest.raises(ColumnError, match="haversine' is of 2 columns"):
+    with pytest.raises(ColumnError, match="haversine' needs 2 columns"):
         frame.simjoin.count_pairs(1.0, on="vec", metric="haversine")
 
 
@@ -289,12 +289,12 @@ def test_partitions_of_other_lengths():
 @pytest.mark.parametrize(
     ("rows", "what"),
     [
-        ([[0.0], 5], "an int, which is no list, tuple or array"),
-        (["ab", [0.0]], "a str, which is no list, tuple or array"),
-        ([np.zeros((1, 2)), [0.0]], "a ndarray, which is no list, tuple or array"),
-        ([[0.0], ["1"]], "a list with a str in it, which is no real number"),
-        ([[0.0], [[1.0]]], "a list with a list in it, which is no real number"),
-        ([[0.0], [1j]], "a list with a complex in it, which is no real number"),
+        ([[0.0], 5], "an int, which is not a list, tuple or array"),
+        (["ab", [0.0]], "a str, which is not a list, tuple or array"),
+        ([np.zeros((1, 2)), [0.0]], "a ndarray, which is not a list, tuple or array"),
+        ([[0.0], ["1"]], "a list with a str in it, which is not a real number"),
+        ([[0.0], [[1.0]]], "a list with a list in it, which is not a real number"),
+        ([[0.0], [1j]], "a list with a complex in it, which is not a real number"),
     ],
 )
 def test_what_is_no_list_of_numbers(how, rows, what):

@@ -62,7 +62,7 @@ def test_nearest_neighbours_by_several_threads(kind, dims):
     for number in (1, 3):
         index = nearest.build(x, np.arange(n), layout, number)
         state = nearest.fresh(n, k)
-        nearest.nearest(index, index, layout, *state, same=True)
+        nearest.nearest(index, index, layout, *state, is_self_join=True)
         back = np.argsort(index["order"])
         states.append([part[back] for part in state])
     assert all(np.array_equal(one, other) for one, other in zip(*states, strict=True))

@@ -60,17 +60,17 @@ def check_pair_of_indexes(q, d, layout, total, same):
     n, m = total.shape
     near = total <= layout.threshold
     want = np.triu(near, 1) if same else near
-    pairs = JOINER.pairs(q, d, layout, same=same, distance=lambda found: found)
+    pairs = JOINER.pairs(q, d, layout, is_self_join=same, distance=lambda found: found)
     np.testing.assert_array_equal(matrix(n, m, pairs.left, pairs.right), want)
     np.testing.assert_array_equal(pairs.distance.get(), total[pairs.left.get(), pairs.right.get()])
-    counts = [count.get() for count in JOINER.counts(q, d, layout, same=same)]
+    counts = [count.get() for count in JOINER.counts(q, d, layout, is_self_join=same)]
     np.testing.assert_array_equal(counts[0], near.sum(1) - same)
     if not same:
         np.testing.assert_array_equal(counts[1], near.sum(0))
-    weights = JOINER.weights(q, d, layout, same=same).get()
+    weights = JOINER.weights(q, d, layout, is_self_join=same).get()
     cuts = sorted({min(n, n * s // 3 // layout.grain * layout.grain) for s in range(3)} | {n})
     for rows in itertools.pairwise(cuts):
-        part = JOINER.pairs(q, d, layout, same=same, rows=rows)
+        part = JOINER.pairs(q, d, layout, is_self_join=same, rows=rows)
         assert weights[slice(*rows)].sum() == len(part.left)
     shown = np.zeros((n, m), np.int64)
 
@@ -79,7 +79,7 @@ def check_pair_of_indexes(q, d, layout, total, same):
         np.testing.assert_array_equal(values.get(), total[left, right])
         np.add.at(shown, (np.minimum(left, right), np.maximum(left, right)) if same else (left, right), 1)
 
-    JOINER.visit(q, d, layout, visitor, same=same)
+    JOINER.visit(q, d, layout, visitor, is_self_join=same)
     np.testing.assert_array_equal(shown, want)
 
 
@@ -140,9 +140,9 @@ def test_more_pairs_than_a_batch_holds(norm, monkeypatch):
     x = np.random.default_rng(0).uniform(size=(6000, 3))
     layout = layout_of(x, a_total(x[:1000], norm, 0.2), norm)
     index = built(x, layout)
-    whole = JOINER.pairs(index, index, layout, same=True)
+    whole = JOINER.pairs(index, index, layout, is_self_join=True)
     monkeypatch.setattr(gpu_tiles, "BATCH", 1 << 18)
-    found = JOINER.pairs(index, index, layout, same=True)
+    found = JOINER.pairs(index, index, layout, is_self_join=True)
     keys = [cupy.sort(f.left.astype(cupy.int64) * len(x) + f.right) for f in (whole, found)]
     assert len(keys[0]) > 2_000_000
     assert (keys[0] == keys[1]).all()
@@ -154,12 +154,12 @@ def test_components_and_lowest_labels(norm):
     layout = layout_of(x, a_total(x, norm, 0.002), norm)
     near = totals(x, x, norm) <= layout.threshold
     index, every, parent = built(x, layout), cupy.ones(len(x), bool), new_nodes(len(x), cupy)
-    JOINER.connect(index, index, layout, parent, (every, every), 0, same=True)
+    JOINER.connect(index, index, layout, parent, (every, every), 0, is_self_join=True)
     JOINER.roots(parent)
     assert parent.tolist() == component_roots(len(x), *np.nonzero(near)).tolist()
     labels = cupy.maximum(cupy.arange(len(x)) - 400, -1)
     low = cupy.full(len(x), 10**6)
-    JOINER.lowest(index, index, layout, (labels, labels), (low, low), same=True)
+    JOINER.lowest(index, index, layout, (labels, labels), (low, low), is_self_join=True)
     want = np.where(near[:, 401:], np.arange(1, 500), 10**6).min(axis=1)
     assert low.get()[:400].tolist() == want[:400].tolist()
 

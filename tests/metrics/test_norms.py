@@ -64,7 +64,7 @@ def check_labels(q, d, layout, want, total, same, parts):
             found = np.zeros((n, m), np.int64)
             for rows in parts:
                 pairs = JOINER.pairs(
-                    q, d, layout, same=same, labels=labels, rows=rows, kept=kept, distance=distance
+                    q, d, layout, is_self_join=same, labels=labels, rows=rows, kept=kept, distance=distance
                 )
                 left, right = (pairs.left - 7) // 3, (pairs.right - 7) // 3
                 found += matrix(n, m, left, right)
@@ -81,20 +81,20 @@ def check_pair_of_indexes(q, d, layout, total, same, some):
     n, m = total.shape
     near = total <= layout.threshold
     want = np.triu(near, 1) if same else near
-    pairs = JOINER.pairs(q, d, layout, same=same, distance=same_total)
+    pairs = JOINER.pairs(q, d, layout, is_self_join=same, distance=same_total)
     np.testing.assert_array_equal(matrix(n, m, pairs.left, pairs.right), want)
     np.testing.assert_array_equal(pairs.distance, total[pairs.left, pairs.right])
-    counts = JOINER.counts(q, d, layout, same=same)
+    counts = JOINER.counts(q, d, layout, is_self_join=same)
     if same:
         np.testing.assert_array_equal(counts[0], near.sum(1) - 1)
     else:
         np.testing.assert_array_equal(counts[0], near.sum(1))
         np.testing.assert_array_equal(counts[1], near.sum(0))
-    weights = JOINER.weights(q, d, layout, same=same)
+    weights = JOINER.weights(q, d, layout, is_self_join=same)
     found = []
     places = sorted({min(n, n * s // 3 // layout.grain * layout.grain) for s in range(3)} | {n})
     for start, stop in itertools.pairwise(places):
-        part = JOINER.pairs(q, d, layout, same=same, rows=(start, stop))
+        part = JOINER.pairs(q, d, layout, is_self_join=same, rows=(start, stop))
         assert weights[start:stop].sum() == len(part.left)
         found.append(part)
     if found:
@@ -109,7 +109,7 @@ def check_pair_of_indexes(q, d, layout, total, same, some):
         np.testing.assert_array_equal(values, total[left, right])
         np.add.at(shown, (np.minimum(left, right), np.maximum(left, right)) if same else (left, right), 1)
 
-    JOINER.visit(q, d, layout, visitor, same=same)
+    JOINER.visit(q, d, layout, visitor, is_self_join=same)
     np.testing.assert_array_equal(shown, want)
 
 
@@ -202,7 +202,7 @@ def test_totals_that_overflow(norm, method):
     for threshold in (0.0, 1e308, math.nextafter(math.inf, 0), math.inf):
         layout = check(x, threshold, norm, (64,), method)
     index = JOINER.build(x, layout)
-    assert len(JOINER.pairs(index, index, layout, same=True).left) == 150 * 149 // 2
+    assert len(JOINER.pairs(index, index, layout, is_self_join=True).left) == 150 * 149 // 2
 
 
 @in_turns(2, norm=NORMS, method=list(METHODS))
@@ -235,7 +235,7 @@ def test_more_tiles_than_one_group_of_boxes(norm):
     for method in ("sweep", "tiles"):
         layout = layout_of(x, threshold, norm, method)
         index = JOINER.build(x, layout)
-        pairs = JOINER.pairs(index, index, layout, same=True)
+        pairs = JOINER.pairs(index, index, layout, is_self_join=True)
         found.append(np.sort(pairs.left.astype(np.int64) * len(x) + pairs.right))
     assert len(found[0]) > 100
     np.testing.assert_array_equal(*found)
@@ -332,7 +332,7 @@ def searched(searcher, x, names, k, norm, bound, cuts):
     for chunk in chunks:
         states.append(searcher.fresh(len(chunk["order"]), k))
         for other in chunks[::-1]:
-            searcher.nearest(chunk, other, layout, *states[-1], same=True, bound2=bound)
+            searcher.nearest(chunk, other, layout, *states[-1], is_self_join=True, bound2=bound)
     return tuple(np.concatenate(parts) for parts in zip(*states, strict=True))
 
 

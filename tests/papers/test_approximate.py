@@ -36,12 +36,12 @@ def test_pairs_are_those_of_rows_of_one_cluster(case, options):
     index = JOINER.build(x, layout)
     label = labels_of(index, layout)
     expected = {(a, b) for a, b in brute_force(x, case.eps) if label[a] == label[b]}
-    found = JOINER.pairs(index, index, layout, same=True)
+    found = JOINER.pairs(index, index, layout, is_self_join=True)
     assert len(found.left) == len(expected)
     assert_same_pairs(pairs_of(found), expected)
     cut = len(x) // 3
     some, rest = (JOINER.build(part, layout) for part in (x[:cut], x[cut:]))
-    across = JOINER.pairs(some, rest, layout, same=False)
+    across = JOINER.pairs(some, rest, layout, is_self_join=False)
     assert_same_pairs(pairs_of(across), {(a, b - cut) for a, b in expected if a < cut <= b})
 
 
@@ -138,7 +138,7 @@ def test_the_share_lies_in_its_interval(monkeypatch):
     layout = laid_out(x, EPS, FEW)
     index = JOINER.build(x, layout)
     label = labels_of(index, layout)
-    pairs = JOINER.pairs(index, index, layout, same=True)
+    pairs = JOINER.pairs(index, index, layout, is_self_join=True)
     true = float((label[pairs.left] == label[pairs.right]).mean())
     held = 0
     for seed in range(100):

@@ -31,7 +31,7 @@ def test_plans_and_profiles_measure_the_share():
     assert 0.2 < true < 0.9
     told = frame.simjoin.profile(k=4, **SAME).numbers  # of so few rows all are asked
     assert told["recall"] == told["recall_low"] == told["recall_high"] == pytest.approx(true, abs=1e-12)
-    assert told["neighbours"] == told["recall_pairs"] == len(exact) == 4 * 2500
+    assert told["neighbors"] == told["recall_pairs"] == len(exact) == 4 * 2500
     plan = frame.simjoin.plan(k=4, **SAME)
     assert plan.recall_low < plan.recall < plan.recall_high and abs(plan.recall - true) < 0.03
     assert 0.01 < plan.recall_high - plan.recall_low < 0.1
@@ -51,7 +51,7 @@ def test_neighbours_of_another_table_and_within_a_distance():
     exact = frame.simjoin.knn_join(k=3, max_distance=0.6)
     found = frame.simjoin.knn_join(k=3, max_distance=0.6, **SAME)
     assert told["recall"] == pytest.approx(shared(found, exact), abs=1e-12)
-    assert told["neighbours"] == len(found) and told["recall_pairs"] == len(exact)
+    assert told["neighbors"] == len(found) and told["recall_pairs"] == len(exact)
 
 
 def test_the_share_lies_in_its_interval(monkeypatch):
@@ -74,12 +74,12 @@ def test_the_share_lies_in_its_interval(monkeypatch):
 def test_few_rows_and_few_neighbours():
     frame = frame_of(clus8(60))
     told = frame.simjoin.profile(k=100, **SAME).numbers  # each has all others next to it
-    assert told["recall"] == told["recall_low"] == 1 and told["neighbours"] == 60 * 59
+    assert told["recall"] == told["recall_low"] == 1 and told["neighbors"] == 60 * 59
     for rows in (0, 1):
         told = frame.iloc[:rows].simjoin.profile(k=2, **SAME).numbers
-        assert "recall" not in told and told["neighbours"] == 0
+        assert "recall" not in told and told["neighbors"] == 0
     alone = frame.iloc[:1].simjoin.plan(k=2, **SAME)
-    assert math.isnan(alone.recall) and "not told by 0 true neighbors" in repr(alone)
+    assert math.isnan(alone.recall) and "unknown: 0 true neighbors" in repr(alone)
     x = clus8(60)
     told = recall.measured_neighbors(x, x, layout_of(x, None, True), 2, "pandas", rows=50)
     assert math.isnan(told.share) and told.pairs == 100  # of some rows, and less than 1,000
@@ -89,7 +89,7 @@ def test_exact_searches_find_all():
     frame = frame_of(clus8(300))
     for method in ("auto", "tiles", "zorder"):
         found = frame.simjoin.profile(k=3, method=method)
-        assert found.numbers == {"neighbours": 900, "recall": 1}
+        assert found.numbers == {"neighbors": 900, "recall": 1}
         assert list(found.seconds) == ["layout", "index", "search"] and found.rows == 300
         assert repr(found).startswith("Profile of a nearest-neighbor join\n")
     assert frame.simjoin.plan(k=3).recall == 1

@@ -412,7 +412,9 @@ def test_p_must_be_a_number(places, how, verb, p):
 
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan", "cosine"])
 def test_p_is_of_minkowski(places, how, verb, metric):
-    with pytest.raises(OptionError, match=rf"p=3 is of metric='minkowski', and metric='{metric}' takes none"):
+    with pytest.raises(
+        OptionError, match=rf"p=3 is an option of metric='minkowski', and metric='{metric}' does not have it"
+    ):
         call(lay(places, how), verb, 1.0, on=["latitude", "longitude"], metric=metric, p=3)
 
 
@@ -435,7 +437,7 @@ def test_haversine_takes_two_columns_in_order(places, how, verb):
     frame = lay(places, how)
     for on, number in (("latitude", 1), (["latitude", "longitude", "seen"], 3)):
         with pytest.raises(
-            ColumnError, match=rf"of 2 columns, latitude and longitude, and on= names {number}"
+            ColumnError, match=rf"needs 2 columns, latitude and longitude, and on= names {number}"
         ):
             call(frame, verb, 1.0, metric="haversine", on=on)
     with pytest.raises(ColumnError, match=r"the other way round; use on=\['latitude', 'longitude'\]"):
@@ -521,7 +523,7 @@ class TestKeywords:
     def test_options_by_position(self, places, how, verb, by):
         with pytest.raises(
             TypeError,
-            match=rf"^{verb}\(.*eps\) was given \['longitude'\] after those; its options are named",
+            match=rf"^{verb}\(.*eps\) got another positional argument, \['longitude'\]; pass",
         ):
             by(lay(places, how), verb, 1.0, ["longitude"])
 

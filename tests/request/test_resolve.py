@@ -130,7 +130,7 @@ def test_plans_of_two_tables_and_of_nearest_neighbours():
     search = left.simjoin.plan(k=3, other=right, on=ON, blocksize="8 kB", partitioning="spatial")
     assert search.pairs == 720
     assert search.block_pairs == len(search.to_frame())
-    assert f"{search.block_pairs} visited at most" in str(search)
+    assert f"at most {search.block_pairs} " in str(search)
     assert search._repr_html_().startswith("<div>")
     alone = left.simjoin.plan(0.5, k=3, on=ON)
     assert (alone.pairs_low, alone.pairs_high) == (0, 720)

@@ -200,7 +200,7 @@ def test_what_only_the_data_tell_is_refused():
     bad.at[30, "sets"] = "text"
     for ask in ("set_self_join", "count_set_pairs", "set_neighbor_counts"):
         with pytest.raises(
-            TokenError, match=r"row \d+ of partition 2 \(label 30\) holds a str, which is no list"
+            TokenError, match=r"row \d+ of partition 2 \(label 30\) holds a str, which is not a list"
         ):
             getattr(parted(bad, 3).simjoin, ask)("sets", 0.5).compute()
     with pytest.raises(TokenError, match=r"^In the right table: Column 'sets' must hold lists of tokens"):

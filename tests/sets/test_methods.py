@@ -1,4 +1,4 @@
-"""What methods of set joins are told, and what they refuse."""
+"""Options of the methods of set joins, and refused values."""
 
 import pytest
 

@@ -65,8 +65,8 @@ def test_any_sets(rows, kind, rule, keep, grouping, cuts, size, special, seed):
     values[values == 1] = np.nan
     frame, how = as_columns(rows, kind)
     frame = frame.assign(v=values)
-    asked = Rule(similarity, Fraction(str(threshold)), comparison)
-    want = wanted(rows, asked, keep, grouping, special, values)
+    rule = Rule(similarity, Fraction(str(threshold)), comparison)
+    want = wanted(rows, rule, keep, grouping, special, values)
     how |= {
         "on": "sets", "threshold": threshold, "similarity": similarity, "comparison": comparison,
         "allow_empty": special, "allow_missing": special, "keep": keep, "grouping": grouping,
@@ -144,7 +144,7 @@ def test_refused():
     for data in (frame, dd.from_pandas(frame, npartitions=2)):
         with pytest.raises(OptionError, match=re.escape("keep='lst' is not allowed (did you mean 'last'?)")):
             data.simjoin.set_near_duplicated(**how, keep="lst")
-        with pytest.raises(ColumnError, match="which is no number"):
+        with pytest.raises(ColumnError, match="not of numbers"):
             data.simjoin.drop_set_near_duplicates(**how, keep="text")
         with pytest.raises(OptionError, match="grouping='chain' is not allowed"):
             data.simjoin.set_near_duplicated(**how, grouping="chain")
@@ -157,7 +157,7 @@ def test_pairs_that_one_task_cannot_hold(lazy, monkeypatch):
     how = {"on": "text", "threshold": 0.6, "tokenizer": "whitespace"}
     data = dd.from_pandas(frame, npartitions=3) if lazy else frame
     monkeypatch.setattr("dask_simjoin.sets.near_duplicates.PAIR_BYTES", 1 << 50)
-    with pytest.raises(BudgetError, match=r"is told all pairs of distinct sets.*threshold=0\.6 gives \d+"):
+    with pytest.raises(BudgetError, match=r"needs all pairs of distinct sets.*threshold=0\.6 gives \d+"):
         dask.compute(data.simjoin.set_near_duplicated(**how))
     dask.compute(data.simjoin.set_near_duplicated(**how, grouping="connected"))
     copies = pd.DataFrame({"text": ["a b", "b a"] * 50})

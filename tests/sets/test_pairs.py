@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 
-from dask_simjoin.sets.pairs import cut_block, join_block, whole_block_pair, whole_sets
+from dask_simjoin.sets.chunks import whole_block_pair, whole_sets
+from dask_simjoin.sets.pairs import cut_block, join_block
 from dask_simjoin.sets.requests import SetSelfJoinRequest
 
 

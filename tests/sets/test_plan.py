@@ -47,3 +47,25 @@ def test_plans_refuse_as_joins_do(frame):
         frame.simjoin.set_plan("text", tokenizer="words")
     with pytest.raises(OptionError, match="are for joins of two tables"):
         frame.simjoin.set_plan("text", 0.5, left_on="text")
+
+
+def test_an_estimate_has_what_the_join_gives(frame):
+    ddf = dd.from_pandas(frame, npartitions=3)
+    truth = frame.simjoin.count_set_pairs(**HOW)
+    for some in (frame, ddf):
+        plan = some.simjoin.set_plan(**HOW)
+        assert plan.rows == 4000
+        assert plan.pairs_low <= truth <= plan.pairs_high
+        assert 0.8 * truth < plan.pairs < 1.25 * truth
+        assert plan.result_bytes == round(plan.pairs * 16)
+    tokens = frame["text"].str.split().map(set).map(len).sum()
+    assert abs(plan.tokens - tokens) < 0.1 * tokens
+
+
+def test_a_small_frame_is_counted(frame):
+    some = frame.iloc[:200]
+    plan = some.simjoin.set_plan(**HOW)
+    truth = some.simjoin.count_set_pairs(**HOW)
+    assert plan.pairs == plan.pairs_low == plan.pairs_high == truth
+    assert "sampled" in repr(plan) and "rows (all)" in repr(plan)
+    assert repr(plan).startswith("Plan of a self-join of sets, jaccard >= 0.7\n")

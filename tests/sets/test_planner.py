@@ -1,11 +1,11 @@
 import dask.dataframe as dd
 import pandas as pd
 
-from dask_simjoin.graph.planner import STATISTICS
+from dask_simjoin.graph.planner import STATISTICS, collect, plan_for
 from dask_simjoin.graph.source import freeze
 from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.request.inputs import example_of
-from dask_simjoin.sets.planner import collect_sets, set_plan_for
+from dask_simjoin.sets.planner import SET_STEPS
 from dask_simjoin.sets.requests import SetSelfJoinRequest
 
 TEXTS = pd.DataFrame({"text": ["a b c", "a b c d", "e f", "a b"]})
@@ -16,9 +16,9 @@ def test_sources_keep_plans_and_frames_keep_statistics():
     spec = SetSelfJoinRequest("text", 0.5, tokenizer="whitespace").spec(example_of(frame))
     source = freeze(frame, spec.columns)
     STATISTICS.clear()
-    plan = set_plan_for(source, spec, PAIRS)
+    plan = plan_for(source, spec, PAIRS, steps=SET_STEPS)
     assert plan.rows == 4 and len(STATISTICS) == 1
-    assert set_plan_for(source, spec, PAIRS) is plan
-    again = collect_sets(freeze(frame, spec.columns), spec, True, 0)
+    assert plan_for(source, spec, PAIRS, steps=SET_STEPS) is plan
+    again = collect(freeze(frame, spec.columns), spec, True, steps=SET_STEPS)
     assert [summary.source_rows for summary in again.summaries] == [2, 2]
     assert len(STATISTICS) == 1

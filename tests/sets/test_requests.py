@@ -95,7 +95,7 @@ CASES = {
     "a column of numbers": (
         {"on": "n"},
         ColumnError,
-        r"on='n' is of dtype int64, which holds no sets; use a column of lists of strings or of integers",
+        r"on='n' is of dtype int64, which holds no sets. Use a column of lists of strings or of integers",
     ),
     "blocksize is none": (
         {"blocksize": "big"},
@@ -128,11 +128,12 @@ def test_texts_need_a_tokenizer_and_lists_take_none():
     with pytest.raises(ColumnError, match="which holds lists of tokens already; leave out tokenizer="):
         lists.simjoin.set_self_join("t", 0.5, tokenizer="words")
     with pytest.raises(
-        TokenError, match=r"row 0 \(label 0\) holds a str, which is no list.*\(of texts say tok"
+        TokenError, match=r"row 0 \(label 0\) holds a str, which is not a list.*\(use tokenizer= for texts"
     ):
         FRAME.astype({"text": object}).simjoin.set_self_join("text", 0.5)
     with pytest.raises(
-        TokenError, match=r"must hold texts: row 0 .* holds a list, which is no text; of lists leave"
+        TokenError,
+        match=r"row 0 .* holds a list, which is not a text; leave out tokenizer= for lists",
     ):
         FRAME.simjoin.set_self_join("tags", 0.5, tokenizer="words")
 
@@ -140,11 +141,11 @@ def test_texts_need_a_tokenizer_and_lists_take_none():
 @pytest.mark.parametrize(
     ("values", "error", "says"),
     [
-        ([["a"], 5], TokenError, r"row 1 \(label 1\) holds an int, which is no list, tuple, set or array"),
+        ([["a"], 5], TokenError, r"row 1 \(label 1\) holds an int, which is not a list, tuple, set or array"),
         (
             [["a"], [1]],
             TokenError,
-            "A row of the column has the token 'a' among others; tokens are all strings",
+            "A row of the column has the token 'a' among others. Tokens must be all strings",
         ),
         ([[1.5]], TokenError, "A row of the column has the token 1.5 among others"),
         ([[True]], TokenError, "has the token True among others"),
@@ -152,11 +153,11 @@ def test_texts_need_a_tokenizer_and_lists_take_none():
         (
             [[2**63]],
             TokenError,
-            "The token 9223372036854775808 is no integer of 64 bits; convert tokens to strings",
+            "The token 9223372036854775808 is not an integer of 64 bits; convert tokens to strings",
         ),
-        ([np.array([2**63], np.uint64)], TokenError, "is no integer of 64 bits"),
-        ([np.zeros((2, 2), int)], TokenError, "holds a ndarray, which is no list"),
-        ([["a"], {"a": 1}], TokenError, "holds a dict, which is no list"),
+        ([np.array([2**63], np.uint64)], TokenError, "is not an integer of 64 bits"),
+        ([np.zeros((2, 2), int)], TokenError, "holds a ndarray, which is not a list"),
+        ([["a"], {"a": 1}], TokenError, "holds a dict, which is not a list"),
     ],
     ids=repr,
 )
@@ -177,7 +178,7 @@ def test_rows_that_hold_no_sets(values, error, says):
             pa.list_(pa.string()),
             r"row 3 \(label 3\) holds a list with a missing token",
         ),
-        ([[2**63]], pa.list_(pa.uint64()), "is no integer of 64 bits with a sign"),
+        ([[2**63]], pa.list_(pa.uint64()), "is not an integer of 64 bits with a sign"),
     ],
 )
 def test_arrow_lists_that_hold_no_sets(values, kind, says):
@@ -258,7 +259,7 @@ def test_a_third_is_a_third():
 @pytest.mark.parametrize("verb", ["set_self_join", "set_near_duplicated", "set_neighbor_counts"])
 def test_blocks_so_small_that_their_pairs_are_not_listed(verb, monkeypatch):
     """They are counted: to list them took minutes, and gigabytes."""
-    monkeypatch.setattr(plan, "meeting_blocks", None)
+    monkeypatch.setattr(plan, "compared_blocks", None)
     rows = pd.DataFrame({"text": [f"a{k % 7} b{k % 11} c{k % 13}" for k in range(60)]})
     ddf = dd.from_pandas(rows, npartitions=2)
     with pytest.raises(BudgetError, match=r"blocksize='1 B' makes [\d,]+ chunks .* at least blocksize="):

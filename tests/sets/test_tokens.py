@@ -108,13 +108,13 @@ def test_a_function_may_give_the_empty_string():
 @pytest.mark.parametrize("kind", [list, tuple, lambda row: np.array(row, dtype=object)])
 def test_what_is_missing_in_a_list_is_refused(missing, kind):
     column = pd.Series([kind(["a"]), None, kind(["b", missing])], dtype=object)
-    with pytest.raises(TokenError, match=r"the token .* among others; tokens are all strings or all int"):
+    with pytest.raises(TokenError, match=r"the token .* among others. Tokens must be all strings or all int"):
         occurrences(column, None)
 
 
 @pytest.mark.parametrize("token", [b"", b"a", 1.0, True, np.True_, ("a",), np.timedelta64(1)])
 def test_tokens_that_are_neither_strings_nor_integers_are_refused(token):
-    with pytest.raises(TokenError, match=r"the token .* among others; tokens are all strings or all int"):
+    with pytest.raises(TokenError, match=r"the token .* among others. Tokens must be all strings or all int"):
         occurrences(pd.Series([[token], [token]], dtype=object), None)
 
 
@@ -122,8 +122,8 @@ def test_fixed_size_lists_and_dictionaries():
     fixed = pa.array([[1, 2], None, [2, 1]], pa.list_(pa.int64(), 2))
     present, found = occurrences(pd.Series(pd.arrays.ArrowExtensionArray(fixed)), None)
     assert (present.tolist(), rows(found)) == ([True, False, True], [[1, 2], [2, 1]])
-    coded = pa.ListArray.from_arrays([0, 2, 3], pa.array(["a", "b", "a"]).dictionary_encode())
-    _, found = occurrences(pd.Series(pd.arrays.ArrowExtensionArray(coded)), None)
+    encoded = pa.ListArray.from_arrays([0, 2, 3], pa.array(["a", "b", "a"]).dictionary_encode())
+    _, found = occurrences(pd.Series(pd.arrays.ArrowExtensionArray(encoded)), None)
     assert rows(found) == [["a", "b"], ["a"]]
 
 
@@ -135,7 +135,7 @@ def test_arrays_of_signed_and_of_unsigned_integers():
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("value", "expected"),
     [
         ("whitespace", Whitespace()),
         ("words", Words()),
@@ -147,12 +147,12 @@ def test_arrays_of_signed_and_of_unsigned_integers():
         (None, None),
     ],
 )
-def test_short_forms(asked, expected):
-    assert tokenizer_of(asked) == expected
+def test_short_forms(value, expected):
+    assert tokenizer_of(value) == expected
 
 
 @pytest.mark.parametrize(
-    ("asked", "error", "says"),
+    ("value", "error", "says"),
     [
         ("spaces", OptionError, r"tokenizer='spaces' is not allowed; use 'whitespace', 'words', \("),
         ("whitespaces", OptionError, r"did you mean 'whitespace'\?"),
@@ -169,11 +169,11 @@ def test_short_forms(asked, expected):
         (Whitespace, OptionTypeError, r"tokenizer=Whitespace is a class"),
     ],
 )
-def test_what_is_no_tokenizer(asked, error, says):
+def test_what_is_no_tokenizer(value, error, says):
     with pytest.raises(error, match=says):
-        tokenizer_of(asked)
+        tokenizer_of(value)
     with pytest.raises(error, match=says):
-        pd.DataFrame({"t": ["a"]}).simjoin.set_self_join("t", 0.5, tokenizer=asked)
+        pd.DataFrame({"t": ["a"]}).simjoin.set_self_join("t", 0.5, tokenizer=value)
 
 
 def test_flags_of_tokenizers():
@@ -186,12 +186,12 @@ def test_flags_of_tokenizers():
 @pytest.mark.parametrize(
     ("function", "says"),
     [
-        (lambda text: text, "gave 'a b' of 'a b', which is no list"),
-        (lambda text: None, "gave None of 'a b', which is no list"),
-        (lambda text: [1.5], "gave the token 1.5 among others"),
-        (lambda text: ["a", 1], "gave the token 'a' among others"),
-        (lambda text: [None], "gave the token None among others"),
-        (lambda text: [2**63], "The token 9223372036854775808 is no integer of 64 bits"),
+        (lambda text: text, "returned 'a b' for 'a b', which is not a list"),
+        (lambda text: None, "returned None for 'a b', which is not a list"),
+        (lambda text: [1.5], "returned the token 1.5 among others"),
+        (lambda text: ["a", 1], "returned the token 'a' among others"),
+        (lambda text: [None], "returned the token None among others"),
+        (lambda text: [2**63], "The token 9223372036854775808 is not an integer of 64 bits"),
     ],
 )
 def test_functions_that_give_no_tokens(function, says):

@@ -28,10 +28,10 @@ def check_norm(x, eps, options, p, power):
 def check_cuts(joiner, x, eps, layout, cuts):
     """Queries between cuts give each pair once, and as many as is foretold."""
     built = joiner.build(x, layout)
-    weights = joiner.weights(built, built, layout, same=True)
+    weights = joiner.weights(built, built, layout, is_self_join=True)
     found = []
     for rows in itertools.pairwise(cuts):
-        pairs = joiner.pairs(built, built, layout, same=True, rows=rows)
+        pairs = joiner.pairs(built, built, layout, is_self_join=True, rows=rows)
         found += zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)
         assert len(pairs.left) == weights[slice(*rows)].sum()
     assert len(found) == len(set(found))
@@ -42,18 +42,20 @@ def check_all(joiner, x, eps, layout, cuts, asarray):
     """Pairs, numbers of neighbours, queries between cuts, and two chunks, of points that `asarray` takes."""
     expected = brute_force(x, eps)
     index = joiner.build(asarray(x), layout)
-    pairs = joiner.pairs(index, index, layout, same=True)
+    pairs = joiner.pairs(index, index, layout, is_self_join=True)
     found = list(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True))
     assert len(found) == len(set(found))
     assert_same_pairs(set(found), expected)
-    assert joiner.counts(index, index, layout, same=True)[0].tolist() == neighbours_of(expected, len(x))
-    weights = to_host(joiner.weights(index, index, layout, same=True))
+    assert joiner.counts(index, index, layout, is_self_join=True)[0].tolist() == neighbours_of(
+        expected, len(x)
+    )
+    weights = to_host(joiner.weights(index, index, layout, is_self_join=True))
     for rows in itertools.pairwise(cuts):
-        part = joiner.pairs(index, index, layout, same=True, rows=rows)
+        part = joiner.pairs(index, index, layout, is_self_join=True, rows=rows)
         assert len(part.left) == weights[slice(*rows)].sum()
     cut = len(x) // 3
     some, rest = (joiner.build(asarray(part), layout) for part in (x[:cut], x[cut:]))
-    across = joiner.pairs(some, rest, layout, same=False)
+    across = joiner.pairs(some, rest, layout, is_self_join=False)
     found = set(zip(across.left.tolist(), across.right.tolist(), strict=True))
     assert_same_pairs(found, {(a, b - cut) for a, b in expected if a < cut <= b})
 
@@ -99,7 +101,7 @@ def assert_same_rows(found, expected):
 def found_of(method, index, other, layout, same, rows=None):
     """Pairs of positions, each once, those of one index with the smaller position first."""
     pairs = []
-    for found in method.batches(index, other, layout, same=same, rows=rows):
+    for found in method.batches(index, other, layout, is_self_join=same, rows=rows):
         left, right = index["order"][found.places[:, 0]], other["order"][found.places[:, 1]]
         pairs += zip(left.tolist(), right.tolist(), strict=True)
     pairs = [(min(pair), max(pair)) if same else pair for pair in pairs]
@@ -113,16 +115,16 @@ def check_kernels(method, x, eps, layout, cuts, cut, asarray):
     index = method.build(asarray(x), layout)
     assert_same_pairs(found_of(method, index, index, layout, True), expected)
     counts = np.empty(len(x), np.int64)
-    counts[index["order"][: len(x)]] = method.count(index, index, layout, same=True)[0]
+    counts[index["order"][: len(x)]] = method.count(index, index, layout, is_self_join=True)[0]
     assert counts.tolist() == neighbours_of(expected, len(x))
-    weights = method.count(index, index, layout, same=True, both=False)[0]
+    weights = method.count(index, index, layout, is_self_join=True, both=False)[0]
     parts = [found_of(method, index, index, layout, True, part) for part in itertools.pairwise(cuts)]
     assert [len(part) for part in parts] == [weights[a:b].sum() for a, b in itertools.pairwise(cuts)]
     assert_same_pairs(set.union(*parts), expected)
     some, rest = (method.build(asarray(part), layout) for part in (x[:cut], x[cut:]))
     across = {(a, b - cut) for a, b in expected if a < cut <= b}
     assert_same_pairs(found_of(method, some, rest, layout, False), across)
-    assert [c.sum() for c in method.count(some, rest, layout, same=False)] == [len(across)] * 2
+    assert [c.sum() for c in method.count(some, rest, layout, is_self_join=False)] == [len(across)] * 2
 
 
 def assert_ties(parent, pairs):
@@ -141,5 +143,5 @@ def check_ties(method, link, x, eps, layout, cupy):
     """Rows that a method ties together, by a kernel that it passes pairs to as `link`, are those of pairs."""
     index = method.build(cupy.asarray(x), layout)
     parent, every = cupy.asarray(np.arange(len(x), dtype=np.int32)), cupy.ones(len(x), bool)
-    method.pass_to(link, index, index, layout, [every, every, parent, 0], same=True)
+    method.pass_to(link, index, index, layout, [every, every, parent, 0], is_self_join=True)
     assert_ties(parent, brute_force(x, eps))

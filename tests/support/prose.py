@@ -225,9 +225,12 @@ def read(path: Path) -> list[Finding]:
 
 
 def pages() -> list[Path]:
-    """Return README.md, CONTRIBUTING.md, all pages of docs/, and the programs of the gallery."""
+    """Return the pages of the root, all pages of docs/, and the programs of the gallery."""
     pages = sorted((ROOT / "docs").rglob("*.md"))
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *pages, *sorted((ROOT / "examples").glob("*.py"))]
+    top = [
+        ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "SUPPORT.md")
+    ]
+    return [*top, *pages, *sorted((ROOT / "examples").glob("*.py"))]
 
 
 def rooms() -> dict[str, list[Path]]:

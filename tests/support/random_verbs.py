@@ -24,7 +24,7 @@ METRICS = ["euclidean"] * 6 + ["sqeuclidean", "manhattan", "chebyshev", "minkows
 
 GROUPED = (
     "self_join", "join", "knn_join", "neighbor_counts", "count_pairs", "dbscan", "near_duplicated",
-    "neighbor_graph", "connected_components", "optics",
+    "neighbor_graph", "connected_components", "optics", "closest_pairs",
 )  # fmt: skip
 """Verbs that take `by`."""
 
@@ -239,6 +239,27 @@ class Verbs:
         )
         return Want("pairs", lazy, pd.DataFrame(columns))
 
+    def closest_pairs(self) -> Want:
+        draw, one = self.draw, self.one
+        two, n = draw.chance("two tables", 0.5), draw.one("n", [1, 3, 20, 10_000])
+        other = self.other if two else one
+        if not all(pd.Index(side.frame.index if self.id is None else side.frame[self.id]).is_unique
+                   for side in (one, other)):  # fmt: skip
+            raise Skipped("of a lazy frame only some ids are compared")
+        bound = draw.one("max_distance", [None, None, self.eps] if "by" not in self.how else [self.eps])
+        total = totals(one.x, other.x, self.metric, self.p)
+        near = self.alike(one, other) & (total <= (math.inf if bound is None else self.kind.threshold(bound)))
+        i, j = np.nonzero(near if two else np.triu(near, 1))
+        order = np.lexsort((j, i, total[i, j]))[:n]
+        near[:] = False
+        near[i[order], j[order]] = True
+        how = self.keeping(two)
+        lazy = one.lazy.simjoin.closest_pairs(
+            n, other.lazy if two else None, max_distance=bound, id=self.id, **how, **self.how,
+            **self.searcher(),
+        )  # fmt: skip
+        return Want("pairs", lazy, self.pairs(one, other, near, how, True))
+
     def series(self, values: Any, name: str | None) -> pd.Series:
         return pd.Series(values, self.one.frame.index[self.one.used], name=name)
 
@@ -442,5 +463,5 @@ class Verbs:
 VERBS = [
     "self_join", "self_join", "self_join", "join", "join", "join", "knn_join", "knn_join", "neighbor_counts",
     "neighbor_counts", "count_pairs", "dbscan", "dbscan", "near_duplicated", "k_distances", "neighbor_graph",
-    "hdbscan", "connected_components", "optics", *SET_VERBS,
+    "hdbscan", "connected_components", "optics", "closest_pairs", *SET_VERBS,
 ]  # fmt: skip

@@ -86,7 +86,7 @@ def test_parts_are_even(dims):
     spec, layout, source = planned(frame, 0.25 if dims == 6 else 1.0)
     chunk = make_chunk(frame, (0, source), spec, layout)
     whole = BlockPair(chunk, chunk, True, spec, layout)
-    work = np.repeat(whole.joiner.work(*whole.operands, same=True), 100)
+    work = np.repeat(whole.joiner.work(*whole.operands, is_self_join=True), 100)
     done = np.concatenate([[0.0], np.cumsum(work)]) / work.sum()
     places = np.linspace(0, len(x), len(done))
     for parts in (2, 5, 8):

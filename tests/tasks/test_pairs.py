@@ -101,9 +101,9 @@ def test_parts_of_a_meeting_are_the_whole(case, parts):
     ranges = [whole._replace(part=(k, parts)).rows for k in range(parts)]
     assert ranges[0][0] == 0 and ranges[-1][1] == len(case.x)
     assert all(a[1] == b[0] for a, b in itertools.pairwise(ranges))
-    found = sum(joiner.counts(*whole.operands, same=True, rows=rows)[0] for rows in ranges)
-    assert found.tolist() == joiner.counts(*whole.operands, same=True)[0].tolist()
-    pairs = sum(int(joiner.weights(*whole.operands, same=True, rows=rows).sum()) for rows in ranges)
+    found = sum(joiner.counts(*whole.operands, is_self_join=True, rows=rows)[0] for rows in ranges)
+    assert found.tolist() == joiner.counts(*whole.operands, is_self_join=True)[0].tolist()
+    pairs = sum(int(joiner.weights(*whole.operands, is_self_join=True, rows=rows).sum()) for rows in ranges)
     assert 2 * pairs == found.sum()
     weights = [weigh_block(whole._replace(part=(k, parts))) for k in range(parts)]
     for outputs in (2, 5):

@@ -70,7 +70,7 @@ VERBS = {
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_join_takes_little_more_than_its_result(points, verb, monkeypatch):
     monkeypatch.setattr("dask_simjoin.engine.columns.AT_ONCE", 1 << 14)
-    monkeypatch.setattr("dask_simjoin.sets.found.ROWS", 1 << 14)
+    monkeypatch.setattr("dask_simjoin.sets.pairs.ROWS", 1 << 14)
     # samples take up to a hundred megabytes, whatever the result
     monkeypatch.setattr("dask_simjoin.tasks.chunks.PROBE", 64)
     call = VERBS[verb]

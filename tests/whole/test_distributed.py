@@ -221,7 +221,7 @@ def test_planned_on_a_cluster_and_computed_by_another_scheduler(client, x, monke
         return ddf.simjoin.self_join(EPS, partitioning="spatial", blocksize=200 * 32, return_distance=True)
 
     pairs, expected = join(), brute_force(x, EPS)
-    message = r"planned on a cluster.*'p2p'.*run without one.*config.set\(scheduler=.*leave out scheduler="
+    message = r"planned for a cluster.*'p2p'.*without a cluster.*config.set\(scheduler=.*leave out scheduler="
     for lazy in (pairs, pairs.left.sum()):
         with pytest.raises(PlanningError, match=message):
             lazy.compute(scheduler=scheduler)

@@ -28,6 +28,7 @@ ROOMS = {
     "catalog",
     "cli",
     "cluster",
+    "deprecation",
     "disk_index",
     "engine",
     "errors",

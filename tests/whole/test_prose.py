@@ -5,12 +5,7 @@ import pytest
 from tests.support import prose
 from tests.support.paths import ROOT
 
-ROOMS = {
-    "disk_index": 411,
-    "engine": 420,
-    "metrics": 1,
-    "sets": 252,
-}
+ROOMS: dict[str, int] = {}
 """Findings in docstrings, comments and messages of each room of the package, which may only become fewer."""
 
 

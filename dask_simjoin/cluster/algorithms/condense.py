@@ -143,14 +143,14 @@ def numbers_of(frame: Frame, name: str, kind: Any, verb: str) -> np.ndarray:
     """
     try:
         values = to_host(frame[name].values)
-        with np.errstate(invalid="ignore"):  # NaN as a whole number
+        with np.errstate(invalid="ignore"):  # NaN has no integer value
             found: np.ndarray = np.asarray(values).astype(kind)
         exact = bool((found == np.asarray(values, np.float64)).all())
     except (TypeError, ValueError):
         exact = False
     if not exact:
         raise ColumnError(
-            f"Column {name!r} of dtype {frame[name].dtype} holds missing values or others than "
+            f"Column {name!r} of dtype {frame[name].dtype} has values that are missing or not "
             f"{np.dtype(kind).name}; give a whole result of {verb}."
         )
     return found

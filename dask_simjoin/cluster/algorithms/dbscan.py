@@ -112,7 +112,7 @@ def edges_across(block_pair: BlockPair, numbers: tuple[int, int], core: Sequence
     parent = xp.concatenate([within[0].astype(nodes.dtype), within[1].astype(nodes.dtype) + offset])
     first = (parent == nodes) & xp.concatenate(core)
     joiner = placed.joiner
-    joiner.connect(*placed.operands, parent, tuple(core), offset, same=False, rows=block_pair.rows)
+    joiner.connect(*placed.operands, parent, tuple(core), offset, is_self_join=False, rows=block_pair.rows)
     joiner.roots(parent)
     tied = xp.flatnonzero(first & (parent != nodes))
 
@@ -215,7 +215,7 @@ def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Borde
     `labels`: of the places of each chunk; -1: not a core row.  The result has an entry for each chunk.
     """
     xp, low = block_pair.xp, lowered(block_pair, labels)
-    # few rows have any, and many block pairs give them
+    # few rows have a label, and many block pairs send them
     return tuple((rows, some[rows]) for some in low for rows in (xp.flatnonzero(some < NOWHERE),))
 
 
@@ -226,7 +226,7 @@ def lowered(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
     # CuPy's `any` compiles CUB kernels for seconds; `min` has a kernel already
     if any(len(some) and int(some.min()) < 0 for some in labels):
         lists = (labels[0], labels[-1]), (low[0], low[-1])
-        joiner.lowest(*placed.operands, *lists, same=same, rows=block_pair.rows)
+        joiner.lowest(*placed.operands, *lists, is_self_join=same, rows=block_pair.rows)
     return low
 
 
@@ -271,7 +271,7 @@ def dbscan_alone(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
     within, xp = components_by_place(block_pair, core), block_pair.xp
     labels = labels_by_place(block_pair.q, threads, core, within)
     if xp is np:
-        del within  # as large as the border labels
+        del within  # frees as much memory as the border labels take
         return labels_of_rows(block_pair.q, threads, labels, *border_labels(block_pair, [labels]))
     (low,) = lowered(block_pair, [labels])
     return rows_of_places(xp.where(low < NOWHERE, low, labels), order_of(block_pair.q))

@@ -90,7 +90,7 @@ def _pairs(index: Index, layout: Layout, joiner: Joiner, max_pairs: int | None) 
         parts.append((np.minimum(one, other), np.maximum(one, other)))
 
     try:
-        joiner.visit(index, index, layout, visitor, same=True)
+        joiner.visit(index, index, layout, visitor, is_self_join=True)
     except _TooManyError:
         return None
     return concatenated(parts)
@@ -113,7 +113,7 @@ def dropped(rows: int, earlier: np.ndarray, later: np.ndarray) -> np.ndarray:
 
 def _near(standing: Index, index: Index, layout: Layout, joiner: Joiner) -> Array:
     """Return which rows of an index (n,) bool, by position, are near a row of `standing`."""
-    counts: Array = joiner.counts(standing, index, layout, same=False, enough=1)[1]
+    counts: Array = joiner.counts(standing, index, layout, is_self_join=False, enough=1)[1]
     return counts > 0
 
 
@@ -168,7 +168,7 @@ def pairs_of_block(block_pair: BlockPair, numbers: Sequence[RowNumbers]) -> Host
         one, other = sides
         parts.append((one, other))
 
-    block_pair.joiner.visit(*block_pair.operands, visitor, same=block_pair.same, rows=block_pair.rows)
+    block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.same, rows=block_pair.rows)
     return concatenated(parts)
 
 
@@ -230,7 +230,7 @@ def numbers_of(column: Series, xp: ArrayModule) -> Array:
     kind = kind_of_number(column.dtype)
     values = values_of((column.fillna(0) if any_of(missing) else column).astype(WIDE[kind]))
     if kind == "f":
-        bits = (values + 0.0).view(np.int64)  # makes 0.0 of -0.0
+        bits = (values + 0.0).view(np.int64)  # -0.0 becomes 0.0
         # larger negative numbers have smaller bits
         values = xp.where(bits < 0, bits ^ np.int64(np.iinfo(np.int64).max), bits)
     elif kind == "u":

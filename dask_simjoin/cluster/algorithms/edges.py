@@ -141,7 +141,7 @@ def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns
             sort()
 
     with discard_on_error(*(store for side in sides for store in side.stores)):
-        block_pair.joiner.visit(*block_pair.operands, visitor, same=same)
+        block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=same)
         sort()
     first, *second = [side.finish() for side in sides]
     return first, second[0] if second else None
@@ -265,13 +265,13 @@ def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCount
     A part of the work returns only its own counts.  For one chunk they begin at the part's first place.
     """
     placed, rows, xp, least = by_place(block_pair), block_pair.rows, block_pair.xp, min_samples - 1
-    found = placed.joiner.counts(*placed.operands, same=block_pair.same, enough=least, rows=rows)
+    found = placed.joiner.counts(*placed.operands, is_self_join=block_pair.same, enough=least, rows=rows)
     starts = [0] * len(found)
     if rows is not None and xp is np:
         start, stop = rows
         starts[0], some = start, found[0]
         found[0] = some[start:] if block_pair.same and some[stop:].any() else some[start:stop]
-    kind = np.min_scalar_type(min(least, MAX_ROWS))  # small to send, and added up as int64
+    kind = np.min_scalar_type(min(least, MAX_ROWS))  # a small dtype to send; sums are int64
     found = [xp.minimum(some, np.iinfo(kind).max).astype(kind) for some in found]
     return tuple(map(PlaceCounts, starts, found))
 
@@ -302,7 +302,7 @@ def components_by_place(block_pair: BlockPair, core: Array) -> Array:
     """
     placed = by_place(block_pair)
     parent = new_nodes(len(core), placed.xp)
-    placed.joiner.connect(*placed.operands, parent, (core, core), 0, same=True, rows=block_pair.rows)
+    placed.joiner.connect(*placed.operands, parent, (core, core), 0, is_self_join=True, rows=block_pair.rows)
     placed.joiner.roots(parent)
     return parent
 
@@ -317,7 +317,7 @@ def joined(parts: Sequence[Array], joiner: Joiner) -> Array:
     parent, xp = parts[0], joiner.xp
     for part in parts[1:]:
         later = xp.maximum(parent, part)
-        both = xp.flatnonzero(later < xp.arange(len(part), dtype=part.dtype))  # tied in both of them
+        both = xp.flatnonzero(later < xp.arange(len(part), dtype=part.dtype))  # places that both connect
         parent = xp.minimum(parent, part)
         joiner.link(parent, both, later[both])
         joiner.roots(parent)

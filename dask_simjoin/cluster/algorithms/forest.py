@@ -82,7 +82,7 @@ def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
         for some, rows in ((best[0], left), (best[-1], right)):
             host_kernels("optics").keep_smallest(some, to_host(rows), away)
 
-    block_pair.joiner.visit(*block_pair.operands, visitor, same=block_pair.same)
+    block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.same)
     return best
 
 
@@ -160,7 +160,7 @@ def forest_of_block(block_pair: BlockPair, core: Sequence[np.ndarray],
     `core`: squares of core distances of both chunks' rows; inf: not a core row.  `numbers`: of those rows.
     """
     block = _Block(core, numbers, block_pair.same)
-    block_pair.joiner.visit(*block_pair.operands, block.visitor, same=block_pair.same)
+    block_pair.joiner.visit(*block_pair.operands, block.visitor, is_self_join=block_pair.same)
     return block.finish()
 
 

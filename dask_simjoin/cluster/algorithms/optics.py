@@ -68,7 +68,7 @@ def order_rows(numbers: list[Array | int], parts: list[Reachable]) -> list[np.nd
     rank = np.empty(n, np.int32)
     rank[by_rank] = np.arange(n, dtype=np.int32)
     nodes_at, weights_at = np.empty(n, np.int64), np.empty(n, np.int64)
-    kept = []  # holds what addresses point at
+    kept = []  # keeps the arrays alive whose addresses are stored
     for part, first, size in zip(parts, firsts, sizes, strict=False):
         others, reach = part.others.array(), part.reach.array()
         kept += [others, reach]
@@ -147,7 +147,7 @@ def by_steepness(
         number = options.get(name)
         if number is not None and number > len(order):
             raise OptionError(
-                f"{name}={number} is not allowed of {len(order)} rows; use at most as many as there are, or "
+                f"{name}={number} is not allowed for {len(order)} rows; use at most as many as there are, or "
                 "eps= and cluster_optics_dbscan()."
             )
     known = {"reachability": reach, "predecessor": predecessor, "ordering": order}

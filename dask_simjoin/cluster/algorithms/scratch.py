@@ -338,7 +338,7 @@ def _own(parent: str | None, process: Process) -> str:
 
 
 def _remove(path: str, process: Process) -> None:
-    if process == this_process():  # and not a fork of it
+    if process == this_process():  # a fork must not remove the folder
         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -177,7 +177,7 @@ def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int, part: t
         some = searcher.part(query, start, stop) if rows > stop - start else query
         here = some | {"order": xp.arange(stop - start, dtype=some["order"].dtype)}
         totals, names = searcher.fresh(stop - start, number)
-        searcher.nearest(here, query, layout, totals, names, same=True)
+        searcher.nearest(here, query, layout, totals, names, is_self_join=True)
         near = looked_up(place, names[:, : _listed(totals)])
         known = _known(chunk, start, totals, near, min_samples, rows)
         _keep(whole, known, start - first, last - first, padded=part[1] == 1)
@@ -236,7 +236,7 @@ def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, known: Cor
     if last:
         cast(Index, chunk).clear()
         cast(Index, known).clear()
-    # popped one by one, so that this frame holds no reference
+    # pop each argument, so that this function holds no reference
     found: Edges = spanner.tree_of(about.pop(), about.pop(), about.pop(), about.pop(), about.pop())
     return found
 

@@ -50,7 +50,7 @@ class Labels(FoundByChunk):
     _label = "simjoin_dbscan"
     _parameters = ["frame", "source", "spec", "min_samples", "meta", "chosen"]
 
-    # a row's name, its count, components and labels
+    # bytes of a row's number, count, components and labels
     _output = replace(CLUSTERS, result_bytes_per_row=40, single_home=True, joins=3)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:

@@ -54,7 +54,7 @@ class Extracted(Aligned):
 
     @property
     def _groups(self) -> Groups:
-        # numbers of rows are others in another order of them
+        # predecessors are row numbers, which depend on the order of rows
         return (tuple(name for name in self.frame.columns if name != PREDECESSOR),)
 
     def _values(self) -> Expr:
@@ -263,7 +263,7 @@ def _limits(folder: Folder, max_bytes: int, buffer: int) -> SpillLimits:
 def _order(numbers: list[Array | int], gathered: list[Reachable], folder: Folder,
            scratch: Scratch) -> list[np.ndarray]:  # fmt: skip
     found = order_rows(numbers, gathered)
-    if not scratch.swept:  # else they go when the scheduler has this result: it may have to be made again
+    if not scratch.swept:  # else the scheduler removes them later: this task may run again
         discard(gathered)
         shutil.rmtree(folder.path, ignore_errors=True)
     return found

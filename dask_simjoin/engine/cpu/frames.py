@@ -27,10 +27,10 @@ NULLABLE: dict[str, Callable[[np.dtype[Any]], str]] = {
 FLOAT64 = np.dtype(np.float64)
 
 ALIKE = {*map(np.dtype, "bhilBHILfd")}
-"""Dtypes of columns that pandas holds side by side, and that are numbers."""
+"""Numeric dtypes of columns that pandas holds side by side."""
 
 MANY = 8
-"""Columns from which on they are copied together: by itself each takes ten microseconds of Python."""
+"""Fewest columns that are copied together: copied alone, each takes ten microseconds of Python."""
 
 
 class PandasFrames:
@@ -39,10 +39,10 @@ class PandasFrames:
     xp = np
 
     def coordinates(self, frame: pd.DataFrame, columns: tuple[Hashable, ...],
-                    room: np.ndarray | None = None) -> np.ndarray:  # fmt: skip
+                    buffer: np.ndarray | None = None) -> np.ndarray:  # fmt: skip
         if len(columns) == 1 and lists_of(frame[columns[0]]) is not None:
             return vectors(frame[columns[0]])
-        whole = _in_place(frame, columns) if room is None else None
+        whole = _in_place(frame, columns) if buffer is None else None
         if whole is not None:
             return whole
         if len(columns) >= MANY:
@@ -50,10 +50,10 @@ class PandasFrames:
             kinds = {*(frame.dtypes if all_there_is else frame.dtypes[list(columns)])}
             if kinds <= ALIKE and len(kinds) == 1:
                 some = frame if all_there_is else frame[list(columns)]
-                x = _empty(len(frame), len(columns), room)
+                x = _empty(len(frame), len(columns), buffer)
                 x[:] = some.to_numpy()
                 return x
-        x = _empty(len(frame), len(columns), room)
+        x = _empty(len(frame), len(columns), buffer)
         for k, name in enumerate(columns):
             column = frame[name]
             if isinstance(column.dtype, np.dtype):
@@ -79,13 +79,13 @@ class PandasFrames:
         return np.ascontiguousarray(frame[name].to_numpy()) if fixed else None
 
     def stacked(self, frames: list[pd.DataFrame]) -> pd.DataFrame:
-        # dtypes of frames without rows may be others, and would change those of all
+        # frames without rows may have other dtypes, which would change the result's
         return pd.concat([one for one in frames if len(one)] or frames[:1], ignore_index=True)
 
     def optional(self, dtype: DType) -> DType:
         if isinstance(dtype, np.dtype) and dtype.kind in "iub":
             return pd.array([], dtype).astype(NULLABLE[dtype.kind](dtype)).dtype
-        return self.missing(dtype, 1).dtype  # intervals of integers become such of float64
+        return self.missing(dtype, 1).dtype  # intervals of integers become intervals of float64
 
     def missing(self, dtype: DType, rows: int) -> pd.Series:
         return pd.Series([], dtype=dtype).reindex(range(rows))
@@ -124,11 +124,11 @@ def _taken(values: pd.Series | pd.Index, places: np.ndarray) -> Values:
     return pd.concat([pd.Series(part, copy=False) for part in parts], ignore_index=True).array
 
 
-def _empty(rows: int, columns: int, room: np.ndarray | None) -> np.ndarray:
+def _empty(rows: int, columns: int, buffer: np.ndarray | None) -> np.ndarray:
     """Points that lie column by column, in some memory if there is any."""
-    if room is None:
+    if buffer is None:
         return np.empty((rows, columns), order="F")
-    return room[: rows * columns].reshape(columns, rows).T
+    return buffer[: rows * columns].reshape(columns, rows).T
 
 
 def _column(values: pa.ChunkedArray, dtype: str | None) -> Values:
@@ -145,10 +145,10 @@ def _column(values: pa.ChunkedArray, dtype: str | None) -> Values:
 
 
 def _in_place(frame: pd.DataFrame, columns: tuple[Hashable, ...]) -> np.ndarray | None:
-    """The numbers of a frame where they lie, if these columns are all it has, in this order.
+    """Return a frame's numbers without a copy, if these columns are all it has, in this order.
 
-    None: they lie elsewhere or in another way, or where nothing may be written.  Kernels that take arrays
-    which are for reading only would be others, so this is no such array; nobody writes to it.
+    None: the numbers lie in another layout, or in read-only memory.  Kernels are compiled anew for read-only
+    arrays, so the result is writable.  It must not be written to.
     """
     if tuple(frame.columns) != columns or not len(frame) or {*frame.dtypes} != {FLOAT64}:
         return None
@@ -166,7 +166,7 @@ FRAMES = PandasFrames()
 
 
 LONG_ROWS = 16
-"""Coordinates from which NumPy is faster row by row than columns are copied."""
+"""Fewest coordinates that make NumPy faster row by row than with a copy by column."""
 
 
 def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -179,7 +179,7 @@ def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def spread(x: np.ndarray) -> Spread | None:
     """Bounds, means and sums of squared deviations (d,) of points (n, d), n > 0.
 
-    None where rows are long and do not lie column by column, and where one of these is no finite number.
+    None if rows are long and not stored by column, or if a result is not finite.
     """
     if x.dtype != np.float64:
         return None

@@ -46,20 +46,20 @@ from dask_simjoin.engine.protocols import (
 from dask_simjoin.metrics.norms import Index, Norm
 
 
-def comparisons(module: CpuMethod, q: Index, d: Index, layout: Layout, same: bool, rows: Rows | None,
+def comparisons(module: CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool, rows: Rows | None,
                 chosen: bool = False) -> Iterator[tuple[Index, Index, bool]]:  # fmt: skip
     """Yield the joins that cover the pairs of the first side's places `rows`; None: all of them.
 
-    For one index with itself (`same`) a pair belongs to its earlier place. A part then meets itself and the
-    later places that may be near. `chosen`: for `connect` and `lowest`.
+    For one index with itself (`is_self_join`) a pair belongs to its earlier place. A part then meets itself
+    and the later places that may be near. `chosen`: for `connect` and `lowest`.
     """
     if rows is None:
-        yield q, d, same
+        yield q, d, is_self_join
         return
     start, stop = rows
     part = module.loose_part if chosen and isinstance(module, Choosing) else module.part
     some = part(q, start, stop)
-    if not same:
+    if not is_self_join:
         yield some, d, False
         return
     yield some, some, True
@@ -105,11 +105,11 @@ class CpuJoiner:
     def points(self, index: Index, layout: Layout) -> np.ndarray:
         return _module(layout.method).points(index)[: len(index["order"]) - SWEEP_LANES]
 
-    def pairs(self, q: Index, d: Index, layout: Layout, *, same: bool, distance: Measured | None = None,
-              labels: tuple[np.ndarray, np.ndarray] | None = None, rows: Rows | None = None,
-              kept: Kept | None = None) -> Pairs:  # fmt: skip
+    def pairs(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool,
+              distance: Measured | None = None, labels: tuple[np.ndarray, np.ndarray] | None = None,
+              rows: Rows | None = None, kept: Kept | None = None) -> Pairs:  # fmt: skip
         if rows is None:
-            return _pairs(q, d, layout, same, same, distance, labels, kept)
+            return _pairs(q, d, layout, is_self_join, is_self_join, distance, labels, kept)
         start, stop = rows
         module = _module(layout.method)
         some = module.part(q, start, stop)
@@ -117,7 +117,7 @@ class CpuJoiner:
         own = other = None
         if labels is not None:
             own = other = labels[0][start:stop], labels[1]
-        if not same:
+        if not is_self_join:
             return _pairs(some, d, layout, False, False, distance, other, kept, (start, 0))
         rest = module.part(q, stop, end)
         if labels is not None:
@@ -131,12 +131,12 @@ class CpuJoiner:
         values = [appended(parts) for parts in zip(*(f.kept for f in found), strict=True)]
         return Pairs(left, right, away, sum(f.decided for f in found), sum(f.refused for f in found), values)
 
-    def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, same: bool,
+    def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, is_self_join: bool,
               rows: Rows | None = None) -> None:  # fmt: skip
-        for one, other, within in comparisons(_module(layout.method), q, d, layout, same, rows):
+        for one, other, within in comparisons(_module(layout.method), q, d, layout, is_self_join, rows):
             self._visit(one, other, layout, visitor, within)
 
-    def _visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, same: bool) -> None:
+    def _visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, is_self_join: bool) -> None:
         y = [_module(layout.method).points(s) for s in (q, d)]
 
         def show(left: np.ndarray, right: np.ndarray) -> None:
@@ -146,12 +146,12 @@ class CpuJoiner:
 
         places = [np.arange(len(s["order"]), dtype=np.int32) for s in (q, d)]
         if all(len(some) > SWEEP_LANES for some in places):
-            _module(layout.method).pairs(q, d, layout, same, places, Shown(show), False)
+            _module(layout.method).pairs(q, d, layout, is_self_join, places, Shown(show), False)
 
     def connect(self, q: Index, d: Index, layout: Layout, parent: np.ndarray,
-                taking: tuple[np.ndarray, np.ndarray], offset: int, *, same: bool,
+                taking: tuple[np.ndarray, np.ndarray], offset: int, *, is_self_join: bool,
                 rows: Rows | None = None) -> None:  # fmt: skip
-        how = _module(layout.method), q, d, layout, same, rows, parent.dtype == np.int32
+        how = _module(layout.method), q, d, layout, is_self_join, rows, parent.dtype == np.int32
         for one, other, within in comparisons(*how):
             if len(one["order"]) > SWEEP_LANES and len(other["order"]) > SWEEP_LANES:
                 spanning.connect(_module(layout.method), one, other, layout, parent, taking, offset, within)
@@ -178,19 +178,19 @@ class CpuJoiner:
         """Do nothing: what the host compiles would have to wait for other work."""
 
     def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
-               low: tuple[np.ndarray, np.ndarray], *, same: bool,
+               low: tuple[np.ndarray, np.ndarray], *, is_self_join: bool,
                rows: Rows | None = None) -> None:  # fmt: skip
-        for one, other, within in comparisons(_module(layout.method), q, d, layout, same, rows, True):
+        for one, other, within in comparisons(_module(layout.method), q, d, layout, is_self_join, rows, True):
             if len(one["order"]) > SWEEP_LANES and len(other["order"]) > SWEEP_LANES:
                 spanning.lowest(_module(layout.method), one, other, layout, labels, low, within)
 
-    def counts(self, q: Index, d: Index, layout: Layout, *, same: bool, enough: int | None = None,
+    def counts(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool, enough: int | None = None,
                rows: Rows | None = None) -> list[np.ndarray]:  # fmt: skip
         module = _module(layout.method)
         if rows is None:
-            counts = [np.zeros(len(s["order"]), np.int64) for s in ((q,) if same else (q, d))]
+            counts = [np.zeros(len(s["order"]), np.int64) for s in ((q,) if is_self_join else (q, d))]
             if all(len(c) > SWEEP_LANES for c in counts):
-                module.counts(q, d, layout, same, counts[0], counts[-1], enough)
+                module.counts(q, d, layout, is_self_join, counts[0], counts[-1], enough)
             by_position = []
             for side, count in zip((q, d), counts, strict=False):
                 n = len(count) - SWEEP_LANES
@@ -201,57 +201,59 @@ class CpuJoiner:
                 finish.scatter(side["order"], count[:n], out)
                 by_position.append(out)
             return by_position
-        by_position = [np.zeros(len(s["order"]) - SWEEP_LANES, np.int64) for s in ((q,) if same else (q, d))]
-        if same and isinstance(module, OneSided):  # all that is near to some is as soon told
+        by_position = [
+            np.zeros(len(s["order"]) - SWEEP_LANES, np.int64) for s in ((q,) if is_self_join else (q, d))
+        ]
+        if is_self_join and isinstance(module, OneSided):  # counting all neighbors of some rows is as fast
             some = slice(*rows)
             found = np.zeros(len(q["order"]), np.int64)
             if rows[1] > rows[0]:
                 module.one_sided(q, q, layout, found, rows)
-                found[some] -= 1  # which itself is near
+                found[some] -= 1  # not itself
             if isinstance(rows_of_places(q), slice):
                 return [found[: len(by_position[0])]]
             by_position[0][q["order"][some]] = found[some]
             return by_position
-        for one, other, within in comparisons(module, q, d, layout, same, rows):
+        for one, other, within in comparisons(module, q, d, layout, is_self_join, rows):
             counts = [np.zeros(len(s["order"]), np.int64) for s in ((one,) if within else (one, other))]
             if all(len(c) > SWEEP_LANES for c in counts):
                 module.counts(one, other, layout, within, counts[0], counts[-1], enough)
             for k, (side, count) in enumerate(zip((one, other), counts, strict=False)):
                 n = len(count) - SWEEP_LANES
-                by_position[0 if same else k][side["order"][:n]] += count[:n]
+                by_position[0 if is_self_join else k][side["order"][:n]] += count[:n]
         return by_position
 
-    def weights(self, q: Index, d: Index, layout: Layout, *, same: bool,
+    def weights(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool,
                 rows: Rows | None = None) -> np.ndarray:  # fmt: skip
         module = _module(layout.method)
         start, stop = rows or (0, len(q["order"]) - SWEEP_LANES)
         if isinstance(module, OneSided):
-            found = np.zeros(len(q["order"]), np.int64)  # of which only what is counted is touched
+            found = np.zeros(len(q["order"]), np.int64)  # only the counted rows' memory is touched
             if stop > start and len(d["order"]) > SWEEP_LANES:
-                module.one_sided(q, d, layout, found, (start, stop), later=same)
+                module.one_sided(q, d, layout, found, (start, stop), later=is_self_join)
             return found[start:stop]
         pairs = np.zeros(stop - start, np.int64)
-        for one, other, within in comparisons(module, q, d, layout, same, rows):
+        for one, other, within in comparisons(module, q, d, layout, is_self_join, rows):
             counts = [np.zeros(len(s["order"]), np.int64) for s in (one, other)]
             if all(len(c) > SWEEP_LANES for c in counts):
-                # of one index with itself the kernels meet each pair once, from its earlier place
+                # for one index with itself, kernels meet each pair once, from its earlier position
                 module.counts(one, other, layout, within, counts[0], counts[1])
             pairs += counts[0][: len(pairs)]
         return pairs
 
-    def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, *, same: bool, by_row: bool,
-              rows: Rows | None = None) -> list[np.ndarray]:  # fmt: skip
+    def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, *, is_self_join: bool,
+              by_row: bool, rows: Rows | None = None) -> list[np.ndarray]:  # fmt: skip
         module = _module(layout.method)
-        sizes = [len(some) for some in _orders(*((q,) if same else (q, d)))] if by_row else [1]
+        sizes = [len(some) for some in _orders(*((q,) if is_self_join else (q, d)))] if by_row else [1]
         found = [np.zeros((n, len(limits)), np.int64) for n in sizes]
         if not isinstance(module, Tallying) or not module.tallies(q, d, layout, limits):
 
             def add(left: np.ndarray, right: np.ndarray, totals: np.ndarray) -> None:
                 finish.tally(left, right, totals, limits, by_row, found[0], found[-1])
 
-            self.visit(q, d, layout, add, same=same, rows=rows)
+            self.visit(q, d, layout, add, is_self_join=is_self_join, rows=rows)
             return [np.cumsum(numbers, axis=1) for numbers in found]
-        for one, other, within in comparisons(module, q, d, layout, same, rows):
+        for one, other, within in comparisons(module, q, d, layout, is_self_join, rows):
             sides = (one,) if within or not by_row else (one, other)
             some = [
                 np.zeros((len(order) if by_row else 1, len(limits)), np.int64) for order in _orders(*sides)
@@ -259,26 +261,26 @@ class CpuJoiner:
             if all(len(order) for order in _orders(one, other)):
                 module.tally(one, other, layout, limits, within, by_row, some[0], some[-1])
             for k, (order, numbers) in enumerate(zip(_orders(*sides), some, strict=True)):
-                found[0 if same else k][order if by_row else slice(None)] += numbers
+                found[0 if is_self_join else k][order if by_row else slice(None)] += numbers
         return found
 
-    def work(self, q: Index, d: Index, layout: Layout, *, same: bool) -> np.ndarray:
-        told = layout.method, layout.threshold, layout.norm, same
-        return WORK.find(q, d, told, lambda: _module(layout.method).work(q, d, layout, same))
+    def work(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool) -> np.ndarray:
+        told = layout.method, layout.threshold, layout.norm, is_self_join
+        return WORK.find(q, d, told, lambda: _module(layout.method).work(q, d, layout, is_self_join))
 
     def regions(self, x: np.ndarray, regions: Regions, reach: float, threshold: float,
                 norm: Norm = 2, *,
                 everywhere: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         own = np.empty(len(x), np.int64)
         tree = *regions.arrays, regions.depth, *regions.walls
-        room, work = len(x) * (1 + everywhere) // 4 + 64, scratch(len(regions.arrays[0]))
+        capacity, work = len(x) * (1 + everywhere) // 4 + 64, scratch(len(regions.arrays[0]))
         while True:
-            rows, needing = np.empty(room, np.int64), np.empty(room, np.int64)
+            rows, needing = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
             found = own, rows, needing
             n = find_regions(x, *tree, everywhere, reach, threshold, kind_of(norm), *found, *work)
-            if n <= room:
+            if n <= capacity:
                 return own, rows[:n], needing[:n]
-            room = n
+            capacity = n
 
 
 JOINER = CpuJoiner()
@@ -289,44 +291,45 @@ def _module(method: str) -> CpuMethod:
     return module
 
 
-def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, distance: Measured | None,
+def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bool, distance: Measured | None,
            labels: tuple[np.ndarray, np.ndarray] | None, kept: Kept | None = None,
            firsts: tuple[int, int] = (0, 0)) -> Pairs:  # fmt: skip
     """Pairs of two indexes; `one_chunk`: of parts of one chunk, so that the smaller position is left."""
     module = _module(layout.method)
-    sides, room = (q, d), 0
+    sides, capacity = (q, d), 0
     if all(len(s["order"]) > SWEEP_LANES for s in sides):
-        room = min(ROOM_PER_POINT * max(len(s["order"]) for s in sides), MAX_ROOM) + cpu_tiles.TILE**2
+        capacity = min(ROOM_PER_POINT * max(len(s["order"]) for s in sides), MAX_ROOM) + cpu_tiles.TILE**2
     sink: NamedPairs | LabelColumns
     named = list(labels or [s["order"] for s in sides])
     kind = named[0].dtype if {side.dtype for side in named} < WRITTEN else None
     if labels is None and distance is None:
-        sink, names = NamedPairs(room, np.int32), named
+        sink, names = NamedPairs(capacity, np.int32), named
     elif kind is not None and not any(kept or ()) and module.writes_names:
-        sink, names = NamedPairs(room // 2, kind, distance), named
+        sink, names = NamedPairs(capacity // 2, kind, distance), named
     else:  # what the sink looks up lies in the index's order
         names = [np.arange(len(s["order"]), dtype=np.int32) for s in sides]
         sink = LabelColumns(
-            room // 2,
+            capacity // 2,
             [
                 (module.points(s) if distance is not None else NOWHERE, s["order"], label)
                 for s, label in zip(sides, named, strict=True)
             ],
-            same=one_chunk,
+            is_self_join=one_chunk,
             distance=distance,
             norm=kind_of(layout.norm),
             kept=kept or ((), ()),
             firsts=firsts,
         )
     decided = refused = 0
-    if room:
-        turn = one_chunk and not isinstance(sink, LabelColumns)  # which turns rows itself, by their places
-        decided, refused = module.pairs(q, d, layout, same, names, sink, turn)
+    if capacity:
+        # `LabelColumns` orients rows itself
+        orient_by_position = one_chunk and not isinstance(sink, LabelColumns)
+        decided, refused = module.pairs(q, d, layout, is_self_join, names, sink, orient_by_position)
     else:
         sink.end(0)
     left, right, *more = sink.whole()
     away = more.pop(0) if distance is not None else None
-    if one_chunk and not same and labels is None and distance is None:
+    if one_chunk and not is_self_join and labels is None and distance is None:
         left, right = np.minimum(left, right), np.maximum(left, right)
     return Pairs(left, right, away, decided, refused, more)
 

@@ -41,11 +41,11 @@ def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, thread
     ----------
     x : array (n, d), float64, finite
     names : array (n,), int64, or None
-        What neighbors are called by; not negative, each once in a frame; None: by their rows' numbers.
+        Names of the points as neighbors, not negative and unique in a frame; None: row numbers.
     layout : NearestLayout
-        Of all chunks that are to meet.
+        The layout of all chunks that are to meet.
     threads : int, optional
-        That share the work.
+        Number of threads.
     """
     n, d = x.shape
     cut = layout.cut.first(n, cpu_tiles.TILE, CUTS)
@@ -114,24 +114,24 @@ def fresh(rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best_name: np.ndarray, *,
-            same: bool, bound2: float = math.inf) -> None:  # fmt: skip
+            is_self_join: bool, bound2: float = math.inf) -> None:  # fmt: skip
     """Improve the k nearest neighbors of a chunk's points by the points of another chunk, in place.
 
-    Neighbors are ordered by (total, name).  The result of meeting several chunks, each once, depends
-    neither on their order nor on how points were dealt to them.  Where a total overflows it is inf, and
-    such a neighbor is one still.
+    Neighbors are ordered by (total, name).  After meeting several chunks, each once, the result depends
+    neither on their order nor on how points were dealt to them.  A total that overflows is inf, and such a
+    neighbor still counts.
 
     Parameters
     ----------
     q, d : dict of arrays
         Indexes, as `build` made them, of the queries and of the data.
     layout : NearestLayout
-        With which both were built.
+        The layout of both indexes.
     best_d2, best_name : array (queries, k), C-contiguous, float64 and int64
-        The state: rows in the order of the chunk's rows, each sorted; see `fresh`.  Of norms other than
-        2, `best_d2` holds their totals.
-    same : bool
-        Whether names are of one frame: then a row is no neighbor of itself.
+        The state: rows in the order of the chunk's rows, each sorted; see `fresh`.  For norms other than 2,
+        `best_d2` holds their totals.
+    is_self_join : bool
+        Whether names are from one frame: then a row is not its own neighbor.
     bound2 : float
         Largest total of a neighbor.
     """
@@ -149,10 +149,10 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
             f.scale * f.scale, f.kappa, layout.dims * 2.0**-140, 8.0 * layout.dims,
             float(max(q["norm"], d["norm"])),
         )  # fmt: skip
-    work = kernels.room(len(d["low"]), len(d["lower"]), layout.dims, d["lower"].dtype)
+    work = kernels.scratch(len(d["low"]), len(d["lower"]), layout.dims, d["lower"].dtype)
     kernels.search(
         q_terms, q["low"], q["high"], q["names"], q["order"], d_terms, d["low"], d["high"],
-        (d["lower"], d["upper"], d["levels"]), d["least"], d["names"], terms, same, own, bound2,
+        (d["lower"], d["upper"], d["levels"]), d["least"], d["names"], terms, is_self_join, own, bound2,
         kind_of(layout.norm), best_d2, best_name, work,
     )  # fmt: skip
 
@@ -175,13 +175,13 @@ def layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.
 
 
 def improved(q: Index, d: Index, layout: NearestLayout | MethodSearch, best_d2: np.ndarray,
-             best_name: np.ndarray, *, same: bool, bound2: float = math.inf) -> None:  # fmt: skip
+             best_name: np.ndarray, *, is_self_join: bool, bound2: float = math.inf) -> None:  # fmt: skip
     """Improve the nearest neighbors of a chunk's points by another chunk's, by the layout's method."""
     if isinstance(layout, MethodSearch):
         module: SearchMethod = method_module(layout.method, HOME)
-        module.nearest(q, d, layout, best_d2, best_name, same=same, bound2=bound2)
+        module.nearest(q, d, layout, best_d2, best_name, is_self_join=is_self_join, bound2=bound2)
     else:
-        nearest(q, d, layout, best_d2, best_name, same=same, bound2=bound2)
+        nearest(q, d, layout, best_d2, best_name, is_self_join=is_self_join, bound2=bound2)
 
 
 class CpuSearcher:

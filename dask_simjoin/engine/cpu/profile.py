@@ -1,7 +1,7 @@
 """Count the work of a method on the CPU, and pairs within several limits over one index.
 
-Where rows have many neighbors, tiles tell of 64 points at once that all are near, and a pass for each limit
-takes less time than to find each pair once and see within which limits it is.
+If rows have many neighbors, tiles often decide at once that 64 points are all near.  Then one pass for each
+limit takes less time than to find each pair once and compare it with all limits.
 """
 
 from __future__ import annotations
@@ -61,25 +61,25 @@ PROFILER = CpuProfiler()
 
 
 SAMPLED = 8
-"""Tiles whose points' neighbors are counted to tell how many rows have."""
+"""Tiles whose points' neighbors are counted to estimate neighbors per row."""
 
 MANY = 24
-"""Neighbors of a row, for each limit, from which on passes take less time, in 4 to 16 dimensions."""
+"""Fewest neighbors of a row, for each limit, that make passes faster, in 4 to 16 dimensions."""
 
 QUANTIZED = ("queries", "tiles", "take", "first", "marked")
-"""What an index has of the 8-bit filter, whose vectors are of one threshold."""
+"""Arrays of an index for the 8-bit filter, which hold for one threshold only."""
 
 
 class PairCount(Protocol):
     """`CpuMethod.counts` of tiles."""
 
-    def __call__(self, q: Index, d: Index, layout: TilesLayout, same: bool, q_counts: np.ndarray,
+    def __call__(self, q: Index, d: Index, layout: TilesLayout, is_self_join: bool, q_counts: np.ndarray,
                  d_counts: np.ndarray) -> None: ...  # fmt: skip
 
 
 @dataclass(frozen=True)
 class CpuWork:
-    """What tiles do, as far as it is needed here."""
+    """The functions of the tile method that are used here."""
 
     part: Callable[[Index, int, int], Index]
     counts: PairCount
@@ -99,7 +99,7 @@ def worthwhile(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits:
     return pairs > MANY * len(limits) * rows
 
 
-def tally(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, same: bool,
+def tally(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, is_self_join: bool,
           by_row: bool, q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
     """Do what `Tallying.tally` says."""
     passes = [layout.narrowed(limit) for limit in limits.tolist()]
@@ -109,25 +109,26 @@ def tally(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits: np.n
         if each is None:
             continue
         one = _narrowed(q, each, norms)
-        other = one if same else d
+        other = one if is_self_join else d
         if k == few and few:
-            _tally_few(engine, one, other, each, limits[: few + 1], same, by_row, q_found, d_found)
+            _tally_few(engine, one, other, each, limits[: few + 1], is_self_join, by_row, q_found, d_found)
         counts = np.zeros(len(q["y"]), np.int64)
-        others = counts if same and by_row else np.zeros(len(d["y"]), np.int64)
-        engine.counts(one, other, each, same, counts, others)
+        others = counts if is_self_join and by_row else np.zeros(len(d["y"]), np.int64)
+        engine.counts(one, other, each, is_self_join, counts, others)
         if by_row:
             q_found[:, k] += counts
-            if not same:
+            if not is_self_join:
                 d_found[:, k] += others
         else:
             q_found[0, k] += counts.sum()
 
 
-def _tally_few(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, same: bool,
-               by_row: bool, q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
+def _tally_few(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits: np.ndarray,
+               is_self_join: bool, by_row: bool, q_found: np.ndarray,
+               d_found: np.ndarray) -> None:  # fmt: skip
     """Count within limits that no filter serves, before the layout's own, by finding each pair."""
     few = len(limits) - 1
-    some = [np.zeros((len(found), len(limits)), np.int64) for found in (q_found, d_found)[: 2 - same]]
+    some = [np.zeros((len(found), len(limits)), np.int64) for found in (q_found, d_found)[: 2 - is_self_join]]
 
     def add(left: np.ndarray, right: np.ndarray) -> None:
         totals = np.empty(len(left))
@@ -135,7 +136,7 @@ def _tally_few(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits:
         finish.tally(left, right, totals, limits, by_row, some[0], some[-1])
 
     places = [np.arange(len(side["order"]), dtype=np.int32) for side in (q, d)]
-    engine.pairs(q, d, layout, same, places, Shown(add), False)
+    engine.pairs(q, d, layout, is_self_join, places, Shown(add), False)
     for found, numbers in zip((q_found, d_found), some, strict=False):
         found[:, :few] += np.cumsum(numbers, axis=1)[:, :few]
 
@@ -153,7 +154,7 @@ def _norms(index: Index) -> np.ndarray:
 def _narrowed(index: Index, layout: TilesLayout, norms: np.ndarray) -> Index:
     """Give an index the limits of a narrowed layout, as `kernels.pack.pack_filter` has them.
 
-    Sums from which on a pair is sure stay what they are: those of a larger threshold are larger.
+    Sums that make a pair sure stay unchanged: larger thresholds have larger ones.
     """
     if layout.filter is None:
         return index

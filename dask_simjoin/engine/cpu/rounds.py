@@ -211,7 +211,7 @@ class BoruvkaRounds:
             (own["lower"], own["upper"], own["levels"]), (own["least"], d.tags, d.cores), terms, q is d,
             kind_of(self.layout.norm), wanted[q.first // cpu_tiles.TILE : q.last // cpu_tiles.TILE],
             rows, best,
-            spanning.room(len(own["low"]), len(own["lower"]), dims, own["lower"].dtype),
+            spanning.scratch(len(own["low"]), len(own["lower"]), dims, own["lower"].dtype),
         )  # fmt: skip
 
     def run(self, known: tuple[np.ndarray, ...] | None = None) -> list[tuple[np.ndarray, ...]]:

@@ -37,10 +37,10 @@ class Sink(Protocol):
     left: np.ndarray
     right: np.ndarray
     totals: np.ndarray
-    room: int
+    capacity: int
 
-    def full(self, n: int, least: int) -> None:
-        """The arrays hold `n` pairs; make room for at least `least`."""
+    def full(self, n: int, min_capacity: int) -> None:
+        """The arrays hold `n` pairs; make room for at least `min_capacity`."""
 
     def end(self, n: int) -> None:
         """The arrays hold the last `n` pairs."""
@@ -65,7 +65,7 @@ class NamedPairs:
 
     Parameters
     ----------
-    room : int
+    capacity : int
         Initial capacity in pairs.
     dtype : dtype
         Dtype of the names: int32 or int64.
@@ -73,16 +73,16 @@ class NamedPairs:
         Converts totals to distances.
     """
 
-    def __init__(self, room: int, dtype: DType, distance: Measured | None = None) -> None:
+    def __init__(self, capacity: int, dtype: DType, distance: Measured | None = None) -> None:
         dtypes = (dtype, dtype) + (np.float64,) * (distance is not None)
-        self._columns = GrowingColumns(dtypes, room, SWEEP_LANES)
+        self._columns = GrowingColumns(dtypes, capacity, SWEEP_LANES)
         self._distance = distance
         self._expose()
 
     def _expose(self) -> None:
         self.left, self.right, *more = self._columns.free()
         self.totals = more[0] if more else NO_TOTALS
-        self.room = self._columns.room
+        self.capacity = self._columns.capacity
 
     def _measure(self, n: int) -> None:
         if self._distance is not None:
@@ -90,9 +90,9 @@ class NamedPairs:
                 some = self.totals[first : min(first + SCRATCH, n)]
                 some[:] = self._distance(some)
 
-    def full(self, n: int, least: int) -> None:
+    def full(self, n: int, min_capacity: int) -> None:
         self._measure(n)
-        self._columns.advance(n, least)
+        self._columns.advance(n, min_capacity)
         self._expose()
 
     def end(self, n: int) -> None:
@@ -110,11 +110,11 @@ class LabelColumns:
 
     Parameters
     ----------
-    room : int
+    capacity : int
         Initial capacity in pairs.
     sides : pair of tuples
         For each side: coordinates (n, d), positions (n,) and integer labels (n,), all in index order.
-    same : bool
+    is_self_join : bool
         Whether both sides are one chunk: then the smaller position is on the left.
     distance : callable or None
         Converts totals to distances.
@@ -128,24 +128,25 @@ class LabelColumns:
 
     totals = NO_TOTALS
 
-    def __init__(self, room: int, sides: Any, *, same: bool, distance: Measured | None, norm: Kind = SQUARES,
-                 kept: Kept = ((), ()), firsts: tuple[int, int] = (0, 0)) -> None:  # fmt: skip
+    def __init__(self, capacity: int, sides: Any, *, is_self_join: bool, distance: Measured | None,
+                 norm: Kind = SQUARES, kept: Kept = ((), ()),
+                 firsts: tuple[int, int] = (0, 0)) -> None:  # fmt: skip
         names = [labels.dtype for _, _, labels in sides]
         dtypes = (*names, *(np.float64,) * (distance is not None))
         dtypes = (*dtypes, *(values.dtype for side in kept for values in side))
-        self._columns = GrowingColumns(dtypes, room)
+        self._columns = GrowingColumns(dtypes, capacity)
         # few kernels are compiled: they take and give labels of 8 bytes
         self._sides = [(y, order, labels.astype(np.int64, copy=False)) for y, order, labels in sides]
         self._narrow = any(dtype != np.int64 for dtype in names)
-        self._same, self._distance, self._norm = same, distance, norm
+        self._is_self_join, self._distance, self._norm = is_self_join, distance, norm
         self._kept, self._firsts = kept, firsts
         self._scratch(SCRATCH)
 
-    def _scratch(self, room: int) -> None:
-        self.room = room
-        self.left = np.empty(room + SWEEP_LANES, np.int32)
-        self.right = np.empty(room + SWEEP_LANES, np.int32)
-        self._wide = np.empty((2, room * self._narrow), np.int64)
+    def _scratch(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.left = np.empty(capacity + SWEEP_LANES, np.int32)
+        self.right = np.empty(capacity + SWEEP_LANES, np.int32)
+        self._wide = np.empty((2, capacity * self._narrow), np.int64)
 
     def _flush(self, n: int) -> None:
         self._columns.advance(0, n)
@@ -153,7 +154,7 @@ class LabelColumns:
         (q_y, q_order, q_labels), (d_y, d_order, d_labels) = self._sides
         places = self.left[:n], self.right[:n]
         names = [wide[:n] for wide in self._wide] if self._narrow else out[:2]
-        finish.label(q_order, q_labels, d_order, d_labels, self._same, *places, *names)
+        finish.label(q_order, q_labels, d_order, d_labels, self._is_self_join, *places, *names)
         if self._narrow:
             out[0][:], out[1][:] = names
         if self._distance is not None:
@@ -166,16 +167,16 @@ class LabelColumns:
     def _keep(self, places: tuple[np.ndarray, np.ndarray], n: int, out: Iterator[np.ndarray]) -> None:
         (_, q_order, _), (_, d_order, _) = self._sides
         whole = np.empty((2, n), np.int32)
-        finish.orient(q_order, d_order, self._same, *places, *self._firsts, *whole)
+        finish.orient(q_order, d_order, self._is_self_join, *places, *self._firsts, *whole)
         for side, rows in zip(self._kept, whole, strict=True):
             for values in side:  # while the places are in the core's cache
                 # bits are moved, of whatever they are: few kernels are compiled
                 finish.gather(values.view(BITS[values.itemsize]), rows, next(out).view(BITS[values.itemsize]))
 
-    def full(self, n: int, least: int) -> None:
+    def full(self, n: int, min_capacity: int) -> None:
         self._flush(n)
-        if least > self.room:
-            self._scratch(least)
+        if min_capacity > self.capacity:
+            self._scratch(min_capacity)
 
     def end(self, n: int) -> None:
         self._flush(n)
@@ -194,15 +195,15 @@ class Shown:
         self._function = function
         self._scratch(SCRATCH)
 
-    def _scratch(self, room: int) -> None:
-        self.room = room
-        self.left = np.empty(room + SWEEP_LANES, np.int32)
-        self.right = np.empty(room + SWEEP_LANES, np.int32)
+    def _scratch(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.left = np.empty(capacity + SWEEP_LANES, np.int32)
+        self.right = np.empty(capacity + SWEEP_LANES, np.int32)
 
-    def full(self, n: int, least: int) -> None:
+    def full(self, n: int, min_capacity: int) -> None:
         self.end(n)
-        if least > self.room:
-            self._scratch(least)
+        if min_capacity > self.capacity:
+            self._scratch(min_capacity)
 
     def end(self, n: int) -> None:
         if n:
@@ -223,21 +224,21 @@ class Deciding:
     threshold : float
     norm : tuple
         Norm of the totals that the decision compares.
-    turn : bool
+    orient_by_position : bool
         Whether the row of the smaller position is the left one.
     """
 
     totals = NO_TOTALS
 
     def __init__(self, sink: Sink, q: Index, d: Index, names: list[np.ndarray], threshold: float, norm: Kind,
-                 turn: bool) -> None:  # fmt: skip
+                 orient_by_position: bool) -> None:  # fmt: skip
         self._sink, self._sides, self._names = sink, (q, d), names
-        self._threshold, self._norm, self._turn = threshold, norm, turn
+        self._threshold, self._norm, self._orient_by_position = threshold, norm, orient_by_position
         self._used = self.decided = self.refused = 0
-        self.room, self._scratch = SCRATCH, scratch()
+        self.capacity, self._scratch = SCRATCH, scratch()
         self.left, self.right = (np.empty(SCRATCH + SWEEP_LANES, np.int32) for _ in range(2))
 
-    def full(self, n: int, least: int) -> None:
+    def full(self, n: int, min_capacity: int) -> None:
         """Decide on `n` candidates; there is room for more than a kernel asks for."""
         q, d = self._sides
         places, near, totals = (self.left[:n], self.right[:n]), np.empty(n, np.int32), np.empty(n)
@@ -245,11 +246,11 @@ class Deciding:
         self.decided, self.refused = self.decided + n, self.refused + n - found
         i, j = (some.take(near[:found]) for some in places)
         left, right = self._names[0].take(i), self._names[1].take(j)
-        if self._turn:
+        if self._orient_by_position:
             later = q["order"].take(i) > d["order"].take(j)
             left, right = np.where(later, right, left), np.where(later, left, right)
         sink, more = self._sink, found
-        if self._used + more > sink.room:
+        if self._used + more > sink.capacity:
             sink.full(self._used, more)
             self._used = 0
         some = slice(self._used, self._used + more)
@@ -294,26 +295,26 @@ class CpuMethod(Protocol):
     def points(self, index: Index) -> np.ndarray:
         """Return the coordinates (n or more, d) of an index's points, by place."""
 
-    def pairs(self, q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray],
-              sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
+    def pairs(self, q: Index, d: Index, layout: Layout, is_self_join: bool, names: list[np.ndarray],
+              sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
         """Write all pairs to a sink, by the given names of the places of both sides.
 
-        `turn`: whether the smaller position comes first, if the method supports it. Return the number of
-        pairs decided in float64, and of those refused.
+        `orient_by_position`: whether the smaller position comes first, if the method supports it. Return the
+        number of pairs decided in float64, and the number of those refused.
         """
 
-    def counts(self, q: Index, d: Index, layout: Layout, same: bool, q_counts: np.ndarray,
+    def counts(self, q: Index, d: Index, layout: Layout, is_self_join: bool, q_counts: np.ndarray,
                d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
         """Add the pairs of each place to the counts of both sides.
 
-        With `same` both counts are one array, or only the first side counts. From `enough` on, counts need
-        not be exact.
+        With `is_self_join` both counts are one array, or only the first side counts. From `enough` on, counts
+        need not be exact.
         """
 
     def layout_stats(self, index: Index, layout: Layout) -> Numbers:
         """Return counters of a join of an index with itself, for its profile."""
 
-    def work(self, q: Index, d: Index, layout: Layout, same: bool) -> np.ndarray:
+    def work(self, q: Index, d: Index, layout: Layout, is_self_join: bool) -> np.ndarray:
         """Estimate the relative work of equal parts of the first side's places: see `Joiner.work`."""
 
     def end(self, index: Index, stop: int, layout: Layout) -> int:
@@ -339,12 +340,12 @@ class Tallying(Protocol):
     def tallies(self, q: Index, d: Index, layout: Layout, limits: np.ndarray) -> bool:
         """Return whether this method counts without pairs, and is faster so."""
 
-    def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, same: bool, by_row: bool,
+    def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, is_self_join: bool, by_row: bool,
               q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
         """Add the pairs within each of some ascending limits: see `Joiner.tally`.
 
-        `by_row`: per place (places, limits) of both sides, one array if `same`. Otherwise all pairs go to the
-        first array (1, limits).
+        `by_row`: per place (places, limits) of both sides, one array if `is_self_join`. Otherwise all pairs
+        go to the first array (1, limits).
         """
 
 
@@ -363,34 +364,38 @@ class ManyAtOnce(Protocol):
     Arrays of both sides are by place, and the same array if both are one index.
     """
 
-    def connect(self, q: Index, d: Index, layout: Layout, same: bool, nodes: Sides,
+    def connect(self, q: Index, d: Index, layout: Layout, is_self_join: bool, nodes: Sides,
                 parent: np.ndarray) -> None:  # fmt: skip
         """Join the sets of both ends of pairs in a forest of nodes: see `Joiner.connect`.
 
         `nodes`: the node of each place (int64), or -1 if it takes no part.
         """
 
-    def lowest(self, q: Index, d: Index, layout: Layout, same: bool, labels: Sides, low: Sides) -> None:
+    def lowest(
+        self, q: Index, d: Index, layout: Layout, is_self_join: bool, labels: Sides, low: Sides
+    ) -> None:
         """Lower entries of `low` for places without a label (-1) to their neighbors' labels; all int64."""
 
 
-def connect(method: CpuMethod, q: Index, d: Index, layout: Any, same: bool, nodes: Sides,
+def connect(method: CpuMethod, q: Index, d: Index, layout: Any, is_self_join: bool, nodes: Sides,
             parent: np.ndarray) -> None:  # fmt: skip
     """Connect pairs one by one: see `ManyAtOnce.connect`."""
 
     def link(left: np.ndarray, right: np.ndarray) -> None:
         components.link(parent, left, right, *nodes)
 
-    method.pairs(q, d, layout, same, _places(q, d), Shown(link), False)
+    method.pairs(q, d, layout, is_self_join, _places(q, d), Shown(link), False)
 
 
-def lowest(method: CpuMethod, q: Index, d: Index, layout: Any, same: bool, labels: Sides, low: Sides) -> None:
+def lowest(
+    method: CpuMethod, q: Index, d: Index, layout: Any, is_self_join: bool, labels: Sides, low: Sides
+) -> None:
     """Lower labels pair by pair: see `ManyAtOnce.lowest`."""
 
     def lower(left: np.ndarray, right: np.ndarray) -> None:
         components.lowest(left, right, *labels, *low)
 
-    method.pairs(q, d, layout, same, _places(q, d), Shown(lower), False)
+    method.pairs(q, d, layout, is_self_join, _places(q, d), Shown(lower), False)
 
 
 def _places(*sides: Index) -> list[np.ndarray]:

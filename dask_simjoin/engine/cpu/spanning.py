@@ -84,15 +84,17 @@ def contracted(sides: Sequence[tuple[Index, int]], component: np.ndarray, core: 
     core : array (nodes,)
         Core distances, as totals.
     trees
-        Of each side, by names.
+        The tree of each side, by names.
     norm
-        Of totals.
+        Norm of the totals.
 
     Returns
     -------
     tuple
-        What edges of each node to the other side are at least; the nodes of each component; how many
-        components; and those edges of trees that are not sure to be in the tree of both, by nodes.
+        1. Lower bounds of the weights of each node's edges to the other side.
+        2. The number of nodes of each component.
+        3. The number of components.
+        4. The edges of trees that may not be in the tree of both, by nodes.
     """
     least = np.full(len(component), -1.0)
     own, far = (slice(first, first + len(index["names"])) for index, first in sides)
@@ -152,7 +154,7 @@ class CpuSpanner:
                 progress: Progress | None = None) -> Edges:  # fmt: skip
         """Find the tree of the points of an index; `core`: of its places."""
         rounds = BoruvkaRounds([index], layout, [core], nearest, progress)
-        del index, core, nearest, progress  # what nobody else holds is let go of once it is not needed
+        del index, core, nearest, progress  # free them as soon as the rounds no longer need them
         found, names, core = rounds.run(), rounds.names, rounds.core
         del rounds
         return in_order(names, found, core)
@@ -208,19 +210,20 @@ class CpuSpanner:
         return forest
 
     @staticmethod
-    def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int) -> Clusters:
-        """Find the clusters of at least `least` rows of a tree; see `Spanner`."""
+    def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int) -> Clusters:
+        """Find the clusters of at least `min_rows` rows of a tree; see `Spanner`."""
         n = len(start) + 1
         left, right = np.array(start, np.int32), np.array(end, np.int32)
-        size, *room = np.empty(n - 1, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
-        hierarchy.merge_rows(left, right, *room, size)
-        most = 2 * (n // least) + 1
+        size, *some = np.empty(n - 1, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
+        hierarchy.merge_rows(left, right, *some, size)
+        most = 2 * (n // min_rows) + 1
         parent, birth, rows = np.empty(most, np.int32), np.empty(most), np.empty(most, np.int32)
         row_parent, row_lambda = np.zeros(n, np.int32), np.zeros(n)
         # owners of merges take the place of what merging needed
         number = hierarchy.condense(
-            left, right, size, away, least, room[0][:-1], room[1], row_parent, row_lambda, parent, birth, rows
-        )
+            left, right, size, away, min_rows, some[0][:-1], some[1], row_parent, row_lambda, parent, birth,
+            rows,
+        )  # fmt: skip
         return row_parent, row_lambda, parent[:number].copy(), birth[:number].copy(), rows[:number].copy()
 
 
@@ -249,31 +252,31 @@ def _nodes(side: Index, taking: np.ndarray, offset: int) -> np.ndarray:
 
 
 def connect(module: CpuMethod, q: Index, d: Index, layout: Layout, parent: np.ndarray,
-            taking: tuple[np.ndarray, np.ndarray], offset: int, same: bool) -> None:  # fmt: skip
+            taking: tuple[np.ndarray, np.ndarray], offset: int, is_self_join: bool) -> None:  # fmt: skip
     """Join the sets of all pairs of rows that take part: see `Joiner.connect`."""
     first = _nodes(q, taking[0], 0)
-    sides = first, first if same else _nodes(d, taking[1], offset)
+    sides = first, first if is_self_join else _nodes(d, taking[1], offset)
     if isinstance(module, ManyAtOnce) and parent.dtype == np.int32:
-        module.connect(q, d, layout, same, sides, parent)
+        module.connect(q, d, layout, is_self_join, sides, parent)
     else:
-        sinks.connect(module, q, d, layout, same, sides, parent)
+        sinks.connect(module, q, d, layout, is_self_join, sides, parent)
 
 
 def lowest(module: CpuMethod, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
-           low: tuple[np.ndarray, np.ndarray], same: bool) -> None:  # fmt: skip
+           low: tuple[np.ndarray, np.ndarray], is_self_join: bool) -> None:  # fmt: skip
     """Lower entries of `low` for rows without a label to their neighbors' labels: see `Joiner.lowest`."""
     orders = rows_of_places(q), rows_of_places(d)
     by_place = [
         [np.require(some[rows], requirements="W") for some, rows in zip(each, orders, strict=True)]
         for each in (labels, low)
     ]
-    if same:
+    if is_self_join:
         by_place = [[each[0], each[0]] for each in by_place]
     names, found = ((each[0], each[1]) for each in by_place)
     if isinstance(module, ManyAtOnce):
-        module.lowest(q, d, layout, same, names, found)
+        module.lowest(q, d, layout, is_self_join, names, found)
     else:
-        sinks.lowest(module, q, d, layout, same, names, found)
+        sinks.lowest(module, q, d, layout, is_self_join, names, found)
     for some, rows, own in zip(low, orders, found, strict=True):
         if not np.may_share_memory(some, own):
             some[rows] = own
@@ -302,7 +305,7 @@ def numbers(parent: np.ndarray, taking: np.ndarray, order: np.ndarray, threads: 
         return np.flatnonzero(taking[start:stop] & (some == np.arange(start, stop, dtype=some.dtype))) + start
 
     roots = np.concatenate(shared_out(rooted, n, threads))
-    number, labels = np.empty(n, np.int32), np.empty(n, np.int64)  # of what is no root it says nothing
+    number, labels = np.empty(n, np.int32), np.empty(n, np.int64)  # `number` is set for roots only
     number[roots[np.argsort(first[roots])]] = np.arange(len(roots), dtype=np.int32)
 
     def tell(start: int, stop: int) -> None:

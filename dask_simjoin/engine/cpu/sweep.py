@@ -23,10 +23,10 @@ from dask_simjoin.engine.threads import shared_out, together
 from dask_simjoin.metrics.norms import Index, Norm, reach
 
 SAMPLED = 4096
-"""Numbers from which it is told where to cut them into parts."""
+"""Sampled numbers that choose where to cut all into parts."""
 
 LEAST = 1 << 18
-"""Points that are worth a thread: to deal numbers out to several costs half of what it is to sort them."""
+"""Fewest points per thread: distributing numbers to threads costs half as much as sorting them."""
 
 
 def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
@@ -121,11 +121,11 @@ def layout(options: Sweep, lower: np.ndarray, upper: np.ndarray, mean: np.ndarra
 
 
 def build(x: np.ndarray, layout: SweepLayout, threads: int = 1) -> Index:
-    """The index of points for the row sweep: that of `index.sweep.build`, in less time.
+    """Build the index of `index.sweep.build` for the row sweep, in less time.
 
-    Where only some dimensions are swept it also has "x" (d, n + lanes), all of them in the same order.
+    If only some dimensions are swept, it also has "x" (d, n + lanes): all dimensions in the same order.
     """
-    # as chunks have it: kernels are compiled for one order
+    # in the memory order of chunks: kernels are compiled for one order
     found = build_grid(np.asfortranarray(x), layout.grid, threads)
     if layout.dims is None:
         return found
@@ -154,29 +154,30 @@ def _swept(q: Index, d: Index, layout: SweepLayout, half: bool) -> tuple[np.ndar
     return offsets, reach(layout.norm, layout.threshold), at
 
 
-def pairs(q: Index, d: Index, layout: SweepLayout, same: bool, names: list[np.ndarray], sink: Sink,
-          turn: bool) -> tuple[int, int]:  # fmt: skip
+def pairs(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, names: list[np.ndarray], sink: Sink,
+          orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
     if layout.dims is None:
-        _candidates(q, d, layout, same, names, sink, turn)
+        _candidates(q, d, layout, is_self_join, names, sink, orient_by_position)
         return 0, 0
-    deciding = Deciding(sink, q, d, names, layout.threshold, kind_of(layout.norm), turn)
+    deciding = Deciding(sink, q, d, names, layout.threshold, kind_of(layout.norm), orient_by_position)
     places = [np.arange(len(side["order"]), dtype=np.int32) for side in (q, d)]
-    _candidates(q, d, layout, same, places, deciding, False)
+    _candidates(q, d, layout, is_self_join, places, deciding, False)
     return deciding.decided, deciding.refused
 
 
-def _candidates(q: Index, d: Index, layout: SweepLayout, same: bool, names: list[np.ndarray], sink: Sink,
-                turn: bool) -> None:  # fmt: skip
-    """Write what is within the threshold in the dimensions that are swept."""
-    offsets, most, at = _swept(q, d, layout, same)
+def _candidates(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, names: list[np.ndarray],
+                sink: Sink, orient_by_position: bool) -> None:  # fmt: skip
+    """Write the pairs within the threshold in the swept dimensions."""
+    offsets, most, at = _swept(q, d, layout, is_self_join)
     state = np.array([*sweep.FRESH, 0], np.int64)
     scratch = np.zeros(2 * SWEEP_LANES, names[1].dtype), np.empty(SWEEP_LANES)
 
     def write() -> tuple[int, int]:
         n = sweep.pairs(
             layout.swept, q["cols"], q["keys"], q["starts"], q["order"], names[0], d["cols"], d["keys"],
-            d["starts"], d["order"], names[1], offsets, most, layout.threshold, kind_of(layout.norm), same,
-            turn, sink.left, sink.right, sink.totals, sink.room, state, at, *scratch,
+            d["starts"], d["order"], names[1], offsets, most, layout.threshold, kind_of(layout.norm),
+            is_self_join, orient_by_position, sink.left, sink.right, sink.totals, sink.capacity, state, at,
+            *scratch,
         )  # fmt: skip
         return n, int(state[5])
 
@@ -191,19 +192,21 @@ def _chosen(index: Index, places: np.ndarray) -> Index:
     return found
 
 
-def connect(q: Index, d: Index, layout: SweepLayout, same: bool, nodes: Sides, parent: np.ndarray) -> None:
+def connect(
+    q: Index, d: Index, layout: SweepLayout, is_self_join: bool, nodes: Sides, parent: np.ndarray
+) -> None:
     """Join the sets of both ends of pairs: only points that have nodes meet."""
     one = _chosen(q, np.flatnonzero(nodes[0] >= 0))
-    other = one if same else _chosen(d, np.flatnonzero(nodes[1] >= 0))
-    _show_pairs(one, other, layout, same, lambda *pair: components.link(parent, *pair, *nodes))
+    other = one if is_self_join else _chosen(d, np.flatnonzero(nodes[1] >= 0))
+    _show_pairs(one, other, layout, is_self_join, lambda *pair: components.link(parent, *pair, *nodes))
 
 
-def lowest(q: Index, d: Index, layout: SweepLayout, same: bool, labels: Sides, low: Sides) -> None:
+def lowest(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, labels: Sides, low: Sides) -> None:
     """Lower what points without a label have in `low`: only they meet those that have one."""
     sides = (q, d), labels, low
 
     def meet(first: int, second: int) -> None:
-        """Let those of one side without a label meet those of the other with one: the fewer look them up."""
+        """Let one side's unlabeled points meet the other's labeled points; the smaller set searches."""
         places = [np.flatnonzero(labels[first] < 0), np.flatnonzero(labels[second] >= 0)]
         turns = (first, 0), (second, 1)
         a, b = turns if len(places[0]) <= len(places[1]) else turns[::-1]
@@ -212,15 +215,15 @@ def lowest(q: Index, d: Index, layout: SweepLayout, same: bool, labels: Sides, l
         _show_pairs(one, other, layout, False, lambda *pair: components.lowest(*pair, *named))
 
     meet(0, 1)
-    if not same:
+    if not is_self_join:
         meet(1, 0)
 
 
-def _show_pairs(q: Index, d: Index, layout: SweepLayout, same: bool,
+def _show_pairs(q: Index, d: Index, layout: SweepLayout, is_self_join: bool,
                 visit: Callable[[np.ndarray, np.ndarray], None]) -> None:  # fmt: skip
     """Show the places of all pairs of chosen points."""
     if all(len(side["order"]) > SWEEP_LANES for side in (q, d)):
-        pairs(q, d, layout, same, [q["order"], d["order"]], Shown(visit), False)
+        pairs(q, d, layout, is_self_join, [q["order"], d["order"]], Shown(visit), False)
 
 
 def layout_stats(index: Index, layout: SweepLayout) -> Numbers:
@@ -232,17 +235,17 @@ def layout_stats(index: Index, layout: SweepLayout) -> Numbers:
     return {"cells": len(index["keys"]), "lookups": lookups, "found": found, "candidates": candidates}
 
 
-def counts(q: Index, d: Index, layout: SweepLayout, same: bool, q_counts: np.ndarray,
+def counts(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, q_counts: np.ndarray,
                   d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
     if layout.dims is not None:
-        _add_up(q, d, layout, same, (q_counts, d_counts))
+        _add_up(q, d, layout, is_self_join, (q_counts, d_counts))
         return
     # adding to both points of a pair would take longer than to meet it from both
-    half = same and d_counts is not q_counts
+    half = is_self_join and d_counts is not q_counts
     _count(q, d, layout, half, q_counts)
-    if same and not half:
+    if is_self_join and not half:
         q_counts[: len(q["order"]) - SWEEP_LANES] -= 1  # which itself is near
-    if not same:
+    if not is_self_join:
         _count(d, q, layout, False, d_counts)
 
 
@@ -254,7 +257,9 @@ def _count(q: Index, d: Index, layout: SweepLayout, half: bool, found: np.ndarra
     )  # fmt: skip
 
 
-def _add_up(q: Index, d: Index, layout: SweepLayout, same: bool, counts: tuple[np.ndarray, ...]) -> None:
+def _add_up(
+    q: Index, d: Index, layout: SweepLayout, is_self_join: bool, counts: tuple[np.ndarray, ...]
+) -> None:
     """Count pairs that are found one by one; in one array twice, each in both its points."""
 
     def add(*places: np.ndarray) -> None:
@@ -262,17 +267,17 @@ def _add_up(q: Index, d: Index, layout: SweepLayout, same: bool, counts: tuple[n
             own += np.bincount(some, minlength=len(own))
 
     names = [np.arange(len(side["order"]), dtype=np.int32) for side in (q, d)]
-    pairs(q, d, layout, same, names, Shown(add), False)
+    pairs(q, d, layout, is_self_join, names, Shown(add), False)
 
 
 def tallies(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray) -> bool:
     return layout.dims is None
 
 
-def tally(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray, same: bool, by_row: bool,
+def tally(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray, is_self_join: bool, by_row: bool,
           q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
-    half = same and not by_row  # as with counts: else each pair is met from both of its points
-    sides = ((q, d, q_found),) if same or not by_row else ((q, d, q_found), (d, q, d_found))
+    half = is_self_join and not by_row  # as with counts: else each pair is met from both of its points
+    sides = ((q, d, q_found),) if is_self_join or not by_row else ((q, d, q_found), (d, q, d_found))
     for one, other, found in sides:
         offsets, most, at = _swept(one, other, layout, half)
         sweep.tally(
@@ -280,11 +285,11 @@ def tally(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray, same: boo
             other["starts"], offsets, most, limits, kind_of(layout.norm), half, by_row, found, at,
             np.empty(SWEEP_LANES),
         )  # fmt: skip
-    if same and by_row:
+    if is_self_join and by_row:
         q_found -= 1  # which itself is near
 
 
-def work(q: Index, d: Index, layout: SweepLayout, same: bool) -> np.ndarray:
+def work(q: Index, d: Index, layout: SweepLayout, is_self_join: bool) -> np.ndarray:
     return np.ones(1)  # a row of the grid meets those around it, wherever it is
 
 

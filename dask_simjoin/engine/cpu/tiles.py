@@ -14,8 +14,8 @@ from dask_simjoin.engine.cpu.kernels.marks import COUNT, ENDLESS, LINK, LOWEST, 
 from dask_simjoin.engine.cpu.kernels.product_simd import WAYS
 from dask_simjoin.engine.cpu.kernels.scan import Decided, FilterScan, Quantized, QuantizedLongs, Rounded
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
-from dask_simjoin.engine.cpu.kernels.tiles import Out, Room, boxes_of, join, points_of
-from dask_simjoin.engine.cpu.kernels.tiles import room as room_of
+from dask_simjoin.engine.cpu.kernels.tiles import Out, Scratch, boxes_of, join, points_of
+from dask_simjoin.engine.cpu.kernels.tiles import scratch as scratch_of
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.sinks import NO_PAIRS, Sides, Sink, fill
 from dask_simjoin.engine.filters.int8 import STEP, Int8Filter
@@ -36,7 +36,7 @@ from dask_simjoin.metrics.norms import Index, Norm, box_gap
 
 
 def _at(array: np.ndarray) -> tuple[int, int]:
-    """Where an array lies, and bytes of each of its parts."""
+    """Return the address of an array, and the bytes of each of its items."""
     return array.ctypes.data, array.strides[0]
 
 
@@ -44,14 +44,14 @@ _KINDS = {"longs": QuantizedLongs, "words": Quantized}
 
 
 def _way(index: Index) -> str:
-    """In which way an index's 8-bit vectors are to be read: chunks may come from another machine."""
+    """Return the way to read an index's 8-bit vectors: chunks may come from another machine."""
     if "tiles" not in index:
         return ""
     return "longs" if index["take"].dtype == np.int32 else "words"
 
 
 def terms_of(q: Index, d: Index, layout: TilesLayout) -> tuple[Any, Any, tuple[int, int]]:
-    """What the kernel is told of both sides, and which vectors it reads first: while the arrays live."""
+    """Return the kernel's terms of both sides, and the vectors read first; valid while the arrays live."""
     dims, width = q["z"].shape[1], q["y"].shape[1]
     if layout.rounded is not None:
         f = layout.rounded
@@ -160,7 +160,7 @@ def _quantized(y: np.ndarray, c: Int8Filter, way: str, threads: int) -> Index:
         rows, tiles = slice(a, b), slice(a // TILE, -(-b // TILE))
         out = (found[name][rows if name in ("queries", "take") else tiles] for name in found)
         pack.pack_quantized(
-            y[rows], np.array(c.centre), c.scale, c.outer, c.most, c.bias, *out, np.empty((3, 2))
+            y[rows], np.array(c.centre), c.scale, c.outer, c.max_x, c.bias, *out, np.empty((3, 2))
         )
 
     shared_out(pack_some, n, threads, TILE, numbers_apart(d))
@@ -168,7 +168,7 @@ def _quantized(y: np.ndarray, c: Int8Filter, way: str, threads: int) -> Index:
 
 
 def part(index: Index, start: int, stop: int) -> Index:
-    """The index of the points at places start ... stop-1, the first of which begins a tile."""
+    """Return the index of the points at positions start ... stop-1; `start` begins a tile."""
     some, tile = slice(start, stop), slice(start // TILE, -(-stop // TILE))
     found: Index = {
         name: index[name][tile]
@@ -188,16 +188,17 @@ def part(index: Index, start: int, stop: int) -> Index:
 _NONE, _NO_NODES = np.empty(0, np.int64), np.empty(0, np.int32)
 
 
-def _tile_join(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[np.ndarray],
+def _tile_join(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, names: list[np.ndarray],
                state: np.ndarray, out: tuple[np.ndarray, np.ndarray] = NO_PAIRS, cap: int = 0,
                notes: Notes | None = None) -> int:  # fmt: skip
     most, sure = layout.box_reach(q, d), layout.box_sure(q, d)
     q_terms, d_terms, swept = terms_of(q, d, layout)
-    room = room_of(len(d["low"]))
+    scratch = scratch_of(len(d["low"]))
     told = Out(out[0].ctypes.data, out[1].ctypes.data, cap), notes, state.ctypes.data
     done: int = join(
         q_terms, points_of(q, names[0], swept), d_terms, points_of(d, names[1], swept), boxes_of(d), most,
-        sure, layout.threshold, kind_of(layout.norm), same, *told, Room(*(each.ctypes.data for each in room)),
+        sure, layout.threshold, kind_of(layout.norm), is_self_join, *told,
+        Scratch(*(each.ctypes.data for each in scratch)),
     )  # fmt: skip
     return done
 
@@ -209,14 +210,14 @@ def _align(q: Index, d: Index) -> tuple[Index, Index]:
     return (fixed if q is d else q | {"z": aligned(q["z"])}), fixed
 
 
-def pairs(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[np.ndarray],
-               sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
-    """Write all pairs of two indexes to a sink; how many only float64 could tell, and how many it refused."""
+def pairs(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, names: list[np.ndarray],
+               sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
+    """Write all pairs of two indexes to a sink; return how many float64 decided, and how many it refused."""
     q, d = _align(q, d)
     state = np.zeros(5, np.int64)
 
     def write() -> tuple[int, int]:
-        n = _tile_join(q, d, layout, same, names, state, (sink.left, sink.right), sink.room)
+        n = _tile_join(q, d, layout, is_self_join, names, state, (sink.left, sink.right), sink.capacity)
         return n, int(state[2])
 
     fill(sink, write)
@@ -233,65 +234,67 @@ def layout_stats(index: Index, layout: TilesLayout) -> Numbers:
     return {"tile_pairs": tile_pairs, "near_queries": queries, "candidates": candidates}
 
 
-def _note(q: Index, d: Index, layout: TilesLayout, same: bool, task: int, values: Sides, *,
+def _note(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, task: int, values: Sides, *,
           low: Sides = (_NONE, _NONE), parent: np.ndarray = _NO_NODES,
           enough: int = ENDLESS) -> np.ndarray:  # fmt: skip
-    """Do what a task does with pairs, none of which is kept; `values`: by place.  The `more` of its notes."""
+    """Run a task on all pairs without keeping them; `values`: by position.  Return `more` of its notes."""
     assert all(each.dtype == np.int64 for each in (*values, *low)) and parent.dtype == np.int32
     q, d = _align(q, d)
     tiles = len(d["z"])
     d_marks = np.zeros(tiles + len(d["lower"]), np.int64)
-    q_marks = d_marks if same else np.zeros(len(q["z"]), np.int64)
+    q_marks = d_marks if is_self_join else np.zeros(len(q["z"]), np.int64)
     more = np.zeros(tiles + 1, np.int64)
     notes = Notes(
         task, enough, *(each.ctypes.data for each in (*values, *low, q_marks, d_marks, parent, more))
     )
-    _tile_join(q, d, layout, same, [q["order"], d["order"]], np.zeros(5, np.int64), notes=notes)
+    _tile_join(q, d, layout, is_self_join, [q["order"], d["order"]], np.zeros(5, np.int64), notes=notes)
     return more
 
 
-def counts(q: Index, d: Index, layout: TilesLayout, same: bool, q_counts: np.ndarray,
+def counts(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, q_counts: np.ndarray,
            d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
     """Add up the pairs of each place of both sides; from `enough` on they need not be right."""
     most = ENDLESS if enough is None else enough
-    more = _note(q, d, layout, same, COUNT, (q_counts, d_counts), enough=most)
+    more = _note(q, d, layout, is_self_join, COUNT, (q_counts, d_counts), enough=most)
     n = len(d["y"])
     d_counts[:n] += np.repeat(np.cumsum(more[:-1]), TILE)[:n]
 
 
-def connect(q: Index, d: Index, layout: TilesLayout, same: bool, nodes: Sides, parent: np.ndarray) -> None:
+def connect(
+    q: Index, d: Index, layout: TilesLayout, is_self_join: bool, nodes: Sides, parent: np.ndarray
+) -> None:
     """Join the sets of both ends of pairs; `nodes`: of each place, or -1; `parent`: int32."""
-    _note(q, d, layout, same, LINK, nodes, parent=parent)
+    _note(q, d, layout, is_self_join, LINK, nodes, parent=parent)
 
 
-def lowest(q: Index, d: Index, layout: TilesLayout, same: bool, labels: Sides, low: Sides) -> None:
+def lowest(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, labels: Sides, low: Sides) -> None:
     """Lower what places without a label have in `low` to the labels of their neighbors."""
-    _note(q, d, layout, same, LOWEST, labels, low=low)
+    _note(q, d, layout, is_self_join, LOWEST, labels, low=low)
 
 
 def tallies(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray) -> bool:
     return profile.worthwhile(_ENGINE, q, d, layout, limits)
 
 
-def tally(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, same: bool, by_row: bool,
+def tally(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, is_self_join: bool, by_row: bool,
           q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
-    profile.tally(_ENGINE, q, d, layout, limits, same, by_row, q_found, d_found)
+    profile.tally(_ENGINE, q, d, layout, limits, is_self_join, by_row, q_found, d_found)
 
 
 _ENGINE = profile.CpuWork(part, counts, pairs)
 
 SAMPLED = 128
-"""Tiles of queries that tell the work of all: fewer of them from `MANY` dimensions on, at least `LEAST`.
+"""Sampled tiles of queries that estimate the work of all; fewer from `MANY` dimensions on, at least `LEAST`.
 
-Each takes as long as it has dimensions, and each part of the work asks: of 384 the question took longer than
-the answer was worth, and there few tiles are left out anyhow.
+Each sample takes time in proportion to its dimensions, and each part of the work takes samples.  In 384
+dimensions sampling cost more than it saved, and few tiles are left out there anyway.
 """
 
 MANY, LEAST = 64, 16
 
 
-def work(q: Index, d: Index, layout: TilesLayout, same: bool) -> np.ndarray:
-    """Count the tiles that some tiles of queries meet; each costs about a fortieth of one to be left out."""
+def work(q: Index, d: Index, layout: TilesLayout, is_self_join: bool) -> np.ndarray:
+    """Count the tiles that some tiles of queries meet; leaving one out costs about a fortieth of one."""
     number = len(q["low"])
     if not number or not len(d["low"]):
         return np.ones(1)
@@ -300,7 +303,7 @@ def work(q: Index, d: Index, layout: TilesLayout, same: bool) -> np.ndarray:
     most = layout.box_reach(q, d)
     found = np.empty(len(some))
     for n, tile in enumerate(some.tolist()):
-        first = tile if same else 0
+        first = tile if is_self_join else 0
         gap = box_gap(layout.norm, q["low"][tile], q["high"][tile], d["low"][first:], d["high"][first:])
         found[n] = np.count_nonzero(gap <= most) + len(gap) / 40
     return found

@@ -6,52 +6,55 @@ by 2**-150.  With m_k the largest \|a_k\|, two points' differences are off by a 
 
     rho = 2 |(2**-24 (1 + 2**-20) m_k + 2**-149)_k|.
 
-**Threshold.**  A pair has d2 <= eps2 as computed: of d squares and sums, each rounded by 2**-53 at most,
-and squares that underflow by 2**-1075.  So its true distance, scaled, is at most
+**Threshold.**  A pair has d2 <= eps2 as computed.  Computing d2 takes d squares and sums, each rounded by
+2**-53 at most; squares that underflow err by 2**-1075.  So its true distance, scaled, is at most
 
     outer = s sqrt((eps2 + d 2**-1074) (1 + (d + 4) 2**-52)),
 
 and one of at most inner = s sqrt((eps2 - d 2**-1074) (1 - (d + 4) 2**-52)) makes a pair.
 
-**float32.**  The sum of squares of differences of z, fused or not, in any order, errs by a factor of
-1 + (d + 4) 2**-24 at most (one rounding of each difference, d + 1 of the squares and sums), and by
-d 2**-149 where squares underflow.  So a pair's is at most
+**float32.**  Consider the sum of squares of differences of z, fused or not, in any order.  It errs by a
+factor of 1 + (d + 4) 2**-24 at most: one rounding of each difference, d + 1 of the squares and sums.
+Squares that underflow add d 2**-149.  So a pair's sum is at most
 
     reach = (outer + rho)**2 (1 + (d + 6) 2**-24) + d 2**-140,
 
-and what is at most sure = (inner - rho)**2 (1 - (d + 6) 2**-24) - d 2**-140 is a pair.  A gap between
-boxes of z, or between a point and a box, is no larger than a difference it bounds, and its sum of
-squares rounds the same way: `reach` serves boxes too.
+and a sum of at most sure = (inner - rho)**2 (1 - (d + 6) 2**-24) - d 2**-140 belongs to a pair.  A gap
+between boxes of z, or between a point and a box, is no larger than a difference it bounds.  Its sum of
+squares rounds the same way, so `reach` serves boxes too.
 
 **float64.**  The kernel computes d2 itself, and gaps with the operations of d2 in their order: rounding is
 monotone, so `reach` is eps2.
 
-Coordinates are centered and scaled by a power of two, a = s*(x - c), and rounded to float32: z.  The
-subtraction errs by 2**-53 of its result, scaling by nothing unless it underflows, rounding by u = 2**-24 of
-it or by 2**-150.  With m_k the largest \|a_k\|, a difference in dimension k is off by at most
+**Norms 1 and infinity.**  Coordinates are centered and scaled by a power of two, a = s*(x - c), and rounded
+to float32: z.  The subtraction errs by 2**-53 of its result.  Scaling is exact unless it underflows.
+Rounding errs by u = 2**-24 of the result or by 2**-150.  With m_k the largest \|a_k\|, a difference in
+dimension k is off by at most
 
     delta_k = 2 (u (1 + 2**-20) m_k + 2**-149),
 
-and so a norm of differences, of which the triangle inequality holds, by rho: the sum of all delta_k, or the
-largest of them.
+and so, by the triangle inequality, a norm of differences is off by at most rho.  It is the sum of all delta_k
+(norm 1) or the largest of them (norm infinity).
 
-**Threshold.**  A pair's total is at most eps as float64 computes it: of d differences, each rounded by
-2**-53, and d - 1 sums, too (of p infinite there are none).  Differences and sums of floating-point numbers
-do not err where they underflow.  So its true distance, scaled, is at most outer = s eps (1 + (d + 4) 2**-52),
-and what is at most inner = s eps (1 - (d + 4) 2**-52) is a pair; a total that overflows is of neither.
+**Threshold.**  A pair's total is at most eps as float64 computes it.  Each of d differences is rounded by
+2**-53, and so is each of d - 1 sums (norm infinity has none).  Differences and sums of floating-point numbers
+are exact if they underflow.  So a pair's true distance, scaled, is at most
+outer = s eps (1 + (d + 4) 2**-52).  Points at a distance of at most inner = s eps (1 - (d + 4) 2**-52) are a
+pair.  A total that overflows is within neither.
 
 **float32.**  The total of differences of z, in any order, errs likewise by a factor between (1 - u)**d and
-(1 + u)**d.  With d <= 4096 these are at least 1 / (1 + (d + 2) u) and at most 1 + (d + 1) u.  So a pair's is
-at most
+(1 + u)**d.  With d <= 4096 these are at least 1 / (1 + (d + 2) u) and at most 1 + (d + 1) u.  So a pair's
+total is at most
 
     reach = (outer + rho) (1 + (d + 6) u),
 
-and what is at most sure = (inner - rho) (1 - (d + 6) u) is a pair: the distance of z is at most inner - rho
-then.  What these products are rounded by themselves is below u of them.
+and a total of at most sure = (inner - rho) (1 - (d + 6) u) belongs to a pair.  Then the distance of z is at
+most inner - rho.  The rounding of these products themselves is below u of them.
 
-**Boxes.**  A gap between boxes of z, or between a point and a box, is no larger than a difference it bounds,
-and a span no smaller; both are added in the order of the total's terms.  Rounding is monotone: `reach` and
-`sure` serve boxes too.  In float64, as a box's own span is added, `sure` leaves more room than is needed.
+**Boxes.**  A gap between boxes of z, or between a point and a box, is no larger than a difference it bounds.
+A span is no smaller than one.  Both are added in the order of the total's terms.  Rounding is monotone, so
+`reach` and `sure` serve boxes too.  In float64, a box's own span is added, and `sure` is smaller than
+necessary.
 """
 
 from __future__ import annotations
@@ -69,8 +72,10 @@ MAX_DIMS = 4096
 """Up to here (1 + 2**-24)**(d + 4) is below the factor assumed, 1 + (d + 6) 2**-24."""
 
 ROOM = 2.0**14
-"""The squared distance of any point from the center, and eps2, are at most this after scaling, and at
-least a quarter of it: float16 can hold half of their sum."""
+"""Largest squared distance of a point from the center, and largest eps2, after scaling.
+
+Scaling brings the larger of both above a quarter of this, so float16 can hold half of their sum.
+"""
 
 
 @dataclass(frozen=True)
@@ -140,10 +145,10 @@ def make_bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, eps2: fl
 
 
 OPEN = 1 / 16
-"""What d times rho may be of eps: of the pairs within reach about twice this share is left to float64."""
+"""Largest d times rho as a share of eps: about twice this share of pairs within reach is left to float64."""
 
 NORMS = (1, math.inf)
-"""What it serves: in others, powers of differences are rounded."""
+"""Norms that the filter serves: in others, powers of differences are rounded."""
 
 
 @dataclass(frozen=True)

@@ -5,39 +5,41 @@ for each point and rounded up.  A pair has |a_i - a_j| <= E = `outer`, so with N
 
     N_i + N_j - 2<h_i, h_j>  <=  (E + r_i + r_j)**2  <=  T_i + T_j,     T = E**2/2 + 2 E r + 2 r**2
 
-(the last as 2 r_i r_j <= r_i**2 + r_j**2): a bound for each point by itself.  What the tensor cores compute
-is Q = s_i + s_j + <h_i, h_j>, with s near (T - N)/2, so Q >= 0 for every pair if s makes up for what they
-round.
+(the last step since 2 r_i r_j <= r_i**2 + r_j**2): a bound for each point by itself.  Tensor cores compute
+Q = s_i + s_j + <h_i, h_j>, with s near (T - N)/2.  So Q >= 0 for every pair if s covers their rounding.
 
-**What they round.**  Products of float16 numbers are exact in float32.  They are added to the sum so far in
-groups of 4 to 16; in a group every summand is aligned to the largest and cut to at least 23 bits after it,
-and the result is cut again (Fasi, Higham, Mikaitis & Pranesh 2021, "Numerical behavior of NVIDIA tensor
-cores", section 4; the vendor documents none of this).  Cutting m + 1 summands and the result errs by
-(m + 2) 2**-23 M, M bounding them all, so over K products by at most K (1 + 2/4) 2**-23 M; twice that is
-assumed: g M with g = 3 K 2**-23.  (A test measures it, so far on an H200, compute capability 9.0; those
-authors did on 7.0, 7.5 and 8.0.)  Any products of coordinates add up to at most (N_i + N_j)/2, and
-|s| <= (N + T)/2 and a little, so M = P_i + P_j with P = N + T + 1 is large enough, and
+**Rounding.**  Products of float16 numbers are exact in float32.  They are added to the sum so far in groups
+of 4 to 16.  In a group every summand is aligned to the largest and cut to at least 23 bits after it, and the
+result is cut again.  The vendor does not document this; see Fasi, Higham, Mikaitis & Pranesh 2021, "Numerical
+behavior of NVIDIA tensor cores", section 4.
+
+Let M bound all summands.  Cutting m + 1 summands and the result errs by m + 2 times 2**-23 M at most.  So K
+products err by at most M times K (1 + 2/4) 2**-23.  Twice that is assumed: g M with g = 3 K 2**-23.  A test
+measures the error, so far on an H200, compute capability 9.0.  The authors measured it on 7.0, 7.5 and 8.0.
+
+Any products of coordinates add up to at most (N_i + N_j)/2, and |s| is at most a little more than (N + T)/2.
+So M = P_i + P_j with P = N + T + 1 is large enough, and
 
     s = (T - N)/2 + g P + 2**-24 + 2**-30 |s|
 
-suffices: the last two make up for writing s as the sum of three float16 numbers, each the rounded rest of
-what the ones before it leave (what stays is below 2**-33 |s|, or below 2**-25 where they underflow), and
-leave Q above 0.
+suffices: the last two terms leave Q above 0 although s is written as a sum of three float16 numbers.  Each of
+these is rounded from the remainder of those before.  The last remainder is below 2**-33 |s|, or below 2**-25
+if they underflow.
 
-**Sure.**  |a_i - a_j| <= I = `inner` makes a pair, and so does |h_i - h_j| <= I - r_i - r_j.  As
-(I - r)**2 >= I**2 - 2 I r for r >= 0, it is enough that N_i + N_j - 2<h_i, h_j> <= G_i + G_j with
-G = I**2/2 - 2 I r; where I < r_i + r_j the right side is below 0, and so never reached.  In terms of Q that
-is Q >= v_i + v_j with v = (T - G)/2 + 2 g P + 2**-23 + 2**-29 |s|.
+**Sure.**  |a_i - a_j| <= I = `inner` makes a pair, and so does |h_i - h_j| <= I - r_i - r_j.  Now
+(I - r)**2 >= I**2 - 2 I r for r >= 0.  So it suffices that N_i + N_j - 2<h_i, h_j> <= G_i + G_j with
+G = I**2/2 - 2 I r.  If I < r_i + r_j, the right side is below 0 and never reached.  In terms of Q the
+condition is Q >= v_i + v_j with v = (T - G)/2 + 2 g P + 2**-23 + 2**-29 |s|.
 
-A vector is h, zeros up to a multiple of 16 less 8, and (s0, s1, s2, 0, 1, 1, 1, 0); a place without a point
-has h = 0 and s0 = -60000.
+A vector is h, zeros up to a multiple of 16 less 8, and (s0, s1, s2, 0, 1, 1, 1, 0).  A position without a
+point has h = 0 and s0 = -60000.
 
-**Nearest neighbors.**  There E is a query's own, that of the worst neighbor it has.  With R the largest r_j
-of the data, (E + r_i + r_j)**2 <= T_i + T_j for
+**Nearest neighbors.**  Here E belongs to a query: it is the distance of its worst neighbor so far.  With R
+the largest r_j of the data, (E + r_i + r_j)**2 <= T_i + T_j for
 
     T_i = E**2 + 2 E (r_i + R) + 2 r_i**2,    T_j = 2 r_j**2,
 
-so that vectors do not depend on E, and s_i (`query_term`) follows E as it shrinks.  The rest is as above.
+so vectors do not depend on E, and s_i (`query_term`) follows E as it shrinks.  The rest is as above.
 """
 
 from __future__ import annotations
@@ -82,12 +84,12 @@ def search_bytes(dims: int, listed: int = 0) -> int:
 
 
 def shared_in_search(dims: int, listed: int = 0) -> int:
-    """The same, with what the kernel has anyway: the queries' box and last numbers, and what waits."""
+    """Return its total shared memory, with the static part: the queries' box, last numbers and candidates."""
     return search_bytes(dims, listed) + 15360 + 8 * dims
 
 
 def rows(n: int) -> int:
-    """Vectors of so many points: blocks of queries are full."""
+    """Return the number of vectors for `n` points: blocks of queries are full."""
     return -(-n // (2 * TILE)) * 2 * TILE
 
 
@@ -103,8 +105,8 @@ def make_vectors(y: np.ndarray, bounds: Bounds) -> Index:
     Returns
     -------
     dict of arrays
-        ``vectors`` (n up to a multiple of 256, width), float16; ``vectors_sure`` (as many,), float32: v, for
-        each point the largest of its tile.
+        ``vectors`` (rows, width), float16, with n rounded up to a multiple of 256 as rows.  ``vectors_sure``
+        (rows,), float32: v, for each point the largest of its tile.
     """
     vectors, norm, r = _rounded(bounds.scaled(y))
     n, k = len(y), vectors.shape[1]
@@ -162,7 +164,7 @@ def _rounded(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     norm = (h * h).sum(axis=1)
     h -= a
     h *= h
-    # 2**-50: the sum's own rounding, and that of the scaled points
+    # 2**-50: rounding of the sum and of the scaled points
     r = np.sqrt(h.sum(axis=1)) * (1 + 2.0**-40) + np.sqrt(norm) * 2.0**-50
     return vectors, norm, r
 

@@ -1,30 +1,30 @@
 """The float32 filter of the tile engine and why it loses no pair.
 
-Coordinates are centered and scaled by a power of two: a = s*(x - c), every |a_k| <= 1.  The
-tiles hold z = float32(a), so |z - a| <= u*|a| with u = 2**-24 (the subtraction in float64
-and underflow are part of the slack below).  A pair has |a_i - a_j| <= E, where E = s*eps, up
-to the float64 decision's own rounding, so with N = |z|**2
+Coordinates are centered and scaled by a power of two: a = s*(x - c), every |a_k| <= 1.  The tiles hold
+z = float32(a), so |z - a| <= u*|a| with u = 2**-24.  The slack below covers the subtraction in float64 and
+underflow.  A pair has |a_i - a_j| <= E, with E = s*eps up to the float64 decision's own rounding.  So with
+N = |z|**2
 
     N_i + N_j - 2<z_i, z_j> <= (E + u(|z_i| + |z_j|))**2
                             <= E**2 (1 + 2u) + (u + 2u**2)(N_i + N_j)            (2ab <= a*a + b*b)
 
 and the inner product must reach half of (1 - u - 2u**2)(N_i + N_j) - E**2 (1 + 2u).
 
-The kernel begins a sum with start_j - h_i and adds the d products: m = d + 4 roundings, fused or
-not, g = m*u / (1 - m*u).  Let Q be the sum without its roundings.  A partial sum is Q less the
-products still to come, so at most |Q| + (N_i + N_j)/2 in size, and all roundings together err by at
-most g(|Q| + (N_i + N_j)/2); start_j and h_i were rounded by
-3u(N_i + N_j + E2)/2 at most, towards passing.  The part g|Q| cannot turn a sign.  With
+The kernel begins a sum with start_j - h_i and adds the d products.  These are m = d + 4 roundings, fused or
+not; let g = m*u / (1 - m*u).  Let Q be the sum without its roundings.  A partial sum is Q less the products
+still to come, so at most |Q| + (N_i + N_j)/2 in size.  So all roundings together err by at most
+g(|Q| + (N_i + N_j)/2).  The terms start_j and h_i were rounded by 3u(N_i + N_j + E2)/2 at most, to pass.  The
+part g|Q| cannot change a sign.  With
 
     start_j = -N_j (1 - kappa) / 2,    h_i = (N_i (1 - kappa) - E2) / 2,
     kappa = 2g + 3u,                   E2 = E**2 (1 + 8u) + d * 2**-140
 
-a pair has 2Q >= (kappa - u - 2u**2)(N_i + N_j) + 6u E**2, more than the rest of the error, so its
-sum is >= 0: the sign is the verdict.  In the same way a sum of at least
+a pair has 2Q >= (kappa - u - 2u**2)(N_i + N_j) + 6u E**2, which exceeds the rest of the error.  So its sum
+is >= 0, and the sign is the verdict.  In the same way a sum of at least
 
     sure_i + sure_j,   sure_i = 2 kappa N_i + 16 u E2 + d * 2**-138,   sure_j = 2 kappa N_j
 
-belongs to a pair whatever was rounded: with N = N_i + N_j, |z_i - z_j|**2 is then at most
+belongs to a pair for any rounding: with N = N_i + N_j, |z_i - z_j|**2 is then at most
 
     E2 (1 - 32u + 3u) - N (4 kappa - kappa - g - 3u)  <=  E**2 (1 - 20u) - N (5g + 6u),
 
@@ -64,8 +64,8 @@ class Filter:
     def box_reach(self, largest_norm: float) -> np.float32:
         """Largest squared gap, as float32 computes it, of two boxes that hold a pair.
 
-        The boxes are those of the points z, |z_i - z_j| <= E + u(|z_i| + |z_j|), and the gap's
-        d squares and sums err by a factor of 1 + g at most.
+        The boxes hold the points z, and |z_i - z_j| <= E + u(|z_i| + |z_j|).  The d squares and sums of the
+        gap err by a factor of 1 + g at most.
         """
         slack = 1 + self.kappa + 8 * U
         return _above((math.sqrt(self.eps2) + 2 * U * math.sqrt(largest_norm)) ** 2 * slack)
@@ -73,10 +73,10 @@ class Filter:
     def box_sure(self, largest_norm: float, rest: float = 0.0) -> np.float32:
         """Largest squared span of two boxes, as float32 computes it, that hold nothing but pairs; -1: none.
 
-        `rest`: what dimensions that the boxes do not have add at most to a squared distance, unscaled.
+        `rest`: largest contribution to a squared distance, unscaled, of the dimensions without boxes.
 
-        Points of the boxes have |z_i - z_j|**2 at most the span's, whose d squares and sums err by a factor
-        of 1 + g at most, and by d 2**-149 where squares underflow; |a_i - a_j| is larger by at most
+        Points of the boxes have |z_i - z_j|**2 at most the span's.  Its d squares and sums err by a factor of
+        1 + g at most, and by d 2**-149 if squares underflow.  The distance |a_i - a_j| is larger by at most
         u(|a_i| + |a_j|).  E2 is above E**2 by a factor of 1 + 8u and a little, far below another u of it.
         """
         left = self.eps2 * (1 - 16 * U) - rest * self.scale * self.scale * (1 + 2.0**-20)
@@ -99,8 +99,8 @@ def make_filter(
 ) -> Filter | None:
     """Filter for points within the box [lower, upper], or None where float64 serves better.
 
-    That is so where numbers leave float32's range, and where the typical point's norm is so
-    large against eps that the filter would let through much more than the pairs.
+    Float64 serves better if numbers leave float32's range.  It also does if the typical point's norm is large
+    against eps: then the filter would pass much more than the pairs.
     """
     chosen = open_filter(lower, upper, mean)
     if chosen is None or not 2.0**-900 < eps2 < 2.0**1000:

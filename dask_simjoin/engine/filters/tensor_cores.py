@@ -1,22 +1,22 @@
 """The kernels of the tensor cores: which serves how many dimensions, slices of long vectors, when it pays.
 
-Vectors of more dimensions than registers hold are read slice by slice.  They and their bounds are those of
-`dask_simjoin.engine.filters.float16`.  Nothing in them depends on how many
-products there are but g, which grows with them: 3 K 2**-23 is 1.5e-4 for 384 dimensions and 7.4e-4 for 2,048.
-It is small enough that what it leaves out, its square, is far below the factor of two it has to spare; what
-is added last, s, comes after the coordinates here too, so no partial sum leaves the range that is assumed.
-The norm and r, sums of K squares in float64, err by K 2**-53 < 2**-41 of themselves, which is below what is
-added to them.
+Vectors of more dimensions than registers hold are read slice by slice.  The vectors and their bounds come
+from `dask_simjoin.engine.filters.float16`.
 
-**When it pays.**  Candidates that are no pairs get through, to be decided in float64, up to a distance of
-about
+Among these bounds, only g = 3 K 2**-23 depends on the number K of products.  It is 1.5e-4 for 384 dimensions
+and 7.4e-4 for 2,048.  The bound neglects the square of g, which is far below its spare factor of two.  The
+last summand, s, comes after the coordinates here too, so no partial sum leaves the assumed range.  The norm
+and r are sums of K squares in float64.  They err by K 2**-53 < 2**-41 of themselves, less than their slack.
+
+**When it pays.**  Candidates pass the filter up to some distance, and float64 refuses those that are not
+pairs.  That distance is about
 
     sqrt((E + 2 r)**2 + 4 g N)
 
-for points of norm N: in high dimensions it is g that counts.  Of unit vectors of 384 dimensions within a
-cosine distance of 0.05 that is 1.004 E, within 0.001 it is 1.14 E.  As long as it is at most `FURTHER` times
-E, the filter is used: float32 took 49 times as long (100,000 points of 384 dimensions on an H200), and at
-least 300 million candidates a second were decided.
+for points of norm N; in high dimensions g dominates.  For unit vectors of 384 dimensions it is 1.004 E within
+a cosine distance of 0.05, and 1.14 E within 0.001.  Up to `FURTHER` times E, the filter is used.  For 100,000
+points of 384 dimensions on an H200, float32 took 49 times as long.  At least 300 million candidates per
+second were decided.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ import math
 from dask_simjoin.engine.filters import float16 as half
 
 FURTHER = 2.0
-"""How many times E a candidate that gets through may typically be away."""
+"""Largest typical distance of candidates that pass the filter, as a multiple of E."""
 
 SLICINGS = ((4, 3), (2, 3), (2, 2))
-"""How vectors are cut, the fastest first: slices of so many times 16 numbers, and how many are held."""
+"""Slicings of vectors, the fastest first: length of a slice in units of 16 numbers, and slices held."""
 
 
 def shared_bytes(slicing: tuple[int, int], *, counting: bool = False) -> int:
@@ -39,12 +39,12 @@ def shared_bytes(slicing: tuple[int, int], *, counting: bool = False) -> int:
 
 
 def shared_in_all(dims: int, slicing: tuple[int, int]) -> int:
-    """The same, with what the kernel has anyway: lists of tiles, and the queries' box."""
+    """Return its total shared memory, with the static part: lists of tiles, and the queries' box."""
     return shared_bytes(slicing) + 9216 + 8 * dims
 
 
 def program(dims: int, shared: int, *, counting: bool = False) -> tuple[str, dict[str, int], int] | None:
-    """The kernel for so many dimensions, its constants, and the shared memory that it is launched with.
+    """Return the kernel for `dims` dimensions, its constants, and its shared memory in bytes.
 
     None if blocks with `shared` bytes of shared memory cannot run it.
     """

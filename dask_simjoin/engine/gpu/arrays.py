@@ -1,8 +1,8 @@
 """Array programs of trees, and bounds, means and squares of columns; needs CuPy but no cuDF.
 
-CuPy makes a kernel for each operation and each choice of types, a tenth of a second each, and NVRTC reads
-their headers one after the other whatever threads ask: half of a first tree's time was that.  All arrays are
-C-contiguous; places are of less than 2**31 values.
+CuPy compiles a kernel for each operation and each choice of types, a tenth of a second each.  NVRTC reads
+their headers one after the other, even for several threads.  This took half the time of a first tree.  All
+arrays are C-contiguous; positions are less than 2**31.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def count(flags: Array) -> int:
 
 
 def places_of(flags: Array, counted: Array | None = None) -> Array:
-    """Find the places of flags that are set, int32, ascending; `counted`: what `upto` tells of them."""
+    """Find the positions of flags that are set, int32, ascending; `counted`: `upto` of the flags."""
     if not len(flags):
         return cupy.empty(0, cupy.int32)
     counted = upto(flags) if counted is None else counted
@@ -100,7 +100,7 @@ BLOCKS = 2048
 
 
 def _columns(x: Array, name: str, values: int, *arguments: Any) -> np.ndarray:
-    """What the blocks of each column tell, on the host: (values, d, blocks)."""
+    """Return the results of the blocks of each column, on the host: (values, d, blocks)."""
     n, d = x.shape
     blocks = max(1, min(-(-n // THREADS), BLOCKS // d))
     found = cupy.empty((values, d, blocks))
@@ -118,7 +118,7 @@ def bounds(x: Array) -> tuple[np.ndarray, np.ndarray] | None:
 def spread(x: Array) -> Spread | None:
     """Bounds, means and sums of squared deviations (d,) of points (n, d), n > 0.
 
-    None where columns do not lie one after the other, and where a value or a sum is no finite number.
+    None if columns are not stored one after the other, or if a value or a sum is not finite.
     """
     found = _sums(x)
     if found is None:

@@ -113,7 +113,7 @@ def who_asks(sizes: Array, every: int) -> Array:
 
 def wanted_nodes(component: Array, asked: Array, to: Array, least: Array, core: Array,
                  bounds: Array) -> Array:  # fmt: skip
-    """Find the nodes that may have an edge that is lighter than what is known of their component's."""
+    """Find the nodes that may have an edge below the known bound of their component."""
     n = len(component)
     wanted = cupy.empty(n, cupy.bool_)
     run("wanted_nodes", n, np.int32(n), component, asked, to, least, core, bounds, wanted)

@@ -107,7 +107,7 @@ def kd_order(x: Array, cuts: KdCuts, tile: int, fan_out: int, many: int) -> Arra
 
 
 def _vectors(y: Array, bounds: Bounds, results: dict[str, Array], *, nearest: bool) -> Index:
-    """Launch the kernel: it writes ``vectors``, and those of its results that it is given."""
+    """Launch the kernel: it writes ``vectors``, and each of its other results that is in `results`."""
     n, dims = y.shape
     width = float16.width(dims)
     vectors = cupy.empty((float16.rows(n), width), cupy.float16)

@@ -34,7 +34,7 @@ from dask_simjoin.engine.protocols import Kept, Measured, MethodSearch, Pairs, R
 from dask_simjoin.metrics.norms import Array, Index, Norm
 
 LEVELS = 8
-"""Room for so many more levels of regions' tree is compiled at a time: few programs serve all trees."""
+"""Capacity for levels of the regions' tree grows by this number, so few programs serve all trees."""
 
 VISITED = 1 << 24
 """Pairs that are shown to a visitor at a time, at most."""
@@ -89,17 +89,19 @@ class GpuJoiner:
     def points(self, index: Index, layout: GpuLayout) -> Array:
         return index["y"]
 
-    def pairs(self, q: Index, d: Index, layout: GpuLayout, *, same: bool, distance: Measured | None = None,
-              labels: tuple[Array, Array] | None = None,
+    def pairs(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool,
+              distance: Measured | None = None, labels: tuple[Array, Array] | None = None,
               rows: Rows | None = None, kept: Kept | None = None) -> Pairs:  # fmt: skip
         return gpu_pairs.labelled_pairs(
-            q, d, layout, same=same, distance=distance, labels=labels, rows=rows, kept=kept
+            q, d, layout, is_self_join=is_self_join, distance=distance, labels=labels, rows=rows, kept=kept
         )
 
-    def visit(self, q: Index, d: Index, layout: GpuLayout, visitor: Visitor, *, same: bool,
+    def visit(self, q: Index, d: Index, layout: GpuLayout, visitor: Visitor, *, is_self_join: bool,
               rows: Rows | None = None) -> None:  # fmt: skip
         function = finish(layout, "measure_pairs", labels=False)
-        for found in method_of(layout.method).batches(q, d, layout, same=same, rows=rows, most=VISITED):
+        for found in method_of(layout.method).batches(
+            q, d, layout, is_self_join=is_self_join, rows=rows, max_pairs=VISITED
+        ):
             n = len(found.places)
             if n:
                 shown = cupy.empty(n, cupy.int32), cupy.empty(n, cupy.int32), cupy.empty(n)
@@ -108,11 +110,11 @@ class GpuJoiner:
                 visitor(*shown)
 
     def connect(self, q: Index, d: Index, layout: GpuLayout, parent: Array, taking: tuple[Array, Array],
-                offset: int, *, same: bool, rows: Rows | None = None) -> None:  # fmt: skip
+                offset: int, *, is_self_join: bool, rows: Rows | None = None) -> None:  # fmt: skip
         arguments = [*taking, parent, offset]
         wide = parent.dtype == cupy.int64
         method_of(layout.method).pass_to(
-            Sink.LINK, q, d, layout, arguments, same=same, nodes_64=wide, rows=rows
+            Sink.LINK, q, d, layout, arguments, is_self_join=is_self_join, nodes_64=wide, rows=rows
         )
 
     def link(self, parent: Array, left: Array, right: Array) -> None:
@@ -158,28 +160,33 @@ class GpuJoiner:
             tiles.foresee(layout, counted, connected)
 
     def lowest(self, q: Index, d: Index, layout: GpuLayout, labels: tuple[Array, Array],
-               low: tuple[Array, Array], *, same: bool, rows: Rows | None = None) -> None:  # fmt: skip
-        method_of(layout.method).pass_to(Sink.LOWEST, q, d, layout, [*labels, *low], same=same, rows=rows)
+               low: tuple[Array, Array], *, is_self_join: bool,
+               rows: Rows | None = None) -> None:  # fmt: skip
+        method_of(layout.method).pass_to(
+            Sink.LOWEST, q, d, layout, [*labels, *low], is_self_join=is_self_join, rows=rows
+        )
 
-    def counts(self, q: Index, d: Index, layout: GpuLayout, *, same: bool,
+    def counts(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool,
                enough: int | None = None, rows: Rows | None = None) -> list[Array]:  # fmt: skip
         by_position = []
-        found = method_of(layout.method).count(q, d, layout, same=same, rows=rows)
+        found = method_of(layout.method).count(q, d, layout, is_self_join=is_self_join, rows=rows)
         for side, count in zip((q, d), found, strict=False):
             out = cupy.empty_like(count)
             out[side["order"]] = count
             by_position.append(out)
         return by_position
 
-    def weights(self, q: Index, d: Index, layout: GpuLayout, *, same: bool,
+    def weights(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool,
                 rows: Rows | None = None) -> Array:  # fmt: skip
-        found = method_of(layout.method).count(q, d, layout, same=same, both=False, rows=rows)[0]
+        found = method_of(layout.method).count(
+            q, d, layout, is_self_join=is_self_join, both=False, rows=rows
+        )[0]
         return found if rows is None else found[slice(*rows)]
 
-    def tally(self, q: Index, d: Index, layout: GpuLayout, limits: np.ndarray, *, same: bool, by_row: bool,
-              rows: Rows | None = None) -> list[Array]:  # fmt: skip
+    def tally(self, q: Index, d: Index, layout: GpuLayout, limits: np.ndarray, *, is_self_join: bool,
+              by_row: bool, rows: Rows | None = None) -> list[Array]:  # fmt: skip
         many, device = len(limits), cupy.asarray(limits)
-        sides = (q,) if same else (q, d)
+        sides = (q,) if is_self_join else (q, d)
         sizes = [len(side["order"]) for side in sides] if by_row else [1]
         found = [cupy.zeros(n * many, cupy.int64) for n in sizes]
 
@@ -191,10 +198,10 @@ class GpuJoiner:
             for places, numbers in ((left, found[0]), (right, found[-1])):
                 count_up(numbers, places.astype(cupy.int64) * many + steps)
 
-        self.visit(q, d, layout, add, same=same, rows=rows)
+        self.visit(q, d, layout, add, is_self_join=is_self_join, rows=rows)
         return [cupy.cumsum(numbers.reshape(-1, many), axis=1) for numbers in found]
 
-    def work(self, q: Index, d: Index, layout: GpuLayout, *, same: bool) -> np.ndarray:
+    def work(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool) -> np.ndarray:
         return np.ones(1)  # the kernels share out the pairs of one index over all of its places
 
     def regions(self, x: Array, regions: Regions, reach: float, threshold: float,
@@ -264,7 +271,7 @@ class GpuProfiler:
             numbers = method.profile_join(index, layout, steps.time)
         else:
             numbers = steps.time(
-                "join", lambda: count_batches(method.batches(index, index, layout, same=True))
+                "join", lambda: count_batches(method.batches(index, index, layout, is_self_join=True))
             )
         if isinstance(method, LayoutStats):
             numbers |= method.layout_stats(index, layout)

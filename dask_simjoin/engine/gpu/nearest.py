@@ -28,23 +28,23 @@ QUEUE = 16
 WARPS, TENSOR_WARPS = 4, 8
 
 BLOCKS = 2
-"""Blocks of a multiprocessor that should have room for their lists in shared memory; else none has."""
+"""Blocks of a multiprocessor whose lists must fit into shared memory; otherwise no list is there."""
 
 HALVED = 48
-"""Longest vectors with which two blocks of the search with tensor cores have room: see its `BLOCKS`."""
+"""Longest vectors that let two blocks of the search with tensor cores fit: see its `BLOCKS`."""
 
 SOUGHT = 1 << 27
-"""Neighbors of all queries, 16 bytes each, that are sought at a time where little memory is to be taken."""
+"""Neighbors of all queries, 16 bytes each, per search if memory is scarce."""
 
 PART = FANOUT * half.TILE
-"""Places at whose multiples queries can be cut: boxes of tiles, the larger ones too, are in groups."""
+"""Queries can be cut at multiples of this position: boxes, the larger ones too, are in groups."""
 
 SCRATCH_SHARE = 16
-"""Part of a GPU's memory that lists may take where shared memory is too small."""
+"""Lists may take one part in this many of a GPU's memory if shared memory is too small."""
 
 
 def _tell_some() -> None:
-    """Do what is done before and after searches: distances are told, and rows of neighbors are made."""
+    """Run the array programs around searches, to load them: distances and rows of neighbors."""
     totals, _ = GpuSearcher.fresh(2, 2)
     last = totals[:, 1]
     cupy.where(cupy.isinf(last), last, cupy.sqrt(last.copy()))
@@ -61,7 +61,7 @@ def build(x: Array, layout: NearestDeviceLayout) -> Index:
 
 
 def _program(layout: NearestDeviceLayout, lists: bool) -> load.Program:
-    """What searches; `lists`: queries' neighbors fit into shared memory."""
+    """Return the search program; `lists`: queries' neighbors fit into shared memory."""
     constants = {"DIMS": layout.dims, "LISTS": lists}
     if layout.engine == "float16":
         told = {"EXACT": False, "WIDTH": half.width(layout.dims), "ROWS": 32}
@@ -116,7 +116,7 @@ class GpuSearcher:
 
     @staticmethod
     def at_once(k: int) -> int:
-        """Rows, a multiple of `PART`, of which so many neighbors are sought at a time."""
+        """Return the number of queries, a multiple of `PART`, per search for k neighbors."""
         return max(1, SOUGHT // max(k, 1) // PART) * PART
 
     @staticmethod
@@ -126,14 +126,14 @@ class GpuSearcher:
 
     @staticmethod
     def nearest(q: Index, d: Index, layout: NearestDeviceLayout | MethodSearch, best_d2: Array,
-                best_name: Array, *, same: bool, bound2: float = math.inf) -> None:  # fmt: skip
-        """Improve what is known of the rows of `q` by those of `d`, in place; see the CPU's.
+                best_name: Array, *, is_self_join: bool, bound2: float = math.inf) -> None:  # fmt: skip
+        """Improve the neighbors of the rows of `q` by the rows of `d`, in place; see the CPU's.
 
         `best_d2`, `best_name`: C-contiguous.
         """
         if isinstance(layout, MethodSearch):
             module: SearchMethod = method_module(layout.method, LIBRARY)
-            module.nearest(q, d, layout, best_d2, best_name, same=same, bound2=bound2)
+            module.nearest(q, d, layout, best_d2, best_name, is_self_join=is_self_join, bound2=bound2)
             return
         k = best_d2.shape[1]
         if not (len(q["names"]) and len(d["names"]) and k):
@@ -144,7 +144,7 @@ class GpuSearcher:
         own = q["y"] is d["y"]
         limits = [np.float64(bound2), np.float64(scale2), np.float64(rho), np.int32(k)]
         state = [best_d2, best_name, cupy.zeros(1, cupy.uint32)]
-        search(q, d, layout, k, [np.int32(same), np.int32(own), *limits, *state])
+        search(q, d, layout, k, [np.int32(is_self_join), np.int32(own), *limits, *state])
 
 
 def _room(k: int) -> int:

@@ -44,10 +44,10 @@ class GrowingGpuColumns:
                 self._grow(begin, self._length)
         return [column[begin : self._length] for column in self._columns]
 
-    def _grow(self, length: int, room: int) -> None:
+    def _grow(self, length: int, capacity: int) -> None:
         for number, column in enumerate(self._columns):
-            if len(column) < room:  # another may have been made longer before memory was short
-                longer = cupy.empty(room, column.dtype)
+            if len(column) < capacity:  # another may have been made longer before memory was short
+                longer = cupy.empty(capacity, column.dtype)
                 longer[:length] = column[:length]
                 self._columns[number] = longer
 
@@ -106,15 +106,15 @@ class GpuMethod(Protocol):
     def build(self, x: Array, layout: GpuLayout) -> Index:
         """Index the points (n, d) of a chunk."""
 
-    def batches(self, q: Index, d: Index, layout: GpuLayout, *, same: bool, rows: Rows | None = None,
-                most: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
-        """Yield all pairs of two indexes as places, or of one with itself (`same`: each once).
+    def batches(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool, rows: Rows | None = None,
+                max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
+        """Yield all pairs of two indexes as places, or of one with itself (`is_self_join`: each once).
 
         `rows`: only the pairs of the queries at these places. Start and stop are multiples of the layout's
-        grain, or the end. `most`: largest number of pairs per batch.
+        grain, or the end. `max_pairs`: largest number of pairs per batch.
         """
 
-    def count(self, q: Index, d: Index, layout: GpuLayout, *, same: bool, both: bool = True,
+    def count(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool, both: bool = True,
               rows: Rows | None = None) -> list[Array]:  # fmt: skip
         """Count pairs of each place of the queries, and (`both`) of each place of the other side.
 
@@ -122,7 +122,7 @@ class GpuMethod(Protocol):
         """
 
     def pass_to(self, sink: Sink, q: Index, d: Index, layout: GpuLayout, arguments: Sequence[Array | int], *,
-                same: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
+                is_self_join: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
         """Pass all pairs, or those for `rows`, to a sink with its arguments."""
 
 
@@ -179,7 +179,7 @@ def finish(layout: GpuLayout, function: str, *, labels: bool) -> Any:
     return load.kernel(name, function, **constants)
 
 
-def labelled_pairs(q: Index, d: Index, layout: GpuLayout, *, same: bool, distance: Measured | None,
+def labelled_pairs(q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool, distance: Measured | None,
           labels: tuple[Array, Array] | None, rows: Rows | None, kept: Kept | None) -> Pairs:  # fmt: skip
     """Return all pairs of two indexes: see `Joiner.pairs`."""
     kind = cupy.int32 if labels is None else cupy.int64
@@ -189,18 +189,21 @@ def labelled_pairs(q: Index, d: Index, layout: GpuLayout, *, same: bool, distanc
     dtypes = [kind, kind, *([] if distance is None else [cupy.float64]), *(some.dtype for _, some in wanted)]
     result, told = GrowingGpuColumns(dtypes), (0, 0)
     function = finish(layout, "name_pairs", labels=labels is not None)
-    for found in method_of(layout.method).batches(q, d, layout, same=same, rows=rows):
+    for found in method_of(layout.method).batches(q, d, layout, is_self_join=is_self_join, rows=rows):
         n = len(found.places)
         left, right, *more = columns = result.add(n, found.left)
         away = None if distance is None else more.pop(0)
         if n:
             order = found.places, np.uint64(n), q["order"], d["order"]
             total = np.uint64(0) if away is None else away
-            function(*load.shape_of(n), (*order, *names, np.int32(same), q["y"], d["y"], left, right, total))
+            function(
+                *load.shape_of(n),
+                (*order, *names, np.int32(is_self_join), q["y"], d["y"], left, right, total),
+            )
             if wanted:
                 table = _table(wanted, more)
                 keep = finish(layout, "keep_columns", labels=labels is not None)
-                keep(*load.shape_of(n), (*order, np.int32(same), table, np.int32(len(more))))
+                keep(*load.shape_of(n), (*order, np.int32(is_self_join), table, np.int32(len(more))))
         if distance is not None:
             columns[2][:] = distance(away)
         told = (found.decided, found.refused)

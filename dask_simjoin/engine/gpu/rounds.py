@@ -26,20 +26,20 @@ WARPS = 4
 """Warps per block of `spanning.cu`."""
 
 NOWHERE = np.uint64(0)
-"""The address of what a kernel does not use."""
+"""The address of an unused kernel argument."""
 
 
 class SearchSide:
-    """One index, as what is searched in, and from: its float32 tiles are made if it has none.
+    """One index, arranged for searches; its float32 tiles are made if it has none.
 
     Attributes
     ----------
     rows, first : int
-        How many rows, and the first node.
+        Number of rows, and the first node.
     y : array (rows, d), float64
         The points, in the index's order.
     nodes, points, core, names : array
-        What is searched, in tiles: rows' nodes, their points, core distances and names.
+        The searched rows, in tiles: their nodes, points, core distances and names.
     """
 
     def __init__(self, index: Index, layout: NearestDeviceLayout, first: int) -> None:
@@ -210,7 +210,7 @@ class GpuBoruvkaRounds:
         return bounds, boruvka.list_edges(*state, self.nearest, self.least, self.to)
 
     def _wanted(self, asked: Array, bounds: Array) -> Array:
-        """Find the nodes that may have an edge that is lighter than what is known of their component's."""
+        """Find the nodes that may have an edge below the known bound of their component."""
         return boruvka.wanted_nodes(self.component, asked, self.to, self.least, self.core, bounds)
 
     def _group(self) -> None:

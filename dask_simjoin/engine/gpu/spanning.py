@@ -1,20 +1,20 @@
 """Minimum spanning trees on a GPU, and their dendrograms; needs CuPy but no cuDF.
 
-Sao, Prokopenko & Lebrun-Grandie (2024), "PANDORA: a parallel dendrogram construction algorithm for single
-linkage clustering on GPU": an edge that is the first (the lightest) at either of its ends merges a single
-vertex.  So those by which vertices are contracted to one follow each other in the dendrogram: a chain.  What
-other edges are left make a smaller tree, of at most half as many.  An edge is in the chain of the vertex that
-it was contracted into; or, if the first edge of that vertex comes before it, of the one that this was
-contracted into, and so on; and a chain ends below the first edge of its vertex.
+Dendrograms follow Sao, Prokopenko & Lebrun-Grandie (2024), "PANDORA: a parallel dendrogram construction
+algorithm for single linkage clustering on GPU".  An edge that is the first (the lightest) at either of its
+ends merges a single vertex.  So the edges that contract vertices to one are consecutive in the dendrogram: a
+chain.  The other edges make a smaller tree, with at most half as many edges.
 
-Edges are numbered in their order, and so are merges.
+An edge is in the chain of the vertex that it was contracted into, unless that vertex's first edge precedes
+it.  Then the next contraction of that vertex is tried, and so on.  A chain ends below the first edge of its
+vertex.  Edges and merges are numbered in the order of edges.
 
-The same trees as the CPU's, edge by edge: see there for the order of edges, and for which components search
-in a round.
+The trees equal the CPU's, edge by edge.  `engine.cpu.spanning` documents the order of edges, and the
+components that search in a round.
 
-What is best known beside: Prokopenko, Sao & Lebrun-Grandie (2023), "A single-tree algorithm to compute the
-Euclidean minimum spanning tree on GPUs", which is the same on a tree of single points; and Nolet et al.
-(2023), "cuSLINK", which joins the components of a graph of neighbors, and is exact only where that is.
+There is related work.  Prokopenko, Sao & Lebrun-Grandie (2023), "A single-tree algorithm to compute the
+Euclidean minimum spanning tree on GPUs", uses a tree of single points.  Nolet et al. (2023), "cuSLINK", joins
+the components of a graph of neighbors, and is exact only if that graph is.
 """
 
 from __future__ import annotations
@@ -65,26 +65,26 @@ def contract(a: Array, b: Array, first: Array) -> tuple[Array, int]:
 
 
 def _either(name: str, items: int, *arguments: Array) -> tuple[Array, Array]:
-    """Find the places for which a kernel says yes, and those for which it says no."""
+    """Return the positions that a kernel accepts, and the positions that it rejects."""
     yes, no = (cupy.empty(items, cupy.bool_) for _ in range(2))
     _run(name, items, *arguments, yes, no)
     return places_of(yes), places_of(no)
 
 
 class Dendrogram:
-    """Hold what rows are merged.
+    """The merges of a hierarchy.
 
     Parameters
     ----------
     a, b : array (n - 1,), int32
-        Rows that edges join, those of the smallest distance first.
+        Rows that edges join, by ascending distance.
 
     Attributes
     ----------
     first : array (n,), int32
         The first merge of each row.
     parent, size : array (n - 1,), int32
-        The merge that each is merged by, the last one by itself, and how many rows it has.
+        The merge that contains each merge (the last one contains itself), and its number of rows.
     """
 
     def __init__(self, a: Array, b: Array) -> None:
@@ -115,7 +115,7 @@ class Dendrogram:
     def _add_chains(self, own: Array, inside: Array, ends: Array) -> None:
         """Put edges in the chains of their vertices, which end below the edges `ends`.
 
-        What is merged by them besides is known: chains of vertices that came before.
+        Their other operands are known: chains of vertices that came before.
         """
         n = len(own)
         if not n:
@@ -131,20 +131,23 @@ class Dendrogram:
         _run("join_chains", len(tops), key, rows, tops, ends, self._joined)
 
 
-def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int) -> Clusters:
-    """Find the clusters of at least `least` rows of a tree; see `Spanner`.
+def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int) -> Clusters:
+    """Find the clusters of at least `min_rows` rows of a tree; see `Spanner`.
 
-    A row falls out at the distance from which on enough rows are merged with it.  Merges of one distance that
-    are of each other are one; where that has two parts or more that are large enough, these are clusters.
+    A row falls out at the smallest distance that merges enough rows with it.  Nested merges of one distance
+    count as one merge.  If such a merge has at least two parts that are large enough, these are clusters.
     """
     rows = len(start) + 1
     tree = Dendrogram(cupy.asarray(start, cupy.int32), cupy.asarray(end, cupy.int32))
-    far, parent, size, merges, fewest = cupy.asarray(away), tree.parent, tree.size, rows - 1, np.int32(least)
+    far, parent, size, merges = cupy.asarray(away), tree.parent, tree.size, rows - 1
+    fewest = np.int32(min_rows)
     enough, whole, to = (cupy.empty(merges, cupy.int32) for _ in range(3))
     part, top = (cupy.empty(merges, cupy.bool_) for _ in range(2))
     parts, number = cupy.zeros(merges, cupy.int32), cupy.empty(merges, cupy.int32)
     _run("large_ones", merges, size, fewest, parent, enough)
-    for _ in range(int(least).bit_length()):  # fewer than `least` merges are not large, one above the other
+    for _ in range(
+        int(min_rows).bit_length()
+    ):  # fewer than `min_rows` merges are not large, one above the other
         enough = take(enough, enough)
     falls = take(enough, tree.first)
     _run("same_distance", merges, far, parent, whole)
@@ -162,7 +165,7 @@ def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int) -
 
 
 def condense_some() -> None:
-    """Find the clusters of a few rows, which takes all that those of many take."""
+    """Find the clusters of a few rows, to load every kernel that many rows need."""
     ends = np.arange(64, dtype=np.int32)
     condense(ends // 3, ends + 1, np.sort(ends * 7 % 16).astype(np.float64), 3)
 
@@ -176,7 +179,7 @@ def in_order(names: Array, weight: Array, start: Array, end: Array) -> Edges:
 
 
 def join_some() -> None:
-    """Join a few components, which takes all that is done to join many."""
+    """Join a few components, to load every kernel that many components need."""
     node = cupy.asarray(np.arange(4, dtype=np.int32))
     edge = boruvka.ITSELF, cupy.asarray(np.arange(4, dtype=np.int32)[::-1].copy()), full(4, 1.0)
     sizes, bounds = full(4, 1.0), full(4, boruvka.UNKNOWN, cupy.uint64)

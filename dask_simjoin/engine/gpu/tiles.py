@@ -26,18 +26,20 @@ BATCH = 1 << 29
 """Pairs that are held as places at a time, at most: 4 GiB."""
 
 BATCH_SHARE = 32
-"""Part of a GPU's memory that they may take."""
+"""Pairs may take one part in this many of a GPU's memory."""
 
 FIRST_BATCH = 128
-"""Pairs of each point for which there is room at first."""
+"""Initial capacity of the output, in pairs per point."""
 
 MAX_UNITS = 1 << 26
-"""Units of work: each costs a few box tests, even where no tile is near."""
+"""Most units of work: each costs a few box tests, even if no tile is near."""
 
 MANY_BLOCKS = 16
-"""Blocks of queries for each block of threads from which a unit has all ranges: there are units enough.
-With long vectors, blocks of threads then run in step, each a little behind the one before it, and find in the
-L2 cache what that has read: a tenth less time for a million points of 384 dimensions."""
+"""Blocks of queries per block of threads that suffice as units: then a unit has all ranges.
+
+With long vectors, blocks of threads then run in step, each a little behind the one before.  They find in the
+L2 cache what that one has read: a tenth less time for a million points of 384 dimensions.
+"""
 
 TILES_WARPS, TENSOR_WARPS = 4, 8
 
@@ -45,9 +47,9 @@ TILES_WARPS, TENSOR_WARPS = 4, 8
 class _Launch:
     """One join of two indexes, or of one with itself, that can be stopped and continued."""
 
-    def __init__(self, q: Index, d: Index, layout: DeviceLayout, same: bool, *, counting: bool = False,
-                 rows: Rows | None = None, **sink: int) -> None:  # fmt: skip
-        self.q, self.d, self.layout, self.same = q, d, layout, same
+    def __init__(self, q: Index, d: Index, layout: DeviceLayout, is_self_join: bool, *,
+                 counting: bool = False, rows: Rows | None = None, **sink: int) -> None:  # fmt: skip
+        self.q, self.d, self.layout, self.is_self_join = q, d, layout, is_self_join
         self.engine = ENGINES[layout.engine]
         tensor = self.engine.tensor
         start, stop = rows or (0, len(q["y"]))
@@ -75,14 +77,14 @@ class _Launch:
     def slack(self) -> int:
         """Pairs that may still come once the buffer is full.
 
-        A warp (or, with tensor cores, a block) learns of it when it writes what it staged, and then
-        only finishes the two tiles that it compares; a block that stages nothing never learns of it.
+        A warp (or, with tensor cores, a block) notices when it writes its staged pairs, and then only
+        finishes the two tiles that it compares.  A block that stages nothing never notices.
         """
         if self.engine.tensor:
             return self.blocks * (half.TILE * 2 * half.TILE + self.warps * half.STAGE)
         return self.blocks * self.warps * (self.layout.tile**2 + half.STAGE)
 
-    def run(self, room: int, out: Array, counts: tuple[Array, Array]) -> tuple[int, bool]:
+    def run(self, capacity: int, out: Array, counts: tuple[Array, Array]) -> tuple[int, bool]:
         """Launch; the number of pairs in `out`, and whether there are more."""
         layout, q, d = self.layout, self.q, self.d
         self.state[0] = 0
@@ -103,8 +105,8 @@ class _Launch:
             (32 * self.warps,),
             (
                 *sides[0], np.int32(self.first), np.int32(self.last), *sides[1], *levels,
-                np.int32(self.same), np.int32(self.ranges), np.int32(self.span), *limits,
-                np.float64(layout.threshold), np.uint64(room), out, *counts, self.state, self.resume,
+                np.int32(self.is_self_join), np.int32(self.ranges), np.int32(self.span), *limits,
+                np.float64(layout.threshold), np.uint64(capacity), out, *counts, self.state, self.resume,
             ),
             shared_mem=self.shared,
         )  # fmt: skip
@@ -122,7 +124,7 @@ class _Launch:
 
 
 def _program(layout: DeviceLayout, counting: bool, **sink: int) -> tuple[load.Program, int]:
-    """What joins, and the shared memory that it is launched with."""
+    """Return the program that joins, and its shared memory in bytes."""
     engine = ENGINES[layout.engine]
     constants = {"DIMS": layout.dims, "EXACT": not engine.filters, "COUNTING": counting}
     constants |= sink | norm_constant(layout.norm)
@@ -133,7 +135,7 @@ def _program(layout: DeviceLayout, counting: bool, **sink: int) -> tuple[load.Pr
     if program is None:
         raise UnsupportedFrameError(
             f"The join was planned for GPUs with more shared memory than this one has ({there} bytes "
-            "a block); plan it on a machine with a GPU like the workers' smallest."
+            "per block). Plan it on a machine with a GPU like the workers' smallest."
         )
     name, told, shared = program
     return (name, f"join_{name}", constants | told), shared
@@ -164,53 +166,53 @@ def _nothing(rows: Rows | None) -> bool:
     return rows is not None and rows[0] >= rows[1]
 
 
-def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
-            rows: Rows | None = None, most: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
-    """All pairs of two indexes, or of one with itself (`same`: each once), as places in them.
+def batches(q: Index, d: Index, layout: DeviceLayout, *, is_self_join: bool,
+            rows: Rows | None = None, max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
+    """All pairs of two indexes, or of one with itself (`is_self_join`: each once), as places in them.
 
-    `rows`: only the pairs that the queries at these places meet: a start that is a multiple of the
-    layout's grain, and a stop that is one or the end.  Any such cut of all places gives each pair once.
-    `most`: pairs of a batch.
+    `rows`: only the pairs of the queries at these positions.  The start is a multiple of the layout's grain;
+    the stop is one, too, or the end.  Any such cut of all positions gives each pair once.
+    `max_pairs`: pairs of a batch.
     """
     if not len(q["y"]) or not len(d["y"]) or _nothing(rows):
         return
-    join = _Launch(q, d, layout, same, rows=rows)
-    most = min(most or BATCH, BATCH, int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8)
-    room = min(most, max(1 << 16, FIRST_BATCH * max(len(q["y"]), len(d["y"]))))
+    join = _Launch(q, d, layout, is_self_join, rows=rows)
+    max_pairs = min(max_pairs or BATCH, BATCH, int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8)
+    capacity = min(max_pairs, max(1 << 16, FIRST_BATCH * max(len(q["y"]), len(d["y"]))))
     none = np.uint64(0)
     more, out, written = True, None, 0
     while more:
-        if out is None or len(out) < room + join.slack:
+        if out is None or len(out) < capacity + join.slack:
             out = None  # its memory first
-            out = cupy.empty((room + join.slack, 2), cupy.int32)
-        number, more = join.run(room, out, (none, none))
+            out = cupy.empty((capacity + join.slack, 2), cupy.int32)
+        number, more = join.run(capacity, out, (none, none))
         written += number
         # as much again for each unit that is left, and a little
         left = int(written * (1 / max(join.done, 1e-3) - 1) * 1.05) if more else 0
         yield PairBatch(out[:number], join.told[3], join.told[4], left)
-        room = int(min(most, max(room, left)))
+        capacity = int(min(max_pairs, max(capacity, left)))
 
 
-def count(q: Index, d: Index, layout: DeviceLayout, *, same: bool, both: bool = True,
+def count(q: Index, d: Index, layout: DeviceLayout, *, is_self_join: bool, both: bool = True,
           rows: Rows | None = None) -> list[Array]:  # fmt: skip
-    """Numbers of pairs of each place of the queries, and (`both`) of each place of the other side.
+    """Return numbers of pairs for each position of the queries, and (`both`) of the other side.
 
-    Of one index with itself they are one array: pairs of each place, or (not `both`) only those that
-    `batches` gives for it.  `rows`: as there.
+    For one index with itself there is one array: pairs of each position, or (not `both`) only its pairs in
+    `batches`.  `rows`: as there.
     """
-    counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if same else (q, d))]
+    counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if is_self_join else (q, d))]
     if len(q["y"]) and len(d["y"]) and not _nothing(rows):
-        join = _Launch(q, d, layout, same, counting=True, rows=rows)
+        join = _Launch(q, d, layout, is_self_join, counting=True, rows=rows)
         join.run(0, np.uint64(0), (counts[0], counts[-1] if both else np.uint64(0)))
     return [c.view(cupy.int64) for c in counts]
 
 
 def pass_to(sink: Sink, q: Index, d: Index, layout: DeviceLayout, arguments: Sequence[Array | int], *,
-            same: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
-    """Show all pairs, or those of `rows`, to one of the sinks of `components.cuh`, with its arguments."""
+            is_self_join: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
+    """Pass all pairs, or the pairs of `rows`, to a sink of `components.cuh`, with its arguments."""
     if not len(q["y"]) or not len(d["y"]) or _nothing(rows):
         return
-    join = _Launch(q, d, layout, same, rows=rows, SINK=sink.value, NODES_64=nodes_64)
+    join = _Launch(q, d, layout, is_self_join, rows=rows, SINK=sink.value, NODES_64=nodes_64)
     given = [q["order"], d["order"], *arguments]
     at = cupy.asarray([a if isinstance(a, int) else a.data.ptr for a in given], np.uint64)
     none = np.uint64(0)

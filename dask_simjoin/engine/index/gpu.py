@@ -1,12 +1,12 @@
 """Layouts of indexes on GPUs, of joins and of nearest neighbors; for NumPy and CuPy.
 
-Points lie in kd order, in tiles with boxes under a tree of boxes.  Units of work are tiles against tiles,
-equal by construction, so what GPU-Join's sequel (Gallet & Gowanlock 2019, "Load imbalance mitigation
-optimizations for GPU-accelerated similarity joins") mends by sorting cells by workload does not arise.
-Written once for NumPy and CuPy (`xp` is either module).
+Points lie in kd order, in tiles with boxes under a tree of boxes.  Units of work are pairs of tiles, of equal
+size by construction.  So there is no load imbalance.  The successor of GPU-Join sorts cells by workload
+against it (Gallet & Gowanlock 2019, "Load imbalance mitigation optimizations for GPU-accelerated similarity
+joins").  The code is written once for NumPy and CuPy (`xp` is either module).
 
-As for joins (`dask_simjoin.engine.index.gpu`), but no distance is known beforehand: each query has its own,
-which shrinks, so filters' bounds are functions of it.
+In searches, no distance is known beforehand.  Each query has its own, which shrinks, so the filters' bounds
+are functions of it.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from dask_simjoin.engine.index.kdorder import KdCuts, dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm
 
 TENSOR_DIMS = 9
-"""Dimensions from which tensor cores are faster: in fewer, most candidates are left out by their boxes."""
+"""Fewest dimensions for tensor cores: in fewer, boxes exclude most candidates."""
 
 ENOUGH = 227 * 1024
 """Shared memory of a block on compute capability 9.0."""
 
 CUTS = 3
-"""Times that each dimension is cut in two before the next one is.  2 to 4 were tried: 3 is best or next to it
-from 6 to 64-D."""
+"""Times that each dimension is halved before the next one.  Among 2 to 4, 3 is best or second best from 6 to
+64-D."""
 
 FEW_DIMS = 3
-"""Dimensions up to which boxes are as good if many cuts are made at a time, which takes half as long."""
+"""Most dimensions with equally good boxes if many cuts are made at a time, which takes half as long."""
 
 
 @dataclass(frozen=True)
 class GpuChoice:
-    """What candidates of tiles are compared with on GPUs, before float64 decides what that cannot.
+    """How GPUs compare candidates of tiles, before float64 decides the remaining ones.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class GpuChoice:
     tensor : bool
         Whether tensor cores compare.
     filters : bool
-        Whether it has a filter's bounds; without them it decides.
+        Whether it is a filter with error bounds; otherwise it decides.
     """
 
     tile: int
@@ -177,7 +177,7 @@ def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, v
 
 
 def _fastest(bounds: Bounds | None, variance: np.ndarray, dims: int, tensor: bool) -> str:
-    # a filter is of use if few candidates that are no pairs come as near as its error
+    # a filter is useful if few other candidates than pairs come as near as its error
     if bounds is None or bounds.rho > bounds.outer / 4:
         return "float64"
     typical = math.sqrt(float(np.einsum("i->", variance * bounds.scale**2)))
@@ -214,20 +214,20 @@ def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
 
 @dataclass(frozen=True)
 class Builder:
-    """What an index is built with.
+    """Functions that build an index.
 
     Attributes
     ----------
     xp : module
         NumPy or CuPy.
     order : callable
-        `dask_simjoin.engine.index.kdorder.kd_order`, or what does the same.
+        `dask_simjoin.engine.index.kdorder.kd_order`, or an equivalent.
     rows : callable
-        `rows_at`, or what does the same.
+        `rows_at`, or an equivalent.
     boxed : callable
-        `boxed`, or what does the same.
+        `boxed`, or an equivalent.
     vectors, nearest_vectors : callable
-        `dask_simjoin.engine.filters.float16.make_vectors` and `make_nearest_vectors`, or what does the same.
+        `dask_simjoin.engine.filters.float16.make_vectors` and `make_nearest_vectors`, or equivalents.
     """
 
     xp: ArrayModule
@@ -254,9 +254,9 @@ def build(x: Array, layout: DeviceLayout, builder: Builder = HOST) -> Index:
     Returns
     -------
     dict of arrays
-        ``order`` (n, int32): positions of the points in `x`, in kd order; ``y`` (n, d, float64): the
-        points in that order; ``lower``, ``upper``, ``levels``: the tree of the tiles' boxes; and what is
-        compared: ``z`` (tiles, d, 64, float32 or float64), or ``vectors`` and ``vectors_sure`` (see
+        ``order`` (n, int32) has the positions of the points in `x`, in kd order.  ``y`` (n, d, float64) has
+        the points in that order.  ``lower``, ``upper`` and ``levels`` are the tree of the tiles' boxes.
+        Comparisons use ``z`` (tiles, d, 64, float32 or float64), or ``vectors`` and ``vectors_sure`` (see
         `dask_simjoin.engine.filters.float16.make_vectors`).
     """
     index = begin(x, layout, builder)
@@ -277,24 +277,24 @@ def begin(x: Array, layout: TilesOnDevice, builder: Builder) -> Index:
 
 
 FILTER_DIMS = 5
-"""Fewest dimensions in which float32 is asked first: in fewer, float64 alone takes as long."""
+"""Fewest dimensions for the float32 filter: in fewer, float64 alone takes as long."""
 
 
 SAMPLE = 512
-"""Points from whose distances it is told whether a filter can tell neighbors apart."""
+"""Sampled points whose distances show whether a filter can distinguish neighbors."""
 
 CLEAR = {"float16": 16.0, "float32": 4.0}
-"""How many times the error of two points' distance their distance must be, typically."""
+"""Smallest typical distance of neighbors for each filter, as a multiple of the distance's error."""
 
 U16 = 2.0**-12
-"""How far off, relatively, the numbers of a float16 vector are, about."""
+"""Approximate relative error of the numbers of a float16 vector."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NearestDeviceLayout(TilesOnDevice):
     """How the chunks of one search are indexed on GPUs.
 
-    Of `bounds` center, scale and rho count.  Squares of scaled distances of points are at most 2**15.
+    It uses center, scale and rho of `bounds`.  Squares of scaled distances of points are at most 2**15.
     """
 
 
@@ -360,7 +360,7 @@ def _blur(bounds: Bounds, sample: np.ndarray | None) -> dict[str, float]:
     squared = norm[:, None] + norm[None, :] - 2 * (a @ a.T)
     np.fill_diagonal(squared, np.inf)
     near = float(np.median(np.sqrt(np.maximum(squared.min(axis=1), 0.0))))
-    if not near > 2.0**-20:  # below what cancels here, and what the vectors' last numbers can tell
+    if not near > 2.0**-20:  # below the cancellation here and the resolution of the vectors' last numbers
         return {"float16": np.inf, "float32": np.inf}
     norm, rounded = float(np.median(norm)), 3 * half.width(a.shape[1]) * 2.0**-23
     vectors, sums = 2 * U16 * np.sqrt(norm) / near, 2 * rounded * norm / near**2
@@ -379,9 +379,9 @@ def build_nearest(x: Array, layout: NearestDeviceLayout, builder: Builder = HOST
     Returns
     -------
     dict of arrays
-        ``order``, ``y``, ``lower``, ``upper``, ``levels`` and ``z`` as of
-        `dask_simjoin.engine.index.gpu.build`, or instead of ``z``: ``vectors``, ``norm``, ``error`` (see
-        `dask_simjoin.engine.filters.float16`) and ``most_error`` (1,), the largest error.
+        ``order``, ``y``, ``lower``, ``upper``, ``levels`` and ``z`` as in `build`.  With tensor cores,
+        ``vectors``, ``norm``, ``error`` (see `dask_simjoin.engine.filters.float16`) and ``most_error`` (1,),
+        the largest error, replace ``z``.
     """
     index = begin(x, layout, builder)
     if len(x) and ENGINES[layout.engine].tensor and layout.bounds is not None:

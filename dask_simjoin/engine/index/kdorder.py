@@ -81,12 +81,12 @@ class KdCuts:
             cuts = sum(max(times, _log2(own, following)) for own in self.spread[:number])
         return KdCuts(self.dims[:number], self.spread[:number])
 
-    def parts(self, least: int) -> int:
-        """Return the number of parts of the first cut, at least `least`, so that the widths become
+    def parts(self, min_parts: int) -> int:
+        """Return the number of parts of the first cut, at least `min_parts`, so that the widths become
         similar."""
         if len(self.dims) == 1:
             return 1 << 62
-        return max(least, 1 << int(_log2(self.spread[0], self.spread[1])))
+        return max(min_parts, 1 << int(_log2(self.spread[0], self.spread[1])))
 
     @property
     def scale(self) -> float:

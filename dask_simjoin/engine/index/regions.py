@@ -2,8 +2,8 @@
 
 A kd tree cuts a sample of the points at weighted medians.  Its leaves are the regions; every point
 belongs to exactly one.  To find all pairs each region also needs the points of other regions that
-are within reach of its box, its halo.  Points are only sent to regions of lower numbers than their
-own: then every pair of two regions meets once, in the one of the lower number.
+are within reach of its box, its halo.  Points are only sent to regions with lower numbers than their own.
+So every pair between two regions meets once, in the region with the lower number.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ class Regions:
         lower, upper = self.lower[:, cut], self.upper[:, cut]
         low = np.where(lower >= upper.min(axis=0), lower, -np.inf)  # some leaf ends there or before
         high = np.where(upper <= lower.max(axis=0), upper, np.inf)
-        # of one order in memory, for which kernels are compiled
+        # contiguous: kernels are compiled for one memory order
         return cut, np.ascontiguousarray(low), np.ascontiguousarray(high)
 
 
 def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np.ndarray, reach: float,
-                 most: float, number: int) -> Regions:  # fmt: skip
+                 max_points: float, max_regions: int) -> Regions:  # fmt: skip
     """Cut the box [lower, upper] into regions.
 
     Parameters
@@ -91,17 +91,17 @@ def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np
         The box of all points.
     reach : float
         Largest difference of one coordinate that a pair can have.
-    most : float
+    max_points : float
         Points that a region should have at most.
-    number : int
+    max_regions : int
         Regions to have at most.
     """
     cuts: dict[int, tuple[int, float]] = {}
     places = {1: np.arange(len(x))}  # of the leaves so far; children of node n are 2n and 2n + 1
     queue = [(-float(weight.sum()), 1)]
-    while queue and len(places) < number:
+    while queue and len(places) < max_regions:
         size, node = heapq.heappop(queue)
-        cut = _cut(x, weight, places[node], reach) if -size > most else None
+        cut = _cut(x, weight, places[node], reach) if -size > max_points else None
         if cut is None:
             continue
         cuts[node] = cut
@@ -114,7 +114,7 @@ def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np
 
 
 def _cut(x: np.ndarray, weight: np.ndarray, places: np.ndarray, reach: float) -> tuple[int, float] | None:
-    """The dimension in which these points are widest, and their weighted median there."""
+    """Return the dimension of these points' largest extent, and their weighted median there."""
     if len(places) < LEAST_SAMPLE:
         return None
     some = x[places]

@@ -1,8 +1,8 @@
 """The eps-grid index of 1 to 4 dimensions: points by grid row, and by one coordinate within a row.
 
-Written once for NumPy and CuPy (`xp` is either module).  GPU-Join (Gowanlock & Karsin,
-"Accelerating the similarity self-join using the GPU", section IV) indexes non-empty
-cells of an eps-grid; here the last indexed dimension is not cut into cells but swept.
+The code is written once for NumPy and CuPy (`xp` is either module).  GPU-Join indexes the non-empty cells of
+an eps-grid (Gowanlock & Karsin, "Accelerating the similarity self-join using the GPU", section IV).  Here,
+the last indexed dimension is not cut into cells but swept.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WIDEN = 1 + 2.0**-18
 
 @dataclass(frozen=True)
 class SweepGrid:
-    """What all chunks of one join share: the swept dimension and the cells of the others.
+    """The grid that all chunks of one join share: the swept dimension and the cells of the others.
 
     Attributes
     ----------
@@ -42,10 +42,9 @@ class SweepGrid:
     dims : tuple of int
         The gridded dimensions.
     origin, width : tuple of float
-        Of each gridded dimension: where cell 0 begins, and the cells' width in units of
-        `scale`.
+        For each gridded dimension, the start of cell 0, and the cells' width in units of `scale`.
     strides : tuple of int
-        What one cell of each gridded dimension adds to a row's key.
+        Difference of the row keys of adjacent cells in each gridded dimension.
     scale : float
         Power of two that keeps differences of coordinates finite.
     """
@@ -77,8 +76,8 @@ class SweepLayout:
     norm : int or float
         Norm of the totals that the decision compares.
     dims : tuple of int or None
-        The dimensions, ascending, that are swept for candidates, on which all of them decide; None: all are
-        swept, and nothing is left to decide.
+        The dimensions that find candidates, ascending; then all dimensions decide.  None: all dimensions
+        find pairs, and there is nothing left to decide.
     """
 
     threshold: float
@@ -131,13 +130,14 @@ def make_screened_layout(lower: np.ndarray, upper: np.ndarray, variance: np.ndar
     return SweepLayout(threshold, replace(found, sweep=dims[found.sweep], dims=gridded), norm, dims)
 
 
-def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, most: float) -> SweepGrid:
+def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, max_difference: float) -> SweepGrid:
     """Choose the swept dimension and the cells for points within the box [lower, upper].
 
-    `most`: the largest difference of one coordinate, as computed, that a pair can have.
-    Two points of a pair lie at most one cell apart.  With t = (x - origin) / width, computed
-    with three roundings, both t are off by at most 3 * 2**-53 * 2**30 < 2**-20, and they differ
-    by at most most / width <= 1 / WIDEN < 1 - 2**-19 before that: floors differ by 1 at most.
+    `max_difference`: the largest difference of one coordinate, as computed, that a pair can have.
+
+    Two points of a pair lie at most one cell apart.  Let t = (x - origin) / width.  Without rounding, both t
+    differ by at most most / width <= 1 / WIDEN < 1 - 2**-19.  Three roundings change each t by at most
+    3 * 2**-53 * 2**30 < 2**-20.  So their floors differ by 1 at most.
     """
     order = sorted(range(len(lower)), key=lambda k: (-float(variance[k]), k))
     sweep, dims = order[0], tuple(order[1:])
@@ -145,7 +145,7 @@ def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, most: 
     scale = 1.0 if max(span, default=0.0) < 2.0**1020 else 0.25
     span = [s * 4 * scale for s in span]
     bits = min(MAX_CELL_BITS, KEY_BITS // max(1, len(dims)) - 1)
-    least = most * scale * WIDEN
+    least = max_difference * scale * WIDEN
     width = [max(least, s * 2.0**-bits, 2.0**-1000) for s in span]
     cells = [int(s / w) + 3 if w < math.inf else 3 for s, w in zip(span, width, strict=True)]
     strides = [math.prod(cells[k + 1 :]) for k in range(len(cells))]
@@ -167,8 +167,8 @@ def row_keys(x: Array, grid: SweepGrid, xp: ArrayModule) -> Array:
     return xp.zeros(len(x), xp.int64) if keys is None else keys
 
 
-# Memory that is touched for the first time costs as much as the work on it: what follows
-# overwrites its own arguments instead of making temporaries.
+# First use of memory costs as much as the work on it.  So these functions overwrite their arguments instead
+# of making temporaries.
 
 
 def _sort_packed(key: Array, position_bits: int, xp: ArrayModule) -> tuple[Array, Array]:
@@ -197,9 +197,9 @@ def _fixed_point(x: Array, bits: int, xp: ArrayModule) -> Array | None:
 def _order(x: Array, keys: Array, xp: ArrayModule) -> tuple[Array, Array]:
     """Order by row key, then by value: positions and keys, both in that order; `keys` are used up.
 
-    One sort of (key, fixed-point value, position) in 64 bits, and a second one of the points
-    that share a key and a fixed-point value; where those are many, or keys take too many bits,
-    a sort by value and then a stable one by key.
+    It sorts (key, fixed-point value, position) in 64 bits, and then the points that share a key and a
+    fixed-point value.  If those are many, or keys take too many bits, it sorts by value, and then by key with
+    a stable sort.
     """
     position_bits = max(1, (len(x) - 1).bit_length())
     least = keys.min()

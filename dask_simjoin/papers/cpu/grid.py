@@ -34,25 +34,25 @@ def part(index: Index, start: int, stop: int) -> Index:
     return grid_index.part(index, start, stop, SWEEP_LANES)
 
 
-def _pattern(layout: GridLayout, same: bool) -> int:
+def _pattern(layout: GridLayout, is_self_join: bool) -> int:
     """Return the number of the pattern; two indexes need all adjacent cells."""
-    return PATTERNS.index(layout.options.pattern if same else "full")
+    return PATTERNS.index(layout.options.pattern if is_self_join else "full")
 
 
-def workload(q: Index, d: Index, layout: GridLayout, same: bool) -> np.ndarray:
+def workload(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.ndarray:
     """Return the candidates of the queries of each cell."""
     work = np.zeros(len(q["keys"]), np.int64)
     strides = np.array(layout.cells.strides, np.int64)
     cells = d["mask"], d["mask_starts"], strides, d["keys"], d["starts"]
     some = scratch(q["coords"].shape[1], len(d["keys"]))
-    workloads(q["coords"], *cells, _pattern(layout, same), work, *some, np.zeros(6, np.int64))
+    workloads(q["coords"], *cells, _pattern(layout, is_self_join), work, *some, np.zeros(6, np.int64))
     return work
 
 
-def sequence(q: Index, d: Index, layout: GridLayout, same: bool) -> np.ndarray:
+def sequence(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.ndarray:
     """Return the positions of the queries in their order on one core."""
     options = layout.options
-    work = np.empty(0, np.int64) if options.order == "given" else workload(q, d, layout, same)
+    work = np.empty(0, np.int64) if options.order == "given" else workload(q, d, layout, is_self_join)
     places = grid_index.queries(q, work, options)
     if options.order == "queue":
         return places
@@ -72,21 +72,21 @@ def layout_stats(index: Index, layout: GridLayout) -> Numbers:
     return numbers | {"terms": terms} | facts(index, layout, places, work, pairs, comparisons)
 
 
-def run(q: Index, d: Index, layout: GridLayout, same: bool, names: Any, sink: Sink | None,
+def run(q: Index, d: Index, layout: GridLayout, is_self_join: bool, names: Any, sink: Sink | None,
         counts: tuple[np.ndarray, np.ndarray] | None, counters: np.ndarray) -> None:  # fmt: skip
     """Write all pairs to a sink, or count them per position; `counters`: see the module of kernels."""
-    order = sequence(q, d, layout, same)
+    order = sequence(q, d, layout, is_self_join)
     strides = np.array(layout.cells.strides, np.int64)
     state, some = np.zeros(3, np.int64), scratch(q["coords"].shape[1], len(d["keys"]))
 
     def write() -> tuple[int, int]:
-        left, right, room = (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.room)
+        left, right, capacity = (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.capacity)
         n = join(
             order, q["y"], q["coords"], q["starts"], names[0], d["y"], d["keys"], d["starts"], names[1],
-            d["mask"], d["mask_starts"], strides, _pattern(layout, same), layout.sort_dim,
+            d["mask"], d["mask_starts"], strides, _pattern(layout, is_self_join), layout.sort_dim,
             layout.options.short_circuit, reach(layout.norm, layout.threshold), layout.threshold,
-            kind_of(layout.norm), same, left, right, room, counts is not None, *(counts or NO_COUNTS),
-            state, counters, *some,
+            kind_of(layout.norm), is_self_join, left, right, capacity, counts is not None,
+            *(counts or NO_COUNTS), state, counters, *some,
         )  # fmt: skip
         return n, int(state[2])
 
@@ -96,21 +96,21 @@ def run(q: Index, d: Index, layout: GridLayout, same: bool, names: Any, sink: Si
         fill(sink, write)
 
 
-def pairs(q: Index, d: Index, layout: GridLayout, same: bool, names: list[np.ndarray],
-          sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
+def pairs(q: Index, d: Index, layout: GridLayout, is_self_join: bool, names: list[np.ndarray],
+          sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
     """Write all pairs of two indexes to a sink; float64 decides all, without a filter."""
-    run(q, d, layout, same, names, sink, None, np.zeros(6, np.int64))
+    run(q, d, layout, is_self_join, names, sink, None, np.zeros(6, np.int64))
     return 0, 0
 
 
-def counts(q: Index, d: Index, layout: GridLayout, same: bool, q_counts: np.ndarray,
+def counts(q: Index, d: Index, layout: GridLayout, is_self_join: bool, q_counts: np.ndarray,
            d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
     """Add the pairs of each position to the counts of both sides."""
     names = [side["order"] for side in (q, d)]
-    run(q, d, layout, same, names, None, (q_counts, d_counts), np.zeros(6, np.int64))
+    run(q, d, layout, is_self_join, names, None, (q_counts, d_counts), np.zeros(6, np.int64))
 
 
-def work(q: Index, d: Index, layout: GridLayout, same: bool) -> np.ndarray:
+def work(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.ndarray:
     return np.ones(1)  # cells meet adjacent cells everywhere
 
 

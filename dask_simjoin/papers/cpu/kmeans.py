@@ -52,8 +52,8 @@ def near(index: Index, layout: KMeansLayout, cluster: int, last: int, share: flo
 
 
 def compare(layout: KMeansLayout, q_y: np.ndarray, q_places: np.ndarray, d_y: np.ndarray,
-            d_places: np.ndarray, same: bool, emit: PairCallback) -> None:  # fmt: skip
-    """Emit pairs between two sets of rows, or within the first if `same`, as positions."""
+            d_places: np.ndarray, is_self_join: bool, emit: PairCallback) -> None:  # fmt: skip
+    """Emit pairs between two sets of rows, or within the first if `is_self_join`, as positions."""
     if not len(q_y) or not len(d_y):
         return
 
@@ -63,11 +63,11 @@ def compare(layout: KMeansLayout, q_y: np.ndarray, q_places: np.ndarray, d_y: np
     if layout.options.inner == "tiles":
         by = cast(TilesLayout, layout.tiles)
         q = tiles.build(q_y, by)
-        d = q if same else tiles.build(d_y, by)
-        tiles.pairs(q, d, by, same, [q["order"], d["order"]], sinks.Shown(placed), False)
+        d = q if is_self_join else tiles.build(d_y, by)
+        tiles.pairs(q, d, by, is_self_join, [q["order"], d["order"]], sinks.Shown(placed), False)
         return
     sink, state = sinks.Shown(placed), np.zeros(4, np.int64)
-    kind = list_kernels.ROTATION if same else list_kernels.ACROSS
+    kind = list_kernels.ROTATION if is_self_join else list_kernels.ACROSS
     jobs = np.array([[0, len(q_y), 0, len(d_y), kind]], np.int64)
     rows = np.arange(max(len(q_y), len(d_y)), dtype=np.int32)
     scratch = list_kernels.scratch(q_y.shape[1], BLOCK)
@@ -75,31 +75,33 @@ def compare(layout: KMeansLayout, q_y: np.ndarray, q_places: np.ndarray, d_y: np
     def write() -> tuple[int, int]:
         n = list_kernels.join(
             jobs, q_y, rows, rows, d_y, rows, BLOCK, layout.threshold, kind_of(layout.norm), False, sink.left,
-            sink.right, sink.room, False, *sinks.NO_COUNTS, state, *scratch,
+            sink.right, sink.capacity, False, *sinks.NO_COUNTS, state, *scratch,
         )  # fmt: skip
         return n, int(state[list_kernels.ROOM])
 
     sinks.fill(sink, write)
 
 
-def comparisons(q: Index, d: Index, layout: KMeansLayout, same: bool, emit: PairCallback) -> ClusterScanStats:
+def comparisons(
+    q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, emit: PairCallback
+) -> ClusterScanStats:
     """Emit all pairs of two indexes, or of one with itself, as positions; return the counters.
 
     In a self-join each pair is emitted once, in any order of its rows.
     """
     counters = ClusterScanStats()
-    if same and layout.copies and layout.options.windows != "one-sided":
+    if is_self_join and layout.copies and layout.options.windows != "one-sided":
         _two_sided(q, layout, emit, counters)
         return counters
     places = [np.arange(len(side["y"]), dtype=np.int32) for side in (q, d)]
     for cluster, (start, stop) in _ranges(d):
         own = slice(start, stop)
-        if same:
+        if is_self_join:
             compare(layout, d["y"][own], places[1][own], d["y"][own], places[1][own], True, emit)
             counters.compared += (stop - start) * (stop - start - 1) // 2
-        last = (cluster if same else len(layout.centers)) if layout.copies else 0
+        last = (cluster if is_self_join else len(layout.centers)) if layout.copies else 0
         copied = near(q, layout, cluster, last, 1.0)
-        if not same:  # add the left rows of the cluster
+        if not is_self_join:  # add the left rows of the cluster
             copied = np.concatenate([places[0][slice(*q["starts"][cluster : cluster + 2])], copied])
         counters.copies += len(copied)
         counters.compared += len(copied) * (stop - start)
@@ -193,28 +195,28 @@ def _earlier_first(emit: PairCallback) -> PairCallback:
     return swapped
 
 
-def pairs(q: Index, d: Index, layout: KMeansLayout, same: bool, names: list[np.ndarray],
-          sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
+def pairs(q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, names: list[np.ndarray],
+          sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
     """Write all pairs of two indexes to a sink; the filter counters of tiles are not returned."""
     n = 0
 
     def write(left: np.ndarray, right: np.ndarray) -> None:
         nonlocal n
         one, other = names[0][left], names[1][right]
-        if same:
+        if is_self_join:
             one, other = np.minimum(one, other), np.maximum(one, other)
-        if n + len(one) > sink.room:
+        if n + len(one) > sink.capacity:
             sink.full(n, len(one))
             n = 0
         sink.left[n : n + len(one)], sink.right[n : n + len(one)] = one, other
         n += len(one)
 
-    comparisons(q, d, layout, same, write)
+    comparisons(q, d, layout, is_self_join, write)
     sink.end(n)
     return 0, 0
 
 
-def counts(q: Index, d: Index, layout: KMeansLayout, same: bool, q_counts: np.ndarray,
+def counts(q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, q_counts: np.ndarray,
            d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
     """Add the pairs of each position to the counts of both sides."""
 
@@ -222,7 +224,7 @@ def counts(q: Index, d: Index, layout: KMeansLayout, same: bool, q_counts: np.nd
         np.add.at(q_counts, left, 1)
         np.add.at(d_counts, right, 1)
 
-    comparisons(q, d, layout, same, _earlier_first(add) if same else add)
+    comparisons(q, d, layout, is_self_join, _earlier_first(add) if is_self_join else add)
 
 
 def layout_stats(index: Index, layout: KMeansLayout) -> Numbers:
@@ -235,5 +237,5 @@ def layout_stats(index: Index, layout: KMeansLayout) -> Numbers:
     }  # fmt: skip
 
 
-def work(q: Index, d: Index, layout: KMeansLayout, same: bool) -> np.ndarray:
+def work(q: Index, d: Index, layout: KMeansLayout, is_self_join: bool) -> np.ndarray:
     return np.ones(1)  # cluster sizes have no order

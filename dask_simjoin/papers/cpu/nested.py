@@ -33,24 +33,24 @@ def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.n
     return NestedLayout(threshold, options, len(lower), norm)
 
 
-def _jobs(q: Index, d: Index, layout: NestedLayout, same: bool) -> np.ndarray:
-    kind = KINDS[layout.options.schedule] if same else list_kernels.ACROSS
+def _jobs(q: Index, d: Index, layout: NestedLayout, is_self_join: bool) -> np.ndarray:
+    kind = KINDS[layout.options.schedule] if is_self_join else list_kernels.ACROSS
     return np.array([[0, len(q["y"]), 0, len(d["y"]), kind]], np.int64)
 
 
-def _run(q: Index, d: Index, layout: NestedLayout, same: bool, names: Any, sink: Sink | None,
+def _run(q: Index, d: Index, layout: NestedLayout, is_self_join: bool, names: Any, sink: Sink | None,
          counts: tuple[np.ndarray, np.ndarray] | None) -> None:  # fmt: skip
     """Write all pairs to a sink, or count them per position."""
-    jobs, state = _jobs(q, d, layout, same), np.zeros(4, np.int64)
+    jobs, state = _jobs(q, d, layout, is_self_join), np.zeros(4, np.int64)
     positions = np.arange(len(q["y"]), dtype=np.int32)
     scratch = list_kernels.scratch(q["y"].shape[1], layout.options.block)
 
     def write() -> tuple[int, int]:
-        left, right, room = (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.room)
+        left, right, capacity = (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.capacity)
         n = list_kernels.join(
             jobs, q["y"], positions, names[0], d["y"], names[1], layout.options.block, layout.threshold,
-            kind_of(layout.norm), same, left, right, room, counts is not None, *(counts or NO_COUNTS), state,
-            *scratch,
+            kind_of(layout.norm), is_self_join, left, right, capacity, counts is not None,
+            *(counts or NO_COUNTS), state, *scratch,
         )  # fmt: skip
         return n, int(state[list_kernels.ROOM])
 
@@ -60,17 +60,17 @@ def _run(q: Index, d: Index, layout: NestedLayout, same: bool, names: Any, sink:
         fill(sink, write)
 
 
-def pairs(q: Index, d: Index, layout: NestedLayout, same: bool, names: list[np.ndarray],
-          sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
+def pairs(q: Index, d: Index, layout: NestedLayout, is_self_join: bool, names: list[np.ndarray],
+          sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
     """Write all pairs of two indexes to a sink; float64 decides all, without a filter."""
-    _run(q, d, layout, same, names, sink, None)
+    _run(q, d, layout, is_self_join, names, sink, None)
     return 0, 0
 
 
-def counts(q: Index, d: Index, layout: NestedLayout, same: bool, q_counts: np.ndarray,
+def counts(q: Index, d: Index, layout: NestedLayout, is_self_join: bool, q_counts: np.ndarray,
            d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
     """Add the pairs of each position to the counts of both sides."""
-    _run(q, d, layout, same, [q["order"], d["order"]], None, (q_counts, d_counts))
+    _run(q, d, layout, is_self_join, [q["order"], d["order"]], None, (q_counts, d_counts))
 
 
 def layout_stats(index: Index, layout: NestedLayout) -> Numbers:
@@ -78,6 +78,6 @@ def layout_stats(index: Index, layout: NestedLayout) -> Numbers:
     return compared(len(index["y"]), layout.dims)
 
 
-def work(q: Index, d: Index, layout: NestedLayout, same: bool) -> np.ndarray:
+def work(q: Index, d: Index, layout: NestedLayout, is_self_join: bool) -> np.ndarray:
     """Return the work of parts of queries; early parts of a triangle meet all later rows."""
-    return np.arange(WORK_PARTS, 0, -1) - 0.5 if same else np.ones(1)
+    return np.arange(WORK_PARTS, 0, -1) - 0.5 if is_self_join else np.ones(1)

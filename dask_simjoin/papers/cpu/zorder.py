@@ -82,9 +82,9 @@ def sort(found: np.ndarray, stable: bool = False) -> np.ndarray:
     return np.argsort(found[:, 0], kind="stable" if stable else None).astype(np.int32)
 
 
-def intervals(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout, same: bool) -> Walks:
+def intervals(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout, is_self_join: bool) -> Walks:
     """Choose the interval of each query; the lists are built one after the other."""
-    m, walk = len(queries), layout.options.walk if same else "full"
+    m, walk = len(queries), layout.options.walk if is_self_join else "full"
     best = np.zeros(m, np.int64), np.zeros(m, np.int64), np.full(m, -1, np.int16)
     starts, stops = np.empty(m, np.int64), np.empty(m, np.int64)
     orders: list[np.ndarray] = []
@@ -97,7 +97,7 @@ def intervals(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout, sam
         orders.append(order)
         if walk != "half":
             kernels.shortest(starts, stops, number, *best)
-        if walk != "full":  # equal keys: positions find the row itself
+        if walk != "full":  # keys may be equal, so positions show which row is the query
             behind = np.empty(m, np.int64)
             behind[order] = np.arange(1, m + 1)
             total = int((stops - behind).sum())
@@ -127,34 +127,38 @@ def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarr
     return replace(made, options=chosen, shifts=shifts_of(chosen, made.dims))
 
 
-def _sorts_first_side(q: Index, d: Index, layout: ZOrderLayout, same: bool) -> bool:
+def _sorts_first_side(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> bool:
     """Return whether the first side is sorted, and the rows of the second one are queries."""
     index_side = layout.options.index
-    return not same and (index_side == "left" or (index_side == "smaller" and len(q["y"]) < len(d["y"])))
+    return not is_self_join and (
+        index_side == "left" or (index_side == "smaller" and len(q["y"]) < len(d["y"]))
+    )
 
 
-def run(q: Index, d: Index, layout: ZOrderLayout, same: bool, names: Any, sink: Sink | None,
+def run(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: Any, sink: Sink | None,
         counts: tuple[np.ndarray, np.ndarray] | None, counters: np.ndarray) -> Walks:  # fmt: skip
     """Write all pairs to a sink, or count them per position; `counters`: see the module of kernels."""
-    turned = _sorts_first_side(q, d, layout, same)
+    turned = _sorts_first_side(q, d, layout, is_self_join)
     if turned:
         q, d, names = d, q, names[::-1]
         counts = None if counts is None else counts[::-1]
-    walks = intervals(q["y"], d["y"], layout, same)
-    left, right, room, n = *NO_PAIRS, 0, 0
+    walks = intervals(q["y"], d["y"], layout, is_self_join)
+    left, right, capacity, n = *NO_PAIRS, 0, 0
     for number, order in enumerate(walks.orders):
         queries = np.flatnonzero(walks.lists == number).astype(np.int32)
         queries = queries[np.argsort(walks.starts[queries], kind="stable")]
-        in_order = int(walks.lengths[queries].sum()) > len(order)  # worth sorting the rows
+        in_order = int(walks.lengths[queries].sum()) > len(
+            order
+        )  # enough entries to pay for sorting the rows
         points, state = d["y"][order] if in_order else d["y"], np.zeros(3, np.int64)
         while True:
             if sink is not None:
                 # pairs of earlier lists stay in the sink
-                left, right, room = sink.left[n:], sink.right[n:], sink.room - n
+                left, right, capacity = sink.left[n:], sink.right[n:], sink.capacity - n
             n += kernels.walk(
-                queries, walks.starts, walks.stops, order, same and not walks.half, q["y"], names[0], points,
-                names[1], in_order, layout.threshold, kind_of(layout.norm), same,
-                *((right, left) if turned else (left, right)), room, counts is not None,
+                queries, walks.starts, walks.stops, order, is_self_join and not walks.half, q["y"], names[0],
+                points, names[1], in_order, layout.threshold, kind_of(layout.norm), is_self_join,
+                *((right, left) if turned else (left, right)), capacity, counts is not None,
                 *(counts or NO_COUNTS), state, counters,
             )  # fmt: skip
             if state[2] == 0:
@@ -167,39 +171,39 @@ def run(q: Index, d: Index, layout: ZOrderLayout, same: bool, names: Any, sink: 
     return walks
 
 
-def _ordered(q: Index, d: Index, layout: ZOrderLayout, same: bool, names: list[np.ndarray],
+def _ordered(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: list[np.ndarray],
              sink: Sink) -> None:  # fmt: skip
     """Write all pairs to a sink, sorted by left and then right position."""
     found = NamedPairs(min(MAX_ROOM, 64 * max(len(q["y"]), len(d["y"]))), np.int32)
     places = [np.arange(len(side["y"]), dtype=np.int32) for side in (q, d)]
-    run(q, d, layout, same, places, found, None, np.zeros(3, np.int64))
+    run(q, d, layout, is_self_join, places, found, None, np.zeros(3, np.int64))
     left, right = found.whole()
     order = np.lexsort((right, left))
     n = 0
-    for first in range(0, len(order), sink.room):
+    for first in range(0, len(order), sink.capacity):
         if n:
             sink.full(n, 1)
-        some = order[first : first + sink.room]
+        some = order[first : first + sink.capacity]
         n = len(some)
         sink.left[:n], sink.right[:n] = names[0][left[some]], names[1][right[some]]
     sink.end(n)
 
 
-def pairs(q: Index, d: Index, layout: ZOrderLayout, same: bool, names: list[np.ndarray],
-          sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
+def pairs(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: list[np.ndarray],
+          sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
     """Write all pairs of two indexes to a sink; float64 decides all, without a filter."""
     if layout.options.output == "ordered":
-        _ordered(q, d, layout, same, names, sink)
+        _ordered(q, d, layout, is_self_join, names, sink)
     else:
-        run(q, d, layout, same, names, sink, None, np.zeros(3, np.int64))
+        run(q, d, layout, is_self_join, names, sink, None, np.zeros(3, np.int64))
     return 0, 0
 
 
-def counts(q: Index, d: Index, layout: ZOrderLayout, same: bool, q_counts: np.ndarray,
+def counts(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, q_counts: np.ndarray,
            d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
     """Add the pairs of each position to the counts of both sides."""
     names = [side["order"] for side in (q, d)]
-    run(q, d, layout, same, names, None, (q_counts, d_counts), np.zeros(3, np.int64))
+    run(q, d, layout, is_self_join, names, None, (q_counts, d_counts), np.zeros(3, np.int64))
 
 
 def layout_stats(index: Index, layout: ZOrderLayout) -> Numbers:
@@ -215,7 +219,7 @@ def layout_stats(index: Index, layout: ZOrderLayout) -> Numbers:
     }  # fmt: skip
 
 
-def work(q: Index, d: Index, layout: ZOrderLayout, same: bool) -> np.ndarray:
+def work(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> np.ndarray:
     return np.ones(1)  # lengths of intervals are known only after the lookup
 
 
@@ -230,7 +234,7 @@ def build_nearest(x: np.ndarray) -> Index:
 
 
 def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: np.ndarray, best_name: np.ndarray, *,
-            same: bool, bound2: float = math.inf) -> int:  # fmt: skip
+            is_self_join: bool, bound2: float = math.inf) -> int:  # fmt: skip
     """Improve neighbors, and return the number of compared rows; see `cpu.nearest.nearest`."""
     n, m, k = len(q["y"]), len(d["y"]), best_d2.shape[1]
     if not (n and m and k):
@@ -241,7 +245,7 @@ def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: np.ndarray, best_
         q["order"],
         d["y"],
         d["names"],
-        same,
+        is_self_join,
         bound2,
         kind_of(layout.norm),
         best_d2,

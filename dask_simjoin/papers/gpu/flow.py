@@ -38,7 +38,7 @@ class Launch(Protocol):
     def queries(self) -> int:
         """Return the number of queries."""
 
-    def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
+    def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
         """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
 
@@ -50,14 +50,14 @@ class Stream:
     ----------
     join : Launch
         The join.
-    room : int
+    capacity : int
         Pairs of the buffer.
     """
 
-    def __init__(self, join: Launch, room: int) -> None:
-        self._join, self.room = join, room
+    def __init__(self, join: Launch, capacity: int) -> None:
+        self._join, self.capacity = join, capacity
         self.stream = cupy.cuda.Stream(non_blocking=True)
-        self.out = cupy.empty((room, 2), cupy.int32)
+        self.out = cupy.empty((capacity, 2), cupy.int32)
         self._state = cupy.zeros(STATE_SIZE, cupy.uint64)
         self._pinned = cupy.cuda.alloc_pinned_memory(8 * STATE_SIZE)
         self.numbers = np.frombuffer(self._pinned, np.uint64, STATE_SIZE)
@@ -68,7 +68,7 @@ class Stream:
         with self.stream:
             self._state.fill(0)
             none = np.uint64(0)
-            self._join.run(batch, self.room, self.out, (none, none), self._state)
+            self._join.run(batch, self.capacity, self.out, (none, none), self._state)
             self._state.get(stream=self.stream, out=self.numbers, blocking=False)
 
     def wait(self) -> int:
@@ -76,9 +76,9 @@ class Stream:
         self.stream.synchronize()
         return int(self.numbers[0])
 
-    def grow(self, room: int) -> None:
+    def grow(self, capacity: int) -> None:
         """Enlarge the buffer."""
-        self.out, self.room = cupy.empty((room, 2), cupy.int32), room
+        self.out, self.capacity = cupy.empty((capacity, 2), cupy.int32), capacity
         self.release()
 
     def release(self) -> None:
@@ -100,8 +100,8 @@ def flow(join: Launch, estimated: float, max_pairs: int | None = None) -> tuple[
     """
     options = join.options
     memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8 // options.streams
-    made, room = cut(options, join.queries, estimated, min(options.buffer, memory, max_pairs or memory))
-    return Flow([Stream(join, room) for _ in range(min(options.streams, len(made)))]), made
+    made, capacity = cut(options, join.queries, estimated, min(options.buffer, memory, max_pairs or memory))
+    return Flow([Stream(join, capacity) for _ in range(min(options.streams, len(made)))]), made
 
 
 def found_by(running: Flow[Stream], made: list[Batch], queries: int) -> Iterator[PairBatch]:
@@ -161,33 +161,33 @@ class OneKernel:
     def __init__(self, launch: Callable[..., Launch]) -> None:
         self._launch = launch
 
-    def batches(self, q: Index, d: Index, layout: Any, *, same: bool, rows: Rows | None = None,
-                most: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
+    def batches(self, q: Index, d: Index, layout: Any, *, is_self_join: bool, rows: Rows | None = None,
+                max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
         """See `GpuMethod.batches`."""
         if is_none(q, d, rows):
             return
-        join = self._launch(q, d, layout, same, rows)
-        yield from found_by(*flow(join, estimate(join), most), join.queries)
+        join = self._launch(q, d, layout, is_self_join, rows)
+        yield from found_by(*flow(join, estimate(join), max_pairs), join.queries)
 
-    def count(self, q: Index, d: Index, layout: Any, *, same: bool, both: bool = True,
+    def count(self, q: Index, d: Index, layout: Any, *, is_self_join: bool, both: bool = True,
               rows: Rows | None = None) -> list[Array]:  # fmt: skip
         """See `GpuMethod.count`.
 
         A self-join returns one array: pairs per position, or (not `both`) only those that `batches` assigns
         to it.
         """
-        counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if same else (q, d))]
+        counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if is_self_join else (q, d))]
         if not is_none(q, d, rows):
-            join = self._launch(q, d, layout, same, rows, COUNTING=1)
+            join = self._launch(q, d, layout, is_self_join, rows, COUNTING=1)
             at_once(join, NOWHERE, (counts[0], counts[-1] if both else NOWHERE))
         return [c.view(cupy.int64) for c in counts]
 
     def pass_to(self, sink: Sink, q: Index, d: Index, layout: Any, arguments: Sequence[Array | int], *,
-                same: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
+                is_self_join: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
         """See `GpuMethod.pass_to`."""
         if is_none(q, d, rows):
             return
-        join = self._launch(q, d, layout, same, rows, SINK=sink.value, NODES_64=int(nodes_64))
+        join = self._launch(q, d, layout, is_self_join, rows, SINK=sink.value, NODES_64=int(nodes_64))
         given = [q["order"], d["order"], *arguments]
         at = cupy.asarray([a if isinstance(a, int) else a.data.ptr for a in given], np.uint64)
         at_once(join, at, (NOWHERE, NOWHERE))

@@ -41,23 +41,23 @@ class GridLaunch:
     q: Index
     d: Index
     layout: GridLayout
-    same: bool
+    is_self_join: bool
     places: Array
     strides: Array
     constants: dict[str, int]
 
     @classmethod
-    def of(cls, q: Index, d: Index, layout: GridLayout, same: bool, rows: Rows | None = None,
+    def of(cls, q: Index, d: Index, layout: GridLayout, is_self_join: bool, rows: Rows | None = None,
            **constants: int) -> GridLaunch:  # fmt: skip
         """Put the queries in order; `rows`: positions of the requested ones."""
         strides = cupy.asarray(np.array(layout.cells.strides, np.int64))
-        join = cls(q, d, layout, same, cupy.empty(0, cupy.int32), strides, constants)
+        join = cls(q, d, layout, is_self_join, cupy.empty(0, cupy.int32), strides, constants)
         options = layout.options
         work = cupy.empty(0, cupy.int64) if options.order == "given" else join.workload()
         places = grid_index.queries(q, work, options, cupy)
         if rows is not None:
             places = places[(places >= rows[0]) & (places < rows[1])]
-        return cls(q, d, layout, same, places, strides, constants)
+        return cls(q, d, layout, is_self_join, places, strides, constants)
 
     @property
     def options(self) -> Grid:
@@ -72,7 +72,7 @@ class GridLaunch:
     @property
     def _pattern(self) -> np.int32:
         """Return the number of the pattern; two indexes need all adjacent cells."""
-        return np.int32(PATTERNS.index(self.layout.options.pattern if self.same else "full"))
+        return np.int32(PATTERNS.index(self.layout.options.pattern if self.is_self_join else "full"))
 
     def _kernel(self, function: str) -> Any:
         layout = self.layout
@@ -89,7 +89,7 @@ class GridLaunch:
         self._kernel("grid_work")((-(-number // THREADS),), (THREADS,), arguments)
         return work
 
-    def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
+    def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
         """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
         layout, options, q, d = self.layout, self.layout.options, self.q, self.d
@@ -100,10 +100,10 @@ class GridLaunch:
         )  # fmt: skip
         arguments = (
             self.places, np.int64(batch.first), np.int64(batch.step), np.uint32(batch.number),
-            np.int32(options.threads), np.int32(options.order == "queue"), *sides, np.int32(self.same),
-            self._pattern, np.int32(layout.sort_dim), np.int32(options.short_circuit),
-            np.float64(reach(layout.norm, layout.threshold)), *limits(layout.threshold, layout.bounds),
-            np.uint64(room), out, *counts, state,
+            np.int32(options.threads), np.int32(options.order == "queue"), *sides,
+            np.int32(self.is_self_join), self._pattern, np.int32(layout.sort_dim),
+            np.int32(options.short_circuit), np.float64(reach(layout.norm, layout.threshold)),
+            *limits(layout.threshold, layout.bounds), np.uint64(capacity), out, *counts, state,
         )  # fmt: skip
         blocks = -(-batch.number * options.threads // THREADS)
         self._kernel("join_grid")((blocks,), (THREADS,), arguments)

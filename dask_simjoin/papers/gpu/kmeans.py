@@ -187,18 +187,18 @@ def _queries_in(items: Array, starts: Array, rows: Rows | None) -> tuple[Array, 
 
 
 def lists(
-    q: Index, d: Index, layout: KMeansLayout, same: bool, rows: Rows | None = None
+    q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, rows: Rows | None = None
 ) -> Iterator[ListsOnGpu]:
     """Yield all lists, some at a time; `rows`: positions of the requested queries."""
     one_sided = layout.options.windows == "one-sided"
-    if not layout.copies or (same and one_sided):
+    if not layout.copies or (is_self_join and one_sided):
         own = q["starts"] if rows is None else q["starts"].clip(*rows)
-        yield ListsOnGpu(None, own, None, d["starts"], 0, same)
+        yield ListsOnGpu(None, own, None, d["starts"], 0, is_self_join)
     if not layout.copies:
         return
-    share = 0.5 if same and layout.options.windows == "two-sided" else 1.0
-    borders = Borders(q, layout, share, after=same and one_sided)
-    by_row = borders.by_row() if same and not one_sided else None
+    share = 0.5 if is_self_join and layout.options.windows == "two-sided" else 1.0
+    borders = Borders(q, layout, share, after=is_self_join and one_sided)
+    by_row = borders.by_row() if is_self_join and not one_sided else None
     for first, places, starts in borders.near():
         items, item_starts = _queries_in(places, starts, rows)
         if by_row is not None:
@@ -237,7 +237,7 @@ class KMeansLaunch:
     constants: dict[str, int]
 
     @classmethod
-    def of(cls, given: ListsOnGpu, q: Index, d: Index, layout: KMeansLayout, same: bool,
+    def of(cls, given: ListsOnGpu, q: Index, d: Index, layout: KMeansLayout, is_self_join: bool,
            rows: Rows | None = None, **constants: int) -> KMeansLaunch:  # fmt: skip
         """Cut the queries, and the rows that they meet, into parts."""
         jobs, tiles = (cut(starts, SIDE, cupy) for starts in (given.starts, given.member_starts))
@@ -257,7 +257,7 @@ class KMeansLaunch:
         """Return the number of parts."""
         return len(self.jobs.begins)
 
-    def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
+    def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
         """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
         layout, given, jobs, tiles = self.layout, self.given, self.jobs, self.tiles
@@ -269,7 +269,7 @@ class KMeansLaunch:
             *self.boxes[2:], np.int64(len(tiles.begins)), np.int32(given.later), sides[2],
             np.int32(0 if by_row is None else by_row.shape[1]), np.int32(given.first),
             _compared(self.q, layout), self.q["y"], _compared(self.d, layout), self.d["y"],
-            *limits(layout.threshold, layout.bounds), np.uint64(room), out, *counts, state,
+            *limits(layout.threshold, layout.bounds), np.uint64(capacity), out, *counts, state,
         )  # fmt: skip
         kernel = _kernel(layout, "join_members", **{"COUNTING": 0} | self.constants)
         kernel((batch.number,), (THREADS,), arguments)
@@ -317,41 +317,43 @@ def build(x: Array, layout: KMeansLayout) -> Index:
     return index | {"z": cupy.ascontiguousarray(filtered(index["y"], layout.bounds))}
 
 
-def _kernels(q: Index, d: Index, layout: KMeansLayout, same: bool, rows: Rows | None) -> Iterator[OneKernel]:
+def _kernels(
+    q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, rows: Rows | None
+) -> Iterator[OneKernel]:
     """Yield the kernel calls of a join, for some lists at a time."""
     if is_none(q, d, rows):
         return
-    for given in lists(q, d, layout, same, rows):
+    for given in lists(q, d, layout, is_self_join, rows):
         if given.items is None or len(given.items):
             yield OneKernel(partial(KMeansLaunch.of, given))
 
 
-def batches(q: Index, d: Index, layout: KMeansLayout, *, same: bool, rows: Rows | None = None,
-            most: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
+def batches(q: Index, d: Index, layout: KMeansLayout, *, is_self_join: bool, rows: Rows | None = None,
+            max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
     """See `GpuMethod.batches`."""
     decided = refused = 0
-    for kernel in _kernels(q, d, layout, same, rows):
+    for kernel in _kernels(q, d, layout, is_self_join, rows):
         earlier = decided, refused
-        for found in kernel.batches(q, d, layout, same=same, rows=rows, most=most):
+        for found in kernel.batches(q, d, layout, is_self_join=is_self_join, rows=rows, max_pairs=max_pairs):
             decided, refused = earlier[0] + found.decided, earlier[1] + found.refused
             yield replace(found, decided=decided, refused=refused)
 
 
-def count(q: Index, d: Index, layout: KMeansLayout, *, same: bool, both: bool = True,
+def count(q: Index, d: Index, layout: KMeansLayout, *, is_self_join: bool, both: bool = True,
           rows: Rows | None = None) -> list[Array]:  # fmt: skip
     """See `GpuMethod.count`."""
-    counts = [cupy.zeros(len(side["y"]), cupy.int64) for side in ((q,) if same else (q, d))]
-    for kernel in _kernels(q, d, layout, same, rows):
-        more = kernel.count(q, d, layout, same=same, both=both, rows=rows)
+    counts = [cupy.zeros(len(side["y"]), cupy.int64) for side in ((q,) if is_self_join else (q, d))]
+    for kernel in _kernels(q, d, layout, is_self_join, rows):
+        more = kernel.count(q, d, layout, is_self_join=is_self_join, both=both, rows=rows)
         counts = [one + other for one, other in zip(counts, more, strict=True)]
     return counts
 
 
 def pass_to(sink: Sink, q: Index, d: Index, layout: KMeansLayout, arguments: Sequence[Array | int], *,
-            same: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
+            is_self_join: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
     """See `GpuMethod.pass_to`."""
-    for kernel in _kernels(q, d, layout, same, rows):
-        kernel.pass_to(sink, q, d, layout, arguments, same=same, nodes_64=nodes_64, rows=rows)
+    for kernel in _kernels(q, d, layout, is_self_join, rows):
+        kernel.pass_to(sink, q, d, layout, arguments, is_self_join=is_self_join, nodes_64=nodes_64, rows=rows)
 
 
 def layout_stats(index: Index, layout: KMeansLayout) -> Numbers:

@@ -28,32 +28,33 @@ class NestedLaunch:
     q: Index
     d: Index
     layout: NestedLayout
-    same: bool
+    is_self_join: bool
     first: int
     queries: int
     constants: dict[str, int]
 
     @classmethod
-    def of(cls, q: Index, d: Index, layout: NestedLayout, same: bool, rows: Rows | None = None,
+    def of(cls, q: Index, d: Index, layout: NestedLayout, is_self_join: bool, rows: Rows | None = None,
            **constants: int) -> NestedLaunch:  # fmt: skip
         """Cut the rows of the first side into blocks; `rows`: positions of the requested ones."""
         block = layout.options.block
         start, stop = rows or (0, len(q["y"]))
-        return cls(q, d, layout, same, start // block, -(-stop // block) - start // block, constants)
+        return cls(q, d, layout, is_self_join, start // block, -(-stop // block) - start // block, constants)
 
     @property
     def options(self) -> NestedLoop:
         """Return the options that determine batches of blocks."""
         return self.layout.options
 
-    def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
+    def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
         """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
         layout, options, q, d = self.layout, self.layout.options, self.q, self.d
         arguments = (
             np.int64(self.first + batch.first), np.int64(batch.step), np.uint32(batch.number),
-            q["z"], q["y"], np.int32(len(q["y"])), d["z"], d["y"], np.int32(len(d["y"])), np.int32(self.same),
-            *limits(layout.threshold, layout.bounds), np.uint64(room), out, *counts, state,
+            q["z"], q["y"], np.int32(len(q["y"])), d["z"], d["y"], np.int32(len(d["y"])),
+            np.int32(self.is_self_join), *limits(layout.threshold, layout.bounds), np.uint64(capacity), out,
+            *counts, state,
         )  # fmt: skip
         shape = {"DIMS": layout.dims, "BLOCK": options.block, "EXACT": layout.bounds is None}
         shape |= {"ROTATION": options.schedule == "rotation"}

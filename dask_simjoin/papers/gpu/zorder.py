@@ -113,10 +113,10 @@ def _constants(layout: ZOrderLayout, **constants: int) -> dict[str, int]:
     return {"EXACT": layout.bounds is None, "COUNTING": 0} | constants
 
 
-def intervals(q: Index, d: Index, layout: ZOrderLayout, same: bool) -> GpuWalks:
+def intervals(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> GpuWalks:
     """Choose the interval of each row of `q`; the lists of `d` are built one after the other."""
     x, y = q["y"], d["y"]
-    walk = layout.options.walk if same else "full"
+    walk = layout.options.walk if is_self_join else "full"
     made = Keys("zorder", layout, **_constants(layout))
     starts, stops = cupy.empty(len(x), cupy.int32), cupy.empty(len(x), cupy.int32)
     best = [cupy.zeros(len(x), cupy.int32) for _ in range(3)]
@@ -134,7 +134,7 @@ def intervals(q: Index, d: Index, layout: ZOrderLayout, same: bool) -> GpuWalks:
                 cupy.where(better, new, old)
                 for new, old in zip((starts, stops, np.int32(number)), best, strict=True)
             ]
-        if walk != "full":  # equal keys: positions find the row itself
+        if walk != "full":  # keys may be equal, so positions show which row is the query
             after = cupy.empty(len(x), cupy.int32)
             after[order] = cupy.arange(1, len(x) + 1, dtype=cupy.int32)
             total = int((stops - after).astype(cupy.int64).sum())
@@ -156,26 +156,26 @@ class ZOrderLaunch:
     q: Index
     d: Index
     layout: ZOrderLayout
-    same: bool
+    is_self_join: bool
     turned: bool
     walks: GpuWalks
     places: Array
     constants: dict[str, int]
 
     @classmethod
-    def of(cls, q: Index, d: Index, layout: ZOrderLayout, same: bool, rows: Rows | None = None,
+    def of(cls, q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, rows: Rows | None = None,
            **constants: int) -> ZOrderLaunch:  # fmt: skip
         """Choose the side to sort, and order the queries; `rows`: positions of the requested ones."""
         index_side = layout.options.index
         smaller = index_side == "left" or (index_side == "smaller" and len(q["y"]) < len(d["y"]))
-        turned = smaller and not same and rows is None  # `rows` are queries
+        turned = smaller and not is_self_join and rows is None  # `rows` are queries
         if turned:
             q, d = d, q
-        walks = intervals(q, d, layout, same)
+        walks = intervals(q, d, layout, is_self_join)
         places = cupy.lexsort(cupy.stack([walks.starts, walks.lists])).astype(cupy.int32)
         if rows is not None:
             places = places[(places >= rows[0]) & (places < rows[1])]
-        return cls(q, d, layout, same, turned, walks, places, constants)
+        return cls(q, d, layout, is_self_join, turned, walks, places, constants)
 
     @property
     def options(self) -> ZOrder:
@@ -187,7 +187,7 @@ class ZOrderLaunch:
         """Return the number of queries."""
         return len(self.places)
 
-    def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
+    def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
         """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
         layout, options, q, d, walks = self.layout, self.layout.options, self.q, self.d, self.walks
@@ -195,9 +195,9 @@ class ZOrderLaunch:
         arguments = (
             self.places, np.int64(batch.first), np.int64(batch.step), np.uint32(batch.number),
             np.int32(options.threads), walks.starts, walks.stops, walks.lists, walks.orders,
-            np.int32(len(d["y"])), np.int32(self.same and not walks.half), np.int32(self.turned), q[name],
-            q["y"], d[name], d["y"], *limits(layout.threshold, layout.bounds), np.uint64(room), out,
-            *(counts[::-1] if self.turned else counts), state,
+            np.int32(len(d["y"])), np.int32(self.is_self_join and not walks.half), np.int32(self.turned),
+            q[name], q["y"], d[name], d["y"], *limits(layout.threshold, layout.bounds), np.uint64(capacity),
+            out, *(counts[::-1] if self.turned else counts), state,
         )  # fmt: skip
         walk = kernel("zorder", layout, "walk_lists", **_constants(layout, **self.constants))
         walk(*blocks(batch.number * options.threads), arguments)
@@ -229,18 +229,18 @@ _KERNEL = OneKernel(ZOrderLaunch.of)
 count, pass_to = _KERNEL.count, _KERNEL.pass_to
 
 
-def batches(q: Index, d: Index, layout: ZOrderLayout, *, same: bool,
-            rows: Rows | None = None, most: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
+def batches(q: Index, d: Index, layout: ZOrderLayout, *, is_self_join: bool,
+            rows: Rows | None = None, max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
     """See `GpuMethod.batches`; sorted pairs are one batch."""
     if is_none(q, d, rows):
         return
-    found = _KERNEL.batches(q, d, layout, same=same, rows=rows, most=most)
+    found = _KERNEL.batches(q, d, layout, is_self_join=is_self_join, rows=rows, max_pairs=max_pairs)
     if layout.options.output == "staged":
         yield from found
         return
     parts, decisions = [cupy.empty((0, 2), cupy.int32)], (0, 0)
     for one in found:
-        parts.append(cupy.sort(one.places, axis=1) if same else one.places.copy())
+        parts.append(cupy.sort(one.places, axis=1) if is_self_join else one.places.copy())
         decisions = one.decided, one.refused
     places = cupy.concatenate(parts)
     yield PairBatch(places[cupy.lexsort(cupy.stack([places[:, 1], places[:, 0]]))], *decisions)
@@ -257,8 +257,8 @@ def build_nearest(x: Array) -> Index:
 class _Search:
     """A search for the neighbors of the rows of `q` among the rows of `d`; see `nearest`."""
 
-    def __init__(self, q: Index, d: Index, layout: ZOrderSearch, best_d2: Array, best_name: Array, same: bool,
-                 bound2: float) -> None:  # fmt: skip
+    def __init__(self, q: Index, d: Index, layout: ZOrderSearch, best_d2: Array, best_name: Array,
+                 is_self_join: bool, bound2: float) -> None:  # fmt: skip
         self.q, self.d, self.layout, self.best_d2, self.bound2 = q, d, layout, best_d2, bound2
         self.keys = Keys("zorder_nearest", layout.keys, EXACT=True)
         self.arguments = (
@@ -267,7 +267,7 @@ class _Search:
             q["order"],
             d["y"],
             d["names"],
-            np.int32(same),
+            np.int32(is_self_join),
             np.float64(bound2),
         )
         self.state = np.int32(best_d2.shape[1]), best_d2, best_name
@@ -276,7 +276,9 @@ class _Search:
     def find(self, keys: Array, shift: float, half_widths: Array | None) -> None:
         """Find the interval of the box around each query in a list; `half_widths`: of the boxes."""
         x, boxes = self.q["y"], np.int32(half_widths is not None)
-        sides = self.best_d2 if half_widths is None else half_widths  # not read
+        sides = (
+            self.best_d2 if half_widths is None else half_widths
+        )  # a placeholder that the kernel does not read
         limits = sides, boxes, keys, np.int32(len(keys)), self.starts, self.stops
         find = self.keys.kernel("find_boxes")
         find(*blocks(len(x)), (x, np.int32(len(x)), *self.keys.of(shift), *limits))
@@ -314,13 +316,13 @@ class _Search:
         self.look(queries, starts, stops, which, orders)
 
 
-def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: Array, best_name: Array, *, same: bool,
+def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: Array, best_name: Array, *, is_self_join: bool,
             bound2: float) -> None:  # fmt: skip
     """Improve neighbors; see `gpu.nearest.GpuSearcher.nearest`."""
     n, m, k = len(q["y"]), len(d["y"]), best_d2.shape[1]
     if not (n and m and k):
         return
-    search = _Search(q, d, layout, best_d2, best_name, same, bound2)
+    search = _Search(q, d, layout, best_d2, best_name, is_self_join, bound2)
     lists: list[Array] = []
     orders = cupy.empty((len(layout.keys.shifts), m), cupy.int32)
     for number, shift in enumerate(layout.keys.shifts):

@@ -150,7 +150,7 @@ def scan_partition(
         wrong = ~(xp.isfinite(r) & (r >= 0))
         radius, limit = (float(r.max()) if len(r) else 0.0, count_of(wrong)), limits(r, spec)
     if partitions and not bad and zero is None:
-        # the number too: of partitions that are alike, other rows must be drawn in each
+        # the number is part of the seed: equal partitions need different samples
         seed = (int(box_digest(found.lower, found.upper)[:12], 16), number)
         sample = draw(x, None if kept is None else to_host(kept), partitions, seed, limit, most)
     box = box_digest(found.lower, found.upper) if found.rows else ""
@@ -204,7 +204,7 @@ def _bad(columns: Array, spec: JoinSpec) -> dict[Hashable, tuple[int, int]]:
     xp = module_of(columns)
     nan, infinite = xp.isnan(columns), xp.isinf(columns)
     if spec.lists:
-        # all numbers of a list are of one column, and numbers of groups of another
+        # the numbers of a list belong to one column, and group numbers to another
         of_lists = columns.shape[1] - bool(spec.by)
         nan, infinite = (
             xp.concatenate([some[:, :of_lists].any(axis=1, keepdims=True), some[:, of_lists:]], axis=1)
@@ -246,7 +246,7 @@ def _inexact(frame: Frame, columns: Array, found_in: Moments | None, spec: JoinS
     if spec.lists:
         name, held = spec.on[0], lists_of(frame[spec.on[0]])
         floats = held is not None and held.kind is not None and held.kind.kind == "f"
-        # NaN among the bounds hides what else there is
+        # a NaN bound hides the other values
         if len(columns) and not floats and not (np.abs(bounds(columns)) < EXACT_INTEGER).all():
             for value in extremes(frame[name]):
                 if abs(value) > EXACT_INTEGER:

@@ -147,7 +147,7 @@ def _joined(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: J
     names = tuple(
         side["order"][: len(of.x)].astype(np.int64) for side, of in ((left, first), (right, second))
     )
-    return joiner.pairs(left, right, layout, same=same, distance=made, labels=names)
+    return joiner.pairs(left, right, layout, is_self_join=same, distance=made, labels=names)
 
 
 def _pairs_expected(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner,
@@ -178,7 +178,7 @@ def sample_degrees(points: SamplePoints, layout: Layout, joiner: Joiner, listed:
     if few:
         return to_host(_shown(x, layout, joiner))
     index = joiner.build(x, layout)
-    return to_host(joiner.counts(index, index, layout, same=True)[0])
+    return to_host(joiner.counts(index, index, layout, is_self_join=True)[0])
 
 
 def _shown(x: Array, layout: Layout, joiner: Joiner) -> Array:
@@ -188,7 +188,7 @@ def _shown(x: Array, layout: Layout, joiner: Joiner) -> Array:
     def visitor(left: Array, right: Array, totals: Array) -> None:
         count_up(degrees, left, right)
 
-    joiner.visit(index, index, layout, visitor, same=True)
+    joiner.visit(index, index, layout, visitor, is_self_join=True)
     return degrees
 
 

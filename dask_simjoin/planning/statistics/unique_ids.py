@@ -52,7 +52,7 @@ def summarise_ids(ids: Ids, id: Hashable | None) -> IdSummary:
     if isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iufmM" and not on_gpu(ids):
         ordered = np.sort(ids.to_numpy())
         again = np.flatnonzero(ordered[1:] == ordered[:-1])
-        values = pd.Index(ordered)  # numbers come out of it as pandas and people know them
+        values = pd.Index(ordered)  # its items are numbers and times of pandas
         repeated = (values[again[0]],) if len(again) else None
         return IdSummary(n, 0, values[0], values[-1], repeated)
     try:

@@ -26,77 +26,81 @@ from dask_simjoin.sets.cpu.kernels.candidates import (
 from dask_simjoin.sets.cpu.kernels.lists import find_units, open_lists, set_prefixes
 from dask_simjoin.sets.methods import AllPairs, Bitmap, GroupJoin, SetMethod, options_of
 from dask_simjoin.sets.predicate import Rule
-from dask_simjoin.sets.types import SetBlock, SetCounters, SetPairs, kinds_of
+from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs, kinds_of
 
 WORDS = (1, 2, 4, 8, 16, 32, 64)
-"""Words of 64 bits that bitmaps may have: what a sample tells of."""
+"""Sizes of bitmaps in words of 64 bits; `sample` counts for each."""
 
 MAX_BITMAP_BYTES = 16
-"""Bytes of bitmaps for each token of a block, at most."""
+"""Largest number of bytes of bitmaps per token of a block."""
 
 PAIR, PAIR_WORD = 0.1, 0.075
 ENTRY, ENTRY_WORD = 0.7, 0.12
 LOOKUP = 8.0
 MERGE, MERGE_TOKEN = 15.0, 1.4
-"""Nanoseconds of a pair of bitmaps and each of its words, of an entry of a list and each of its words, of
-finding a list, of comparing two sets and each of their tokens.  Measured with vectors of 512 bits."""
+"""Nanoseconds, measured with vectors of 512 bits.
+
+`PAIR`, `PAIR_WORD`: per pair of bitmaps, and per word of it.  `ENTRY`, `ENTRY_WORD`: per entry of a list, and
+per word of its bitmap.  `LOOKUP`: to find a list.  `MERGE`, `MERGE_TOKEN`: to compare two sets, and per
+token.
+"""
 
 
 class SetChoice(NamedTuple):
-    """How pairs are found: by lists or without, and with bitmaps of so many words (0: none)."""
+    """How pairs are found: with or without lists, and with bitmaps of `words` words (0: no bitmaps)."""
 
     listed: bool
     words: int
 
 
-def choose(asked: SetMethod | None, told: np.ndarray, mean_size: float, entries: float) -> SetChoice:
-    """Return the choice of the least cost, of a method or of all (None).
+def choose(method: SetMethod | None, counted: np.ndarray, mean_size: float, entries: float) -> SetChoice:
+    """Return the cheapest choice for a method, or for any method (None).
 
-    `entries`: of lists, for each token of the block.
+    `counted`: counters of `sample`; `entries`: entries of lists per token of the block.
     """
-    every = costs(told, mean_size)
-    # of a set there are two bitmaps without lists, and one for each entry with them
-    most = {
+    every = costs(counted, mean_size)
+    # two bitmaps per set without lists, one per entry with lists
+    max_words = {
         True: MAX_BITMAP_BYTES / (8 * max(entries, 1 / MAX_BITMAP_BYTES)),
         False: MAX_BITMAP_BYTES * mean_size / 16,
     }
-    of_method = [one for one in every if asked is None or one.listed != isinstance(asked, Bitmap)]
-    allowed = [one for one in of_method if one.words <= max(most[one.listed], 1)]
+    of_method = [one for one in every if method is None or one.listed != isinstance(method, Bitmap)]
+    allowed = [one for one in of_method if one.words <= max(max_words[one.listed], 1)]
     return min(allowed, key=every.__getitem__)
 
 
-def costs(told: np.ndarray, mean_size: float) -> dict[SetChoice, float]:
-    """Return the nanoseconds that each choice takes, from what `estimate.sample` told."""
+def costs(counted: np.ndarray, mean_size: float) -> dict[SetChoice, float]:
+    """Return the nanoseconds of each choice, from the counters of `sample`."""
     merge = MERGE + MERGE_TOKEN * mean_size
-    share = told[LEFT:] / max(told[COMPARED], 1.0)
+    share = counted[LEFT:] / max(counted[COMPARED], 1.0)
     found: dict[SetChoice, float] = {}
     for words, left in zip((0, *WORDS), (1.0, *share), strict=False):
         entry = ENTRY + ENTRY_WORD * words + left * merge
-        found[SetChoice(True, words)] = told[LOOKUPS] * LOOKUP + told[ENTRIES] * entry
+        found[SetChoice(True, words)] = counted[LOOKUPS] * LOOKUP + counted[ENTRIES] * entry
         if words:
-            found[SetChoice(False, words)] = told[ADMISSIBLE] * (PAIR + PAIR_WORD * words + left * merge)
+            found[SetChoice(False, words)] = counted[ADMISSIBLE] * (PAIR + PAIR_WORD * words + left * merge)
     return found
 
 
 def usual_words(mean_size: float) -> int:
-    """Return how many words leave out most pairs of sets of a mean size, at most thresholds."""
+    """Return the words that reject most pairs of sets of a mean size, for most thresholds."""
     return next((words for words in WORDS if 16 * words >= mean_size), WORDS[-1])
 
 
 SAMPLE = 128
-"""Sets of one side that a choice looks at."""
+"""Sets of one side in the sample for a choice."""
 
 FEW = 1 << 20
-"""Pairs of sets up to which none is looked at: whatever is chosen does not take long."""
+"""No sample is taken for at most this many pairs of sets: every method is fast."""
 
 EVERY = np.iinfo(np.int64).max
-"""More pairs than there are."""
+"""No limit of pairs."""
 
 
 class SetSearch:
     """Finds the pairs of two blocks, or of one with itself: see `SetJoiner`.
 
-    The side of larger sets looks up, and the other one is looked up; `turned`: the right side looks up.
+    Sets of the side with larger sets are looked up in the other side; `turned`: this is the right side.
     """
 
     def __init__(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> None:
@@ -121,28 +125,28 @@ class SetSearch:
 
     @property
     def next(self) -> int | None:
-        """Where to go on; None: it is through."""
+        """The next set; None: the search is complete."""
         return None if self.state[NEXT] < 0 else int(self.state[NEXT])
 
     def run(self, out: Out, enough: int = EVERY) -> int:
-        """Find pairs up to `enough`, or to as many as there is room for; return how many were written."""
+        """Find at least `enough` pairs, or as many as fit; return the number of pairs written."""
         if self.next is not None:
             same = self._q, self._d, self.same, self._limits
             self._join(*same, *self._operands, self._rows, *self._stamps, self.state, enough, out, self.tally)
         return int(self.state[DONE])
 
-    def _open(self, asked: SetMethod | None) -> SetChoice:
-        """Make the arrays of a method, or of what is best."""
-        words = None if asked is None or asked.words is None else max(asked.words // 2, 1)
-        if isinstance(asked, AllPairs | GroupJoin):
+    def _open(self, method: SetMethod | None) -> SetChoice:
+        """Make the arrays of a method, or of the best one."""
+        words = None if method is None or method.words is None else max(method.words // 2, 1)
+        if isinstance(method, AllPairs | GroupJoin):
             words = 0
-        if isinstance(asked, Bitmap) and words:
+        if isinstance(method, Bitmap) and words:
             return self._open_bitmaps(words)
         prefixes = self._prefixes()
         units = [np.arange(len(self._q_sizes) + 1)] * 2
         if not self.same:
             units[1] = np.arange(len(self._d_sizes) + 1)
-        if isinstance(asked, GroupJoin):
+        if isinstance(method, GroupJoin):
             units = self._units(prefixes)
         lists_of = self._lists(units[1], prefixes[1])
         mean = float(self._q_sizes.mean())
@@ -150,12 +154,12 @@ class SetSearch:
             words = usual_words(mean)
         if words is None:
             entries = lists_of[1] / len(self._d[1])
-            choice = choose(asked, self._sample(prefixes[0], lists_of[0]), mean, entries)
+            choice = choose(method, self._sample(prefixes[0], lists_of[0]), mean, entries)
         else:
-            choice = SetChoice(not isinstance(asked, Bitmap), words)
+            choice = SetChoice(not isinstance(method, Bitmap), words)
         if not choice.listed:
             return self._open_bitmaps(choice.words)
-        return self._open_lists(choice, not isinstance(asked, AllPairs), units, prefixes, lists_of)
+        return self._open_lists(choice, not isinstance(method, AllPairs), units, prefixes, lists_of)
 
     def _open_bitmaps(self, words: int) -> SetChoice:
         q_bits, d_bits = self._bits(words)
@@ -181,11 +185,11 @@ class SetSearch:
         return choice
 
     def _starts(self, sizes: np.ndarray) -> np.ndarray:
-        """Return the place of the first one of each kind of size, and how many there are."""
+        """Return the position of the first set of each distinct size, and the number of sets."""
         return np.append(np.searchsorted(sizes, self._kinds), len(sizes))
 
     def _prefixes(self) -> list[np.ndarray]:
-        """Return the lengths of prefixes of both sides' sizes."""
+        """Return the lengths of prefixes by size, for both sides."""
         found = []
         for sizes, others, own in (
             (self._q_sizes, self._d_sizes, False),
@@ -197,7 +201,7 @@ class SetSearch:
         return found
 
     def _units(self, prefixes: list[np.ndarray]) -> list[np.ndarray]:
-        """Return where each group of sets of one size and prefix begins, of both sides."""
+        """Return the starts of groups of sets with equal sizes and prefixes, for both sides."""
         found = []
         for (offsets, tokens, _), own in zip((self._q, self._d), prefixes, strict=True):
             units = np.empty(len(offsets), np.int64)
@@ -206,10 +210,10 @@ class SetSearch:
         return found
 
     def _lists(self, units: np.ndarray, prefixes: np.ndarray) -> tuple[np.ndarray, int]:
-        """Return where lists of tokens begin and end, and how many entries they have room for."""
+        """Return the bounds of the lists of tokens, and their total capacity."""
         offsets, tokens, _ = self._d
         entries = int(prefixes[self._d_sizes[units[:-1]]].sum())
-        # as many lists as tokens, but for blocks that have few of them
+        # one list per token; fewer in blocks with few tokens
         many = max(min(self._universe, 2 * entries), 1)
         places = np.zeros((1 << (many - 1).bit_length(), 2), np.int64)
         open_lists(offsets, tokens, units, prefixes, places)
@@ -217,14 +221,14 @@ class SetSearch:
 
     def _sample(self, prefixes: np.ndarray, places: np.ndarray) -> np.ndarray:
         step = max(len(self._q_sizes) // SAMPLE, 1)
-        # bitmaps of more bits than this would not be worth their memory
+        # larger bitmaps are not worth their memory
         kinds = min(int(self._q_sizes.mean()).bit_length() + 1, len(WORDS))
-        told = np.zeros(LEFT + kinds)
+        counted = np.zeros(LEFT + kinds)
         sample(
             self._q, self._d, self.same, self._limits, prefixes, places, self._kinds,
-            self._starts(self._d_sizes), self._rows, step, np.empty(WORDS[kinds - 1], np.int64), told,
+            self._starts(self._d_sizes), self._rows, step, np.empty(WORDS[kinds - 1], np.int64), counted,
         )  # fmt: skip
-        return told
+        return counted
 
     def _bits(self, words: int) -> list[np.ndarray]:
         """Return the bitmaps of both sides' sets (n, words)."""
@@ -238,7 +242,7 @@ class SetSearch:
 
 
 def _side(block: SetBlock) -> Side:
-    """Return a block's arrays as kernels take them: all are read only, so that they are of one type."""
+    """Return a block's arrays for kernels: all are read-only, so they have one Numba type."""
     found = []
     for name, dtype in (("offsets", np.int64), ("tokens", np.int32), ("weights", np.int64)):
         values = np.ascontiguousarray(block[name], dtype).view()  # type: ignore[literal-required]
@@ -249,11 +253,11 @@ def _side(block: SetBlock) -> Side:
 
 
 ROOM = 1 << 16
-"""Pairs for which memory is reserved at first."""
+"""Initial capacity for pairs."""
 
 
 BATCH = 1 << 18
-"""Pairs of a batch, unless a set has more partners."""
+"""Pairs per batch, unless one set has more partners."""
 
 
 class CpuSetJoiner:
@@ -270,7 +274,7 @@ class CpuSetJoiner:
             columns = _columns(room)
             done = search.run((*columns, NONE, NONE), enough)
             for column in columns:
-                # shrinking gives the pages behind back without copying those before
+                # shrinking frees the last pages without a copy
                 column.resize(done, refcheck=False)
             parts.append(columns)
             enough -= done

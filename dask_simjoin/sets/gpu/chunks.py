@@ -1,7 +1,7 @@
-"""Candidates that the CPU's filters leave, chunk by chunk: it fills one while the GPU verifies another.
+"""Candidates from filters on the CPU, in chunks: the CPU fills a chunk while the GPU verifies another.
 
-So do Bellas and Gounaris, whose threads of the host are here one that filters, and the one that asks for
-chunks: it hands them to the GPU, and takes what matches.
+This follows Bellas and Gounaris.  One thread of the host filters, and the calling thread passes chunks to the
+GPU and takes the matches.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from dask_simjoin.sets.gpu.operands import Operands
 from dask_simjoin.sets.gpu.verify import GroupedSets
 
 CHUNK_BYTES = 64 << 20
-"""Of the candidates of a chunk, where nothing else is asked for."""
+"""Default bytes of a chunk's candidates."""
 
 CANDIDATE_BYTES = 16
-"""Of a candidate, and of what is written where it matches."""
+"""Bytes per candidate, including the output for a match."""
 
 MATCHES = 1 << 12
-"""Pairs of members for which memory is reserved at first."""
+"""Initial capacity for pairs of members."""
 
 ALTERNATING = 2
-"""Buffers: one is filled while another is handed on."""
+"""Number of buffers: one is filled while the GPU reads another."""
 
 
 class Buffer:
-    """Memory of the host from which GPUs copy at full speed.
+    """Pinned memory of the host, which GPUs copy at full speed.
 
     Parameters
     ----------
     probes, candidates : int
-        For how many there is room.
+        Its capacity.
     """
 
     def __init__(self, probes: int, candidates: int) -> None:
@@ -48,7 +48,7 @@ class Buffer:
         self._copied = cupy.cuda.get_current_stream().record()
 
     def on_gpu(self, probes: int) -> GroupedSets:
-        """Ask for a copy of so many probes' candidates, which the GPU makes when it comes to it."""
+        """Start an asynchronous copy of the candidates of the first probes."""
         columns, number = [], int(self.starts[probes])
         for some in (self.probes[:probes], self.starts[: probes + 1], self.candidates[:number]):
             column = cupy.empty(len(some), some.dtype)
@@ -58,7 +58,7 @@ class Buffer:
         return GroupedSets(columns[0], columns[1], columns[2], turned=False)
 
     def wait(self) -> None:
-        """Wait until the copy is made: before, nothing may be written here, nor the memory given back."""
+        """Wait for the copy: until then, the memory must not be written or freed."""
         self._copied.synchronize()
 
 
@@ -70,7 +70,7 @@ class GpuSetMatches(NamedTuple):
     pairs : array (pairs, 2), int32
     overlaps : array (pairs,), int32
     compared : int
-        Pairs of sets of which they are those that match.
+        Pairs of sets that were compared.
     """
 
     pairs: Array
@@ -85,14 +85,14 @@ class Filled(NamedTuple):
     ----------
     buffer : Buffer
     probes : int
-        How many have candidates in it.
+        Number of probes with candidates in it.
     last : bool
-        Whether there are no others.
+        Whether it is the last chunk.
     following : int or None
-        The first probe of which no candidate is in the chunk or before it; None: there is none, or the last
-        one's candidates do not end in the chunk.
+        The next probe after the chunk; None: there is no such probe, or the candidates of the chunk's last
+        probe continue in the next one.
     matches : Matches or None
-        Of the other members of the groups, where they are not left to the GPU.
+        Matches of the other members of groups, if the CPU pairs them.
     """
 
     buffer: Buffer
@@ -109,11 +109,11 @@ class GpuSetChunk(NamedTuple):
     ----------
     found : Grouped
     ends : bool
-        Whether none of its probes has more in the next chunk.
+        Whether none of its probes has candidates in the next chunk.
     next : int or None
-        Where it ends, the probe to go on with, if there is one.
+        The next probe, if `ends` and if there is one.
     matches : Matches or None
-        As of `Filled`, and on the host.
+        As in `Filled`, on the host.
     """
 
     found: GroupedSets
@@ -123,18 +123,18 @@ class GpuSetChunk(NamedTuple):
 
 
 class HostFilter:
-    """Filters by an index on the CPU, probe by probe from one on.
+    """Filters probe by probe, with an index on the CPU.
 
     Parameters
     ----------
     join : Operands
     lengths : Prefixes
     positional : bool
-        Whether sets that meet too late in their prefixes are left out.
+        Whether pairs whose common token comes too late in their prefixes are left out.
     start : int
         The first probe.
     members : bool
-        Whether it pairs the other members of groups, too.
+        Whether it also pairs the other members of groups.
     """
 
     def __init__(self, join: Operands, lengths: Prefixes, start: int, *, positional: bool,
@@ -163,11 +163,11 @@ class HostFilter:
 
     @property
     def listed(self) -> int:
-        """Entries of the index that were looked at."""
+        """Entries of the index that were scanned."""
         return int(self._state[LISTED])
 
     def fill(self, buffer: Buffer) -> Filled:
-        """Fill a buffer with candidates that follow those before."""
+        """Fill a buffer with the next candidates."""
         probes = fill(*self._given, buffer.probes, buffer.starts, buffer.candidates)
         state = self._state
         last = state[PROBE] == self._probes
@@ -178,7 +178,7 @@ class HostFilter:
         return Filled(buffer, probes, bool(last), following, matches)
 
     def match_members(self, probes: Array, starts: Array, candidates: Array) -> GpuSetMatches:
-        """Find the matches of the members of groups, but for the pairs of those that stand for them."""
+        """Find the matches of members of groups, except pairs of their first sets."""
         assert self._paired
         room = MATCHES
         while True:
@@ -190,7 +190,7 @@ class HostFilter:
 
 
 def chunks(filters: HostFilter, probes: int, room: int) -> Iterator[GpuSetChunk]:
-    """Hand chunks of up to `room` candidates to the GPU, while the next one is filled."""
+    """Yield chunks of up to `room` candidates on the GPU, while the next one is filled."""
     buffers = [Buffer(min(probes, room), room) for _ in range(ALTERNATING)]
     try:
         with ThreadPoolExecutor(1, thread_name_prefix="simjoin-filter") as pool:

@@ -16,13 +16,13 @@ from dask_simjoin.sets.gpu.verify import Bits
 
 
 class Prefixes(NamedTuple):
-    """How many tokens of each set are looked up, or are in the index: none of sets that others stand for.
+    """Lengths of prefixes that are looked up or indexed: 0 for all but the first set of a group.
 
     Attributes
     ----------
     left, right : array (n,), int32
     left_members, right_members : array (n,), int32, or None
-        How many sets each stands for, from itself on; None: each for itself.
+        Number of sets in each group, starting with its first set; None: no groups.
     """
 
     left: Array
@@ -32,10 +32,10 @@ class Prefixes(NamedTuple):
 
 
 def prefixes(join: Operands, *, groups: bool) -> Prefixes:
-    """Choose lengths: sets that match have a token in common in prefixes so long.
+    """Choose the lengths of prefixes, so that matching sets have a common token in theirs.
 
-    Of one side a set meets larger ones, so what it looks up need only be as long as one of its own size asks;
-    members of a group have both prefixes in common, so there both are as long.
+    In a self-join a set looks up sets that are at least as large, so a shorter prefix is enough.  Members of
+    a group share both prefixes, so these have equal lengths.
     """
     rule, one = join.rule, join.left.distinct.tolist()
     shorter = join.same and not groups
@@ -51,13 +51,13 @@ def prefixes(join: Operands, *, groups: bool) -> Prefixes:
 
 
 def _lengths(side: SetOperand, needs: list[int]) -> Array:
-    """Return lengths of prefixes (n,), of what sets of each size need."""
+    """Return the lengths of prefixes (n,), from the overlap that each size needs."""
     lengths = side.distinct - np.minimum(np.array(needs, np.int64), side.distinct + 1) + 1
     return side.spread(np.clip(lengths, 0, side.distinct))
 
 
 def _grouped(side: SetOperand, lengths: Array) -> tuple[Array, Array]:
-    """Leave a prefix to the first of the sets that have one size and one prefix, which follow each other."""
+    """Keep the prefix of the first of adjacent sets with equal sizes and prefixes."""
     first = cupy.empty(len(side), cupy.bool_)
     over(len(side), "groups", "find_firsts", (*side.arguments, lengths, np.int64(len(side)), first))
     places = cupy.flatnonzero(first)
@@ -67,11 +67,11 @@ def _grouped(side: SetOperand, lengths: Array) -> tuple[Array, Array]:
 
 
 PAIRS = 1 << 26
-"""Pairs of members of which the first batch consists."""
+"""Pairs of members in the first batch."""
 
 
 def own_pairs(join: Operands, lengths: Prefixes) -> Array:
-    """Return each group with itself (groups, 2), where it has several members; of two sides none."""
+    """Return each group of several members, paired with itself (groups, 2); none for two sides."""
     if not join.same:
         return cupy.empty((0, 2), cupy.int32)
     several = cupy.flatnonzero((lengths.left_members > 1) & (lengths.left > 0)).astype(cupy.int32)
@@ -86,10 +86,10 @@ def expanded(join: Operands, lengths: Prefixes, pairs: Array, bits: Bits, room: 
     over(groups, "groups", "count_members", arguments, WORDS=0)
     cupy.cumsum(members, out=work[1:])
 
-    def find(first: int, number: int, out: Array, told: Array) -> None:
+    def find(first: int, number: int, out: Array, counter: Array) -> None:
         arguments = (
             *join.sides, pairs, work, np.int64(groups), lengths.right_members, np.int64(first),
-            np.int64(number), np.int32(join.same), bits.left, bits.right, out, np.uint64(len(out)), told,
+            np.int64(number), np.int32(join.same), bits.left, bits.right, out, np.uint64(len(out)), counter,
         )  # fmt: skip
         over(number, "groups", "expand", arguments, WORDS=bits.words, **join.constants)
 
@@ -97,10 +97,10 @@ def expanded(join: Operands, lengths: Prefixes, pairs: Array, bits: Bits, room: 
 
 
 EACH_THREAD = 8
-"""Meetings that a thread looks at."""
+"""Common tokens per thread."""
 
 MEETINGS = 1 << 26
-"""Of which the first batch consists."""
+"""Common tokens in the first batch."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Entries:
     keys : array (entries,), uint64
         Token, and set.
     places : array (entries,), int32
-        Of the tokens in their sets.
+        Positions of the tokens in their sets.
     """
 
     keys: Array
@@ -120,7 +120,7 @@ class Entries:
 
     @classmethod
     def of(cls, side: SetOperand, lengths: Array) -> Entries:
-        """List the first tokens of sets: so many as `lengths` (n,) has."""
+        """List the first `lengths` (n,) tokens of sets."""
         starts = cupy.zeros(len(side) + 1, cupy.int64)
         cupy.cumsum(lengths.astype(cupy.int64), out=starts[1:])
         entries = int(starts[-1])
@@ -136,23 +136,23 @@ class Entries:
 
 
 ANY = {"WORDS": 0, "POSITIONAL": 0, "EACH_THREAD": EACH_THREAD}
-"""Constants of kernels to which they do not matter."""
+"""Constants for kernels that do not use them."""
 
 
 @dataclass(frozen=True)
 class Meetings:
-    """Where the prefixes of two sides have tokens in common.
+    """Common tokens of the prefixes of two sides.
 
     Attributes
     ----------
     probes, index : Entries
-        Of the left side, and of the right one, sorted.
+        Entries of the left side, and sorted ones of the right side.
     first : array (probes,), int64
-        Where in the index each entry's meetings begin.
+        Position in the index of the first equal token of each entry.
     work : array (probes + 1,), int64
-        Meetings before each of them, and all.
+        Common tokens before each entry, and the total.
     number : int
-        Of them all.
+        Total number of common tokens.
     """
 
     probes: Entries
@@ -180,14 +180,14 @@ class Meetings:
 
 def candidates(join: Operands, met: Meetings, bits: Bits, room: int, start: int, *,
                positional: bool) -> Iterator[Flat]:  # fmt: skip
-    """Find candidates from a meeting on."""
+    """Find candidates, starting at a common token."""
     constants = join.constants | ANY | {"WORDS": bits.words, "POSITIONAL": int(positional)}
 
-    def find(first: int, number: int, out: Array, told: Array) -> None:
+    def find(first: int, number: int, out: Array, counter: Array) -> None:
         arguments = (
             *join.sides, met.probes.keys, met.probes.places, met.first, met.work, np.int64(len(met.first)),
             met.index.keys, met.index.places, np.int64(first), np.int64(number), bits.left, bits.right, out,
-            np.uint64(len(out)), told,
+            np.uint64(len(out)), counter,
         )  # fmt: skip
         blocks(-(-number // (THREADS * EACH_THREAD)), THREADS, "index", "meet", arguments, **constants)
 

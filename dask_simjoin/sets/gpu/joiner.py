@@ -19,21 +19,21 @@ from dask_simjoin.sets.gpu.operands import Operands
 from dask_simjoin.sets.gpu.verify import Bits, GroupedSets, accept, flat, listed, verify_flat, verify_grouped
 from dask_simjoin.sets.methods import AUTO, METHODS, AllPairs, Bitmap, Filtered, GroupJoin, SetMethod
 from dask_simjoin.sets.predicate import Rule
-from dask_simjoin.sets.types import SetBlock, SetCounters, SetPairs
+from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs
 
 PAIR, MEETING = 4e-12, 34e-12
-"""Seconds that a pair of bitmaps takes, and two prefixes that meet in the index: on an H200, where both
-methods take some 2.5 ms besides (benchmarks/results/gpu-sets)."""
+"""Seconds per pair of bitmaps, and per common token of prefixes, on an H200.  Both methods take 2.5 ms
+more (benchmarks/results/gpu-sets)."""
 
 WORTH = 1e-3
-"""Seconds of all bitmaps that are less than what looking for something better takes."""
+"""Use bitmaps if they take fewer seconds than the choice of a method."""
 
 TOKENS = 1 << 22
-"""Counters of the prefixes' tokens; of a larger universe several tokens share one."""
+"""Counters of the prefixes' tokens; in a larger universe several tokens share one."""
 
 
 def options_for(join: Operands, method: str | SetMethod) -> SetMethod:
-    """Return the options that were asked for; for "auto" those of the bitmaps, or of the index."""
+    """Return the options of a method; for "auto" use bitmaps or the index."""
     if not isinstance(method, str):
         return method
     if method != AUTO:
@@ -44,7 +44,7 @@ def options_for(join: Operands, method: str | SetMethod) -> SetMethod:
 
 
 def _meetings(join: Operands, pairs: int) -> float:
-    """Estimate how often prefixes meet, as if tokens were alike in sets of all sizes."""
+    """Estimate the common tokens of prefixes, if token frequencies do not depend on set sizes."""
     lengths = prefixes(join, groups=False)
     left, right = (
         _frequencies(Entries.of(side, each))
@@ -61,7 +61,7 @@ def _frequencies(entries: Entries) -> Array:
 NO_BITS = Bits(0, NOWHERE, NOWHERE)
 
 OWN = 1
-"""The part of a search by groups that pairs each group's members with each other comes before all others."""
+"""Number of the extra first part of a search by groups, which pairs members of the same group."""
 
 
 class Done(NamedTuple):
@@ -70,11 +70,11 @@ class Done(NamedTuple):
     Attributes
     ----------
     listed : int
-        Entries of the index, or pairs of sets of admissible sizes, that were looked at so far.
+        Entries of the index, or pairs of sets of admissible sizes, that were scanned so far.
     candidates : int
-        That were verified so far.
+        Candidates that were verified so far.
     next : int or None
-        Where to go on; None: this is all.
+        The next part; None: the search is complete.
     """
 
     listed: int
@@ -90,9 +90,9 @@ class GpuSetSearch:
     join : Operands
     method : SetMethod
     sink : Sink
-        What takes the pairs that match.
+        Takes the matching pairs.
     room : int or None
-        Candidates of a part at most; None: as the method says.
+        Largest number of candidates of a part; None: by the options of the method.
     """
 
     def __init__(self, join: Operands, method: SetMethod, sink: SetPairSink, room: int | None = None) -> None:
@@ -100,7 +100,7 @@ class GpuSetSearch:
         self._room = room_for(method.chunk_bytes) if room is None else room
 
     def parts(self, start: int = 0) -> Iterator[Done]:
-        """Go on from where a part ended, or begin."""
+        """Yield the parts of the search from `start` on."""
         if isinstance(self._method, Bitmap):
             return self._by_bitmaps(self._method, start)
         assert isinstance(self._method, Filtered)
@@ -127,7 +127,7 @@ class GpuSetSearch:
                 self._pair_members(lengths, part.pairs, bits)
             else:
                 self._verify(part.pairs)
-            yield Done(met.number, self._verified, _moved(part.next, grouped))
+            yield Done(met.number, self._verified, _after_own_pairs(part.next, grouped))
 
     def _by_chunks(self, method: Filtered, lengths: Prefixes, start: int) -> Iterator[Done]:
         join, grouped = self._join, isinstance(method, GroupJoin)
@@ -152,7 +152,7 @@ class GpuSetSearch:
             if chunk.matches:
                 self._accept(chunk.matches)
             if chunk.ends:
-                yield Done(filters.listed, self._verified, _moved(chunk.next, grouped))
+                yield Done(filters.listed, self._verified, _after_own_pairs(chunk.next, grouped))
 
     def _pair_members(self, lengths: Prefixes, pairs: Array, bits: Bits) -> None:
         for part in groups.expanded(self._join, lengths, pairs, bits, self._room):
@@ -171,16 +171,16 @@ class GpuSetSearch:
         self._verified += matches.compared
 
 
-def _moved(following: int | None, grouped: bool) -> int | None:
+def _after_own_pairs(following: int | None, grouped: bool) -> int | None:
     return following + OWN if grouped and following is not None else following
 
 
 BATCH = 1 << 22
-"""Pairs from which on a batch ends."""
+"""A batch ends once it has this many pairs."""
 
 
 class GpuSetJoiner:
-    """See `SetJoiner`.  A search goes through parts of its work, and `limit` ends it after one of them."""
+    """See `SetJoiner`.  A search consists of parts, and stops after the part that reaches `limit`."""
 
     def pairs(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod, *,
               limit: int | None = None, start: int = 0) -> SetPairs:  # fmt: skip
@@ -222,7 +222,7 @@ class GpuSetJoiner:
 
     def _counted(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                  method: str | SetMethod) -> tuple[Done, int, int]:  # fmt: skip
-        """What was done, and how many pairs of rows, and of sets, match."""
+        """Return the last part, and the number of matching pairs of rows and of sets."""
         done = Done(0, 0, None)
         if not _has_sets(left, right):
             return done, 0, 0

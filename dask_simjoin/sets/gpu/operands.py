@@ -1,4 +1,4 @@
-"""What the kernels of a join are given: both sides, the predicate, and which sizes meet."""
+"""Operands of the kernels of a join: both sides, the predicate, and ranges of sizes."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import numpy as np
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.kinds import NEVER, SUM
 from dask_simjoin.sets.predicate import Rule
-from dask_simjoin.sets.types import SetBlock, sizes_of
+from dask_simjoin.sets.token_ids import SetBlock, sizes_of
 
 
 @dataclass(frozen=True)
 class SetOperand:
-    """A block of sets on a GPU, and where the sets of each size are.
+    """A block of sets on a GPU, with the range of sets of each size.
 
     Attributes
     ----------
     block : SetBlock
     sizes : array (n,), int32
-        Of its sets.
+        Sizes of its sets.
     distinct : numpy array (sizes,), int64
-        The sizes that there are, ascending.
+        Distinct sizes, ascending.
     bounds : numpy array (sizes + 1,), int64
-        Where the sets of each of them begin, and how many sets there are.
+        First set of each distinct size, and the number of sets.
     """
 
     block: SetBlock
@@ -36,7 +36,7 @@ class SetOperand:
 
     @classmethod
     def of(cls, block: SetBlock) -> SetOperand:
-        """Look at a block that has sets."""
+        """Make an operand from a nonempty block."""
         sizes = sizes_of(block)
         firsts = cupy.flatnonzero(sizes[1:] != sizes[:-1]) + 1
         bounds = np.concatenate([[0], firsts.get(), [len(sizes)]]).astype(np.int64)
@@ -48,16 +48,16 @@ class SetOperand:
 
     @property
     def arguments(self) -> tuple[Array, Array]:
-        """Where its sets begin, and their tokens."""
+        """Offsets and tokens of its sets."""
         return self.block["offsets"], self.block["tokens"]
 
     @functools.cached_property
     def _which(self) -> Array:
-        """Which of the distinct sizes each set has (n,), int64."""
+        """Index of each set's size in `distinct` (n,), int64."""
         return cupy.searchsorted(cupy.asarray(self.distinct), self.sizes)
 
     def spread(self, values: np.ndarray) -> Array:
-        """Give each set what its size has; as int32."""
+        """Expand values per distinct size to values per set, int32."""
         return cupy.asarray(values.astype(np.int32))[self._which]
 
 
@@ -69,14 +69,14 @@ class Operands:
     ----------
     left, right : Side
     same : bool
-        Whether it is one side: then pairs are positions i < j in it.
+        Whether both sides are one; then pairs have positions i < j.
     rule : Rule
     needs, limits : array
-        The predicate as kernels know it: see `sets.cuh`.
+        The predicate in the form of `sets.cuh`.
     constants : dict
-        What kernels are compiled for.
+        Compile-time constants of kernels.
     low, high : array (left sets,), int32
-        The right sets that each left one may match, by their sizes: `low` ... `high` - 1.
+        Right sets `low` ... `high` - 1 may match each left set, by their sizes.
     """
 
     left: SetOperand
@@ -91,38 +91,38 @@ class Operands:
 
     @classmethod
     def of(cls, left: SetBlock, right: SetBlock | None, rule: Rule) -> Operands:
-        """Prepare a join of blocks that have sets."""
+        """Prepare a join of nonempty blocks."""
         q = SetOperand.of(left)
         d = q if right is None else SetOperand.of(right)
-        told = rule.limits(int(q.distinct[-1]), int(d.distinct[-1]))
-        n, denominator = told.numerator, told.denominator
-        sums = n * np.arange(q.distinct[-1] + d.distinct[-1] + 1) if told.kind == SUM else np.array([n])
+        predicate = rule.limits(int(q.distinct[-1]), int(d.distinct[-1]))
+        n, denominator = predicate.numerator, predicate.denominator
+        sums = n * np.arange(q.distinct[-1] + d.distinct[-1] + 1) if predicate.kind == SUM else np.array([n])
         needs = np.full((len(sums), 2), NEVER, np.int64)
-        for column, above in enumerate((told.above, told.more_above)[: 1 + told.exact]):
+        for column, above in enumerate((predicate.above, predicate.more_above)[: 1 + predicate.exact]):
             needs[:, column] = -(-(sums + above) // denominator)
-        limits = np.array([n, denominator, told.above, told.more_above], np.int64)
+        limits = np.array([n, denominator, predicate.above, predicate.more_above], np.int64)
         low, high = _partners(q, d, rule, same=right is None)
-        constants = {"KIND": told.kind, "EXACTLY": int(told.exact)}
+        constants = {"KIND": predicate.kind, "EXACTLY": int(predicate.exact)}
         table = cupy.asarray(np.minimum(needs, NEVER).astype(np.int32))
         return cls(q, d, right is None, rule, table, cupy.asarray(limits), constants, low, high)
 
     @property
     def sides(self) -> tuple[Array, ...]:
-        """Sets and predicate, as all kernels take them."""
+        """Sets and predicate: the common arguments of all kernels."""
         return (*self.left.arguments, *self.right.arguments, self.needs, self.limits)
 
     @property
     def turned(self) -> tuple[Array, ...]:
-        """The same with the right side first."""
+        """The same arguments with the right side first."""
         return (*self.right.arguments, *self.left.arguments, self.needs, self.limits)
 
 
 def _partners(q: SetOperand, d: SetOperand, rule: Rule, *, same: bool) -> tuple[Array, Array]:
-    """Right sets of admissible sizes."""
-    least = np.array([rule.smallest(a) for a in q.distinct.tolist()], np.int64)
-    most = np.array([rule.largest(a) or NEVER for a in q.distinct.tolist()], np.int64)
-    low = q.spread(d.bounds[np.searchsorted(d.distinct, least)])
-    high = q.spread(d.bounds[np.searchsorted(d.distinct, most, side="right")])
+    """Return the range of right sets of admissible sizes for each left set."""
+    smallest = np.array([rule.smallest(a) for a in q.distinct.tolist()], np.int64)
+    largest = np.array([rule.largest(a) or NEVER for a in q.distinct.tolist()], np.int64)
+    low = q.spread(d.bounds[np.searchsorted(d.distinct, smallest)])
+    high = q.spread(d.bounds[np.searchsorted(d.distinct, largest, side="right")])
     if same:
         low = cupy.maximum(low, cupy.arange(1, len(q) + 1, dtype=cupy.int32))
     return low, cupy.maximum(low, high)

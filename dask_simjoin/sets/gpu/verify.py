@@ -14,25 +14,25 @@ from dask_simjoin.sets.gpu.batches import SHARED_BYTES, Flat, SetPairSink, batch
 from dask_simjoin.sets.gpu.operands import Operands, SetOperand
 
 COLUMNS = 1024
-"""Right sets that a block of threads compares with its tile of left ones."""
+"""Right sets that a block of threads compares with its tile of left sets."""
 
 WORDS = ((24, 4), (60, 8))
-"""Mean sizes of sets, and how many words of 32 bits their bitmaps have up to there.
+"""Largest mean size of sets for bitmaps with this number of words of 32 bits.
 
-Of pairs of queries of 3 tokens, 2 words leave .7 % at a threshold of .5, 4 words .3 %, 8 words .1 %.
+For queries of 3 tokens and a threshold of .5, 2 words leave .7 % of the pairs, 4 words .3 %, 8 words .1 %.
 """
 
-MOST_WORDS = 16
-"""Of sets that are larger."""
+MAX_WORDS = 16
+"""Words of bitmaps of larger sets."""
 
 UNITS = 1 << 14
-"""Of which the first batch consists."""
+"""Units of work in the first batch."""
 
 
 def words_for(*sides: SetOperand) -> int:
-    """Return how many words of 32 bits the bitmaps of sets of such sizes have."""
+    """Return the number of 32-bit words of bitmaps, by the mean size of the sets."""
     mean = sum(len(side.block["tokens"]) for side in sides) / sum(map(len, sides))
-    return next((words for size, words in WORDS if mean <= size), MOST_WORDS)
+    return next((words for size, words in WORDS if mean <= size), MAX_WORDS)
 
 
 class Bits(NamedTuple):
@@ -41,7 +41,7 @@ class Bits(NamedTuple):
     Attributes
     ----------
     words : int
-        Of 32 bits, of each bitmap; 0: there are none.
+        Number of 32-bit words of each bitmap; 0: no bitmaps.
     left, right : array (n, words), uint32
     """
 
@@ -51,7 +51,7 @@ class Bits(NamedTuple):
 
     @classmethod
     def of(cls, join: Operands, words: int | None) -> Bits:
-        """Make bitmaps, of so many words or as many as the sets' sizes ask for."""
+        """Make bitmaps; `words`: of each, by default chosen by the sizes of sets."""
         words = words or words_for(join.left, join.right)
         made = []
         for side in (join.left,) if join.same else (join.left, join.right):
@@ -64,18 +64,18 @@ class Bits(NamedTuple):
 
 @dataclass(frozen=True)
 class SetTiles:
-    """The tiles of a join: rows of as many sets as a block has threads, and for each a range of columns.
+    """The tiles of a join: rows of one set per thread of a block, and a range of columns for each.
 
     Attributes
     ----------
     rows : int
-        Sets of a tile.
+        Left sets of a tile.
     low, high : array (tiles,), int32
-        The first right set that a set of the tile may match, and the one behind the last.
+        Right sets `low` ... `high` - 1 may match a set of the tile.
     work : array (tiles + 1,), int64
-        Units of work before each tile, and of them all.
+        Units of work before each tile, and the total.
     units : int
-        Of them all.
+        Total number of units of work.
     """
 
     rows: int
@@ -86,7 +86,7 @@ class SetTiles:
 
     @classmethod
     def of(cls, join: Operands, rows: int) -> SetTiles:
-        """Cut a join into tiles: sets are sorted by size, so the first has the first partner."""
+        """Cut a join into tiles: sets are sorted by size, so a tile's first set has the first partner."""
         first = cupy.arange(0, len(join.left), rows)
         last = cupy.minimum(first + rows, len(join.left)) - 1
         low, high = join.low[first], join.high[last]
@@ -97,20 +97,20 @@ class SetTiles:
 
 
 def listed(join: Operands) -> int:
-    """Return how many pairs have admissible sizes."""
+    """Return the number of pairs of admissible sizes."""
     return int((join.high - join.low).astype(cupy.int64).sum())
 
 
 def candidates(join: Operands, bits: Bits, rows: int, room: int, start: int) -> Iterator[Flat]:
-    """Find candidates from a unit of work on."""
+    """Find candidates, starting at a unit of work."""
     tiles = SetTiles.of(join, rows)
     constants = {"WORDS": bits.words, "ROWS": rows, "COLUMNS": COLUMNS} | join.constants
 
-    def find(first: int, number: int, out: Array, told: Array) -> None:
+    def find(first: int, number: int, out: Array, counter: Array) -> None:
         arguments = (
             bits.left, join.left.sizes, np.int32(len(join.left)), bits.right, join.right.sizes, join.needs,
             join.limits, tiles.work, tiles.low, tiles.high, np.int32(len(tiles.low)), np.int64(first),
-            np.int32(join.same), out, np.uint64(len(out)), told,
+            np.int32(join.same), out, np.uint64(len(out)), counter,
         )  # fmt: skip
         blocks(number, rows, "bitmaps", "survivors", arguments, **constants)
 
@@ -118,22 +118,22 @@ def candidates(join: Operands, bits: Bits, rows: int, room: int, start: int) -> 
 
 
 LONG = 2000
-"""Tokens of a pair of sets, on average, from which on a warp compares them together.
+"""If pairs of sets have more tokens on average, a warp compares each pair.
 
-With 260 of them a thread each is seven times as fast on an H200: it gives most pairs up after a few
+At 260 tokens one thread per pair is seven times as fast on an H200: most pairs end after a few tokens
 (benchmarks/results/gpu-sets).
 """
 
 
 class GroupedSets(NamedTuple):
-    """Candidates that follow each other probe by probe.
+    """Candidates, grouped by probe.
 
     Attributes
     ----------
     probes : array (probes,), int32
-        Sets of the left side; or of the right one, with candidates of the left: `turned`.
+        Sets of the left side; with `turned` of the right side, with candidates of the left.
     starts : array (probes + 1,), int64
-        Where each one's candidates begin.
+        Start of each probe's candidates, and the end.
     candidates : array (candidates,), int32
     turned : bool
     """
@@ -145,7 +145,7 @@ class GroupedSets(NamedTuple):
 
 
 def grouped(pairs: Array) -> GroupedSets:
-    """Sort flat candidates."""
+    """Sort candidates by probe."""
     keys = cupy.sort(pairs.reshape(-1).view(cupy.uint64))
     probes = (keys >> np.uint64(32)).astype(cupy.int32)
     firsts = cupy.flatnonzero(probes[1:] != probes[:-1]) + 1
@@ -156,7 +156,7 @@ def grouped(pairs: Array) -> GroupedSets:
 
 
 def flat(some: GroupedSets) -> Array:
-    """Name the probe of each candidate."""
+    """Return pairs of probes and candidates."""
     number = len(some.candidates)
     pairs = cupy.empty((number, 2), cupy.int32)
     arguments = (
@@ -168,7 +168,7 @@ def flat(some: GroupedSets) -> Array:
 
 
 def way_for(join: Operands, verify: str) -> str:
-    """Return the way that was asked for, or the best."""
+    """Return the requested way to verify, or the best one."""
     if verify != "auto":
         return verify
     mean = sum(len(side.block["tokens"]) / len(side) for side in (join.left, join.right))
@@ -176,7 +176,7 @@ def way_for(join: Operands, verify: str) -> str:
 
 
 def verify_flat(join: Operands, pairs: Array, verify: str, threads: int, sink: SetPairSink) -> None:
-    """Verify candidates in any order; A, B and C want them sorted."""
+    """Verify candidates in any order; "A", "B" and "C" sort them."""
     if not len(pairs):
         return
     way = way_for(join, verify)
@@ -193,7 +193,7 @@ def verify_flat(join: Operands, pairs: Array, verify: str, threads: int, sink: S
 
 
 def accept(pairs: Array, overlaps: Array, sink: SetPairSink) -> None:
-    """Take pairs that something else found to match."""
+    """Pass pairs that are known to match to a sink."""
     if len(pairs):
         arguments = (pairs, overlaps, np.uint64(len(pairs)), *sink.take(len(pairs)))
         over(len(pairs), "verify", "take_pairs", arguments, SINK=sink.number)
@@ -201,11 +201,11 @@ def accept(pairs: Array, overlaps: Array, sink: SetPairSink) -> None:
 
 
 KERNELS = {"A": "verify_by_thread", "B": "verify_by_block", "C": "verify_by_path"}
-"""Those of Bellas and Gounaris."""
+"""Kernels after Bellas and Gounaris."""
 
 
 def verify_grouped(join: Operands, some: GroupedSets, verify: str, threads: int, sink: SetPairSink) -> None:
-    """Verify candidates that follow each other probe by probe."""
+    """Verify candidates that are grouped by probe."""
     number = len(some.probes)
     if not number:
         return

@@ -97,7 +97,7 @@ def test_a_tree_that_fits_no_worker(monkeypatch):
         monkeypatch.setattr(
             expressions, "resources_for", lambda library, limit=limit: Resources(limit=limit - 1)
         )
-        with pytest.raises(BudgetError, match=r"spanning tree of all 200 rows, .* the smallest worker has"):
+        with pytest.raises(BudgetError, match=r"spanning tree of all 200 rows, .* smallest worker has"):
             one.compute(scheduler="sync")
         monkeypatch.setattr(expressions, "resources_for", lambda library, limit=limit: Resources(limit=limit))
         one.compute(scheduler="sync")

@@ -74,18 +74,21 @@ def test_windows_of_any_length(n, near):
         index = JOINER.build(x, layout)
         expected = brute_force(x, eps)
         labels = np.arange(len(x), dtype=np.int64)[index["order"][: len(x)]] * 10
-        found = JOINER.pairs(index, index, layout, same=True, labels=(labels, labels), distance=np.sqrt)
+        found = JOINER.pairs(
+            index, index, layout, is_self_join=True, labels=(labels, labels), distance=np.sqrt
+        )
         pairs = [(a // 10, b // 10) for a, b in zip(found.left.tolist(), found.right.tolist(), strict=True)]
         assert len(set(pairs)) == len(pairs)
         assert_same_pairs(set(pairs), expected)
         away = [float(np.sqrt((x[a, 0] - x[b, 0]) ** 2)) for a, b in pairs]
         assert found.distance.tolist() == away
-        counts = JOINER.counts(index, index, layout, same=True)[0]
+        counts = JOINER.counts(index, index, layout, is_self_join=True)[0]
         places = np.array(sorted(expected), np.int64).reshape(-1)
         assert counts.tolist() == np.bincount(places, minlength=len(x)).tolist()
-        weights = JOINER.weights(index, index, layout, same=True)
+        weights = JOINER.weights(index, index, layout, is_self_join=True)
         assert weights.sum() == len(expected)
         parts = [
-            JOINER.weights(index, index, layout, same=True, rows=rows) for rows in ((0, near), (near, len(x)))
+            JOINER.weights(index, index, layout, is_self_join=True, rows=rows)
+            for rows in ((0, near), (near, len(x)))
         ]
         assert np.concatenate(parts).tolist() == weights.tolist()

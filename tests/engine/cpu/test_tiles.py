@@ -32,7 +32,7 @@ def test_tiles_of_several_threads(kind, dims, number):
             name: (part.dtype, part.shape) for name, part in alone.items() if hasattr(part, "dtype")
         }
         assert index.get("norm") == alone.get("norm")
-        found = JOINER.pairs(index, index, layout, same=True)
+        found = JOINER.pairs(index, index, layout, is_self_join=True)
         pairs = set(zip(found.left.tolist(), found.right.tolist(), strict=True))
         assert len(found.left) == len(pairs)
         assert pairs == brute_force(x, eps)

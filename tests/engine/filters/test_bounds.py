@@ -93,5 +93,5 @@ def test_all_pairs_are_found(seed, metric, dims, step):
     layout = JOINER.layout("tiles", x.min(0), x.max(0), x.mean(0), x.var(0), eps, METRICS[metric])
     assert layout.rounded is not None and layout.kind is np.float32
     index = JOINER.build(x, layout)
-    left, right = JOINER.pairs(index, index, layout, same=True)[:2]
+    left, right = JOINER.pairs(index, index, layout, is_self_join=True)[:2]
     assert_same_pairs(set(zip(left.tolist(), right.tolist(), strict=True)), brute_force(x, eps, metric))

@@ -105,7 +105,7 @@ def test_all_pairs_are_found(way, kind, n, dims, rank, seed):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cpu_tiles, "WAYS", (way,))
         index = JOINER.build(x, layout)
-        found = JOINER.pairs(index, index, layout, same=True)
+        found = JOINER.pairs(index, index, layout, is_self_join=True)
     assert_same_pairs(set(zip(found.left.tolist(), found.right.tolist(), strict=True)), brute_force(x, eps))
 
 
@@ -193,7 +193,7 @@ def test_chunks_of_machines_that_sum_up_otherwise_meet():
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(cpu_tiles, "WAYS", (way,))
             indexes.append(JOINER.build(x, layout))
-    found = JOINER.pairs(*indexes, layout, same=False)
+    found = JOINER.pairs(*indexes, layout, is_self_join=False)
     pairs = {(a, b) for a, b in zip(found.left.tolist(), found.right.tolist(), strict=True) if a < b}
     assert_same_pairs(pairs, brute_force(x, 2.5))
 
@@ -206,7 +206,7 @@ def test_points_that_are_cut_off_meet_all(way):
     layout = layout_for(x, eps)
     index = JOINER.build(x, layout)
     assert 0 < np.unpackbits(index["marked"].view(np.uint8)).sum() < 100
-    found = JOINER.pairs(index, index, layout, same=True)
+    found = JOINER.pairs(index, index, layout, is_self_join=True)
     want = brute_force(x, eps)
     assert any(i % 500 == 7 for i, _ in want)
     assert_same_pairs(set(zip(found.left.tolist(), found.right.tolist(), strict=True)), want)
@@ -221,7 +221,7 @@ def test_it_serves_and_refuses_most(dims, way):
     layout = layout_for(x, eps)
     index = JOINER.build(x, layout)
     assert not index["marked"][:-1].any()
-    found = JOINER.pairs(index, index, layout, same=True)
+    found = JOINER.pairs(index, index, layout, is_self_join=True)
     assert len(found.left) < found.decided < 0.02 * len(x) ** 2 / 2
 
 
@@ -232,7 +232,7 @@ def test_where_it_lets_all_through_it_pauses(way):
     layout = layout_for(x, 20.0)
     assert layout.quantized is not None
     index = JOINER.build(x, layout)
-    found = JOINER.pairs(index, index, layout, same=True)
+    found = JOINER.pairs(index, index, layout, is_self_join=True)
     assert len(found.left) == 3000 * 2999 // 2
     assert found.decided < 1000
 
@@ -250,7 +250,7 @@ def test_other_machines_do_without(monkeypatch):
     for ways in ((), WAYS):
         monkeypatch.setattr(cpu_tiles, "WAYS", ways)
         for index in indexes:
-            found = JOINER.pairs(index, index, layout, same=True)
+            found = JOINER.pairs(index, index, layout, is_self_join=True)
             assert_same_pairs(set(zip(found.left.tolist(), found.right.tolist(), strict=True)), want)
 
 

@@ -55,7 +55,7 @@ def search_by(x: np.ndarray, layout: NearestDeviceLayout | ZOrderSearch) -> None
     for k in (10, 150):
         state = SEARCHER.fresh(500, k)
         for other in data:
-            SEARCHER.nearest(data[0], other, layout, *state, same=True)
+            SEARCHER.nearest(data[0], other, layout, *state, is_self_join=True)
         assert (state[0].get() == np.sort(d2, axis=1)[:, :k]).all()
 
 
@@ -96,30 +96,32 @@ def main(dimensions: list[int]) -> None:
             parts = [JOINER.build(cupy.asarray(some), layout) for some in (x[:500], x[500:])]
             for room in (1 << 27, 1 << 14):  # the second fills up
                 gpu_tiles.BATCH = room
-                pairs = JOINER.pairs(whole, whole, layout, same=True, distance=cupy.sqrt)
+                pairs = JOINER.pairs(whole, whole, layout, is_self_join=True, distance=cupy.sqrt)
                 assert set(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)) == expected
                 labels = tuple(part["order"].astype(cupy.int64) for part in parts)
-                across = JOINER.pairs(*parts, layout, same=False, labels=labels)
+                across = JOINER.pairs(*parts, layout, is_self_join=False, labels=labels)
                 assert len(across.left) == sum(a < 500 <= b for a, b in expected)
                 joins += 2
             every = cupy.ones(len(x), bool)
             parent = new_nodes(len(x), cupy)
-            JOINER.connect(whole, whole, layout, parent, (every, every), 0, same=True)
+            JOINER.connect(whole, whole, layout, parent, (every, every), 0, is_self_join=True)
             JOINER.roots(parent)
             pairs = np.array(sorted(expected))
             assert parent.tolist() == component_roots(len(x), pairs[:, 0], pairs[:, 1]).tolist()
             by_row = JOINER.numbers(parent, (every, cupy.arange(len(x), dtype=cupy.int32)))
             assert (by_row == JOINER.numbers(parent)).all()
             seen = []
-            JOINER.visit(whole, whole, layout, lambda *told, seen=seen: seen.append(len(told[0])), same=True)
+            JOINER.visit(
+                whole, whole, layout, lambda *told, seen=seen: seen.append(len(told[0])), is_self_join=True
+            )
             assert sum(seen) == len(expected)
             labels = tuple(cupy.arange(len(some)) - 250 for some in (x[:500], x[500:]))
             labels = tuple(cupy.maximum(some, -1) for some in labels)
             low = tuple(cupy.full(len(some), 10**6) for some in labels)
-            JOINER.lowest(*parts, layout, labels, low, same=False)
+            JOINER.lowest(*parts, layout, labels, low, is_self_join=False)
             assert int(low[0][:250].min()) < 10**6 == int(low[0][250:].min())
-            assert int(JOINER.counts(whole, whole, layout, same=True)[0].sum()) == 2 * len(expected)
-            assert int(JOINER.counts(*parts, layout, same=False)[0].sum()) == len(across.left)
+            assert int(JOINER.counts(whole, whole, layout, is_self_join=True)[0].sum()) == 2 * len(expected)
+            assert int(JOINER.counts(*parts, layout, is_self_join=False)[0].sum()) == len(across.left)
         for words in (1, 2):
             search_lists(x, words)
         seeds = (
@@ -135,10 +137,10 @@ def main(dimensions: list[int]) -> None:
             m = x.min(0), x.max(0), x.mean(0), x.var(0)
             grid = JOINER.layout(options, *m, eps * eps, 2, Drawn(x, x, len(x)))
             whole, few = JOINER.build(cupy.asarray(x), grid), JOINER.build(cupy.asarray(x[:500]), grid)
-            pairs = JOINER.pairs(whole, whole, grid, same=True, distance=cupy.sqrt)
+            pairs = JOINER.pairs(whole, whole, grid, is_self_join=True, distance=cupy.sqrt)
             assert set(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)) == expected
-            assert int(JOINER.counts(whole, whole, grid, same=True)[0].sum()) == 2 * len(expected)
-            across = JOINER.pairs(few, whole, grid, same=False, labels=tuple(
+            assert int(JOINER.counts(whole, whole, grid, is_self_join=True)[0].sum()) == 2 * len(expected)
+            across = JOINER.pairs(few, whole, grid, is_self_join=False, labels=tuple(
                 side["order"].astype(cupy.int64) for side in (few, whole)
             ))  # fmt: skip
             assert len(across.left) == 500 + sum((a < 500) + (b < 500) for a, b in expected)

@@ -22,13 +22,13 @@ def test_nothing_else_is_compiled():
     index = JOINER.build(cupy.asarray(x), layout)
     begun = set(load._modules)
     rows, every, pairs = len(x), cupy.ones(len(x), bool), []
-    JOINER.visit(index, index, layout, lambda *told: pairs.append(len(told[0])), same=True)
-    assert int(JOINER.counts(index, index, layout, same=True)[0].sum()) == 2 * sum(pairs) > 0
+    JOINER.visit(index, index, layout, lambda *told: pairs.append(len(told[0])), is_self_join=True)
+    assert int(JOINER.counts(index, index, layout, is_self_join=True)[0].sum()) == 2 * sum(pairs) > 0
     parent = new_nodes(rows, cupy)
-    JOINER.connect(index, index, layout, parent, (every, every), 0, same=True)
+    JOINER.connect(index, index, layout, parent, (every, every), 0, is_self_join=True)
     JOINER.roots(parent)
     labels, low = JOINER.numbers(parent), cupy.full(rows, rows)
-    JOINER.lowest(index, index, layout, (labels, labels), (low, low), same=True)
+    JOINER.lowest(index, index, layout, (labels, labels), (low, low), is_self_join=True)
     assert set(load._modules) == begun
 
 

@@ -57,9 +57,9 @@ def join_chunks(x, eps, cuts, engine, parts=1):
         n = len(q["y"])
         cut = sorted({min(n, n * k // parts // layout.grain * layout.grain) for k in range(parts)} | {n})
         slices = list(itertools.pairwise(cut)) if parts > 1 else [None]
-        weights = JOINER.weights(q, d, layout, same=same).get()
+        weights = JOINER.weights(q, d, layout, is_self_join=same).get()
         for rows in slices:
-            pairs = JOINER.pairs(q, d, layout, same=same, distance=cupy.sqrt, rows=rows)
+            pairs = JOINER.pairs(q, d, layout, is_self_join=same, distance=cupy.sqrt, rows=rows)
             left, right = pairs.left.get(), pairs.right.get()
             assert not same or (left < right).all()
             here = slice(None) if rows is None else slice(*rows)
@@ -68,7 +68,7 @@ def join_chunks(x, eps, cuts, engine, parts=1):
             new = dict(zip(names, pairs.distance.get().tolist(), strict=True))
             assert len(new) == len(left) and not new.keys() & found.keys()
             found |= new
-        for side, count in zip((i, j), JOINER.counts(q, d, layout, same=same), strict=False):
+        for side, count in zip((i, j), JOINER.counts(q, d, layout, is_self_join=same), strict=False):
             counts[side] += count.get()
     return found, np.concatenate(counts), layout
 
@@ -119,7 +119,7 @@ def test_the_float64_band_is_hit_and_decides_both_ways(engine):
     eps = 0.316227766016838
     layout = layout_for(x, eps, engine)
     index = JOINER.build(cupy.asarray(x.astype(np.float64)), layout)
-    found = JOINER.pairs(index, index, layout, same=True)
+    found = JOINER.pairs(index, index, layout, is_self_join=True)
     assert found.decided >= 19_426 and found.refused == 3980
     assert found.decided - found.refused < len(found.left) == len(brute_force(x, eps))
 
@@ -131,12 +131,12 @@ def test_more_pairs_than_a_batch_holds(engine, monkeypatch):
     eps = a_distance(x[:2000], np.random.default_rng(0), 0.2, 0)
     layout = layout_for(x, eps, engine)
     index = JOINER.build(cupy.asarray(x), layout)
-    whole = JOINER.pairs(index, index, layout, same=True)
+    whole = JOINER.pairs(index, index, layout, is_self_join=True)
     monkeypatch.setattr(gpu_tiles, "BATCH", 1 << 20)
-    batches = [len(f.places) for f in gpu_tiles.batches(index, index, layout, same=True)]
+    batches = [len(f.places) for f in gpu_tiles.batches(index, index, layout, is_self_join=True)]
     assert len(batches) > 5
     assert max(batches) <= (1 << 20) + gpu_tiles._Launch(index, index, layout, True).slack
-    found = JOINER.pairs(index, index, layout, same=True)
+    found = JOINER.pairs(index, index, layout, is_self_join=True)
     keys = [cupy.sort(f.left.astype(cupy.int64) * len(x) + f.right) for f in (whole, found)]
     assert len(keys[0]) == sum(batches) > 30_000_000
     assert (keys[0] == keys[1]).all()
@@ -151,7 +151,7 @@ def test_many_ranges_of_tiles(engine, monkeypatch):
     assert len(index["levels"]) > 3
     monkeypatch.setattr(gpu_tiles, "MAX_UNITS", 1)
     assert gpu_tiles._Launch(index, index, layout, True).span > 1
-    pairs = JOINER.pairs(index, index, layout, same=True)
+    pairs = JOINER.pairs(index, index, layout, is_self_join=True)
     cells = np.floor(x / 0.001).astype(np.int64)
     order = np.lexsort((cells[:, 1], cells[:, 0]))
     # an independent count: points by columns of cells, each compared with those next to it
@@ -166,7 +166,7 @@ def test_many_ranges_of_tiles(engine, monkeypatch):
         d2 = (x[a, 0] - x[b, 0]) ** 2 + (x[a, 1] - x[b, 1]) ** 2
         found += int((d2 <= 0.001 * 0.001).sum())
     assert len(pairs.left) == found > 500_000
-    assert int(JOINER.counts(index, index, layout, same=True)[0].sum()) == 2 * found
+    assert int(JOINER.counts(index, index, layout, is_self_join=True)[0].sum()) == 2 * found
 
 
 def test_labels_name_rows():
@@ -174,8 +174,8 @@ def test_labels_name_rows():
     layout = layout_for(x, 0.1)
     index = JOINER.build(cupy.asarray(x), layout)
     labels = 1000 - cupy.arange(500)[index["order"]] * 2
-    plain = JOINER.pairs(index, index, layout, same=True)
-    named = JOINER.pairs(index, index, layout, same=True, labels=(labels, labels))
+    plain = JOINER.pairs(index, index, layout, is_self_join=True)
+    named = JOINER.pairs(index, index, layout, is_self_join=True, labels=(labels, labels))
     want = {(1000 - 2 * a, 1000 - 2 * b) for a, b in zip(*(c.tolist() for c in plain[:2]), strict=True)}
     assert set(zip(named.left.tolist(), named.right.tolist(), strict=True)) == want
 

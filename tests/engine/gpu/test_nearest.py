@@ -195,10 +195,10 @@ def test_queries_far_from_all_data_and_repeated_calls(engine):
     layout = layout_of(q, d, engine=engine)
     index = SEARCHER.renamed(build(cupy.asarray(d), layout), 0)
     state = SEARCHER.fresh(1000, 4)
-    SEARCHER.nearest(index, index, layout, *state, same=True)
+    SEARCHER.nearest(index, index, layout, *state, is_self_join=True)
     once = [part.copy() for part in state]
     far = SEARCHER.renamed(build(cupy.asarray(q), layout), 1000)
-    SEARCHER.nearest(index, far, layout, *state, same=True)  # nothing is close enough
+    SEARCHER.nearest(index, far, layout, *state, is_self_join=True)  # nothing is close enough
     assert all((part == before).all() for part, before in zip(state, once, strict=True))
 
 
@@ -219,7 +219,7 @@ def test_many_points(dims, n):
     for query, first in zip(data, (0, half_of), strict=True):
         state = SEARCHER.fresh(half_of, 10)
         for other in data:
-            SEARCHER.nearest(query, other, layout, *state, same=True)
+            SEARCHER.nearest(query, other, layout, *state, is_self_join=True)
         rows = rng.integers(0, half_of, 20)
         found = [cupy.asnumpy(part)[rows] for part in state]
         expected = oracle(x[rows + first], x, rows + first, np.arange(n), 10, True)

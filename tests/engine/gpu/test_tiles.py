@@ -51,7 +51,7 @@ def index_of(x, layout):
 def pairs_of(q, d, layout, same, rows=None):
     """Pairs of positions, sorted, and how many float64 decided and refused."""
     found, told = [np.empty((0, 2), np.int64)], (0, 0)
-    for batch in gpu_tiles.batches(q, d, layout, same=same, rows=rows):
+    for batch in gpu_tiles.batches(q, d, layout, is_self_join=same, rows=rows):
         places = batch.places.get()
         both = np.stack([q["order"].get()[places[:, 0]], d["order"].get()[places[:, 1]]], axis=1)
         found.append((np.sort(both, axis=1) if same else both).astype(np.int64))
@@ -73,7 +73,7 @@ def assert_pairs(found, near):
 
 def counts_of(sides, layout, same, both=True):
     """Numbers of pairs by position."""
-    found = gpu_tiles.count(sides[0], sides[-1], layout, same=same, both=both)
+    found = gpu_tiles.count(sides[0], sides[-1], layout, is_self_join=same, both=both)
     by_position = [np.empty(len(c), np.int64) for c in found]
     for out, side, count in zip(by_position, sides, found, strict=False):
         out[side["order"].get()] = count.get()
@@ -172,7 +172,9 @@ def test_more_pairs_than_a_batch_holds(monkeypatch):
     index = index_of(x, layout)
 
     def keys():
-        places = [f.places.astype(cupy.int64) for f in gpu_tiles.batches(index, index, layout, same=True)]
+        places = [
+            f.places.astype(cupy.int64) for f in gpu_tiles.batches(index, index, layout, is_self_join=True)
+        ]
         return [len(some) for some in places], cupy.sort(
             cupy.concatenate([(p[:, 0] << 32) + p[:, 1] for p in places])
         )
@@ -183,7 +185,7 @@ def test_more_pairs_than_a_batch_holds(monkeypatch):
     assert len(sizes) > 3 and sum(sizes) == len(whole) > 20_000_000
     assert max(sizes) <= (1 << 20) + gpu_tiles._Launch(index, index, layout, True).slack
     assert (found == whole).all()
-    assert int(gpu_tiles.count(index, index, layout, same=True)[0].sum()) == 2 * len(whole)
+    assert int(gpu_tiles.count(index, index, layout, is_self_join=True)[0].sum()) == 2 * len(whole)
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -201,7 +203,9 @@ def test_sinks(same):
     near |= near.T
     parent = cupy.arange(900, dtype=np.uint32)
     taking = [cupy.ones(len(side), bool) for side in (sides[0], sides[-1])]
-    gpu_tiles.pass_to(gpu_tiles.Sink.LINK, q, d, layout, [*taking, parent, 0 if same else cut], same=same)
+    gpu_tiles.pass_to(
+        gpu_tiles.Sink.LINK, q, d, layout, [*taking, parent, 0 if same else cut], is_self_join=same
+    )
     root = parent.get().astype(np.int64)
     while (root != root[root]).any():
         root = root[root]
@@ -217,7 +221,7 @@ def test_sinks(same):
     low = [cupy.full(len(some), 1000) for some in labels]
     low = [low[0], low[0] if same else low[1]]
     given = [cupy.asarray(some) for some in labels]
-    gpu_tiles.pass_to(gpu_tiles.Sink.LOWEST, q, d, layout, [*given, *low], same=same)
+    gpu_tiles.pass_to(gpu_tiles.Sink.LOWEST, q, d, layout, [*given, *low], is_self_join=same)
     told = labels[0] if same else np.concatenate(labels)
     found = low[0].get() if same else np.concatenate([some.get() for some in low])
     lowest = np.where(near & (told >= 0)[None, :], told[None, :], 1000).min(1)

@@ -66,14 +66,14 @@ def test_pairs_are_those_of_the_definition(narrow, width, scale, offset):
         layout = JOINER.layout("tiles", *moment, eps * eps, 2, drawn(x))
         assert layout.screen is not None
         index = JOINER.build(x, layout)
-        pairs = JOINER.pairs(index, index, layout, same=True)
+        pairs = JOINER.pairs(index, index, layout, is_self_join=True)
         expected = brute_force(x, eps)
         assert_same_pairs(set(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)), expected)
         half = JOINER.build(x[:400], layout), JOINER.build(x[400:], layout)
-        found = JOINER.pairs(*half, layout, same=False)
+        found = JOINER.pairs(*half, layout, is_self_join=False)
         across = {(i, j + 400) for i, j in zip(found.left.tolist(), found.right.tolist(), strict=True)}
         assert_same_pairs(across, {(i, j) for i, j in expected if i < 400 <= j})
-        counts = JOINER.counts(index, index, layout, same=True)[0]
+        counts = JOINER.counts(index, index, layout, is_self_join=True)[0]
         assert counts.sum() == 2 * len(expected)
 
 
@@ -86,7 +86,7 @@ def test_narrow_dimensions_leave_little_open():
     layout = JOINER.layout("tiles", found.lower, found.upper, found.mean, found.variance, 4.0, 2, drawn(x))
     assert layout.screen.dims == (3, 4) and layout.filter is not None
     index = JOINER.build(x, layout)
-    pairs = JOINER.pairs(index, index, layout, same=True)
+    pairs = JOINER.pairs(index, index, layout, is_self_join=True)
     assert pairs.decided < len(pairs.left) / 50
 
 
@@ -107,6 +107,6 @@ def test_any_dimensions_may_be_first(case, seed):
         patch.setattr(cpu_tiles, "make_screen", lambda *_: screen)
         layout = JOINER.layout("tiles", *moment, case.eps * case.eps)
     index = JOINER.build(x, layout)
-    pairs = JOINER.pairs(index, index, layout, same=True)
+    pairs = JOINER.pairs(index, index, layout, is_self_join=True)
     found = set(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True))
     assert_same_pairs(found, brute_force(x, case.eps))

@@ -81,34 +81,34 @@ def test_any_dimensions_may_be_swept(metric, case, seed):
     index = JOINER.build(x, layout)
     assert np.array_equal(JOINER.points(index, layout), x[index["order"][:n]])
 
-    found = JOINER.pairs(index, index, layout, same=True)
+    found = JOINER.pairs(index, index, layout, is_self_join=True)
     assert_same_pairs(set(zip(found.left.tolist(), found.right.tolist(), strict=True)), expected)
     names = (1000 + index["order"][:n].astype(np.int64),) * 2
     rows = sorted(rng.integers(0, n + 1, 2).tolist())
     named, counts = set(), np.zeros(n, np.int64)
     for part in ((0, rows[0]), (rows[0], rows[1]), (rows[1], n)):
         found = JOINER.pairs(
-            index, index, layout, same=True, rows=part, labels=names, distance=lambda totals: totals
+            index, index, layout, is_self_join=True, rows=part, labels=names, distance=lambda totals: totals
         )
         named |= set(zip(found.left.tolist(), found.right.tolist(), strict=True))
         there = zip(found.left - 1000, found.right - 1000, found.distance, strict=True)
         assert all(total <= threshold for *_, total in there)
-        counts += JOINER.counts(index, index, layout, same=True, rows=part)[0]
+        counts += JOINER.counts(index, index, layout, is_self_join=True, rows=part)[0]
     assert_same_pairs(named, {(i + 1000, j + 1000) for i, j in expected})
     ends = np.array(sorted(expected), np.int64).reshape(-1)
     assert counts.tolist() == np.bincount(ends, minlength=n).tolist()
-    assert counts.tolist() == JOINER.counts(index, index, layout, same=True)[0].tolist()
-    weights = JOINER.weights(index, index, layout, same=True)
+    assert counts.tolist() == JOINER.counts(index, index, layout, is_self_join=True)[0].tolist()
+    weights = JOINER.weights(index, index, layout, is_self_join=True)
     assert weights.sum() == len(expected)
-    some = JOINER.weights(index, index, layout, same=True, rows=(rows[0], rows[1]))
+    some = JOINER.weights(index, index, layout, is_self_join=True, rows=(rows[0], rows[1]))
     assert some.tolist() == weights[slice(*rows)].tolist()
 
     cut = int(rng.integers(0, n + 1))
     halves = JOINER.build(x[:cut], layout), JOINER.build(x[cut:], layout)
     across = {(i, j) for i, j in expected if i < cut <= j}
-    found = JOINER.pairs(*halves, layout, same=False)
+    found = JOINER.pairs(*halves, layout, is_self_join=False)
     assert_same_pairs(set(zip(found.left.tolist(), (found.right + cut).tolist(), strict=True)), across)
-    assert [c.sum() for c in JOINER.counts(*halves, layout, same=False)] == [len(across)] * 2
+    assert [c.sum() for c in JOINER.counts(*halves, layout, is_self_join=False)] == [len(across)] * 2
 
 
 def unlike(n=3000):

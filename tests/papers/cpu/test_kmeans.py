@@ -112,7 +112,7 @@ def test_without_an_owner_two_sided_windows_repeat_pairs():
             met += [two for two in itertools.combinations(members, 2) if near[two]]
         expected = len(brute_force(x, 0.8))
         assert len(met) > 1.05 * expected and abs(len(set(met)) - expected) <= 2
-        pairs = JOINER.pairs(index, index, layout, same=True)
+        pairs = JOINER.pairs(index, index, layout, is_self_join=True)
         assert len(pairs.left) == expected
 
 
@@ -144,7 +144,7 @@ def test_each_row_of_a_pair_is_in_the_window_of_the_others_cluster(dims, kind, n
     bounds = m.lower, m.upper, m.mean, m.variance
     layout = JOINER.layout(KMeans(clusters=9), *bounds, threshold, norm, Drawn(x, x, len(x)))
     index = JOINER.build(x, layout)
-    found = JOINER.pairs(index, index, layout, same=True)
+    found = JOINER.pairs(index, index, layout, is_self_join=True)
     places = np.argsort(index["order"][:120])
     label = np.searchsorted(index["starts"], np.arange(120), side="right") - 1
     inside = [

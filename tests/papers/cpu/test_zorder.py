@@ -80,7 +80,7 @@ def test_rows_outside_the_box_that_keys_are_of(case, options):
         return
     layout = laid_out(x[: len(x) // 2], case.eps, options)
     index = JOINER.build(x, layout)
-    found = JOINER.pairs(index, index, layout, same=True)
+    found = JOINER.pairs(index, index, layout, is_self_join=True)
     got = set(zip(found.left.tolist(), found.right.tolist(), strict=True))
     assert_same_pairs(got, brute_force(x, case.eps))
 

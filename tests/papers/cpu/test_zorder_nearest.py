@@ -47,7 +47,7 @@ def search(q, d, q_names, d_names, k, same, layout, bound2=math.inf, cuts=(), or
     for chunk in data if q is d else chunks(q, q_names):
         state = fresh(len(chunk["names"]), k)
         for n in order if order is not None else range(len(data)):
-            nearest(chunk, data[n], layout, *state, same=same, bound2=bound2)
+            nearest(chunk, data[n], layout, *state, is_self_join=same, bound2=bound2)
         results.append(state)
     return tuple(np.concatenate(parts) for parts in zip(*results, strict=True))
 

@@ -77,7 +77,7 @@ def test_other_norms(norm):
     for windows in WINDOWS:
         layout = laid_out(x, 0.1, KMeans(clusters=9, windows=windows), norm=norm)
         index = JOINER.build(cupy.asarray(x), layout)
-        pairs = JOINER.pairs(index, index, layout, same=True)
+        pairs = JOINER.pairs(index, index, layout, is_self_join=True)
         found = set(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True))
         assert_same_pairs(found, brute_force(x, 0.1, "minkowski", norm))
 

@@ -147,5 +147,5 @@ def test_no_rows(device):
     some, none = (kmeans.build(cupy.asarray(part), layout) for part in (x, x[:0]))
     for q, d in ((some, none), (none, some)):
         assert found_of(kmeans, q, d, layout, False) == set()
-        assert [len(c) for c in kmeans.count(q, d, layout, same=False)] == [len(q["y"]), len(d["y"])]
-    assert len(kmeans.count(none, none, layout, same=True)[0]) == 0
+        assert [len(c) for c in kmeans.count(q, d, layout, is_self_join=False)] == [len(q["y"]), len(d["y"])]
+    assert len(kmeans.count(none, none, layout, is_self_join=True)[0]) == 0

@@ -38,7 +38,7 @@ def programs():
 def by_cpu(x, names, k, layout):
     state = fresh(len(x), k)
     index = CPU.renamed(cpu_build(x), names)
-    CPU.nearest(index, index, layout, *state, same=True)
+    CPU.nearest(index, index, layout, *state, is_self_join=True)
     return state
 
 
@@ -99,7 +99,7 @@ def test_frames_plans_and_profiles():
     told, own = (one.simjoin.profile(**same) for one in (device, frame))
     assert told.numbers == own.numbers and 0.2 < told.numbers["recall"] < 1
     assert device.simjoin.plan(**same).recall == frame.simjoin.plan(**same).recall
-    assert device.simjoin.profile(k=4).numbers == {"neighbours": 10_000, "recall": 1}
+    assert device.simjoin.profile(k=4).numbers == {"neighbors": 10_000, "recall": 1}
 
 
 def same_rows(found, expected):

@@ -43,7 +43,7 @@ def search(gpu, q, d, q_names, d_names, k, same, layout, bound2=math.inf, cuts=(
     for chunk in data if q is d else chunks(q, q_names):
         state = fresh(len(chunk["names"]), k)
         for n in order if order is not None else range(len(data)):
-            gpu.nearest(chunk, data[n], layout, *state, same=same, bound2=bound2)
+            gpu.nearest(chunk, data[n], layout, *state, is_self_join=same, bound2=bound2)
         results.append(state)
     return tuple(np.concatenate(parts) for parts in zip(*results, strict=True))
 
@@ -51,7 +51,7 @@ def search(gpu, q, d, q_names, d_names, k, same, layout, bound2=math.inf, cuts=(
 def by_cpu(x, names, k, layout):
     state = fresh(len(x), k)
     index = CPU.renamed(cpu_build(x), names)
-    CPU.nearest(index, index, layout, *state, same=True)
+    CPU.nearest(index, index, layout, *state, is_self_join=True)
     return state
 
 

@@ -1,8 +1,9 @@
 """Kernels of Boruvka's rounds: the least edge of each component, and their contraction.
 
-Nodes are places of indexes.  Of each is known `least`, below which no edge leaves its component, and, once
-it is found, its first edge that does, to `to`, of that weight.  In the first round, which joins most nodes,
-both are empty where the nearest nodes tell as much: so its memory is that of the edges that it finds.
+Nodes are positions in indexes.  Each has `least`, a lower bound of the weight of its edges to other
+components.  Once the lightest such edge is found, `to` is its end and `least` its weight.  The first round
+joins most nodes.  There, both arrays are empty if the nearest nodes show as much: so the round needs memory
+only for the edges that it finds.
 """
 
 from __future__ import annotations
@@ -79,9 +80,9 @@ def offer_edges(component: Array, names: Array, weight: Array, low: Array, high:
 @kernel
 def who_searches(component: Array, core: Array, least: Array, to: Array, beyond: Array, asked: Array,
                  weights: Array, wanted: Array) -> int:  # fmt: skip
-    """Find the nodes that may have an edge lighter than the best of their component, a mask for each tile.
+    """Find the nodes that may have an edge lighter than the best of their component, as a mask for each tile.
 
-    `asked`: empty: all components are; `least`, `to`: empty: `beyond` tells it.
+    If `asked` is empty, all components search.  If `least` and `to` are empty, `beyond` has the bounds.
     """
     number = 0
     for a in range(wanted.size):
@@ -104,9 +105,9 @@ def who_searches(component: Array, core: Array, least: Array, to: Array, beyond:
 
 @kernel
 def tell_nodes(component: Array, wanted: Array, best: Any, across: int, least: Array, to: Array) -> None:
-    """Tell nodes that searched what is known then: no edge of theirs comes before their component's best.
+    """Raise the bound of nodes that searched: none of their edges is lighter than their component's best.
 
-    `across`: the first node of the second index, of edges between two; 0: there is one.
+    `across`: for edges between two indexes, the first node of the second; 0: one index.
     """
     weights, starts, ends, _ = best
     for a in range(wanted.size):
@@ -125,10 +126,11 @@ def tell_nodes(component: Array, wanted: Array, best: Any, across: int, least: A
 @kernel
 def join_components(component: Array, asked: Array, best: Any, parent: Array, edges: Any,
                     number: int) -> tuple[int, int]:  # fmt: skip
-    """Join components along their best edges; how many edges and components there are.
+    """Join components along their best edges; return the numbers of edges and of components.
 
-    `asked`: whose best edges are known, empty: all; `parent`: room for as many, afterwards their new numbers,
-    also in place of components that are their nodes; `edges`: where to write them, also in place of the best.
+    `asked`: components whose best edges are known; empty: all.  `parent`: scratch for all components,
+    afterwards their new numbers; it may be the array of components if these are the nodes.  `edges`: output
+    arrays; they may be the arrays of the best edges.
     """
     weights, starts, ends, _ = best
     weight, start, end = edges
@@ -143,7 +145,7 @@ def join_components(component: Array, asked: Array, best: Any, parent: Array, ed
                 weight[number], start[number], end[number] = weights[c], starts[c], ends[c]
                 number += 1
     left = 0
-    for c in range(many):  # a root comes before what is beneath it, so its new number is known by then
+    for c in range(many):  # a root precedes its descendants, so its new number is known by then
         above = parent[c]
         if above == c:
             parent[c] = left
@@ -259,21 +261,22 @@ def nodes_of(names: Array, first: int, ends: Array, table: Array, found: Array) 
 @kernel
 def contract(component: Array, bound: Array, weight: Array, low: Array, high: Array, parent: Array,
              joined: Array, sizes: Array) -> tuple[int, int]:  # fmt: skip
-    """Join nodes along those edges that are in the tree of both for sure, and number what is joined.
+    """Join nodes along the edges that are surely in the tree of both sides, and number the components.
 
-    An edge of one side's tree, in its order, joins two components, of each of which it is the least edge that
-    leaves it on its side.  If all edges of either to the other side are heavier, it is in the tree of both.
+    Edges of one side's tree are taken in order.  Each joins two components and is the lightest edge that
+    leaves either on its side.  If all edges of either to the other side are heavier, it is in the tree of
+    both.
 
     Parameters
     ----------
     component : array (nodes,), int32
-        -1 where there is no node; else overwritten by the number of what the node is in.
+        -1: no node; others are overwritten by the number of the node's component.
     bound : array (nodes,), float64
-        What edges to the other side are at least; overwritten.
+        Lower bounds of the weights of edges to the other side; overwritten.
     weight, low, high : array (edges,)
         Edges of each tree in order, and their nodes: those that are not sure are moved to the front.
     parent, joined, sizes : array (nodes,), int32
-        Room; `sizes` gets the nodes of each component.
+        Scratch; `sizes` gets the number of nodes of each component.
 
     Returns
     -------

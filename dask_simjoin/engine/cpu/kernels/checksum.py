@@ -1,9 +1,9 @@
-"""A checksum of bytes, as fast as they come from memory.  It finds accidents; a forger can keep it as it is.
+"""A checksum of bytes, as fast as memory.  It detects accidental changes, not forgery.
 
-A multiple of its number is added to each word of 64 bits.  The checksum is the sum of these words and of the
-products of their halves (NH of Black and others 1999, "UMAC", with numbers for keys).  A change within one
-half of a word always changes it; others leave it as it is with a chance of 2**-32.  Zlib's CRC takes ten
-times as long.
+A multiple of its number is added to each word of 64 bits.  The checksum sums up these words and the products
+of their halves: NH of Black and others 1999, "UMAC", with numbers for keys.  A change within one half of a
+word always changes it.  Other changes go undetected with a probability of 2**-32.  Zlib's CRC takes ten times
+as long.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ HALF, LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 @device_function
 def sum_of(address: int, size: int) -> int:
-    """Return the checksum of so many bytes at an address, of which there are eight at least."""
+    """Return the checksum of `size` bytes at an address, at least eight."""
     total = np.uint64(0)
     for n in range(size // 8):
         word = word_at(address, 8 * n) + np.uint64(n) * KEY
         total += word + (word & LOW) * (word >> HALF)
-    word = word_at(address, size - 8) + np.uint64(size) * KEY  # what is left, with some of the word before
+    word = word_at(address, size - 8) + np.uint64(size) * KEY  # the rest, with some of the word before it
     return total + word + (word & LOW) * (word >> HALF)
 
 
 @kernel
 def checksum(address: int, size: int) -> int:
-    """Return the checksum, a uint64, of so many bytes at an address, of which there are eight at least."""
+    """Return the checksum, a uint64, of `size` bytes at an address, at least eight."""
     return sum_of(address, size)
 
 
 @kernel
 def are_whole(address: int, starts: int, sums: int, first: int, last: int) -> bool:
-    """Return whether runs of bytes, which follow each other at an address, have their checksums.
+    """Return whether consecutive runs of bytes at an address have their checksums.
 
-    `starts`: the address of int64 (runs + 1,), where each begins in its file; `sums`: that of uint64 (runs,).
+    `starts`: address of int64 (runs + 1,), the offsets of runs in their file; `sums`: of uint64 (runs,).
     """
     begin = long_at(starts, first)
     for n in range(first, last):

@@ -85,8 +85,8 @@ def labels_of_roots(parent: Array, core: Array, number: Array, start: int, stop:
 def drop_near(earlier: Array, later: Array, dropped: Array) -> None:
     """Drop the later row of each pair whose earlier one stays; pairs are in the order of their earlier rows.
 
-    All pairs in which a row is the later one have been met before the first in which it is the earlier one,
-    so that by then it is told whether it stays.
+    A row's pairs as the later row precede its pairs as the earlier row.  So it is decided whether it stays
+    before its first pair as the earlier row.
     """
     for n in range(earlier.size):
         if not dropped[earlier[n]]:
@@ -94,8 +94,8 @@ def drop_near(earlier: Array, later: Array, dropped: Array) -> None:
 
 
 GAPS = np.array([1750, 701, 301, 132, 57, 23, 10, 4, 1])
-"""Of Shell's sort (Ciura 2001, "Best increments for the average case of Shellsort"); above, each 2.25 times
-the one below."""
+"""Gaps of Shell's sort (Ciura 2001, "Best increments for the average case of Shellsort"); each larger one is
+2.25 times the one below."""
 
 
 @kernel
@@ -184,10 +184,11 @@ def pack_keys(x: Array, begin: int, end: int, dims: Array, origin: Array, width:
 @kernel
 def lay_out(packed: Array, begin: int, end: int, x: Array, sweep: int, value_bits: int, position_bits: int,
             least: int, order: Array, cols: Array, keys: Array, starts: Array) -> int:  # fmt: skip
-    """Fill the index's arrays from sorted numbers of `pack_keys`; how many rows, or -1.
+    """Fill the index's arrays from sorted numbers of `pack_keys`; return the number of rows, or -1.
 
-    Of numbers `begin` ... `end` - 1, with which rows begin and end; so `keys`, `starts` from there.
-    Points of one fixed-point value are put in order here; -1: they are so many that a sort is faster.
+    It handles the numbers `begin` ... `end` - 1, which begin and end with a row, and fills `keys` and
+    `starts` from there.  It sorts points of one fixed-point value; -1: there are too many, and another sort
+    is faster.
     """
     dims = x.shape[1]
     mask = (np.uint64(1) << np.uint64(position_bits)) - np.uint64(1)
@@ -223,7 +224,7 @@ def lay_out(packed: Array, begin: int, end: int, x: Array, sweep: int, value_bit
 
 @kernel
 def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Array) -> None:
-    """Count the numbers `begin` ... `end` - 1 of each part; those of all but the last have limits."""
+    """Count the numbers `begin` ... `end` - 1 of each part; all parts but the last have a limit."""
     for i in range(begin, end):
         part = 0
         for limit in limits:
@@ -233,7 +234,7 @@ def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Arr
 
 @kernel
 def deal(packed: Array, begin: int, end: int, limits: Array, at: Array, out: Array) -> None:
-    """Write numbers to their parts, to where `at` says that those are written to."""
+    """Write numbers to their parts; `at` has the next position of each."""
     for i in range(begin, end):
         part = 0
         for limit in limits:

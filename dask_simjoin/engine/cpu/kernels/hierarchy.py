@@ -1,6 +1,6 @@
 """Kernels of single-linkage hierarchies, and of merging sorted edge lists.
 
-Clusters have numbers; those of children are larger than their parent's, and 0 is of all rows.
+Clusters have numbers.  Children have larger numbers than their parent; cluster 0 has all rows.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from dask_simjoin.metrics.norms import Array
 def merge_rows(left: Array, right: Array, parent: Array, node: Array, size: Array) -> None:
     """Merge rows along edges, the lightest first: single linkage.
 
-    `left`, `right` (n-1,): rows that edges join; afterwards what each merges, rows or n + the number of a
-    merge; `size` (n-1,): how many rows that are; `parent`, `node` (n,): room.
+    `left`, `right` (n-1,): rows that edges join, replaced by the two operands of each merge.  An operand is a
+    row, or n + the number of a merge.  `size` (n-1,): output, rows of each merge.  `parent`, `node` (n,):
+    scratch.
     """
     n = parent.size
     for i in range(n):
@@ -34,17 +35,17 @@ def merge_rows(left: Array, right: Array, parent: Array, node: Array, size: Arra
 
 
 @kernel
-def condense(left: Array, right: Array, size: Array, away: Array, least: int, owner: Array, stack: Array,
+def condense(left: Array, right: Array, size: Array, away: Array, min_rows: int, owner: Array, stack: Array,
              row_parent: Array, row_lambda: Array, parent: Array, birth: Array,
              rows: Array) -> int:  # fmt: skip
-    """Find the clusters of at least `least` rows that merges are of; how many.
+    """Find the clusters of at least `min_rows` rows in a hierarchy of merges; return their number.
 
-    From the last merge down, merges of one distance that are of each other are undone together.  If two of
-    their parts or more are large enough, these are new clusters; if one is, the cluster goes on in it; and
-    rows of other parts fall out.  Clusters are numbered by their last merges, the last one first.
+    Merges are undone from the last one down; nested merges of one distance are undone together.  If at least
+    two of their parts are large enough, these are new clusters.  If only one is, the cluster continues in it.
+    Rows of small parts fall out.  Clusters are numbered by their last merges, the last one first.
 
-    `owner` (n-1,), `stack` (n,): room; `row_parent`, `row_lambda` (n,): the cluster that each row falls out
-    of, and at which 1 / distance; `parent`, `birth`, `rows`: of clusters.
+    `owner` (n-1,) and `stack` (n,) are scratch.  `row_parent` and `row_lambda` (n,) are the cluster that each
+    row falls out of, and 1 / distance there.  `parent`, `birth` and `rows` describe clusters.
     """
     n = row_parent.size
     parent[0], birth[0], rows[0] = -1, 0.0, n
@@ -56,13 +57,13 @@ def condense(left: Array, right: Array, size: Array, away: Array, least: int, ow
         own = owner[e]
         if own == -1:  # it was undone with a later one, or has fallen out
             continue
-        if own < -1:  # it is a new cluster, of what that merge was undone into
+        if own < -1:  # it is a new cluster, a part of the merge that was undone
             split = -2 - own
             parent[number], birth[number], rows[number] = owner[split], 1.0 / away[split], size[e]
             own = np.int32(number)
             owner[e] = own
             number += 1
-        # parts are kept from the end of the stack on, what is still to be undone at its beginning
+        # the stack holds parts at its end, and merges still to undo at its beginning
         stack[0], todo, parts, large = e, 1, n, 0
         while todo > 0:
             todo -= 1
@@ -75,11 +76,11 @@ def condense(left: Array, right: Array, size: Array, away: Array, least: int, ow
                 else:
                     parts -= 1
                     stack[parts] = child
-                    large += child >= n and size[child - n] >= least
+                    large += child >= n and size[child - n] >= min_rows
         density = 1.0 / away[e] if away[e] > 0 else np.inf
         for p in range(parts, n):
             child = stack[p]
-            if child >= n and size[child - n] >= least:
+            if child >= n and size[child - n] >= min_rows:
                 owner[child - n] = -2 - e if large > 1 else own
                 continue
             stack[0], todo = child, 1  # parts are of different rows: there is room for these
@@ -115,23 +116,23 @@ def measure(row_parent: Array, row_lambda: Array, parent: Array, birth: Array, r
 
 
 @kernel
-def most_stable(parent: Array, rows: Array, stability: Array, most: float, single: bool, below: Array,
+def most_stable(parent: Array, rows: Array, stability: Array, max_rows: float, single: bool, below: Array,
                 chosen: Array) -> None:  # fmt: skip
-    """Choose the clusters of the largest total stability, none of more than `most` rows.
+    """Choose the clusters of the largest total stability, none of more than `max_rows` rows.
 
-    `single`: whether that of all rows may be one; `below`: zeros.
+    `single`: whether the cluster of all rows may be chosen; `below`: zeros.
     """
     for c in range(parent.size - 1, -1, -1):
         if c == 0 and not single:
             chosen[c] = False
             break
         kept = stability[c]
-        chosen[c] = not (below[c] > kept or rows[c] > most)
+        chosen[c] = not (below[c] > kept or rows[c] > max_rows)
         if not chosen[c]:
             kept = below[c]
         if c > 0:
             below[parent[c]] += kept
-    for c in range(1, parent.size):  # `below` tells from here on whether a cluster lies in a chosen one
+    for c in range(1, parent.size):  # from here on, `below` is -1 for clusters within a chosen one
         inside = chosen[parent[c]] or below[parent[c]] < 0
         below[c] = -1.0 if inside else 0.0
         chosen[c] &= not inside
@@ -172,9 +173,10 @@ def widen(parent: Array, birth: Array, eps: float, single: bool, chosen: Array, 
 @kernel
 def name_clusters(row_parent: Array, row_lambda: Array, parent: Array, chosen: Array, enough: float,
                   of: Array, names: Array) -> None:  # fmt: skip
-    """Number chosen clusters by their first rows: `names`, -1: it has none; `of`: in which each lies, or -1.
+    """Number chosen clusters by their first rows.
 
-    `enough`: from which 1 / distance on rows belong to the cluster of all.
+    `names` gets the numbers, -1 for none.  `of` gets the chosen cluster that contains each cluster, or -1.
+    `enough`: smallest 1 / distance of rows that belong to the cluster of all rows.
     """
     for c in range(parent.size):
         of[c] = c if chosen[c] else (of[parent[c]] if c > 0 else -1)
@@ -191,7 +193,7 @@ def name_clusters(row_parent: Array, row_lambda: Array, parent: Array, chosen: A
 @kernel
 def label_rows(row_parent: Array, row_lambda: Array, of: Array, names: Array, death: Array, deepest: Array,
                enough: float, label: Array, probability: Array, score: Array) -> None:  # fmt: skip
-    """Label rows by their chosen clusters, and tell how well they belong there: see `name_clusters`."""
+    """Label rows by their chosen clusters, with probabilities and outlier scores: see `name_clusters`."""
     for i in range(row_parent.size):
         own, at = row_parent[i], row_lambda[i]
         most = deepest[own]
@@ -225,7 +227,8 @@ def merge(a_weight: Array, a_low: Array, a_high: Array, b_weight: Array, b_low: 
           above: Array, weight: Array, low: Array, high: Array) -> int:  # fmt: skip
     """Merge two forests, leaving out edges that close a circle: the number of those that are left.
 
-    Edges are in the order of (weight, low, high); `above`: zeros for all rows; `weight`, `low`, `high`: room.
+    Edges are in the order of (weight, low, high).  `above`: zeros for all rows; `weight`, `low`, `high`:
+    scratch.
     """
     i, j, number = 0, 0, 0
     many, others = a_weight.size, b_weight.size

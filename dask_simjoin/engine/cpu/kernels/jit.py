@@ -43,7 +43,7 @@ DIGEST = hashlib.sha256().digest_size
 
 
 def kernel(function: Callable[..., Any], variant: str = "") -> Any:
-    """Compile a function at its first call, to run without the GIL, and keep what was compiled.
+    """Compile a function at its first call, to run without the GIL, and cache the code on disk.
 
     `variant` names a kernel among those that one text makes.
     """
@@ -72,8 +72,8 @@ def inline_source(function: Callable[..., Any]) -> Any:
 def _refuse(*_: object) -> NoReturn:
     """Refuse to join without a compiler: intrinsics have no Python form."""
     raise OptionError(
-        "NUMBA_DISABLE_JIT=1 is set in the environment, and without Numba's compiler no join runs on a CPU; "
-        "unset it, or set it to 0, and start Python anew."
+        "NUMBA_DISABLE_JIT=1 is set in the environment, and joins on a CPU need Numba's compiler. "
+        "Unset it, or set it to 0, and start Python anew."
     )
 
 
@@ -191,7 +191,7 @@ class KernelCache:
         return f"{module}.{function.__name__}-{hashlib.sha256(key.encode()).hexdigest()[:32]}.nbc"
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """Return what was compiled for these types, or None: it is compiled then."""
+        """Return the cached code for these types, or None: then Numba compiles it."""
 
         def rebuilt(text: bytes) -> Any:
             rebuild, parts = pickle.loads(text)
@@ -200,7 +200,7 @@ class KernelCache:
         return read(self._name(signature), rebuilt)
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Keep what was compiled, unless it has addresses of this process."""
+        """Cache compiled code, unless it has addresses of this process."""
         if getattr(compiled.library, "has_dynamic_globals", True):
             return
         with contextlib.suppress(AttributeError, TypeError, pickle.PicklingError):  # another Numba: not kept

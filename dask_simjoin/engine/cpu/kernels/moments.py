@@ -111,10 +111,10 @@ def summed_squares(typingctx: TypingContext, address: NumbaType, rows: NumbaType
 
 @kernel
 def column_moments(columns: Array, bounds: Array, mean: Array, squares: Array) -> None:
-    """Fill the arrays (d,), and `bounds` (d, 2), with what the `columns` (d, n) have, n > 0.
+    """Fill the arrays (d,), and `bounds` (d, 2), with the moments of the `columns` (d, n), n > 0.
 
-    What is not finite shows in `mean`, and so may a sum that overflows; the others then say nothing.  Parts
-    are put together as in Chan, Golub & LeVeque 1979, pairwise update.
+    Values that are not finite make `mean` not finite, and so may a sum that overflows; the other results are
+    then undefined.  Parts are combined by the pairwise update of Chan, Golub & LeVeque 1979.
     """
     d, n = columns.shape
     column, bound = columns.ctypes.data, bounds.ctypes.data

@@ -1,4 +1,4 @@
-"""Neighbors in both directions, told from the lists of neighbors of all rows."""
+"""Mutual neighbors, from the lists of neighbors of all rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from dask_simjoin.metrics.norms import Array
 def drop_one_way(numbers: Array, back: Array) -> None:
     """Replace by -1 each neighbor that does not have the row among its own neighbors.
 
-    `numbers` (rows, k) int64: the neighbors of each row, or -1; `back`: those of each neighbor, ascending.
+    `numbers` (rows, k) int64: the neighbors of each row, or -1; `back`: the neighbors of each neighbor,
+    ascending.
     """
     for row in range(numbers.shape[0]):
         for n in range(numbers.shape[1]):

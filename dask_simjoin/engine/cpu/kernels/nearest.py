@@ -1,10 +1,11 @@
-"""Nearest neighbors of the points of one tile index among those of another.
+"""Nearest neighbors of the points of one tile index among the points of another.
 
-A tile of 64 queries goes through the other index's boxes nearest first, with a heap, until the nearest
-box left is further than the worst neighbor of each of its queries.  What prunes loses nothing: a box or
-point is left out only if a lower bound of its d2 is larger than the worst d2 kept, so that one as far
-as the worst is still asked for its name; or if that is 0 and no name in the box is smaller.  Of norms
-other than 2, d2 is their total.
+A tile of 64 queries visits the other index's boxes nearest first, from a heap.  It stops once the nearest
+box left is further than the worst neighbor of each of its queries.
+
+Pruning is exact: a box or point is left out only if a lower bound of its d2 is larger than the worst d2
+kept.  So names decide between points that are as far as the worst.  If the worst d2 is 0, boxes without a
+smaller name are left out, too.  For norms other than 2, d2 is their total.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array, DType
 
 LEVEL = 48
-"""Bits of a node's number below those of its level."""
+"""Bits of a node's number, below the bits of its level."""
 
 PREFETCHED = 4096
-"""Bytes of a tile that are asked for at once; a core follows longer ones by itself."""
+"""Bytes of a tile that are prefetched at once; cores prefetch the rest of longer tiles by themselves."""
 
 
 @device_function
@@ -81,10 +82,10 @@ def _pop(keys: Array, ties: Array, nodes: Array, size: int) -> None:
     keys[at], ties[at], nodes[at] = key, tie, node
 
 
-def room(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray, ...]:
-    """Where a search among so many tiles and groups of boxes works; `kind`: of the boxes.
+def scratch(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray, ...]:
+    """Return the scratch arrays of a search among `tiles` tiles and `groups` groups of boxes.
 
-    Arrays are made here, and not in it, as Numba compiles each kind of them for a while.
+    `kind`: dtype of the boxes.  NumPy makes the arrays because Numba would compile each kind of them slowly.
     """
     heap = tiles + groups + 1
     keys, ties, nodes = np.empty(heap), np.empty(heap, np.int64), np.empty(heap, np.int64)
@@ -101,15 +102,16 @@ def room(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray, .
 
 @kernel
 def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array, d: Terms, d_low: Array,
-           d_high: Array, d_tree: Tree, d_least: Array, d_names: Array, terms: Any, same: bool,
+           d_high: Array, d_tree: Tree, d_least: Array, d_names: Array, terms: Any, is_self_join: bool,
            own_tiles: bool, bound2: float, norm: Kind, best_d2: Array, best_name: Array,
            work: Any) -> None:  # fmt: skip
     """Improve the neighbors of the queries, rows of `best_d2` and `best_name`, by the points of `d`.
 
-    `q` and `d` are the two sides' tiles and, with the filter, its terms and the points.  `same`: names are
-    of one frame, and a query is no neighbor of itself; `own_tiles`: the two indexes are one; `norm`: see
-    `totals.kind_of`, with the filter squares; `work`: see `room`.  Numba compiles one branch of each
-    ``len(q) == 1``, since that is constant for a type.
+    `q` and `d` are the two sides' tiles and, with the filter, its terms and the points.  `is_self_join`:
+    names are from one frame, and a query is not its own neighbor.  `own_tiles`: the two indexes are one.
+    `norm`: see `totals.kind_of`; squares if there is a filter.  `work`: see `scratch`.
+
+    Numba compiles one branch of each ``len(q) == 1``, since that is constant for a type.
     """
     points, dims = len(q_names), q_low.shape[1]
     k = best_d2.shape[1]
@@ -141,7 +143,7 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
             i = a * TILE + t
             rows[t] = q_order[i]
             worst[t] = best_d2[rows[t], k - 1]
-            own[t] = q_names[i] if same else -1
+            own[t] = q_names[i] if is_self_join else -1
         size = np.int64(1)  # Numba would compile a `_push` for this constant
         keys[0], ties[0], nodes[0] = 0.0, 0, (top + 1) << LEVEL
         if own_tiles:
@@ -151,7 +153,7 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
         next_guess = np.inf
         changed = valid
         zeros, furthest, last = NONE, zero, np.uint64(0)
-        widest = ALL  # the lanes of which one has the furthest limit
+        widest = ALL  # lanes that may have the furthest limit
         while size > 0:
             if changed != NONE:
                 stale = changed & widest != NONE
@@ -181,8 +183,8 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
                         last = max(last, np.uint64(best_name[rows[t], k - 1]))
             key, tie, node = keys[0], ties[0], nodes[0]
             if key > furthest or (zeros == valid and key == 0 and np.uint64(tie) > last):
-                # where all neighbors are at distance 0 only smaller names are better, and boxes as near as
-                # this one come in the order of their smallest names
+                # if all neighbors are at distance 0, only smaller names are better; boxes at one distance
+                # come in the order of their smallest names
                 break
             _pop(keys, ties, nodes, size)
             size -= 1

@@ -1,11 +1,12 @@
 """Compare a tile of queries with a tile of points, keeping the k nearest of each.
 
-Neighbors are ordered by (d2, name).  A free place is (inf, -1), and it comes last: names are compared
-as unsigned numbers, of which -1 is the largest.  So a neighbor at d2 = inf takes a free place.
+Neighbors are ordered by (d2, name).  A free slot is (inf, -1), and it comes last: names are compared as
+unsigned numbers, and -1 is the largest.  So a neighbor at d2 = inf takes a free slot.
 
-Both ways are functions of the same names, chosen by what the two sides' terms are.  A query whose row is
-not full would take in all points of a tile.  A guess of its distance, that of the query before, leaves
-most of them out at once; it is right if enough points are within it, and else is not used.
+Both ways are functions of the same names, chosen by the types of the two sides' terms.
+
+A query whose row is not full would take in all points of a tile.  The distance of the query before is a
+guess that leaves most of them out at once.  The guess is used only if enough points are within it.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def set_limits(q: Terms, terms: Any, i: int, t: int, d2: float, first: float, re
                limit: Array) -> None:  # fmt: skip
     """Say that filtered query `i`, in lane `t`, wants no neighbor beyond `d2`, and now none beyond `first`.
 
-    Sets ``reach[t]``, the largest gap of a box, and ``limit[t]``, the filter's term h: see `index.filter`.
+    Sets ``reach[t]``, the largest gap of a box, and ``limit[t]``, the filter's term h: see `filters.float32`.
     """
     scale2, kappa, tiny, most, largest_norm = terms
     # `most` is more than any two points' distance: a larger threshold is not needed, and it is finite
@@ -112,7 +113,7 @@ def _wants(d2: float, name: int, own: int, worst: float, worst_name: int) -> boo
 @device_function
 def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, most: float, worst: float,
              worst_name: int, own: int, new_d2: Array, new_name: Array) -> int:  # fmt: skip
-    """Write those of tile `b`'s points in `mask` that query `i` wants, within `most`; how many."""
+    """Write the points of tile `b` in `mask` that query `i` wants, within `most`; return their number."""
     m = 0
     while mask != NONE:
         j = b * TILE + lowest_bit(mask)

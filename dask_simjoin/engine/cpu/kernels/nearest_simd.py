@@ -127,7 +127,7 @@ def tile_totals(typingctx: TypingContext, tile: NumbaType, dims: NumbaType, poin
 
 @intrinsic
 def lanes_within(typingctx: TypingContext, numbers: NumbaType, limit: NumbaType) -> Intrinsic:
-    """Mask of those of 64 float64, at an address, that are at most `limit`."""
+    """Mask of the numbers, among 64 float64 at an address, that are at most `limit`."""
     sig = types.uint64(types.int64, types.float64)
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
@@ -145,7 +145,7 @@ def lanes_within(typingctx: TypingContext, numbers: NumbaType, limit: NumbaType)
 
 @intrinsic
 def lanes_other(typingctx: TypingContext, numbers: NumbaType, number: NumbaType) -> Intrinsic:
-    """Mask of those of 64 int32, at an address, that are not `number`."""
+    """Mask of the numbers, among 64 int32 at an address, that are not `number`."""
     sig = types.uint64(types.int64, types.int32)
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
@@ -167,10 +167,12 @@ def box_gaps(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, dims:
              norm: NumbaType) -> Intrinsic:  # fmt: skip
     """Totals of the gaps of 64 boxes to one box; mask of the boxes whose gap is within their limit.
 
-    `lower`, `upper`: addresses of [dims][64] numbers (the same one for points); `low`, `high`:
-    of the box's bounds; `limits`: of 64 limits; `out`: of 64 numbers to write.  All are of the type of
-    `kind`, a number.  In float64 a gap is computed with the operations of totals, in their order: rounding
-    is monotone, so it is at most the total of any two points of the boxes as computed.
+    `lower`, `upper`: addresses of [dims][64] numbers, equal for points.  `low`, `high`: addresses of the
+    box's bounds.  `limits`: address of 64 limits.  `out`: address of the output, 64 numbers.  All numbers
+    have the type of `kind`.
+
+    In float64 a gap is computed with the operations of totals, in their order.  Rounding is monotone, so it
+    is at most the total of any two points of the boxes as computed.
     """
     sig = types.uint64(*(types.int64,) * 7, kind, norm)
 

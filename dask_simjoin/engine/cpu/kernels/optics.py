@@ -1,4 +1,4 @@
-"""OPTICS: the smallest distances of rows, edges by row, and the order in which rows are reached."""
+"""OPTICS: the smallest distances of rows, edges by row, and the order of rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def keep_smallest(best: Array, rows: Array, values: Array) -> None:
 
 @kernel
 def by_row(rows: Array, others: Array, values: Array, ends: Array, out: Array, out_values: Array) -> None:
-    """Sort edges by row: `ends` (n + 1,), zeros at first, tells where each row's begin and end."""
+    """Sort edges by row; `ends` (n + 1,), zeros at first, gets the bounds of each row's edges."""
     for n in range(rows.size):
         ends[rows[n] + 1] += 1
     for i in range(1, ends.size):
@@ -97,10 +97,10 @@ def kth_smallest(ends: Array, values: Array, k: int, out: Array, some: Array) ->
 @kernel
 def order(rank: Array, by_rank: Array, expands: Array, degree: Array, nodes_at: Array, weights_at: Array,
           reach: Array, before: Array, place: Array, heap: Array, where: Array) -> None:  # fmt: skip
-    """Visit all nodes, the nearest to what was visited first, the one of the lowest rank where several are.
+    """Visit all nodes, each time the node nearest to the visited ones; ties go to the lowest rank.
 
-    A binary heap holds the nodes that have been reached; where it is empty, the first node by rank that
-    has not been visited is next.
+    A binary heap holds the nodes that have been reached.  If it is empty, the first unvisited node by rank is
+    next.
 
     Parameters
     ----------
@@ -109,14 +109,14 @@ def order(rank: Array, by_rank: Array, expands: Array, degree: Array, nodes_at: 
     expands : array (n,), bool
         Whether others are reached from a node.
     degree : array (n,), int32
-        Numbers of edges of each node.
+        Number of edges of each node.
     nodes_at, weights_at : array (n,), int64
-        Addresses of the first of their other ends (int32) and weights (float64).
+        Addresses of the other ends (int32) and weights (float64) of each node's edges.
     reach, before, place : array (n,)
-        Filled in: the least weight by which a node was reached (inf at first), from which node (-1 at first),
-        and its place in the order (-1 at first).
+        Output: the least weight that reached a node, the node that it was reached from, and its position in
+        the order.  At first inf, -1 and -1.
     heap, where : array (n,), int32
-        Room to work in.
+        Scratch.
     """
     size, seed = 0, 0
     for done in range(rank.size):
@@ -189,12 +189,12 @@ def spanning(left: Array, right: Array, parent: Array, kept: Array) -> int:
 
 
 FEW = 32
-"""Rows of equal weights up to which they are put in order by insertion."""
+"""Most rows of equal weight that are sorted by insertion."""
 
 
 @kernel
 def _sort_few(order: Array, weight: Array, key: Array, many: Array) -> int:
-    """Do what `sort_ties` says for short runs of equal weights; the number of others, which go to `many`."""
+    """Sort short runs of equal weight like `sort_ties`; write other runs to `many`, return their number."""
     start, number = 0, 0
     for stop in range(1, order.size + 1):
         if stop < order.size and weight[order[stop]] == weight[order[start]]:
@@ -227,7 +227,7 @@ def sort_ties(order: Array, weight: Array, key: Array) -> None:
 
 @kernel
 def attach(rows: Array, names: Array, weights: Array, best: Array, best_name: Array) -> None:
-    """Note for rows the least weight by which they were met, and the least name with that weight."""
+    """Update the least weight of each row, and the least name with that weight."""
     for n in range(rows.size):
         i, w = rows[n], weights[n]
         if w < best[i] or (w == best[i] and names[n] < best_name[i]):

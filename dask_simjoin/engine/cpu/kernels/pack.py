@@ -26,7 +26,7 @@ def _above(value: float) -> np.float32:
 
 @inline_source
 def _gather(x: Array, order: Array, first: int, count: int, y: Array) -> None:
-    """Copy the rows of a tile's points to `y`, and ask for those of the next."""
+    """Copy the rows of a tile's points to `y`, and prefetch the next tile's."""
     base, step = x.ctypes.data, x.strides[0]
     last = order.size - 1
     lines = (step if step < AHEAD_BYTES else AHEAD_BYTES) + 64
@@ -89,8 +89,8 @@ def pack_exact(x: Array, order: Array, dims: Array, centre: Array, scale: float,
                low: Array, high: Array) -> None:  # fmt: skip
     """Fill the arrays of a tile index without a filter's terms.
 
-    `y` (n, d) float64: coordinates in order; of `dims`, centered and scaled, `z` (tiles, m, 64), boxes
-    (tiles, m): float64, or rounded to float32, of which the bounds are rounded to those of what was rounded.
+    `y` (n, d) float64 gets the coordinates in order.  `z` (tiles, m, 64) gets the coordinates of `dims`,
+    centered and scaled, as float64 or rounded to float32.  The boxes `low` and `high` (tiles, m) bound `z`.
     """
     n = len(order)
     for tile in range(z.shape[0]):
@@ -160,10 +160,10 @@ def pack_quantized(y: Array, centre: Array, scale: float, outer: float, most: in
 @kernel
 def find_near(x: Array, y: Array, z: Array, low: Array, scale: Array, cells: Array, table: Array,
               out: Array) -> int:  # fmt: skip
-    """Fill `out` with the places of rows in marked cells; returns how many there are.
+    """Fill `out` with the positions of rows in marked cells; return their number.
 
-    `x`, `y`, `z` (n,): coordinates; `low`, `scale`, `cells` (3,): of each, where cells begin, how many there
-    are in a unit, and how many in all; one cell where a coordinate is not looked at.  `table`: of all cells.
+    `x`, `y`, `z` (n,): coordinates.  `low`, `scale`, `cells` (3,): for each coordinate, the start of its
+    cells, cells per unit, and number of cells; 1: the coordinate is ignored.  `table`: marks of all cells.
     """
     n = 0
     most = cells[0] - 1.0, cells[1] - 1.0, cells[2] - 1.0
@@ -205,7 +205,7 @@ def _find_leaves(x: Array, dim: Array, split: Array, child: Array, depth: int, o
 
 
 def scratch(cuts: int) -> tuple[np.ndarray, ...]:
-    """Arrays that `find_regions` works with: a stack, and the cuts of a tree of so many by node."""
+    """Return scratch arrays of `find_regions`: a stack, and the cuts of a tree by node."""
     nodes = 2 * cuts + 1
     return (
         np.empty(cuts + 2, np.int64), np.zeros(nodes, np.int64), np.zeros(nodes),

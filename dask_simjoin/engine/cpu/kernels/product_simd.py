@@ -1,11 +1,15 @@
 """SIMD of the float32 and the 8-bit filters: a few queries against a tile of 64 points.
 
-It is that of `tile_simd` with three differences.  Queries lie in rows, so that each one's coordinates
-share few cache lines.  More queries go through at a time: with 8 sums AVX2's two multipliers, which take
-four cycles, would just be busy, with 12 they are.  And the query's term is compared with the sum instead
-of beginning it, for which the bound of `index.filter` holds as well: a partial sum of start_j and
-products is at most N_j/2 + |z_i||z_j| <= N_j + N_i/2 in size, so all roundings together err by at most
-g(N_j + N_i/2); comparing errs by nothing; and for a pair Q is at least (g + u - u**2)(N_i + N_j).
+The float32 filter differs from `tile_simd` in three ways:
+
+- Queries lie in rows, so the coordinates of each share few cache lines.
+- More queries are compared at a time.  AVX2's two multipliers take four cycles: 12 sums keep them busy, and 8
+  just would.
+- The query's term does not begin the sum, but is compared with it.
+
+The bound of `filters.float32` holds as well.  A partial sum of start_j and products is at most
+N_j/2 + |z_i||z_j| <= N_j + N_i/2 in size.  So all roundings together err by at most g(N_j + N_i/2).  The
+comparison is exact.  For a pair, Q is at least (g + u - u**2)(N_i + N_j).
 """
 
 from __future__ import annotations
@@ -61,11 +65,12 @@ UNROLL = 2
 def part_products(typingctx: TypingContext, tile: NumbaType, start: NumbaType, dims: NumbaType,
                   rows: NumbaType, step: NumbaType, lanes: NumbaType, limits: NumbaType, part: NumbaType,
                   masks: NumbaType) -> Intrinsic:  # fmt: skip
-    """For 6 queries p add to their masks the points of a tile's part with start + <z, p> >= limit; if any.
+    """Add the points of a tile's part with start + <z, p> >= limit to the masks of 6 queries p; if any.
 
-    `tile`: address of float32 [dims][64]; `start`: of 64 float32; `rows`: of the queries' coordinates,
-    `step` bytes from one query's to the next; `lanes`: of the 6 int64 numbers of queries; `limits`,
-    `masks`: of all queries' float32 limits and masks; `part`: which part of the tile.
+    `tile`, `start`, `rows`, `lanes`, `limits` and `masks` are addresses.  `tile` is float32 [dims][64], and
+    `start` float32 [64].  `rows` has the queries' coordinates, `step` bytes from one query to the next.
+    `lanes` has the 6 int64 numbers of the queries.  `limits` (float32) and `masks` have one item for each
+    query of the tile.  `part` is the number of the tile's part.
     """
     sig = types.boolean(*(types.int64,) * 9)
 
@@ -150,12 +155,12 @@ MULTIPLY_ADD = "llvm.x86.avx512.vpdpbusd"
 """Four products of bytes without and with a sign, added to a long."""
 
 Slots = list[list[Value]]
-"""Where sums are kept: of each query, its vectors."""
+"""Slots for sums: a list of vectors for each query."""
 
 
 def _starts(builder: Builder, first: Value, limits: list[Value], kind: ir.VectorType, size: int,
             vectors: int) -> Slots:  # fmt: skip
-    """What the sums of some vectors of a tile begin with."""
+    """Make slots for the sums of some vectors of a tile, with their initial values."""
     slots = [[cgutils.alloca_once(builder, kind) for _ in range(vectors)] for _ in limits]
     longs = ir.VectorType(I32, size // 4)
     for g in range(vectors):
@@ -232,13 +237,13 @@ def _in_longs(builder: Builder, tile: Value, first: Value, steps: Value, points:
     def near(vector: Value) -> Value:
         return builder.icmp_signed(">=", vector, zero)
 
-    # a sum's sign bit is its verdict, so one AND over all sums tells that nothing is near
+    # a sum's sign bit is its verdict, so one AND over all sums shows that no point is near
     together = functools.reduce(builder.and_, [vector for row in sums for vector in row])
     _add_bits(builder, sums, bits(builder, near(together)), near, shift, masks)
 
 
 def _filter(way: str) -> Any:
-    """The filter that sums up in this way."""
+    """Make the filter that sums up in this way."""
     some = {"words": _in_words, "longs": _in_longs}[way]
 
     @intrinsic

@@ -1,9 +1,8 @@
 """Find the points of a tile near some queries: 8-bit filter, float32 filter, or float64.
 
-It is a `Filtered`, or a `Filtered` and a `Quantized` or `QuantizedLongs`, or a `Rounded`, or a `Decided`.
-With arrays in them, every call in the innermost loop would count references to each.
-
-What is known of a side, a tuple of one or two of those of `sides`, says which by its type.
+The type of a side's terms says which.  Terms are a tuple of a `Filtered`, a `Filtered` and a `Quantized` or
+`QuantizedLongs`, a `Rounded`, or a `Decided`: see `sides`.  These hold addresses: with arrays, every call in
+the innermost loop would count references to each.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ class FilterScan(NamedTuple):
 
 
 class Quantized(NamedTuple):
-    """A side's arrays of the 8-bit filter, and what all of them are compared with.
+    """A side's arrays of the 8-bit filter, and the number `least` that all sums are compared with.
 
-    `queries` (n, steps, 4) int8 and `take` (n, 2) int16, `tiles` (tiles, steps, 64, 4) uint8 and `first`
-    (tiles, 64, 2) int16: see `filters.int8`; `marked` (tiles,) uint64: points that pass it in any case.
+    See `filters.int8`.  `queries` (n, steps, 4) is int8, and `take` (n, 2) int16.  `tiles` (tiles, steps, 64,
+    4) is uint8, and `first` (tiles, 64, 2) int16.  `marked` (tiles,) uint64 has the points that always pass.
     """
 
     queries: int
@@ -102,28 +101,28 @@ NONE = np.uint64(0)
 ALL = np.uint64(2**64 - 1)
 
 FOUR = 2 * TILE
-"""Where those of four queries are written, behind a tile's: 4 of points that may be near, 4 of sure ones."""
+"""Position of the masks of four queries, behind a tile's: 4 of points that may be near, 4 of sure ones."""
 
 SCORE, PAUSE = FOUR + 8, FOUR + 9
-"""Where the 8-bit filter remembers how it does."""
+"""Positions of the 8-bit filter's score and pause."""
 
 STATES = FOUR + 10
-"""Numbers (uint64) in all."""
+"""Length of the state (uint64)."""
 
 FEW = 24
-"""Candidates of 4 queries in a tile up to which each is tried by itself: the float32 filter of all 256 takes
-as long."""
+"""Most candidates of 4 queries in a tile that are tried one by one: the float32 filter of all 256 takes as
+long."""
 
 WORST = np.uint64(64)
-"""Of a score that counts how much more often there were more: then the 8-bit filter pauses."""
+"""Score that pauses the 8-bit filter: how much more often more than `FEW` candidates passed than fewer."""
 
 PAUSED = np.uint64(256)
-"""Tiles for which it does."""
+"""Tiles of a pause."""
 
 
 @inline_source
 def _address(z: int, dims: int, size: int, i: int) -> int:
-    """Of point `i`'s first coordinate in tiles."""
+    """Return the address of the first coordinate of point `i` in tiles."""
     return z + ((i // TILE) * dims * TILE + i % TILE) * size
 
 
@@ -246,7 +245,7 @@ def _in_fours(some: Any) -> Any:
             near &= near - ONE if near != NONE else NONE
             if some(q, d, b, i + t0, i + t1, i + t2, i + t3, masks, norm) == NONE:
                 continue
-            # the first of those that are the same is written last: a decision tells no other's
+            # the first of equal queries is written last: a decision has the mask of that one only
             for t, place in ((t3, 3), (t2, 2), (t1, 1), (t0, 0)):
                 put_mask(masks, t, mask_at(masks, FOUR + place))
                 put_mask(masks, TILE + t, mask_at(masks, FOUR + 4 + place))
@@ -321,9 +320,9 @@ SCANS: dict[type, tuple[Any, Any]] = {
 """Two functions for each kind of terms: the scan of two tiles, and the decision of a pair that is not sure.
 
 A scan has the parameters q, d, a, b, near, ahead, share, masks, norm.  It returns which queries of tile `a`,
-of those in the mask `near`, are near points of tile `b`.  `masks` is the address of `STATES` uint64: number t
-is the mask of the points that may be near query t, and number 64 + t of those that surely are.  With every
-four queries `share` cache lines are prefetched, from `ahead` on.
+among those in the mask `near`, are near points of tile `b`.  `masks` is the address of `STATES` uint64.
+Number t is the mask of the points that may be near query t.  Number 64 + t is the mask of the points that
+surely are.  With every four queries `share` cache lines are prefetched, from `ahead` on.
 """
 
 SCANS |= {

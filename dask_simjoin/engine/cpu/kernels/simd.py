@@ -33,7 +33,7 @@ Intrinsic = tuple[Signature, Callable[..., Any]]
 """The types of a call, and what emits its code."""
 
 Terms = tuple[Any, ...]
-"""What is compared of one side, first the float32 filter or the decision: see `sides`."""
+"""Arrays of one side for comparisons, first for the float32 filter or the decision: see `sides`."""
 
 Tree = tuple[Array, Array, Array]
 """A tree of boxes: lower and upper bounds, and where each level begins."""
@@ -61,7 +61,7 @@ F32, F64 = ir.FloatType(), ir.DoubleType()
 
 
 def _features() -> frozenset[str]:
-    """What the machine that code is made for can do, in LLVM's words: this one, or as Numba is told."""
+    """Return LLVM's names of the target's features: as set for Numba, else this machine's."""
     if config.CPU_FEATURES is not None:
         return frozenset(name[1:] for name in config.CPU_FEATURES.split(",") if name.startswith("+"))
     return frozenset(name for name, has in llvmlite.binding.get_host_cpu_features().items() if has)
@@ -83,7 +83,7 @@ def splat(builder: Builder, value: Value, vector: ir.VectorType) -> Value:
 
 
 def load(builder: Builder, address: Value, kind: ir.Type, align: int) -> Value:
-    """What lies at an address (an integer), `align` bytes aligned."""
+    """Load the value at an address (an integer), `align` bytes aligned."""
     return builder.load(builder.inttoptr(address, kind.as_pointer()), align=align)
 
 
@@ -99,7 +99,7 @@ def call(builder: Builder, name: str, kind: ir.Type, *args: Value) -> Value:
 
 
 def suffix(vector: ir.VectorType) -> str:
-    """What LLVM's names say of a vector's type."""
+    """Return the suffix for a vector's type in names of LLVM functions."""
     names = {"float": "f32", "double": "f64", "i32": "i32", "i64": "i64"}
     return f"v{vector.count}{names[str(vector.element)]}"
 
@@ -110,11 +110,11 @@ def bits(builder: Builder, mask: Value) -> Value:
 
 
 _BYTES = {"avx512vl": 64, "avx2": 32, "other": 64}
-"""Of a vector that is compressed at once, by each way: an instruction of AVX-512, a table of permutations of
-AVX2, or whatever LLVM makes of it."""
+"""Bytes that each way compresses at once: an instruction of AVX-512, a table of permutations for AVX2, or
+LLVM's generic code."""
 
 WAYS = tuple(way for way in _BYTES if way == "other" or way in FEATURES)
-"""Those that there are on this machine, the fastest first."""
+"""Ways available on this machine, the fastest first."""
 
 _IS_GENERIC = llvmlite.binding.llvm_version_info[0] >= 20
 
@@ -167,7 +167,7 @@ def _permuted(builder: Builder, part: Value, some: Value) -> Value:
 
 
 def _table(builder: Builder, width: int) -> Value:
-    """Where the longs of each selection of so many lanes come from: 8 bytes for each of 2**width masks."""
+    """Build the table of permutations of `width` lanes: 8 source longs for each of 2**width masks."""
     name = f"simjoin.compress.{width}"
     if name in builder.module.globals:
         return builder.module.globals[name]
@@ -185,12 +185,12 @@ def _table(builder: Builder, width: int) -> Value:
 
 
 def _where(builder: Builder, args: Values, size: int) -> Value:
-    """Find number `args[1]` of those of so many bytes each at the address `args[0]`."""
+    """Return the address of item `args[1]` of an array of items of `size` bytes at the address `args[0]`."""
     return builder.add(args[0], builder.mul(args[1], const(size)))
 
 
 def _reader(number: NumbaType, kind: LLVMType, size: int) -> Any:
-    """Make what reads number `place` of those of a kind at an address; integers become 64 bits wide."""
+    """Make a function that reads item `place` of an array at an address; integers become 64 bits wide."""
 
     def read(typingctx: TypingContext, address: NumbaType, place: NumbaType) -> Intrinsic:
         def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
@@ -203,7 +203,7 @@ def _reader(number: NumbaType, kind: LLVMType, size: int) -> Any:
 
 
 def _writer(number: NumbaType, kind: LLVMType, size: int) -> Any:
-    """Make what writes number `place` of those of a kind at an address."""
+    """Make a function that writes item `place` of an array at an address."""
 
     def write(typingctx: TypingContext, address: NumbaType, place: NumbaType, value: NumbaType) -> Intrinsic:
         def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:

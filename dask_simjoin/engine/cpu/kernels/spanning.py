@@ -1,12 +1,15 @@
 """Find the least edges that leave components, between two tile indexes.
 
-Both ways are functions of one name, chosen by what the two sides' terms are, as in `nearest_scan`.
+Both ways are functions of one name, chosen by the types of the two sides' terms, as in `nearest_scan`.
 
-The weight of an edge is the largest of the total of its rows and their core distances (totals too): their
-mutual reachability.  A tile of 64 queries goes through the other index's boxes nearest first, as in
-`nearest`, until the nearest box left is further than what is known of each of its components.  Left out
-are boxes of points that are all of the queries' one component, boxes in which all core distances are too
-large, and, where no edge can be lighter than the one that is known, boxes whose names are too large.
+The weight of an edge is its mutual reachability: the largest of the total of its rows and their core
+distances (totals too).  A tile of 64 queries visits the other index's boxes nearest first, as in `nearest`.
+It stops once the nearest box left is further than the best edge of each of its components.  Three kinds of
+boxes are left out:
+
+- all their points, and all queries, are in one component;
+- all their core distances are too large;
+- no edge can be lighter than the best one, and all their names are too large.
 """
 
 from __future__ import annotations
@@ -153,8 +156,8 @@ def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, rows: A
     return taken
 
 
-def room(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray, ...]:
-    """Where a search among so many tiles and groups of boxes works; `kind`: of the boxes."""
+def scratch(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray, ...]:
+    """Return the scratch arrays of a search among tiles and groups of boxes; `kind`: dtype of the boxes."""
     heap = tiles + groups + 1
     keys, ties, nodes = np.empty(heap), np.empty(heap, np.int64), np.empty(heap, np.int64)
     reach, all_reach, gaps = (np.empty(TILE, kind) for _ in range(3))
@@ -170,9 +173,9 @@ def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array,
                   work: Any) -> None:  # fmt: skip
     """Improve the best edges of components by those from the `wanted` queries, a mask for each tile.
 
-    `q`, `d`, `terms`, `own_tiles`, `norm`: see `nearest.search`; `d_nodes`: below each box the smallest
-    name, the component that all points are of, or -1, and the smallest core distance; `rows`, `best`: see
-    `spanning_scan`; `work`: see `room`.
+    `q`, `d`, `terms`, `own_tiles`, `norm`: see `nearest.search`.  `d_nodes` has three values for each box:
+    the smallest name below it, the component of all its points or -1, and the smallest core distance.
+    `rows`, `best`: see `spanning_scan`; `work`: see `scratch`.
     """
     (components, cores, names, _), _ = rows
     lower, upper, levels = d_tree

@@ -1,8 +1,8 @@
 """The row sweep: join two grid indexes of 1 to 4 dimensions in float64.
 
 The points of a row ascend along the swept coordinate.  A point meets 16 points of a row at a time, from the
-first within reach on: which it is, and how many follow, is hardly ever told by a branch, since a core would
-guess most of these wrong.
+first within reach on.  Finding that point, and the number of points that follow, is almost branch-free: a
+core would mispredict most branches.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from dask_simjoin.engine.cpu.kernels.totals import Kind, plus, terms
 from dask_simjoin.metrics.norms import Array
 
 DIMS = (1, 2, 3, 4)
-"""For which there is code."""
+"""Supported numbers of dimensions."""
 
 _NUMBERS = ir.VectorType(F64, SWEEP_LANES)
 
@@ -110,7 +110,7 @@ def sweep_near(typingctx: TypingContext, dims: NumbaType, base: NumbaType, strid
 
 @intrinsic
 def within_limit(typingctx: TypingContext, totals: NumbaType, limit: NumbaType) -> Intrinsic:
-    """Mask of those of 16 float64 at an address that are at most a limit."""
+    """Mask of the numbers, among 16 float64 at an address, that are at most a limit."""
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         at, limit = args
@@ -122,24 +122,24 @@ def within_limit(typingctx: TypingContext, totals: NumbaType, limit: NumbaType) 
 
 @intrinsic
 def sweep_write(typingctx: TypingContext, mask: NumbaType, j: NumbaType, order: NumbaType, mine: NumbaType,
-                names: NumbaType, name: NumbaType, turn: NumbaType, left: NumbaType,
+                names: NumbaType, name: NumbaType, orient_by_position: NumbaType, left: NumbaType,
                 right: NumbaType) -> Intrinsic:  # fmt: skip
-    """Write the names of a point and of those of the points j ... j+15 that a mask selects side by side.
+    """Write pairs of names: a point with each of the points j ... j+15 that a mask selects.
 
-    `names`: address of the points' names, of the type of `name`, which is the point's; `left`, `right`: where
-    to write.  `order`: address of the points' int32 positions, `mine` the point's; `turn`: the point of the
-    smaller position is the left one.
+    `name`: the point's; `names`: address of the others', of the same type; `left`, `right`: addresses of the
+    output.  `mine`: the point's position; `order`: address of the others', int32.  `orient_by_position`: the
+    point of the smaller position becomes the left one.
     """
     sig = types.void(types.uint64, *(types.int64,) * 4, name, *(types.int64,) * 3)
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        mask, j, order, mine, names_at, name_, turn, left_at, right_at = args
+        mask, j, order, mine, names_at, name_, orient_by_position, left_at, right_at = args
         kind, size = (I32, 4) if sig.args[5] == types.int32 else (I64, 8)
         vector, longs = ir.VectorType(kind, SWEEP_LANES), ir.VectorType(I32, SWEEP_LANES)
         other = load(builder, builder.add(names_at, builder.mul(j, const(size))), vector, size)
         own = splat(builder, name_, vector)
         pair = [cgutils.alloca_once_value(builder, value) for value in (own, other)]
-        with builder.if_then(builder.icmp_signed("!=", turn, const(0)), likely=True):
+        with builder.if_then(builder.icmp_signed("!=", orient_by_position, const(0)), likely=True):
             positions = load(builder, builder.add(order, builder.mul(j, const(4))), longs, 4)
             earlier = builder.icmp_signed("<", positions, splat(builder, builder.trunc(mine, I32), longs))
             builder.store(builder.select(earlier, other, own), pair[0])
@@ -153,7 +153,7 @@ def sweep_write(typingctx: TypingContext, mask: NumbaType, j: NumbaType, order: 
 
 @intrinsic
 def keep_totals(typingctx: TypingContext, mask: NumbaType, totals: NumbaType, out: NumbaType) -> Intrinsic:
-    """Write those of 16 float64 at an address that a mask selects side by side."""
+    """Write the numbers that a mask selects among 16 float64 at an address, side by side."""
     sig = types.void(types.uint64, types.int64, types.int64)
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
@@ -183,16 +183,17 @@ def _opening(x: float, base: int, lo: int, stop: int, reach: float) -> int:
 @kernel
 def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Array, q_names: Array,
           d_cols: Array, d_keys: Array, d_starts: Array, d_order: Array, d_names: Array, offsets: Array,
-          reach: float, threshold: float, norm: Kind, same: bool, turn: bool, left: Array, right: Array,
-          totals: Array, cap: int, state: Array, at: Array, behind: Array, some: Array) -> int:  # fmt: skip
+          reach: float, threshold: float, norm: Kind, is_self_join: bool, orient_by_position: bool,
+          left: Array, right: Array, totals: Array, cap: int, state: Array, at: Array, behind: Array,
+          some: Array) -> int:  # fmt: skip
     """Write pairs of names to `left` and `right`, and if it has room their totals to `totals`; how many.
 
     Stops where 16 more might not fit into `cap`, leaving in `state` where it was and in
-    ``state[5]`` how much room it needs (0: the join is complete).  `offsets`: what to add
+    ``state[5]`` the capacity it needs (0: the join is complete).  `offsets`: what to add
     to a row's key for each neighbor row; `at`: each one's position in `d_keys`;
     `norm`: see `totals.kind_of`.
-    With `same`, the two sides are one index and only the later half of each
-    neighborhood is visited.  `turn`: the point of the smaller position is the left one.
+    With `is_self_join`, the two sides are one index and only the later half of each
+    neighborhood is visited.  `orient_by_position`: the point of the smaller position is the left one.
     `behind`, `some`: scratch for the last 16 names and 16 zeros behind them, and for 16 totals.
     """
     dims = q_cols.shape[0]
@@ -222,7 +223,7 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Ar
             at[o] = p
             if p < d_rows and d_keys[p] == target:
                 stop_j = d_starts[p + 1]
-                own = same and offsets[o] == 0
+                own = is_self_join and offsets[o] == 0
                 if i < 0:
                     i, lo = q_starts[r], d_starts[p]
                 while i < stop_i:
@@ -238,8 +239,9 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Ar
                         near = sweep_near(dims, d_base, d_stride, j, stop_j, q_base + 8 * i, q_stride,
                                           threshold, norm, some_at)  # fmt: skip
                         sweep_write(near, j, order, np.int64(q_order[i]),
-                                    names if j <= last else names_behind, q_names[i], np.int64(turn),
-                                    out_l + n * size, out_r + n * size)  # fmt: skip
+                                    names if j <= last else names_behind, q_names[i],
+                                    np.int64(orient_by_position), out_l + n * size,
+                                    out_r + n * size)  # fmt: skip
                         if some_at != 0:
                             keep_totals(near, some_at, out_t + n * 8)
                         n += count_bits(near)
@@ -325,7 +327,7 @@ def tally(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Arr
                                       limits[most], norm, totals_at)  # fmt: skip
                     j += SWEEP_LANES
                     k = most
-                    while near != NONE:  # what is not within a limit is not within smaller ones
+                    while near != NONE:  # points beyond a limit are beyond smaller ones
                         found[row, k] += count_bits(near)
                         if k == 0:
                             break

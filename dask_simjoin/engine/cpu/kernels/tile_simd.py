@@ -47,8 +47,11 @@ REGISTER = 64 if _WIDE else 32
 """Bytes of a vector: of a register of AVX-512 or AVX2, or of two of NEON."""
 
 PASSES = 1 if _WIDE else 4
-"""Parts of a tile that the filter goes through one by one: with its sums in 8 of 16 registers
-they are not spilled to memory (5 times as slow in 16 dimensions); AVX-512 holds 16 in 32."""
+"""Parts of a tile that the filter handles one by one, so its sums fit into registers.
+
+With 8 sums in 16 registers, none is spilled to memory, which is 5 times as slow in 16 dimensions.  AVX-512
+holds 16 sums in 32 registers.
+"""
 
 
 @intrinsic
@@ -124,8 +127,8 @@ def tile_filter(typingctx: TypingContext, tile: NumbaType, start: NumbaType, dim
 
     `tile`: address of float32 [dims][64]; `start`: of the 64 float32 that the sums begin
     with; `p0..p3`: of the queries' first coordinates in their tile.  Returns the union of the
-    four masks of the first question; if that is not 0 they are written at `out`, and those of
-    the second behind.
+    four masks of the first question.  If that is not 0, these masks are written at `out`, and the four masks
+    of the second question behind them.
     """
     sig = types.uint64(*(types.int64,) * 7, *(types.float32,) * 8, types.int64)
 
@@ -167,7 +170,7 @@ def tile_filter(typingctx: TypingContext, tile: NumbaType, start: NumbaType, dim
                     builder.store(_multiply_add(builder, z, p, builder.load(slot)), slot)
 
         accumulate(builder, dims_, step, 4)
-        # a sum's sign bit is its verdict, so one AND over all sums tells that nothing is near
+        # a sum's sign bit is its verdict, so one AND over all sums shows that no point is near
         integers = ir.VectorType(I32, vector.count)
         signs = [[builder.bitcast(builder.load(v), integers) for v in row] for row in slots]
         zero = ir.Constant(integers, [0] * vector.count)
@@ -228,7 +231,7 @@ def tile_decide(typingctx: TypingContext, tile: NumbaType, dims: NumbaType, poin
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         *where, threshold_, norm_ = args
-        # what is not decided after a filter goes through a tile in parts whose totals stay in registers
+        # without a filter before it, a decision takes a tile in parts whose totals stay in registers
         parts = 1 if norm.instance_class is Squares else PASSES
         return _upto(builder, _tile_totals(builder, F64, [*where, norm_], norm, parts), threshold_)
 
@@ -239,7 +242,7 @@ def tile_decide(typingctx: TypingContext, tile: NumbaType, dims: NumbaType, poin
 def tile_rounded(typingctx: TypingContext, tile: NumbaType, dims: NumbaType, point: NumbaType,
                  reach: NumbaType, sure: NumbaType, norm: NumbaType,
                  out: NumbaType) -> Intrinsic:  # fmt: skip
-    """Mask of a tile's points whose totals with one point are within reach: float32, see `filters.rounded`.
+    """Mask of a tile's points whose totals with one point are within reach: float32, see `filters.bounds`.
 
     `tile`, `point`: as in `tile_decide`.  Writes the mask of those that are sure at `out`.
     """
@@ -259,7 +262,7 @@ def tile_rounded(typingctx: TypingContext, tile: NumbaType, dims: NumbaType, poi
 
 def _compare_boxes(builder: Builder, sig: Signature, args: Values,
                    between: Callable[..., Value]) -> Value:  # fmt: skip
-    """Mask of the 64 boxes of which totals of what is `between` them and one box are within a limit."""
+    """Mask of the 64 boxes whose totals are within a limit; `between` gives the terms of two boxes."""
     lower_, upper_, dims_, low_, high_, limit_, norm_ = args
     kind, norm = (F32 if sig.args[5] == types.float32 else F64), sig.args[6]
     vector, groups, size = lanes_of(kind)
@@ -318,8 +321,8 @@ def boxes_within(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, d
                  norm: NumbaType) -> Intrinsic:  # fmt: skip
     """Mask of the 64 boxes whose points are all within a limit of all points of one box; see `boxes_near`.
 
-    No difference of two of their points is larger than what the boxes span together, so by the same reason
-    in float64 no total of theirs is larger than that of the spans.
+    No difference of two of their points is larger than the boxes' common span.  So, for the same reason, no
+    total of two points in float64 is larger than the total of the spans.
     """
     sig = types.uint64(*(types.int64,) * 5, limit, norm)
 

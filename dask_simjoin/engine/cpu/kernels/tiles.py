@@ -1,9 +1,10 @@
 """Join two tile indexes of any number of dimensions.
 
-With arrays in their place it takes half as long again to compile, as references to each are counted.
+Kernels take addresses.  With arrays instead, compilation takes 1.5 times as long, because Numba counts
+references to each array.
 
-Points come in tiles of 64.  The tiles' boxes, and the boxes of 64 tiles, and so on, are
-themselves stored as tiles, so one SIMD test speaks of 64 points, tiles or groups.
+Points come in tiles of 64.  The boxes of tiles are themselves stored in tiles of 64, and so are all
+levels above them.  So one SIMD test covers 64 points, tiles or groups.
 """
 
 from __future__ import annotations
@@ -49,10 +50,19 @@ STACK = 64 * 8
 
 
 class TileSide(NamedTuple):
-    """A side's tiles: their boxes `low` and `high` (tiles, dims), and `names` (points,) int32.
+    """Addresses of a side's tiles.
 
-    `z`: of the vectors by which they are tested against boxes, `z_step` bytes a tile; `first`: of those that
-    are read first when tiles are compared, `step` bytes a tile.
+    Attributes
+    ----------
+    points : int
+        Number of points.
+    low, high : address of float32 or float64 (tiles, dims)
+        Boxes of the tiles.
+    names : address of int32 (points,)
+    z, z_step : int
+        Address of the vectors that are tested against boxes, and bytes per tile.
+    first, step : int
+        Address of the vectors that a comparison reads first, and bytes per tile.
     """
 
     points: int
@@ -66,9 +76,9 @@ class TileSide(NamedTuple):
 
 
 class Boxes(NamedTuple):
-    """The tree of a side's boxes: `lower` and `upper` (groups, dims, 64), where each of its levels begins.
+    """The tree of a side's boxes: addresses of `lower`, `upper` (groups, dims, 64) and starts of `levels`.
 
-    `size`: bytes of a bound; `height`: number of levels, of which the first is of `tiles`.
+    `size`: bytes of a bound; `height`: number of levels.  The lowest level holds the boxes of `tiles`.
     """
 
     tiles: int
@@ -81,15 +91,15 @@ class Boxes(NamedTuple):
 
 
 class Out(NamedTuple):
-    """Where pairs of names are written, int32, and how many there is room for."""
+    """Addresses of the output, int32 names of the pairs, and its capacity."""
 
     left: int
     right: int
     cap: int
 
 
-class Room(NamedTuple):
-    """Where a join works: the tiles it found, masks of points, and a stack of boxes with their levels."""
+class Scratch(NamedTuple):
+    """Addresses of scratch arrays: candidate tiles, masks of points, a stack of boxes with their levels."""
 
     found: int
     masks: int
@@ -97,8 +107,8 @@ class Room(NamedTuple):
     depth: int
 
 
-def room(tiles: int) -> tuple[np.ndarray, ...]:
-    """The arrays of a `Room` for a join with so many tiles."""
+def scratch(tiles: int) -> tuple[np.ndarray, ...]:
+    """Return the arrays of a `Scratch` for a join with this number of tiles."""
     return (
         np.empty(tiles, np.int64), np.zeros(STATES, np.uint64), np.empty(STACK, np.int64),
         np.empty(STACK, np.int64),
@@ -106,7 +116,7 @@ def room(tiles: int) -> tuple[np.ndarray, ...]:
 
 
 def points_of(index: Index, names: np.ndarray, first: tuple[int, int]) -> TileSide:
-    """What a join is told of a side, while its arrays live; `first`: as there."""
+    """Return the addresses of a side, valid while its arrays live; `first`: `first` and `step` of it."""
     z = index["z"]
     assert names.dtype == np.int32
     return TileSide(
@@ -116,7 +126,7 @@ def points_of(index: Index, names: np.ndarray, first: tuple[int, int]) -> TileSi
 
 
 def boxes_of(index: Index) -> Boxes:
-    """What a join is told of the boxes of a side, while its arrays live."""
+    """Return the addresses of a side's boxes, valid while its arrays live."""
     low, (lower, upper, levels) = index["low"], (index[name] for name in ("lower", "upper", "levels"))
     return Boxes(
         len(low), low.shape[1], low.itemsize, lower.ctypes.data, upper.ctypes.data, levels.ctypes.data,
@@ -125,17 +135,17 @@ def boxes_of(index: Index) -> Boxes:
 
 
 PROBE = 256
-"""Candidate tiles after which it is tried anew whether testing points against boxes pays."""
+"""Candidate tiles between two trials of whether testing points against boxes pays."""
 
 PROBE_TESTS = 8
 PREFETCHED = 16384
-"""Bytes of a tile up to which two of them fit a core's first cache."""
+"""Largest tile in bytes that is prefetched: two of them fit a core's first cache."""
 
 GROUPS = 16
 """Groups of four queries in a tile, over which the next tile's prefetch is spread."""
 
 MANY = 16
-"""Neighbors of a point in a tile from which on all 64 counts are added to at once."""
+"""Neighbors of a point in a tile that make adding to all 64 counts at once worthwhile."""
 
 WORTHWHILE = 58
 """A test costs about a twelfth of what it can save: it pays if fewer points of 64 are kept."""
@@ -152,20 +162,20 @@ def _within_itself(low: int, high: int, dims: int, sure: Any, norm: Kind) -> boo
 
 @device_function
 def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, least: int, norm: Kind,
-               notes: Any, a: int, q_points: int, d_points: int, room: Room) -> int:  # fmt: skip
-    """Write the numbers of the tiles >= `least` within `reach` of tile `a` to the room; how many.
+               notes: Any, a: int, q_points: int, d_points: int, scratch: Scratch) -> int:  # fmt: skip
+    """Write the numbers of the tiles >= `least` within `reach` of tile `a` to `scratch`; return their number.
 
-    `low`, `high`: the tile's box.  With `notes` those are left out of which nothing is to be found
-    out, and those of which all pairs are within `sure` are noted at once.
+    `low`, `high`: the tile's box.  With `notes`, settled tiles are left out.  Tiles are noted at once and
+    left out, too, if all their pairs are within `sure`.
     """
     d, tiles, levels = boxes.dims, boxes.tiles, boxes.levels
     n = 0
     size = 1
-    put_long(room.stack, 0, 0)
-    put_long(room.depth, 0, boxes.height - 1)
+    put_long(scratch.stack, 0, 0)
+    put_long(scratch.depth, 0, boxes.height - 1)
     while size > 0:
         size -= 1
-        group, level = long_at(room.stack, size), long_at(room.depth, size)
+        group, level = long_at(scratch.stack, size), long_at(scratch.depth, size)
         begins = long_at(levels, level)
         at = (begins + group) * (d * TILE * boxes.size)
         mask = boxes_near(boxes.lower + at, boxes.upper + at, d, low, high, reach, norm)
@@ -197,11 +207,11 @@ def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, least: 
                     all_pairs(notes, a, q_points, marks + child, begin, end, d_points)
                     continue
             if level == 0:
-                put_long(room.found, n, child)
+                put_long(scratch.found, n, child)
                 n += 1
             else:
-                put_long(room.stack, size, child)
-                put_long(room.depth, size, level - 1)
+                put_long(scratch.stack, size, child)
+                put_long(scratch.depth, size, level - 1)
                 size += 1
     return n
 
@@ -210,23 +220,26 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
     """Make the kernel for a kind of terms; `scan`, `within`: see `SCANS`."""
 
     def join(q: Terms, q_side: TileSide, d: Terms, d_side: TileSide, boxes: Boxes, reach: Any, sure_span: Any,
-             threshold: float, norm: Kind, same: bool, out: Out, notes: Any, state: int,
-             room: Room) -> int:  # fmt: skip
-        """Append pairs of names to `out`; the new number of pairs.
+             threshold: float, norm: Kind, is_self_join: bool, out: Out, notes: Any, state: int,
+             scratch: Scratch) -> int:  # fmt: skip
+        """Append pairs of names to `out`; return the new number of pairs.
 
-        Stops where the pairs of two tiles might not fit into it.  `state`: address of int64: number 0 is the
-        tile of queries and number 1 the number of its candidate tiles that are done; number 2 is
-        the room it needs (0: the join is complete).  Numbers 3 and 4 count the
-        pairs that only float64 could decide and those of them that it refused.
+        The join stops if the pairs of two tiles might not fit.  `state` is the address of five int64:
 
-        With `notes` nothing is written but them, which are of one side twice if `same`; with None there is
-        nothing of them in what is compiled.
+        - 0: the tile of queries;
+        - 1: its candidate tiles that are done;
+        - 2: the capacity that the join needs; 0: the join is complete;
+        - 3: pairs that only float64 could decide;
+        - 4: pairs that float64 refused.
 
-        `q` and `d` are what is known of the two sides: see `sides`; `norm`: see
-        `totals.kind_of`; `reach`: largest gap of boxes that hold a pair, and `sure_span`: largest span of
-        those that hold nothing else, as totals.
+        With `notes` nothing else is written; both of their sides are one if `is_self_join`.  With None, the
+        compiled code has no trace of them.
+
+        `q` and `d` describe the two sides: see `sides`; `norm`: see `totals.kind_of`.  `reach` and
+        `sure_span` are totals: the largest gap between boxes that hold a pair, and the largest span of boxes
+        that hold only pairs.
         """
-        dims, tiles, masks = boxes.dims, boxes.tiles, room.masks
+        dims, tiles, masks = boxes.dims, boxes.tiles, scratch.masks
         box = dims * boxes.size
         q_points, d_points = q_side.points, d_side.points
         q_tiles = -(-q_points // TILE)
@@ -238,11 +251,11 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
             task, enough, parent = notes.task, notes.enough, notes.parent
             marking = task == LINK or (task == COUNT and enough != ENDLESS)
             unsettled = MIXED if task == LINK else 0
-            # tiles meet themselves first, where that tells much of them
-            own_round = q_tiles if same else 0
+            # tiles meet themselves first: that often settles them
+            own_round = q_tiles if is_self_join else 0
             again = own_round  # when marks of nodes are made anew
             mark_tiles(notes, notes.q_values, notes.q_marks, q_points)
-            if not same:
+            if not is_self_join:
                 mark_tiles(notes, notes.d_values, notes.d_marks, d_points)
         turn = long_at(state, 0)
         while turn < own_round + q_tiles and needed == 0:
@@ -253,7 +266,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                 again = own_round + (2 * a if a > 0 else 1) if marking else -1
             if notes is not None and turn < own_round:
                 count = 1
-                put_long(room.found, 0, a)
+                put_long(scratch.found, 0, a)
                 mark = long_at(notes.q_marks, a)
                 if settled(task, mark, mark) == 1:
                     count = 0
@@ -261,9 +274,9 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                     own_pairs(notes, a, q_points)
                     count = 0
             else:
-                least = 0 if not same else (a if notes is None else a + 1)
+                least = 0 if not is_self_join else (a if notes is None else a + 1)
                 count = candidates(boxes, low, high, reach, sure_span, least, norm, notes, a, q_points,
-                                   d_points, room)  # fmt: skip
+                                   d_points, scratch)  # fmt: skip
             valid = ALL if (a + 1) * TILE <= q_points else (ONE << np.uint64(q_points - a * TILE)) - ONE
             at = q_side.z + a * q_side.z_step
             tested, kept = 0, 0
@@ -273,7 +286,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                     put_long(state, 1, c)
                     needed = TILE * TILE
                     break
-                b = long_at(room.found, c)
+                b = long_at(scratch.found, c)
                 if notes is not None:
                     x, y = long_at(notes.q_marks, a), long_at(notes.d_marks, b)
                     told = settled(task, x, y)
@@ -287,7 +300,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                     near &= boxes_near(at, at, dims, d_side.low + b * box, d_side.high + b * box, reach, norm)
                     tested += 1
                     kept += count_bits(near)
-                ahead = d_side.first + long_at(room.found, c + 1 if c + 1 < count else c) * d_side.step
+                ahead = d_side.first + long_at(scratch.found, c + 1 if c + 1 < count else c) * d_side.step
                 hit = scan(q, d, a, b, near, ahead, share, masks, norm)
                 hits = 0
                 while hit != NONE:
@@ -295,7 +308,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                     hit &= hit - ONE
                     mask, sure = mask_at(masks, t), mask_at(masks, TILE + t)
                     i = a * TILE + t
-                    if same and a == b:
+                    if is_self_join and a == b:
                         # later points only: each pair once, and no point with itself
                         upto = ONE << np.uint64(t)
                         mask &= ~(upto | (upto - ONE))
@@ -339,7 +352,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                             hits += 1
                             continue
                         other = int32_at(d_side.names, j)
-                        turned = same and other < name
+                        turned = is_self_join and other < name
                         put_int32(out.left, n, other if turned else name)
                         put_int32(out.right, n, name if turned else other)
                         n += 1

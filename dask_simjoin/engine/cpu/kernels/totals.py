@@ -1,7 +1,7 @@
 """Add terms to totals, one number or one vector at a time, and decide which candidates are pairs.
 
-Kernels take a norm as a tuple whose type says which kind of norm it is: so they are compiled for each
-kind, and for the usual one, squares, nothing else than for squares is in them.
+Kernels take a norm as a tuple whose type shows the kind of norm.  So they are compiled for each kind, and
+kernels for squares, the usual kind, have no code for others.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from dask_simjoin.metrics.norms import Array, Norm
 
 
 class Sums(NamedTuple):
-    """Of differences: p = 1."""
+    """Sums of differences: p = 1."""
 
     p: int
 
 
 class Squares(NamedTuple):
-    """Of their squares: p = 2."""
+    """Sums of squared differences: p = 2."""
 
     p: int
 
 
 class Powers(NamedTuple):
-    """Of other powers of them; `bit` is the second highest one of p: where `norms.power` begins."""
+    """Sums of other powers of differences; `bit`: the second highest bit of p, where `norms.power` begins."""
 
     p: int
     bit: int
 
 
 class Largest(NamedTuple):
-    """The largest of them: p infinite."""
+    """The largest difference: p infinite."""
 
     p: int
 
@@ -52,7 +52,7 @@ SQUARES = Squares(2)
 
 
 def kind_of(p: Norm) -> Kind:
-    """The tuple that tells kernels a norm."""
+    """Return the tuple that selects a norm in kernels."""
     if p == math.inf:
         return Largest(0)
     p = int(p)
@@ -100,7 +100,9 @@ def terms(builder: Builder, kind: types.NamedUniTuple, norm: NumbaType,
     if kind.instance_class is Squares:
         return [builder.fmul(t, t) for t in differences]
     if kind.instance_class not in (Sums, Powers, Largest):
-        raise NotImplementedError(f"{kind.instance_class.__name__} has no vectors of terms yet.")
+        raise NotImplementedError(
+            f"{kind.instance_class.__name__} has no vector instructions for its terms yet."
+        )
     sizes = [call(builder, f"llvm.fabs.{suffix(t.type)}", t.type, t) for t in differences]
     return _powers(builder, norm, sizes) if kind.instance_class is Powers else sizes
 
@@ -158,7 +160,7 @@ def _powers(builder: Builder, norm: NumbaType, sizes: list[Value]) -> list[Value
 
 
 def zeros(builder: Builder, vector: ir.VectorType, number: int) -> list[Value]:
-    """Slots for totals to which nothing is added yet."""
+    """Make slots for totals, with zeros."""
     slots = [cgutils.alloca_once(builder, vector) for _ in range(number)]
     for slot in slots:
         builder.store(ir.Constant(vector, [0.0] * vector.count), slot)
@@ -207,30 +209,30 @@ def decide(q_x: Array, d_x: Array, q_places: Array, d_places: Array, threshold: 
 
 
 @kernel
-def label(q_order: Array, q_labels: Array, d_order: Array, d_labels: Array, same: bool, q_places: Array,
-          d_places: Array, left: Array, right: Array) -> None:  # fmt: skip
-    """Fill `left` and `right` with labels; with `same`, the smaller position comes first.
+def label(q_order: Array, q_labels: Array, d_order: Array, d_labels: Array, is_self_join: bool,
+          q_places: Array, d_places: Array, left: Array, right: Array) -> None:  # fmt: skip
+    """Fill `left` and `right` with labels; with `is_self_join`, the smaller position comes first.
 
     `q_order`, `d_order`: positions, `q_labels`, `d_labels`: labels, both by place in an index.
     """
     for n in range(q_places.size):
         i, j = q_places[n], d_places[n]
         a, b = q_labels[i], d_labels[j]
-        swap = same and d_order[j] < q_order[i]
+        swap = is_self_join and d_order[j] < q_order[i]
         left[n] = b if swap else a
         right[n] = a if swap else b
 
 
 @kernel
-def orient(q_order: Array, d_order: Array, same: bool, q_places: Array, d_places: Array, q_first: int,
+def orient(q_order: Array, d_order: Array, is_self_join: bool, q_places: Array, d_places: Array, q_first: int,
            d_first: int, left: Array, right: Array) -> None:  # fmt: skip
-    """Fill `left` and `right` with places in a whole index, of whose parts those are that begin there.
+    """Fill `left` and `right` with positions in an index, from positions in its parts and where these begin.
 
-    With `same`, the smaller position comes first.
+    With `is_self_join`, the smaller position comes first.
     """
     for n in range(q_places.size):
         i, j = q_places[n], d_places[n]
-        swap = same and d_order[j] < q_order[i]
+        swap = is_self_join and d_order[j] < q_order[i]
         left[n] = d_first + j if swap else q_first + i
         right[n] = q_first + i if swap else d_first + j
 

@@ -18,19 +18,19 @@ Program = tuple[str | Source, str, dict[str, int]]
 """A file, one of its functions, and the constants that it is compiled with."""
 
 AT_ONCE = min(8, os.cpu_count() or 1)
-"""Programs that are compiled at a time: the compiler lets other threads run."""
+"""Programs that are compiled at a time: the compiler releases the GIL."""
 
 THREADS = 256
-"""Of a block, where each takes items of its own."""
+"""Threads of a block in kernels that give each thread its own items."""
 
 ASIDE = Aside(cupy.cuda, asked())
-"""The stream that kernels run on, where they have one of their own."""
+"""The own stream for kernels, if there is one."""
 
 _Key = tuple[str | Source, int, tuple[tuple[str, int], ...]]
 
 _lock = threading.Lock()
 _pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="simjoin-compiler")
-# not of `_pool`, as they wait for what that compiles
+# a pool of its own: rehearsals wait for programs that `_pool` compiles
 _rehearsing = ThreadPoolExecutor(4, thread_name_prefix="simjoin-rehearsal")
 _modules: dict[_Key, Future[Any]] = {}
 
@@ -67,10 +67,10 @@ def _rehearsed(work: Callable[[], object], device: int) -> Future[None]:
 
 
 def rehearse(*steps: Callable[[], object]) -> None:
-    """Begin to do what will be done later, of next to nothing: what CuPy compiles for it is there then.
+    """Run steps early, on almost no data, so that CuPy's kernels for them are loaded later.
 
-    It compiles its own kernels as they are called, one after the other, each a tenth of a second; and loads
-    them so.  Steps must be safe beside others: they make all that they touch.
+    CuPy compiles and loads its own kernels at their first call, one after the other, each in a tenth of a
+    second.  Steps must be thread-safe: each makes all data that it touches.
     """
     for step in steps:
         _rehearsed(step, cupy.cuda.runtime.getDevice())
@@ -89,7 +89,7 @@ def kernel(name: str | Source, function: str, **constants: int) -> Any:
 
 
 def shape_of(items: int) -> tuple[tuple[int], tuple[int]]:
-    """Blocks and threads for so many items, each of which a thread takes in a loop."""
+    """Return blocks and threads of a kernel whose threads take `items` items in a loop."""
     return (min(-(-items // THREADS), 1 << 16),), (THREADS,)
 
 

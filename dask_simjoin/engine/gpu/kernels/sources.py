@@ -41,9 +41,9 @@ class Source(NamedTuple):
     Attributes
     ----------
     package : str
-        Where its files are.
+        Package that holds the files.
     files : tuple of str
-        Names of files, in the order in which they are put together.
+        Names of files, in the order of concatenation.
     shared : tuple of str
         Files of this package that come before them.
     """
@@ -54,7 +54,7 @@ class Source(NamedTuple):
 
 
 class Sink(enum.IntEnum):
-    """What kernels do with pairs besides writing or counting them: see `components.cuh`."""
+    """Uses of pairs besides writing or counting them: see `components.cuh`."""
 
     LINK = 1
     LOWEST = 2
@@ -64,18 +64,23 @@ FANOUT = 64
 """Children of a node of the box tree."""
 
 MIXED = 1024
-"""Places at which the kernel without tensor cores takes queries side by side: in kd order dense points lie
-together, and what is done could not tell what is left."""
+"""Interleave factor of the query order without tensor cores.
+
+Neighbors in kd order are equally dense.  Without interleaving, the work done would not predict the rest.
+"""
 
 OPTIONS = ("-std=c++17",)
-"""What NVRTC is told, the same for all: each process asks it for its version for each choice of options, also
-where all has been compiled already.  CuPy adds that numbers below 2**-126 are flushed to 0, in float32 only:
-points are scaled so that the filters' bounds are far above (see `engine.filters.bounds`)."""
+"""Options of NVRTC, the same for all programs.
+
+For each tuple of options, a process asks NVRTC for its version, even if all programs are cached.  CuPy adds
+an option that flushes float32 numbers below 2**-126 to 0.  Points are scaled so that the filters' bounds are
+far above that (see `engine.filters.bounds`).
+"""
 
 
 @functools.cache
 def _text(name: str | Source) -> str:
-    """Return the text of one of them, with what it shares with others and with Python before it."""
+    """Return the text of a program, behind the files and constants that it shares with others."""
     if isinstance(name, str):
         name = Source(HERE, (f"{name}.cu",), ("common.cuh", *SHARED[name]))
     files = [*((HERE, file) for file in name.shared), *((name.package, file) for file in name.files)]
@@ -93,5 +98,5 @@ def _defined(constants: dict[str, int]) -> str:
 
 
 def norm_constant(norm: Norm) -> dict[str, int]:
-    """The constant that tells kernels a norm, if it is another than 2."""
+    """Return the constant that selects a norm in kernels; none for norm 2."""
     return {} if norm == 2 else {"NORM": 0 if norm == math.inf else int(norm)}

@@ -1,24 +1,24 @@
 """Run kernels on a stream that transfers do not wait for; needs neither CuPy nor a GPU.
 
-UCX is not ordered by streams, so distributed-ucxx waits for the legacy default stream, in the thread that
-serves a worker's communication, before it sends an array of a GPU and before it receives one.  Kernels on
-that stream, or on any that blocks with it, as the per-thread default stream does, make all transfers of the
-worker wait until they are done.  A stream that does not block makes none wait.  What follows from that:
+UCX does not use stream order.  So distributed-ucxx waits for the legacy default stream before it sends or
+receives an array of a GPU.  It waits in the thread that serves a worker's communication.  Kernels on that
+stream therefore delay all transfers of the worker.  So do kernels on any stream that blocks with it, as the
+per-thread default stream does.  A non-blocking stream delays no transfer.  The consequences are:
 
-- Where kernels begin, the own stream waits for what the default stream was asked for: cuDF made the columns
-  there, arrays came by it from the host, and memory that this stream gives out again may still be read there.
-- Where they end, the host waits for the own stream.  cuDF, UCX and spilling know the default stream only, so
-  arrays must be whole when they leave.  Were the default stream to wait instead, UCX would wait, too.
-- What a caller made on the default stream is freed in its order, and may then be given to UCX at once.  So
-  arguments are held until the host has waited, and what calls back, as `Joiner.visit` does, stays where it
-  is: what is called may free such arrays meanwhile.
-- What is made here is freed in the order of this stream, and given out here again at once, by RMM's pool as
-  by CuPy's.  So one thread must not read it on the default stream and free it while another runs kernels
-  here: one thread of a process does, as workers of dask-cuda have one.  Once another comes, all run on the
-  default stream.
+- Before kernels start, the own stream waits for the default stream.  cuDF made the columns there, and copies
+  from the host ran there.  Memory that this stream allocates again may still be read there.
+- After kernels end, the host waits for the own stream.  Arrays must be complete when they leave, since cuDF,
+  UCX and spilling know the default stream only.  If the default stream waited instead, UCX would wait, too.
+- A caller's arrays are freed in the order of the default stream, and may then be given to UCX at once.  So
+  arguments are held until the host has waited.  Functions with callbacks, such as `Joiner.visit`, stay on the
+  default stream: the callback may free such arrays meanwhile.
+- Arrays made here are freed in the order of this stream, and RMM's and CuPy's pools reuse them here at once.
+  So no thread may read one on the default stream and free it while another thread runs kernels here.
+  Therefore only one thread of a process uses the own stream; workers of dask-cuda have one.  Once another
+  thread comes, all kernels run on the default stream.
 
-RMM's pool may give memory that this stream freed to the default stream, which then waits for kernels that
-were launched before: transfers wait for fewer kernels so, and not always for none.
+RMM's pool may give memory that this stream freed to the default stream, which then waits for earlier kernels.
+So transfers wait for fewer kernels, but not always for none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 VARIABLE = "SIMJOIN_GPU_STREAM"
-"""Of the environment: "own" asks for a stream of its own."""
+"""Environment variable; the value "own" selects an own stream."""
 
 Class = TypeVar("Class")
 
@@ -56,7 +56,7 @@ class Aside:
 
     @contextlib.contextmanager
     def stream(self) -> Iterator[None]:
-        """Run what is launched within on the own stream, and wait for it in the end."""
+        """Run kernels launched within on the own stream, and wait for them at the end."""
         with self._lock if self.asked else contextlib.nullcontext():
             own = self._own()
             if own is None:
@@ -67,12 +67,12 @@ class Aside:
                 own.wait_event(self._cuda.Stream.null.record())
                 with own:
                     yield
-            finally:  # also if it fails: what is launched reads arrays that are about to be freed
+            finally:  # after errors, too: launched kernels read arrays that are about to be freed
                 own.synchronize()
                 self._inside = False
 
     def _own(self) -> Any:
-        """Return the current device's; None: kernels run on the stream that they are called on."""
+        """Return the current device's own stream; None: kernels run on the caller's stream."""
         if not self.asked or self._inside:
             return None
         thread = threading.get_ident()
@@ -87,7 +87,7 @@ class Aside:
         return self._streams[device]
 
     def run(self, *names: str) -> Callable[[type[Class]], type[Class]]:
-        """Make these methods of a class run on the own stream: they know no cuDF, and call nobody back."""
+        """Make these methods of a class run on the own stream: they use no cuDF and have no callbacks."""
 
         def changed(cls: type[Class]) -> type[Class]:
             for name in names if self.asked else ():

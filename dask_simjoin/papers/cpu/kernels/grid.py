@@ -43,7 +43,7 @@ def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, k
         own += coords[j] * strides[j]
         for s in range(3):
             there[j, s] = find(mask, mask_starts[j], mask_starts[j + 1], coords[j] + s - 1) >= 0
-        # without a cell of this coordinate only this stage and later ones visit cells
+        # no cell has this coordinate, so earlier stages visit no cells
         if not there[j, 1]:
             first, missing = j, True
     n = 0
@@ -113,14 +113,15 @@ def workloads(q_coords: Array, mask: Array, mask_starts: Array, strides: Array, 
 @kernel
 def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names: Array, d_y: Array,
          d_keys: Array, d_starts: Array, d_names: Array, mask: Array, mask_starts: Array, strides: Array,
-         pattern: int, sort_dim: int, short: bool, reach: float, threshold: float, norm: Kind, same: bool,
-         left: Array, right: Array, cap: int, counting: bool, q_counts: Array, d_counts: Array,
-         state: Array, counters: Array, there: Array, digits: Array, found: Array) -> int:  # fmt: skip
+         pattern: int, sort_dim: int, short: bool, reach: float, threshold: float, norm: Kind,
+         is_self_join: bool, left: Array, right: Array, cap: int, counting: bool, q_counts: Array,
+         d_counts: Array, state: Array, counters: Array, there: Array, digits: Array,
+         found: Array) -> int:  # fmt: skip
     """Write pairs of names to `left` and `right`, or count pairs per position; return the pairs written.
 
     `sequence`: positions of the queries, in their order. The kernel stops before a cell that might exceed
-    `cap`. Then `state` has the query, its cell, and the needed capacity (0: complete). If `same`, a pair that
-    both rows would meet is found from the earlier position.
+    `cap`. Then `state` has the query, its cell, and the needed capacity (0: complete). If `is_self_join`, a
+    pair that both rows would meet is found from the earlier position.
 
     Terms are not negative and rounding is monotone, so a partial sum beyond the threshold decides as the full
     sum does. Sorted values need no slack, because differences are monotone too.
@@ -158,7 +159,7 @@ def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names:
                     else:
                         begin = middle + 1
             counters[COMPARISONS] += hi - lo
-            twice = same and (pattern == FULL or c == cell)
+            twice = is_self_join and (pattern == FULL or c == cell)
             for j in range(lo, hi):
                 total, m = 0.0, 0
                 while m < dims:
@@ -171,11 +172,11 @@ def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names:
                     continue
                 counters[PAIRS] += 1
                 if counting:
-                    q_counts[j if same and j < p else p] += 1
-                    d_counts[p if same and j < p else j] += 1
+                    q_counts[j if is_self_join and j < p else p] += 1
+                    d_counts[p if is_self_join and j < p else j] += 1
                 else:
                     one, other = q_names[p], d_names[j]
-                    if same and other < one:
+                    if is_self_join and other < one:
                         one, other = other, one
                     left[n], right[n] = one, other
                     n += 1

@@ -35,14 +35,14 @@ def scratch(dims: int, block: int) -> tuple[np.ndarray, np.ndarray]:
 
 @kernel
 def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d_names: Array,
-         block: int, threshold: float, norm: Kind, same: bool, left: Array, right: Array, cap: int,
+         block: int, threshold: float, norm: Kind, is_self_join: bool, left: Array, right: Array, cap: int,
          counting: bool, q_counts: Array, d_counts: Array, state: Array, staged: Array,
          totals: Array) -> int:  # fmt: skip
     """Write pairs of names to `left` and `right`, or count pairs per position; return the pairs written.
 
     `jobs` (m, 5): range of rows in `q_y`, range of rows in `d_y`, and the kind of the job. ROTATION and
-    TRIANGLE need the same range twice. `q_places`: positions of the rows of `q_y`, within `d_y` if `same`.
-    `staged` and `totals`: see `scratch`.
+    TRIANGLE need the same range twice. `q_places`: positions of the rows of `q_y`, within `d_y` if
+    `is_self_join`.  `staged` and `totals`: see `scratch`.
 
     The kernel stops before a row that might exceed `cap`. Then `state` has the job, the unit, the row, and
     the needed capacity (0: complete). The rows of a block are transposed, so that a vector instruction
@@ -84,18 +84,18 @@ def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d
                         for j in range(width):
                             totals[j] = add_term(totals[j], x - staged[k, j], norm)
                     own = q_places[p]
-                    # a block with itself: its pairs meet in the first
+                    # a block is compared with itself in the first step
                     first_lane = p - at + 1 if kind == ROTATION and step == 0 else 0
                     for j in range(first_lane, width):
                         if totals[j] > threshold:
                             continue
                         other = at + j
                         if counting:
-                            q_counts[other if same and other < own else own] += 1
-                            d_counts[own if same and other < own else other] += 1
+                            q_counts[other if is_self_join and other < own else own] += 1
+                            d_counts[own if is_self_join and other < own else other] += 1
                         else:
                             one, two = q_names[own], d_names[other]
-                            if same and two < one:
+                            if is_self_join and two < one:
                                 one, two = two, one
                             left[n], right[n] = one, two
                             n += 1
@@ -236,8 +236,8 @@ def shortest(starts: Array, stops: Array, number: int, best_start: Array, best_s
 
 @kernel
 def walk(queries: Array, starts: Array, stops: Array, listed: Array, later: bool, q_y: Array, q_names: Array,
-         d_y: Array, d_names: Array, in_order: bool, threshold: float, norm: Kind, same: bool, left: Array,
-         right: Array, cap: int, counting: bool, q_counts: Array, d_counts: Array, state: Array,
+         d_y: Array, d_names: Array, in_order: bool, threshold: float, norm: Kind, is_self_join: bool,
+         left: Array, right: Array, cap: int, counting: bool, q_counts: Array, d_counts: Array, state: Array,
          counters: Array) -> int:  # fmt: skip
     """Write pairs of names to `left` and `right`, or count pairs per position; return the pairs written.
 
@@ -270,8 +270,8 @@ def walk(queries: Array, starts: Array, stops: Array, listed: Array, later: bool
             if total > threshold:
                 continue
             if counting:
-                q_counts[other if same and other < p else p] += 1
-                d_counts[p if same and other < p else other] += 1
+                q_counts[other if is_self_join and other < p else p] += 1
+                d_counts[p if is_self_join and other < p else other] += 1
             elif n == cap:
                 counters[CANDIDATES] -= 1
                 counters[COMPARISONS] -= 1
@@ -279,7 +279,7 @@ def walk(queries: Array, starts: Array, stops: Array, listed: Array, later: bool
                 return n
             else:
                 one, two = q_names[p], d_names[other]
-                if same and two < one:
+                if is_self_join and two < one:
                     one, two = two, one
                 left[n], right[n] = one, two
                 n += 1
@@ -291,7 +291,7 @@ def walk(queries: Array, starts: Array, stops: Array, listed: Array, later: bool
 
 @kernel
 def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array, q_names: Array, rows: Array,
-         d_y: Array, d_names: Array, same: bool, bound: float, norm: Kind, best_d2: Array,
+         d_y: Array, d_names: Array, is_self_join: bool, bound: float, norm: Kind, best_d2: Array,
          best_name: Array, new_d2: Array, new_name: Array) -> int:  # fmt: skip
     """Improve the neighbors of queries by the rows `firsts` to `lasts` of a list; return the rows compared.
 
@@ -309,7 +309,7 @@ def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array,
         for j in range(firsts[p], lasts[p]):
             place = np.int64(listed[j])
             other = d_names[place]
-            if same and other == name:
+            if is_self_join and other == name:
                 continue
             looked += 1
             limit = min(bound, best_d2[row, k - 1])

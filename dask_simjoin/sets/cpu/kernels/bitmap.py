@@ -46,10 +46,10 @@ from dask_simjoin.sets.cpu.kernels.candidates import (
 
 @kernel
 def set_bits(offsets: Array, tokens: Array, bits: Array) -> None:
-    """Turn bits of zeros (n, words): two sets differ in at least as many tokens as their bitmaps in bits.
+    """Flip bits of zeros (n, words): two sets differ in at least as many tokens as their bitmaps in bits.
 
-    Which bit a token turns is told by the last bits of its number: the most frequent tokens, whose numbers
-    follow each other, each have their own.
+    The last bits of a token's number select its bit.  The most frequent tokens have consecutive numbers, so
+    each has a bit of its own.
     """
     last = 64 * bits.shape[1] - 1
     for k in range(offsets.size - 1):
@@ -59,18 +59,18 @@ def set_bits(offsets: Array, tokens: Array, bits: Array) -> None:
 
 
 LANES = 16
-"""Bitmaps that are compared at once: rows of them are padded by this."""
+"""Bitmaps that are compared at once; arrays of bitmaps are padded by as many."""
 
 VECTOR = ir.VectorType(I64, LANES)
 
 
 @intrinsic
 def similar_bits(typingctx: TypingContext, base: NumbaType, stride: NumbaType, words: NumbaType,
-                 probe: NumbaType, most: NumbaType) -> Intrinsic:  # fmt: skip
-    """Tell, as the low bits of a number, which of the bitmaps that lie at `base` differ in few bits.
+                 probe: NumbaType, max_bits: NumbaType) -> Intrinsic:  # fmt: skip
+    """Return a mask of the bitmaps at `base` that differ in at most `max_bits` bits from the one at `probe`.
 
-    Their first words lie one behind the other, their second ones `stride` bytes further, and so on; those of
-    the bitmap at `probe` one behind the other.  Few: at most `most`.
+    First words are adjacent, second words are `stride` bytes further, and so on.  The words at `probe` are
+    adjacent.
     """
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
@@ -91,11 +91,11 @@ def similar_bits(typingctx: TypingContext, base: NumbaType, stride: NumbaType, w
 @kernel
 def join(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d_words: Array, kinds: Array,
          starts: Array, rows: Array, state: Array, enough: int, out: Out, tally: Array) -> None:  # fmt: skip
-    """Join sets `q` with sets `d`, or with those before each of them (`same`), from `state[NEXT]` on.
+    """Join sets `q` with sets `d`, or with the sets before each of them (`same`), from `state[NEXT]` on.
 
-    It ends at the set with which pairs are `enough`, or before the one with which they do not fit: then
-    `state[NEXT]` is the one to go on with, else -1.  `kinds`: the sizes in `d`; `starts`: the first set of
-    each, and how many sets there are.
+    It ends after the set that reaches `enough` pairs, or before the first set whose pairs do not fit.  Then
+    `state[NEXT]` is the next set; it is -1 at the end.  `kinds`: distinct sizes in `d`; `starts`: first set
+    of each size, and the number of sets.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
@@ -128,9 +128,9 @@ def join(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d_words: 
                 other = place + lowest_bit(near)
                 near &= near - 1
                 there, over = d_offsets[other], d_offsets[other + 1]
-                least = rows[0, over - there]
-                found = common(q_tokens, begin, end, d_tokens, there, over, 0, least)
-                if found >= least and (not limits[4] or found < beyond(limits, size, over - there)):
+                min_overlap = rows[0, over - there]
+                found = common(q_tokens, begin, end, d_tokens, there, over, 0, min_overlap)
+                if found >= min_overlap and (not limits[4] or found < beyond(limits, size, over - there)):
                     pairs += 1
                     total += q_weights[k] * d_weights[other]
                     if counting:

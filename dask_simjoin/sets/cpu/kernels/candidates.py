@@ -1,7 +1,7 @@
-"""Find candidates in the lists of common tokens, and verify them by merging.
+"""Find candidates in lists of common tokens, and verify them by merging.
 
-Probes are the sets of one side; of the other side an index has the sets in whose prefixes a token is, in
-their order, which is that of sizes.
+Probes are the sets of one side.  An index of the other side lists for each token the sets with this token in
+their prefixes, sorted by size.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.kinds import NEVER, NONE, PRODUCT
 
 STEPS = 8
-"""How many steps are done before it is asked whether the rest can still decide."""
+"""Steps between two checks whether the rest can still decide."""
 
 
 @inline_source
-def common(x: Array, i: int, i_end: int, y: Array, j: int, j_end: int, found: int, least: int) -> int:
-    """Return `found` and how many tokens are in both ranges, or less than `least` if it is less."""
+def common(x: Array, i: int, i_end: int, y: Array, j: int, j_end: int, found: int, min_overlap: int) -> int:
+    """Return `found` plus the number of common tokens; it may stop early below `min_overlap`."""
     while True:
         rest = min(i_end - i, j_end - j)
-        if found + rest < least:
+        if found + rest < min_overlap:
             return found
         if rest < STEPS:
             break
@@ -46,8 +46,8 @@ Numbers = tuple[int, int, int, bool, bool, bool]
 
 
 @device_function
-def least(kind: int, n: int, d: int, above: bool, a: int, b: int) -> int:
-    """Return the least overlap o with o * d >= n * (a+b), or o**2 * d >= n * a * b, or o * d >= n."""
+def smallest_overlap(kind: int, n: int, d: int, above: bool, a: int, b: int) -> int:
+    """Return the smallest overlap o with o * d >= n * (a+b), or o**2 * d >= n * a * b, or o * d >= n."""
     if kind == PRODUCT:
         top = n * a * b + above
         o = int(math.sqrt(top / d))
@@ -62,24 +62,24 @@ def least(kind: int, n: int, d: int, above: bool, a: int, b: int) -> int:
 
 @device_function
 def need(limits: Numbers, a: int, b: int) -> int:
-    """Return the least overlap of sets of these sizes that may match."""
-    return least(limits[0], limits[1], limits[2], limits[3], a, b)
+    """Return the smallest overlap of sets of these sizes that may match."""
+    return smallest_overlap(limits[0], limits[1], limits[2], limits[3], a, b)
 
 
 @device_function
 def beyond(limits: Numbers, a: int, b: int) -> int:
-    """Return the least overlap that is too much."""
+    """Return the smallest overlap that is too large."""
     if limits[4]:
-        return least(limits[0], limits[1], limits[2], limits[5], a, b)
+        return smallest_overlap(limits[0], limits[1], limits[2], limits[5], a, b)
     return NEVER
 
 
 @device_function
 def set_rows(limits: Numbers, a: int, lo: int, hi: int, kinds: Array, rows: Array) -> tuple[int, int]:
-    """Return which `kinds` of sizes, lo ... hi-1, may match a size, and tell what they need.
+    """Return the range lo ... hi-1 of `kinds` of sizes that may match a size, and set the bounds of each.
 
-    `lo` and `hi` are those of a smaller size, or 0.  At each of these sizes `rows[0]` gets the least overlap,
-    and `rows[1]` how many tokens at most are in one set only, of pairs up to that size.
+    Pass `lo` and `hi` of a smaller size, or 0.  For each size in the range, `rows[0]` gets the smallest
+    overlap.  `rows[1]` gets the largest number of tokens in one set only, for pairs up to that size.
     """
     while lo < kinds.size and need(limits, a, kinds[lo]) > kinds[lo]:
         lo += 1
@@ -98,11 +98,11 @@ Probes = tuple[Array, Array, Array]
 """The offsets, tokens and prefixes' lengths of a side."""
 
 Lists = tuple[Array, Array, Array]
-"""Of an index: where each token's list begins and ends, and in the lists the sets, and the token's places."""
+"""An index: bounds of each token's list, and the sets and token positions in the lists."""
 
 PROBE, FOUND, HANDED, LISTED = range(4)
-"""Places of what `fill` keeps: the probe at hand, how many candidates it has, how many of them have been
-handed out, and how many entries of the index were looked at so far."""
+"""State of `fill`: the current probe, its candidates, and how many of them are written.  The last is the
+number of scanned entries of the index."""
 
 
 @kernel
@@ -127,9 +127,9 @@ def build(side: Probes, index: Lists) -> None:
 @device_function
 def meet(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, positional: bool,
          scratch: tuple[Array, Array, Array], state: Array) -> int:  # fmt: skip
-    """Find the candidates of a probe, which the last array of `scratch` gets: how many.
+    """Write the candidates of a probe to the last array of `scratch`, and return their number.
 
-    Its array before, of zeros, is so again.
+    The array before it has zeros, before and after the call.
     """
     row, seen, met = scratch
     offsets, tokens, lengths = q
@@ -140,7 +140,7 @@ def meet(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], in
     for i in range(lengths[probe]):
         token = tokens[begin + i]
         at, stop = lists[token, 0], lists[token, 1]
-        while at < stop and sets[at] < first:  # which is not less of later probes
+        while at < stop and sets[at] < first:  # it does not decrease for later probes
             at += 1
         lists[token, 0] = at
         while at < stop and sets[at] < last:
@@ -169,12 +169,11 @@ def meet(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], in
 def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, limits: Numbers,
          positional: bool, scratch: tuple[Array, Array, Array], state: Array, probes: Array, starts: Array,
          candidates: Array) -> int:  # fmt: skip
-    """Go on with the candidates of probes until there is no more room: how many probes have any.
+    """Write the next candidates until the buffer is full, and return the number of probes in it.
 
-    `candidates` gets those of `probes[k]` at `starts[k]` ... `starts[k + 1]` - 1.  `reach`: the first of the
-    sets that each probe may match, and the one behind the last.  `scratch`: what `meet` works in, and what
-    sets of each size need with the probe at hand.  A probe of more candidates than there is room for is gone
-    on with next time.
+    `candidates` gets the candidates of `probes[k]` at `starts[k]` ... `starts[k + 1]` - 1.  `reach`: range of
+    sets that each probe may match.  `scratch`: the smallest overlap with each size, and the arrays of `meet`.
+    If the candidates of a probe do not fit, the next call continues with them.
     """
     offsets, _, lengths = q
     row, _, met = scratch
@@ -216,10 +215,10 @@ def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, 
 def pair_members(q: tuple[Array, Array], d: tuple[Array, Array], members: tuple[Array, Array],
                  limits: Numbers, same: bool, chunk: tuple[Array, Array, Array],
                  out: tuple[Array, Array]) -> tuple[int, int]:  # fmt: skip
-    """Find the pairs that match of members of groups whose first sets are candidates.
+    """Find the matching pairs of members of groups whose first sets are candidates.
 
-    Returns how many they are, and of how many.  The pair of first sets is left to others; `out` gets as many
-    pairs, and overlaps, as it has room for.
+    Returns the number of matches, and of compared pairs.  Pairs of first sets are left out.  `out` gets as
+    many pairs and overlaps as fit.
     """
     q_offsets, q_tokens = q
     d_offsets, d_tokens = d
@@ -230,15 +229,15 @@ def pair_members(q: tuple[Array, Array], d: tuple[Array, Array], members: tuple[
         for at in range(starts[k], starts[k + 1]):
             p, c = probes[k], candidates[at]
             a, b = q_offsets[p + 1] - q_offsets[p], d_offsets[c + 1] - d_offsets[c]
-            least, most = need(limits, a, b), beyond(limits, a, b)
+            min_overlap, too_large = need(limits, a, b), beyond(limits, a, b)
             for i in range(p, p + members[0][p]):
                 for j in range(c, c + members[1][c]):
                     if (i == p and j == c) or (same and i >= j):
                         continue
                     compared += 1
                     begin, first = q_offsets[i], d_offsets[j]
-                    found = common(q_tokens, begin, begin + a, d_tokens, first, first + b, 0, least)
-                    if least <= found < most:
+                    found = common(q_tokens, begin, begin + a, d_tokens, first, first + b, 0, min_overlap)
+                    if min_overlap <= found < too_large:
                         if number < overlaps.size:
                             pairs[number, 0], pairs[number, 1], overlaps[number] = i, j, found
                         number += 1
@@ -249,35 +248,35 @@ Side = tuple[Array, Array, Array]
 """The offsets, tokens and weights of a block's sets."""
 
 Out = tuple[Array, Array, Array, Array, Array]
-"""Where pairs are written: positions of both sides and overlaps; and weights of partners of each set."""
+"""Output: positions of both sides and overlaps of pairs, and the weights of each set's partners."""
 
 NEXT, FILLED, STAMP, DONE = range(4)
-"""Of a search: its next set, how many are in lists, the number of its last visit, and pairs it wrote."""
+"""State of a search: its next set, the number of sets in lists, its last visit, and its written pairs."""
 
 TOTAL, TALLY_LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
-"""Of what is counted: the sum of products of weights, and the fields of `Counters`."""
+"""Counters: the sum of products of weights, and the fields of `SetCounters`."""
 
 
 PARTNERS = 31
-"""Sets that each set of the sample is compared with, or a few more."""
+"""About the number of sets that each sampled set is compared with."""
 
 ADMISSIBLE, COMPARED, LOOKUPS, ENTRIES, LEFT = range(5)
-"""What is told: pairs of admissible sizes; those that were compared; tokens of prefixes; entries of their
-lists, of such sizes; and, from `LEFT` on, how many of the compared ones bitmaps of 1, 2 ... words leave."""
+"""Counters of `sample`: pairs of admissible sizes, compared pairs, tokens of prefixes, and entries of their
+lists.  From `LEFT` on: compared pairs that pass bitmaps of 1, 2, 4 ... words."""
 
 
 @kernel
 def sample(q: Side, d: Side, same: bool, limits: Numbers, prefixes: Array, lists: Array, kinds: Array,
-           starts: Array, rows: Array, step: int, bits: Array, told: Array) -> None:  # fmt: skip
-    """Look at every `step`-th set of `q`, and compare some of `d`, before it if they are the same.
+           starts: Array, rows: Array, step: int, bits: Array, counted: Array) -> None:  # fmt: skip
+    """Compare every `step`-th set of `q` with some sets of `d`; only with earlier ones if `same`.
 
-    `bits`: memory for the words of the largest bitmap; the smaller ones are its halves' xor, and so on.
-    `told`: float64.
+    `bits`: scratch for the largest bitmap; a smaller one is the xor of a larger one's halves.  `counted`: the
+    counters, float64.
     """
     q_offsets, q_tokens, _ = q
     d_offsets, d_tokens, _ = d
     lo, hi, size = np.int64(0), np.int64(0), 0  # literals would be compiled for themselves
-    mask, most = lists.shape[0] - 1, bits.size
+    mask, max_words = lists.shape[0] - 1, bits.size
     for k in range(step // 2, q_offsets.size - 1, step):
         begin, end = q_offsets[k], q_offsets[k + 1]
         if end - begin != size:
@@ -288,31 +287,31 @@ def sample(q: Side, d: Side, same: bool, limits: Numbers, prefixes: Array, lists
             last = min(last, k)
         if first >= last:
             continue
-        told[ADMISSIBLE] += last - first
+        counted[ADMISSIBLE] += last - first
         share = (last - first) / (d_offsets.size - 1)
         for p in range(begin, begin + prefixes[size]):
             bucket = q_tokens[p] & mask
-            told[LOOKUPS] += 1
-            if bucket < mask:  # where the last list ends is not told
-                told[ENTRIES] += share * (lists[bucket + 1, 0] - lists[bucket, 0])
+            counted[LOOKUPS] += 1
+            if bucket < mask:  # the end of the last list is unknown
+                counted[ENTRIES] += share * (lists[bucket + 1, 0] - lists[bucket, 0])
         stride = max((last - first) // PARTNERS, 1)
         for other in range(first + k % stride, last, stride):
             there, over = d_offsets[other], d_offsets[other + 1]
-            for w in range(most):
+            for w in range(max_words):
                 bits[w] = 0
             for p in range(begin, end):
-                bit = q_tokens[p] & (64 * most - 1)
+                bit = q_tokens[p] & (64 * max_words - 1)
                 bits[bit >> 6] ^= 1 << (bit & 63)
             for p in range(there, over):
-                bit = d_tokens[p] & (64 * most - 1)
+                bit = d_tokens[p] & (64 * max_words - 1)
                 bits[bit >> 6] ^= 1 << (bit & 63)
-            told[COMPARED] += 1
-            words, place = most, told.size - 1
+            counted[COMPARED] += 1
+            words, place = max_words, counted.size - 1
             while words > 0:
                 differ = 0
                 for w in range(words):
                     differ += count_bits(bits[w])
-                told[place] += differ <= size + over - there - 2 * rows[0, over - there]
+                counted[place] += differ <= size + over - there - 2 * rows[0, over - there]
                 words //= 2
                 place -= 1
                 for w in range(words):

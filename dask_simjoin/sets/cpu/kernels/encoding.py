@@ -11,7 +11,7 @@ from dask_simjoin.metrics.norms import Array
 @kernel
 def take_each_once(offsets: Array, codes: Array, seen: Array, out_offsets: Array, out: Array,
                    frequency: Array) -> int:  # fmt: skip
-    """Copy each row's codes without repetitions, and count in how many rows each is; how many were copied.
+    """Copy each row's codes without repetitions, count rows by code, and return the number of codes.
 
     `seen`: an array for each code, of zeros.
     """
@@ -58,7 +58,7 @@ def put_in_order(offsets: Array, codes: Array, rank: Array, starts: Array, curso
 
 @kernel
 def pack(offsets: Array, tokens: Array, chosen: Array, bits: int, number: int, keys: Array) -> None:
-    """Make keys that order some rows by size, then by their first tokens, so many of so many bits."""
+    """Make keys that order rows by size, then by their first `number` tokens, with `bits` bits each."""
     for n in range(len(chosen)):
         first, stop = offsets[chosen[n]], offsets[chosen[n] + 1]
         key = stop - first
@@ -69,7 +69,7 @@ def pack(offsets: Array, tokens: Array, chosen: Array, bits: int, number: int, k
 
 @device_function
 def compare(offsets: Array, tokens: Array, one: int, other: int, first: int) -> int:
-    """Compare two rows of one size from a token on: below 0, 0, or above 0."""
+    """Compare two rows of equal size from a token on: return a number below 0, 0, or above 0."""
     a, b = offsets[one], offsets[other]
     for k in range(first, offsets[one + 1] - a):
         if tokens[a + k] != tokens[b + k]:
@@ -80,9 +80,9 @@ def compare(offsets: Array, tokens: Array, one: int, other: int, first: int) -> 
 @kernel
 def settle(offsets: Array, tokens: Array, keys: Array, number: int, order: Array, room: Array,
            starts: Array) -> int:  # fmt: skip
-    """Put rows of equal keys in order, and note where each distinct set's rows begin; how many there are.
+    """Sort rows of equal keys, write the start of each distinct set's rows, and return the number of sets.
 
-    `order`: rows by their keys; those of equal sets stay in their order.
+    `order`: rows by their keys; rows with equal sets keep their order.
     """
     found, n = 0, len(order)
     begin = 0
@@ -112,7 +112,7 @@ def settle(offsets: Array, tokens: Array, keys: Array, number: int, order: Array
 @device_function
 def _merge_sorted(offsets: Array, tokens: Array, number: int, order: Array, room: Array, begin: int,
                   end: int) -> None:  # fmt: skip
-    """Sort a part of `order` by the rows' tokens, equal ones in their order."""
+    """Sort a part of `order` by the rows' tokens; the sort is stable."""
     width = 1
     while width < end - begin:
         for left in range(begin, end, 2 * width):
@@ -132,7 +132,7 @@ def _merge_sorted(offsets: Array, tokens: Array, number: int, order: Array, room
 
 @kernel
 def gather_sets(offsets: Array, tokens: Array, chosen: Array, out_offsets: Array, out: Array) -> None:
-    """Copy the tokens of some rows, one after the other."""
+    """Copy the tokens of some rows."""
     done = 0
     for n in range(len(chosen)):
         out_offsets[n] = done
@@ -164,18 +164,18 @@ def hash_sets(offsets: Array, tokens: Array, out: Array) -> None:
 
 
 TOKEN, SEPARATOR, LEAD = 0, 1, 2
-"""What a byte is: of a token, between tokens, or the first of a character that may be white space."""
+"""Kinds of bytes: in a token, between tokens, or first byte of a possible white space character."""
 
 WORD = 8
 """Bytes of a token that are hashed at a time."""
 
 FAR = 1 << 17
-"""Slots from which what they name is read side by side, too: less is near a core anyway."""
+"""With more slots, tokens are also looked up in groups: smaller tables are in a core's cache."""
 
 
 @device_function
 def space_bytes(data: Array, at: int, end: int) -> int:
-    """Tell of how many bytes the white space is that begins at a byte above 127; 0: it is none."""
+    """Return the number of bytes of white space that begins at a byte above 127; 0: none."""
     lead, after = data[at], data[at + 1] if at + 1 < end else 0
     if lead == 0xC2:
         return 2 if after == 0x85 or after == 0xA0 else 0
@@ -191,14 +191,14 @@ def space_bytes(data: Array, at: int, end: int) -> int:
 
 @device_function
 def mixed(state: np.uint64, word: np.uint64) -> np.uint64:
-    """Hash what was hashed before with more bytes: otherwise for each other word."""
+    """Combine a hash with the next word; different words give different hashes."""
     product = (state ^ word) * STEP
     return product ^ (product >> np.uint64(32))
 
 
 @device_function
 def put(slots: Array, key: np.uint64, code: int) -> None:
-    """Put a number where its hash says, or in the next slot that is free; `slots`: a power of two of them."""
+    """Put a number into the slot of its hash, or into the next free slot; `slots`: a power of two of them."""
     mask = np.uint64(len(slots) - 1)
     place = key & mask
     while slots[place] >= 0:
@@ -210,28 +210,28 @@ def put(slots: Array, key: np.uint64, code: int) -> None:
 def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Array, pool: Array,
                   pool_ends: Array, codes: Array, offsets: Array, heads: Array, hashed: Array,
                   done: Array) -> bool:  # fmt: skip
-    """Go on splitting texts; whether all are, or `slots` must be more.
+    """Continue to split texts; return whether all are split, or False if there must be more `slots`.
 
-    Tokens of a text are split some at a time and then looked up side by side: what is looked up for one lies
-    anywhere in memory, and a core waits for many places at once if none tells which is the next.
+    Tokens are split in groups, and a group is looked up together: the lookups are independent, so a core
+    waits for several memory accesses at once.
 
     Parameters
     ----------
     data : array of uint8
         The texts, as UTF-8.
     ends : array (texts + 1,), int64
-        Where each text begins and ends.
+        Start and end of each text.
     kinds : array (256,), uint8
-        What each byte is.
+        Kind of each byte.
     slots : array, int32
-        Twice as many as tokens that differ, a power of two, all -1.
+        At least twice as many as distinct tokens, a power of two, all -1.
     keys, pool, pool_ends, codes, offsets : arrays
-        What was found: hashes of tokens that differ, their bytes, where those end, from the second on;
-        the tokens of texts by their numbers, and where each text's end, from the second on.
+        Output: hashes of distinct tokens, their bytes, and the ends of these from the second element on;
+        token numbers of texts, and the ends of texts from the second element on.
     heads, hashed : array (some, 3), int64; array (some,), uint64
-        Room for tokens that are looked up together.
+        Scratch for tokens that are looked up together.
     done : array (4,), int64
-        Texts that are split, where to go on, tokens found, and how many of these differ.
+        Texts that are split, the next byte, tokens found, and distinct tokens.
     """
     text, at, number, differ = done[0], done[1], done[2], done[3]
     mask = np.uint64(len(slots) - 1)
@@ -273,10 +273,10 @@ def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Ar
                     if one >= 0 and (
                         keys[one] != hashed[k] or pool_ends[one + 1] - pool_ends[one] != heads[k, 1]
                     ):
-                        heads[k, 2] = -1  # another one has its slot
+                        heads[k, 2] = -1  # another token has its slot
             for k in range(some):
                 key, size, code = hashed[k], heads[k, 1], heads[k, 2]
-                # of one word hashes differ where it does
+                # hashes of single words are unique
                 known = code >= 0 and keys[code] == key and size <= WORD
                 if not (known and pool_ends[code + 1] - pool_ends[code] == size):
                     first, place = heads[k, 0], key & mask
@@ -313,20 +313,20 @@ def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Ar
 @kernel
 def number_grams(points: Array, offsets: Array, q: int, bits: int, slots: Array, keys: Array, firsts: Array,
                  codes: Array, ends: Array, done: Array) -> bool:  # fmt: skip
-    """Go on numbering the q-grams of texts; whether all are, or `slots` must be more: see `number_tokens`.
+    """Continue to number the q-grams of texts; return whether all are numbered: see `number_tokens`.
 
     Parameters
     ----------
     points : array of uint32
         The texts' characters, less than ``2**bits``; q of them have 63 bits at most.
     offsets : array (texts + 1,), int64
-        Where each text begins and ends.
+        Start and end of each text.
     slots : array, int32
     keys, firsts, codes, ends : arrays
-        What was found: the characters of grams that differ, and where each is first; the grams of texts by
-        their numbers, and where each text's end, from the second on.
+        Output: characters and first positions of distinct grams; gram numbers of texts, and the ends of texts
+        from the second element on.
     done : array (4,), int64
-        Texts that are done, where to go on, grams found, and how many of these differ.
+        Texts that are done, the next character, grams found, and distinct grams.
     """
     text, at, number, differ = done[0], done[1], done[2], done[3]
     mask, width = np.uint64(len(slots) - 1), np.uint64(bits)

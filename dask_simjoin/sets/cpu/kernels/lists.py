@@ -2,7 +2,7 @@
 
 AllPairs: Bayardo, Ma & Srikant 2007.  PPJoin, with positions: Xiao, Wang, Lin & Yu 2008; they bound sizes
 too: Mann & Augsten 2014.  GroupJoin, where sets of one size and prefix are one unit: Bouros, Ge & Mamoulis
-2012.  Bitmaps: Sandes, Teodoro & Melo 2020; here they lie in the lists, which are read in order, so that most
+2012.  Bitmaps: Sandes, Teodoro & Melo 2020; here they are in the lists, which are read in order, so most
 entries cost nothing more.  A pair is verified once it is met, from its first common token on.
 """
 
@@ -34,9 +34,9 @@ from dask_simjoin.sets.cpu.kernels.candidates import (
 )
 
 Index = tuple[Array, Array, Array, Array, Array, Array, Array, Array]
-"""Units of both sides, prefixes of both sides' sizes; of lists where they begin and end, and their entries.
+"""Units of both sides, lengths of prefixes by size of both sides, bounds of lists, and their entries.
 
-Those have the unit, the place of the token in its sets, and the bitmap of its set.  Unit u is of the sets
+An entry has the unit, the position of the token in its sets, and the bitmap of its set.  Unit u has the sets
 units[u] ... units[u + 1] - 1.
 """
 
@@ -45,10 +45,10 @@ units[u] ... units[u + 1] - 1.
 def join(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits: Array, d_bits: Array,
          index: Index, kinds: Array, starts: Array, rows: Array, seen: Array, state: Array, enough: int,
          out: Out, tally: Array) -> None:  # fmt: skip
-    """Join units `q` with units `d`, or with those before each of them (`same`), from `state[NEXT]` on.
+    """Join units `q` with units `d`, or with the units before each of them (`same`), from `state[NEXT]` on.
 
-    As in `bitmap.join`, but that all is told in units.  `positions`: whether those of tokens leave out pairs.
-    `seen`: of each unit of `d` the last visit that had it as a candidate.
+    As `bitmap.join`, but in units.  `positions`: whether positions of tokens reject pairs.  `seen`: for each
+    unit of `d` the last visit with it as a candidate.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
@@ -57,7 +57,7 @@ def join(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits:
     room, counting = left.size, q_counts.size > 0
     words, stride, base = words_of.shape[0], words_of.strides[0], words_of.ctypes.data
     mask = lists.shape[0] - 1
-    grouped = q_units.size <= q_weights.size  # then a unit may have pairs of its own
+    grouped = q_units.size <= q_weights.size  # a unit may have pairs of its own
     lo, hi, size = np.int64(0), np.int64(0), 0  # literals would be compiled for themselves
     first, last = 0, 0
     done, filled = 0, state[FILLED]
@@ -86,7 +86,7 @@ def join(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits:
         kind, behind = hi, last
         for i in range(q_prefixes[size]):
             if positions:
-                # leave out sizes that need more tokens than are left
+                # skip sizes that need more tokens than are left
                 while kind > lo and rows[0, kinds[kind - 1]] > size - i:
                     kind -= 1
                 behind = starts[kind]
@@ -110,25 +110,25 @@ def join(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits:
                         continue
                     x, y = d_units[unit], d_units[unit + 1]
                     place = places[at]
-                    if d_tokens[d_offsets[x] + place] != token:  # another one in this bucket
+                    if d_tokens[d_offsets[x] + place] != token:  # another token of this bucket
                         continue
                     seen[unit] = visit
                     long = d_offsets[x + 1] - d_offsets[x]
-                    least = rows[0, long]
+                    min_overlap = rows[0, long]
                     many = (q_units[k + 1] - q_units[k]) * (y - x)
                     if same and unit == k:
                         many = (y - x) * (y - x - 1) // 2
                     candidates += many
-                    if positions and min(size - i, long - place) < least:
+                    if positions and min(size - i, long - place) < min_overlap:
                         continue
                     verified += many
-                    most = beyond(limits, size, long) if limits[4] else long + 1
+                    too_large = beyond(limits, size, long) if limits[4] else long + 1
                     for one in range(q_units[k], q_units[k + 1]):
                         for two in range(x, min(y, one) if same else y):
                             found = common(q_tokens, q_offsets[one] + i + 1, q_offsets[one + 1],
                                            d_tokens, d_offsets[two] + place + 1, d_offsets[two + 1],
-                                           1, least)  # fmt: skip
-                            if least <= found < most:
+                                           1, min_overlap)  # fmt: skip
+                            if min_overlap <= found < too_large:
                                 pairs += 1
                                 total += q_weights[one] * d_weights[two]
                                 if counting:
@@ -152,23 +152,23 @@ def join(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits:
 
 
 @kernel
-def set_prefixes(limits: Numbers, least: int, at_least_own: bool, prefixes: Array) -> None:
-    """Set the length of the prefix of each size up to `prefixes.size - 1`; 0: no such set matches.
+def set_prefixes(limits: Numbers, min_size: int, at_least_own: bool, prefixes: Array) -> None:
+    """Set the length of the prefix of each size up to `prefixes.size - 1`; 0: no set of this size matches.
 
-    `least`: of the sizes of the sets that it is compared with, which with `at_least_own` are not smaller.
+    `min_size`: smallest size of the other sets; `at_least_own`: they are not smaller than the set itself.
     """
     low = np.int64(1)  # a literal would be compiled for itself
     for a in range(1, prefixes.size):
-        # the smallest partner needs the least, and leaves the longest prefix
+        # the smallest partner needs the smallest overlap, so the longest prefix
         while low < a and need(limits, a, low) > low:
             low += 1
-        some = need(limits, a, max(a if at_least_own else low, least))
+        some = need(limits, a, max(a if at_least_own else low, min_size))
         prefixes[a] = max(a - some + 1, 0)
 
 
 @kernel
 def find_units(offsets: Array, tokens: Array, prefixes: Array, units: Array) -> int:
-    """Write where each run of sets of one size and prefix begins, and where the last ends; how many."""
+    """Write the starts of runs of sets with equal sizes and prefixes, and the end; return their number."""
     found, n = 0, offsets.size - 1
     for k in range(n):
         begin, size = offsets[k], offsets[k + 1] - offsets[k]
@@ -186,9 +186,9 @@ def find_units(offsets: Array, tokens: Array, prefixes: Array, units: Array) -> 
 
 @kernel
 def open_lists(offsets: Array, tokens: Array, units: Array, prefixes: Array, lists: Array) -> int:
-    """Tell where lists of tokens begin (`lists[:, 0]`) and, as they are empty, end; how long all will be.
+    """Set the start of each list of tokens (`lists[:, 0]`), also as its end, and return their total length.
 
-    A token's list takes the units in whose prefixes it is; tokens of the same last bits may share one.
+    A token's list holds the units with it in their prefixes; tokens with the same last bits share a list.
     """
     mask = lists.shape[0] - 1
     for u in range(units.size - 1):

@@ -8,4 +8,4 @@ NAMES = ("verify", "bitmaps", "index", "groups")
 """Files of this package, ``.cu``."""
 
 SOURCES = {name: Source("dask_simjoin.sets.gpu.kernels", ("sets.cuh", f"{name}.cu")) for name in NAMES}
-"""What each is compiled of."""
+"""The files that each program is compiled from."""

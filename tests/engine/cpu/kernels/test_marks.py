@@ -72,23 +72,23 @@ def test_one_chunk(case: tuple[np.ndarray, float, Norm], enough: int) -> None:
     layout = layout_of(x, threshold, norm)
     index = JOINER.build(x, layout)
     true = near.sum(1)
-    assert (JOINER.counts(index, index, layout, same=True)[0] == true).all()
-    some = JOINER.counts(index, index, layout, same=True, enough=enough)[0]
+    assert (JOINER.counts(index, index, layout, is_self_join=True)[0] == true).all()
+    some = JOINER.counts(index, index, layout, is_self_join=True, enough=enough)[0]
     assert (np.minimum(some, enough) == np.minimum(true, enough)).all()
-    weights = JOINER.weights(index, index, layout, same=True)
-    pairs = JOINER.pairs(index, index, layout, same=True)
+    weights = JOINER.weights(index, index, layout, is_self_join=True)
+    pairs = JOINER.pairs(index, index, layout, is_self_join=True)
     assert weights.sum() == len(pairs.left) == near.sum() // 2
 
     core = true >= enough
     parent = np.arange(len(x), dtype=np.int32)
-    JOINER.connect(index, index, layout, parent, (core, core), 0, same=True)
+    JOINER.connect(index, index, layout, parent, (core, core), 0, is_self_join=True)
     JOINER.roots(parent)
     root = sets_of(near, core)
     assert (parent == root).all()
 
     labels = np.where(core, root, -1)
     low = np.full(len(x), len(x))
-    JOINER.lowest(index, index, layout, (labels, labels), (low, low), same=True)
+    JOINER.lowest(index, index, layout, (labels, labels), (low, low), is_self_join=True)
     expected = np.where(near & core[None, :], labels[None, :], len(x)).min(1, initial=len(x))
     assert (low[~core] == expected[~core]).all()
 
@@ -103,7 +103,7 @@ def test_two_chunks(case: tuple[np.ndarray, float, Norm], enough: int, random) -
     one, two = (JOINER.build(side, layout) for side in sides)
     near = totals(*sides, norm) <= threshold
     for told in (None, enough):
-        found = JOINER.counts(one, two, layout, same=False, enough=told)
+        found = JOINER.counts(one, two, layout, is_self_join=False, enough=told)
         for counts, true in zip(found, (near.sum(1), near.sum(0)), strict=True):
             most = len(x) if told is None else told
             assert (np.minimum(counts, most) == np.minimum(true, most)).all()
@@ -113,14 +113,14 @@ def test_two_chunks(case: tuple[np.ndarray, float, Norm], enough: int, random) -
     whole[:cut, cut:] = near
     whole |= whole.T
     parent = np.arange(len(x), dtype=np.int32)
-    JOINER.connect(one, two, layout, parent, (taking[:cut], taking[cut:]), cut, same=False)
+    JOINER.connect(one, two, layout, parent, (taking[:cut], taking[cut:]), cut, is_self_join=False)
     JOINER.roots(parent)
     assert (parent == sets_of(whole, taking)).all()
 
     labels = np.where(taking, np.arange(len(x)), -1)
     low = np.full(len(x), len(x))
     sides_low = low[:cut].copy(), low[cut:].copy()
-    JOINER.lowest(one, two, layout, (labels[:cut], labels[cut:]), sides_low, same=False)
+    JOINER.lowest(one, two, layout, (labels[:cut], labels[cut:]), sides_low, is_self_join=False)
     expected = np.where(whole & taking[None, :], labels[None, :], len(x)).min(1, initial=len(x))
     assert (np.concatenate(sides_low)[~taking] == expected[~taking]).all()
 
@@ -144,10 +144,10 @@ def test_screened(seed: int, narrow: float, far: bool) -> None:
     index = JOINER.build(x, layout)
     near = totals(x, x, 2) <= threshold
     np.fill_diagonal(near, False)
-    assert (JOINER.counts(index, index, layout, same=True)[0] == near.sum(1)).all()
+    assert (JOINER.counts(index, index, layout, is_self_join=True)[0] == near.sum(1)).all()
     parent = np.arange(len(x), dtype=np.int32)
     every = np.ones(len(x), bool)
-    JOINER.connect(index, index, layout, parent, (every, every), 0, same=True)
+    JOINER.connect(index, index, layout, parent, (every, every), 0, is_self_join=True)
     JOINER.roots(parent)
     assert (parent == sets_of(near, every)).all()
 
@@ -182,6 +182,6 @@ def test_as_many_nodes_as_there_are_may_need_64_bits():
     index = JOINER.build(x, layout)
     found = [np.arange(len(x), dtype=kind) for kind in (np.int32, np.int64)]
     for parent in found:
-        JOINER.connect(index, index, layout, parent, (every, every), 0, same=True)
+        JOINER.connect(index, index, layout, parent, (every, every), 0, is_self_join=True)
         JOINER.roots(parent)
     assert found[0].tolist() == found[1].tolist() == sets_of(totals(x, x, 2) <= 1.0, every).tolist()

@@ -52,7 +52,7 @@ def test_many_tiles_and_levels():
     index = build(x, np.arange(n), layout)
     assert len(index["levels"]) == 3
     d2, names = fresh(n, 3)
-    nearest(index, index, layout, d2, names, same=True)
+    nearest(index, index, layout, d2, names, is_self_join=True)
     order = np.argsort(x[:, 0])
     line = x[order, 0]
     near = [np.abs(np.roll(line, s) - line) for s in (-3, -2, -1, 1, 2, 3)]
@@ -68,9 +68,9 @@ def test_queries_far_from_all_data_and_repeated_calls():
     layout, names = layout_of(q, d), np.arange(1000)
     index = build(d, names, layout)
     state = fresh(1000, 4)
-    nearest(index, index, layout, *state, same=True)
+    nearest(index, index, layout, *state, is_self_join=True)
     once = [part.copy() for part in state]
     far = build(q, np.arange(1000, 1100), layout)
-    nearest(index, far, layout, *state, same=True)  # nothing is close enough
+    nearest(index, far, layout, *state, is_self_join=True)  # nothing is close enough
     for part, before in zip(state, once, strict=True):
         np.testing.assert_array_equal(part, before)

@@ -21,7 +21,7 @@ def test_the_float64_band_is_hit_and_decides_both_ways():
             layout = JOINER.layout("tiles", *_bounds(x), eps * eps)
             assert layout.filter is not None
             index = JOINER.build(x, layout)
-            found = JOINER.pairs(index, index, layout, same=True)
+            found = JOINER.pairs(index, index, layout, is_self_join=True)
             assert len(found.left) == int((d2 <= eps * eps).sum())
             decided += found.decided
             refused += found.refused

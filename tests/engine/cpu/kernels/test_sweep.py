@@ -18,7 +18,7 @@ def test_cells_lose_no_neighbour_along_a_long_axis(step):
     layout = JOINER.layout("sweep", lower, upper, mean, np.array([0.0, 1.0]), step * step)
     assert layout.grid.dims == (0,)
     index = JOINER.build(x, layout)
-    found = JOINER.pairs(index, index, layout, same=True)
+    found = JOINER.pairs(index, index, layout, is_self_join=True)
     t = np.diff(x[:, 0])
     expected = np.flatnonzero(t * t <= step * step)
     assert sorted(found.left.tolist()) == expected.tolist()
@@ -33,12 +33,12 @@ def test_pairs_of_all_rows_of_the_grid_are_counted_once(dims):
     index = JOINER.build(x, layout)
     expected = brute_force(x, 0.5)
     assert len(expected) > 10
-    assert JOINER.weights(index, index, layout, same=True).sum() == len(expected)
+    assert JOINER.weights(index, index, layout, is_self_join=True).sum() == len(expected)
     places = np.array(sorted(expected), np.int64).reshape(-1)
     assert (
-        JOINER.counts(index, index, layout, same=True)[0].tolist()
+        JOINER.counts(index, index, layout, is_self_join=True)[0].tolist()
         == np.bincount(places, minlength=90).tolist()
     )
     limits = np.array([0.1**2, 0.5**2])
-    (found,) = JOINER.tally(index, index, layout, limits, same=True, by_row=False, rows=None)
+    (found,) = JOINER.tally(index, index, layout, limits, is_self_join=True, by_row=False, rows=None)
     assert found.tolist() == [[len(brute_force(x, eps)) for eps in (0.1, 0.5)]]

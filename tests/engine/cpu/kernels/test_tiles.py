@@ -26,7 +26,7 @@ def test_around_the_width_of_tiles_and_groups(n, method):
     else:
         layout = JOINER.layout(method, *_bounds(x), eps * eps)
         index = JOINER.build(x, layout)
-        found = JOINER.pairs(index, index, layout, same=True)
+        found = JOINER.pairs(index, index, layout, is_self_join=True)
         found = set(zip(found.left.tolist(), found.right.tolist(), strict=True))
         assert_same_pairs(found, brute_force(x, eps))
 
@@ -37,7 +37,7 @@ def test_more_tiles_than_one_group_of_boxes():
     x = rng.uniform(size=(300_000, 5))
     eps = 0.02
     by_tiles, by_filterless = (
-        JOINER.pairs(index, index, layout, same=True)
+        JOINER.pairs(index, index, layout, is_self_join=True)
         for layout in (JOINER.layout("tiles", *_bounds(x), eps * eps),)
         for layout in (layout, layout.__class__(layout.threshold, cut=layout.cut))
         for index in (JOINER.build(x, layout),)

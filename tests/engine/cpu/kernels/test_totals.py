@@ -20,7 +20,7 @@ def test_vectors_of_a_kind_of_norm_that_nobody_wrote():
     class Ratios(NamedTuple):
         p: int
 
-    with pytest.raises(NotImplementedError, match="Ratios has no vectors of terms yet"):
+    with pytest.raises(NotImplementedError, match="Ratios has no vector instructions for its terms yet"):
         terms(None, numba.typeof(Ratios(-1)), None, [])
     assert terms(None, numba.typeof(SQUARES), None, []) == []
 

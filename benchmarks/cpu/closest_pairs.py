@@ -1,0 +1,159 @@
+"""``python -m benchmarks cpu.closest_pairs``: the n closest pairs of a table, beside SciPy's tree.
+
+SciPy has no such search, so it is given two ways. "nearest" takes a bound from the nearest neighbor of each
+row, and then all pairs within it. "known eps" is given the n-th distance, which users do not know.
+CPU seconds of one core, and the most memory beside the rows; each run is in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.repeats import rounded
+from benchmarks.harness.worker import THREADS, pin
+
+if __name__ == "__main__":
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    pin()
+
+import numpy as np
+import pandas as pd
+from scipy.spatial import cKDTree
+
+import dask_simjoin  # noqa: F401
+from benchmarks.harness.ours import VERSION
+from benchmarks.harness.report import environment, write
+
+QUICK = 3000
+
+CASES = (
+    ("uniform", 1_000_000, 2), ("uniform", 300_000, 3), ("clusters", 100_000, 8), ("duplicates", 100_000, 2),
+)  # fmt: skip
+"""Kind of data, rows, dimensions."""
+
+MOST_PAIRS = 200_000_000
+"""Pairs of SciPy above which a case is not run."""
+
+SLACK = 1 + 1e-9
+"""SciPy's distances may be rounded in another way."""
+
+STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def points(kind: str, rows: int, dims: int) -> np.ndarray:
+    """Return uniform rows, ten clusters, or rows of which each occurs about ten times."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(rows, dims))
+    if kind == "clusters":
+        centres = rng.uniform(0, 10, (10, dims))
+        return centres[rng.integers(10, size=rows)] + rng.normal(0, 0.3, (rows, dims))
+    return x[rng.integers(rows // 10, size=rows)] if kind == "duplicates" else x
+
+
+def ours(x: np.ndarray, n: int, eps: float) -> np.ndarray:
+    """Return the distances of the closest pairs."""
+    return pd.DataFrame(x).simjoin.closest_pairs(n)["distance"].to_numpy()
+
+
+def nearest(x: np.ndarray, n: int, eps: float) -> np.ndarray | None:
+    """Bound the n-th distance by distances of nearest neighbors; None: the bound has too many pairs."""
+    tree = cKDTree(x)
+    away = tree.query(x, 2)[0][:, 1]
+    if 2 * n > len(away):
+        return None
+    return _within(tree, x, n, float(np.partition(away, 2 * n - 1)[2 * n - 1]))
+
+
+def known_eps(x: np.ndarray, n: int, eps: float) -> np.ndarray | None:
+    """Take the pairs within the n-th distance."""
+    return _within(cKDTree(x), x, n, eps)
+
+
+def _within(tree: cKDTree, x: np.ndarray, n: int, eps: float) -> np.ndarray | None:
+    if tree.count_neighbors(tree, eps * SLACK) > 2 * MOST_PAIRS:
+        return None
+    pairs = tree.query_pairs(eps * SLACK, output_type="ndarray")
+    away = np.sqrt(((x[pairs[:, 0]] - x[pairs[:, 1]]) ** 2).sum(axis=1))
+    found: np.ndarray = np.sort(away)[:n]
+    return found
+
+
+WAYS: dict[str, Callable[[np.ndarray, int, float], np.ndarray | None]] = {
+    "ours": ours, "SciPy, nearest": nearest, "SciPy, known eps": known_eps,
+}  # fmt: skip
+
+
+def _resident(name: str) -> int:
+    (line,) = (line for line in STATUS.read_text().splitlines() if line.startswith(name))
+    return int(line.split()[1]) * 1024
+
+
+def _run(way: str, x: np.ndarray, n: int, eps: float, connection: Any) -> None:
+    RESET.write_text("5")
+    before, began = _resident("VmRSS"), time.process_time()
+    found = WAYS[way](x, n, eps)
+    seconds = time.process_time() - began
+    connection.send((found, seconds, _resident("VmHWM") - before))
+
+
+def run(way: str, x: np.ndarray, n: int, eps: float) -> tuple[np.ndarray | None, float, int]:
+    """Return the distances, CPU seconds, and the most bytes beside the rows."""
+    context = get_context("fork")
+    receiver, sender = context.Pipe(False)
+    process = context.Process(target=_run, args=(way, x, n, eps, sender))
+    process.start()
+    sender.close()
+    found: tuple[np.ndarray | None, float, int] = receiver.recv()
+    process.join()
+    return found
+
+
+def main() -> None:
+    """Run what the command line asks for and print it as JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.closest_pairs", description=__doc__)
+    parser.add_argument("-n", nargs="+", type=int, default=[10, 10_000])
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} rows, once")
+    parser.add_argument("--output", type=Path, help="JSON file (default: standard output)")
+    options = parser.parse_args()
+    rows = []
+    for kind, number, dims in CASES:
+        x = points(kind, QUICK if options.quick else number, dims)
+        ours(x[:QUICK], QUICK, 0.0)  # compiled and loaded before processes are forked
+        for n in options.n:
+            tools: dict[str, dict[str, Any]] = {}
+            reference, _, _ = run("ours", x, n, 0.0)
+            assert reference is not None
+            for _ in range(1 if options.quick else options.repeat):
+                for way in WAYS:
+                    found, seconds, memory = run(way, x, n, float(reference[-1]))
+                    if found is None:
+                        tools[way] = {"skipped": "too many pairs, or fewer nearest neighbors than pairs"}
+                        continue
+                    np.testing.assert_allclose(found, reference, rtol=1e-9)
+                    own = tools.setdefault(way, {"runs": [], "bytes": []})
+                    own["runs"].append(rounded(seconds))
+                    own["bytes"].append(memory)
+            for own in tools.values():
+                if "runs" in own:
+                    own["median"] = statistics.median(own["runs"])
+            rows.append({"data": kind, "rows": len(x), "dims": dims, "n": n, "tools": tools})
+            print(kind, dims, n, tools, file=sys.stderr, flush=True)
+    report = {
+        "environment": environment([], VERSION),
+        "unit": "CPU seconds of one core, and bytes beside the rows",
+        "rows": rows,
+    }
+    write(report, options.output)
+
+
+if __name__ == "__main__":
+    main()

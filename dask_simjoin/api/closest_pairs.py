@@ -1,0 +1,254 @@
+"""Find the closest pairs of one table or of two."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from dask.base import is_dask_collection
+
+from dask_simjoin.api.knn import nearest
+from dask_simjoin.api.near_duplicates import with_row_id
+from dask_simjoin.engine.base import frames_for, searcher_for
+from dask_simjoin.engine.compat import to_host, values_of
+from dask_simjoin.engine.ids import row_ids
+from dask_simjoin.errors import TABLES, SimJoinWarning, in_table
+from dask_simjoin.graph.examples import pairs_example
+from dask_simjoin.graph.inputs import check_other, one_or_two
+from dask_simjoin.graph.verb import frame_verb
+from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.planning.statistics.unique_ids import check_summaries, summarise_ids
+from dask_simjoin.request.columns import free_name
+from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.messages import shown
+from dask_simjoin.request.requests import ClosestPairsRequest
+from dask_simjoin.request.spec import JoinSpec, TotalsSpec
+from dask_simjoin.tasks.closest import RowPairs, closest, first_pairs
+
+POSITION = "row_id"
+"""Column of row numbers, or a name that begins so."""
+
+
+@frame_verb(ClosestPairsRequest)
+def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
+    """Find the `n` closest pairs of rows, exactly and without an `eps`.
+
+    Parameters
+    ----------
+    n : int
+        Number of pairs, at least 1. If there are fewer pairs, the result has all of them.
+    other : DataFrame, optional
+        The right table: each pair has one row of this frame and one of `other`. Default: pairs of different
+        rows of this frame, each pair once.
+    max_distance : float or str, optional
+        Largest distance of a pair, with units as `eps` of `self_join`. Default: no limit.
+    by : column or list of columns, optional
+        Columns whose values must be equal in both rows, as in `self_join`. It requires `max_distance`. The
+        result has the `n` closest pairs of all groups together.
+    on, left_on, right_on, id, left_id, right_id, keep, suffixes
+        As in `join`, and without `other` as in `self_join`.
+    metric, p, dropna, blocksize
+        As in `self_join`.
+    partitioning : {"auto", "entity", "spatial"}, default "auto"
+        As in `knn_join`.
+    method : {"auto", "tiles", "zorder"} or methods.ZOrder, default "auto"
+        As in `knn_join`; all methods return the same pairs.
+
+    Returns
+    -------
+    DataFrame
+        One row per pair, the closest first; lazy if one of the tables is, with one partition:
+
+        - ``left`` and ``right``: the ids of the two rows, with the dtypes of the ids. Without `other`,
+          `left` is the row that comes first in the frame;
+        - ``distance``: float64, in the units of the metric;
+        - the columns of `keep`.
+
+    Raises
+    ------
+    UnsupportedFrameError, OptionError, OptionTypeError, ColumnError
+        At the call; see `join`.
+    CoordinateError, BudgetError
+        During planning; see `join`.
+    DuplicateIdError
+        Ids repeat. In a Dask DataFrame only the ids of rows that may be in the result are compared.
+    SourceChangedError
+        During the computation: a table changed after planning.
+
+    Notes
+    -----
+    Pairs at equal distances are in the order of their left rows, and then of their right rows. So results do
+    not depend on partitions or machines. Distances are compared as `self_join` compares them with `eps`,
+    before the root of a metric is taken.
+
+    The closest pairs are pairs of nearest neighbors. The nearest neighbor of each row gives an upper bound of
+    the n-th distance, and leaves at most 2 n rows (n of each table). Rows that may have more of the closest
+    pairs are searched again, for twice as many neighbors each time. Memory grows with n and with the number
+    of rows. It does not grow with the number of duplicates. For Dask DataFrames the last rows and the result
+    are in one task, so they must fit a worker.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"x": [0.0, 4.0, 5.0, 7.0, 9.0]}, index=list("abcde"))
+    >>> df.simjoin.closest_pairs(2)
+      left right  distance
+    0    b     c       1.0
+    1    c     d       2.0
+
+    The closest pair of two tables:
+
+    >>> shops = pd.DataFrame({"x": [2.0, 8.0], "name": ["A", "B"]})
+    >>> df.simjoin.closest_pairs(1, shops, keep="name")
+      left  right  distance name
+    0    d      1       1.0    B
+    """
+    if request.other is not None:
+        check_other("closest_pairs(n, other)", request.other, n=request.n)
+    n = request.number()
+    frame, other, left, right = one_or_two(frame, request.other)
+    spec = request.spec(left, right)
+    searcher_for(left)
+    bound = request.max_total(spec)
+    example = pairs_example(left, left if right is None else right, spec)
+    if is_dask_collection(frame):
+        return _lazy_pairs(frame, other, spec, n, bound, example)
+    return _pairs_of(frame, other, spec, n, bound, example)
+
+
+def _lazy_pairs(frame: Frame, other: Frame | None, spec: JoinSpec, n: int, bound: float,
+                example: Frame) -> Frame:  # fmt: skip
+    """Find the closest pairs of Dask DataFrames.
+
+    A reduction of each row's nearest row gives the best pairs, and so the rows that may be in the result.
+    One task joins these.
+    """
+    given = [(frame, spec)] if other is None else [(frame, spec), (other, spec.right)]
+    position = free_name(POSITION, [example_of(table) for table, _ in given])
+    numbered = [with_row_id(table[own.columns], position) for table, own in given]
+    searched, what = _by_number(spec, position), f"n={shown(n)}"
+    left, right = numbered[0], None if other is None else numbered[1]
+    best = [_best_pairs(nearest(left, right, searched, 1, bound, what), n, other is None)]
+    if right is not None:  # rows of the right table are chosen by their own nearest rows
+        swapped = replace(searched.right, other=replace(searched, other=None))
+        back = nearest(right, left, swapped, 1, bound, what)
+        best.append(_best_pairs(back.rename(columns={"left": "right", "right": "left"}), n, False))
+    rows = [
+        table.map_partitions(_rows_among, position, side, n, *best, meta=table._meta, clear_divisions=True)
+        for table, side in zip(numbered, ("left", "right"), strict=False)
+    ]
+    second = () if other is None else (rows[1].reduction(_itself, aggregate=_itself, meta=0),)
+    first = rows[0].repartition(npartitions=1)
+    return first.map_partitions(_pairs_of_rows, spec, n, bound, example, *second, meta=example)
+
+
+def _best_pairs(found: Frame, n: int, one_table: bool) -> Any:
+    """Reduce lazy nearest neighbors to the n closest pairs, as a frame in one lazy value."""
+    first = functools.partial(_first_of_frame, n=n, one_table=one_table)
+    return found[["left", "right", "distance"]].reduction(first, aggregate=first, combine=first, meta=0)
+
+
+def _first_of_frame(found: Frame, n: int, one_table: bool) -> pd.DataFrame:
+    best = first_pairs([_as_pairs(found)], n, one_table)
+    return pd.DataFrame({"left": best.left, "right": best.right, "distance": best.total})
+
+
+def _rows_among(rows: Frame, position: str, side: str, n: int, *best: pd.DataFrame) -> Frame:
+    """Return the rows of a partition that may be in the result; `best`: of one direction, or of both."""
+    one_table = len(best) == 1
+    first = first_pairs([_as_pairs(found) for found in best], n, one_table)
+    wanted = np.concatenate([first.left, first.right]) if one_table else getattr(first, side)
+    return rows[rows[position].isin(wanted)]
+
+
+def _pairs_of_rows(frame: Frame, spec: JoinSpec, n: int, bound: float, example: Frame,
+                   *other: Frame) -> Frame:  # fmt: skip
+    """Find the closest pairs of the rows that were chosen."""
+    with warnings.catch_warnings():  # the search of all rows has warned
+        warnings.simplefilter("ignore", SimJoinWarning)
+        return _pairs_of(frame, other[0] if other else None, spec, n, bound, example)
+
+
+def _itself(rows: Frame) -> Frame:
+    return rows
+
+
+def _pairs_of(
+    frame: Frame, other: Frame | None, spec: JoinSpec, n: int, bound: float, example: Frame
+) -> Frame:
+    """Find the closest pairs of plain frames."""
+    tables = frame, frame if other is None else other
+    _check_ids(frame, spec, None if other is None else TABLES[0])
+    if other is not None:
+        _check_ids(other, spec.right, TABLES[1])
+    plain = [_numbered_by_index(frame, spec)]
+    plain += [] if other is None else [_numbered_by_index(other, spec.right)]
+    search = functools.partial(_search, plain, _by_number(spec, None), n)
+    best = closest(search, n, (len(tables[0]), len(tables[1])), other is None, bound)
+    return _result(tables, spec, best, example)
+
+
+def _check_ids(frame: Frame, spec: JoinSpec, which: str | None) -> None:
+    """Refuse missing and repeated ids; `which`: the table of two."""
+    with in_table(which):
+        check_summaries([summarise_ids(row_ids(frame, spec.id), spec.id)], spec.id)
+
+
+def _search(plain: list[Frame], spec: TotalsSpec, n: int, rows: np.ndarray | None, others: np.ndarray | None,
+            k: int, max_total: float) -> RowPairs:  # fmt: skip
+    """Search nearest rows: see `dask_simjoin.tasks.closest.Search`."""
+    what, data = f"n={shown(n)}", plain[-1]
+    if rows is None:
+        return _as_pairs(nearest(plain[0], plain[1] if len(plain) > 1 else None, spec, k, max_total, what))
+    data = data if others is None else data.iloc[others]
+    among_itself = len(plain) == 1
+    if among_itself:  # a row finds itself, too
+        spec, k = replace(spec, other=spec), k + 1
+    with warnings.catch_warnings():  # the first search has warned
+        warnings.simplefilter("ignore", SimJoinWarning)
+        found = _as_pairs(nearest(plain[0].iloc[rows], data, spec, k, max_total, what))
+    if not among_itself:
+        return found
+    apart = found.left != found.right
+    return RowPairs(*(column[apart] for column in found))
+
+
+def _as_pairs(found: Frame) -> RowPairs:
+    return RowPairs(*(to_host(values_of(found[name])) for name in ("left", "right", "distance")))
+
+
+def _numbered_by_index(frame: Frame, spec: JoinSpec) -> Frame:
+    """Return the coordinates of a plain frame, with row numbers as index."""
+    rows = frame[list(spec.on)]
+    rows.index = frames_for(frame).index(np.arange(len(frame)))
+    return rows
+
+
+def _by_number(spec: JoinSpec, position: str | None) -> TotalsSpec:
+    """Return options of a search whose result has row numbers and totals; `position`: column of numbers."""
+    own = {field.name: getattr(spec, field.name) for field in fields(JoinSpec)}
+    other = None if spec.other is None else _by_number(spec.other, position)
+    named = {"id": position, "id_dtype": np.dtype(np.int64), "keep": (), "names": (), "other": other}
+    return TotalsSpec(**own | named)
+
+
+def _result(tables: tuple[Frame, Frame], spec: JoinSpec, best: RowPairs, example: Frame) -> Frame:
+    """Make the frame of pairs."""
+    if not len(best.total):
+        return example
+    frames = frames_for(example)
+    columns: dict[str, Any] = {}
+    for table, own, name, kept, rows in (
+        (tables[0], spec, "left", spec.kept_left, best.left),
+        (tables[1], spec.other or spec, "right", spec.kept_right, best.right),
+    ):
+        places = frames.xp.asarray(rows)
+        columns[name] = frames.ids(row_ids(table, own.id), places)
+        columns |= {called: frames.values(table, column, places) for called, column in kept.items()}
+    columns["distance"] = spec.measure.distance(frames.xp.asarray(best.total), frames.xp)
+    return frames.result({name: columns[name] for name in example.columns}, len(best.total))

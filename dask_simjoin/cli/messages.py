@@ -1,0 +1,113 @@
+"""Messages of the package in the words of the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+import click
+
+TOKENIZERS = "words, whitespace, delimiter:TEXT (such as 'delimiter:;') or qgrams:N (such as qgrams:3)"
+"""Values of --tokenizer."""
+
+PHRASES = (
+    (re.compile(r" \(Dask converts lists in a pandas DataFrame.*$", re.S), ""),
+    (re.compile(r"use \('(\w+)', (?:'(.*?)'|(\d+))\)"), r"use \1:\2\3"),
+    (re.compile(r"'whitespace', 'words', \('delimiter'.*?one of dask_simjoin\.sets"), TOKENIZERS),
+    (re.compile(r"\bQGrams\(q=(.*?)\)"), r"--tokenizer qgrams:\1"),
+    (re.compile(r"\bDelimiter\((?:\w+=)?'(.*?)'\)"), r"--tokenizer delimiter:\1"),
+    (re.compile(r"\bset_self_join\([^()]*\)"), "dask-simjoin sets self-join"),
+    (re.compile(r"\bFraction\((\d+), (\d+)\)"), r"\1/\2"),
+    (re.compile(r"\b(?:Decimal|Fraction)\('([^']*)'\)"), r"\1"),
+    (re.compile(r"\(lists in a pandas column, or Arrow's list<int64>\)"), "(in Parquet)"),
+)
+"""Phrases about Python, and their words here."""
+
+CODE = re.compile(r"\w\(\S*['\[]|\.\w+\(|\bpd\.|\bdd\.|\bdf\[|\bdask\.\w|\bframe\.|\bdask_simjoin\.")
+"""Python code, which a shell cannot run."""
+
+QUOTES = " '"
+
+CLAUSES = re.compile(r"(?<=[.;])\s+")
+
+
+def in_words(text: str, names: Iterable[str]) -> str:
+    """Rewrite a message of the package for the shell: options as flags, and advice without Python.
+
+    `names`: options of the command, as the package calls them.
+    """
+    for pattern, words in PHRASES:
+        text = pattern.sub(words, text)
+    first, *rest = CLAUSES.split(text)
+    kept = [first, *(clause for clause in rest if not CODE.search(clause))]
+    text = " ".join(kept)
+    if text.endswith((";", ",")):
+        text = f"{text[:-1]}."
+    known = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
+    if not known:
+        return text
+    return re.sub(rf"(?<![\w.-])({known})=(\[[^\]]*\]|'[^']*'|[\w.+-]*[\w])?", _flag, text)
+
+
+def _flag(found: re.Match[str]) -> str:
+    """Return an option and its value as words of the command line."""
+    name, value = f"--{found[1].replace('_', '-')}", found[2]
+    if value is None or value == "True":
+        return name
+    if value == "[...]":
+        return f"{name} COLUMN,COLUMN"
+    if value[0] == "[":
+        return f"{name} {','.join(one.strip(QUOTES) for one in value[1:-1].split(','))}"
+    return f"{name} {value.strip(QUOTES)}"
+
+
+def options_of_command(command: click.Command | None) -> list[str]:
+    """Return the options of a command as the package calls them."""
+    found = [] if command is None else command.params
+    return [str(one.name) for one in found if isinstance(one, click.Option)]
+
+
+MEANT = {
+    "cluster": "dbscan", "clusters": "dbscan", "knn-join": "knn", "nearest": "knn", "duplicates": "dedup",
+    "deduplicate": "dedup", "drop-near-duplicates": "dedup", "count": "count-pairs", "neighbors": "counts",
+    "neighbor-counts": "counts", "texts": "sets self-join", "text": "sets self-join",
+    "set-self-join": "sets self-join", "set-join": "sets join", "similar": "sets self-join",
+    "radius": "self-join", "pairs": "self-join", "explain": "plan", "profile": "plan",
+}  # fmt: skip
+"""Words that users try, and the command."""
+
+
+def near_commands(name: str, names: Iterable[str]) -> str:
+    """Return a question that names similar commands, if there are any; `names`: of all commands."""
+    words = list(names)
+    meant = MEANT.get(name.lower().replace("_", "-"))
+    found = get_close_matches(name.lower().replace("_", "-"), words, 3, 0.6)
+    if meant in words and meant not in found:
+        found.insert(0, str(meant))
+    return f" Did you mean {' or '.join(found)}?" if found else ""
+
+
+def commands_of(group: click.Group) -> dict[str, click.Command]:
+    """Return the commands of a group and of its groups, by their words."""
+    found: dict[str, click.Command] = {}
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            found |= {f"{name} {own}": one for own, one in command.commands.items()}
+        else:
+            found[name] = command
+    return found
+
+
+class NamedCommands(click.Group):
+    """Commands that are suggested for similar words."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            group = "" if ctx.parent is None else f"{self.name} "
+            near = near_commands(name, commands_of(self))
+            raise click.UsageError(f"There is no command {group}{name}.{near}", ctx)
+        return super().resolve_command(ctx, args)

@@ -1,0 +1,246 @@
+"""Base of the estimators: parameters, points and results as scikit-learn has them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, overload
+
+import numpy as np
+import pandas as pd
+from dask.base import is_dask_collection
+
+from dask_simjoin.engine.compat import to_host, values_of
+from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError, UnsupportedFrameError
+from dask_simjoin.graph.inputs import as_frame, is_dask_array
+from dask_simjoin.metrics.norms import Frame, Series
+from dask_simjoin.request.columns import has_column
+from dask_simjoin.request.inputs import example_of, is_frame
+from dask_simjoin.request.messages import listed
+from dask_simjoin.request.spec import JoinSpec
+
+if TYPE_CHECKING:
+    import dask.array as da
+    import dask.dataframe as dd
+
+try:
+    from sklearn.base import (
+        BaseEstimator,
+        ClassNamePrefixFeaturesOutMixin,
+        ClusterMixin,
+        TransformerMixin,
+    )
+    from sklearn.exceptions import NotFittedError
+except ImportError:  # scikit-learn is optional: a small substitute
+
+    class BaseEstimator:  # type: ignore[no-redef]
+        """Parameters by name."""
+
+        @classmethod
+        def _get_param_names(cls) -> list[str]:
+            return sorted(name for name in inspect.signature(cls.__init__).parameters if name != "self")
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]:
+            """The parameters by name; `deep` changes nothing."""
+            return {name: getattr(self, name) for name in self._get_param_names()}
+
+        def set_params(self, **parameters: Any) -> Any:
+            """Set parameters by name; unknown ones are an error."""
+            names = self._get_param_names()
+            for name in parameters:
+                if name not in names:
+                    raise ValueError(
+                        f"Invalid parameter {name!r} for estimator {self!r}. Valid parameters are: {names!r}."
+                    )
+            vars(self).update(parameters)
+            return self
+
+        def __repr__(self) -> str:
+            every = inspect.signature(type(self).__init__).parameters
+            given = [(name, getattr(self, name)) for name in every if name != "self"]
+            changed = (f"{name}={value!r}" for name, value in given if value != every[name].default)
+            return f"{type(self).__name__}({', '.join(changed)})"
+
+    class NotFittedError(ValueError, AttributeError):  # type: ignore[no-redef]
+        """Raised by methods of an estimator that is not fitted."""
+
+    class ClusterMixin:  # type: ignore[no-redef]
+        """`fit_predict`."""
+
+        def fit_predict(self, X: Any, y: object = None, **options: Any) -> Any:
+            """`fit`, and the labels."""
+            return self.fit(X, **options).labels_  # type: ignore[attr-defined]
+
+    class TransformerMixin:  # type: ignore[no-redef]
+        """`fit_transform`."""
+
+        def fit_transform(self, X: Any, y: object = None) -> Any:
+            """`fit`, and the transformed rows."""
+            return self.fit(X).transform(X)  # type: ignore[attr-defined]
+
+    class ClassNamePrefixFeaturesOutMixin:  # type: ignore[no-redef]
+        """Names of output columns."""
+
+        def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
+            """The name of the class in lower case, and a number; `input_features` changes nothing."""
+            if not hasattr(self, "_n_features_out"):
+                raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet; call fit(X).")
+            name = type(self).__name__.lower()
+            return np.array([f"{name}{i}" for i in range(self._n_features_out)], object)
+
+
+__all__ = [
+    "BaseEstimator",
+    "ClassNamePrefixFeaturesOutMixin",
+    "ClusterMixin",
+    "Clustering",
+    "NotFittedError",
+    "PointsEstimator",
+    "TransformerMixin",
+    "frame_like",
+    "points_frame",
+]
+
+NOTHING = "Found array with 0 {what} (shape={shape}) while a minimum of 1 is required."
+"""In the words that scikit-learn looks for."""
+
+Points = Any
+"""An array (n, d) of NumPy or Dask, or a data frame: lazy, or a plain one."""
+
+Labels = Any
+"""An array (n,) of NumPy or Dask, or a Series, as the points are."""
+
+
+class PointsEstimator(BaseEstimator):
+    """Estimators of rows of arrays and of frames.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Columns of the points that it was fitted to.
+    feature_names_in_ : array of str
+        Their names, of a frame whose columns all have such.
+    """
+
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+
+    def _options(self, request: Any) -> dict[str, Any]:
+        """The parameters that are options of a request."""
+        known = inspect.signature(request).parameters
+        return {name: value for name, value in self.get_params().items() if name in known}
+
+    def _frame(self, X: Points, request: Any) -> Frame:
+        """Make a frame from the points to fit; `request`: of this fit."""
+        frame = points_frame(X)
+        spec: JoinSpec = request.spec(example_of(frame))
+        self.n_features_in_ = len(spec.on)
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        if frame_like(X) and all(isinstance(name, str) for name in spec.on):
+            self.feature_names_in_ = np.array(spec.on, object)
+        return frame
+
+    def _queries(self, X: Points, columns: list[Hashable]) -> Frame:
+        """Return new rows as a plain frame that has the fitted columns."""
+        frame, name = points_frame(X), type(self).__name__
+        if is_dask_collection(frame):
+            raise UnsupportedFrameError(
+                f"{name} needs new rows in memory; compute() them first, or map_partitions over them."
+            )
+        if frame_like(X):
+            missing = [one for one in columns if not has_column(frame.columns, one)]
+            if missing:
+                raise ColumnError(
+                    f"X has no columns {listed(missing)}, and {name} was fitted to {listed(columns)}. "
+                    "Columns of an array are numbered. Use a frame with these columns, or an array: "
+                    "X.to_numpy()."
+                )
+        elif frame.shape[1] != self.n_features_in_:
+            raise OptionError(
+                f"X has {frame.shape[1]} features, but {name} is expecting "
+                f"{self.n_features_in_} features as input."
+            )
+        else:
+            frame.columns = columns
+        return frame
+
+    def _as_given(self, column: Series, X: Points) -> Labels:
+        """Return a column of a result in the form of `X`: an array for an array, a Series for a frame."""
+        if is_dask_array(X):
+            known = not getattr(self, "dropna", False)
+            return column.to_dask_array(lengths=X.chunks[0] if known else None)
+        return column if frame_like(X) else to_host(values_of(column))
+
+
+class ArrowTable(Protocol):
+    """A table of Arrow, or of a library that exports such."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the rows of the table."""
+
+
+class Clustering(ClusterMixin, PointsEstimator):
+    """Estimators whose `labels_` are as their points are.
+
+    Attributes
+    ----------
+    labels_ : array or Series (n,), int64
+        A NumPy or Dask array for an array, and a Series of the library for a DataFrame.
+    """
+
+    labels_: Labels
+
+    @overload
+    def fit_predict(self, X: np.ndarray, y: object = None, **options: Any) -> np.ndarray: ...
+    @overload
+    def fit_predict(self, X: pd.DataFrame, y: object = None, **options: Any) -> pd.Series: ...
+    @overload
+    def fit_predict(self, X: dd.DataFrame, y: object = None, **options: Any) -> dd.Series: ...  # type: ignore[overload-cannot-match]
+    @overload
+    def fit_predict(self, X: da.Array, y: object = None, **options: Any) -> da.Array: ...  # type: ignore[overload-cannot-match]
+    @overload
+    def fit_predict(self, X: Sequence[Any], y: object = None, **options: Any) -> np.ndarray: ...  # type: ignore[overload-cannot-match]
+    @overload
+    def fit_predict(self, X: ArrowTable, y: object = None, **options: Any) -> Any: ...  # type: ignore[overload-cannot-match]
+    def fit_predict(self, X: Any, y: object = None, **options: Any) -> Any:
+        """Fit with the `options` of `fit`, and return `labels_`."""
+        return super().fit_predict(X, y, **options)
+
+
+def frame_like(X: Points) -> bool:
+    """Return whether points are a frame or a table with named columns, and not an array."""
+    return is_frame(X) or hasattr(X, "__arrow_c_stream__")
+
+
+def points_frame(X: Points) -> Frame:
+    """Make a frame of points; refuse anything else, in words that scikit-learn's checks expect."""
+    if frame_like(X):
+        return _with_rows(as_frame(X, "X"))
+    if hasattr(X, "tocsr"):
+        raise OptionTypeError("X is sparse data, and dense data is required; use X.toarray().")
+    if is_dask_array(X):
+        import dask.dataframe as dd
+
+        return dd.from_dask_array(_checked(X).rechunk({1: -1}))
+    return pd.DataFrame(_checked(np.asarray(X)))
+
+
+def _checked(x: Any) -> Any:
+    if x.ndim != 2:
+        raise OptionError(
+            f"X of shape {x.shape} is not allowed; use a dense array (n, d) of NumPy or Dask, or a "
+            "DataFrame. Reshape your data with X.reshape(-1, 1), of one column, or X.reshape(1, -1)."
+        )
+    if x.dtype.kind == "c":
+        raise OptionError("Complex data not supported: X is of dtype complex; use its real numbers.")
+    for size, what in ((x.shape[0], "sample(s)"), (x.shape[1], "feature(s)")):
+        if size == 0:
+            raise OptionError(NOTHING.format(what=what, shape=x.shape))
+    return x.astype(np.float64) if x.dtype.kind == "O" else x
+
+
+def _with_rows(frame: Frame) -> Frame:
+    if not is_dask_collection(frame) and not len(frame):
+        raise OptionError(NOTHING.format(what="sample(s)", shape=frame.shape))
+    return frame

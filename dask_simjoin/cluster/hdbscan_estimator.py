@@ -1,0 +1,216 @@
+"""The estimator `HDBSCAN`, with the interfaces of scikit-learn and of the package hdbscan."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from dask.base import is_dask_collection
+
+from dask_simjoin.cluster.algorithms.condense import label_tree
+from dask_simjoin.cluster.estimator_base import Clustering, Labels, NotFittedError, Points
+from dask_simjoin.cluster.fitted_hierarchy import (
+    CondensedTree,
+    SingleLinkageTree,
+    fit_hierarchy,
+    predict_rows,
+)
+from dask_simjoin.cluster.hierarchy import CLUSTERS, hdbscan
+from dask_simjoin.cluster.verbs import LABELS, kept_points
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.metrics.norms import Columns, Frame
+from dask_simjoin.request.clusters import HdbscanRequest, Selection
+from dask_simjoin.request.options import MetricName, Partitioning, Size
+from dask_simjoin.request.requests import KnnJoinRequest
+
+
+class HDBSCAN(Clustering):
+    """Clusters of rows by density, each at distances of its own; see `SimJoinAccessor.hdbscan`.
+
+    Parameters
+    ----------
+    min_cluster_size : int
+        How many rows a cluster has at least; at least 2.
+    min_samples : int, optional
+        A row's core distance is that of the nearest so many rows, itself included. By default
+        `min_cluster_size`.
+    cluster_selection_method : {"eom", "leaf"}
+        Whether clusters are those of the largest total stability, or the smallest ones.
+    cluster_selection_epsilon : float
+        Clusters are not split at distances below this.
+    max_cluster_size : int, optional
+        Larger clusters are not chosen by "eom".
+    allow_single_cluster : bool
+        Whether all rows may be one cluster.
+    on, metric, p, dropna, partitioning, blocksize
+        As in `SimJoinAccessor.hdbscan`; `on` is for frames.  For "haversine" an array has latitudes and
+        longitudes in degrees, and distances are in meters.
+    algorithm, leaf_size, n_jobs
+        Accepted for compatibility with scikit-learn, and ignored.
+
+    Attributes
+    ----------
+    hdbscan_ : DataFrame
+        After `fit`, what `SimJoinAccessor.hdbscan` gives: lazy for a Dask DataFrame or array.
+    labels_, probabilities_, outlier_scores_ : array or Series (n,)
+        Its columns: NumPy arrays for a NumPy array, Dask arrays for a Dask array, else Series.
+    condensed_tree_ : CondensedTree
+        The tree of clusters, with `to_pandas` and `to_numpy`. Not available for Dask data: use the lazy
+        `spanning_tree` and `dask_simjoin.cluster.condensed_tree`.
+    single_linkage_tree_ : SingleLinkageTree
+        The tree of all merges, with `to_pandas` and `to_numpy`, which returns SciPy's linkage matrix. Not
+        available for Dask data.
+    n_features_in_ : int
+    feature_names_in_ : array of str
+        Their names, for a frame whose column names are all strings.
+
+    Notes
+    -----
+    The trees of data in memory take about 40 bytes per row. `predict` needs them, and the fitted rows, which
+    are not copied.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dask_simjoin.cluster import HDBSCAN
+    >>> x = np.array([[0.0], [1.0], [2.5], [40.0], [41.0], [42.5], [90.0]])
+    >>> model = HDBSCAN(3, min_samples=2).fit(x)
+    >>> model.labels_
+    array([ 0,  0,  0,  1,  1,  1, -1])
+    >>> model.predict([[1.5], [100.0]])
+    array([ 0, -1])
+    >>> model.condensed_tree_.to_pandas().head(3)
+       parent  child  lambda_val  child_size
+    0       7      6    0.021053           1
+    1       7      8    0.026667           3
+    2       7      9    0.026667           3
+    >>> model.single_linkage_tree_.to_numpy()[:2].tolist()
+    [[0.0, 1.0, 1.0, 2.0], [3.0, 4.0, 1.0, 2.0]]
+    """
+
+    hdbscan_: Frame
+    probabilities_: Labels
+    outlier_scores_: Labels
+    condensed_tree_: CondensedTree
+    single_linkage_tree_: SingleLinkageTree
+
+    def __init__(
+        self,
+        min_cluster_size: int = 5,
+        *,
+        min_samples: int | None = None,
+        cluster_selection_method: Selection = "eom",
+        cluster_selection_epsilon: float = 0.0,
+        max_cluster_size: int | None = None,
+        allow_single_cluster: bool = False,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        on: Columns = None,
+        dropna: bool = False,
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+        algorithm: str = "auto",
+        leaf_size: int = 40,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.min_cluster_size, self.min_samples = min_cluster_size, min_samples
+        self.cluster_selection_method = cluster_selection_method
+        self.cluster_selection_epsilon = cluster_selection_epsilon
+        self.max_cluster_size, self.allow_single_cluster = max_cluster_size, allow_single_cluster
+        self.metric, self.p, self.on, self.dropna = metric, p, on, dropna
+        self.partitioning, self.blocksize = partitioning, blocksize
+        self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
+
+    def fit(self, X: Points, y: object = None) -> Self:
+        """Cluster the rows of `X`.
+
+        Parameters
+        ----------
+        X : array (n, d) of NumPy or Dask, or a DataFrame of Dask or pandas
+        y : ignored
+        """
+        request = HdbscanRequest(**self._options(HdbscanRequest))
+        frame = self._frame(X, request)
+        for name in ("condensed_tree_", "single_linkage_tree_", "_hierarchy", "_fitted"):
+            if hasattr(self, name):
+                delattr(self, name)
+        if is_dask_collection(frame):
+            found = hdbscan(frame, **self._options(HdbscanRequest))
+        else:
+            found = self._fit_rows(frame, request)
+        self.hdbscan_ = found
+        self.labels_ = self._as_given(found["label"], X)
+        self.probabilities_ = self._as_given(found["probability"], X)
+        self.outlier_scores_ = self._as_given(found["outlier_score"], X)
+        return self
+
+    def predict(self, X: Points) -> Labels:
+        """Return the cluster of each new row, without changing the clusters: see `approximate_predict`.
+
+        Parameters
+        ----------
+        X : array (m, d), DataFrame of pandas or cuDF, or table of Arrow
+            The new rows. A frame needs the fitted columns and may have others.
+
+        Returns
+        -------
+        array or Series (m,), int64
+            The labels, or -1 for noise: an array for an array, else a Series.
+        """
+        return self.approximate_predict(X)[0]
+
+    def approximate_predict(self, X: Points) -> tuple[Labels, Labels]:
+        """Return the cluster of each new row and its probability: as ``hdbscan.approximate_predict``.
+
+        Parameters
+        ----------
+        X : array (m, d), DataFrame of pandas or cuDF, or table of Arrow
+            The new rows. A frame needs the fitted columns and may have others.
+
+        Returns
+        -------
+        labels : array or Series (m,), int64
+            The labels, or -1 for noise.
+        probabilities : array or Series (m,), float64
+            Strength of membership, from 0 to 1.
+
+        Notes
+        -----
+        A new row joins the cluster of one of its ``2 * (min_samples - 1)`` nearest fitted rows: the nearest
+        one by mutual reachability. New rows do not change the clusters. So a fit with these rows may find
+        other labels, and fitted rows may get another label than in `labels_`. Each call indexes the fitted
+        rows and the new rows.
+        """
+        hierarchy = getattr(self, "_hierarchy", None)
+        if hierarchy is None:
+            lazy = hasattr(self, "labels_")
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is "
+                + (
+                    "fitted to Dask data; fit it to data in memory."
+                    if lazy
+                    else "not fitted yet; call fit(X)."
+                )
+            )
+        frame = self._queries(X, list(self._fitted.columns))
+        options = self._options(KnnJoinRequest) | {"on": list(self._fitted.columns)}
+        labels, probabilities, rows = predict_rows(
+            frame.reset_index(drop=True), self._fitted, hierarchy, KnnJoinRequest(**options)
+        )
+        index = frame.index[rows]
+        frames = frames_for(frame)
+        found = (frames.series(labels, index, LABELS), frames.series(probabilities, index, "probability"))
+        return self._as_given(found[0], X), self._as_given(found[1], X)
+
+    def _fit_rows(self, frame: Frame, request: HdbscanRequest) -> Frame:
+        """Cluster rows in memory, and keep what `predict` needs."""
+        hierarchy, ids = fit_hierarchy(frame, request)
+        if hierarchy is None:
+            return hdbscan(frame, **self._options(HdbscanRequest))
+        columns = label_tree(hierarchy.condensed, hierarchy.choice)
+        found = frames_for(frame).result(dict(zip(CLUSTERS, columns, strict=True)), len(ids))
+        found.index = ids
+        self._hierarchy = hierarchy
+        self._fitted = kept_points(frame, request).reset_index(drop=True)
+        self.condensed_tree_ = CondensedTree(hierarchy.condensed)
+        self.single_linkage_tree_ = SingleLinkageTree(hierarchy.start, hierarchy.end, hierarchy.away)
+        return found

@@ -1,0 +1,222 @@
+"""Blocks of rows by size, for similarities that bound the sizes of similar rows.
+
+Sizes are cut into ranges.  If a range takes too much memory, it is split by a hash of its rows' content, so
+equal rows share a block.  A row without content has size 0, and a missing one -1.  Rows are compared only in
+blocks whose sizes may match.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from dask_simjoin.planning.plan import BlockPairs
+
+
+class SizeRule(Protocol):
+    """A similarity and a threshold that bound the sizes of similar rows."""
+
+    def smallest(self, size: int, /) -> int:
+        """Return the smallest size that a row of this size may match."""
+
+    def largest(self, size: int, /) -> int | None:
+        """Return the largest size that a row of this size may match; None: any."""
+
+
+ELEMENT_BYTES = 8
+"""Bytes per element, such as a token: its number, and a copy for sorting."""
+
+MISSING, LAST = -1, 2**31
+"""The smallest size, and a size above all others."""
+
+
+@dataclass(frozen=True, eq=False)
+class SizeBlocks:
+    """Blocks of a table.
+
+    Attributes
+    ----------
+    lows : array (ranges,), int64
+        Smallest size of each range.
+    splits : array (ranges,), int64
+        Number of blocks of each range.
+    rows, elements, bytes : array (blocks,), float64
+        Expected rows of each block, their elements, and their memory.
+    """
+
+    lows: np.ndarray
+    splits: np.ndarray
+    rows: np.ndarray
+    elements: np.ndarray
+    bytes: np.ndarray
+
+    def __len__(self) -> int:
+        return int(self.splits.sum())
+
+    @functools.cached_property
+    def _first(self) -> np.ndarray:
+        return np.concatenate([[0], np.cumsum(self.splits)])[:-1]
+
+    def block_of(self, sizes: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+        """Return the block of each row (rows,), int64; rows without elements are in the first."""
+        ranges = np.searchsorted(self.lows, sizes, side="right") - 1
+        within = (hashes % self.splits[ranges].astype(np.uint64)).astype(np.int64)
+        return np.where(sizes > 0, self._first[ranges] + within, 0)
+
+    @functools.cached_property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Smallest and largest size of each block (blocks,), int64."""
+        highs = np.concatenate([self.lows[1:] - 1, [LAST]])
+        return np.repeat(self.lows, self.splits), np.repeat(highs, self.splits)
+
+
+def size_blocks(sizes: np.ndarray, hashes: np.ndarray, weights: np.ndarray, number: int,
+                row_bytes: float = 0.0) -> SizeBlocks:  # fmt: skip
+    """Cut sizes into about `number` blocks of equal memory.
+
+    Parameters
+    ----------
+    sizes, hashes : array (sample,)
+        Sizes and hashes of a sample of rows.
+    weights : array (sample,)
+        Rows that each of them represents.
+    number : int
+    row_bytes : float
+        Bytes of a row besides its elements.
+    """
+    kinds, which = np.unique(np.maximum(sizes, 0), return_inverse=True)
+    taken = weights * (row_bytes + ELEMENT_BYTES * np.maximum(sizes, 0))
+    size_bytes = np.bincount(which, taken, minlength=len(kinds))
+    each = max(float(size_bytes.sum()) / max(number, 1), 1.0)
+    lows, splits = [MISSING], []
+    held = 0.0
+    for size, own in zip(kinds.tolist(), size_bytes.tolist(), strict=True):
+        if held and held + own > 1.25 * each:
+            lows.append(int(size))
+            splits.append(max(1, round(held / each)))
+            held = 0.0
+        held += own
+    splits.append(max(1, round(held / each)))
+    none = np.zeros(0)
+    blocks = SizeBlocks(np.array(lows), np.array(splits), none, none, none)
+    block = blocks.block_of(sizes, hashes)
+    expected = (
+        np.bincount(block, each, minlength=len(blocks))
+        for each in (weights, weights * np.maximum(sizes, 0), taken)
+    )
+    return SizeBlocks(blocks.lows, blocks.splits, *expected)
+
+
+def compared_blocks(left: SizeBlocks, right: SizeBlocks | None, rule: SizeRule, special: bool) -> np.ndarray:
+    """Return the pairs of blocks (pairs, 2), int32, whose rows may match.
+
+    `right`: blocks of the right table, numbered after the left ones; None: pairs are within one table, and
+    each block is also paired with itself.  `special`: rows without elements may match.
+    """
+    first = 0 if right is None else len(left)
+    pairs = []
+    for i, compared in enumerate(_compared_with(left, right, rule, special)):
+        found = np.flatnonzero(compared)
+        pairs.append(np.stack([np.full(len(found), i), found + first], 1))
+    return np.concatenate(pairs).astype(np.int32)
+
+
+def count_compared_blocks(left: SizeBlocks, right: SizeBlocks | None, rule: SizeRule, special: bool) -> int:
+    """Count the pairs of blocks without listing them, which may not fit memory."""
+    return sum(int(np.count_nonzero(compared)) for compared in _compared_with(left, right, rule, special))
+
+
+def _compared_with(
+    left: SizeBlocks, right: SizeBlocks | None, rule: SizeRule, special: bool
+) -> Iterator[np.ndarray]:
+    """Yield for each block a mask of the blocks that it is compared with; in one table, only later ones."""
+    other = left if right is None else right
+    reach = _size_limits(left, rule)
+    back = _size_limits(other, rule)
+    lows, highs = left.bounds
+    other_lows, other_highs = other.bounds
+    for i in range(len(left)):
+        compared = (other_highs >= reach[0][i]) & (other_lows <= reach[1][i])
+        compared &= (highs[i] >= back[0]) & (lows[i] <= back[1])
+        if special and i == 0:
+            compared[0] = True
+        if right is None:
+            compared[:i], compared[i] = False, True
+        yield compared
+
+
+def _size_limits(blocks: SizeBlocks, rule: SizeRule) -> tuple[np.ndarray, np.ndarray]:
+    """Return the smallest and largest size that rows of each block may match (blocks,), int64."""
+    lows, highs = blocks.bounds
+    largest = [rule.largest(max(high, 1)) for high in highs.tolist()]
+    return (
+        np.array([rule.smallest(max(low, 1)) for low in lows.tolist()], np.int64),
+        np.array([LAST if size is None else min(size, LAST) for size in largest], np.int64),
+    )
+
+
+def candidate_pairs(blocks: np.ndarray, rows: np.ndarray, is_self_join: bool) -> np.ndarray:
+    """Return the number of pairs of rows in each pair of blocks (pairs,), float64."""
+    i, j = blocks[:, 0], blocks[:, 1]
+    product: np.ndarray = rows[i] * rows[j]
+    return np.where((i == j) & is_self_join, np.maximum(rows[i] * (rows[i] - 1) / 2, 0), product)
+
+
+def heavy_first(candidates: np.ndarray) -> np.ndarray:
+    """Return an order of block pairs by their number of candidates, largest first.
+
+    So no heavy one is left at the end.  Similar numbers keep the order of blocks, so a block is used again
+    before it is written to disk.
+    """
+    return np.argsort(-np.floor(np.log2(np.maximum(candidates, 1))), kind="stable")
+
+
+class SizeBlockPlan(BlockPairs):
+    """A plan whose chunks are blocks by size.
+
+    Attributes
+    ----------
+    sources : tuple of tuple of int
+        For each table, rows of each of its partitions.
+    sides : tuple of SizeBlocks
+        Blocks of each table.
+    """
+
+    sources: tuple[tuple[int, ...], ...]
+    sides: tuple[SizeBlocks, ...]
+
+    even: ClassVar[bool] = False
+
+    @property
+    def counted(self) -> SizeBlocks:
+        """Blocks of the rows whose matches are counted."""
+        return self.sides[0]
+
+    @property
+    def table_rows(self) -> tuple[int, ...]:
+        """Rows of each table."""
+        return tuple(map(sum, self.sources))
+
+    @property
+    def rows(self) -> int:
+        """Rows of all tables."""
+        return sum(self.table_rows)
+
+    @property
+    def number(self) -> int:
+        """Number of blocks of all tables."""
+        return sum(map(len, self.sides))
+
+    @property
+    def block_rows(self) -> np.ndarray:
+        """Expected rows of each block, float64."""
+        return np.concatenate([side.rows for side in self.sides])
+
+    @property
+    def block_bytes(self) -> np.ndarray:
+        """Expected bytes of each block, float64."""
+        return np.concatenate([side.bytes for side in self.sides])

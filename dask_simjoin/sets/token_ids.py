@@ -1,0 +1,356 @@
+"""Sets as arrays of token numbers: common ranks of all partitions' tokens, and blocks of distinct sets.
+
+Each partition numbers its own tokens.  The vocabularies are merged in a tree, and its root ranks the tokens,
+the rarest first.  Down the tree each partition gets the ranks of its own tokens.  So no string is looked up
+twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dask_simjoin.engine.base import encoding_kernels
+from dask_simjoin.errors import TokenError
+from dask_simjoin.metrics.norms import Array
+
+
+class SetBlock(TypedDict):
+    """Distinct nonempty sets, sorted by size and then by tokens, and the number of rows of each.
+
+    Attributes
+    ----------
+    offsets : array (n + 1,), int64
+        Start of each set's tokens, and the end.
+    tokens : array (tokens,), int32
+        Tokens of all sets, ascending in each set; the rarest token of all is 0.
+    universe : int
+        Bound of the tokens.
+    weights : array (n,), int64
+        Number of rows with each set.
+    """
+
+    offsets: Array
+    tokens: Array
+    universe: int
+    weights: Array
+
+
+class SetPairs(NamedTuple):
+    """Pairs of distinct sets.
+
+    Attributes
+    ----------
+    left, right : array (pairs,), int64
+        Positions of sets in the left and the right block; in one block the smaller first.
+    overlap : array (pairs,), int32
+        Number of common tokens.
+    next : int or None
+        The set to continue with if a limit stopped the search; None: these are all.
+    """
+
+    left: Array
+    right: Array
+    overlap: Array
+    next: int | None = None
+
+
+class SetCounters(NamedTuple):
+    """Counters of a join, for its profile.
+
+    Attributes
+    ----------
+    listed : int
+        Entries of the index, or pairs of sets of admissible sizes, that were scanned.
+    candidates : int
+        Pairs of sets that passed the filters of prefixes, sizes and positions.
+    verified : int
+        Pairs of sets that passed all filters; their tokens were compared.
+    pairs : int
+        Pairs of distinct sets that match.
+    """
+
+    listed: int
+    candidates: int
+    verified: int
+    pairs: int
+
+
+def sizes_of(block: SetBlock) -> np.ndarray:
+    """Return the size of each set (n,), as an array like the block's."""
+    offsets: np.ndarray = block["offsets"]
+    return offsets[1:] - offsets[:-1]
+
+
+def kinds_of(sizes: np.ndarray) -> np.ndarray:
+    """Return the distinct sizes of a block: sizes are sorted and above 0, so this is faster than `unique`."""
+    last = sizes > 0
+    last[:-1] = sizes[1:] != sizes[:-1]
+    return sizes[last]
+
+
+Tokens = Any
+"""Distinct tokens: an array (n,) int64, an Arrow array of strings, or None if there are none."""
+
+
+class Occurrences(NamedTuple):
+    """The tokens of rows as they occur, with repetitions.
+
+    Attributes
+    ----------
+    offsets : array (rows + 1,), int64
+        Start and end of each row's tokens.
+    codes : array (occurrences,), int32 or int64
+        Their numbers in `tokens`.
+    tokens : array of int64, or Arrow array of strings
+        Distinct tokens.
+    """
+
+    offsets: np.ndarray
+    codes: np.ndarray
+    tokens: Tokens
+
+
+class Vocabulary(TypedDict):
+    """Distinct tokens, and the number of rows of each."""
+
+    tokens: Tokens
+    frequency: np.ndarray
+
+
+def of_strings(offsets: np.ndarray, flat: Any) -> Occurrences:
+    """Number Arrow strings."""
+    encoded = pc.dictionary_encode(flat)
+    return Occurrences(offsets, encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary)
+
+
+def of_integers(offsets: np.ndarray, flat: np.ndarray) -> Occurrences:
+    """Number integers."""
+    codes, tokens = numbered_integers(flat)
+    return Occurrences(offsets, codes, tokens)
+
+
+DENSE = 4
+"""Integers are numbered by a table if their range is at most this many times their number."""
+
+
+def numbered_integers(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of integers (n,), int32, and the distinct integers."""
+    if not len(flat):
+        return np.zeros(0, np.int32), np.zeros(0, np.int64)
+    low, high = int(flat.min()), int(flat.max())
+    if high - low < DENSE * len(flat) + 1024:
+        places = flat - low
+        present = np.zeros(high - low + 1, np.bool_)
+        present[places] = True
+        rank = np.cumsum(present, dtype=np.int32) - np.int32(1)
+        return rank[places], np.flatnonzero(present) + low
+    codes, tokens = pd.factorize(flat)
+    return codes.astype(np.int32), tokens
+
+
+def kind_of(tokens: Tokens) -> str | None:
+    """Return the kind of tokens; None: there are none."""
+    if tokens is None or not len(tokens):
+        return None
+    return "integers" if isinstance(tokens, np.ndarray) else "strings"
+
+
+def _numbered_parts(parts: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Number the integers of several arrays, without copying them if their range is small."""
+    low, high = min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
+    number = sum(map(len, parts))
+    if high - low >= DENSE * number + 1024:
+        codes, tokens = numbered_integers(np.concatenate(parts))
+        return tokens, _cut(codes, parts)
+    present = np.zeros(high - low + 1, np.bool_)
+    for part in parts:
+        present[part - low] = True
+    rank = np.cumsum(present, dtype=np.int32)
+    rank -= 1
+    return np.flatnonzero(present) + low, [rank[part - low] for part in parts]
+
+
+def _cut(codes: np.ndarray, parts: list[Tokens]) -> list[np.ndarray]:
+    """Cut the numbers of several vocabularies to separate copies, which are sent alone."""
+    ends = np.cumsum([len(part) for part in parts])
+    return [some.copy() for some in np.split(codes, ends[:-1])]
+
+
+def number_tokens(parts: list[Tokens]) -> tuple[Tokens, list[np.ndarray]]:
+    """Merge tokens of vocabularies: return the distinct tokens, and each part's numbers (int32)."""
+    there = [part for part in parts if kind_of(part) is not None]
+    if not there:
+        return None, [np.zeros(0, np.int32) for _ in parts]
+    if kind_of(there[0]) == "integers":
+        tokens, codes = _numbered_parts(there)
+    else:
+        encoded = pc.dictionary_encode(pa.concat_arrays(there))
+        tokens, codes = encoded.dictionary, _cut(encoded.indices.to_numpy(zero_copy_only=False), there)
+    found = iter(codes)
+    return tokens, [np.zeros(0, np.int32) if kind_of(part) is None else next(found) for part in parts]
+
+
+def token_hashes(tokens: Tokens) -> np.ndarray:
+    """Return a number for each token (tokens,), int64, equal in all partitions: strings are hashed."""
+    if tokens is None:
+        return np.zeros(0, np.int64)
+    if isinstance(tokens, np.ndarray):
+        return tokens.astype(np.int64)
+    hashed: np.ndarray = pd.util.hash_array(tokens.to_numpy(zero_copy_only=False), categorize=False)
+    return hashed.view(np.int64)
+
+
+INDEX_BITS = 32
+"""Bits of a token number."""
+
+MAX_TOKENS = 2**31 - 1
+"""Largest number of tokens in a vocabulary."""
+
+
+class EncodedSets(TypedDict):
+    """Sets of rows, without repeated tokens, as numbers in a vocabulary or as ranks."""
+
+    offsets: np.ndarray
+    """(rows + 1,), int64: start and end of each row's tokens."""
+    codes: np.ndarray
+    """(tokens,), int32."""
+
+
+def unique_tokens(found: Occurrences) -> tuple[EncodedSets, Vocabulary]:
+    """Remove repetitions, and count the rows of each token."""
+    number = 0 if found.tokens is None else len(found.tokens)
+    offsets = np.ascontiguousarray(found.offsets, np.int64)
+    codes = np.ascontiguousarray(found.codes, np.int32)
+    once, out = np.empty(len(offsets), np.int64), np.empty(len(codes), np.int32)
+    frequency = np.zeros(number, np.int64)
+    seen = np.zeros(number, np.int64)
+    done = encoding_kernels().take_each_once(offsets, codes, seen, once, out, frequency)
+    kept = out if done == len(out) else out[:done].copy()
+    return EncodedSets(offsets=once, codes=kept), Vocabulary(tokens=found.tokens, frequency=frequency)
+
+
+class Merged(TypedDict):
+    """A merged vocabulary, and the numbers in it of the tokens of each part."""
+
+    vocabulary: Vocabulary
+    codes: list[np.ndarray]
+
+
+def merge(*parts: Vocabulary) -> Merged:
+    """Merge vocabularies; refuse strings among integers."""
+    kinds = {kind_of(part["tokens"]) for part in parts} - {None}
+    if len(kinds) > 1:
+        raise TokenError(
+            "Some tokens are strings and others are integers, which are never equal. Convert one of them, "
+            "for example the integers to strings."
+        )
+    tokens, codes = number_tokens([part["tokens"] for part in parts])
+    number = 0 if tokens is None else len(tokens)
+    if number > MAX_TOKENS:
+        raise TokenError(
+            f"There are {number:,} tokens, and at most {MAX_TOKENS:,} can be numbered; use shorter q-grams, "
+            "or leave out tokens of one row."
+        )
+    frequency = np.zeros(number, np.int64)
+    for own, part in zip(codes, parts, strict=True):
+        frequency[own] += part["frequency"]  # each is unique in its part
+    return Merged(vocabulary=Vocabulary(tokens=tokens, frequency=frequency), codes=codes)
+
+
+def ranks(vocabulary: Vocabulary) -> np.ndarray:
+    """Rank tokens by their number of rows, then by their numbers (tokens,), int32."""
+    frequency = vocabulary["frequency"]
+    number = len(frequency)
+    rank = np.empty(number, np.int32)
+    largest = int(frequency.max(initial=0))
+    if largest < 1 << (63 - INDEX_BITS):
+        keys = np.sort((frequency << INDEX_BITS) | np.arange(number))
+        order = keys & ((1 << INDEX_BITS) - 1)
+    else:
+        order = np.argsort(frequency, kind="stable")
+    rank[order] = np.arange(number, dtype=np.int32)
+    return rank
+
+
+def ranks_of(whole: np.ndarray, codes: list[np.ndarray], part: int) -> np.ndarray:
+    """Return the ranks of the tokens of one merged vocabulary; `codes`: see `Merged`."""
+    found: np.ndarray = whole[codes[part]]
+    return found
+
+
+def ranked(sets: EncodedSets, rank: np.ndarray) -> EncodedSets:
+    """Replace token numbers by their distinct ranks, ascending in each row."""
+    offsets, codes = sets["offsets"], sets["codes"]
+    own, ordered = rank, None
+    if int(rank.max(initial=-1)) >= len(rank):  # other partitions have more tokens
+        # sorted with their positions: lookups take ten times as long
+        keys = np.sort((rank.astype(np.int64) << INDEX_BITS) | np.arange(len(rank)))
+        ordered = (keys >> INDEX_BITS).astype(np.int32)
+        own = np.empty(len(rank), np.int32)
+        own[keys & ((1 << INDEX_BITS) - 1)] = np.arange(len(rank), dtype=np.int32)
+    out, rows = np.empty(len(codes), np.int32), np.empty(len(codes), np.int32)
+    starts, cursor = np.zeros(len(rank) + 1, np.int64), np.empty(len(offsets) - 1, np.int64)
+    encoding_kernels().put_in_order(offsets, codes, own, starts, cursor, rows, out)
+    return EncodedSets(offsets=offsets, codes=out if ordered is None else ordered[out])
+
+
+class Collapsed(TypedDict):
+    """A block of distinct sets, and the rows of each."""
+
+    block: SetBlock
+    order: np.ndarray
+    """(rows,), int64: rows of the first set, the second, and so on; of empty sets; without a set."""
+    firsts: np.ndarray
+    """(sets + 3,), int64: start of the rows of each set, of empty sets, without a set, and the end."""
+
+
+def collapse(sets: EncodedSets, universe: int, missing: np.ndarray | None = None) -> Collapsed:
+    """Group equal sets, and sort distinct ones; `missing`: mask of rows without a set (rows,)."""
+    kernels = encoding_kernels()
+    offsets, tokens = sets["offsets"], sets["codes"]
+    sizes = np.diff(offsets)
+    filled, empty = np.flatnonzero(sizes), np.flatnonzero(sizes == 0)
+    without = np.zeros(0, np.int64)
+    if missing is not None:
+        without, empty = empty[missing[empty]], empty[~missing[empty]]
+    largest = int(sizes.max(initial=0))
+    bits = max(1, int(universe - 1).bit_length()) if universe else 1
+    number = (63 - largest.bit_length()) // bits
+    keys = np.empty(len(filled), np.int64)
+    kernels.pack(offsets, tokens, filled, bits, number, keys)
+    by_key = np.argsort(keys, kind="stable")
+    order = filled[by_key]
+    starts = np.empty(len(order) + 1, np.int64)
+    room = np.empty(len(order), np.int64)
+    found = int(kernels.settle(offsets, tokens, keys[by_key], number, order, room, starts))
+    starts = starts[: found + 1].copy()
+    chosen = order[starts[:-1]]
+    distinct = some_sets(sets, chosen)
+    block = SetBlock(
+        offsets=distinct["offsets"], tokens=distinct["codes"], universe=universe, weights=np.diff(starts)
+    )
+    return Collapsed(
+        block=block,
+        order=np.concatenate([order, empty, without]),
+        firsts=np.concatenate([starts, [len(order) + len(empty), len(sizes)]]).astype(np.int64),
+    )
+
+
+def some_sets(sets: EncodedSets, rows: np.ndarray) -> EncodedSets:
+    """Copy the sets of some rows."""
+    offsets = np.empty(len(rows) + 1, np.int64)
+    codes = np.empty(int(np.diff(sets["offsets"])[rows].sum()), np.int32)
+    encoding_kernels().gather_sets(sets["offsets"], sets["codes"], rows, offsets, codes)
+    return EncodedSets(offsets=offsets, codes=codes)
+
+
+def hashes(sets: EncodedSets) -> np.ndarray:
+    """Hash the sets of rows (rows,), uint64; their tokens must be sorted, so equal sets have equal hashes."""
+    out = np.empty(len(sets["offsets"]) - 1, np.uint64)
+    encoding_kernels().hash_sets(sets["offsets"], sets["codes"], out)
+    return out

@@ -1,0 +1,93 @@
+"""Messages of the program name its own options, and have no Python code."""
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dask_simjoin.cli.main import cli
+from dask_simjoin.cli.messages import in_words, near_commands
+
+PYTHON = re.compile(r"Decimal|Fraction|\bpd\.|\bdask[._](config|simjoin)|astype|=\[|\w+=\S|\('|tokenizer=")
+
+NAMES = ("on", "tokenizer", "threshold", "dropna", "eps", "return_distance", "left_on")
+
+
+@pytest.fixture
+def tables(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("id,t\n1,big red car\n2,big red bus\n3,\n")
+    (tmp_path / "p.csv").write_text("id,x,y\n1,0,0\n2,1,1\n")
+
+
+def failed(*words):
+    ran = CliRunner().invoke(cli, [*words, "--scheduler", "synchronous", "-q"])
+    assert ran.exit_code == 2, ran.output
+    return ran.output.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("sets plan a.csv --on t --threshold 1.5", "--threshold 1.5 is not allowed with --similarity"),
+        ("sets plan a.csv --on t --threshold 4/3", "such as 0.8 or 1/3"),
+        ("sets plan a.csv --on t --threshold .5 --tokenizer qgrams", "qgrams needs a value; use qgrams:3"),
+        ("sets plan a.csv --on t --threshold .5 --tokenizer wrds", "did you mean 'words'?"),
+        ("sets plan a.csv --on t --threshold .5 --tokenizer qgrams:0", "--tokenizer"),
+        ("sets plan a.csv --on id --threshold .5", "--on id is of dtype int64, which holds no sets"),
+        ("plan p.csv --eps 1 --metric euclid --on x,y", "--metric euclid is not allowed"),
+        ("plan p.csv --eps -1 --on x,y", "--eps -1.0 is not allowed"),
+        ("plan a.csv --eps 1 --on t", "--on names 't' of dtype"),
+        ("plan p.csv --eps 1 --on z", "--on names 'z', which is not a column"),
+    ],
+)  # fmt: skip
+def test_options_are_flags_and_advice_is_not_python(tables, words, told):
+    text = failed(*words.split())
+    assert told in text and not PYTHON.search(text), text
+
+
+def test_messages_in_words():
+    for text, want in (
+        ("on=['a', 'b'] is wrong; use dropna=True.", "--on a,b is wrong; use --dropna."),
+        ("threshold=Decimal('0.5') and left_on= are given.", "--threshold 0.5 and --left-on are given."),
+        ("eps=2 is large. Call df.astype('float64'). Use less.", "--eps 2 is large. Use less."),
+        ("name the coordinates with on=[...].", "name the coordinates with --on COLUMN,COLUMN."),
+        ("use tokenizer=('delimiter', ',').", "use tokenizer=('delimiter', ',')."),
+        ("reason=1 is not an option", "reason=1 is not an option"),
+    ):
+        assert in_words(text, [name for name in NAMES if "('" not in text or name != "tokenizer"]) == want
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["selfjoin"], "no command selfjoin. Did you mean self-join"),
+        (["dbscn"], "Did you mean dbscan"),
+        (["cluster"], "Did you mean dbscan?"),
+        (["set_self_join"], "Did you mean sets self-join"),
+        (["sets", "dedupe"], "no command sets dedupe. Did you mean dedup?"),
+        (["index", "hstory"], "Did you mean history?"),
+        (["xyzzy"], "no command xyzzy."),
+    ],
+)
+def test_near_commands_are_suggested(words, told):
+    ran = CliRunner().invoke(cli, words)
+    assert ran.exit_code == 2 and told in ran.output, ran.output
+
+
+def test_words_without_a_near_command():
+    assert near_commands("xyzzy", ["join"]) == ""
+    assert near_commands("cluster", ["join"]) == ""
+
+
+def test_texts_need_no_tokenizer(tables):
+    words = ["sets", "self-join", "a.csv", "--on", "t", "--threshold", "0.5", "--id", "id"]
+    ran = CliRunner().invoke(cli, [*words, "-o", "pairs.csv", "--scheduler", "synchronous"])
+    assert ran.exit_code == 0 and "--tokenizer words" in ran.output, ran.output
+    assert Path("pairs.csv").read_text().split() == ["left,right", "1,2"]
+    words = ["sets", "count-pairs", "a.csv", "--on", "t", "--scheduler", "synchronous", "-q", "--threshold"]
+    assert CliRunner().invoke(cli, [*words, ".9", "--tokenizer", "qgrams:3"]).output.strip() == "0"
+    two = ["sets", "join", "a.csv", "--other", "a.csv", "--on", "t", "--threshold", "1", "-o", "two.csv"]
+    ran = CliRunner().invoke(cli, [*two, "--scheduler", "synchronous", "-q"])
+    assert ran.exit_code == 0 and len(Path("two.csv").read_text().split()) == 3, ran.output
