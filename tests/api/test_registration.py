@@ -24,6 +24,7 @@ def test_plain_frames_load_no_dask_dataframes():
         assert len(df.simjoin.join(df, 2.0, how="left")) == 5
         assert len(df.simjoin.knn_join(k=1)) == 3
         assert df.simjoin.count_pairs(2.0) == 1
+        assert len(df.simjoin.closest_pairs(1)) == 1
         assert list(df.simjoin.dbscan(2.0, min_samples=2)) == [0, 0, -1]
         assert len(df.simjoin.drop_near_duplicates(2.0)) == 2
         df.simjoin.plan(2.0)
