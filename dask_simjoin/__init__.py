@@ -12,7 +12,7 @@ from dask_simjoin.api.introspect import report
 from dask_simjoin.api.registration import register
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cluster.verbs import connected_components
-from dask_simjoin.disk_index.making import open_index
+from dask_simjoin.disk_index.verbs import open_index
 
 try:
     __version__ = version("dask-simjoin")

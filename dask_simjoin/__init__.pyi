@@ -16,7 +16,7 @@ from dask_simjoin.api.knn import k_distances, knn_join
 from dask_simjoin.api.near_duplicates import drop_near_duplicates, near_duplicated, with_row_id
 from dask_simjoin.cluster.hierarchy import hdbscan, spanning_tree
 from dask_simjoin.cluster.verbs import connected_components, dbscan, optics
-from dask_simjoin.disk_index.making import index, open_index
+from dask_simjoin.disk_index.verbs import index, open_index
 from dask_simjoin.sets.introspect import set_plan, set_profile
 from dask_simjoin.sets.verbs import (
     count_set_pairs,

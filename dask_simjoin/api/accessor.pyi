@@ -14,7 +14,7 @@ import pandas as pd
 
 from dask_simjoin.api.counts import Matrix
 from dask_simjoin.disk_index.index import Index
-from dask_simjoin.disk_index.making import PathLike, Policy
+from dask_simjoin.disk_index.verbs import PathLike, Policy
 from dask_simjoin.metrics.norms import Columns, Frame
 from dask_simjoin.reports.plan import PlanReport
 from dask_simjoin.reports.profile import ProfileReport

@@ -10,7 +10,6 @@ from multiprocessing import get_context
 from typing import Any
 
 import dask
-import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 
@@ -33,6 +32,8 @@ SETS, TOKENS = 1500, 40
 
 def compile_sets(verbs: Sequence[str], backend: str) -> list[tuple[str, float]]:
     """Run verbs of sets, and return each with its seconds."""
+    import dask.dataframe as dd
+
     frame = texts(backend)
     lazy = dd.from_pandas(frame, npartitions=2)
     done = []
@@ -48,6 +49,8 @@ def compile_sets(verbs: Sequence[str], backend: str) -> list[tuple[str, float]]:
 
 def texts(backend: str) -> Frame:
     """Return rows of a few words, some of them similar."""
+    import dask.dataframe as dd
+
     rng = np.random.default_rng(0)
     words = [[f"w{k}" for k in row] for row in rng.integers(0, TOKENS, (SETS, 6)).tolist()]
     frame = pd.DataFrame({"text": pd.Series([" ".join(row) for row in words], dtype="str")})
@@ -172,6 +175,8 @@ def run(verb: str, frame: Frame, eps: float | list[float], metric: str = "euclid
 
 
 def _compile(verbs: Sequence[str], dims: int, metric: str, backend: str) -> list[tuple[str, int, float]]:
+    import dask.dataframe as dd
+
     if not dims:
         return [(verb, 0, seconds) for verb, seconds in compile_sets(verbs, backend)]
     frame, eps = points(dims, backend)

@@ -8,11 +8,7 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.graph import counts
-from dask_simjoin.graph import pairs as lazy
-from dask_simjoin.graph.base import counts_example, pairs_by_eps
-from dask_simjoin.graph.dask_private import new_collection
-from dask_simjoin.graph.source import freeze
+from dask_simjoin.graph.examples import counts_example, pairs_by_eps
 from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.budget import Resources
@@ -86,6 +82,10 @@ def neighbor_counts(frame: Frame, request: NeighborCountsRequest) -> Series | Fr
     spec = request.spec(meta)
     example = counts_example(meta, spec)
     if is_dask_collection(frame):
+        from dask_simjoin.graph import counts
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+
         source = freeze(frame, spec.columns)
         return new_collection(counts.NeighborCounts(source.inner, source, spec, example))
     chunk, plan = whole_chunk(frame, spec, COUNTS)
@@ -148,6 +148,10 @@ def count_pairs(frame: Frame, request: CountPairsRequest) -> Number:
     meta = example_of(frame)
     spec = request.spec(meta)
     if is_dask_collection(frame):
+        from dask_simjoin.graph import counts
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+
         source = freeze(frame, spec.columns)
         if spec.several:
             return new_collection(counts.CountPairs(source, spec, pairs_by_eps(0, spec, meta).iloc[:0], meta))
@@ -239,12 +243,15 @@ def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
         numbered = frame[spec.columns].map_partitions(
             _numbered, meta=_numbered(meta[spec.columns]), enforce_metadata=False, clear_divisions=True
         )
+        from dask_simjoin.graph import pairs as lazy
+        from dask_simjoin.graph.source import freeze
+
         source = freeze(numbered, spec.columns)
         return lazy.LazyGraph(lazy.NeighborGraph(source, spec, request.mode, meta[spec.columns]))
     chunk, plan = whole_chunk(_numbered(frame[spec.columns]), spec, LISTS)
     own = frames.memory()
     resources = Resources(memory=own, gpu=own is not None)
-    fitting = lazy.fitting_for(spec, len(frame), meta, resources, pieces=False)
+    fitting = csr.fitting_for(spec, len(frame), meta, resources, pieces=False)
     fitting.check(2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True)
     return csr.graph_of_chunk(chunk, spec, plan.layout, request.mode, fitting, plan.estimate.total)
 

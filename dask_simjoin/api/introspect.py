@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import numbers
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +13,8 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import Counters, joiner_of_library, profiler_of_library, recall_module
 from dask_simjoin.errors import PlanningError, UnsupportedFrameError
-from dask_simjoin.graph.base import pairs_example
-from dask_simjoin.graph.lazy_join import LazyJoin
-from dask_simjoin.graph.planner import plan_for
-from dask_simjoin.graph.records import RUNS
-from dask_simjoin.graph.source import freeze
-from dask_simjoin.graph.steps import check_other, one_or_two
+from dask_simjoin.graph.examples import pairs_example
+from dask_simjoin.graph.inputs import check_other, one_or_two
 from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.data_warnings import raise_if_none
@@ -26,7 +24,7 @@ from dask_simjoin.planning.statistics.estimate import ALL, Recall
 from dask_simjoin.reports.plan import NearestPlanReport, PlanReport
 from dask_simjoin.reports.profile import NearestProfile, ProfileReport
 from dask_simjoin.reports.run import RunReport
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.inputs import example_of, load
 from dask_simjoin.request.requests import (
     KnnJoinRequest,
     PlanRequest,
@@ -149,6 +147,9 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
 
 def _planned(frame: Frame, other: Frame | None, spec: JoinSpec, output: OutputSpec) -> Plan:
     if is_dask_collection(frame):
+        from dask_simjoin.graph.planner import plan_for
+        from dask_simjoin.graph.source import freeze
+
         data = None if other is None else freeze(other, spec.right.columns)
         return plan_for(freeze(frame, spec.columns), spec, output, data)
     made = plan_whole([frame] if other is None else [frame, other], spec, output, sampled=True)
@@ -265,16 +266,19 @@ def _nearest(frame: Frame, request: ProfiledKnnJoinRequest) -> ProfileReport:
     return NearestProfile(plan.layout.method, PlanReport(plan, spec).engine, plan.rows, counters)
 
 
-def report(result: Any) -> RunReport:
+def report(result: Any = None) -> RunReport:
     """Report what the join behind a lazy result did: rows, seconds, and tasks of each step.
 
     During a computation it reports the progress so far. After several computations it reports the last one.
 
     Parameters
     ----------
-    result : Dask DataFrame, Series or Scalar
+    result : Dask DataFrame, Series or Scalar, optional
         The result of a verb, or a collection made from it; of several joins the first one is reported. For a
         frame, ``result.simjoin.report()`` is the same.
+
+        A persisted result is known by the names of its tasks. A computed one, or the path of a Parquet
+        dataset, is known by its number of rows, if only one join found as many. Default: the last join.
 
     Returns
     -------
@@ -286,7 +290,7 @@ def report(result: Any) -> RunReport:
     Raises
     ------
     UnsupportedFrameError
-        The result contains no lazy join.
+        No join is known to have made the result, or several may have.
     PlanningError
         The join was not planned in this process, because it has not been computed here.
 
@@ -309,17 +313,68 @@ def report(result: Any) -> RunReport:
     >>> dask_simjoin.report(counts).done
     True
     """
+    from dask_simjoin.graph.records import RUNS
+
+    if result is None:
+        last = RUNS.last()
+        if last is None:
+            raise PlanningError("No lazy join has been planned in this process. Call compute() first.")
+        return last
+    joins = _lazy_joins(result)
+    if joins:
+        found = [run for join in joins if (run := RUNS.find(join.named.name)) is not None]
+        if not found:
+            raise PlanningError(
+                f"{joins[0].named.title} has not been planned in this process. Call compute() first."
+            )
+        return found[0]
+    if is_dask_collection(result):
+        found = RUNS.of_keys(_key_name(result))
+    else:
+        rows = _number_of_rows(result)
+        found = [] if rows is None else RUNS.with_rows(rows)
+    if len(found) != 1:
+        several = "Several joins of this process may have made this result." if found else NO_JOIN
+        raise UnsupportedFrameError(f"{several} {REPORT_HINT}")
+    return found[0]
+
+
+NO_JOIN = "The result contains no lazy join, and no join of this process is known to have made it."
+
+REPORT_HINT = (
+    "Call report() on the lazy result of the verb, which knows its join after compute(), persist() and "
+    "to_parquet(), too. For Parquet files, use dask_simjoin.report(path). For the last join, use "
+    "dask_simjoin.report()."
+)
+
+
+def _lazy_joins(result: Any) -> list[Any]:
+    """List the lazy joins that a collection contains."""
+    from dask_simjoin.graph.dask_private import Expr
+    from dask_simjoin.graph.lazy_join import LazyJoin
+    from dask_simjoin.graph.pairs import LazyGraph
+
+    if isinstance(result, LazyGraph):  # Dask's own check would plan it
+        return [result.expression]
     expr = getattr(result, "expr", None) if is_dask_collection(result) else None
-    joins = [] if expr is None else list(expr.find_operations(LazyJoin))
-    if not joins:
-        raise UnsupportedFrameError(
-            "The result contains no lazy join. Call report() on the result of a verb for a Dask DataFrame, "
-            "before you persist or convert it."
-        )
-    found = [RUNS.find(join.named.name) for join in joins]
-    known = next((one for one in found if one is not None), None)
-    if known is None:
-        raise PlanningError(
-            f"{joins[0].named.title} has not been planned in this process. Call compute() first."
-        )
-    return known
+    return list(expr.find_operations(LazyJoin)) if isinstance(expr, Expr) else []
+
+
+def _key_name(result: Any) -> str:
+    """Return the name in the keys of a collection without a join, such as a persisted result."""
+    from dask_simjoin.graph.dask_private import FromGraph
+
+    expr = getattr(result, "expr", None)
+    keys = list(expr.operand("keys") if isinstance(expr, FromGraph) else result.__dask_keys__())
+    first = keys[0] if keys else ""
+    return str(first[0] if isinstance(first, tuple) else first)
+
+
+def _number_of_rows(result: Any) -> int | None:
+    """Return the rows of a computed or written result; a number of pairs counts as they do."""
+    if isinstance(result, str | os.PathLike):
+        there = os.path.exists(result)
+        return int(load("pyarrow.dataset").dataset(os.fspath(result)).count_rows()) if there else None
+    if isinstance(result, numbers.Integral):
+        return int(result)
+    return len(result) if hasattr(result, "iloc") else None

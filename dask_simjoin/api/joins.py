@@ -8,12 +8,8 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.graph import pairs
-from dask_simjoin.graph.base import pairs_example, series_example
-from dask_simjoin.graph.counts import MatchCounts
-from dask_simjoin.graph.dask_private import new_collection
-from dask_simjoin.graph.source import freeze
-from dask_simjoin.graph.steps import check_other, same_library
+from dask_simjoin.graph.examples import pairs_example, series_example
+from dask_simjoin.graph.inputs import check_other, same_library
 from dask_simjoin.graph.verb import frame_verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import within_memory
@@ -136,6 +132,10 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
         return _semi_or_anti(frame, other, spec, request.how == SEMI)
     example = pairs_example(left, right, spec, request.how == LEFT)
     if is_dask_collection(frame):
+        from dask_simjoin.graph import pairs
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+
         source, right_source = freeze(frame, spec.columns), freeze(other, spec.right.columns)
         return new_collection(pairs.Join(source, right_source, spec, request.how, example))
     (queries, data), plan = whole_chunks((frame, other), spec, PAIRS)
@@ -167,6 +167,10 @@ def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> 
         if isinstance(counts, int):
             counts = frames_for(frame).xp.zeros(len(frame), np.int64)
         return frame[(counts > 0) if matched else (counts == 0)]
+    from dask_simjoin.graph.counts import MatchCounts
+    from dask_simjoin.graph.dask_private import new_collection
+    from dask_simjoin.graph.source import freeze
+
     source, right_source = freeze(frame, spec.columns), freeze(other, spec.right.columns)
     meta = frame._meta
     example = series_example(meta, "matches")
@@ -364,6 +368,10 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     spec = request.spec(meta)
     example = pairs_example(meta, meta, spec)
     if is_dask_collection(frame):
+        from dask_simjoin.graph import pairs
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+
         return new_collection(pairs.SelfJoin(freeze(frame, spec.columns), spec, example))
     chunk, plan = whole_chunk(frame, spec, PAIRS)
     if not plan.meets:

@@ -11,12 +11,8 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.api.joins import finite_rows
 from dask_simjoin.engine.base import frames_for, searcher_for
-from dask_simjoin.graph import nearest as lazy
-from dask_simjoin.graph.base import nearest_example, series_example
-from dask_simjoin.graph.dask_private import new_collection
-from dask_simjoin.graph.nearest import NearestJoin
-from dask_simjoin.graph.source import freeze
-from dask_simjoin.graph.steps import check_other, one_or_two
+from dask_simjoin.graph.examples import nearest_example, series_example
+from dask_simjoin.graph.inputs import check_other, one_or_two
 from dask_simjoin.graph.verb import frame_verb, series_verb
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.budget import check_room
@@ -115,6 +111,10 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
     frames = frames_for(meta)
     example = series_example(meta, DISTANCES, np.float64)
     if is_dask_collection(frame):
+        from dask_simjoin.graph import nearest as lazy
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+
         source = freeze(frame, spec.columns)
         return new_collection(lazy.KDistances(source.inner, source, spec, number, example))
     chunk, plan = whole_chunk(frame, spec, nearest_output(number))
@@ -289,6 +289,10 @@ def nearest(frame: Frame, other: Frame | None, spec: JoinSpec, number: int, tota
     with_alone = how == LEFT
     example = nearest_example(left, left if right is None else right, spec, with_alone)
     if is_dask_collection(frame):
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.nearest import NearestJoin
+        from dask_simjoin.graph.source import freeze
+
         source = freeze(frame, spec.columns)
         right_source = None if other is None else freeze(other, spec.right.columns)
         return new_collection(NearestJoin(source, right_source, spec, number, totals, how, example))
@@ -338,6 +342,10 @@ def _without_neighbor(frame: Frame, other: Frame | None, spec: JoinSpec, totals:
             return frame.copy()
         state = search_chunk(queries, data, plan.layout, 1, (0, 0), spec.other is None, totals)
         return frame[~has_neighbor(state)]
+    from dask_simjoin.graph import nearest as lazy
+    from dask_simjoin.graph.dask_private import new_collection
+    from dask_simjoin.graph.source import freeze
+
     source = freeze(frame, spec.columns)
     right_source = None if spec.other is None else freeze(other, spec.right.columns)
     example = series_example(frame._meta, "found")

@@ -6,6 +6,7 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.cluster.algorithms.duplicates import (
+    CONNECTED,
     FIRST,
     best_of_chunk,
     order_of_preference,
@@ -14,13 +15,9 @@ from dask_simjoin.cluster.algorithms.duplicates import (
     stays_of_chunk,
 )
 from dask_simjoin.cluster.algorithms.edges import all_cores, components_by_place
-from dask_simjoin.cluster.expressions.duplicates import CONNECTED
-from dask_simjoin.cluster.expressions.duplicates import NearDuplicated as LazyMarks
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionTypeError
-from dask_simjoin.graph.base import series_example
-from dask_simjoin.graph.dask_private import new_collection
-from dask_simjoin.graph.source import freeze
+from dask_simjoin.graph.examples import series_example
 from dask_simjoin.graph.verb import frame_verb, series_verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.outputs import LISTED_CLUSTERS
@@ -112,6 +109,10 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
     spec = request.spec(meta)
     example = series_example(meta, None)
     if is_dask_collection(frame):
+        from dask_simjoin.cluster.expressions.duplicates import NearDuplicated as LazyMarks
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+
         source = freeze(frame, spec.columns)
         keep = False if request.counted else request.keep
         return new_collection(LazyMarks(source.inner, source, spec, keep, request.grouping, example)) != 0

@@ -1,4 +1,4 @@
-"""Register the accessor with Dask, pandas and, after its import, cuDF."""
+"""Register the accessor with pandas and, after their imports, Dask, cuDF and polars."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ from types import ModuleType
 from typing import Any
 
 import pandas as pd
-from dask.dataframe.extensions import register_dataframe_accessor
 
 from dask_simjoin.api.accessor import SimJoinAccessor
-from dask_simjoin.graph.dask_private import guard_repr
-from dask_simjoin.graph.lazy_join import unplanned_divisions
 
 
 class _ThenCall(Loader):
@@ -77,15 +74,24 @@ def when_imported(name: str, action: Callable[[], None]) -> None:
 
 
 def register() -> None:
-    """Add ``.simjoin`` to Dask, pandas and cuDF DataFrames.
-
-    Dask then shows lazy joins without planning them.
-    """
-    guard_repr(unplanned_divisions)
-    register_dataframe_accessor("simjoin")(SimJoinAccessor)
+    """Add ``.simjoin`` to pandas DataFrames, and to Dask, cuDF and polars DataFrames once imported."""
     pd.api.extensions.register_dataframe_accessor("simjoin")(SimJoinAccessor)
+    when_imported("dask.dataframe", _register_with_dask)
     when_imported("cudf", _register_with_cudf)
+    when_imported("polars", _register_with_polars)
+
+
+def _register_with_dask() -> None:
+    from dask.dataframe.extensions import register_dataframe_accessor
+
+    register_dataframe_accessor("simjoin")(SimJoinAccessor)
 
 
 def _register_with_cudf() -> None:
     sys.modules["cudf"].api.extensions.register_dataframe_accessor("simjoin")(SimJoinAccessor)
+
+
+def _register_with_polars() -> None:
+    api = sys.modules["polars"].api
+    api.register_dataframe_namespace("simjoin")(SimJoinAccessor)
+    api.register_lazyframe_namespace("simjoin")(SimJoinAccessor)  # whose verbs say what to do

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from dask_simjoin.api import closest_pairs, counts, introspect, joins, knn, near_duplicates
 from dask_simjoin.cluster import hierarchy
 from dask_simjoin.cluster import verbs as clusters
-from dask_simjoin.disk_index import making
+from dask_simjoin.disk_index import verbs as disk
 from dask_simjoin.sets import introspect as set_plans
 from dask_simjoin.sets import verbs as sets
 
@@ -216,7 +216,7 @@ TABLE = (
         compiled=None,
     ),
     Verb(
-        making.index,
+        disk.index,
         "an [index on disk that grows](../guide/growing.md): add and delete rows, and get the pairs that "
         "change",
         compiled=None,

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Hashable, Sequence
-from typing import Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
-import dask.array as da
-import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 from dask.base import is_dask_collection
 
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError, UnsupportedFrameError
-from dask_simjoin.graph.inputs import as_frame
+from dask_simjoin.graph.inputs import as_frame, is_dask_array
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.columns import has_column
 from dask_simjoin.request.inputs import example_of, is_frame
 from dask_simjoin.request.messages import listed
 from dask_simjoin.request.spec import JoinSpec
+
+if TYPE_CHECKING:
+    import dask.array as da
+    import dask.dataframe as dd
 
 try:
     from sklearn.base import (
@@ -165,7 +167,7 @@ class PointsEstimator(BaseEstimator):
 
     def _as_given(self, column: Series, X: Points) -> Labels:
         """Return a column of a result in the form of `X`: an array for an array, a Series for a frame."""
-        if isinstance(X, da.Array):
+        if is_dask_array(X):
             known = not getattr(self, "dropna", False)
             return column.to_dask_array(lengths=X.chunks[0] if known else None)
         return column if frame_like(X) else to_host(values_of(column))
@@ -217,7 +219,9 @@ def points_frame(X: Points) -> Frame:
         return _with_rows(as_frame(X, "X"))
     if hasattr(X, "tocsr"):
         raise OptionTypeError("X is sparse data, and dense data is required; use X.toarray().")
-    if isinstance(X, da.Array):
+    if is_dask_array(X):
+        import dask.dataframe as dd
+
         return dd.from_dask_array(_checked(X).rechunk({1: -1}))
     return pd.DataFrame(_checked(np.asarray(X)))
 

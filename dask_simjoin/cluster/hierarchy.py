@@ -14,19 +14,16 @@ from dask_simjoin.cluster.algorithms.forest import Edges
 from dask_simjoin.cluster.algorithms.optics import COLUMNS, columns_for, steep_clusters, whole_labels
 from dask_simjoin.cluster.algorithms.spanning import (
     distances_of,
+    edges_frame,
     in_order,
     known_of_whole,
     neighbors_needed,
     tree_of_chunk,
 )
-from dask_simjoin.cluster.expressions.optics import Extracted
-from dask_simjoin.cluster.expressions.spanning import Hierarchy, Tree, edges_frame
 from dask_simjoin.cluster.verbs import LABELS
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionError
-from dask_simjoin.graph.base import series_example
-from dask_simjoin.graph.dask_private import new_collection
-from dask_simjoin.graph.source import freeze
+from dask_simjoin.graph.examples import series_example
 from dask_simjoin.graph.verb import frame_verb
 from dask_simjoin.metrics.norms import Frame, Ids, Series
 from dask_simjoin.planning.checks import check_samples
@@ -108,6 +105,10 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     example = none.copy()
     example.index = meta.index[:0]
     if is_dask_collection(frame):
+        from dask_simjoin.cluster.expressions.spanning import Hierarchy
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+
         source = freeze(frame, spec.columns)
         return new_collection(
             Hierarchy(source.inner, source, spec, min_rows, samples, choice, example, named)
@@ -178,6 +179,10 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
     spec = request.spec(meta)
     example = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in EDGES.items()}, 0)
     if is_dask_collection(frame):
+        from dask_simjoin.cluster.expressions.spanning import Tree
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+
         return new_collection(Tree(freeze(frame, spec.columns), spec, samples, example))
     tree, _ = _whole_tree(frame, spec, samples, samples)
     return example if tree is None else edges_frame(tree, spec.measure, example)
@@ -299,5 +304,9 @@ def _extracted(optics: Frame, eps: float | None, options: dict[str, Any]) -> Ser
     if not is_dask_collection(optics):
         return whole_labels(optics, eps, options, LABELS)
     example = series_example(meta, LABELS)
+    from dask_simjoin.cluster.expressions.optics import Extracted
+    from dask_simjoin.graph.dask_private import new_collection
+    from dask_simjoin.graph.source import freeze
+
     source = freeze(optics, columns_for(eps))
     return new_collection(Extracted(source.inner, source, eps, options, example))

@@ -18,16 +18,13 @@ from dask_simjoin.cluster.algorithms.edges import (
     rows_of_places,
 )
 from dask_simjoin.cluster.algorithms.forest import forest_of_chunk
-from dask_simjoin.cluster.algorithms.optics import COLUMNS, optics_of_chunk
+from dask_simjoin.cluster.algorithms.optics import COLUMNS, FOREST, IN_MEMORY, optics_of_chunk
 from dask_simjoin.cluster.algorithms.scratch import free_at, new_folder, scratch_directory, this_process
-from dask_simjoin.cluster.expressions.dbscan import Labels
-from dask_simjoin.cluster.expressions.optics import FOREST, IN_MEMORY, Order
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
-from dask_simjoin.graph.base import series_example
-from dask_simjoin.graph.dask_private import new_collection
+from dask_simjoin.graph.examples import series_example
 from dask_simjoin.graph.inputs import as_frame
-from dask_simjoin.graph.source import freeze
+from dask_simjoin.graph.outputs import in_library_of
 from dask_simjoin.graph.verb import frame_verb, series_verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.checks import check_edges
@@ -173,6 +170,10 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     spec = request.spec(meta)
     example = series_example(meta, LABELS)
     if is_dask_collection(frame):
+        from dask_simjoin.cluster.expressions.dbscan import Labels
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+
         source = freeze(frame, spec.columns)
         return new_collection(Labels(source.inner, source, spec, samples, example))
     return _labels_and_cores(frame, request)[0]
@@ -280,6 +281,10 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     example = none.copy()
     example.index = meta.index[:0]
     if is_dask_collection(frame):
+        from dask_simjoin.cluster.expressions.optics import Order
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+
         source = freeze(frame, spec.columns)
         return new_collection(Order(source.inner, source, spec, max_eps, samples, mode, example))
     # the result limit is for the order, and not for its pairs
@@ -335,7 +340,7 @@ def connected_components(pairs: Frame) -> Frame:
     3  d          1
     4  e          1
     """
-    pairs = as_frame(pairs, "pairs")
+    given, pairs = pairs, as_frame(pairs, "pairs")
     meta = example_of(pairs)
     for name in ("left", "right"):
         if name not in meta.columns:
@@ -345,7 +350,7 @@ def connected_components(pairs: Frame) -> Frame:
             )
     pairs = pairs[["left", "right"]]
     if not is_dask_collection(pairs):
-        return components_of_ids(pairs)
+        return in_library_of(given, components_of_ids(pairs))
     return pairs.reduction(
         forest_of_ids,
         aggregate=components_of_ids,

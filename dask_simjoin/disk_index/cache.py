@@ -6,6 +6,8 @@ worker, may be spilled, and is made again if that worker dies.  Otherwise it is 
 
 from __future__ import annotations
 
+import html
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -209,6 +211,16 @@ class IndexReader:
             f"<Index of {manifest.rows:,} rows on {on}, {manifest.options.metric}, "
             f"eps={manifest.options.eps!r}, version {manifest.version}, at {str(self._root)!r}>"
         )
+
+    def _repr_html_(self) -> str:
+        verbs = [name for name in dir(type(self)) if name[0] != "_" and callable(getattr(type(self), name))]
+        lines = {name: (inspect.getdoc(getattr(type(self), name)) or "").partition("\n")[0] for name in verbs}
+        rows = "".join(
+            f'<tr><th style="text-align:left">{name}</th>'
+            f'<td style="text-align:left">{html.escape(line)}</td></tr>'
+            for name, line in lines.items()
+        )
+        return f"<div><p><b>{html.escape(repr(self)[1:-1])}</b></p><table><tbody>{rows}</tbody></table></div>"
 
     @property
     def path(self) -> Path:

@@ -1,192 +1,31 @@
-"""Make an index from the rows of a frame, by a checked request, and open one."""
+"""Make an index from the rows of a frame."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
 
-import dask
-from fsspec.core import url_to_fs
-
-from dask_simjoin.catalog.libraries import LIBRARIES
 from dask_simjoin.disk_index.commits import Change, commit, now
 from dask_simjoin.disk_index.files import FOLDERS, PAIRS, check_links, sync_folder, writing
-from dask_simjoin.disk_index.index import DIFF, Index
+from dask_simjoin.disk_index.index import Index
 from dask_simjoin.disk_index.manifests import versions
-from dask_simjoin.disk_index.pair_files import STORED
 from dask_simjoin.disk_index.publishing import transaction
 from dask_simjoin.disk_index.rows import write_example
-from dask_simjoin.disk_index.schema import check_names
 from dask_simjoin.disk_index.types import ID, Manifest, Options
-from dask_simjoin.disk_index.updating import NO_IDS, NO_SEQ, check_version, lazy_frame
+from dask_simjoin.disk_index.updating import NO_IDS, NO_SEQ, lazy_frame
 from dask_simjoin.disk_index.writing import Incoming, Numbering, collect_rows, schema_for, write_frame
 from dask_simjoin.engine.index.kdorder import dims_to_cut
-from dask_simjoin.errors import CoordinateError, IndexConflictError, OptionError, OptionTypeError
-from dask_simjoin.graph.inputs import example_ids
-from dask_simjoin.graph.verb import verb
+from dask_simjoin.errors import CoordinateError, IndexConflictError, OptionError
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.request.inputs import example_of
-from dask_simjoin.request.messages import listed, shown
-from dask_simjoin.request.options import Coordinates, Distance, Kept, Size, about
-from dask_simjoin.request.requests import DISTANCE, SelfJoinRequest
-from dask_simjoin.request.resolve import check_flag
+from dask_simjoin.request.messages import listed
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.request.units import as_number, check_choice, check_eps, check_whole, is_number, parsed
-
-Policy = Literal["auto", "always", "never"]
-POLICIES = get_args(Policy)
-
-ROW_GROUP = 16_384
-LARGEST_GROUP = 65_536
-
-PathLike = str | os.PathLike[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class MakeIndex(Coordinates, Kept):
-    """The options of a new index."""
-
-    eps: Distance = field(kw_only=False, metadata=DISTANCE)
-    path: PathLike = field(kw_only=False, metadata=about("folder of the index"))
-    return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
-    store_pairs: bool = field(default=False, metadata=about("also write pairs to the folder"))
-    recluster: Policy | float = field(
-        default="auto", metadata=about("when to compact: a policy, or a scan ratio")
-    )
-    row_group: int = field(default=ROW_GROUP, metadata=about("rows of a row group"))
-    blocksize: Size = field(default=None, metadata=about("size of a chunk", unit="bytes"))
-
-    def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve it for frames like `meta`."""
-        if parsed(self.eps) is None:
-            check_eps(self.eps, "eps")  # a column is refused: an index has one distance
-        own = {option.name: getattr(self, option.name) for option in fields(self)}
-        spec = SelfJoinRequest(**{name: own[name] for name in own if name in SHARED}).spec(meta)
-        check_names([*spec.on, *([] if spec.id is None else [spec.id]), *spec.keep])
-        return replace(spec, unit=None)  # distances of an index have the unit of the metric
-
-    @property
-    def root(self) -> Path:
-        """The folder."""
-        return check_path(self.path)
-
-    def stored(self, names: tuple[str, ...]) -> bool:
-        """Whether pairs are stored; refuses `names` of kept columns that results have of their own."""
-        stored = check_flag("store_pairs", self.store_pairs)
-        if DIFF in names:
-            raise OptionError(
-                f"changes() marks added and removed pairs in a column {DIFF!r}, and keep= makes another one. "
-                "Use other suffixes=, such as ('_left', '_right'), or rename the column."
-            )
-        taken = [name for name in names if name in STORED]
-        if stored and taken:
-            raise OptionError(
-                f"store_pairs=True writes columns {listed(STORED)} of its own, and keep= makes others called "
-                f"{listed(taken)}; use other suffixes=, such as ('_left', '_right'), or rename the column."
-            )
-        return stored
-
-    @property
-    def policy(self) -> str | float:
-        """When to compact."""
-        if is_number(self.recluster):
-            if not as_number(self.recluster) >= 1:
-                raise OptionError(
-                    f"recluster={shown(self.recluster)} is not allowed; a number is the scan ratio above "
-                    "which rows are put in order: use one >= 1, or a policy."
-                )
-            return as_number(self.recluster)
-        check_choice("recluster", self.recluster, POLICIES)
-        return str(self.recluster)
-
-    @property
-    def group(self) -> int:
-        """Rows of a row group."""
-        rows = check_whole("row_group", self.row_group, 1)
-        if rows > LARGEST_GROUP or rows & (rows - 1):
-            raise OptionError(
-                f"row_group={shown(self.row_group)} is not allowed; use a power of two up to "
-                f"{LARGEST_GROUP:,}, such as {ROW_GROUP:,}: the rows of a row group."
-            )
-        return rows
-
-
-SHARED = {option.name for option in fields(SelfJoinRequest)} & {option.name for option in fields(MakeIndex)}
-
-
-@verb(MakeIndex)
-def index(frame: Frame, request: MakeIndex) -> Index:
-    """Write the rows to disk as an index that can be updated: each update returns only changed pairs.
-
-    The index is written at once, as `to_parquet` does.
-
-    Parameters
-    ----------
-    eps : float or str
-        Largest distance of the maintained pairs, finite and >= 0; as text with a unit, as in `self_join`.
-    path : str or path
-        A new or empty folder that all workers see.  Its file system must have hard links.
-    on, id, metric, p, keep, suffixes, return_distance, dropna
-        As for `self_join`.  Column names must be strings, and ids stay unique as the index grows.
-    store_pairs : bool
-        Also write pairs to the folder, with the version that adds them.  Then `pairs` and the changes of an
-        update read them.  Each update finds its pairs before it commits.
-    recluster : {"auto", "always", "never"} or float
-        When to compact after updates.
-    row_group : int
-        Rows per read, a power of two: smaller row groups speed up updates of few scattered rows, and slow
-        down other work.
-    blocksize : int or str, optional
-        Memory for the ids of one chunk while they are checked for duplicates.
-
-    Returns
-    -------
-    Index
-        See its methods: `update`, `delete`, `pairs`, `changes`, `join`, `rows`, `persist`, `history`,
-        `restore`, `vacuum`, `check`.
-
-    Raises
-    ------
-    OptionError
-        There is something at `path` already, or it cannot hold an index.
-    OptionTypeError, ColumnError, CoordinateError, DuplicateIdError
-        As for `self_join`.
-    IndexWriteError
-        The disk is full, or writing fails for another reason.  No file is left: try again.
-
-    Notes
-    -----
-    Finding only pairs of new rows, and keeping old pairs, is the RE-JOIN of Korkmaz (2012, MSc thesis,
-    Bilkent University, section 4.4).  Here it also handles deletions, and works on disk.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import pandas as pd
-    >>> import dask_simjoin
-    >>> day1 = pd.DataFrame({"key": [1, 2, 3], "x": [0.0, 1.0, 9.0]})
-    >>> idx = day1.simjoin.index(1.0, tempfile.mkdtemp(), on="x", id="key")
-    >>> idx.pairs().compute()
-       left  right
-    0     1      2
-    >>> day2 = pd.DataFrame({"key": [4], "x": [8.5]})
-    >>> changes = idx.update(day2, delete=[1], batch="day 2")
-    >>> changes.added.compute()
-       left  right
-    0     3      4
-    >>> changes.removed.compute()
-       left  right
-    0     1      2
-    """
-    meta = example_of(frame)
-    spec = request.spec(meta)
-    example_ids(meta, spec)
-    root, policy, group = request.root, request.policy, request.group
-    stored = request.stored(spec.names)
+def make_index(
+    frame: Frame, spec: JoinSpec, root: Path, policy: str | float, group: int, stored: bool
+) -> Index:
+    """Write an index to a folder; `group`: rows of a row group, `stored`: also write pairs."""
     _check_free(root)
     id, on, keep = (None if spec.id is None else str(spec.id)), named(spec.on), named(spec.keep)
     columns = list(dict.fromkeys([ID if id is None else id, *on, *keep]))
@@ -209,72 +48,6 @@ def index(frame: Frame, request: MakeIndex) -> Index:
     for folder in (root, root.parent):
         sync_folder(folder)
     return Index(root, spec.library)
-
-
-def open_index(path: PathLike, *, version: int | None = None, backend: str | None = None) -> Index:
-    """Open the index in a folder.
-
-    Parameters
-    ----------
-    path : str or path
-    version : int, optional
-        A fixed version.  Default: always the last one, also while other processes update the index.
-    backend : {"pandas", "cudf"}, optional
-        Library of the frames that it returns.  Default: Dask's configuration ``dataframe.backend``.
-
-    Returns
-    -------
-    Index
-
-    Raises
-    ------
-    IndexFormatError
-        There is no index in the folder, or its format is unknown, or the last version is damaged.  Then the
-        message says how to continue from an older one.
-    VersionGoneError
-        The version does not exist.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import pandas as pd
-    >>> import dask_simjoin
-    >>> folder = tempfile.mkdtemp()
-    >>> made = pd.DataFrame({"x": [0.0, 1.0]}).simjoin.index(1.0, folder)
-    >>> len(dask_simjoin.open_index(folder))
-    2
-    """
-    library = backend or dask.config.get("dataframe.backend", "pandas")
-    if library not in LIBRARIES:
-        allowed = ", ".join(map(repr, LIBRARIES))
-        raise OptionError(f"backend={shown(backend)} is not allowed; use one of {allowed}.")
-    return Index(check_path(path), library, None if version is None else check_version(version, "version"))
-
-
-def check_path(path: Any) -> Path:
-    """Return a folder as a `Path`; refuses values that name no folder."""
-    if not isinstance(path, (str, os.PathLike)):
-        raise OptionTypeError(f"path={shown(path)} is not a path; name a folder, as a string.")
-    text = os.fspath(path)
-    if not isinstance(text, str):
-        raise OptionTypeError(f"path={shown(path)} is a path of bytes; use os.fsdecode(path).")
-    if not text or "\0" in text:
-        raise OptionError(
-            f"path={text!r} names no folder; use a path that is not empty and has no null character."
-        )
-    if text.startswith("file://"):
-        text = str(url_to_fs(text)[1])
-    if "://" in text:
-        raise OptionError(
-            f"path={text!r} is on an object store, and an index needs a file system with hard links. Use a "
-            "folder that all workers share."
-        )
-    try:
-        return Path(text).expanduser().absolute()
-    except RuntimeError:
-        raise OptionError(
-            f"path={text!r} is in the home of a user who is not known; use a path from '/' on, or './~name'."
-        ) from None
 
 
 def named(columns: tuple[Hashable, ...]) -> tuple[str, ...]:

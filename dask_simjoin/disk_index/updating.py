@@ -24,7 +24,7 @@ from dask_simjoin.disk_index.types import SEQ, VERSION, Options, Part
 from dask_simjoin.disk_index.writing import Incoming, Numbering, collect_rows, known_rows, write_frame
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, CoordinateError, DuplicateIdError, OptionError, OptionTypeError
-from dask_simjoin.graph.steps import lazy
+from dask_simjoin.graph.inputs import lazy
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import NO_UNICODE, counted, is_unicode, listed, shown

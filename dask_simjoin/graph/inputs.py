@@ -5,24 +5,25 @@ GeoPandas is not imported: its frames provide everything that is needed.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import dask.array as da
-import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from dask.base import is_dask_collection
 
-from dask_simjoin.catalog.libraries import LIBRARIES, library
+from dask_simjoin.catalog.libraries import HOME, LIBRARIES, library
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.metrics.norms import Frame, Ids
 from dask_simjoin.request.columns import as_names, free_name
-from dask_simjoin.request.inputs import is_frame
+from dask_simjoin.request.inputs import example_of, is_frame, optional
+from dask_simjoin.request.messages import instead_of_frame, shown
+from dask_simjoin.request.options import texts_as_given
 from dask_simjoin.request.spec import DistanceUnit, RowSpec
 from dask_simjoin.request.units import LENGTHS, meters, parsed, unit_name
 
@@ -114,10 +115,15 @@ def without_points(result: Any, added: list[str]) -> Any:
     return result.drop(columns=there) if there else result
 
 
+def is_geo(frame: object) -> bool:
+    """Return whether the class of a frame is GeoPandas', or derived from it."""
+    return any(kind.__module__.partition(".")[0] == "geopandas" for kind in type(frame).__mro__)
+
+
 def _points(frame: Any, on: Any) -> Points | None:
     """The points to use as coordinates of a frame, or None."""
     meta = getattr(frame, "_meta", frame) if is_dask_collection(frame) else frame
-    if not any(kind.__module__.partition(".")[0] == "geopandas" for kind in type(meta).__mro__):
+    if not is_geo(meta):
         return None
     name = getattr(meta, "active_geometry_name", None)
     if name is None or not is_frame(meta) or (on is not None and as_names(on) != [name]):
@@ -175,7 +181,9 @@ def as_frame(given: Any, name: str = "frame") -> Any:
 
     Columns of an array are numbered from 0; rows are in either case. `name`: of the argument, in messages.
     """
-    if isinstance(given, da.Array):
+    if is_dask_array(given):
+        import dask.dataframe as dd
+
         return dd.from_dask_array(_two_dimensional(given, name).rechunk({1: -1}))
     if isinstance(given, np.ndarray):
         records = given.dtype.names is not None and given.ndim == 1
@@ -183,8 +191,7 @@ def as_frame(given: Any, name: str = "frame") -> Any:
     if type(given).__module__.partition(".")[0] == "cupy" and hasattr(given, "ndim"):
         rows, columns = _two_dimensional(given, name).shape
         return frames_of_library("cudf").result({k: given[:, k] for k in range(columns)}, rows)
-    known = is_frame(given) and (hasattr(given, "_meta") or library(given) in LIBRARIES)
-    if known or isinstance(given, type) or not hasattr(given, "__arrow_c_stream__"):
+    if not has_stream(given):
         return given
     try:
         return frame_of_arrow(given)
@@ -192,17 +199,54 @@ def as_frame(given: Any, name: str = "frame") -> Any:
         return given
 
 
+def has_stream(given: object) -> bool:
+    """Return whether a table is read from its Arrow stream: not pandas', cuDF's or Dask's."""
+    known = is_frame(given) and (hasattr(given, "_meta") or library(given) in LIBRARIES)
+    return not known and not isinstance(given, type) and hasattr(given, "__arrow_c_stream__")
+
+
+def is_dask_array(given: object) -> bool:
+    """Return whether this is an array of Dask."""
+    if not is_dask_collection(given):
+        return False
+    import dask.array as da
+
+    return isinstance(given, da.Array)
+
+
 def frame_of_arrow(given: Any) -> Frame:
     """Convert a table to a pandas DataFrame; columns with missing numbers keep Arrow dtypes."""
     table = pa.RecordBatchReader.from_stream(given).read_all()
     columns: dict[str, Any] = {}
+    geometry = [field.name for field in table.schema if _is_geoarrow(field)]
     for name, column in zip(table.column_names, table.columns, strict=True):
+        if name in geometry:
+            columns[name] = _read_geometry(table.select([name]))
+            continue
         plain = not column.null_count and any(is_kind(column.type) for is_kind in PLAIN)
         kind = _without_views(column.type)
         columns[name] = (
             column.to_numpy() if plain else pd.arrays.ArrowExtensionArray(cast_arrow(column, kind))
         )
-    return pd.DataFrame(columns, index=pd.RangeIndex(len(table)), copy=False)
+    frame = pd.DataFrame(columns, index=pd.RangeIndex(len(table)), copy=False)
+    return _geopandas().GeoDataFrame(frame, geometry=geometry[0]) if geometry else frame
+
+
+def _is_geoarrow(field: pa.Field) -> bool:
+    """Return whether a column holds geometries, whether or not Arrow knows its extension type."""
+    extension = getattr(field.type, "extension_name", None)
+    if extension is None:
+        extension = (field.metadata or {}).get(b"ARROW:extension:name", b"").decode()
+    return bool(extension.startswith("geoarrow."))
+
+
+def _read_geometry(table: pa.Table) -> Any:
+    """Read the only column of a table as geometries, with their coordinate system."""
+    return _geopandas().GeoDataFrame.from_arrow(table).geometry
+
+
+def _geopandas() -> Any:
+    return optional("geopandas", "geopandas", "GeoArrow columns")
 
 
 def cast_arrow(array: Any, kind: pa.DataType) -> Any:
@@ -233,3 +277,52 @@ def _two_dimensional(array: Any, name: str) -> Any:
             + (", such as x[:, None] of one column." if array.ndim == 1 else ".")
         )
     return array
+
+
+def check_other(call: str, other: object, **second: object) -> None:
+    """Refuse a right table that is not a frame; `second`: the argument after it."""
+    if is_frame(other):
+        return
+    swapped = [
+        f" {name}= is one: the table comes first." for name, value in second.items() if is_frame(value)
+    ]
+    if not swapped and "k" in second and isinstance(other, numbers.Integral):
+        swapped = [f" For neighbors within this frame, use knn_join(k={shown(other)})."]
+    raise UnsupportedFrameError(
+        f"other={shown(other)} is not a data frame.{''.join(swapped) or _remedy(other)} Use {call}, where "
+        "other= is a Dask, pandas or cuDF DataFrame."
+    )
+
+
+def _remedy(other: object) -> str:
+    return "" if isinstance(other, numbers.Number) else instead_of_frame(other)
+
+
+def same_library(left: Frame, right: Frame) -> tuple[Frame, Frame, Frame, Frame]:
+    """Return two tables, both lazy if one is, and their empty examples; refuse two libraries."""
+    examples = example_of(left), example_of(right)
+    names = [library(example) for example in examples]
+    if names[0] != names[1]:
+        raise UnsupportedFrameError(
+            f"The left table is a {names[0]} frame and the right one a {names[1]} frame; both must be of one "
+            f"library. Use .to_backend({names[0]!r}) of a Dask DataFrame, or convert the right table."
+        )
+    if is_dask_collection(left) or is_dask_collection(right):
+        left, right = (side if is_dask_collection(side) else lazy(side, names[0]) for side in (left, right))
+    return left, right, *examples
+
+
+def one_or_two(frame: Frame, other: Frame | None) -> tuple[Frame, Frame | None, Frame, Frame | None]:
+    """Return the tables as `same_library` does, or one table and its empty example."""
+    return (frame, None, example_of(frame), None) if other is None else same_library(frame, other)
+
+
+def lazy(frame: Frame, name: str) -> Frame:
+    """Make a plain frame a Dask DataFrame of one partition."""
+    if name == HOME:
+        import dask.dataframe as dd
+
+        with texts_as_given():  # and lists, and other objects
+            return dd.from_pandas(frame, npartitions=1, sort=False)
+    dask_cudf = optional("dask_cudf", "dask-cudf", "Joins of Dask DataFrames with cuDF's")
+    return dask_cudf.from_cudf(frame, npartitions=1, sort=False)

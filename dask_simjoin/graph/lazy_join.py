@@ -11,7 +11,7 @@ from dask.tokenize import tokenize
 
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.graph.base import LabelledExpr
-from dask_simjoin.graph.dask_private import Alias, Expr, Task, TaskRef
+from dask_simjoin.graph.dask_private import Alias, Expr, Task, TaskRef, guard_repr
 from dask_simjoin.graph.planner import DISTANCE_STEPS, PlanningSteps, plan_for, plan_key
 from dask_simjoin.graph.records import NO_RUN, RUNS, Named, RunName
 from dask_simjoin.graph.shuffle import (
@@ -331,3 +331,6 @@ UNPLANNED = pd.Index(["", ""], name="npartitions=not planned yet")
 def unplanned_divisions(expr: Expr) -> pd.Index | None:
     """Return the divisions to show for an expression that only planning could divide, else None."""
     return UNPLANNED if any(join.would_plan for join in expr.find_operations(LazyJoin)) else None
+
+
+guard_repr(unplanned_divisions)

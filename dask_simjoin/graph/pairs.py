@@ -8,36 +8,23 @@ from typing import Any
 
 import numpy as np
 from dask.delayed import Delayed
-from distributed.system import MEMORY_LIMIT
 
-from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.aligned import add_counts
 from dask_simjoin.graph.base import LabelledExpr, RowsExpr
 from dask_simjoin.graph.dask_private import Alias, Expr, List, Task, TaskRef
 from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin, block_pair_of, chunk_ref
-from dask_simjoin.graph.records import Recorded
+from dask_simjoin.graph.records import RUNS, Recorded
 from dask_simjoin.graph.source import itself, optimise_in_place, pick, picked
 from dask_simjoin.graph.steps import Steps, after, blocks_of_chunks
-from dask_simjoin.metrics.norms import DType, Frame
+from dask_simjoin.metrics.norms import DType
 from dask_simjoin.planning.budget import (
-    DEVICE_ENTRY,
-    ENTRY,
-    PIECE,
-    ROW,
     Fitting,
-    Limit,
-    Resources,
-    free_memory,
 )
 from dask_simjoin.planning.outputs import PAIRS, OutputSpec
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.planning.resources import ITSELF, resources_for
-from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.tasks import csr
 from dask_simjoin.tasks.pairs import unmatched
-
-PAUSED = 0.8
-"""Dask pauses a worker at this share of its memory limit."""
 
 
 class LazyGraph(Delayed):
@@ -49,6 +36,11 @@ class LazyGraph(Delayed):
         super().__init__(expr._name, None)
         self._expr = expr
         self._tasks: dict[Any, Any] | None = None
+
+    @property
+    def expression(self) -> Expr:
+        """Return the lazy join that the matrix is made of."""
+        return self._expr
 
     @property
     def dask(self) -> Mapping[Any, Any]:
@@ -75,30 +67,9 @@ class NeighborGraph(LazyJoin):
     def _lower(self) -> Expr:
         plan, spec = self.plan, self.operand("spec")
         rows = sum(rows for rows, _ in plan.sources[0])
-        fitting = fitting_for(spec, rows, self._meta, resources_for(spec.library), pieces=True)
+        fitting = csr.fitting_for(spec, rows, self._meta, resources_for(spec.library), pieces=True)
         fitting.check(2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True)
         return GraphRows(self._chunks(), plan, spec, self.operand("mode"), self._meta, fitting)
-
-
-def fitting_for(spec: JoinSpec, rows: int, example: Frame, resources: Resources, pieces: bool) -> Fitting:
-    """List the memory limits of a neighbor matrix; `pieces`: it is assembled from parts by chunk."""
-    gpu = resources.gpu
-    entry = DEVICE_ENTRY if gpu else ENTRY
-    result, made = (entry, 8), (entry + PIECE * pieces, ROW)
-    limits, name = [], "simjoin.result-limit"
-    if spec.settings.result is not None:
-        limits.append(Limit(spec.settings.result, *result, f"the configuration's {name} is", "", name))
-    if gpu and resources.memory is not None:
-        whole = resources.memory if resources.cluster else resources.memory * resources.threads
-        limits.append(Limit(whole, *made, "the smallest GPU has", "larger GPUs"))
-    elif resources.limit is not None:
-        room = max(int(PAUSED * resources.limit) - ITSELF, resources.limit // 3)
-        limits.append(Limit(room, *made, "the smallest worker has room for", "larger workers"))
-    if not gpu:
-        here = result if resources.cluster else made
-        most = MEMORY_LIMIT if pieces else min(MEMORY_LIMIT, free_memory())
-        limits.append(Limit(most, *here, "this machine has", "a larger machine"))
-    return Fitting(spec.eps, rows, limits, csr.max_entries(frames_for(example).xp))
 
 
 class GraphRows(LabelledExpr):
@@ -313,5 +284,6 @@ class JoinBlocks(RowsExpr):
             call = tasks.join, block_pair, self.columns, *slice_, *like
         function, *arguments = call
         if plan.run:
+            RUNS.name_result(name[0], plan.run)
             function = Recorded(function, plan.run, "pairs", index, of)
         return Task(name, function, *arguments)

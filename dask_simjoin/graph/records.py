@@ -34,6 +34,9 @@ BRIEF = 1e-3
 MOST_RUNS = 16
 """Runs that are kept."""
 
+MOST_RESULTS = 256
+"""Names of results that are kept."""
+
 
 @dataclass(frozen=True)
 class Named:
@@ -129,6 +132,7 @@ class Runs:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, RunReport] = OrderedDict()
+        self._results: OrderedDict[str, str] = OrderedDict()
         self._clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
     def planned(self, join: Named, plan: BlockReport, seconds: float) -> None:
@@ -149,6 +153,41 @@ class Runs:
         """Return the records of a join; None: it was not planned here, or is no longer kept."""
         with self._lock:
             return self._runs.get(run)
+
+    def name_result(self, name: str, run: str) -> None:
+        """Remember the run whose tasks have this name in their keys, as persisted partitions do."""
+        with self._lock:
+            self._results[name] = run
+            while len(self._results) > MOST_RESULTS:
+                self._results.popitem(last=False)
+
+    def last(self) -> RunReport | None:
+        """Return the records of the join that was planned last."""
+        with self._lock:
+            return next(reversed(self._runs.values()), None)
+
+    def with_rows(self, rows: int) -> list[RunReport]:
+        """List the joins that are done and found this number of rows."""
+        with self._lock:
+            return [report for report in self._runs.values() if report.done and report.rows == rows]
+
+    def of_keys(self, name: str) -> list[RunReport]:
+        """List the joins whose results may have this name in their keys.
+
+        Dask fuses steps after a join with its tasks. The name of the fused keys still begins as theirs.
+        """
+        with self._lock:
+            if name in self._results:
+                runs = {self._results[name]}
+            else:
+                label = name.partition("-")[0]
+                runs = {run for one, run in self._results.items() if one.partition("-")[0] == label}
+                runs |= {
+                    run
+                    for run, one in self._runs.items()
+                    if f"simjoin_{one.verb}" == label.removesuffix("_rows")
+                }
+            return [self._runs[run] for run in runs if run in self._runs]
 
     def begin(self, run: str) -> None:
         """Begin a new run of a join."""

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import dask.dataframe as dd
-from dask.base import is_dask_collection
-
-from dask_simjoin.catalog.libraries import HOME, library
-from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.graph.aligned import SUM_FAN_IN
 from dask_simjoin.graph.dask_private import Task, TaskRef
 from dask_simjoin.graph.source import pick, picked
-from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.request.inputs import example_of, is_frame, optional
-from dask_simjoin.request.messages import instead_of_frame, shown
-from dask_simjoin.request.options import texts_as_given
 
 Call = tuple[Any, Callable[..., Any], tuple[Any, ...]]
 """A task of a step: its place, its function and its arguments."""
@@ -100,50 +90,3 @@ def nothing(*values: Any) -> None:
 def after(done: None, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call the function in a task that waits for another task's check."""
     return function(*arguments)
-
-
-def check_other(call: str, other: object, **second: object) -> None:
-    """Refuse a right table that is not a frame; `second`: the argument after it."""
-    if is_frame(other):
-        return
-    swapped = [
-        f" {name}= is one: the table comes first." for name, value in second.items() if is_frame(value)
-    ]
-    if not swapped and "k" in second and isinstance(other, numbers.Integral):
-        swapped = [f" For neighbors within this frame, use knn_join(k={shown(other)})."]
-    raise UnsupportedFrameError(
-        f"other={shown(other)} is not a data frame.{''.join(swapped) or _remedy(other)} Use {call}, where "
-        "other= is a Dask, pandas or cuDF DataFrame."
-    )
-
-
-def _remedy(other: object) -> str:
-    return "" if isinstance(other, numbers.Number) else instead_of_frame(other)
-
-
-def same_library(left: Frame, right: Frame) -> tuple[Frame, Frame, Frame, Frame]:
-    """Return two tables, both lazy if one is, and their empty examples; refuse two libraries."""
-    examples = example_of(left), example_of(right)
-    names = [library(example) for example in examples]
-    if names[0] != names[1]:
-        raise UnsupportedFrameError(
-            f"The left table is a {names[0]} frame and the right one a {names[1]} frame; both must be of one "
-            f"library. Use .to_backend({names[0]!r}) of a Dask DataFrame, or convert the right table."
-        )
-    if is_dask_collection(left) or is_dask_collection(right):
-        left, right = (side if is_dask_collection(side) else lazy(side, names[0]) for side in (left, right))
-    return left, right, *examples
-
-
-def one_or_two(frame: Frame, other: Frame | None) -> tuple[Frame, Frame | None, Frame, Frame | None]:
-    """Return the tables as `same_library` does, or one table and its empty example."""
-    return (frame, None, example_of(frame), None) if other is None else same_library(frame, other)
-
-
-def lazy(frame: Frame, name: str) -> Frame:
-    """Make a plain frame a Dask DataFrame of one partition."""
-    if name == HOME:
-        with texts_as_given():  # and lists, and other objects
-            return dd.from_pandas(frame, npartitions=1, sort=False)
-    dask_cudf = optional("dask_cudf", "dask-cudf", "Joins of Dask DataFrames with cuDF's")
-    return dask_cudf.from_cudf(frame, npartitions=1, sort=False)

@@ -8,18 +8,32 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, get_type_hints, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    get_type_hints,
+    overload,
+)
 
-import dask.dataframe as dd
 import pandas as pd
 from dask.base import is_dask_collection
 
 from dask_simjoin.errors import OptionTypeError
 from dask_simjoin.graph.groups import with_groups
 from dask_simjoin.graph.inputs import as_frame, with_points, without_points
+from dask_simjoin.graph.outputs import in_library_of
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.messages import not_an_option, shown
 from dask_simjoin.request.options import ORDER
+from dask_simjoin.request.requests import LEFT
+
+if TYPE_CHECKING:
+    import dask.dataframe as dd
 
 LOG = logging.getLogger("dask_simjoin")
 
@@ -49,7 +63,8 @@ def verb(
                 given = signature.bind(*args, **options).arguments
             except TypeError as error:
                 raise OptionTypeError(f"{name}() got {error}.") from None
-            rows = as_frame(given.pop(frame.name))
+            table = given.pop(frame.name)
+            rows = as_frame(table)
             if given.get("other") is not None:
                 given["other"] = as_frame(given["other"], "other")
             added: list[str] = []
@@ -61,9 +76,9 @@ def verb(
             found = without_points(function(rows, request(**given)), added)  # type: ignore[call-arg]
             if not is_dask_collection(rows):  # a lazy join has not run yet
                 _log(name, found, time.perf_counter() - begin)
-            return found
+            return cast(Result, in_library_of(table, found, given.get("how") == LEFT))
 
-        hints = get_type_hints(function)
+        hints = _hints(function)
         called.__annotations__ = {
             **{name: kind for name, kind in get_type_hints(request).items() if name in signature.parameters},
             **{name: hints[name] for name in (frame.name, "return")},
@@ -72,6 +87,14 @@ def verb(
         return called
 
     return decorate
+
+
+def _hints(function: Callable[..., object]) -> dict[str, Any]:
+    """Return the types of a function; Any for a class that only type checkers import."""
+    try:
+        return get_type_hints(function)
+    except NameError as error:
+        return get_type_hints(function, localns={str(error.name): Any})
 
 
 def _log(name: str, found: object, seconds: float) -> None:

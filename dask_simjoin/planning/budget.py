@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 import psutil
 from dask.utils import format_bytes
-from distributed.system import MEMORY_LIMIT
 
 from dask_simjoin.errors import BudgetError, Remedy
+from dask_simjoin.planning.machine import MEMORY_LIMIT
 from dask_simjoin.request.options import Settings
 
 SHARE = 12

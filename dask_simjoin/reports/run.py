@@ -75,6 +75,11 @@ class RunReport(Report):
         self._is_new_run = False
         self._made = self._result_tasks = 0
 
+    @property
+    def verb(self) -> str:
+        """Return the verb of the join, as its tasks are called."""
+        return self.title.partition(",")[0]
+
     def begin(self) -> None:
         """Start a new run: the next record replaces all records."""
         self._is_new_run = True

@@ -182,6 +182,8 @@ def instead_of_frame(value: object) -> str:
         return " Use .to_frame() to make a frame from one column; on= names its columns."
     if isinstance(value, (list, tuple)):
         return " Use pandas.DataFrame(...) to make a frame from lists."
+    if type(value).__name__ == "LazyFrame" and hasattr(value, "collect"):
+        return " Call collect() on a LazyFrame first."
     if isinstance(value, (int, float)):
         return " The frame comes first."
     return ""

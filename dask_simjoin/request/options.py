@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import numbers
+import sys
 import threading
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import dask
 import numpy as np
 import yaml
 from dask.base import get_scheduler
 from dask.utils import parse_bytes
-from distributed import Client
 
 from dask_simjoin.catalog import methods
 from dask_simjoin.catalog.methods import CHOICES, LOSSY
@@ -23,6 +23,9 @@ from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.distances import METRICS
 from dask_simjoin.metrics.norms import Columns
 from dask_simjoin.request.messages import shown
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 MetricName = Literal[
     "euclidean", "sqeuclidean", "manhattan", "chebyshev", "minkowski", "cosine", "haversine"
@@ -261,6 +264,10 @@ def parse_size(name: str, value: Any) -> int:
 
 def current_client() -> Client | None:
     """Return the client of the cluster that Dask would compute on now."""
+    if "distributed" not in sys.modules:  # there is no client, and Dask would import it to find none
+        return None
+    from distributed import Client
+
     client = getattr(get_scheduler(), "__self__", None)
     return client if isinstance(client, Client) else None
 

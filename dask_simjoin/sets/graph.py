@@ -29,8 +29,9 @@ from dask_simjoin.sets.chunks import (
     send,
 )
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
-from dask_simjoin.sets.plan import SET_STEPS, SetPlan
+from dask_simjoin.sets.plan import SetPlan
 from dask_simjoin.sets.plan_report import SetPlanReport
+from dask_simjoin.sets.planner import SET_STEPS
 from dask_simjoin.sets.requests import SetSpec
 from dask_simjoin.sets.token_ids import Merged, Vocabulary, merge, ranks, ranks_of
 from dask_simjoin.tasks.counts import Groups

@@ -11,10 +11,8 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import Counters
 from dask_simjoin.errors import TABLES, in_table
-from dask_simjoin.graph.base import pairs_example
-from dask_simjoin.graph.planner import plan_for
-from dask_simjoin.graph.source import freeze
-from dask_simjoin.graph.steps import check_other, one_or_two
+from dask_simjoin.graph.examples import pairs_example
+from dask_simjoin.graph.inputs import check_other, one_or_two
 from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.outputs import PAIRS
@@ -26,7 +24,7 @@ from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.options import MAX_BYTES
 from dask_simjoin.sets.chunks import chunks_of, read_whole, whole_block_pair
 from dask_simjoin.sets.pairs import count_block_pairs
-from dask_simjoin.sets.plan import SET_STEPS, SetPlan, SetSummary, make_set_plan, summarise_sets
+from dask_simjoin.sets.plan import SetPlan, SetSummary, make_set_plan, summarise_sets
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import SetPlanRequest, SetProfileRequest, SetSelfJoinRequest, SetSpec
 
@@ -92,6 +90,10 @@ def set_plan(frame: Frame, request: SetPlanRequest) -> SetPlanReport:
         spec = wanted.spec(left, right)
     pairs_example(left, left if right is None else right, spec)
     if is_dask_collection(frame):
+        from dask_simjoin.graph.planner import plan_for
+        from dask_simjoin.graph.source import freeze
+        from dask_simjoin.sets.planner import SET_STEPS
+
         data = None if other is None else freeze(other, spec.right.columns)
         return SetPlanReport(plan_for(freeze(frame, spec.columns), spec, PAIRS, data, steps=SET_STEPS), spec)
     return SetPlanReport(_plan_whole([frame] if other is None else [frame, other], spec), spec)

@@ -11,7 +11,6 @@ from dask.tokenize import normalize_token
 
 from dask_simjoin.catalog.libraries import HOME
 from dask_simjoin.engine.ids import id_bytes, row_ids, value_bytes
-from dask_simjoin.graph.planner import PlanningSteps
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.budget import Budget, Resources, make_budget
 from dask_simjoin.planning.checks import check_blocks, check_chunks, check_outputs, check_result, check_rows
@@ -381,17 +380,3 @@ def _estimate(sampled: list[SampledSets], universe: int, spec: SetSpec, sides: t
     i, j = own[0][pairs.left], own[-1][pairs.right] + first
     chunks = (i, j) if first else (np.minimum(i, j), np.maximum(i, j))
     return estimate(pairs, blocks, candidates, block_of(blocks, sum(map(len, sides)), chunks))
-
-
-def _key(spec: SetSpec) -> tuple[Any, ...]:
-    """Return the options that statistics of a table's sets depend on."""
-    return "sets", spec.on, spec.tokenizer, spec.id, str(spec.id_dtype), spec.keep
-
-
-def _make(tables: list[list[SetSummary]], sources: list[Any], spec: SetSpec, output: OutputSpec,
-          resources: Resources, check: Any) -> SetPlan:  # fmt: skip
-    return make_set_plan(tables, spec, output, resources)
-
-
-SET_STEPS = PlanningSteps("simjoin_set_summary", _key, summarise_sets, _make, names_table=True)
-"""Steps for joins of sets."""

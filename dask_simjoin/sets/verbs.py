@@ -9,20 +9,16 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.cluster.algorithms.dbscan import merge_edges
-from dask_simjoin.cluster.expressions.duplicates import CONNECTED
+from dask_simjoin.cluster.algorithms.duplicates import CONNECTED
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.graph.base import NEIGHBORS, pairs_example, series_example
-from dask_simjoin.graph.dask_private import new_collection
-from dask_simjoin.graph.source import freeze
-from dask_simjoin.graph.steps import check_other, same_library
+from dask_simjoin.graph.examples import NEIGHBORS, pairs_example, series_example
+from dask_simjoin.graph.inputs import check_other, same_library
 from dask_simjoin.graph.verb import frame_verb, series_verb, verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import free_memory, within_memory
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI
-from dask_simjoin.sets import graph
 from dask_simjoin.sets.chunks import SetBlockPair, room_check, whole_block_pair, whole_sets
-from dask_simjoin.sets.near_duplicates import SetNearDuplicated as LazyMarks
 from dask_simjoin.sets.near_duplicates import (
     best_of_chunk,
     check_pairs,
@@ -117,6 +113,10 @@ def set_self_join(frame: Frame, request: SetSelfJoinRequest) -> Frame:
     spec = request.spec(meta)
     example = pairs_example(meta, meta, spec)
     if is_dask_collection(frame):
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+        from dask_simjoin.sets import graph
+
         return new_collection(graph.SetSelfJoin(freeze(frame, spec.columns), spec, example))
     chunks = whole_sets([frame], spec, True)
     with within_memory(spec.request):
@@ -171,6 +171,10 @@ def set_join(frame: Frame, request: SetJoinRequest) -> Frame:
     named = request.how not in (SEMI, ANTI)
     example = pairs_example(left, right, spec, request.how == LEFT) if named else left
     if is_dask_collection(frame):
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+        from dask_simjoin.sets import graph
+
         source, data = freeze(frame, spec.columns), freeze(other, spec.right.columns)
         if named:
             return new_collection(graph.SetJoin(source, data, spec, request.how, example))
@@ -213,6 +217,10 @@ def set_neighbor_counts(frame: Frame, request: SetNeighborCountsRequest) -> Seri
     meta = example_of(frame)
     spec = request.spec(meta)
     if is_dask_collection(frame):
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+        from dask_simjoin.sets import graph
+
         source = freeze(frame, spec.columns)
         return new_collection(
             graph.SetNeighborCounts(source.inner, source, spec, series_example(meta, NEIGHBORS))
@@ -242,6 +250,10 @@ def count_set_pairs(frame: Frame, request: CountSetPairsRequest) -> Number:
     """
     spec = request.spec(example_of(frame))
     if is_dask_collection(frame):
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+        from dask_simjoin.sets import graph
+
         return new_collection(graph.CountSetPairs(freeze(frame, spec.columns), spec, 0))
     return count_block_pairs(whole_block_pair(whole_sets([frame], spec, False), spec))
 
@@ -299,6 +311,11 @@ def set_near_duplicated(frame: Frame, request: SetNearDuplicatedRequest) -> Seri
     spec = request.spec(meta)
     example = series_example(meta, None)
     if is_dask_collection(frame):
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+        from dask_simjoin.sets import graph
+        from dask_simjoin.sets.lazy_near_duplicates import SetNearDuplicated as LazyMarks
+
         source = freeze(frame, spec.columns)
         common = source.inner, source, spec
         if request.counted:

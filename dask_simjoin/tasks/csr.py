@@ -17,7 +17,18 @@ from dask_simjoin.engine.base import frames_for, host_kernels
 from dask_simjoin.engine.compat import count_up, module_of, put_entries, values_of
 from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Frame, SparseMatrix
-from dask_simjoin.planning.budget import Fitting
+from dask_simjoin.planning.budget import (
+    DEVICE_ENTRY,
+    ENTRY,
+    PIECE,
+    ROW,
+    Fitting,
+    Limit,
+    Resources,
+    free_memory,
+)
+from dask_simjoin.planning.machine import MEMORY_LIMIT
+from dask_simjoin.planning.resources import ITSELF
 from dask_simjoin.request.inputs import optional
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
@@ -26,6 +37,9 @@ from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 
 SORTED = 1 << 24
 """Entries that array operations sort at a time."""
+
+PAUSED = 0.8
+"""Dask pauses a worker at this share of its memory limit."""
 
 
 def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
@@ -322,3 +336,24 @@ def matrix(values: Array, columns: Array, starts: Array) -> SparseMatrix:
     made = kind((rows, rows))
     made.data, made.indices, made.indptr = values, columns, starts
     return made
+
+
+def fitting_for(spec: JoinSpec, rows: int, example: Frame, resources: Resources, pieces: bool) -> Fitting:
+    """List the memory limits of a neighbor matrix; `pieces`: it is assembled from parts by chunk."""
+    gpu = resources.gpu
+    entry = DEVICE_ENTRY if gpu else ENTRY
+    result, made = (entry, 8), (entry + PIECE * pieces, ROW)
+    limits, name = [], "simjoin.result-limit"
+    if spec.settings.result is not None:
+        limits.append(Limit(spec.settings.result, *result, f"the configuration's {name} is", "", name))
+    if gpu and resources.memory is not None:
+        whole = resources.memory if resources.cluster else resources.memory * resources.threads
+        limits.append(Limit(whole, *made, "the smallest GPU has", "larger GPUs"))
+    elif resources.limit is not None:
+        room = max(int(PAUSED * resources.limit) - ITSELF, resources.limit // 3)
+        limits.append(Limit(room, *made, "the smallest worker has room for", "larger workers"))
+    if not gpu:
+        here = result if resources.cluster else made
+        most = MEMORY_LIMIT if pieces else min(MEMORY_LIMIT, free_memory())
+        limits.append(Limit(most, *here, "this machine has", "a larger machine"))
+    return Fitting(spec.eps, rows, limits, max_entries(frames_for(example).xp))

@@ -115,5 +115,5 @@ def test_plain_frames_log_one_line(frame, caplog):
 
 def test_what_has_no_report(frame, lazy):
     for result in (frame.simjoin.self_join(EPS, on=["x", "y"]), lazy, 3):
-        with pytest.raises(UnsupportedFrameError, match="contains no lazy join"):
+        with pytest.raises(UnsupportedFrameError, match=r"contains no lazy join|Several joins"):
             dask_simjoin.report(result)

@@ -121,7 +121,7 @@ def test_verbs_that_are_none(frame):
     for name, meant in [("radius_join", "self_join"), ("kneighbors", "knn_join"), ("db_scan", "dbscan")]:
         text = told(AttributeError, getattr, frame.simjoin, name)
         assert f".simjoin has no verb {name!r} (did you mean {meant!r}?); its verbs are {min(VERBS)}," in text
-    assert not hasattr(frame.simjoin, "_repr_html_")
+    assert not hasattr(frame.simjoin, "_repr_markdown_")
     assert "did you mean" not in told(AttributeError, getattr, frame.simjoin, "xyz")
 
 

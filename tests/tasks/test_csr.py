@@ -59,7 +59,7 @@ def test_memory(dense, monkeypatch):
         patched.setattr(pairs, "resources_for", lambda library: workers)
         with pytest.raises(BudgetError, match=r"smallest worker has room for 1.33 MiB.*larger workers"):
             lazy.compute()
-    monkeypatch.setattr(pairs, "MEMORY_LIMIT", 2**20)
+    monkeypatch.setattr(csr, "MEMORY_LIMIT", 2**20)
     for make in (lambda: dense.simjoin.neighbor_graph(0.5), ddf.simjoin.neighbor_graph(0.5).compute):
         with pytest.raises(BudgetError, match=r"this machine has 1.00 MiB.*a larger machine"):
             make()

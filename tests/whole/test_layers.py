@@ -129,10 +129,53 @@ def inside_functions(module, kinds):
     return [node for function in functions for node in ast.walk(function) if isinstance(node, kinds)]
 
 
-def test_no_imports_inside_functions():
+LAZY = ("dask.array", "dask.dataframe", "distributed")
+"""What functions import at their first call: plain frames do not need it, and it takes long to load."""
+
+
+@functools.cache
+def eager_imports(module):
+    """The modules that the import of a module of the package imports itself."""
+    late = inside_functions(module, ast.Import | ast.ImportFrom)
+    for block in ast.walk(modules()[module]):
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
+            late += block.body
+    every = (node for node in ast.walk(modules()[module]) if isinstance(node, ast.Import | ast.ImportFrom))
+    return [name for node in every if node not in late for name in imported_names(node)]
+
+
+def loads_lazy(name):
+    """Whether the import of a module, of the package or another, loads any of `LAZY`."""
+    seen, todo = set(), [name]
+    while todo:
+        one = todo.pop()
+        if one.startswith(LAZY):
+            return True
+        inside = one.removeprefix("dask_simjoin.")
+        if inside in modules() and inside not in seen:
+            seen.add(inside)
+            todo += eager_imports(inside)
+    return False
+
+
+def imported_names(node):
+    """The modules that a statement imports, as far as their names show."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    below = [f"{node.module}.{alias.name}" for alias in node.names]
+    return [node.module, *(name for name in below if name.removeprefix("dask_simjoin.") in modules())]
+
+
+def test_functions_import_only_what_plain_frames_do_not_need():
     for module in modules():
-        found = inside_functions(module, ast.Import | ast.ImportFrom)
-        assert not found, f"{module}, line {found[0].lineno}: import at the top of the module"
+        for node in inside_functions(module, ast.Import | ast.ImportFrom):
+            lazy = any(map(loads_lazy, imported_names(node)))
+            assert lazy, f"{module}, line {node.lineno}: import at the top of the module"
+
+
+def test_the_package_itself_loads_none_of_it():
+    for module in ("api.verbs", "api.accessor", "api.registration", "api.compile_kernels"):
+        assert not loads_lazy(f"dask_simjoin.{module}")
 
 
 def test_modules_are_imported_by_name_only_where_they_are_chosen():
@@ -166,7 +209,7 @@ DOCUMENTED = {
 }  # fmt: skip
 """What the documentation of Dask and distributed describes, of all that the package imports."""
 
-UNDERSTOOD = {"dask.base.get_scheduler", "dask.system.CPU_COUNT", "distributed.system.MEMORY_LIMIT"}
+UNDERSTOOD = {"dask.base.get_scheduler", "dask.system.CPU_COUNT"}
 """Undocumented names of rooms below `graph`, tested in tests/graph/test_dask_private.py."""
 
 

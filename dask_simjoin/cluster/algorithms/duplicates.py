@@ -47,6 +47,10 @@ PAIR_BYTES = 64
 """Bytes per pair in a task that receives all pairs."""
 
 
+CONNECTED = "connected"
+"""The grouping by connected components."""
+
+
 class _TooManyError(Exception):
     """Ends a search with more pairs than the buffer holds."""
 

@@ -36,6 +36,12 @@ COLUMNS = {
 }
 """The columns of the result."""
 
+IN_MEMORY = 2**30
+"""Bytes of edges that are kept in memory where no limit is known."""
+
+FOREST = "forest"
+"""The mode that keeps a tree of the rows, and not all edges."""
+
 
 def order_rows(numbers: list[Array | int], parts: list[Reachable]) -> list[np.ndarray]:
     """Order all rows.

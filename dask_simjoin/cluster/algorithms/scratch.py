@@ -20,18 +20,20 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import dask
 import numpy as np
 from dask.utils import format_bytes
-from distributed import Client
 
 from dask_simjoin.engine.private_files import make_folder
 from dask_simjoin.errors import ScratchError
 from dask_simjoin.metrics.norms import DType
 from dask_simjoin.planning.checks import NO_FILES, WHERE_EDGES_GO
 from dask_simjoin.request.options import current_client
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 
 def free_at(directory: str) -> int:

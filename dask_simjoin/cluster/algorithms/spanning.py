@@ -20,7 +20,7 @@ from typing import TypedDict, cast
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.forest import Edges
-from dask_simjoin.engine.base import searcher_for, searcher_of_library, spanner_for
+from dask_simjoin.engine.base import frames_for, searcher_for, searcher_of_library, spanner_for
 from dask_simjoin.engine.compat import float32_below, inverse_of, looked_up, module_of, to_host
 from dask_simjoin.engine.index.cpu_tiles import TILE, aligned_index
 from dask_simjoin.engine.protocols import Found, Part, Progress, SearchLayout
@@ -345,3 +345,11 @@ def in_order(
     order = np.arange(len(away))
     order[places] = places[np.lexsort((end[places], start[places], away[places]))]
     return start[order], end[order], away
+
+
+def edges_frame(tree: Edges, metric: Metric, example: Frame) -> Frame:
+    """Make a frame from a tree, in order."""
+    weight, start, end = tree
+    start, end, away = in_order(start, end, distances_of(weight, metric))
+    columns = dict(zip(example.columns, (start.astype(np.int64), end.astype(np.int64), away), strict=True))
+    return frames_for(example).result(columns, len(start))

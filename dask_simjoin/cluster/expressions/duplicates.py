@@ -9,6 +9,7 @@ import numpy as np
 from dask.utils import format_bytes
 
 from dask_simjoin.cluster.algorithms.duplicates import (
+    CONNECTED,
     FIRST,
     LAST,
     PAIR_BYTES,
@@ -51,8 +52,6 @@ register_tuples(Candidates, GroupRows)
 
 ROW_BYTES = 80
 """Bytes per row in a task that chooses among the rows of all chunks."""
-
-CONNECTED = "connected"
 
 
 class NearDuplicated(FoundByChunk):

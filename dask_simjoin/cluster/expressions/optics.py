@@ -17,7 +17,7 @@ from dask_simjoin.cluster.algorithms.forest import (
     order_forest,
     smallest_of_block,
 )
-from dask_simjoin.cluster.algorithms.optics import discard, labels_of, order_rows
+from dask_simjoin.cluster.algorithms.optics import FOREST, IN_MEMORY, discard, labels_of, order_rows
 from dask_simjoin.cluster.algorithms.scratch import (
     LABEL,
     Folder,
@@ -149,9 +149,6 @@ class ForestRows(LabelledExpr):
         return steps.layer
 
 
-IN_MEMORY = 2**30
-"""Bytes of edges that are kept in memory where no limit is known."""
-
 SORTED = 96
 """Bytes of a pair while its edges are sorted."""
 
@@ -160,9 +157,6 @@ ORDER_BYTES, FOREST_BYTES = 150, 500
 
 OTHER_BYTES = 16
 """Bytes of one of a row's nearest others: a number, and a distance."""
-
-FOREST = "forest"
-"""The mode that keeps a tree of the rows, and not all edges."""
 
 
 class Order(FoundByChunk):

@@ -13,6 +13,7 @@ from dask_simjoin.cluster.algorithms.spanning import (
     begin_rounds,
     distances_of,
     edges_between,
+    edges_frame,
     in_order,
     join_known,
     join_round,
@@ -25,7 +26,6 @@ from dask_simjoin.cluster.algorithms.spanning import (
     tree_of_chunk,
     without_gaps,
 )
-from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.graph.base import LabelledExpr
 from dask_simjoin.graph.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
@@ -273,11 +273,3 @@ class TreeEdges(PartitionsFiltered, LabelledExpr):
 
 def _edges(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, example: Frame) -> Frame:
     return edges_frame(without_gaps(rows, places, tree)[1], metric, example)
-
-
-def edges_frame(tree: Edges, metric: Metric, example: Frame) -> Frame:
-    """Make a frame from a tree, in order."""
-    weight, start, end = tree
-    start, end, away = in_order(start, end, distances_of(weight, metric))
-    columns = dict(zip(example.columns, (start.astype(np.int64), end.astype(np.int64), away), strict=True))
-    return frames_for(example).result(columns, len(start))
