@@ -30,8 +30,9 @@ def lazy(frame):
 
 
 @pytest.fixture
-def looks(monkeypatch):
-    """Attributes of plans' reports that were looked at."""
+def looks(monkeypatch, caplog):
+    """Attributes of plans' reports that were looked at; log lines look, too."""
+    caplog.set_level("WARNING", "dask_simjoin")
     found = []
 
     def look(report, name):

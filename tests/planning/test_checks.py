@@ -16,7 +16,7 @@ from dask_simjoin.graph import pairs, planner
 from dask_simjoin.planning import budget, checks, chunk_limits
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.sets import graph as set_graph
-from dask_simjoin.sets import near_duplicates as set_duplicates
+from dask_simjoin.sets import lazy_near_duplicates as set_duplicates
 
 MOST_STEPS = 6
 
