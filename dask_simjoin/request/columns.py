@@ -277,7 +277,8 @@ def own_radius(meta: Frame, eps: object) -> str | None:
 
 
 def numeric_columns(meta: Frame, besides: Collection[Hashable]) -> list[Hashable]:
-    """Return the columns of real numbers, without booleans and the columns `besides`."""
+    """Return the columns of real numbers, without booleans and the columns `besides` (None: no column)."""
+    besides = [name for name in besides if name is not None]
     kinds = zip(meta.columns, meta.dtypes, strict=True)
     return [name for name, dtype in kinds if name not in besides and kind_of_number(dtype) in ("i", "u", "f")]
 

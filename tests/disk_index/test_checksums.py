@@ -85,9 +85,15 @@ def test_what_is_read_is_as_it_was_written_or_refused(path):
             own = bytearray(plain)
             own[place] ^= 1 << place % 8
             path.write_bytes(own)
-            with pytest.raises(IndexFormatError, match="is damaged: its bytes are not those that were writt"):
-                reads(path)
-            refused += 1
+            try:
+                found = reads(path)
+            except IndexFormatError as error:
+                found, message = None, str(error)
+            if found is None:
+                assert "is damaged: its bytes are not those that were written" in message
+                refused += 1
+            else:  # some versions of PyArrow do not read some of these runs
+                assert found.equals(TABLE)
     assert refused > 100
 
 

@@ -84,11 +84,23 @@ ARROW_EMPTY = pa.array(EMPTY, pa.list_(pa.string()))
         pd.Series([np.array(row, dtype=object) for row in EMPTY], dtype=object),
         pd.Series([np.array(row, dtype="U1") for row in EMPTY], dtype=object),
         pd.Series(pd.arrays.ArrowExtensionArray(ARROW_EMPTY)),
-        pd.Series(pd.arrays.ArrowExtensionArray(ARROW_EMPTY.cast(pa.list_(pa.string_view())))),
     ],
-    ids=["list", "tuple", "frozenset", "objects", "fixed", "arrow", "views"],
+    ids=["list", "tuple", "frozenset", "objects", "fixed", "arrow"],
 )
 def test_the_empty_string_is_a_token(column):
+    check_empty_string(column)
+
+
+def test_the_empty_string_is_a_token_of_views():
+    try:
+        views = ARROW_EMPTY.cast(pa.list_(pa.string_view()))
+    except pa.ArrowNotImplementedError:
+        pytest.skip("this PyArrow does not cast strings to views")
+    check_empty_string(pd.Series(pd.arrays.ArrowExtensionArray(views)))
+
+
+def check_empty_string(column):
+    """Check that the empty string is a token of the lists `EMPTY`."""
     _, found = occurrences(column, None)
     assert [set(row) for row in rows(found)] == [set(row) for row in EMPTY]
     frame = pd.DataFrame({"sets": column})
@@ -104,7 +116,7 @@ def test_a_function_may_give_the_empty_string():
     assert counts.tolist() == [1, 1, 0, 0]
 
 
-@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT, np.datetime64("NaT")])
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT, np.datetime64("NaT", "ns")])
 @pytest.mark.parametrize("kind", [list, tuple, lambda row: np.array(row, dtype=object)])
 def test_what_is_missing_in_a_list_is_refused(missing, kind):
     column = pd.Series([kind(["a"]), None, kind(["b", missing])], dtype=object)
@@ -112,7 +124,7 @@ def test_what_is_missing_in_a_list_is_refused(missing, kind):
         occurrences(column, None)
 
 
-@pytest.mark.parametrize("token", [b"", b"a", 1.0, True, np.True_, ("a",), np.timedelta64(1)])
+@pytest.mark.parametrize("token", [b"", b"a", 1.0, True, np.True_, ("a",), np.timedelta64(1, "s")])
 def test_tokens_that_are_neither_strings_nor_integers_are_refused(token):
     with pytest.raises(TokenError, match=r"the token .* among others. Tokens must be all strings or all int"):
         occurrences(pd.Series([[token], [token]], dtype=object), None)

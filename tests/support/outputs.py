@@ -123,6 +123,11 @@ def _wrapped(line):
     )
 
 
+def prints_alike():
+    """Return whether this pandas prints lists and dates in tables as the pages show them."""
+    return tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1)
+
+
 def same(block, output):
     """Return whether the page shows this output."""
     if block.varies == "one run":

@@ -10,8 +10,20 @@ import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 
 ROWS = 2500
 
-MOST = 1.3
+LIMIT = 1.3
 """Times the bytes of the result: see `dask_simjoin.planning.budget.PEAK`."""
+
+
+@pytest.fixture(scope="module")
+def counts_both():
+    """Whether a resized array counts twice, as with NumPy 2.5: the old one and the new one."""
+    tracemalloc.start()
+    try:
+        array = np.empty(1 << 16)
+        array.resize(1 << 17, refcheck=False)
+        return tracemalloc.get_traced_memory()[1] > 1.2 * array.nbytes
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +80,7 @@ VERBS = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_join_takes_little_more_than_its_result(points, verb, monkeypatch):
+def test_a_join_takes_little_more_than_its_result(points, counts_both, verb, monkeypatch):
     monkeypatch.setattr("dask_simjoin.engine.columns.AT_ONCE", 1 << 14)
     monkeypatch.setattr("dask_simjoin.sets.pairs.ROWS", 1 << 14)
     # samples take up to a hundred megabytes, whatever the result
@@ -82,6 +94,7 @@ def test_a_join_takes_little_more_than_its_result(points, verb, monkeypatch):
         peak = tracemalloc.get_traced_memory()[1] - before
     finally:
         tracemalloc.stop()
-    size = int(found.memory_usage(index=False).sum())
+    columns = found.memory_usage(index=False)
+    size = int(columns.sum())
     assert size > 8_000_000
-    assert peak <= MOST * size
+    assert peak <= LIMIT * size + (columns.max() if counts_both else 0)

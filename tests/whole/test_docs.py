@@ -56,7 +56,7 @@ def run(tmp_path_factory):
         folder = ran.setdefault(page, tmp_path_factory.mktemp(page.stem))
         if library is None:
             (folder / "examples").symlink_to(ROOT / "examples")
-        wrong, shows = [], page in SHOWN and library != "gpu"
+        wrong, shows = [], page in SHOWN and library != "gpu" and outputs.prints_alike()
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
             for block in blocks(page):
