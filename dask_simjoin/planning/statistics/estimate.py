@@ -8,7 +8,7 @@ distribution", section 5.  Pairs share points, so points with many neighbors inc
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +32,8 @@ class Estimate:
     total, total_low, total_high : float
     sampled : int
         Number of sample points.
+    counted : bool
+        Whether the numbers are exact.
     degrees, points : array (k,)
         Distinct numbers of pairs per sample point, the largest first, and the number of points with each.
     """
@@ -43,6 +45,7 @@ class Estimate:
     total_low: float
     total_high: float
     sampled: int
+    counted: bool
     degrees: np.ndarray
     points: np.ndarray
 
@@ -116,6 +119,14 @@ def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray, block: np.
     seen = np.bincount(block, minlength=len(blocks)).astype(float)
     pairs = np.bincount(block, value, minlength=len(blocks))
     return _from_pairs(PairSample(pairs, seen, degree, shared, each, exact), sizes)
+
+
+def counted(pairs: int, found: Estimate) -> Estimate:
+    """Return the exact estimate of a single block pair; `found`: the estimate from a sample."""
+    one = np.array([float(pairs)])
+    return replace(
+        found, pairs=one, low=one, high=one, total=pairs, total_low=pairs, total_high=pairs, counted=True
+    )
 
 
 def estimate_one(points: SamplePoints, degree: np.ndarray, candidates: float) -> Estimate:
@@ -209,14 +220,15 @@ def _shared(degree: np.ndarray, once: float, others: float) -> float:
 
 def no_estimate(blocks: np.ndarray) -> Estimate:
     """Return an empty estimate for joins that need none."""
-    return _nothing_seen(np.zeros(len(blocks)), blocks, False, 0)
+    return replace(_nothing_seen(np.zeros(len(blocks)), blocks, False, 0), counted=False)
 
 
 def _nothing_seen(sizes: np.ndarray, blocks: np.ndarray, unknown: bool, points: int) -> Estimate:
     none = np.zeros(len(blocks))
     most = sizes if unknown else none
     degrees = _numbers_of(np.zeros(points, np.int64))
-    return Estimate(none, none, most, 0.0, 0.0, float(most.sum()), points, *degrees)
+    total_high = float(most.sum())
+    return Estimate(none, none, most, 0.0, 0.0, total_high, points, not total_high, *degrees)
 
 
 def _from_pairs(found: PairSample, sizes: np.ndarray) -> Estimate:
@@ -225,7 +237,7 @@ def _from_pairs(found: PairSample, sizes: np.ndarray) -> Estimate:
     total, n = float(pairs.sum()), float(seen.sum())
     degrees, m = _numbers_of(found.degree), len(found.degree)
     if found.exact:
-        return Estimate(pairs, pairs, pairs, total, total, total, m, *degrees)
+        return Estimate(pairs, pairs, pairs, total, total, total, m, True, *degrees)
     per_pair = total / n if n else found.each
     spread = sizes / max(float(sizes.sum()), 1.0)
     belief = np.maximum(spread * n, 1e-9)
@@ -243,6 +255,7 @@ def _from_pairs(found: PairSample, sizes: np.ndarray) -> Estimate:
         float(low[0]),
         float(min(high[0], sizes.sum())),
         m,
+        False,
         *degrees,
     )
 
