@@ -55,8 +55,9 @@ def test_a_sample_of_all_rows_tells_the_result_exactly(ddf, chosen, pairs, inclu
     assert report.pairs == report.pairs_low == report.pairs_high == sizes.sum()
     assert report.result_bytes == sizes.sum() * (24 if distance else 16)
     assert report.pairs == ddf.simjoin.count_pairs(EPS, **options).compute()
-    assert f"  {report.pairs:,.0f}\n" in str(report)
-    assert "rows (all)" in str(report)
+    assert report.counted and report.to_dict()["counted"]
+    assert line(report, "pairs") == f"{report.pairs:,.0f} (counted)"
+    assert "sampled" not in str(report)
 
 
 @pytest.mark.parametrize("include_self", [False, True])
@@ -84,13 +85,15 @@ def test_the_frame_of_block_pairs(ddf, chosen, include_self):
 def test_the_interval_of_a_sample():
     x = np.random.default_rng(1).uniform(size=(60_000, 2))
     ddf = dd.from_pandas(frame_of(x), npartitions=3)
-    report = ddf.simjoin.plan(0.005)
-    found = ddf.simjoin.count_pairs(0.005).compute()
+    report = ddf.simjoin.plan(0.05)
+    found = ddf.simjoin.count_pairs(0.05).compute()
     assert report.plan.estimate.sampled < 60_000
+    assert not report.counted
     assert 0 < report.pairs_low < report.pairs < report.pairs_high
     assert report.pairs_low < found < report.pairs_high
-    assert f"about {report.pairs:,.0f}" in str(report)
-    assert f"{report.pairs_low:,.0f} to {report.pairs_high:,.0f}" in str(report)
+    interval = f"{report.pairs_low:,.0f} to {report.pairs_high:,.0f}"
+    assert line(report, "pairs") == f"about {report.pairs:,.0f} ({interval})"
+    assert line(report, "sampled") == "6,000 rows, for a 95 % interval"
 
 
 def test_many_partitions_of_sorted_rows_are_estimated_without_bias():
@@ -110,8 +113,8 @@ def test_many_partitions_of_sorted_rows_are_estimated_without_bias():
     assert held == 6
 
 
-def test_a_pandas_frame_is_one_chunk_that_is_estimated(frame):
-    whole = frame[:200]  # so few rows are their own sample
+def test_a_pandas_frame_is_one_chunk(frame):
+    whole = frame[:200]
     with dask.config.set({"simjoin.output-size": 100}):
         report = whole.simjoin.plan(EPS, return_distance=True, partitioning="spatial", blocksize=1000)
     assert (report.chunks, report.block_pairs, report.partitions) == (1, 1, 1)
@@ -119,7 +122,7 @@ def test_a_pandas_frame_is_one_chunk_that_is_estimated(frame):
     assert report.result_bytes == 24 * report.pairs
     assert "4.69 kiB per chunk (the size of the frame in memory)" in str(report)
     report = frame.simjoin.plan(EPS)
-    assert report.pairs_low < len(frame.simjoin.self_join(EPS)) < report.pairs_high
+    assert report.pairs_low == len(frame.simjoin.self_join(EPS)) == report.pairs_high
 
 
 def test_rows_that_are_dropped_take_no_part(frame):
@@ -136,7 +139,7 @@ def test_frames_of_no_pairs(frame, how, size):
     report = lay(frame[:size], how).simjoin.plan(EPS, include_self=True)
     assert (report.rows, report.pairs, report.partitions) == (size, size, 1)
     assert report.block_pairs == len(report.to_frame()) == size
-    assert f"{size} to {size}" in str(report)
+    assert line(report, "pairs") == f"{size} (counted)"
     assert report.result_bytes == 16 * size
     ElementTree.fromstring(report._repr_html_())
 
@@ -158,7 +161,7 @@ def test_the_text_names_the_numbers(ddf):
     assert line(report, "largest chunk") == "90 rows, 2.11 kiB"
     assert line(report, "block pairs") == "55 of 55 possible"
     assert line(report, "skipped").startswith("0, ")
-    assert line(report, "sampled").startswith("900 rows")
+    assert line(report, "pairs") == f"{report.pairs:,.0f} (counted)"
     assert "16 bytes per pair" in line(report, "result")
     assert line(report, "partitions").startswith(f"{report.partitions:,}, ")
     assert line(report, "memory").startswith("10.55 kiB")
