@@ -1,4 +1,4 @@
-"""``python -m benchmarks cpu.plan_intervals``: how often the interval of a plan holds the true number of pairs.
+"""``python -m benchmarks cpu.plan_intervals``: how often a plan's interval holds the true number of pairs.
 
 Each setting is drawn at random: the kind of data, dimensions, rows, distance, metric, groups, one table or
 two, and their partitions.  Plans that counted the pairs are summed apart, and must be exact.

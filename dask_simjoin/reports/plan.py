@@ -74,7 +74,7 @@ class PlanReport(BlockReport):
         Rows of the result, as `count_pairs` with the same options counts them: an estimate from a sample, and
         its 95 % interval. If they are `counted`, all three are the exact number.
     counted : bool
-        Whether the pairs were counted, because that was as cheap as an estimate.
+        Whether the pairs were counted, because that is as cheap as an estimate: see `plan`.
     recall, recall_low, recall_high : float
         The share of the true pairs that the join finds, and its 95 % interval. It is 1.0 without
         `approximate`. With `approximate` it is estimated from the sample, and NaN if the sample has too few
@@ -103,8 +103,8 @@ class PlanReport(BlockReport):
     _facts: ClassVar[Facts] = (*INPUT_FACTS, *RESULT_FACTS, *TIME_FACTS)
     _exported = (
         "pair_bytes", "title", "rows", "chunks", "block_pairs", "partitions", "pairs", "pairs_low",
-        "pairs_high", "counted", "recall", "recall_low", "recall_high", "result_bytes", "partitioning", "method",
-        "engine", "seconds", "writing_seconds", "spilled_bytes", "shuffled_bytes",
+        "pairs_high", "counted", "recall", "recall_low", "recall_high", "result_bytes", "partitioning",
+        "method", "engine", "seconds", "writing_seconds", "spilled_bytes", "shuffled_bytes",
     )  # fmt: skip
 
     @property

@@ -34,7 +34,7 @@ MAX_BYTES = 1 << 28
 """Largest size of all samples in bytes: they are gathered on the client."""
 
 MAX_WHOLE = 1 << 18
-"""Largest number of coordinates of a table whose points are all gathered, so that planning can count pairs."""
+"""Largest number of coordinates of a table whose points are all gathered: planning may count their pairs."""
 
 
 @dataclass(frozen=True, eq=False)
