@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from dask.utils import format_bytes
 
+from dask_simjoin.errors import ApproximateWarning
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.outputs import PAIRS, describe_tasks
 from dask_simjoin.planning.plan import make_plan
@@ -94,6 +95,49 @@ def test_the_interval_of_a_sample():
     interval = f"{report.pairs_low:,.0f} to {report.pairs_high:,.0f}"
     assert line(report, "pairs") == f"about {report.pairs:,.0f} ({interval})"
     assert line(report, "sampled") == "6,000 rows, for a 95 % interval"
+
+
+@pytest.mark.parametrize("options", [{}, {"blocksize": 500 * ROW, "partitioning": "entity"},
+                                     {"blocksize": 500 * ROW, "partitioning": "spatial"}])  # fmt: skip
+@pytest.mark.parametrize("kind", ["plain", "by", "radius", "chebyshev", "dropna", "both"])
+def test_pairs_of_small_tables_are_counted(how, kind, options):
+    random = np.random.default_rng(5)
+    frame = frame_of(random.uniform(size=(3000, 2)))
+    eps, join = 0.02, {"on": ["c0", "c1"]}
+    if kind == "by":
+        frame["group"], join = random.integers(0, 3, 3000), {**join, "by": "group"}
+    elif kind == "radius":
+        frame["own"], eps = random.uniform(0, 0.03, 3000), "own"
+        join = {**join, "pairs": "both"}
+    elif kind == "dropna":
+        frame.iloc[::7, 1], join = np.nan, {**join, "dropna": True}
+    elif kind == "both":
+        join = {**join, "pairs": "both", "include_self": True}
+    elif kind == "chebyshev":
+        join = {**join, "metric": kind}
+    report = lay(frame, how).simjoin.plan(eps, **join, **options)
+    assert report.counted
+    assert report.pairs == report.pairs_low == report.pairs_high == len(frame.simjoin.self_join(eps, **join))
+    assert report.to_frame()["pairs"].sum() == report.pairs
+
+
+def test_pairs_of_two_small_tables_are_counted(how):
+    random = np.random.default_rng(6)
+    left, right = (frame_of(random.uniform(size=(rows, 2))) for rows in (3000, 1500))
+    found = len(left.simjoin.join(right, EPS))
+    for options in ({}, {"blocksize": 500 * ROW}):
+        report = lay(left, how).simjoin.plan(EPS, other=lay(right, how), **options)
+        assert report.counted and report.pairs == found == report.to_frame()["pairs"].sum()
+
+
+def test_other_plans_are_not_counted(how):
+    frame = frame_of(np.random.default_rng(7).uniform(size=(3000, 2)))
+    kmeans = {"method": "kmeans", "approximate": True}
+    with pytest.warns(ApproximateWarning):
+        assert not lay(frame, how).simjoin.plan(EPS, **kmeans).counted
+    assert not lay(frame, how).simjoin.plan(EPS, method="grid").counted
+    assert lay(frame, how).simjoin.plan(k=3).counted  # known without counting
+    assert not lay(frame, how).simjoin.plan(EPS, k=3).counted
 
 
 def test_many_partitions_of_sorted_rows_are_estimated_without_bias():
