@@ -64,7 +64,7 @@ def clusters(random: Random, n: int, dims: int) -> np.ndarray:
 
 
 def duplicates(random: Random, n: int, dims: int) -> np.ndarray:
-    """Return points of which some are repeated often."""
+    """Return points, some of them repeated often."""
     number = max(10, int(n * random.uniform(0.2, 0.9)))
     places = random.random((number, dims))
     return places[(number * random.random(n) ** random.uniform(1.5, 5)).astype(int)]
@@ -100,7 +100,7 @@ def between(random: Random, limits: tuple[float, float]) -> float:
 
 
 def distance(random: Random, x: np.ndarray, metric: str, rows: int) -> float:
-    """Choose a distance from those of a few points; `rows`: of the table."""
+    """Choose a distance from distances between a few points; `rows`: of the table."""
     some = x[random.choice(len(x), min(len(x), FEW), replace=False)]
     name = {"manhattan": "cityblock", "haversine": "euclidean"}.get(metric, metric)
     apart = np.sort(pdist(some, name))

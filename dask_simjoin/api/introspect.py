@@ -61,7 +61,7 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
     PlanReport
         It prints as text, and shows a table and a picture in notebooks. For programs it has the attributes
         ``rows``, ``chunks``, ``block_pairs``, ``partitions``, ``pairs``, ``pairs_low``, ``pairs_high``,
-        ``counted``, ``recall``, ``result_bytes``, ``partitioning`` and ``method``, and the methods
+        ``counted``, ``recall``, ``result_bytes``, ``partitioning`` and ``method``. Its methods are
         ``to_dict()``, ``to_frame()``, ``svg()`` and ``plot()``.
 
     Raises
@@ -77,16 +77,16 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
     A chunk is a group of rows with one index, and a block pair is two chunks that are compared; see
     `self_join`. The plan of a pandas DataFrame has one chunk.
 
-    Pairs are counted if that is expected to take no longer than the rest of planning: 2 ms (5 ms for a Dask
-    DataFrame), and the time to read the columns and to join the sample. The costs that choose chunks decide.
+    Pairs are counted if that is expected to take no longer than the rest of planning. This is 2 ms (5 ms for
+    a Dask DataFrame), and the time to read the columns and to join the sample. The costs that choose chunks
+    decide.
     In 2 dimensions, tables of up to about 70,000 rows are counted, and in 64 dimensions of about 3,000. A
     table of more than 262,144 coordinates (rows times dimensions) is always estimated.
 
     For an estimate, the interval contains the true number of pairs in about 95 % of all cases. It uses the
     variance of a U-statistic (Hoeffding 1948, "A class of statistics with asymptotically normal
     distribution", section 5); see :doc:`/explanation/estimates`. With `k` and `approximate` on a plain frame,
-    the recall is measured: 1,000 rows are searched among all others, because a sample would give another
-    recall.
+    the recall is measured: 1,000 rows are searched among all others. A sample would give another recall.
 
     ``plot()`` draws the block pairs:
 

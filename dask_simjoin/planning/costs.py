@@ -207,8 +207,8 @@ class Costs:
                planning: float) -> bool:  # fmt: skip
         """Return whether planning counts pairs, because that takes no longer than the plan by a sample.
 
-        `rows`, `sampled`: points of each table, and of its sample; `pairs`: expected number; `listed`:
-        whether pairs are listed to count them; `planning`: seconds of the other steps of planning.
+        `rows`, `sampled`: points of each table, and of its sample.  `pairs`: expected number.  `listed`:
+        whether pairs are listed to count them.  `planning`: seconds of the other steps of planning.
         """
         pair = NANO * LISTED_PAIR if listed else self.pair
         sampled_pairs = pairs * sampled[0] * sampled[-1] / max(rows[0] * rows[-1], 1.0)

@@ -4,9 +4,9 @@ The weighted number of pairs among random points of each partition is unbiased. 
 arguments, with the variance of Hoeffding (1948), "A class of statistics with asymptotically normal
 distribution", section 5.  Pairs share points, so points with many neighbors increase the variance.
 
-The interval is that of a Poisson number with the same relative variance (Garwood 1936, "Fiducial limits for
-the Poisson distribution").  The variance is an estimate, too: with few degrees of freedom, the quantile of
-Student's t replaces the normal one.
+The interval is the one for a Poisson number with the same relative variance (Garwood 1936, "Fiducial limits
+for the Poisson distribution").  The variance is an estimate, too: with few degrees of freedom, the quantile
+of Student's t replaces the normal one.
 """
 
 from __future__ import annotations
