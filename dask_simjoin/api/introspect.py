@@ -80,7 +80,7 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
     Pairs are counted if that is expected to take no longer than the rest of planning. This is 2 ms (5 ms for
     a Dask DataFrame), and the time to read the columns and to join the sample. The costs that choose chunks
     decide.
-    In 2 dimensions, tables of up to about 70,000 rows are counted, and in 64 dimensions of about 3,000. A
+    In 2 dimensions, tables of up to about 65,000 rows are counted, and in 64 dimensions of about 3,000. A
     table of more than 262,144 coordinates (rows times dimensions) is always estimated.
 
     For an estimate, the interval contains the true number of pairs in about 95 % of all cases. It uses the
