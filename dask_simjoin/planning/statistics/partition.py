@@ -93,7 +93,7 @@ class PartitionSummary:
     @property
     def nbytes(self) -> int:
         """Memory of its samples, which is most of it."""
-        samples = [some for some in (self.sample, self.whole) if some is not None]
+        samples = {id(some): some for some in (self.sample, self.whole) if some is not None}.values()
         return sum(some.x.nbytes + some.places.nbytes for some in samples)
 
     @property
@@ -167,7 +167,7 @@ def scan_partition(
         own = None if kept is None else to_host(kept)
         sample = draw(x, own, partitions, seed, limit, most)
         if with_ids and most is None:
-            whole = every_point(x, own, partitions, limit)
+            whole = sample if len(sample.x) == len(x) else every_point(x, own, partitions, limit)
     box = box_digest(found.lower, found.upper) if found.rows else ""
     kept_bytes = sum(value_bytes(frame[name]) for name in spec.keep)
     inexact = _inexact(frame, columns, found if columns is x else None, spec)
