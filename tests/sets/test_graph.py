@@ -194,7 +194,7 @@ def test_what_only_the_data_tell_is_refused():
     with dask.config.set({"simjoin.result-limit": "100 B"}):
         with pytest.raises(BudgetError, match=r"threshold=0\.5 gives [0-9,]+ pairs, .*count_set_pairs\(\)"):
             ddf.simjoin.set_self_join("sets", 0.5).compute()
-        with pytest.raises(BudgetError, match=r"threshold=0\.5 gives [0-9,]+ pairs, .* Use a larger threshold\."):
+        with pytest.raises(BudgetError, match=r"gives [0-9,]+ pairs, .* Use a larger threshold\."):
             ddf.simjoin.set_join(frame, "sets", 0.5).compute()
     bad = frame.copy()
     bad.at[30, "sets"] = "text"
