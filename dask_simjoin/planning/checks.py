@@ -159,15 +159,18 @@ def check_outputs(
         )
 
 
-def check_result(rows: float, pair_bytes: float, budget: Budget, cause: str, two: bool = False) -> None:
+def check_result(rows: float, pair_bytes: float, budget: Budget, cause: str, two: bool = False,
+                 counted: bool = False) -> None:  # fmt: skip
     """Refuse a result that is certainly larger than the configuration or the disk allows.
 
-    `cause`: the option that gives it, in messages; `two`: whether there are two tables.
+    `cause`: the option that gives it, in messages; `two`: whether there are two tables; `counted`: whether
+    `rows` is exact.
     """
     need = rows * pair_bytes
+    found = f"{rows:,.0f} pairs" if counted else f"at least {rows:,.0f} pairs, estimated from a sample"
     if need > budget.result:
         raise BudgetError(
-            f"{cause} gives at least {rows:,.0f} pairs, estimated from a sample, which take "
+            f"{cause} gives {found}, which take "
             f"{format_bytes(int(need))}, and {_limited(need, budget, fewer_pairs(cause, two))}",
             remedies=[Remedy(config=enough_result(need)), *verbs_without_pairs(cause, two)],
         )

@@ -7,6 +7,7 @@ only.  ``python -m benchmarks dask.choices`` compares the expected seconds with 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -105,6 +106,15 @@ SPLIT = 0.5
 TOGETHER = 0.85
 """Share of index building that runs in parallel."""
 
+LISTED_PAIR = 100.0
+"""Nanoseconds to list a pair while planning, and to find its block pair."""
+
+PLANNING, LAZY_PLANNING = 2e-3, 5e-3
+"""Seconds to plan a join of a few rows: of plain frames, and of Dask DataFrames, whose pass is a graph."""
+
+EMBED_NUMBER = 15.0
+"""Nanoseconds to compute a coordinate if points are not the columns themselves."""
+
 MIN_ROWS = 1024
 """Smallest number of queries of a piece."""
 
@@ -184,6 +194,32 @@ class Costs:
         met = candidates * min(1.0, whole / max(float(candidates.sum()), 1.0))
         found: np.ndarray = self.pair * pairs
         return found + self.visit * visited + self.compare * met
+
+    def planning(self, lazy: bool, embeds: bool) -> float:
+        """Return the seconds of a plan without its estimate: read all rows once, and make chunks.
+
+        `lazy`: whether the tables are Dask DataFrames; `embeds`: whether coordinates are computed.
+        """
+        fixed = LAZY_PLANNING if lazy else PLANNING
+        return fixed + self.rows * (self.read + NANO * EMBED_NUMBER * self.dims * embeds)
+
+    def counts(self, rows: Sequence[float], sampled: Sequence[float], pairs: float, listed: bool,
+               planning: float) -> bool:  # fmt: skip
+        """Return whether planning counts pairs, because that takes no longer than the plan by a sample.
+
+        `rows`, `sampled`: points of each table, and of its sample.  `pairs`: expected number.  `listed`:
+        whether pairs are listed to count them.  `planning`: seconds of the other steps of planning.
+        """
+        pair = NANO * LISTED_PAIR if listed else self.pair
+        sampled_pairs = pairs * sampled[0] * sampled[-1] / max(rows[0] * rows[-1], 1.0)
+        estimated = self._indexed_and_met(sampled) + NANO * LISTED_PAIR * sampled_pairs
+        return self._indexed_and_met(rows) + pair * pairs <= planning + estimated
+
+    def _indexed_and_met(self, rows: Sequence[float]) -> float:
+        """Return seconds of a thread to index points of each table and compare them."""
+        candidates = rows[0] ** 2 / 2 if len(rows) == 1 else rows[0] * rows[1]
+        met = min(candidates, self.near[0] * sum(rows) ** 2 / 2)
+        return (self.build + self.visit) * sum(rows) + self.compare * met
 
     def searches(self, rows: np.ndarray, met: np.ndarray) -> np.ndarray:
         """Return seconds (chunks,) to search neighbors of `rows` queries among `met` data rows."""

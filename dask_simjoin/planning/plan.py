@@ -48,7 +48,7 @@ from dask_simjoin.planning.searches import (
     neighbor_query,
 )
 from dask_simjoin.planning.statistics.estimate import ALL, UNKNOWN, Estimate, Recall, no_estimate
-from dask_simjoin.planning.tables import JoinStatistics
+from dask_simjoin.planning.tables import JoinStatistics, lists_pairs
 
 
 class BlockPairs:
@@ -250,10 +250,11 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     output : OutputSpec
         The result of its tasks.
     resources : Resources, optional
-        Workers and memory.
+        Workers and memory; None for plain frames.
     shuffle : str
         Shuffle method, if rows are shuffled.
     """
+    lazy = resources is not None
     resources = resources or Resources()
     if output.k is not None:
         statistics, output = neighbor_query(statistics, output)
@@ -279,6 +280,8 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
         )
     else:
         found, recall = statistics.estimate(chunks, blocks, layout), ALL
+        if output.materialise and _countable(statistics, blocks, layout, found, costs, lazy):
+            found = statistics.count(chunks, blocks, layout, found) or found
     # tiles count many pairs at once, but only for a single distance
     if (
         spec.method == AUTO
@@ -346,8 +349,19 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
             budget,
             spec.request,
             len(statistics.each) > 1,
+            found.counted,
         )
     return plan if output.k is None else _searched(plan, statistics, output, costs, made)
+
+
+def _countable(statistics: JoinStatistics, blocks: np.ndarray, layout: AnyLayout, found: Estimate,
+               costs: Costs, lazy: bool) -> bool:  # fmt: skip
+    """Return whether counting all pairs is as cheap as planning by the estimate `found`."""
+    if found.counted or layout.method not in ("sweep", DENSE):  # costs of other methods are not known
+        return False
+    spec, sampled = statistics.spec, [len(table.points.x) for table in statistics.each]
+    listed, planning = lists_pairs(blocks, spec), costs.planning(lazy, spec.measure.embeds)
+    return costs.counts(statistics.rows, sampled, found.total, listed, planning)
 
 
 def _costs(statistics: JoinStatistics, layout: AnyLayout, output: OutputSpec, resources: Resources,

@@ -10,7 +10,7 @@ from dask_simjoin.errors import CoordinateError, in_table
 from dask_simjoin.planning.checks import check_radii, resolve_dims
 from dask_simjoin.planning.entity_chunks import Sources
 from dask_simjoin.planning.statistics.partition import PartitionSummary
-from dask_simjoin.planning.statistics.sample import Moments, merge_moments
+from dask_simjoin.planning.statistics.sample import Moments, Sample, merge_moments
 from dask_simjoin.planning.statistics.sample_pairs import SamplePoints, gather_samples
 from dask_simjoin.request.spec import JoinSpec
 
@@ -29,6 +29,7 @@ class TableSummary:
     offsets : array (partitions + 1,), int64
         The position of each partition's first row.
     points : SamplePoints
+        The samples of all partitions.
     id_bytes, kept_bytes : float
         Memory of one row's id, and of its columns that the result keeps.
     rows : int
@@ -61,6 +62,12 @@ class TableSummary:
             row_bytes=8 * len(self.every.lower) + self.id_bytes + self.kept_bytes + radius,
             sources=tuple((summary.source_rows, summary.box) for summary in self.summaries),
         )
+
+    @property
+    def whole(self) -> list[Sample] | None:
+        """All points of each partition; None: they are too many to be counted while planning."""
+        parts = [summary.whole for summary in self.summaries if summary.whole is not None]
+        return parts if len(parts) == len(self.summaries) else None
 
     @property
     def shown(self) -> np.ndarray:

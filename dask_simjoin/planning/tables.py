@@ -25,10 +25,17 @@ from dask_simjoin.planning.entity_chunks import JoinChunks
 from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.resources import can_move
 from dask_simjoin.planning.spatial_chunks import reach_chunks, region_chunks, spatial_chunks
-from dask_simjoin.planning.statistics.estimate import Estimate, block_of, estimate, estimate_one
+from dask_simjoin.planning.statistics.estimate import Estimate, block_of, counted, estimate, estimate_one
 from dask_simjoin.planning.statistics.partition import PartitionSummary
 from dask_simjoin.planning.statistics.sample import Moments, merge_moments, near_share
-from dask_simjoin.planning.statistics.sample_pairs import sample_degrees, sample_pairs
+from dask_simjoin.planning.statistics.sample_pairs import (
+    Sampled,
+    all_pairs,
+    gather_samples,
+    number_of_pairs,
+    sample_degrees,
+    sample_pairs,
+)
 from dask_simjoin.planning.table import TableSummary, summarise_table, summarise_two
 from dask_simjoin.planning.two_table_chunks import EntityPairs, RegionPairs
 from dask_simjoin.request.spec import JoinSpec
@@ -184,6 +191,28 @@ class JoinStatistics:
         """Estimate from samples how many pairs the block pairs give."""
         joiner = joiner_of_library(self.spec.library)
         sampled = sample_pairs(self.left.points, self.right.points, layout, joiner)
+        return self._estimate(sampled, chunks, blocks)
+
+    def count(self, chunks: JoinChunks, blocks: np.ndarray, layout: Layout,
+              found: Estimate) -> Estimate | None:  # fmt: skip
+        """Count the pairs that the block pairs give; None: not all points are known.
+
+        `found`: the estimate, for the degrees of a sample.
+        """
+        whole = [table.whole for table in self.each]
+        parts = [some for some in whole if some is not None]
+        if len(parts) < len(whole):
+            return None
+        joiner = joiner_of_library(self.spec.library)
+        if not lists_pairs(blocks, self.spec):
+            return counted(number_of_pairs([[s.x for s in some] for some in parts], layout, joiner), found)
+        points = [
+            gather_samples(some, table.offsets, self.dims)
+            for some, table in zip(parts, self.each, strict=True)
+        ]
+        return self._estimate(all_pairs(points[0], points[-1], layout, joiner), chunks, blocks)
+
+    def _estimate(self, sampled: Sampled, chunks: JoinChunks, blocks: np.ndarray) -> Estimate:
         block = block_of(blocks, len(chunks), chunks.chunk_pairs(sampled))
         return estimate(sampled, blocks, chunks.candidates(blocks), block)
 
@@ -235,6 +264,11 @@ class JoinStatistics:
         if single_home:
             return RegionPairs(queries, region_chunks(right.points, regions, norm, *rest))
         return RegionPairs(queries, reach_chunks(right.points, regions, norm, away, *rest))
+
+
+def lists_pairs(blocks: np.ndarray, spec: JoinSpec) -> bool:
+    """Return whether planning lists pairs to count them: each has a block pair, or limits of its rows."""
+    return len(blocks) > 1 or spec.radius is not None
 
 
 def join_statistics(summaries: Sequence[list[PartitionSummary]], spec: JoinSpec) -> JoinStatistics:

@@ -27,10 +27,9 @@ COST_FACTS: Facts = (
 RESULT_FACTS: Facts = (
     ("block pairs", lambda r: f"{r.block_pairs:,} of {r._possible:,} possible"),
     ("skipped", lambda r: f"{r._possible - r.block_pairs:,}, {r._skipped_because}"),
-    ("pairs", lambda r: f"{'about ' * (not r._exact)}{r.pairs:,.0f}"),
-    ("95 % interval", lambda r: f"{r.pairs_low:,.0f} to {r.pairs_high:,.0f}"),
+    ("pairs", lambda r: r._pairs),
+    ("sampled", lambda r: None if r.counted else f"{r.plan.estimate.sampled:,} rows, for a 95 % interval"),
     ("recall", lambda r: r._recall),
-    ("sampled", lambda r: f"{r.plan.estimate.sampled:,} rows{' (all)' * r._exact}"),
     ("neighbors", lambda r: f"{r._neighbors:,.3g} per row on average"),
     ("result", lambda r: f"{size(r.result_bytes)}, {r.pair_bytes:.3g} bytes per pair"),
     ("partitions", lambda r: f"{r.partitions:,}, the largest {size(r._largest_partition)}"),
@@ -76,6 +75,10 @@ class BlockReport(PicturedReport):
         return self._result_rows(self.plan.estimate.total_high)
 
     @property
+    def counted(self) -> bool:
+        return self.plan.estimate.counted
+
+    @property
     def result_bytes(self) -> int:
         return round(self.pairs * self.pair_bytes)
 
@@ -106,8 +109,11 @@ class BlockReport(PicturedReport):
         return queries * data if self._two else queries * (queries + 1) // 2
 
     @property
-    def _exact(self) -> bool:
-        return self.plan.estimate.sampled >= self.plan.table_rows[0]
+    def _pairs(self) -> str:
+        """Return the number of pairs: exact, or with its interval."""
+        if self.counted:
+            return f"{self.pairs:,.0f} (counted)"
+        return f"about {self.pairs:,.0f} ({self.pairs_low:,.0f} to {self.pairs_high:,.0f})"
 
     @property
     def _largest_partition(self) -> float:

@@ -72,7 +72,9 @@ class PlanReport(BlockReport):
         Partitions of the result.
     pairs, pairs_low, pairs_high : float
         Rows of the result, as `count_pairs` with the same options counts them: an estimate from a sample, and
-        its 95 % interval.
+        its 95 % interval. If they are `counted`, all three are the exact number.
+    counted : bool
+        Whether the pairs were counted, because that is as cheap as an estimate: see `plan`.
     recall, recall_low, recall_high : float
         The share of the true pairs that the join finds, and its 95 % interval. It is 1.0 without
         `approximate`. With `approximate` it is estimated from the sample, and NaN if the sample has too few
@@ -101,8 +103,8 @@ class PlanReport(BlockReport):
     _facts: ClassVar[Facts] = (*INPUT_FACTS, *RESULT_FACTS, *TIME_FACTS)
     _exported = (
         "pair_bytes", "title", "rows", "chunks", "block_pairs", "partitions", "pairs", "pairs_low",
-        "pairs_high", "recall", "recall_low", "recall_high", "result_bytes", "partitioning", "method",
-        "engine", "seconds", "writing_seconds", "spilled_bytes", "shuffled_bytes",
+        "pairs_high", "counted", "recall", "recall_low", "recall_high", "result_bytes", "partitioning",
+        "method", "engine", "seconds", "writing_seconds", "spilled_bytes", "shuffled_bytes",
     )  # fmt: skip
 
     @property
@@ -258,6 +260,8 @@ class NearestPlanReport(PlanReport):
         Searched chunks, summed over all chunks of rows.
     pairs, pairs_low, pairs_high : float
         The maximum number of rows of the result. It is also the minimum if distances have no bounds.
+    counted : bool
+        Whether that number is exact.
     """
 
     k: int = 1
@@ -298,6 +302,10 @@ class NearestPlanReport(PlanReport):
     @property
     def pairs_high(self) -> float:
         return self.pairs
+
+    @property
+    def counted(self) -> bool:
+        return not self._bounded
 
     @property
     def pair_bytes(self) -> float:

@@ -332,7 +332,7 @@ def make_set_plan(
     if output.materialise:
         slices = whole_slices(found.high, pair_bytes, budget, resources).astype(np.int64)
         check_outputs(float(slices.sum()), budget, spec.request, resources, len(sides) > 1)
-        check_result(found.total_low, pair_bytes, budget, spec.request, len(sides) > 1)
+        check_result(found.total_low, pair_bytes, budget, spec.request, len(sides) > 1, found.counted)
     for side in sides:
         check_chunks(side.rows, side.bytes / np.maximum(side.rows, 1), budget, resources, len(blocks))
     # no block is complete before all rows are encoded

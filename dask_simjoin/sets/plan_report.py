@@ -33,7 +33,10 @@ class SetPlanReport(BlockReport):
     partitions : int
         Partitions of the result.
     pairs, pairs_low, pairs_high : float
-        Rows of the result, estimated from a sample, with bounds of 95 % confidence.
+        Rows of the result, estimated from a sample, with bounds of 95 % confidence. If they are `counted`,
+        all three are the exact number.
+    counted : bool
+        Whether the sample has all rows, so that the pairs are counted.
     result_bytes : int
         Expected memory of the whole result.
     """
@@ -56,7 +59,7 @@ class SetPlanReport(BlockReport):
     )
     _exported = (
         "pair_bytes", "title", "rows", "tokens", "blocks", "block_pairs", "partitions", "pairs", "pairs_low",
-        "pairs_high", "result_bytes",
+        "pairs_high", "counted", "result_bytes",
     )  # fmt: skip
 
     @property

@@ -28,7 +28,7 @@ class Chunks(NamedTuple):
 
 def estimate(high):
     none = np.zeros(0)
-    return Estimate(high / 2, high / 4, high, high.sum(), high.sum(), high.sum(), 0, none, none)
+    return Estimate(high / 2, high / 4, high, high.sum(), high.sum(), high.sum(), 0, False, none, none)
 
 
 @pytest.mark.parametrize("itself", [False, True])

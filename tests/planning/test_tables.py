@@ -4,7 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dask_simjoin.engine.base import joiner_of_library
 from dask_simjoin.planning.statistics.partition import summarise
+from dask_simjoin.planning.statistics.sample import MAX_WHOLE
+from dask_simjoin.planning.statistics.sample_pairs import number_of_pairs
 from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.request.requests import JoinRequest, SelfJoinRequest
 from tests.support.points import frame_of
@@ -70,3 +73,31 @@ def test_regions_hold_equally_many_rows_however_few_of_them_were_drawn():
     )
     regions = tables._regions(2100)
     assert len(regions) == 2 and abs(regions.split[0] - 1.0) < 0.1  # else 1.45
+
+
+def test_all_points_of_small_tables_are_known():
+    x = np.random.default_rng(4).normal(size=(1000, 2))
+    for parts in (1, 3):
+        whole = one(x, parts=parts).left.whole
+        assert np.array_equal(np.concatenate([some.x for some in whole]), x)
+    few = one(x[:100]).left
+    assert few.whole[0] is few.summaries[0].sample  # which has all points
+    assert few.summaries[0].nbytes == 100 * 24
+    assert one(np.zeros((1 + MAX_WHOLE // 2, 2))).left.whole is None
+    spec = SelfJoinRequest(eps=0.5).spec(frame_of(x))
+    for with_ids, most in ((False, None), (True, 500)):  # other verbs count no pairs
+        assert summarise(frame_of(x), 0, spec, with_ids, 1, most).whole is None
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_the_count_of_a_block_pair_is_the_sum_of_its_pairs(parts):
+    x = np.random.default_rng(5).uniform(size=(600, 3))
+    tables = one(x, eps=0.2, parts=parts)
+    layout, same = tables.layout(), tables.left.whole
+    joiner = joiner_of_library(tables.spec.library)
+    points = [[some.x for some in same]]
+    away = ((x[:, None] - x) ** 2).sum(axis=2)
+    assert number_of_pairs(points, layout, joiner) == np.count_nonzero(np.triu(away <= 0.2**2, 1))
+    left, right = [x[:250]], [x[250:400], x[400:]]
+    found = np.count_nonzero(away[:250, 250:] <= 0.2**2)
+    assert number_of_pairs([left, right], layout, joiner) == found

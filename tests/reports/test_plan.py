@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from dask.utils import format_bytes
 
+from dask_simjoin.errors import ApproximateWarning
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.outputs import PAIRS, describe_tasks
 from dask_simjoin.planning.plan import make_plan
@@ -55,8 +56,9 @@ def test_a_sample_of_all_rows_tells_the_result_exactly(ddf, chosen, pairs, inclu
     assert report.pairs == report.pairs_low == report.pairs_high == sizes.sum()
     assert report.result_bytes == sizes.sum() * (24 if distance else 16)
     assert report.pairs == ddf.simjoin.count_pairs(EPS, **options).compute()
-    assert f"  {report.pairs:,.0f}\n" in str(report)
-    assert "rows (all)" in str(report)
+    assert report.counted and report.to_dict()["counted"]
+    assert line(report, "pairs") == f"{report.pairs:,.0f} (counted)"
+    assert "sampled" not in str(report)
 
 
 @pytest.mark.parametrize("include_self", [False, True])
@@ -84,13 +86,58 @@ def test_the_frame_of_block_pairs(ddf, chosen, include_self):
 def test_the_interval_of_a_sample():
     x = np.random.default_rng(1).uniform(size=(60_000, 2))
     ddf = dd.from_pandas(frame_of(x), npartitions=3)
-    report = ddf.simjoin.plan(0.005)
-    found = ddf.simjoin.count_pairs(0.005).compute()
+    report = ddf.simjoin.plan(0.05)
+    found = ddf.simjoin.count_pairs(0.05).compute()
     assert report.plan.estimate.sampled < 60_000
+    assert not report.counted
     assert 0 < report.pairs_low < report.pairs < report.pairs_high
     assert report.pairs_low < found < report.pairs_high
-    assert f"about {report.pairs:,.0f}" in str(report)
-    assert f"{report.pairs_low:,.0f} to {report.pairs_high:,.0f}" in str(report)
+    interval = f"{report.pairs_low:,.0f} to {report.pairs_high:,.0f}"
+    assert line(report, "pairs") == f"about {report.pairs:,.0f} ({interval})"
+    assert line(report, "sampled") == "6,000 rows, for a 95 % interval"
+
+
+@pytest.mark.parametrize("options", [{}, {"blocksize": 500 * ROW, "partitioning": "entity"},
+                                     {"blocksize": 500 * ROW, "partitioning": "spatial"}])  # fmt: skip
+@pytest.mark.parametrize("kind", ["plain", "by", "radius", "chebyshev", "dropna", "both"])
+def test_pairs_of_small_tables_are_counted(how, kind, options):
+    random = np.random.default_rng(5)
+    frame = frame_of(random.uniform(size=(3000, 2)))
+    eps, join = 0.02, {"on": ["c0", "c1"]}
+    if kind == "by":
+        frame["group"], join = random.integers(0, 3, 3000), {**join, "by": "group"}
+    elif kind == "radius":
+        frame["own"], eps = random.uniform(0, 0.03, 3000), "own"
+        join = {**join, "pairs": "both"}
+    elif kind == "dropna":
+        frame.iloc[::7, 1], join = np.nan, {**join, "dropna": True}
+    elif kind == "both":
+        join = {**join, "pairs": "both", "include_self": True}
+    elif kind == "chebyshev":
+        join = {**join, "metric": kind}
+    report = lay(frame, how).simjoin.plan(eps, **join, **options)
+    assert report.counted
+    assert report.pairs == report.pairs_low == report.pairs_high == len(frame.simjoin.self_join(eps, **join))
+    assert report.to_frame()["pairs"].sum() == report.pairs
+
+
+def test_pairs_of_two_small_tables_are_counted(how):
+    random = np.random.default_rng(6)
+    left, right = (frame_of(random.uniform(size=(rows, 2))) for rows in (3000, 1500))
+    found = len(left.simjoin.join(right, EPS))
+    for options in ({}, {"blocksize": 500 * ROW}):
+        report = lay(left, how).simjoin.plan(EPS, other=lay(right, how), **options)
+        assert report.counted and report.pairs == found == report.to_frame()["pairs"].sum()
+
+
+def test_other_plans_are_not_counted(how):
+    frame = frame_of(np.random.default_rng(7).uniform(size=(3000, 2)))
+    kmeans = {"method": "kmeans", "approximate": True}
+    with pytest.warns(ApproximateWarning):
+        assert not lay(frame, how).simjoin.plan(EPS, **kmeans).counted
+    assert not lay(frame, how).simjoin.plan(EPS, method="grid").counted
+    assert lay(frame, how).simjoin.plan(k=3).counted  # known without counting
+    assert not lay(frame, how).simjoin.plan(EPS, k=3).counted
 
 
 def test_many_partitions_of_sorted_rows_are_estimated_without_bias():
@@ -110,8 +157,8 @@ def test_many_partitions_of_sorted_rows_are_estimated_without_bias():
     assert held == 6
 
 
-def test_a_pandas_frame_is_one_chunk_that_is_estimated(frame):
-    whole = frame[:200]  # so few rows are their own sample
+def test_a_pandas_frame_is_one_chunk(frame):
+    whole = frame[:200]
     with dask.config.set({"simjoin.output-size": 100}):
         report = whole.simjoin.plan(EPS, return_distance=True, partitioning="spatial", blocksize=1000)
     assert (report.chunks, report.block_pairs, report.partitions) == (1, 1, 1)
@@ -119,7 +166,7 @@ def test_a_pandas_frame_is_one_chunk_that_is_estimated(frame):
     assert report.result_bytes == 24 * report.pairs
     assert "4.69 kiB per chunk (the size of the frame in memory)" in str(report)
     report = frame.simjoin.plan(EPS)
-    assert report.pairs_low < len(frame.simjoin.self_join(EPS)) < report.pairs_high
+    assert report.pairs_low == len(frame.simjoin.self_join(EPS)) == report.pairs_high
 
 
 def test_rows_that_are_dropped_take_no_part(frame):
@@ -136,7 +183,7 @@ def test_frames_of_no_pairs(frame, how, size):
     report = lay(frame[:size], how).simjoin.plan(EPS, include_self=True)
     assert (report.rows, report.pairs, report.partitions) == (size, size, 1)
     assert report.block_pairs == len(report.to_frame()) == size
-    assert f"{size} to {size}" in str(report)
+    assert line(report, "pairs") == f"{size} (counted)"
     assert report.result_bytes == 16 * size
     ElementTree.fromstring(report._repr_html_())
 
@@ -158,7 +205,7 @@ def test_the_text_names_the_numbers(ddf):
     assert line(report, "largest chunk") == "90 rows, 2.11 kiB"
     assert line(report, "block pairs") == "55 of 55 possible"
     assert line(report, "skipped").startswith("0, ")
-    assert line(report, "sampled").startswith("900 rows")
+    assert line(report, "pairs") == f"{report.pairs:,.0f} (counted)"
     assert "16 bytes per pair" in line(report, "result")
     assert line(report, "partitions").startswith(f"{report.partitions:,}, ")
     assert line(report, "memory").startswith("10.55 kiB")

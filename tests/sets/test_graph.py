@@ -192,9 +192,9 @@ def test_what_only_the_data_tell_is_refused():
     frame = table(40)
     ddf = parted(frame, 3)
     with dask.config.set({"simjoin.result-limit": "100 B"}):
-        with pytest.raises(BudgetError, match=r"threshold=0\.5 gives at least .*count_set_pairs\(\)"):
+        with pytest.raises(BudgetError, match=r"threshold=0\.5 gives [0-9,]+ pairs, .*count_set_pairs\(\)"):
             ddf.simjoin.set_self_join("sets", 0.5).compute()
-        with pytest.raises(BudgetError, match=r"threshold=0\.5 gives at least .* Use a larger threshold\."):
+        with pytest.raises(BudgetError, match=r"gives [0-9,]+ pairs, .* Use a larger threshold\."):
             ddf.simjoin.set_join(frame, "sets", 0.5).compute()
     bad = frame.copy()
     bad.at[30, "sets"] = "text"

@@ -67,5 +67,5 @@ def test_a_small_frame_is_counted(frame):
     plan = some.simjoin.set_plan(**HOW)
     truth = some.simjoin.count_set_pairs(**HOW)
     assert plan.pairs == plan.pairs_low == plan.pairs_high == truth
-    assert "sampled" in repr(plan) and "rows (all)" in repr(plan)
+    assert plan.counted and f"  {truth:,} (counted)\n" in repr(plan) and "sampled" not in repr(plan)
     assert repr(plan).startswith("Plan of a self-join of sets, jaccard >= 0.7\n")

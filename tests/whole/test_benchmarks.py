@@ -23,7 +23,7 @@ def run(monkeypatch, module, *arguments):
 
 PROGRAMS = [
     "cpu.joins", "cpu.two_tables", "cpu.nearest", "cpu.sphere", "cpu.keep", "cpu.clusters", "cpu.sets",
-    "cpu.sets_peers", "cpu.several", "cpu.growing", "cpu.verifying",
+    "cpu.sets_peers", "cpu.several", "cpu.growing", "cpu.verifying", "cpu.plan_intervals",
     "dask.overhead", "dask.growth", "dask.coverage", "papers",
     "papers.semantic", "dask.road", "dask.partitions",
     "dask.choices", "dask.balance", "dask.memory", "dask.simulate",
@@ -74,6 +74,18 @@ def test_intervals_hold_the_truth(tmp_path, monkeypatch):
     whole = json.loads(found.read_text())["summary"][0]
     assert whole["number"] >= 40
     assert whole["held"] >= 0.9 * whole["number"]
+
+
+@pytest.mark.slow
+def test_counted_pairs_are_exact_and_intervals_hold_them(tmp_path, monkeypatch):
+    found = tmp_path / "found.json"
+    arguments = ["--settings", 21, "--seed", 3, "--output", found]
+    assert not run(monkeypatch, "benchmarks", "cpu.plan_intervals", *arguments)
+    counted, estimated = json.loads(found.read_text())["summary"][:2]
+    assert (counted["settings"], estimated["settings"]) == ("counted", "estimated")
+    assert counted["number"] == counted["held"] > 0
+    assert counted["median high / low"] == 1
+    assert estimated["held"] >= 0.8 * estimated["number"] > 0
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -3,12 +3,16 @@
 The weighted number of pairs among random points of each partition is unbiased.  It is a U-statistic of two
 arguments, with the variance of Hoeffding (1948), "A class of statistics with asymptotically normal
 distribution", section 5.  Pairs share points, so points with many neighbors increase the variance.
+
+The interval is the one for a Poisson number with the same relative variance (Garwood 1936, "Fiducial limits
+for the Poisson distribution").  The variance is an estimate, too: with few degrees of freedom, the quantile
+of Student's t replaces the normal one.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +21,15 @@ from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints
 
 Z = 1.96
 """Quantile of two-sided intervals of 95 %."""
+
+Z_PAIRS = 2.06
+"""Quantile for numbers of pairs, of 96 %: at 95 % the intervals held fewer of random settings."""
+
+NONE_SEEN = 3.92
+"""Upper end of the interval of a Poisson number that is 0."""
+
+MIN_FREEDOM = 2.0
+"""Smallest number of degrees of freedom: series of quantiles are wrong below."""
 
 PRIOR = 0.5
 """Weight, in pairs, of the prior that pairs are distributed like points."""
@@ -32,6 +45,8 @@ class Estimate:
     total, total_low, total_high : float
     sampled : int
         Number of sample points.
+    counted : bool
+        Whether the numbers are exact.
     degrees, points : array (k,)
         Distinct numbers of pairs per sample point, the largest first, and the number of points with each.
     """
@@ -43,6 +58,7 @@ class Estimate:
     total_low: float
     total_high: float
     sampled: int
+    counted: bool
     degrees: np.ndarray
     points: np.ndarray
 
@@ -112,10 +128,18 @@ def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray, block: np.
     exact = all(len(some.x) >= some.rows for some in (first, second))
     if min(len(first.x), len(second.x)) < 1 + same or not len(blocks):
         return _nothing_seen(sizes, blocks, not exact, len(first.x))
-    value, degree, shared, each = _within(sampled) if same else _across(sampled)
+    value, degree, shared, freedom, each = _within(sampled) if same else _across(sampled)
     seen = np.bincount(block, minlength=len(blocks)).astype(float)
     pairs = np.bincount(block, value, minlength=len(blocks))
-    return _from_pairs(PairSample(pairs, seen, degree, shared, each, exact), sizes)
+    return _from_pairs(PairSample(pairs, seen, degree, shared, freedom, each, exact), sizes)
+
+
+def counted(pairs: int, found: Estimate) -> Estimate:
+    """Return the exact estimate of a single block pair; `found`: the estimate from a sample."""
+    one = np.array([float(pairs)])
+    return replace(
+        found, pairs=one, low=one, high=one, total=pairs, total_low=pairs, total_high=pairs, counted=True
+    )
 
 
 def estimate_one(points: SamplePoints, degree: np.ndarray, candidates: float) -> Estimate:
@@ -129,8 +153,9 @@ def estimate_one(points: SamplePoints, degree: np.ndarray, candidates: float) ->
         return _nothing_seen(sizes, block, not exact, m)
     first = np.zeros(1, np.int64)
     seen, value = degree.sum() / 2, points.stands_for(first, first)
-    shared, each = _spread_within(points, degree)
-    return _from_pairs(PairSample(seen * value, np.array([seen]), degree, shared, each, exact), sizes)
+    shared, freedom, each = _spread_within(points, degree)
+    found = PairSample(seen * value, np.array([seen]), degree, shared, freedom, each, exact)
+    return _from_pairs(found, sizes)
 
 
 def block_of(blocks: np.ndarray, chunks: int, pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
@@ -142,7 +167,7 @@ def block_of(blocks: np.ndarray, chunks: int, pairs: tuple[np.ndarray, np.ndarra
     return order[np.searchsorted(keys[order], i * (chunks + 1) + j)]
 
 
-def _within(sampled: Sampled) -> tuple[np.ndarray, np.ndarray, float, float]:
+def _within(sampled: Sampled) -> tuple[np.ndarray, np.ndarray, float, float, float]:
     """Return the fields of a `PairSample` for a self-join: a U-statistic of two arguments."""
     points, left, right = sampled.first, sampled.left, sampled.right
     m = len(points.x)
@@ -150,19 +175,19 @@ def _within(sampled: Sampled) -> tuple[np.ndarray, np.ndarray, float, float]:
     return points.stands_for(left, right) * sampled.share, degree, *_spread_within(points, degree)
 
 
-def _spread_within(points: SamplePoints, degree: np.ndarray) -> tuple[float, float]:
-    """Return `shared` and `each` of a `PairSample` for a self-join."""
+def _spread_within(points: SamplePoints, degree: np.ndarray) -> tuple[float, float, float]:
+    """Return `shared`, `freedom` and `each` of a `PairSample` for a self-join."""
     m, shared = len(points.x), 0.0
     if degree.any():
         once = degree.sum() / (m * (m - 1.0))
         shared = max(0.0, 4 * _shared(degree, once, m - 1.0)) * (1 - m / points.rows)
-    return shared, float(np.mean(points.weight) ** 2)
+    return shared, _freedom(degree), float(np.mean(points.weight) ** 2)
 
 
-def _across(sampled: Sampled) -> tuple[np.ndarray, np.ndarray, float, float]:
+def _across(sampled: Sampled) -> tuple[np.ndarray, np.ndarray, float, float, float]:
     """Return the fields of a `PairSample` for two tables: a U-statistic of two samples."""
     first, second, left, right, share = sampled
-    n, shared = len(left), 0.0
+    n, shared, freedom = len(left), 0.0, math.inf
     degree = np.bincount(left, minlength=len(first.x))
     if n:
         once = n / (len(first.x) * len(second.x))
@@ -170,9 +195,10 @@ def _across(sampled: Sampled) -> tuple[np.ndarray, np.ndarray, float, float]:
             own = np.bincount(places, minlength=len(some.x))
             variance = _shared(own, once, float(len(others.x)))
             shared += max(0.0, variance) * (1 - len(some.x) / some.rows)
+            freedom = min(freedom, _freedom(own))
     value = first.weight[left] * second.weight[right] * share
     each = float(np.mean(first.weight) * np.mean(second.weight))
-    return value, degree, shared, each
+    return value, degree, shared, freedom, each
 
 
 class PairSample(NamedTuple):
@@ -186,6 +212,8 @@ class PairSample(NamedTuple):
         Number of pairs of each point.
     shared : float
         Relative variance of the number of pairs because pairs share points.
+    freedom : float
+        Degrees of freedom of that variance, which is an estimate.
     each : float
         Weight of a pair if none was sampled.
     exact : bool
@@ -196,6 +224,7 @@ class PairSample(NamedTuple):
     seen: np.ndarray
     degree: np.ndarray
     shared: float
+    freedom: float
     each: float
     exact: bool
 
@@ -207,16 +236,38 @@ def _shared(degree: np.ndarray, once: float, others: float) -> float:
     return (both / once**2 - 1) / m
 
 
+def _freedom(degree: np.ndarray) -> float:
+    """Return the degrees of freedom of the variance of degrees: few, if few points have most pairs."""
+    apart = (degree - degree.mean()) ** 2
+    variance = float(apart.mean())
+    if not variance:
+        return math.inf
+    kurtosis = float((apart**2).mean()) / variance**2
+    return 2 * len(degree) / max(kurtosis - 1, 1e-9)
+
+
+def _quantile(freedom: float) -> float:
+    """Return the quantile of Student's t that replaces `Z_PAIRS` (Cornish & Fisher 1938)."""
+    df, z = max(freedom, MIN_FREEDOM), Z_PAIRS
+    terms = (
+        (z**3 + z) / (4 * df),
+        (5 * z**5 + 16 * z**3 + 3 * z) / (96 * df**2),
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * df**3),
+    )
+    return z + sum(terms)
+
+
 def no_estimate(blocks: np.ndarray) -> Estimate:
     """Return an empty estimate for joins that need none."""
-    return _nothing_seen(np.zeros(len(blocks)), blocks, False, 0)
+    return replace(_nothing_seen(np.zeros(len(blocks)), blocks, False, 0), counted=False)
 
 
 def _nothing_seen(sizes: np.ndarray, blocks: np.ndarray, unknown: bool, points: int) -> Estimate:
     none = np.zeros(len(blocks))
     most = sizes if unknown else none
     degrees = _numbers_of(np.zeros(points, np.int64))
-    return Estimate(none, none, most, 0.0, 0.0, float(most.sum()), points, *degrees)
+    total_high = float(most.sum())
+    return Estimate(none, none, most, 0.0, 0.0, total_high, points, not total_high, *degrees)
 
 
 def _from_pairs(found: PairSample, sizes: np.ndarray) -> Estimate:
@@ -225,7 +276,7 @@ def _from_pairs(found: PairSample, sizes: np.ndarray) -> Estimate:
     total, n = float(pairs.sum()), float(seen.sum())
     degrees, m = _numbers_of(found.degree), len(found.degree)
     if found.exact:
-        return Estimate(pairs, pairs, pairs, total, total, total, m, *degrees)
+        return Estimate(pairs, pairs, pairs, total, total, total, m, True, *degrees)
     per_pair = total / n if n else found.each
     spread = sizes / max(float(sizes.sum()), 1.0)
     belief = np.maximum(spread * n, 1e-9)
@@ -233,8 +284,9 @@ def _from_pairs(found: PairSample, sizes: np.ndarray) -> Estimate:
     smooth *= total / max(float(smooth.sum()), 1e-300)
     share = np.maximum(spread, 1e-12)
     apart = found.shared * np.minimum(1 / share, len(sizes))
-    blocks_low, blocks_high = _interval(smooth, seen, apart, per_pair)
-    low, high = _interval(np.array([total]), np.array([n]), np.array([found.shared]), per_pair)
+    t = _quantile(found.freedom)
+    blocks_low, blocks_high = _interval(smooth, seen, apart, t, per_pair)
+    low, high = _interval(np.array([total]), np.array([n]), np.array([found.shared]), t, per_pair)
     return Estimate(
         smooth,
         blocks_low,
@@ -243,6 +295,7 @@ def _from_pairs(found: PairSample, sizes: np.ndarray) -> Estimate:
         float(low[0]),
         float(min(high[0], sizes.sum())),
         m,
+        False,
         *degrees,
     )
 
@@ -254,10 +307,18 @@ def _numbers_of(degree: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return degrees, points[degrees]
 
 
-def _interval(pairs: np.ndarray, seen: np.ndarray, shared: np.ndarray,
+def _interval(pairs: np.ndarray, seen: np.ndarray, shared: np.ndarray, t: float,
               per_pair: float) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Return lognormal bounds of numbers of pairs; if none was seen, three are assumed."""
-    relative = 1 / np.maximum(seen, 1.0) + shared
-    factor = np.exp(Z * np.sqrt(np.log1p(relative)))
-    few = (3 - np.minimum(seen, 3.0)) * per_pair
-    return np.where(seen > 0, pairs / factor, 0.0), pairs * factor + few
+    """Return bounds of numbers of pairs; `t`: quantile for the variance `shared`."""
+    alone = 1 / np.maximum(seen, 1.0)
+    relative = alone + shared
+    z = Z_PAIRS + (t - Z_PAIRS) * shared / relative
+    number = 1 / relative  # a Poisson number with this mean has the same relative variance
+    low, high = _chi_square(number, -z) / number, _chi_square(number + 1, z) / number
+    return np.where(seen > 0, pairs * low, 0.0), pairs * high + np.where(seen > 0, 0.0, NONE_SEEN * per_pair)
+
+
+def _chi_square(half: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """Return half the quantile of chi-square with 2 * half degrees of freedom (Wilson & Hilferty 1931)."""
+    root: np.ndarray = 1 - 1 / (9 * half) + z / (3 * np.sqrt(half))
+    return half * np.maximum(root, 0.0) ** 3

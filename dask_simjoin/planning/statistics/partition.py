@@ -16,7 +16,15 @@ from dask_simjoin.engine.compat import all_of, all_of_rows, count_of, module_of,
 from dask_simjoin.engine.ids import id_bytes, row_ids, value_bytes
 from dask_simjoin.errors import ListError
 from dask_simjoin.metrics.norms import Array, Frame
-from dask_simjoin.planning.statistics.sample import Moments, Sample, bounds, box_digest, draw, moments
+from dask_simjoin.planning.statistics.sample import (
+    Moments,
+    Sample,
+    bounds,
+    box_digest,
+    draw,
+    every_point,
+    moments,
+)
 from dask_simjoin.planning.statistics.unique_ids import IdSummary, summarise_ids
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.spec import JoinSpec
@@ -56,6 +64,8 @@ class PartitionSummary:
         Memory of one row's id.
     sample : Sample or None
         Some of the rows that take part; None if it was not asked for.
+    whole : Sample or None
+        All rows that take part, if a plan may count their pairs.
     kept_bytes : float
         Memory of one row's columns that the result keeps.
     largest_radius : float
@@ -78,11 +88,13 @@ class PartitionSummary:
     kept_bytes: float = 0.0
     largest_radius: float = 0.0
     bad_radii: int = 0
+    whole: Sample | None = None
 
     @property
     def nbytes(self) -> int:
-        """Memory of its sample, which is most of it."""
-        return 0 if self.sample is None else self.sample.x.nbytes + self.sample.places.nbytes
+        """Memory of its samples, which is most of it."""
+        samples = {id(some): some for some in (self.sample, self.whole) if some is not None}.values()
+        return sum(some.x.nbytes + some.places.nbytes for some in samples)
 
     @property
     def dims(self) -> int | None:
@@ -141,7 +153,7 @@ def scan_partition(
     ids = None if names is None else summarise_ids(names, spec.id)
     found = moments(x)
     size = 8.0 if names is None else id_bytes(names)
-    bad, zero, sample = {}, None, None
+    bad, zero, sample, whole = {}, None, None, None
     if found.rows and not np.isfinite([found.lower, found.upper]).all():
         bad, zero = _bad(columns, spec), _zero(columns, frame, spec)
     radius, limit = (0.0, 0), None
@@ -152,13 +164,16 @@ def scan_partition(
     if partitions and not bad and zero is None:
         # the number is part of the seed: equal partitions need different samples
         seed = (int(box_digest(found.lower, found.upper)[:12], 16), number)
-        sample = draw(x, None if kept is None else to_host(kept), partitions, seed, limit, most)
+        own = None if kept is None else to_host(kept)
+        sample = draw(x, own, partitions, seed, limit, most)
+        if with_ids and most is None:
+            whole = sample if len(sample.x) == len(x) else every_point(x, own, partitions, limit)
     box = box_digest(found.lower, found.upper) if found.rows else ""
     kept_bytes = sum(value_bytes(frame[name]) for name in spec.keep)
     inexact = _inexact(frame, columns, found if columns is x else None, spec)
     summary = PartitionSummary(
         rows, found, bad, inexact, _beyond(columns, spec), zero, None, box, ids, size,
-        sample, kept_bytes, *radius,
+        sample, kept_bytes, *radius, whole,
     )  # fmt: skip
     return summary, PartitionScan(x, frame, kept, limit)
 

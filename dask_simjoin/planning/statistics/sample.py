@@ -33,6 +33,9 @@ FEW = 256
 MAX_BYTES = 1 << 28
 """Largest size of all samples in bytes: they are gathered on the client."""
 
+MAX_WHOLE = 1 << 18
+"""Largest number of coordinates of a table whose points are all gathered: planning may count their pairs."""
+
 
 @dataclass(frozen=True, eq=False)
 class Sample:
@@ -83,6 +86,15 @@ def draw(x: Any, kept: np.ndarray | None, partitions: int,
     there = module_of(x).asarray(some)
     own = None if limit is None else to_host(limit[there])
     return Sample(n, places, np.ascontiguousarray(to_host(x[there])), own)
+
+
+def every_point(x: Any, kept: np.ndarray | None, partitions: int, limit: Any = None) -> Sample | None:
+    """Return all points of a partition, see `draw`; None: `partitions` of this size have too many."""
+    n, dims = x.shape
+    if n * dims * partitions > MAX_WHOLE:
+        return None
+    places = np.arange(n) if kept is None else np.flatnonzero(kept)
+    return Sample(n, places, to_host(x), None if limit is None else to_host(limit))
 
 
 CACHED_ROWS = 1024

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -135,7 +136,22 @@ def sample_pairs(first: SamplePoints, second: SamplePoints, layout: Layout, join
         part = math.sqrt(MAX_PAIRS / expected)
         first = _thinned(first, part, random)
         second = first if same else _thinned(second, part, random)
+    return all_pairs(first, second, layout, joiner)
+
+
+def all_pairs(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner) -> Sampled:
+    """Join points of two tables, or of one with itself, however many pairs they give; see `sample_pairs`."""
     return _decided(_joined(first, second, layout, joiner), first, second)
+
+
+def number_of_pairs(tables: Sequence[list[np.ndarray]], layout: Layout, joiner: Joiner) -> int:
+    """Count the pairs of points of two tables, or of one with itself, without listing them.
+
+    `tables`: for each table, points (n, d) of its partitions.
+    """
+    whole = [parts[0] if len(parts) == 1 else np.concatenate(parts) for parts in tables]
+    index = [joiner.build(joiner.xp.asarray(x), layout) for x in whole]
+    return int(joiner.weights(index[0], index[-1], layout, is_self_join=len(index) == 1).sum())
 
 
 def _joined(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner) -> Pairs:

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from dask_simjoin.planning.statistics.estimate import _freedom, _interval, _quantile, counted
 from tests.planning.test_plan import tables_for
 
 
@@ -36,3 +37,38 @@ def test_shares_of_the_most_joined_points():
     for part in (0.0, 1 / 250, 0.01, 0.3, 1.0):
         assert math.isclose(found.share(part), near[: math.ceil(part * 250)].sum() / near.sum())
     assert len(found.degrees) < 100
+
+
+def test_quantiles_are_wider_with_few_degrees_of_freedom():
+    """Of Student's t, from tables; with two degrees the series is a little small."""
+    for freedom, expected, off in (
+        (2, 4.888, 0.25),
+        (5, 2.769, 0.01),
+        (30, 2.154, 1e-3),
+        (math.inf, 2.06, 1e-3),
+    ):
+        assert _quantile(freedom) == pytest.approx(expected, abs=off)
+    assert _quantile(0.1) == _quantile(2)
+
+
+def test_degrees_of_freedom_are_few_if_few_points_have_most_pairs():
+    even, one = np.tile([0, 1, 2], 1000), np.zeros(3000)
+    one[0] = 50
+    assert _freedom(even) > 3000 > 3 > _freedom(one)
+    assert _freedom(np.ones(10)) == math.inf
+
+
+@pytest.mark.parametrize("mean", [0.5, 2.0, 10.0, 100.0])
+def test_intervals_hold_poisson_numbers(mean):
+    seen = np.random.default_rng(0).poisson(mean, 4000).astype(float)
+    low, high = _interval(seen, seen, np.zeros(4000), 2.06, 1.0)
+    assert ((low <= mean) & (mean <= high)).mean() >= 0.945
+    assert (low <= seen).all() and (seen <= high).all()
+
+
+def test_counted_numbers_have_no_interval():
+    x = np.random.default_rng(3).normal(size=(5000, 2))
+    tables = tables_for(x, 0.1)
+    found = counted(1234, tables.estimate_whole(tables.layout(), False))
+    assert found.counted and found.total == found.total_low == found.total_high == 1234
+    assert found.pairs.tolist() == found.low.tolist() == found.high.tolist() == [1234.0]
