@@ -144,7 +144,7 @@ def condensed_of(frame: Frame) -> Condensed:
     )
     if not whole:
         raise ColumnError(
-            f"{len(parent):,} rows are not a whole condensed tree; give all rows of a result of "
+            f"{len(parent):,} rows are not a complete condensed tree; pass all rows of a result of "
             "condensed_tree()."
         )
     row_parent, row_lambda = np.empty(root, np.int32), np.empty(root)
@@ -159,7 +159,7 @@ def _checked(frame: Frame, columns: dict[str, Any], verb: str) -> Frame:
     meta = example_of(frame)
     for name in columns:
         if name not in meta.columns:
-            raise ColumnError(f"The frame has no column {name!r}; give a whole result of {verb}.")
+            raise ColumnError(f"The frame has no column {name!r}; pass a complete result of {verb}.")
     return meta
 
 
@@ -182,7 +182,7 @@ def _condensed(tree: Frame, example: Frame, min_rows: int) -> Frame:
     inside = all(((some >= 0) & (some < n)).all() for some in (start, end)) and not (away < 0).any()
     if not inside or host_kernels("optics").spanning(start, end, np.arange(n), np.empty(n, np.int64)) < n - 1:
         raise ColumnError(
-            f"{n - 1:,} edges are not a tree of {n:,} rows; give a whole result of spanning_tree()."
+            f"{n - 1:,} edges are not a tree of {n:,} rows; pass a complete result of spanning_tree()."
         )
     if n == 1:
         return example

@@ -265,8 +265,8 @@ def _scale(example: Frame, given: Mapping[str, Any]) -> float:
     bound = next((name for name in BOUNDS if given.get(name) is not None), None)
     if bound is None:
         raise OptionError(
-            "by= needs a largest distance, which nearest neighbors in other groups would be beyond; use "
-            "max_distance=, however large (eps= of a plan)."
+            "by= needs a maximum distance, to separate the groups; use max_distance=, however large (in a "
+            "plan, eps=)."
         )
     value = given[bound]
     if isinstance(value, str) and has_column(example.columns, value):
@@ -281,8 +281,8 @@ def _scale(example: Frame, given: Mapping[str, Any]) -> float:
     scale = max(separation(metric, eps) for eps in each)
     if not math.isfinite(scale) or scale > MOST:
         raise OptionError(
-            f"{bound}={shown(value)} is too large for by=: no number is beyond all "
-            "distances; use a smaller one."
+            f"{bound}={shown(value)} is too large for by=: groups must be farther apart, "
+            "and no number is that large. Use a smaller one."
         )
     return scale
 

@@ -90,8 +90,8 @@ def check_share(
     likely = " ".join(causes) or f"These are at least {share:.0%} of all pairs of rows."
     raise BudgetError(
         f"{spec.request} gives at least {rows:,.0f} rows, estimated from a sample, which take "
-        f"{format_bytes(int(size))}. {likely} Use {fewer_pairs(spec.request)}; or, if all of these pairs are "
-        f"wanted, allow them: dask.config.set({enough_result(size)}).",
+        f"{format_bytes(int(size))}. {likely} Use {fewer_pairs(spec.request)}. If you want all of these "
+        f"pairs, allow them: dask.config.set({enough_result(size)}).",
         remedies=[Remedy(config=enough_result(size)), *verbs_without_pairs(spec.request)],
     )
 

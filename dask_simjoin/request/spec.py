@@ -209,7 +209,9 @@ class JoinSpec(RowSpec):
         """The option that limits pairs, such as "eps=1", in messages."""
         if self.several:
             return f"{self.bound}={shown(list(self.several))}"
-        return f"{self.bound}={self.eps if self.radius is None else self.radius!r}"
+        if self.radius is not None:
+            return f"{self.bound}={self.radius!r}"
+        return f"{self.bound}={self.eps} {self.measure.unit}".rstrip()
 
     @property
     def score(self) -> str | None:

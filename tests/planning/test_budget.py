@@ -34,8 +34,8 @@ def lazy():
 
 def test_a_result_is_limited_by_the_disk(disks, tmp_path):
     text = (
-        r"gives at least [0-9,]+ pairs, .*the limit is 0\.95 MiB \(the free space on the disk\)\. Use a "
-        r"smaller eps, .* goes to a larger disk, raise the "
+        r"gives at least [0-9,]+ pairs, .*The limit is 0\.95 MiB \(the free space on the disk\)\. Use a "
+        r"smaller eps, .* write it to a larger disk, raise the "
         r"limit: .*{'simjoin\.result-limit': '[0-9.]+ MiB'}\)"
     )
     with pytest.raises(BudgetError, match=text):
