@@ -197,15 +197,15 @@ def _arrow_parts(chunks: list[Any]) -> Iterator[_Part]:
         if pa.types.is_fixed_size_list(chunk.type):
             length = chunk.type.list_size
             break
-        own = pc.list_value_length(chunk).to_numpy(zero_copy_only=False)  # of missing lists NaN
+        own = pc.list_value_length(chunk).to_numpy(zero_copy_only=False)  # NaN for missing lists
         lengths.append(own)
         length = _checked(own, length, start)
         start += len(chunk)
     for chunk in chunks:
         present = chunk.is_valid().to_numpy(zero_copy_only=False)
-        # lists that are missing have no numbers in what this gives
+        # missing lists have no numbers in the result
         numbers = chunk.flatten().to_numpy(zero_copy_only=False)
-        if numbers.dtype == object:  # truth values, some of them missing
+        if numbers.dtype == object:  # booleans, some of them missing
             numbers = numbers.astype(np.float64)
         yield _Part(present, numbers, 1 if length is None else length)
 
@@ -272,7 +272,7 @@ def _one_by_one(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
 def _on_gpu(column: Series) -> Array:
     xp = sys.modules["cupy"]
     present = column.notna().values
-    some = column.dropna()  # missing lists may have numbers below them
+    some = column.dropna()  # Arrow may store numbers under missing lists
     if not len(some):
         return xp.full((len(column), 1), np.nan)
     if type(column.dtype).__name__ != "ListDtype":

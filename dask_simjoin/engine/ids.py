@@ -118,7 +118,7 @@ def from_id_keys(labels: Array, ids: Ids) -> Values:
     """
     dtype = ids.dtype
     if dtype.kind in "mM" and on_gpu(ids):
-        # CuPy has no dates; as numbers they count the unit of `dtype`, as labels do
+        # CuPy has no dates; as numbers they count units of `dtype`, as labels do
         return frames_for(ids).index(labels).astype(dtype)
     return labels.view(dtype) if dtype.itemsize == labels.dtype.itemsize else labels.astype(dtype)
 

@@ -322,7 +322,7 @@ def lazy(frame: Frame, name: str) -> Frame:
     if name == HOME:
         import dask.dataframe as dd
 
-        with texts_as_given():  # and lists, and other objects
+        with texts_as_given():  # lists and other objects, too
             return dd.from_pandas(frame, npartitions=1, sort=False)
     dask_cudf = optional("dask_cudf", "dask-cudf", "Joins of Dask DataFrames with cuDF's")
     return dask_cudf.from_cudf(frame, npartitions=1, sort=False)

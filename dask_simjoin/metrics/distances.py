@@ -194,7 +194,7 @@ def _normalise(x: Array, out: Array, xp: ArrayModule) -> None:
     for k in range(x.shape[1]):
         xp.maximum(largest, xp.abs(x[:, k]), out=largest)  # NaN stays
     exponent = xp.frexp(xp.where(xp.isfinite(largest), largest, 1.0))[1]
-    # in two factors, as one power of two may be no number; products are rounded alike everywhere
+    # two factors, because one power of two may overflow; products are rounded alike everywhere
     half = exponent // 2
     one = xp.ones(len(x))
     scales = xp.ldexp(one, -half), xp.ldexp(one, half - exponent)

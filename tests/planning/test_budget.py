@@ -67,3 +67,13 @@ def test_disks_that_are_not_seen_limit_nothing(disks, client):
         assert lazy().simjoin.self_join(0.3).expr.plan.budget.result == MAX_RESULT
     finally:
         del client.scheduler_info
+
+
+def test_a_refusal_names_the_unit_of_eps():
+    points = pd.DataFrame({"lat": np.linspace(0, 1, 1000), "lon": 0.0, "id": range(1000)})
+    how = {"on": ["lat", "lon"], "metric": "haversine", "id": "id"}
+    with (
+        dask.config.set({"simjoin.result-limit": "1 kB"}),
+        pytest.raises(BudgetError, match=r"^eps=20000\.0 m gives at least"),
+    ):
+        dd.from_pandas(points, npartitions=2).simjoin.plan("20 km", **how)

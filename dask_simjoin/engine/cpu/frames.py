@@ -70,7 +70,7 @@ class PandasFrames:
 
     def ids(self, ids: pd.Index, positions: np.ndarray) -> Values:
         found = _taken(ids, positions)
-        # of an array of objects pandas makes texts, and of an Index it does not
+        # pandas infers texts from an array of objects, but not from an Index
         return pd.Index(found, dtype=object, copy=False) if found.dtype == object else found
 
     def plain(self, frame: pd.DataFrame, name: Hashable) -> np.ndarray | None:
@@ -101,7 +101,7 @@ class PandasFrames:
         return pd.DataFrame(columns_like(values, example, np), index)
 
     def index(self, values: Values) -> pd.Index:
-        return pd.Index(values, dtype=values.dtype)  # before pandas 3 it makes other ones of objects
+        return pd.Index(values, dtype=values.dtype)  # before pandas 3, it converts objects to other dtypes
 
     def to_arrow(self, frame: pd.DataFrame) -> pa.Table:
         return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
@@ -171,7 +171,7 @@ LONG_ROWS = 16
 
 def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Smallest and largest coordinates (d,) of points (n, d), n > 0, NaN where one is."""
-    if x.shape[1] < LONG_ROWS:  # along short rows, NumPy takes several times as long as the copy does
+    if x.shape[1] < LONG_ROWS:  # along short rows, NumPy takes several times as long as a copy
         x = np.asfortranarray(x)
     return x.min(axis=0), x.max(axis=0)
 

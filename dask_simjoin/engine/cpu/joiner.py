@@ -228,7 +228,7 @@ class CpuJoiner:
         module = _module(layout.method)
         start, stop = rows or (0, len(q["order"]) - SWEEP_LANES)
         if isinstance(module, OneSided):
-            found = np.zeros(len(q["order"]), np.int64)  # only the counted rows' memory is touched
+            found = np.zeros(len(q["order"]), np.int64)  # touches only the memory of counted rows
             if stop > start and len(d["order"]) > SWEEP_LANES:
                 module.one_sided(q, d, layout, found, (start, stop), later=is_self_join)
             return found[start:stop]
@@ -236,7 +236,7 @@ class CpuJoiner:
         for one, other, within in comparisons(module, q, d, layout, is_self_join, rows):
             counts = [np.zeros(len(s["order"]), np.int64) for s in (one, other)]
             if all(len(c) > SWEEP_LANES for c in counts):
-                # for one index with itself, kernels meet each pair once, from its earlier position
+                # for one index with itself, kernels find each pair once, from its earlier position
                 module.counts(one, other, layout, within, counts[0], counts[1])
             pairs += counts[0][: len(pairs)]
         return pairs
@@ -306,7 +306,7 @@ def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bo
         sink, names = NamedPairs(capacity, np.int32), named
     elif kind is not None and not any(kept or ()) and module.writes_names:
         sink, names = NamedPairs(capacity // 2, kind, distance), named
-    else:  # what the sink looks up lies in the index's order
+    else:  # the sink looks up values in the order of the index
         names = [np.arange(len(s["order"]), dtype=np.int32) for s in sides]
         sink = LabelColumns(
             capacity // 2,

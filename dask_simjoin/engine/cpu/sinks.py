@@ -135,7 +135,7 @@ class LabelColumns:
         dtypes = (*names, *(np.float64,) * (distance is not None))
         dtypes = (*dtypes, *(values.dtype for side in kept for values in side))
         self._columns = GrowingColumns(dtypes, capacity)
-        # few kernels are compiled: they take and give labels of 8 bytes
+        # labels always have 8 bytes, so that few kernels are compiled
         self._sides = [(y, order, labels.astype(np.int64, copy=False)) for y, order, labels in sides]
         self._narrow = any(dtype != np.int64 for dtype in names)
         self._is_self_join, self._distance, self._norm = is_self_join, distance, norm
@@ -169,8 +169,7 @@ class LabelColumns:
         whole = np.empty((2, n), np.int32)
         finish.orient(q_order, d_order, self._is_self_join, *places, *self._firsts, *whole)
         for side, rows in zip(self._kept, whole, strict=True):
-            for values in side:  # while the places are in the core's cache
-                # bits are moved, of whatever they are: few kernels are compiled
+            for values in side:  # move raw bits while places are in the cache: one kernel serves all dtypes
                 finish.gather(values.view(BITS[values.itemsize]), rows, next(out).view(BITS[values.itemsize]))
 
     def full(self, n: int, min_capacity: int) -> None:

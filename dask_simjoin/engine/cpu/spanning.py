@@ -47,7 +47,7 @@ def _boxes(index: Index) -> tuple[np.ndarray, np.ndarray]:
     """Return the smallest and largest coordinates of each tile (tiles, d)."""
     if "y" not in index:
         return index["low"], index["high"]
-    y = index["y"]  # boxes are there, but as the filter sees them
+    y = index["y"]  # boxes exist, but in the filter's numbers
     starts = np.arange(0, len(y), cpu_tiles.TILE)
     return np.minimum.reduceat(y, starts), np.maximum.reduceat(y, starts)
 
@@ -219,7 +219,7 @@ class CpuSpanner:
         most = 2 * (n // min_rows) + 1
         parent, birth, rows = np.empty(most, np.int32), np.empty(most), np.empty(most, np.int32)
         row_parent, row_lambda = np.zeros(n, np.int32), np.zeros(n)
-        # owners of merges take the place of what merging needed
+        # owners of merges reuse the scratch array of merging
         number = hierarchy.condense(
             left, right, size, away, min_rows, some[0][:-1], some[1], row_parent, row_lambda, parent, birth,
             rows,
@@ -247,7 +247,7 @@ def _nodes(side: Index, taking: np.ndarray, offset: int) -> np.ndarray:
     nodes = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows.astype(np.int64)
     if offset:
         nodes += offset
-    nodes |= taking[rows].view(np.int8) - np.int8(1)  # a fifth of the time of choosing where
+    nodes |= taking[rows].view(np.int8) - np.int8(1)  # a fifth of the time of `where`
     return nodes
 
 
@@ -291,7 +291,7 @@ def least_rows(parent: np.ndarray, order: np.ndarray, threads: int) -> np.ndarra
         components.first_rows(parent, order, start, stop, first)
         return np.flatnonzero(parent[start:stop] < start) + start
 
-    for tied in shared_out(lower, n, threads):  # to what another thread was at
+    for tied in shared_out(lower, n, threads):  # up to where another thread starts
         np.minimum.at(first, parent[tied], order[tied])
     return first
 

@@ -240,11 +240,11 @@ def counts(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, q_counts
     if layout.dims is not None:
         _add_up(q, d, layout, is_self_join, (q_counts, d_counts))
         return
-    # adding to both points of a pair would take longer than to meet it from both
+    # counting a pair for both points would take longer than finding it twice
     half = is_self_join and d_counts is not q_counts
     _count(q, d, layout, half, q_counts)
     if is_self_join and not half:
-        q_counts[: len(q["order"]) - SWEEP_LANES] -= 1  # which itself is near
+        q_counts[: len(q["order"]) - SWEEP_LANES] -= 1  # the point itself is near
     if not is_self_join:
         _count(d, q, layout, False, d_counts)
 
@@ -276,7 +276,7 @@ def tallies(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray) -> bool
 
 def tally(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray, is_self_join: bool, by_row: bool,
           q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
-    half = is_self_join and not by_row  # as with counts: else each pair is met from both of its points
+    half = is_self_join and not by_row  # as with counts; otherwise each pair is found from both of its points
     sides = ((q, d, q_found),) if is_self_join or not by_row else ((q, d, q_found), (d, q, d_found))
     for one, other, found in sides:
         offsets, most, at = _swept(one, other, layout, half)
@@ -286,11 +286,11 @@ def tally(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray, is_self_j
             np.empty(SWEEP_LANES),
         )  # fmt: skip
     if is_self_join and by_row:
-        q_found -= 1  # which itself is near
+        q_found -= 1  # the point itself is near
 
 
 def work(q: Index, d: Index, layout: SweepLayout, is_self_join: bool) -> np.ndarray:
-    return np.ones(1)  # a row of the grid meets those around it, wherever it is
+    return np.ones(1)  # a grid row is compared with adjacent rows at any position
 
 
 def one_sided(q: Index, d: Index, layout: SweepLayout, q_counts: np.ndarray,

@@ -139,7 +139,7 @@ def _read_some() -> None:
 def _sums(x: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     if x.dtype != np.float64 or not x.flags.f_contiguous:
         return None
-    load.rehearse(_read_some)  # while the kernels here are compiled
+    load.rehearse(_read_some)  # overlaps with compiling these kernels
     lower, upper, sums = _columns(x, "column_sums", 3)
     with np.errstate(over="ignore", invalid="ignore"):
         found = lower.min(axis=1), upper.max(axis=1), sums.sum(axis=1)

@@ -69,7 +69,7 @@ class CudfFrames:
         return column.values if numeric and not column.has_nulls else None
 
     def stacked(self, frames: list[Frame]) -> Frame:
-        # as frames of pandas: dtypes of no rows say nothing
+        # as in pandas: dtypes of empty frames mean nothing
         return cudf.concat([one for one in frames if len(one)] or frames[:1], ignore_index=True)
 
     def optional(self, dtype: DType) -> DType:

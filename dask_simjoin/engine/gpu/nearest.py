@@ -55,7 +55,7 @@ def _tell_some() -> None:
 
 def build(x: Array, layout: NearestDeviceLayout) -> Index:
     """Index of one chunk (n, d), float64."""
-    # while the index is built; it searches for few neighbors
+    # overlaps with building the index; the program for few neighbors
     load.begin(_program(layout, lists=True), arrays.program("fill_8"))
     return device_nearest.build_nearest(x, layout, BUILDER)
 

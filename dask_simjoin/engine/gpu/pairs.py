@@ -46,7 +46,7 @@ class GrowingGpuColumns:
 
     def _grow(self, length: int, capacity: int) -> None:
         for number, column in enumerate(self._columns):
-            if len(column) < capacity:  # another may have been made longer before memory was short
+            if len(column) < capacity:  # another buffer may have grown before memory ran short
                 longer = cupy.empty(capacity, column.dtype)
                 longer[:length] = column[:length]
                 self._columns[number] = longer

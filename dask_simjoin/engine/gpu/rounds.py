@@ -260,7 +260,7 @@ class GpuBoruvkaRounds:
         """Join the components that asked along their least edges."""
         starts, ends = boruvka.least_edges(self.component, self.names, edges, bounds)
         taken, component, sizes = boruvka.join_components(self.component, asked, starts, ends, self.sizes)
-        assert len(sizes) < len(self.sizes)  # each that searched has found an edge
+        assert len(sizes) < len(self.sizes)  # each searching component has found an edge
         weights = take(bounds.view(cupy.float64), taken)
         self.found.append((weights, take(starts, taken), take(ends, taken)))
         self.component, self.sizes = component, sizes

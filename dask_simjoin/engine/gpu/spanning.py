@@ -92,7 +92,7 @@ class Dendrogram:
         self._joined = cupy.zeros(edges + 1, cupy.int32)
         self.parent, self.size = cupy.empty(edges, cupy.int32), cupy.empty(edges, cupy.int32)
         place, vertices = numbers(0, edges), edges + 1
-        # edges that were contracted and are in no chain yet, and the vertices that they are in
+        # contracted edges without a chain, and their vertices
         own, inside = (cupy.empty(0, cupy.int32) for _ in range(2))
         while len(place):
             first = full(vertices, len(place), cupy.int32)
@@ -145,9 +145,7 @@ def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int
     part, top = (cupy.empty(merges, cupy.bool_) for _ in range(2))
     parts, number = cupy.zeros(merges, cupy.int32), cupy.empty(merges, cupy.int32)
     _run("large_ones", merges, size, fewest, parent, enough)
-    for _ in range(
-        int(min_rows).bit_length()
-    ):  # fewer than `min_rows` merges are not large, one above the other
+    for _ in range(int(min_rows).bit_length()):  # at most `min_rows` small merges are nested in each other
         enough = take(enough, enough)
     falls = take(enough, tree.first)
     _run("same_distance", merges, far, parent, whole)
@@ -204,7 +202,7 @@ class GpuSpanner:
         """Find the tree of the points of an index; `core`: of its places."""
         rounds = GpuBoruvkaRounds([index], layout, [core], nearest, progress)
         found, names = rounds.run(), rounds.names
-        del rounds  # what it took is free for what follows
+        del rounds  # its memory is free for later steps
         return in_order(names, *found)
 
     @staticmethod

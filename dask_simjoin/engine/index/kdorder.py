@@ -192,7 +192,7 @@ def kd_order(
     numbers = np.empty((len(cuts.dims), n), np.uint32)
 
     def number(start: int, stop: int) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):  # of this thread
+        with np.errstate(over="ignore", invalid="ignore"):  # errstate is per thread
             for k, out, from_ in zip(cuts.dims, numbers, centre, strict=True):
                 out[start:stop] = _numbers(((x[start:stop, k] - from_) * scale).astype(np.float32))
 

@@ -44,7 +44,7 @@ def offer_listed(component: Array, core: Array, names: Array, near: Array, away:
         for s in range(k):
             j = np.int32(near[i, s])
             if near.itemsize == 2:
-                j = np.int32(i + j)  # without one it is the node itself
+                j = np.int32(i + j)  # without an entry it is the node itself
             if j < 0 or component[j] == c:
                 continue
             w = max(core[i], core[j])
@@ -204,7 +204,7 @@ def tag_boxes(values: Array, levels: Array, tags: Array) -> None:
                 if child < boxes:
                     tag = tags[below + child, 0]
                     for t in range(1, TILE):
-                        # places that are left over are at the end of a level
+                        # padding is at the end of a level
                         if tags[below + child, t] != tag and not _empty(levels, level, child, t, values.size):
                             tag = np.int32(-1)
                             break
@@ -224,7 +224,7 @@ def least_cores(core: Array, levels: Array, least: Array) -> None:
     least[:] = np.inf
     for i in range(core.size):
         b = i // TILE
-        if core[i] < least[b >> 6, b & 63]:  # not so of places that are left over
+        if core[i] < least[b >> 6, b & 63]:  # padding has no such order
             least[b >> 6, b & 63] = core[i]
     for level in range(1, levels.size - 1):
         for child in range(levels[level] - levels[level - 1]):

@@ -77,7 +77,7 @@ def first_rows(parent: Array, order: Array, start: int, stop: int, first: Array)
 def labels_of_roots(parent: Array, core: Array, number: Array, start: int, stop: int, labels: Array) -> None:
     """Fill the labels of nodes `start` ... `stop` - 1: of core nodes what their roots have, of others -1."""
     for i in range(start, stop):
-        label = number[parent[i]]  # looked up for all: which are core nodes no processor guesses
+        label = number[parent[i]]  # branch-free: core nodes are unpredictable
         labels[i] = label if core[i] else -1
 
 

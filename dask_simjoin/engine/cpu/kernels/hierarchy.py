@@ -55,7 +55,7 @@ def condense(left: Array, right: Array, size: Array, away: Array, min_rows: int,
     owner[last] = 0
     for e in range(last, -1, -1):
         own = owner[e]
-        if own == -1:  # it was undone with a later one, or has fallen out
+        if own == -1:  # undone with a later merge, or its rows fell out
             continue
         if own < -1:  # it is a new cluster, a part of the merge that was undone
             split = -2 - own
@@ -83,7 +83,7 @@ def condense(left: Array, right: Array, size: Array, away: Array, min_rows: int,
             if child >= n and size[child - n] >= min_rows:
                 owner[child - n] = -2 - e if large > 1 else own
                 continue
-            stack[0], todo = child, 1  # parts are of different rows: there is room for these
+            stack[0], todo = child, 1  # parts have different rows, so these fit
             while todo > 0:
                 todo -= 1
                 child = stack[todo]
@@ -163,7 +163,7 @@ def widen(parent: Array, birth: Array, eps: float, single: bool, chosen: Array, 
             if 1.0 / birth[at] > eps:
                 break
         found[at] = True
-        # what lies below it is passed, also of smaller numbers than this one's
+        # skips all clusters below it, also those with smaller numbers
         passed[at] = True
         for below in range(at + 1, c + 1):
             if passed[parent[below]]:

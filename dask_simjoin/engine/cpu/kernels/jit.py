@@ -101,7 +101,7 @@ def stamp() -> str:
     return text.hexdigest()[:16]
 
 
-stamp()  # before any kernel's module is imported: a text may change later
+stamp()  # before any kernel module is imported: source files may change later
 
 
 @functools.cache
@@ -138,7 +138,7 @@ def read(name: str, rebuilt: Callable[[bytes], Any] = bytes) -> Any:
             LOG.debug("The kernel %s is not loaded: it is damaged.", folder / name)
         except (FileNotFoundError, NotADirectoryError):
             continue
-        except Exception as error:  # whatever a pickle, or Numba, may raise
+        except Exception as error:  # pickle and Numba may raise anything
             LOG.debug("The kernel %s is not loaded: %r", folder / name, error)
     return None
 
@@ -203,6 +203,7 @@ class KernelCache:
         """Cache compiled code, unless it has addresses of this process."""
         if getattr(compiled.library, "has_dynamic_globals", True):
             return
-        with contextlib.suppress(AttributeError, TypeError, pickle.PicklingError):  # another Numba: not kept
+        # another version of Numba: not cached
+        with contextlib.suppress(AttributeError, TypeError, pickle.PicklingError):
             text = pickle.dumps((type(compiled)._rebuild, compiled._reduce()))
             write(self._name(signature), text)

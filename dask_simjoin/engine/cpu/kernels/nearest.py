@@ -148,13 +148,13 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
         size = np.int64(1)  # Numba would compile a `_push` for this constant
         keys[0], ties[0], nodes[0] = 0.0, 0, (top + 1) << LEVEL
         if own_tiles:
-            # the own tile comes first: its points are close, and so little is left to be looked at
+            # the query's own tile comes first: its points are close, so little remains to be searched
             _push(keys, ties, nodes, size, -1.0, np.int64(-1), a)
             size += 1
         next_guess = np.inf
         changed = valid
         zeros, furthest, last = NONE, zero, np.uint64(0)
-        widest = ALL  # lanes that may have the furthest limit
+        widest = ALL  # lanes that may have the farthest limit
         while size > 0:
             if changed != NONE:
                 stale = changed & widest != NONE
@@ -211,7 +211,7 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
                 continue
             b = number
             if size > 0 and nodes[0] >> LEVEL == 0:
-                # the next tile comes into the cache while this one is worked on
+                # prefetch the next tile while this one is compared
                 ahead = d[0].ctypes.data + nodes[0] * d[0].strides[0]
                 for line in range(ahead_lines):
                     prefetch(ahead + line * 64)

@@ -97,7 +97,7 @@ def set_limits(q: Terms, terms: Any, i: int, t: int, d2: float, first: float, re
     # `most` is more than any two points' distance: a larger threshold is not needed, and it is finite
     e2 = min(max(d2, LEAST_D2) * scale2 * (1 + 8 * U) + tiny, most)
     side = np.sqrt(e2) + 2 * U * np.sqrt(largest_norm)
-    # one part in 2**22 and 2**-148 are more than rounding to float32 takes away
+    # a margin of one part in 2**22 plus 2**-148 exceeds the rounding to float32
     reach[t] = np.float32(side * side * (1 + kappa + 8 * U) * (1 + 4 * U) + 2.0**-148)
     e2 = min(max(first, LEAST_D2) * scale2 * (1 + 8 * U) + tiny, most)
     h = q[1][i] - 0.5 * e2
@@ -190,7 +190,7 @@ def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: 
         left &= left - ONE
         n += 1
     while n % QUERIES > 0:
-        picked[n] = TILE  # a row whose limit nothing reaches
+        picked[n] = TILE  # no candidate reaches this row's limit
         n += 1
     for t in range(masks.size):
         masks[t] = NONE

@@ -210,7 +210,7 @@ def box_gaps(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, dims:
                     near = builder.shl(near, const(g * vector.count))
                     builder.store(builder.or_(builder.load(mask), near), mask)
 
-        if number is F32:  # the filter pays in more dimensions than have code of their own
+        if number is F32:  # the filter pays only in dimensions without specialized code
             emit(None)
         else:
             _by_dims(builder, dims_, norm, emit)

@@ -33,7 +33,7 @@ def by_row(rows: Array, others: Array, values: Array, ends: Array, out: Array, o
     for i in range(1, ends.size):
         ends[i] += ends[i - 1]
     for n in range(rows.size - 1, -1, -1):
-        # the place behind a row's last edge goes down to its first one
+        # the place after a row's last edge is lowered to its first one
         at = ends[rows[n] + 1] - 1
         ends[rows[n] + 1] = at
         out[at], out_values[at] = others[n], values[n]
@@ -89,7 +89,7 @@ def kth_smallest(ends: Array, values: Array, k: int, out: Array, some: Array) ->
                 high = right
             elif k - 1 >= left:
                 low = left
-            else:  # between the two parts all are equal to the pivot
+            else:  # all entries between the two parts equal the pivot
                 break
         out[i] = some[k - 1]
 

@@ -108,7 +108,7 @@ def part_products(typingctx: TypingContext, tile: NumbaType, start: NumbaType, d
             limit = load(builder, builder.add(limits_, builder.mul(number, const(4))), F32, 4)
             least = splat(builder, limit, vector)
             near.append([builder.fcmp_ordered(">=", builder.load(slot), least) for slot in row])
-        # as integers, whose sign bits one instruction collects; booleans would first be packed
+        # as integers: one instruction collects their sign bits, but booleans would be packed first
         wide = ir.VectorType(I32, vector.count)
         together = functools.reduce(builder.or_, [builder.sext(found, wide) for row in near for found in row])
         signs = builder.icmp_signed("<", together, ir.Constant(wide, [0] * vector.count))

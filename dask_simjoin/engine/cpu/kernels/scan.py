@@ -172,7 +172,7 @@ def _quantized(way: str) -> Any:
         for t in range(FOUR, FOUR + 4):
             put_mask(masks, t + 4, NONE)
             mask = mask_at(masks, t)
-            while mask != NONE:  # they are tried once all queries of the tile are through
+            while mask != NONE:  # compared after all queries of the tile
                 at = d[0].y + (b * TILE + lowest_bit(mask)) * row
                 mask &= mask - ONE
                 for line in range(0, row, 64):
@@ -231,7 +231,7 @@ def _in_fours(some: Any) -> Any:
     ) -> Any:
         hit, i = NONE, a * TILE
         while near != NONE:
-            # the next tile comes into the cache while this one is worked on
+            # prefetch the next tile while this one is compared
             for line in range(share):
                 prefetch(ahead + line * 64)
             ahead += share * 64
@@ -245,7 +245,7 @@ def _in_fours(some: Any) -> Any:
             near &= near - ONE if near != NONE else NONE
             if some(q, d, b, i + t0, i + t1, i + t2, i + t3, masks, norm) == NONE:
                 continue
-            # the first of equal queries is written last: a decision has the mask of that one only
+            # write the first of equal queries last, since a decision has only its mask
             for t, place in ((t3, 3), (t2, 2), (t1, 1), (t0, 0)):
                 put_mask(masks, t, mask_at(masks, FOUR + place))
                 put_mask(masks, TILE + t, mask_at(masks, FOUR + 4 + place))

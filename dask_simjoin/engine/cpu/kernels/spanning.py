@@ -114,7 +114,7 @@ def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, rows: A
         left &= left - ONE
         n += 1
     while n % QUERIES > 0:
-        picked[n] = TILE  # a row whose limit nothing reaches
+        picked[n] = TILE  # no candidate reaches this row's limit
         n += 1
     for t in range(masks.size):
         masks[t] = NONE

@@ -201,7 +201,7 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Ar
     d_base, d_stride = d_cols.ctypes.data, d_cols.strides[0]
     names, order, size = d_names.ctypes.data, d_order.ctypes.data, d_names.itemsize
     out_l, out_r, out_t = left.ctypes.data, right.ctypes.data, totals.ctypes.data
-    # names are read 16 at a time: the last ones from where there are more behind them
+    # names are read 16 at a time; the last ones come from a padded copy
     last = max(d_names.size - SWEEP_LANES, 0)
     for n in range(last, d_names.size):  # a slice would take seconds to compile
         behind[n - last] = d_names[n]

@@ -80,7 +80,7 @@ def prefetch(typingctx: TypingContext, address: NumbaType) -> Intrinsic:
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         line = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
-        flags = [ir.Constant(I32, flag) for flag in (0, 3, 1)]  # to read, keep close, data
+        flags = [ir.Constant(I32, flag) for flag in (0, 3, 1)]  # llvm.prefetch: read, keep in cache, data
         call(builder, "llvm.prefetch.p0", ir.VoidType(), line, *flags)
         return context.get_dummy_value()
 
@@ -231,7 +231,7 @@ def tile_decide(typingctx: TypingContext, tile: NumbaType, dims: NumbaType, poin
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         *where, threshold_, norm_ = args
-        # without a filter before it, a decision takes a tile in parts whose totals stay in registers
+        # without a filter, a decision splits a tile, so that totals stay in registers
         parts = 1 if norm.instance_class is Squares else PASSES
         return _upto(builder, _tile_totals(builder, F64, [*where, norm_], norm, parts), threshold_)
 

@@ -268,7 +268,7 @@ def tally(left: Array, right: Array, totals: Array, limits: Array, by_row: bool,
     """
     for n in range(totals.size):
         first, size = 0, limits.size
-        while size > 1:  # no branch in it depends on a total, as such could not be guessed
+        while size > 1:  # branch-free: comparisons of totals are unpredictable
             half = size >> 1
             first += half * (limits[first + half - 1] < totals[n])
             size -= half

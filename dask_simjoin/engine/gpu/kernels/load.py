@@ -38,7 +38,7 @@ _modules: dict[_Key, Future[Any]] = {}
 def _compile(function: str, name: str | Source, device: int, constants: tuple[tuple[str, int], ...]) -> Any:
     with cupy.cuda.Device(device):
         module = cupy.RawModule(code=source(name, **dict(constants)), options=OPTIONS)
-        module.get_function(function)  # which compiles all of it
+        module.get_function(function)  # compiles the whole program
         return module
 
 

@@ -273,7 +273,7 @@ def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Ar
                     if one >= 0 and (
                         keys[one] != hashed[k] or pool_ends[one + 1] - pool_ends[one] != heads[k, 1]
                     ):
-                        heads[k, 2] = -1  # another token has its slot
+                        heads[k, 2] = -1  # the slot holds another token
             for k in range(some):
                 key, size, code = hashed[k], heads[k, 1], heads[k, 2]
                 # hashes of single words are unique
