@@ -26,7 +26,7 @@ AT_ONCE = 1 << 20
 
 
 class GrowingColumns:
-    """Columns of one length that is not known in advance.
+    """Columns of equal length, which is not known in advance.
 
     Unwritten memory costs nothing, so the initial capacity is generous. The system grows columns by remapping
     pages, and unused memory is returned in the same way.
@@ -37,7 +37,7 @@ class GrowingColumns:
     capacity : int
         Initial capacity in values.
     spare : int, optional
-        Values behind the capacity that may be written, but are not kept.
+        Values after the capacity that may be written, but are not kept.
     """
 
     def __init__(self, dtypes: Sequence[DType], capacity: int, spare: int = 0) -> None:
@@ -94,7 +94,7 @@ def longer(values: np.ndarray, length: int) -> np.ndarray:
 
 
 def appended(parts: Sequence[Array]) -> np.ndarray:
-    """Concatenate arrays; the first one is given up: see `longer`."""
+    """Concatenate arrays; the first one must not be used afterwards: see `longer`."""
     if len(parts) == 1:
         return parts[0]
     ends = np.cumsum([len(part) for part in parts]).tolist()
@@ -211,7 +211,7 @@ def _arrow_parts(chunks: list[Any]) -> Iterator[_Part]:
 
 
 def _checked(lengths: np.ndarray, length: int | None, start: int) -> int | None:
-    """Return the length of some lists, and check that it is `length`, unless that is None."""
+    """Return the length of some lists; unless `length` is None, check that it is the same."""
     there = np.flatnonzero(~np.isnan(lengths))
     if not len(there):
         return length
@@ -256,7 +256,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _one_by_one(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return the numbers of these rows, some of them missing; refuse other values."""
+    """Return the numbers of these rows, NaN for missing ones; refuse other values."""
     found = []
     for row in rows.tolist():
         for value in values[row]:

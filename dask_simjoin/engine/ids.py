@@ -1,7 +1,7 @@
 """Ids: the names of rows, and whether they are unique.
 
-Partitions whose ids lie in disjoint ranges cannot share one: that certifies most data at the
-cost of a comparison.  Only partitions whose ranges meet are looked at again, in buckets by hash.
+Partitions with disjoint ranges of ids cannot share an id. Comparing ranges certifies most data. Only
+partitions with overlapping ranges are read again, in buckets by hash.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ FOLDER, FILE = 0o755, 0o644
 
 
 def check_private(found: os.stat_result, path: Path) -> None:
-    """Refuse what anybody but this user and root can write.
+    """Refuse files and folders that other users can write, except root.
 
     Raises
     ------

@@ -115,7 +115,7 @@ class PandasFrames:
 
 
 def _taken(values: pd.Series | pd.Index, places: np.ndarray) -> Values:
-    """Take values some at a time: pandas makes 8 bytes of each of their places."""
+    """Take values in batches, because pandas converts each place to 8 bytes."""
     if isinstance(values.dtype, np.dtype):
         return look_up(values.to_numpy(), places)
     parts = [values.array.take(places[some]) for some in blocks(len(places))]
@@ -125,14 +125,14 @@ def _taken(values: pd.Series | pd.Index, places: np.ndarray) -> Values:
 
 
 def _empty(rows: int, columns: int, buffer: np.ndarray | None) -> np.ndarray:
-    """Points that lie column by column, in some memory if there is any."""
+    """Uninitialized points, stored by column; in the given memory if there is any."""
     if buffer is None:
         return np.empty((rows, columns), order="F")
     return buffer[: rows * columns].reshape(columns, rows).T
 
 
 def _column(values: pa.ChunkedArray, dtype: str | None) -> Values:
-    """A column as pandas takes it, of the dtype of that name if there is one."""
+    """A column for pandas, with the dtype of that name if there is one."""
     if dtype is not None and dtype.endswith("[pyarrow]") and not dtype.startswith("string"):
         return pd.arrays.ArrowExtensionArray(values)
     plain = values.to_pandas(ignore_metadata=True)
@@ -145,10 +145,10 @@ def _column(values: pa.ChunkedArray, dtype: str | None) -> Values:
 
 
 def _in_place(frame: pd.DataFrame, columns: tuple[Hashable, ...]) -> np.ndarray | None:
-    """Return a frame's numbers without a copy, if these columns are all it has, in this order.
+    """Return a frame's numbers without a copy, if it has exactly these columns in this order.
 
-    None: the numbers lie in another layout, or in read-only memory.  Kernels are compiled anew for read-only
-    arrays, so the result is writable.  It must not be written to.
+    None: the numbers have another layout, or are read-only. Read-only arrays would compile kernels again, so
+    the result is writable.  It must not be written to.
     """
     if tuple(frame.columns) != columns or not len(frame) or {*frame.dtypes} != {FLOAT64}:
         return None

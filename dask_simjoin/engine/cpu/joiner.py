@@ -50,8 +50,8 @@ def comparisons(module: CpuMethod, q: Index, d: Index, layout: Layout, is_self_j
                 chosen: bool = False) -> Iterator[tuple[Index, Index, bool]]:  # fmt: skip
     """Yield the joins that cover the pairs of the first side's places `rows`; None: all of them.
 
-    For one index with itself (`is_self_join`) a pair belongs to its earlier place. A part then meets itself
-    and the later places that may be near. `chosen`: for `connect` and `lowest`.
+    For one index with itself (`is_self_join`) a pair belongs to its earlier place. A part is then compared
+    with itself and with later places that may be near. `chosen`: for `connect` and `lowest`.
     """
     if rows is None:
         yield q, d, is_self_join
@@ -175,7 +175,7 @@ class CpuJoiner:
 
     def foresee(self, layout: Layout, *, shown: bool = False, counted: bool = False,
                 connected: bool = False) -> None:  # fmt: skip
-        """Do nothing: what the host compiles would have to wait for other work."""
+        """Do nothing: compilation on the host would not overlap with other work."""
 
     def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
                low: tuple[np.ndarray, np.ndarray], *, is_self_join: bool,
@@ -294,7 +294,7 @@ def _module(method: str) -> CpuMethod:
 def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bool, distance: Measured | None,
            labels: tuple[np.ndarray, np.ndarray] | None, kept: Kept | None = None,
            firsts: tuple[int, int] = (0, 0)) -> Pairs:  # fmt: skip
-    """Pairs of two indexes; `one_chunk`: of parts of one chunk, so that the smaller position is left."""
+    """Pairs of two indexes; `one_chunk`: both are parts of one chunk, so the smaller position is left."""
     module = _module(layout.method)
     sides, capacity = (q, d), 0
     if all(len(s["order"]) > SWEEP_LANES for s in sides):

@@ -61,7 +61,8 @@ class _RoundSide:
 class BoruvkaRounds:
     """Find the tree of one index, or the edges between two.
 
-    `progress`: the state after earlier rounds, which is not changed. `looks`: read-only use, without copies.
+    `progress`: the state after earlier rounds, which is not changed. `looks`: whether use is read-only, which
+    needs no copies.
     """
 
     def __init__(self, sides: Sequence[Index], layout: NearestLayout, cores: Sequence[np.ndarray],

@@ -40,10 +40,10 @@ class Sink(Protocol):
     capacity: int
 
     def full(self, n: int, min_capacity: int) -> None:
-        """The arrays hold `n` pairs; make room for at least `min_capacity`."""
+        """Take the `n` pairs in the arrays, and provide space for at least `min_capacity`."""
 
     def end(self, n: int) -> None:
-        """The arrays hold the last `n` pairs."""
+        """Take the last `n` pairs in the arrays."""
 
 
 def fill(sink: Sink, write: Callable[[], tuple[int, int]]) -> None:
@@ -238,7 +238,7 @@ class Deciding:
         self.left, self.right = (np.empty(SCRATCH + SWEEP_LANES, np.int32) for _ in range(2))
 
     def full(self, n: int, min_capacity: int) -> None:
-        """Decide on `n` candidates; there is room for more than a kernel asks for."""
+        """Decide `n` candidates; the space exceeds what kernels request."""
         q, d = self._sides
         places, near, totals = (self.left[:n], self.right[:n]), np.empty(n, np.int32), np.empty(n)
         found = decide(q["x"], d["x"], *places, self._threshold, self._norm, near, totals, *self._scratch)
@@ -259,7 +259,7 @@ class Deciding:
         self._used += more
 
     def end(self, n: int) -> None:
-        """Decide on the last `n` candidates."""
+        """Decide the last `n` candidates."""
         self.full(n, 0)
         self._sink.end(self._used)
 
@@ -350,7 +350,7 @@ class Tallying(Protocol):
 
 @runtime_checkable
 class Choosing(Protocol):
-    """A method whose `connect` and `lowest` copy only the points that meet."""
+    """A method whose `connect` and `lowest` copy only the points that are compared."""
 
     def loose_part(self, index: Index, start: int, stop: int) -> Index:
         """Return a `part` without copies, for `connect` and `lowest` only."""

@@ -70,7 +70,7 @@ class Int8Filter:
     Attributes
     ----------
     centre : tuple of float
-        c, one number a dimension.
+        c, one number per dimension.
     scale : float
         1/w.
     outer : float

@@ -48,7 +48,7 @@ class CudfFrames:
     def result(self, columns: dict[Any, Values], rows: int) -> Frame:
         if rows > MAX_ROWS:
             raise PartitionSizeError(
-                f"The result has {rows:,} rows, but a cuDF DataFrame holds at most {MAX_ROWS:,}; join a Dask "
+                f"The result has {rows:,} rows, but a cuDF DataFrame holds at most {MAX_ROWS:,}. Join a Dask "
                 "DataFrame, whose result has partitions: dask_cudf.from_cudf(df, npartitions=1)."
             )
         series = {name: _series(values) for name, values in columns.items()}

@@ -58,7 +58,7 @@ class GpuJoiner:
     Attributes
     ----------
     built : int
-        How many indexes this process has built: each chunk's is built once, whatever tasks meet it.
+        Number of indexes that this process has built. Each chunk is indexed once, however many tasks use it.
     """
 
     xp = cupy

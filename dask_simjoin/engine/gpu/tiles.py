@@ -45,7 +45,7 @@ TILES_WARPS, TENSOR_WARPS = 4, 8
 
 
 class _Launch:
-    """One join of two indexes, or of one with itself, that can be stopped and continued."""
+    """One join of two indexes, or of one with itself, that can pause and resume."""
 
     def __init__(self, q: Index, d: Index, layout: DeviceLayout, is_self_join: bool, *,
                  counting: bool = False, rows: Rows | None = None, **sink: int) -> None:  # fmt: skip
@@ -85,7 +85,7 @@ class _Launch:
         return self.blocks * self.warps * (self.layout.tile**2 + half.STAGE)
 
     def run(self, capacity: int, out: Array, counts: tuple[Array, Array]) -> tuple[int, bool]:
-        """Launch; the number of pairs in `out`, and whether there are more."""
+        """Launch the kernel; return the number of pairs in `out`, and whether there are more."""
         layout, q, d = self.layout, self.q, self.d
         self.state[0] = 0
         self.state[2] = 0
@@ -155,7 +155,7 @@ def build(x: Array, layout: DeviceLayout) -> Index:
 
 
 def foresee(layout: DeviceLayout, counted: bool, connected: bool) -> None:
-    """Begin to compile what `count`, and what `pass_to` launches."""
+    """Start to compile the programs of `count` and `pass_to`."""
     if counted:
         load.begin(_program(layout, True)[0])
     for sink in Sink if connected else ():

@@ -3,7 +3,7 @@
 A kd tree cuts a sample of the points at weighted medians.  Its leaves are the regions; every point
 belongs to exactly one.  To find all pairs each region also needs the points of other regions that
 are within reach of its box, its halo.  Points are only sent to regions with lower numbers than their own.
-So every pair between two regions meets once, in the region with the lower number.
+So every pair between two regions is found once, in the region with the lower number.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class Regions:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """All of it."""
+        """The arrays of the tree."""
         return self.dim, self.split, self.child, self.middle, self.lower, self.upper
 
     @functools.cached_property
     def walls(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The dimensions that are cut, and between which walls (leaves, cut) each leaf lies there.
+        """The dimensions that are cut, and the walls (leaves, cut) of each leaf in them.
 
-        There is no wall where nothing lies behind a leaf.
+        A side without leaves behind it has no wall.
         """
         cut = np.unique(self.dim)
         lower, upper = self.lower[:, cut], self.upper[:, cut]

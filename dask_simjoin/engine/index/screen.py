@@ -57,7 +57,7 @@ MOST_SWEPT = 4.0
 
 
 class Drawn(NamedTuple):
-    """Sample of points (m, d) of both sides (twice the same array for one table), and rows of the second."""
+    """Samples of points (m, d) of both sides (one array twice for one table), and rows of the second."""
 
     queries: np.ndarray
     points: np.ndarray

@@ -1,7 +1,7 @@
 """Nearest neighbors of the points of one tile index among the points of another.
 
 A tile of 64 queries visits the other index's boxes nearest first, from a heap.  It stops once the nearest
-box left is further than the worst neighbor of each of its queries.
+remaining box is farther than the worst neighbor of each of its queries.
 
 Pruning is exact: a box or point is left out only if a lower bound of its d2 is larger than the worst d2
 kept.  So names decide between points that are as far as the worst.  If the worst d2 is 0, boxes without a
@@ -109,7 +109,7 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
 
     `q` and `d` are the two sides' tiles and, with the filter, its terms and the points.  `is_self_join`:
     names are from one frame, and a query is not its own neighbor.  `own_tiles`: the two indexes are one.
-    `least2`, `bound2`: the smallest and the largest d2 of a neighbor, whatever prunes.  `norm`: see
+    `least2`, `bound2`: the smallest and the largest d2 of a neighbor.  `norm`: see
     `totals.kind_of`; squares if there is a filter.  `work`: see `scratch`.
 
     Numba compiles one branch of each ``len(q) == 1``, since that is constant for a type.

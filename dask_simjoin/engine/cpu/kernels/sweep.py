@@ -1,7 +1,8 @@
 """The row sweep: join two grid indexes of 1 to 4 dimensions in float64.
 
-The points of a row ascend along the swept coordinate.  A point meets 16 points of a row at a time, from the
-first within reach on.  Finding that point, and the number of points that follow, is almost branch-free: a
+The points of a row ascend along the swept coordinate.  A point is compared with 16 points of a row at a time,
+starting at the first within reach.
+Finding that point, and the number of points that follow, is almost branch-free: a
 core would mispredict most branches.
 """
 
@@ -172,7 +173,7 @@ FRESH = (0, 0, -1, 0, -1)
 
 @inline_source
 def _opening(x: float, base: int, lo: int, stop: int, reach: float) -> int:
-    """The first place from `lo` on, before `stop`, of a swept coordinate that is not too far before `x`."""
+    """The first place in `lo` ... `stop` whose swept coordinate is not too far before `x`."""
     passed = SWEEP_LANES
     while passed == SWEEP_LANES and lo < stop:
         passed = first_within(base + 8 * lo, x, reach)
@@ -186,10 +187,12 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Ar
           reach: float, threshold: float, norm: Kind, is_self_join: bool, orient_by_position: bool,
           left: Array, right: Array, totals: Array, cap: int, state: Array, at: Array, behind: Array,
           some: Array) -> int:  # fmt: skip
-    """Write pairs of names to `left` and `right`, and if it has room their totals to `totals`; how many.
+    """Write pairs of names to `left`, `right`, and totals to `totals` unless it is empty.
 
-    Stops where 16 more might not fit into `cap`, leaving in `state` where it was and in
-    ``state[5]`` the capacity it needs (0: the join is complete).  `offsets`: what to add
+    Return their number.
+
+    Stops when 16 more might not fit into `cap`. It saves its progress in `state`, and in ``state[5]``
+    the capacity it needs (0: the join is complete).  `offsets`: what to add
     to a row's key for each neighbor row; `at`: each one's position in `d_keys`;
     `norm`: see `totals.kind_of`.
     With `is_self_join`, the two sides are one index and only the later half of each

@@ -76,7 +76,7 @@ def count_bits(typingctx: TypingContext, mask: NumbaType) -> Intrinsic:
 
 @intrinsic
 def prefetch(typingctx: TypingContext, address: NumbaType) -> Intrinsic:
-    """Ask for the cache line at an address: it will be read soon."""
+    """Prefetch the cache line at an address."""
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         line = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
@@ -191,7 +191,10 @@ def tile_filter(typingctx: TypingContext, tile: NumbaType, start: NumbaType, dim
 
 def _tile_totals(builder: Builder, kind: ir.Type, args: Values, norm: NumbaType,
                  parts: int) -> list[Value]:  # fmt: skip
-    """Totals of a tile's points with one, by vectors, in as many parts.  `args`: tile, dims, point, norm."""
+    """Totals between a tile's points and one point, as vectors in several parts.
+
+    `args`: tile, dims, point, norm.
+    """
     tile_, dims_, point_, norm_ = args
     vector, groups, size = lanes_of(kind)
     found = []

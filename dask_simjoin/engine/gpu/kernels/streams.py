@@ -44,7 +44,7 @@ class Aside:
     cuda : module
         ``cupy.cuda``.
     asked : bool
-        Whether there is to be one.
+        Whether to use a stream.
     """
 
     def __init__(self, cuda: Any, asked: bool) -> None:
