@@ -26,7 +26,7 @@ COLUMNS: dict[str, Any] = {
 
 
 def condensed_tree(tree: Frame, min_cluster_size: int = 5) -> Frame:
-    """The clusters of at least `min_cluster_size` rows, and when rows leave them: as the package hdbscan.
+    """Return clusters of at least `min_cluster_size` rows, and where rows leave them, as the package hdbscan.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def choose_clusters(
     max_cluster_size: int | None = None,
     allow_single_cluster: bool = False,
 ) -> Frame:
-    """Choose clusters of a condensed tree: as `hdbscan`, but in a moment, to try one choice and another.
+    """Choose clusters of a condensed tree, as `hdbscan` does. It is fast, so you can try several choices.
 
     Parameters
     ----------

@@ -162,7 +162,7 @@ def pack_keys(x: Array, begin: int, end: int, dims: Array, origin: Array, width:
               position_bits: int, packed: Array, keys: Array) -> None:  # fmt: skip
     """Fill `packed`: each point's row key minus `least`, its fixed-point swept coordinate, and its position.
 
-    The points are `begin` ... `end` - 1. The arguments about rows are those of `index.sweep.SweepGrid`;
+    The points are `begin` ... `end` - 1. Arguments about rows are fields of `index.sweep.SweepGrid`;
     `keys` (BLOCK,): scratch.
     """
     for first in range(begin, end, BLOCK):

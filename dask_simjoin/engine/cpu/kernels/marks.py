@@ -2,10 +2,10 @@
 
 Such a join has one of three tasks.  Each point has a value (int64), by position:
 
-- `COUNT` counts the pairs of each point; the value is that number;
-- `LINK` unites the sets of both ends of pairs; the value is a node of a disjoint-set forest, or -1 for a
-  point that takes no part;
-- `LOWEST` finds the lowest label near each point without a label; the value is a label, or -1.
+- `COUNT` counts the pairs of each point.  The value is that number.
+- `LINK` unites the sets of both ends of pairs.  The value is a node of a disjoint-set forest, or -1 for a
+  point that takes no part.
+- `LOWEST` finds the lowest label near each point without a label.  The value is a label, or -1.
 
 Each tile has a mark that summarizes its points. The nodes of the tree of boxes follow with theirs.  Two
 tiles are not compared if their marks show that no pair of them changes anything.  If all points of two tiles

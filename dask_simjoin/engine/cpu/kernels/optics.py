@@ -47,8 +47,8 @@ def append_rows(ends: Array, others: Array, values: Array, node: int, at: Array,
                 out_values: Array) -> None:  # fmt: skip
     """Append edges to the edges of each row.
 
-    `ends` (n + 1,): where each row's begin and end; `others`: rows of which the first is a `node`;
-    `at` (n,): where each row's next edge goes.
+    `ends` (n + 1,): bounds of each row's edges; `others`: other ends of edges, counted from `node`; `at`
+    (n,): place of each row's next edge.
     """
     for i in range(at.size):
         to = at[i]

@@ -220,11 +220,11 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
                  place: Array, value: Array, below: Array) -> int:  # fmt: skip
     """Fill `own` with the region of each point of `x` (n, d), and find the other regions that need it.
 
-    Writes the points that other regions need and those regions, as far as they fit; returns how many.
-    A point is needed by every region of a lower number than its own (`everywhere`: by every region)
-    whose box is within `threshold`: a gap to a box, computed as a total is, is never larger than
-    the total of any point in it, as rounding is monotone.  So a point is needed by no other region that is
-    further than `reach` away from all walls of its own: any other lies behind one of them.
+    Writes points and the regions that need them, as far as they fit, and returns their number. A region needs
+    a point if its number is lower than the number of the point's own region, and its box is near enough.
+    With `everywhere`, its number does not matter. A gap to a box is computed as a total is. It never exceeds
+    the total of a point in the box, because rounding is monotone. Other regions lie behind the walls of the
+    point's own region. So none needs a point that is farther than `reach` from all walls.
 
     `middle`: the first region right of each cut; `depth`: levels of the tree; `cut`: the dimensions that
     are cut; `low_wall`, `high_wall` (regions, cut): the walls there; `norm`: see `totals.kind_of`;

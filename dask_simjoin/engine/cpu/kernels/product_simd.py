@@ -255,7 +255,7 @@ def _filter(way: str) -> Any:
 
         `tile`: address of bytes [steps][64][4]; `first`: of 64 int32, or pairs of int16; `rows`: of all
         queries' bytes [steps][4]; `take`: of their int32, or pairs of int16; `i0..i3`: which queries;
-        `passing`: mask of points for which the answer is yes in any case.  Returns the union of the four
+        `passing`: mask of points that always pass.  Returns the union of the four
         masks; if that is not 0 they are written at `out`.
         """
         sig = types.uint64(*(types.int64,) * 9, types.int32, types.uint64, types.int64)

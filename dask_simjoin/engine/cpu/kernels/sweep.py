@@ -64,13 +64,12 @@ def first_within(typingctx: TypingContext, numbers: NumbaType, x: NumbaType, rea
 def sweep_near(typingctx: TypingContext, dims: NumbaType, base: NumbaType, stride: NumbaType, j: NumbaType,
                stop: NumbaType, point: NumbaType, point_stride: NumbaType, threshold: NumbaType,
                norm: NumbaType, totals: NumbaType) -> Intrinsic:  # fmt: skip
-    """Mask of those of the points j ... j+15, before `stop`, near a point: the float64 decision.
+    """Mask of points among j ... j+15, and before `stop`, that are near a point: the float64 decision.
 
-    One rounding for each difference, product and sum, dimensions in order: LLVM never
-    contracts a product and a sum into a fused multiply-add unless a flag allows it.
-    `base`: address of column 0 (float64), `stride` bytes from one column to the next;
-    `point`: address of the point's first coordinate, `point_stride` bytes to its next;
-    `totals`: where to write the 16 totals, or 0.
+    It rounds once for each difference, product and sum, with dimensions in order. LLVM fuses a product and a
+    sum only if a flag allows it. `base`: address of column 0 (float64), `stride` bytes from one column to the
+    next; `point`: address of the point's first coordinate, `point_stride` bytes to its next; `totals`: where
+    to write the 16 totals, or 0.
     """
     sig = types.uint64(*(types.int64,) * 7, types.float64, norm, types.int64)
 
