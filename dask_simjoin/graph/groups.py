@@ -272,7 +272,7 @@ def _scale(example: Frame, given: Mapping[str, Any]) -> float:
     if isinstance(value, str) and has_column(example.columns, value):
         raise OptionError(
             f"{bound}={value!r} names a column, which by= does not support. Use one distance for all rows, "
-            "or filter the pairs of a join without by= by columns that keep= keeps."
+            "or join without by=, keep the columns with keep=, and filter the pairs."
         )
     named = given.get("metric", "euclidean"), given.get("p", 2)
     metric, _ = check_metric(*named)

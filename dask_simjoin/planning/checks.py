@@ -233,8 +233,7 @@ def check_tree(rows: int, min_rows: int | None, resources: Resources) -> None:
         place = "no limit" if limit is None else f"{format_bytes(int(TREE_SHARE * limit))} for it"
         raise BudgetError(
             f"One task is given the spanning tree of all {rows:,} rows, which takes {format_bytes(need)}. "
-            f"The smallest worker has {place}; at most {MAX_ROWS:,} rows can have one. Use larger "
-            "workers."
+            f"The smallest worker has {place}, and a tree has at most {MAX_ROWS:,} rows. Use larger workers."
         )
 
 

@@ -44,7 +44,7 @@ PREFETCHED = 4096
 @device_function
 def _gaps(lower: int, upper: int, dims: int, low: int, high: int, limits: int, out: int, kind: float,
           norm: Kind) -> Any:  # fmt: skip
-    """Call `box_gaps`, whose code is long, from several places."""
+    """Share one copy of the long code of `box_gaps` among several callers."""
     return box_gaps(lower, upper, dims, low, high, limits, out, kind, norm)
 
 
