@@ -200,7 +200,7 @@ def made(tmp_path):
         (
             {"recluster": 0.5},
             "OptionError",
-            r"recluster=0\.5 is not allowed; a number is the scan ratio",
+            r"recluster=0\.5 is not allowed; use a policy, or a number >= 1",
         ),
         ({"store_pairs": "yes"}, "OptionTypeError", r"store_pairs='yes'"),
         (
