@@ -119,7 +119,7 @@ def distinct(column: Series) -> Series:
     except (TypeError, NotImplementedError):  # lists, or other values without a hash
         some = f", such as {shown(column.iloc[0])}" if len(column) else ""
         raise ColumnError(
-            f"by= names {column.name!r}, of dtype {column.dtype}, whose values are not single ones{some}; "
+            f"by= names {column.name!r}, of dtype {column.dtype}, whose values are not scalars{some}; "
             "use columns of numbers, texts, dates or categories."
         ) from None
     try:
@@ -244,8 +244,8 @@ def _as_texts(rows: Frame, held: Frame, names: list[Hashable]) -> Frame:
         return rows.astype(texts) if texts else rows
     except UnicodeEncodeError as error:
         raise ColumnError(
-            f"by= names {listed(texts)}, with texts in the Dask DataFrame. The other one has "
-            f"{shown(error.object)}, {NO_UNICODE}; or make the Dask DataFrame within "
+            f"by= names {listed(texts)}, which are texts in the Dask DataFrame. The other table has "
+            f"{shown(error.object)}, {NO_UNICODE}. Or make the Dask DataFrame within "
             "dask.config.set({'dataframe.convert-string': False})."
         ) from None
 
