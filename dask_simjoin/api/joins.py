@@ -96,10 +96,10 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
 
     Notes
     -----
-    Each chunk is indexed once. Two chunks are compared only if their bounding boxes are within `eps`. This
-    follows the R-S join of LSS (Lieberman, Sankaranarayanan & Samet 2008, "A fast similarity join algorithm
-    using graphics processing units", section 3), but the result is exact. "leftsemi" and "leftanti" do not
-    build pairs.
+    Each chunk is indexed once. Two chunks are compared only if their bounding boxes are within `eps`. The
+    method follows the R-S join of LSS, but the result is exact. LSS is Lieberman, Sankaranarayanan & Samet
+    2008, "A fast similarity join algorithm using graphics processing units", section 3. "leftsemi" and
+    "leftanti" do not build pairs.
 
     Examples
     --------

@@ -94,4 +94,4 @@ def _register_with_cudf() -> None:
 def _register_with_polars() -> None:
     api = sys.modules["polars"].api
     api.register_dataframe_namespace("simjoin")(SimJoinAccessor)
-    api.register_lazyframe_namespace("simjoin")(SimJoinAccessor)  # whose verbs say what to do
+    api.register_lazyframe_namespace("simjoin")(SimJoinAccessor)  # whose verbs name the remedy

@@ -37,7 +37,7 @@ class Verb:
     command : str or None
         Words of its command.
     output : str
-        What the command does with the result. It writes pairs, the kept rows, or the table with more columns;
+        How the command uses the result. It writes pairs, the kept rows, or the table with more columns;
         or it prints a number or a plan.
     """
 

@@ -71,7 +71,7 @@ def _unchanged(frame: Frame, result: Frame) -> Frame:
 
 
 OUTPUT_ACTIONS: dict[Output, OutputAction] = {
-    "pairs": OutputAction("Writes the result of the verb.", _unchanged),
+    "pairs": OutputAction("Writes the pairs.", _unchanged),
     "rows": OutputAction("Writes the kept rows of the table.", _unchanged),
     "values": OutputAction("Writes the rows of the table with more columns.", _with_columns),
     "number": OutputAction("Prints a number, or one per distance.", None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import logging
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -225,7 +225,7 @@ def _option(field: Field[Any], hint: Any) -> click.Option:
     elif hint == tuple[str, str]:
         how |= {"nargs": 2}
     else:
-        how |= {"type": _kind(hint, about["choices"])}
+        how |= {"type": KeptColumns() if field.name == "keep" else _kind(hint, about["choices"])}
     short = [f"-{field.name}"] if len(field.name) == 1 else []
     return click.Option([flag(field.name), *short, field.name], **how)
 
@@ -243,8 +243,6 @@ def _kind(hint: Any, choices: tuple[str, ...]) -> Any:
         return Radii() if Sequence[float] in kinds else Radius()
     if float in kinds and any(get_origin(kind) is Literal for kind in kinds):
         return Radius()
-    if hint == Hashable:
-        return KeptColumns()
     if {int, str} <= kinds:
         return Size()
     return next((kind for kind in (int, float) if kind in kinds), str)

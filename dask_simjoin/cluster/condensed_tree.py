@@ -26,7 +26,7 @@ COLUMNS: dict[str, Any] = {
 
 
 def condensed_tree(tree: Frame, min_cluster_size: int = 5) -> Frame:
-    """The clusters of at least `min_cluster_size` rows, and when rows leave them: as the package hdbscan.
+    """Return clusters of at least `min_cluster_size` rows, and where rows leave them, as the package hdbscan.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def choose_clusters(
     max_cluster_size: int | None = None,
     allow_single_cluster: bool = False,
 ) -> Frame:
-    """Choose clusters of a condensed tree: as `hdbscan`, but in a moment, to try one choice and another.
+    """Choose clusters of a condensed tree, as `hdbscan` does. It is fast, so you can try several choices.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def condensed_of(frame: Frame) -> Condensed:
     )
     if not whole:
         raise ColumnError(
-            f"{len(parent):,} rows are not a whole condensed tree; give all rows of a result of "
+            f"{len(parent):,} rows are not a complete condensed tree; pass all rows of a result of "
             "condensed_tree()."
         )
     row_parent, row_lambda = np.empty(root, np.int32), np.empty(root)
@@ -159,7 +159,7 @@ def _checked(frame: Frame, columns: dict[str, Any], verb: str) -> Frame:
     meta = example_of(frame)
     for name in columns:
         if name not in meta.columns:
-            raise ColumnError(f"The frame has no column {name!r}; give a whole result of {verb}.")
+            raise ColumnError(f"The frame has no column {name!r}; pass a complete result of {verb}.")
     return meta
 
 
@@ -182,7 +182,7 @@ def _condensed(tree: Frame, example: Frame, min_rows: int) -> Frame:
     inside = all(((some >= 0) & (some < n)).all() for some in (start, end)) and not (away < 0).any()
     if not inside or host_kernels("optics").spanning(start, end, np.arange(n), np.empty(n, np.int64)) < n - 1:
         raise ColumnError(
-            f"{n - 1:,} edges are not a tree of {n:,} rows; give a whole result of spanning_tree()."
+            f"{n - 1:,} edges are not a tree of {n:,} rows; pass a complete result of spanning_tree()."
         )
     if n == 1:
         return example

@@ -116,18 +116,19 @@ class OPTICS(Clustering):
     Parameters
     ----------
     max_eps : float
-        Largest distance of neighbours, finite: scikit-learn's default, infinity, would keep all pairs.
+        Largest distance of neighbors; it must be finite. Scikit-learn's default, infinity, would keep all
+        pairs.
     min_samples : int
-        A row with at least so many rows within `max_eps`, itself included, is a core row.
+        Core rows have at least this many rows within `max_eps`, themselves included.
     cluster_method : {"xi", "dbscan"}
         How labels are found: see `cluster_optics_xi`, which needs scikit-learn, and `cluster_optics_dbscan`.
     eps : float, optional
-        Of "dbscan", at most `max_eps`, which is the default.
+        For "dbscan": at most `max_eps`, the default.
     xi, min_cluster_size, predecessor_correction
-        Of "xi".
+        For "xi".
     mode : {"edges", "forest"}
-        As in `SimJoinAccessor.optics`: exactly scikit-learn's order, of the Euclidean metric, or one that
-        needs less memory, of any.
+        As in `SimJoinAccessor.optics`: exactly scikit-learn's order, for the Euclidean metric only, or an
+        order that needs less memory, for any metric.
     on, metric, p, dropna, method, partitioning, blocksize
         As in `SimJoinAccessor.optics`; `on` is for frames.
     algorithm, leaf_size, n_jobs
@@ -136,11 +137,11 @@ class OPTICS(Clustering):
     Attributes
     ----------
     optics_ : DataFrame
-        After `fit`, what `SimJoinAccessor.optics` gives: lazy for a Dask DataFrame or array.
+        After `fit`, the result of `SimJoinAccessor.optics`: lazy for a Dask DataFrame or array.
     labels_, reachability_, core_distances_, predecessor_ : array or Series (n,)
         In the order of the rows; lazy where `X` is.
     ordering_ : array (n,), int64
-        The rows in order. Not of a Dask array or DataFrame: ``optics_["ordering"]`` has their places in it.
+        The rows in order. Not available for Dask data: ``optics_["ordering"]`` has the place of each row.
     n_features_in_ : int
     feature_names_in_ : array of str
         Their names, for a frame whose column names are all strings.

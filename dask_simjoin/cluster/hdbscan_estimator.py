@@ -29,10 +29,10 @@ class HDBSCAN(Clustering):
     Parameters
     ----------
     min_cluster_size : int
-        How many rows a cluster has at least; at least 2.
+        Smallest number of rows in a cluster, at least 2.
     min_samples : int, optional
-        A row's core distance is that of the nearest so many rows, itself included. By default
-        `min_cluster_size`.
+        The core distance of a row is the distance to its `min_samples`-th nearest row, itself included. By
+        default `min_cluster_size`.
     cluster_selection_method : {"eom", "leaf"}
         Whether clusters are those of the largest total stability, or the smallest ones.
     cluster_selection_epsilon : float
@@ -50,7 +50,7 @@ class HDBSCAN(Clustering):
     Attributes
     ----------
     hdbscan_ : DataFrame
-        After `fit`, what `SimJoinAccessor.hdbscan` gives: lazy for a Dask DataFrame or array.
+        After `fit`, the result of `SimJoinAccessor.hdbscan`: lazy for a Dask DataFrame or array.
     labels_, probabilities_, outlier_scores_ : array or Series (n,)
         Its columns: NumPy arrays for a NumPy array, Dask arrays for a Dask array, else Series.
     condensed_tree_ : CondensedTree

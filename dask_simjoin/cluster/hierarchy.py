@@ -295,7 +295,7 @@ def example_of_order(optics: Frame, columns: Iterable[str]) -> Frame:
     meta = example_of(optics)
     for name in columns:
         if name not in meta.columns:
-            raise ColumnError(f"The frame has no column {name!r}; give a whole result of optics().")
+            raise ColumnError(f"The frame has no column {name!r}; pass a complete result of optics().")
     return meta
 
 

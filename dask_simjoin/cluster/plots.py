@@ -25,7 +25,7 @@ BEYOND = 1.1
 
 def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: bool = True,
                         log_size: bool = False, **choice: Any) -> Axes:  # fmt: skip
-    """Clusters from the sparsest to the densest: where they split, how large they are, which are chosen.
+    """Plot clusters from the sparsest to the densest level: their splits, their sizes, and the chosen ones.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: b
     log_size : bool
         Whether widths are logarithms of numbers of rows.
     **choice
-        Which ones are chosen: the options of `choose_clusters`.
+        Options of `choose_clusters`, which chooses them.
 
     Returns
     -------
@@ -94,7 +94,10 @@ def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: b
 
 
 def _centres(tree: Condensed) -> tuple[np.ndarray, np.ndarray]:
-    """Put clusters that do not split side by side, and others amid their own; and count those."""
+    """Return the x position of each cluster, and the number of leaves below it.
+
+    Clusters that do not split are side by side, and others are above the middle of their children.
+    """
     number = len(tree.parent)
     children: list[list[int]] = [[] for _ in range(number)]
     for c in range(1, number):
@@ -140,7 +143,7 @@ MAX_DRAWN = 100_000
 
 
 def plot_k_distances(distances: Series, ax: Axes = None) -> Axes:
-    """The distances of rows to their k-th neighbors, sorted: the knee is where clusters end.
+    """Plot the sorted distances of rows to their k-th neighbors. The knee is where clusters end.
 
     Parameters
     ----------
@@ -179,7 +182,7 @@ def plot_k_distances(distances: Series, ax: Axes = None) -> Axes:
 
 
 def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) -> Axes:
-    """The reachability of rows in the order of OPTICS: clusters are valleys.
+    """Plot the reachability of rows in the order of OPTICS. Clusters are valleys.
 
     Parameters
     ----------

@@ -213,50 +213,50 @@ def _labels_and_cores(frame: Frame, request: DbscanRequest,
 def optics(frame: Frame, request: OpticsRequest) -> Frame:
     """Order of rows that shows their clusters at all distances up to `max_eps`: OPTICS.
 
-    `dask_simjoin.cluster` has `cluster_optics_dbscan` and `cluster_optics_xi` for clusters of it.
+    `cluster_optics_dbscan` and `cluster_optics_xi` in `dask_simjoin.cluster` find clusters in it.
 
     Parameters
     ----------
     max_eps : float
-        Largest distance of neighbours, as `eps` in `self_join`.
+        Largest distance of neighbors, as `eps` in `self_join`.
     min_samples : int
-        A row with at least so many rows within `max_eps`, itself included, is a core row; at least 2.
+        Core rows have at least this many rows within `max_eps`, themselves included; at least 2.
     mode : {"edges", "forest"}
-        "edges": the result of ``sklearn.cluster.OPTICS(max_eps=..., algorithm="kd_tree")``, ties
-        included, but for the exception that `dbscan` has. It takes all edges, at most 32 bytes for each
-        pair in each direction, in files if they are many, and one task that visits all rows.
-        "forest": for larger data; what is kept is a minimum spanning forest, no larger than the rows.
+        "edges": the result of ``sklearn.cluster.OPTICS(max_eps=..., algorithm="kd_tree")``, including ties,
+        with the same exception as `dbscan`. It stores all edges, at most 32 bytes for each pair in each
+        direction, in files if there are many. One task visits all rows.
+        "forest": for larger data. It stores only a minimum spanning forest, which is no larger than the rows.
         For every ``eps <= max_eps`` it has the same core rows as ``dbscan(eps, min_samples)``, in the
         same clusters.
     on, by, id, dropna, method, partitioning, blocksize
-        As in `self_join`; `id` only says which column is no coordinate.
+        As in `self_join`. `id` only names a column that is not a coordinate.
     metric, p
-        As in `self_join`, in mode "forest"; "edges" is of "euclidean" only, or "minkowski" with ``p=2``,
-        which is the same.
+        As in `self_join` with mode "forest". Mode "edges" takes only "euclidean", or the equivalent
+        "minkowski" with ``p=2``.
 
     Returns
     -------
     DataFrame
-        With the frame's index and partitions, and a row for each of its rows (but for those that `dropna`
-        leaves out): ``ordering`` (int64), its place in the order; ``reachability`` and ``core_distance``
-        (float64, in the units of the metric; inf: none within `max_eps`); ``predecessor`` (int64), the
-        number of the row from which it was reached, counted in the result from 0, or -1. In mode
-        "forest" distances are the least `eps` for which a row is a core row, or joins those before it.
+        With the frame's index and partitions, and one row for each of its rows, except rows that `dropna`
+        leaves out: ``ordering`` (int64), its place in the order; ``reachability`` and ``core_distance``
+        (float64, in the units of the metric; inf: none within `max_eps`); ``predecessor`` (int64), the number
+        of the row from which it was reached, counted in the result from 0, or -1. In mode "forest", distances
+        are the least `eps` that makes a row a core row, or joins it to earlier rows.
 
     Raises
     ------
     BudgetError
-        When planned: the edges do not fit the disk, or the rows one worker.
+        When planned: the edges do not fit on the disk, or the rows do not fit in one worker.
     ScratchError
         A file of edges cannot be written; it is an OSError, too.
 
     Notes
     -----
     Ankerst, Breunig, Kriegel & Sander (1999), "OPTICS: ordering points to identify the clustering
-    structure". Block pairs give edges, on GPUs too; the visit of all rows is one task on one core of
-    the host. Where edges are so many that they lie in files, workers on several machines need a folder
-    that they share: Dask's configuration ``temporary-directory`` of the client. The client removes a
-    run's files once the run is over, also if it is cancelled, or a worker is lost.
+    structure". Block pairs yield edges, also on GPUs. One task on one core of the host visits all rows. If
+    edges are written to files, workers on several machines need a shared folder: Dask's configuration
+    ``temporary-directory`` of the client. The client removes the files once the run is over, also if it is
+    canceled or a worker is lost.
 
     Examples
     --------
@@ -325,7 +325,7 @@ def connected_components(pairs: Frame) -> Frame:
     Raises
     ------
     ColumnError, UnsupportedFrameError
-        There is no column ``left`` or ``right``; the frame is none of those.
+        There is no column ``left`` or ``right``, or the frame is of another kind.
 
     Examples
     --------

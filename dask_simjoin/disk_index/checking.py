@@ -246,7 +246,7 @@ def scanned(x: np.ndarray, boxes: CellBoxes, rows: np.ndarray, options: Options)
 
 
 def excess(rows: Snapshot, new: RowGroups) -> float:
-    """Estimate how many more rows are read for some new rows than if all rows were in order.
+    """Estimate the extra rows that an update reads because rows on disk are not in order.
 
     `new`: the row groups with the new rows.  Opening a file counts as `OPENED` rows.
     """

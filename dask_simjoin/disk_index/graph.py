@@ -76,7 +76,7 @@ def pairs_of_parts(how: Comparison, parts: tuple[Part, ...], columns: list[str])
 
 
 class LazyStoredRows(LabelledExpr):
-    """Rows that several tasks compare: moved rows, and old rows near several parts of them."""
+    """Rows that several tasks compare: moved rows, and old rows near more than one part of these."""
 
     _label = "simjoin_moved"
     _parameters = ["blocks"]

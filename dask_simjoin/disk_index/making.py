@@ -51,7 +51,7 @@ def make_index(
 
 
 def named(columns: tuple[Hashable, ...]) -> tuple[str, ...]:
-    """Return names of columns as strings, which `check_names` found them to be."""
+    """Return names of columns, all strings after `check_names`, with that type."""
     return tuple(str(name) for name in columns)
 
 

@@ -66,7 +66,7 @@ def from_json(body: Any) -> Manifest:
     for one in (options, manifest):
         for name, hint in HINTS[type(one)].items():
             if not _fits(getattr(one, name), hint):
-                raise ValueError(f"{name} is none")
+                raise ValueError(f"its {name!r} has the wrong type")
     for name in (options.example, *manifest.earlier):
         _check_name(name)
     return manifest
@@ -78,7 +78,7 @@ def _entries(kind: type[Entry], entries: Any) -> tuple[Entry, ...]:
     for one in entries:
         for name, hint in hints.items():
             if type(one[name]) is not hint:
-                raise ValueError(f"{name} of a file is none")
+                raise ValueError(f"the {name!r} of a file has the wrong type")
             if hint is str:
                 _check_name(one[name])
     return tuple(kind(**one) for one in entries)
@@ -152,7 +152,7 @@ def latest(root: Path) -> Manifest:
         if found is not None:
             raise _damaged_last(root, known, found)
     if known:
-        raise _damaged_last(root, known, "it is listed, and not there")
+        raise _damaged_last(root, known, "it is listed, but missing")
     raise IndexFormatError(
         f"path={str(root)!r} holds no index, as it has no version. Make an index with "
         "frame.simjoin.index(eps, path), or name the folder of an index."
@@ -167,10 +167,13 @@ def read_manifest(root: Path, version: int) -> Manifest:
     if found is not None:
         raise damaged(manifest_path(root, version), found)
     there = versions(root)
-    some = f"those from {there[0]} to {there[-1]} are" if there else "none is"
+    some = "none remains"
+    if there:
+        several = f"versions {there[0]} to {there[-1]} remain"
+        some = several if len(there) > 1 else f"version {there[0]} remains"
     raise VersionGoneError(
-        f"Version {version} of the index at {str(root)!r} is not there; {some}. vacuum(keep=...) "
-        "keeps more of them. If a consumer comes too late, it starts from pairs()."
+        f"Version {version} of the index at {str(root)!r} is not there; {some}. A consumer "
+        "that comes too late starts over from pairs(). To keep more versions, use vacuum(keep=...)."
     )
 
 

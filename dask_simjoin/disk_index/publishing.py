@@ -72,8 +72,8 @@ class Transaction:
         if not self.lease.exists():
             (self.root / folder / name).unlink(missing_ok=True)
             raise IndexConflictError(
-                f"An update of the index at {str(self.root)!r} failed, or took longer than a day, while a "
-                "task wrote for it; nothing was changed. Repeat it with fewer rows at a time."
+                f"An update of the index at {str(self.root)!r} failed, or took longer than a day, and a "
+                "task still wrote files for it; nothing was changed. Repeat it with fewer rows at a time."
             )
         return name, size
 

@@ -180,7 +180,7 @@ def some(rows: RowBatch, places: Array, points: bool = True) -> RowBatch:
     x = rows["x"]
     if not points:
         taken = module_of(places).empty((len(places), 0))
-    elif x.flags.f_contiguous and x.shape[1] > 1:  # column by column, as coordinates of few columns lie
+    elif x.flags.f_contiguous and x.shape[1] > 1:  # column by column, which is their memory order
         xp = module_of(x)
         taken = xp.empty((len(places), x.shape[1]), order="F")
         for k in range(x.shape[1]):

@@ -236,7 +236,7 @@ def _those_of(listed: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def _of_versions(version: np.ndarray, versions: tuple[int, int]) -> np.ndarray:
-    """Return which rows are of a version above the first and up to the second."""
+    """Return which rows were added after the first version, up to the second."""
     return (version > versions[0]) & (version <= versions[1])
 
 

@@ -69,7 +69,7 @@ def check_version(version: Any, name: str) -> int:
 def check_batch(batch: object) -> str | None:
     """Return the name of a batch."""
     if batch is not None and not isinstance(batch, str):
-        raise OptionTypeError(f"batch={shown(batch)} is not a string; use such as '2026-01-31'.")
+        raise OptionTypeError(f"batch={shown(batch)} is not a string; use one, such as '2026-01-31'.")
     if batch is not None and not is_unicode(batch):
         raise OptionError(f"batch={shown(batch)} is a string, {NO_UNICODE}.")
     return batch

@@ -93,8 +93,8 @@ class MakeIndex(Coordinates, Kept):
         if is_number(self.recluster):
             if not as_number(self.recluster) >= 1:
                 raise OptionError(
-                    f"recluster={shown(self.recluster)} is not allowed; a number is the scan ratio above "
-                    "which rows are put in order: use one >= 1, or a policy."
+                    f"recluster={shown(self.recluster)} is not allowed; use a policy, or a number >= 1: "
+                    "the scan ratio above which rows are put in order."
                 )
             return as_number(self.recluster)
         check_choice("recluster", self.recluster, POLICIES)

@@ -26,7 +26,7 @@ AT_ONCE = 1 << 20
 
 
 class GrowingColumns:
-    """Columns of one length that is not known in advance.
+    """Columns of equal length, which is not known in advance.
 
     Unwritten memory costs nothing, so the initial capacity is generous. The system grows columns by remapping
     pages, and unused memory is returned in the same way.
@@ -37,7 +37,7 @@ class GrowingColumns:
     capacity : int
         Initial capacity in values.
     spare : int, optional
-        Values behind the capacity that may be written, but are not kept.
+        Values after the capacity that may be written, but are not kept.
     """
 
     def __init__(self, dtypes: Sequence[DType], capacity: int, spare: int = 0) -> None:
@@ -94,7 +94,7 @@ def longer(values: np.ndarray, length: int) -> np.ndarray:
 
 
 def appended(parts: Sequence[Array]) -> np.ndarray:
-    """Concatenate arrays; the first one is given up: see `longer`."""
+    """Concatenate arrays; the first one must not be used afterwards: see `longer`."""
     if len(parts) == 1:
         return parts[0]
     ends = np.cumsum([len(part) for part in parts]).tolist()
@@ -197,21 +197,21 @@ def _arrow_parts(chunks: list[Any]) -> Iterator[_Part]:
         if pa.types.is_fixed_size_list(chunk.type):
             length = chunk.type.list_size
             break
-        own = pc.list_value_length(chunk).to_numpy(zero_copy_only=False)  # of missing lists NaN
+        own = pc.list_value_length(chunk).to_numpy(zero_copy_only=False)  # NaN for missing lists
         lengths.append(own)
         length = _checked(own, length, start)
         start += len(chunk)
     for chunk in chunks:
         present = chunk.is_valid().to_numpy(zero_copy_only=False)
-        # lists that are missing have no numbers in what this gives
+        # missing lists have no numbers in the result
         numbers = chunk.flatten().to_numpy(zero_copy_only=False)
-        if numbers.dtype == object:  # truth values, some of them missing
+        if numbers.dtype == object:  # booleans, some of them missing
             numbers = numbers.astype(np.float64)
         yield _Part(present, numbers, 1 if length is None else length)
 
 
 def _checked(lengths: np.ndarray, length: int | None, start: int) -> int | None:
-    """Return the length of some lists, and check that it is `length`, unless that is None."""
+    """Return the length of some lists; unless `length` is None, check that it is the same."""
     there = np.flatnonzero(~np.isnan(lengths))
     if not len(there):
         return length
@@ -256,7 +256,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _one_by_one(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return the numbers of these rows, some of them missing; refuse other values."""
+    """Return the numbers of these rows, NaN for missing ones; refuse other values."""
     found = []
     for row in rows.tolist():
         for value in values[row]:
@@ -272,7 +272,7 @@ def _one_by_one(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
 def _on_gpu(column: Series) -> Array:
     xp = sys.modules["cupy"]
     present = column.notna().values
-    some = column.dropna()  # missing lists may have numbers below them
+    some = column.dropna()  # Arrow may store numbers under missing lists
     if not len(some):
         return xp.full((len(column), 1), np.nan)
     if type(column.dtype).__name__ != "ListDtype":

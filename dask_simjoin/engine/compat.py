@@ -19,12 +19,12 @@ def _library(value: Any) -> str:
 
 
 def module_of(array: Array) -> ArrayModule:
-    """Return the module that an array is of: NumPy or CuPy."""
+    """Return the module of an array: NumPy or CuPy."""
     return sys.modules["cupy"] if _library(array) == "cupy" else np
 
 
 def to_host(array: Array) -> np.ndarray:
-    """Return an array as one of NumPy; copied only if it lies on a GPU."""
+    """Return an array as a NumPy array; it is copied only from a GPU."""
     host: np.ndarray = array.get() if _library(array) == "cupy" else np.asarray(array)
     return host
 
@@ -126,7 +126,7 @@ def inverse_of(order: Array) -> Array:
 
 
 def put_entries(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
-    """Put entries of a sparse matrix at the next free places of their rows on a GPU, and advance these."""
+    """Write entries of a sparse matrix to the next free places of their rows on a GPU, and advance these."""
     body = """
         const long long place = (long long)atomicAdd((unsigned long long*)&at[row], 1ull);
         columns[place] = column;

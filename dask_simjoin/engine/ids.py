@@ -1,7 +1,7 @@
 """Ids: the names of rows, and whether they are unique.
 
-Partitions whose ids lie in disjoint ranges cannot share one: that certifies most data at the
-cost of a comparison.  Only partitions whose ranges meet are looked at again, in buckets by hash.
+Partitions with disjoint ranges of ids cannot share an id. Comparing ranges certifies most data. Only
+partitions with overlapping ranges are read again, in buckets by hash.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def from_id_keys(labels: Array, ids: Ids) -> Values:
     """
     dtype = ids.dtype
     if dtype.kind in "mM" and on_gpu(ids):
-        # CuPy has no dates; as numbers they count the unit of `dtype`, as labels do
+        # CuPy has no dates; as numbers they count units of `dtype`, as labels do
         return frames_for(ids).index(labels).astype(dtype)
     return labels.view(dtype) if dtype.itemsize == labels.dtype.itemsize else labels.astype(dtype)
 

@@ -17,7 +17,7 @@ FOLDER, FILE = 0o755, 0o644
 
 
 def check_private(found: os.stat_result, path: Path) -> None:
-    """Refuse what anybody but this user and root can write.
+    """Refuse files and folders that other users can write, except root.
 
     Raises
     ------
@@ -25,7 +25,7 @@ def check_private(found: os.stat_result, path: Path) -> None:
     """
     if found.st_uid not in (0, os.geteuid()):
         raise PermissionError(
-            f"{path} belongs to another user (uid {found.st_uid}), so nothing is loaded of it"
+            f"{path} belongs to another user (uid {found.st_uid}), so nothing is loaded from it"
         )
     if found.st_mode & 0o022:
         raise PermissionError(f"other users can write to {path}; run chmod go-w on it")

@@ -60,7 +60,7 @@ class Pairs(NamedTuple):
 
 
 class Layout(Protocol):
-    """Index settings of one join, the same for all its chunks, so that any two can meet."""
+    """Index settings of one join, the same for all its chunks, so that any two can be compared."""
 
     @property
     def method(self) -> str:
@@ -183,8 +183,10 @@ class Frames(Protocol):
         """Return the columns of a frame, named by strings, as a table on the host, without its index."""
 
     def from_arrow(self, table: ArrowTable, dtypes: Mapping[str, str]) -> Frame:
-        """Return a frame of a table; `dtypes`: dtype names by column, for libraries with several dtypes
-        per type."""
+        """Return a frame of a table.
+
+        `dtypes`: dtype names by column, for libraries with several dtypes per type.
+        """
 
     def memory(self) -> int | None:
         """Return the bytes of device memory, unless a cluster reports them; None: arrays lie on the host."""
@@ -208,8 +210,10 @@ class Joiner(Protocol):
         """
 
     def build(self, x: Array, layout: Layout | SearchLayout, threads: int = 1) -> Index:
-        """Return the index of a chunk for joins or searches; `threads`: number of threads that share the
-        work."""
+        """Return the index of a chunk for joins or searches.
+
+        `threads`: number of threads that share the work.
+        """
 
     def points(self, index: Index, layout: Layout) -> Array:
         """Return the coordinates (n, d), float64, of an index's points, in its order."""
@@ -265,7 +269,7 @@ class Joiner(Protocol):
 
     def foresee(self, layout: Layout, *, shown: bool = False, counted: bool = False,
                 connected: bool = False) -> None:  # fmt: skip
-        """Start to compile what will be called, while other work goes on.
+        """Start to compile the kernels of later calls in the background.
 
         `shown`: `visit`; `counted`: `counts`; `connected`: `connect` and `lowest`.
         """

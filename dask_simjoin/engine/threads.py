@@ -20,7 +20,7 @@ LEAST = 1 << 16
 
 
 def numbers_apart(dims: int) -> int:
-    """Return the number of points in `dims` dimensions that are worth a thread."""
+    """Return the least number of points in `dims` dimensions that justify a thread."""
     return max(1, min(LEAST, LEAST_NUMBERS // max(1, dims)))
 
 
@@ -37,7 +37,7 @@ def shared_out(work: Callable[[int, int], Made], n: int, threads: int, grain: in
                min_items: int | None = None) -> list[Made]:  # fmt: skip
     """Call `work(start, stop)` concurrently for parts of n items that begin at multiples of `grain`.
 
-    `min_items`: items that are worth a thread; None: `LEAST`. Return the results.
+    `min_items`: least number of items that justify a thread; None: `LEAST`. Return the results.
     """
     number = max(1, min(threads, n // (LEAST if min_items is None else min_items)))
     cuts = [min(round(n * k / number / grain) * grain, n) for k in range(number)]

@@ -293,9 +293,9 @@ def add_counts(
 
 def add_partitions(layer: dict[Any, Any], name: str, chunks: Expr, pieces: Pieces, values: dict[int, Any],
                    chosen: list[int], meta: Frame | Series) -> None:  # fmt: skip
-    """Add tasks to the layer that make the chosen partitions from values by chunk.
+    """Add tasks that build the chosen partitions from the values of each chunk.
 
-    If another worker makes the partition, it receives the names of a chunk's rows without the index.
+    A partition on another worker receives a chunk's row names without the index.
     """
     held, names = pieces_by_partition(pieces, chosen), f"simjoin_row_names-{name.rpartition('-')[2]}"
     for place, n in enumerate(chosen):

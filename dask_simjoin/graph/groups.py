@@ -119,7 +119,7 @@ def distinct(column: Series) -> Series:
     except (TypeError, NotImplementedError):  # lists, or other values without a hash
         some = f", such as {shown(column.iloc[0])}" if len(column) else ""
         raise ColumnError(
-            f"by= names {column.name!r}, of dtype {column.dtype}, whose values are not single ones{some}; "
+            f"by= names {column.name!r}, of dtype {column.dtype}, whose values are not scalars{some}; "
             "use columns of numbers, texts, dates or categories."
         ) from None
     try:
@@ -244,8 +244,8 @@ def _as_texts(rows: Frame, held: Frame, names: list[Hashable]) -> Frame:
         return rows.astype(texts) if texts else rows
     except UnicodeEncodeError as error:
         raise ColumnError(
-            f"by= names {listed(texts)}, with texts in the Dask DataFrame. The other one has "
-            f"{shown(error.object)}, {NO_UNICODE}; or make the Dask DataFrame within "
+            f"by= names {listed(texts)}, which are texts in the Dask DataFrame. The other table has "
+            f"{shown(error.object)}, {NO_UNICODE}. Or make the Dask DataFrame within "
             "dask.config.set({'dataframe.convert-string': False})."
         ) from None
 
@@ -265,14 +265,14 @@ def _scale(example: Frame, given: Mapping[str, Any]) -> float:
     bound = next((name for name in BOUNDS if given.get(name) is not None), None)
     if bound is None:
         raise OptionError(
-            "by= needs a largest distance, which nearest neighbors in other groups would be beyond; use "
-            "max_distance=, however large (eps= of a plan)."
+            "by= needs a maximum distance, to separate the groups; use max_distance=, however large (in a "
+            "plan, eps=)."
         )
     value = given[bound]
     if isinstance(value, str) and has_column(example.columns, value):
         raise OptionError(
             f"{bound}={value!r} names a column, which by= does not support. Use one distance for all rows, "
-            "or filter the pairs of a join without by= by columns that keep= keeps."
+            "or join without by=, keep the columns with keep=, and filter the pairs."
         )
     named = given.get("metric", "euclidean"), given.get("p", 2)
     metric, _ = check_metric(*named)
@@ -281,8 +281,8 @@ def _scale(example: Frame, given: Mapping[str, Any]) -> float:
     scale = max(separation(metric, eps) for eps in each)
     if not math.isfinite(scale) or scale > MOST:
         raise OptionError(
-            f"{bound}={shown(value)} is too large for by=: no number is beyond all "
-            "distances; use a smaller one."
+            f"{bound}={shown(value)} is too large for by=: groups must be farther apart, "
+            "and no number is that large. Use a smaller one."
         )
     return scale
 

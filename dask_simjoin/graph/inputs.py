@@ -139,7 +139,7 @@ def _with_columns(frame: Frame, points: Points) -> Frame:
 
 
 def add_columns(frame: Frame, name: str, columns: list[str]) -> Frame:
-    """Add the coordinates of points as columns; refuses geometries that are none."""
+    """Add the coordinates of points as columns; refuse other geometries."""
     shapes = frame[name]
     kinds = shapes.geom_type
     wrong = kinds[kinds.notna() & (kinds != "Point")]
@@ -258,7 +258,7 @@ def cast_arrow(array: Any, kind: pa.DataType) -> Any:
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
-    """The type that holds the same as whole texts: Arrow cannot take rows of its views."""
+    """Return the type without views of texts, because Arrow cannot take rows of views."""
     if pa.types.is_string_view(kind):
         return pa.large_string()
     if pa.types.is_binary_view(kind):
@@ -322,7 +322,7 @@ def lazy(frame: Frame, name: str) -> Frame:
     if name == HOME:
         import dask.dataframe as dd
 
-        with texts_as_given():  # and lists, and other objects
+        with texts_as_given():  # lists and other objects, too
             return dd.from_pandas(frame, npartitions=1, sort=False)
     dask_cudf = optional("dask_cudf", "dask-cudf", "Joins of Dask DataFrames with cuDF's")
     return dask_cudf.from_cudf(frame, npartitions=1, sort=False)

@@ -252,9 +252,7 @@ class LazyJoin(LabelledExpr):
         for name in ("max_eps", "k", "min_cluster_size", "samples"):
             if name in self._parameters:
                 return f"{name}={self.operand(name)!r}"
-        spec = self.operand("spec")
-        unit = getattr(getattr(spec, "measure", None), "unit", "")  # joins of sets have no measure
-        return f"{spec.request}{unit and f' {unit}'}"
+        return str(self.operand("spec").request)
 
     @property
     def _source(self) -> FrozenSource:

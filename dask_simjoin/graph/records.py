@@ -58,9 +58,9 @@ class Named:
 
 @dataclass(frozen=True)
 class RunName:
-    """Name the run of tasks whose results several joins of a graph may share.
+    """Name the run of tasks whose results may be shared by several joins of a graph.
 
-    The name is not part of an expression's token: of equal expressions the name of the first counts.
+    The name is not part of an expression's token, so equal expressions share the name of the first one.
     """
 
     name: str = ""

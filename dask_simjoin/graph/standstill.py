@@ -180,4 +180,4 @@ def watch(client: Client | None) -> None:
     try:
         client.register_plugin(StandstillPlugin())
     except Exception:  # a scheduler without this package, or without plugins, still computes
-        LOG.info("The scheduler takes no plugin that ends computations that stand still", exc_info=True)
+        LOG.info("The scheduler accepts no plugin that ends stalled computations", exc_info=True)

@@ -130,14 +130,13 @@ class Chebyshev(Metric):
 class Minkowski(Metric):
     """The p-th root of the sum of p-th powers of the differences, for a whole number p.
 
-    Two rows are a pair if ``(|p0-q0|**p + |p1-q1|**p) + ... <= eps**p``, both sides float64, summed in the
-    order of `on`; powers are products, each rounded, by squaring and multiplying from the highest bit of p
-    on (Knuth, "The Art of Computer Programming", volume 2, section 4.6.3).  So where powers vanish, below
-    about 1e-108 of p = 3, rows are as good as equal.
+    Two rows are a pair if ``(|p0-q0|**p + |p1-q1|**p) + ... <= eps**p``. Both sides are float64, and terms
+    are added in the order of `on`. Powers are rounded products, by squaring and multiplying from the highest
+    bit of p on. See Knuth, "The Art of Computer Programming", volume 2, section 4.6.3. Powers may underflow
+    to 0, for ``p=3`` below about 1e-108. Such rows count as equal.
 
-    ``p=1``, ``p=2`` and ``p=inf`` are `Manhattan`, `Euclidean` and `Chebyshev`.  Of others a distance that
-    is returned is ``total**(1/p)``, which differs by a few units in the last place from machine to machine;
-    which rows are pairs does not.
+    ``p=1``, ``p=2`` and ``p=inf`` are `Manhattan`, `Euclidean` and `Chebyshev`. For other values, a returned
+    distance is ``total**(1/p)``. It may differ in the last digits between machines, but the pairs do not.
     """
 
     name = "minkowski"
@@ -194,7 +193,7 @@ def _normalise(x: Array, out: Array, xp: ArrayModule) -> None:
     for k in range(x.shape[1]):
         xp.maximum(largest, xp.abs(x[:, k]), out=largest)  # NaN stays
     exponent = xp.frexp(xp.where(xp.isfinite(largest), largest, 1.0))[1]
-    # in two factors, as one power of two may be no number; products are rounded alike everywhere
+    # two factors, because one power of two may overflow; products are rounded alike everywhere
     half = exponent // 2
     one = xp.ones(len(x))
     scales = xp.ldexp(one, -half), xp.ldexp(one, half - exponent)

@@ -152,7 +152,7 @@ def make_budget(blocksize: int | None, settings: Settings, resources: Resources)
         if resources.shared is not None:
             chunk = min(max(resources.shared // SHARE, LOCAL_CHUNK), MAX_CHUNK)
             if chunk > LOCAL_CHUNK:
-                origin = f"by the memory of {format_bytes(resources.shared)} for each thread of this process"
+                origin = f"from {format_bytes(resources.shared)} of memory for each thread of this process"
     chosen = blocksize is not None or settings.blocksize is not None
     if chosen:
         output = chunk
@@ -221,7 +221,7 @@ def check_room(rows: float, row_bytes: float, cause: str, sampled: bool, device:
         source = ", estimated from a sample," if sampled else ","
         raise BudgetError(
             f"{cause} gives at least {rows:,.0f} rows{source} which take {format_bytes(int(size))}, and "
-            f"{format_bytes(int(need))} while they are made; {format_bytes(free)} are {where}. "
+            f"{format_bytes(int(need))} while they are built. Only {format_bytes(free)} are {where}. "
             f"{_remedy(cause)}",
             remedies=_remedies(cause),
         )

@@ -171,7 +171,7 @@ def check_result(rows: float, pair_bytes: float, budget: Budget, cause: str, two
     if need > budget.result:
         raise BudgetError(
             f"{cause} gives {found}, which take "
-            f"{format_bytes(int(need))}, and {_limited(need, budget, fewer_pairs(cause, two))}",
+            f"{format_bytes(int(need))}. {_limited(need, budget, fewer_pairs(cause, two))}",
             remedies=[Remedy(config=enough_result(need)), *verbs_without_pairs(cause, two)],
         )
 
@@ -180,9 +180,9 @@ def check_nearest(rows: int, row_bytes: float, k: int, budget: Budget) -> None:
     """Refuse nearest neighbors of all rows if they take more than the configuration or the disk allows."""
     need = rows * (row_bytes + RANK_BYTES)
     if need > budget.result:
-        less = "a smaller k, max_distance=, or k_distances(), which gives one number a row"
+        less = "a smaller k, max_distance=, or k_distances(), which returns one number per row"
         raise BudgetError(
-            f"k={shown(k)} gives {rows:,} rows, which take {format_bytes(int(need))}, and "
+            f"k={shown(k)} gives {rows:,} rows, which take {format_bytes(int(need))}. "
             f"{_limited(need, budget, less)}",
             remedies=[Remedy(config=enough_result(need)), Remedy(verb="k_distances")],
         )
@@ -190,9 +190,13 @@ def check_nearest(rows: int, row_bytes: float, k: int, budget: Budget) -> None:
 
 def _limited(need: float, budget: Budget, less: str) -> str:
     """Describe the limit of a result and its remedies; `less`: what makes the result smaller."""
-    where = "it is reduced or goes to a larger disk" if budget.limit == FREE else "there is room for it"
+    where = (
+        "you reduce the result, or write it to a larger disk"
+        if budget.limit == FREE
+        else "there is space for it"
+    )
     return (
-        f"the limit is {format_bytes(budget.result)} ({budget.limit}). Use {less}. If {where}, raise the "
+        f"The limit is {format_bytes(budget.result)} ({budget.limit}). Use {less}. If {where}, raise the "
         f"limit: dask.config.set({enough_result(need)})."
     )
 
@@ -207,7 +211,7 @@ def check_edges(pairs: float, max_eps: float, memory: int, directory: str,
     if need > free:
         raise BudgetError(
             f"max_eps={max_eps!r} gives at least {pairs:,.0f} pairs, estimated from a sample, whose edges "
-            f"take {format_bytes(int(need))}, and {format_bytes(free)} are free to be written at "
+            f"take {format_bytes(int(need))}, but only {format_bytes(free)} are free at "
             f"{directory!r}. {WHERE_EDGES_GO}",
             remedies=[NO_FILES],
         )
@@ -232,8 +236,7 @@ def check_tree(rows: int, min_rows: int | None, resources: Resources) -> None:
         place = "no limit" if limit is None else f"{format_bytes(int(TREE_SHARE * limit))} for it"
         raise BudgetError(
             f"One task is given the spanning tree of all {rows:,} rows, which takes {format_bytes(need)}. "
-            f"The smallest worker has {place}; at most {MAX_ROWS:,} rows can have one. Use larger "
-            "workers."
+            f"The smallest worker has {place}, and a tree has at most {MAX_ROWS:,} rows. Use larger workers."
         )
 
 

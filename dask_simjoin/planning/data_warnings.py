@@ -90,8 +90,8 @@ def check_share(
     likely = " ".join(causes) or f"These are at least {share:.0%} of all pairs of rows."
     raise BudgetError(
         f"{spec.request} gives at least {rows:,.0f} rows, estimated from a sample, which take "
-        f"{format_bytes(int(size))}. {likely} Use {fewer_pairs(spec.request)}; or, if all of these pairs are "
-        f"wanted, allow them: dask.config.set({enough_result(size)}).",
+        f"{format_bytes(int(size))}. {likely} Use {fewer_pairs(spec.request)}. If you want all of these "
+        f"pairs, allow them: dask.config.set({enough_result(size)}).",
         remedies=[Remedy(config=enough_result(size)), *verbs_without_pairs(spec.request)],
     )
 
@@ -259,12 +259,12 @@ def _large(spec: JoinSpec, share: float, sides: tuple[TableSummary, TableSummary
     if not spec.measure.embeds and not spec.by:
         lower = np.minimum(*(side.every.lower for side in sides))
         upper = np.maximum(*(side.every.upper for side in sides))
-        across = f", whose box is {_total(spec, lower, upper):.4g} across,"
+        across = f"The box of all rows is {_total(spec, lower, upper):.4g} across. "
         if not (upper > lower).any():
             return []  # all rows are equal: units do not matter
     units = "meters" if spec.metric == Haversine.name else "the units of the metric"
     return [_units(
-        f"At least {share:.0%} of all pairs of rows{across} are within {eps}. It is in {units}: check that "
+        f"At least {share:.0%} of all pairs of rows are within {eps}. {across}eps is in {units}: check that "
         "the coordinates are, too, or use a smaller eps."
     )]  # fmt: skip
 

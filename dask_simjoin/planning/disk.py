@@ -178,9 +178,9 @@ def check_disks(needed: float, disks: Sequence[WorkerDisk]) -> None:
         if share > disk.free:
             many = f"{disk.workers} workers" if disk.workers > 1 else "a worker"
             raise BudgetError(
-                f"At least {format_bytes(int(needed))} do not fit the memory of {workers} workers at a time, "
-                f"so they go to disk: {format_bytes(int(needed / workers))} for each worker. The disk of "
-                f"{disk.directory!r} on {disk.host} has {format_bytes(disk.free)} free for {many}. "
+                f"At least {format_bytes(int(needed))} do not fit in the memory of {workers} workers, "
+                f"and go to disk: {format_bytes(int(needed / workers))} per worker. The disk of "
+                f"{disk.directory!r} on {disk.host} has only {format_bytes(disk.free)} free for {many}. "
                 f"{LARGER_DISK}"
             )
 

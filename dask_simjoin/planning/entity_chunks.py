@@ -234,7 +234,7 @@ class EntityChunks(HomeChunks):
 
     @property
     def sides(self) -> tuple[EntityChunks]:
-        """These chunks, of one table."""
+        """The chunks of each table: one table here."""
         return (self,)
 
     def boxes(self) -> Boxes:

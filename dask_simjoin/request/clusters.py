@@ -110,7 +110,7 @@ WORDS = ("first", "last")
 
 @dataclass(frozen=True, kw_only=True)
 class OneStays:
-    """Say which of near rows stays."""
+    """Say which row of near rows stays."""
 
     names_rows: ClassVar[bool] = False
 
@@ -128,7 +128,7 @@ class OneStays:
 
 @dataclass(frozen=True, kw_only=True)
 class NearDuplicatedRequest(OneStays, MetricRequest, Within, EngineOption):
-    """Ask which rows are near ones that stay."""
+    """Ask which rows are near a row that stays."""
 
     eps: Distance = field(kw_only=False, metadata=DISTANCE)
 

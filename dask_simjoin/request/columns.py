@@ -199,7 +199,7 @@ def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) 
         return tuple(found)
     if isinstance(on, (set, frozenset)):
         raise ColumnError(
-            f"on={shown(on)} has no order, and squares are summed in the order of on=; use a list."
+            f"on={shown(on)} has no order, but squares are summed in the order of on=; use a list."
         )
     names = as_names(on)
     if isinstance(on, tuple) and has_column(meta.columns, on):

@@ -207,9 +207,10 @@ class JoinSpec(RowSpec):
     @property
     def request(self) -> str:
         """The option that limits pairs, such as "eps=1", in messages."""
+        value = self.eps if self.radius is None else repr(self.radius)
         if self.several:
-            return f"{self.bound}={shown(list(self.several))}"
-        return f"{self.bound}={self.eps if self.radius is None else self.radius!r}"
+            value = shown(list(self.several))
+        return f"{self.bound}={value} {self.measure.unit}".rstrip()
 
     @property
     def score(self) -> str | None:

@@ -89,7 +89,7 @@ SetMethod = OnGpu
 
 @dataclass(frozen=True, kw_only=True)
 class AllPairs(Filtered):
-    """Look up the tokens of prefixes in an index, and verify all sets of admissible sizes that are met."""
+    """Look up the tokens of prefixes in an index, and verify all found sets of admissible sizes."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -117,7 +117,7 @@ def check_pairs(pairs: int, room: int | None, request: str) -> None:
     if room is not None and pairs * PAIR_BYTES > room:
         raise BudgetError(
             f"grouping='greedy' needs all pairs of distinct sets at once: {request} gives {pairs:,}, which "
-            f"take {format_bytes(pairs * PAIR_BYTES)}, and there are {format_bytes(room)}. Use "
+            f"take {format_bytes(pairs * PAIR_BYTES)}, but only {format_bytes(room)} are there. Use "
             "grouping='connected', whose pairs need not fit, or a larger threshold.",
             remedies=[Remedy({"grouping": "connected"})],
         )

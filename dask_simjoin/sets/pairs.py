@@ -345,7 +345,8 @@ def _part(block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int) ->
 def count_block(block_pair: SetBlockPair, enough: int | None = None) -> tuple[Array, Array | None]:
     """Count the matches of each row in the other chunk, by position.
 
-    `enough`: larger counts may be wrong.  The second array is None for one chunk with itself.
+    `enough`: from this count on, counts need not be exact.
+    The second array is None for one chunk with itself.
     """
     xp, q, d, same = block_pair.xp, block_pair.q, block_pair.d, block_pair.same
     counts = [xp.zeros(all_groups(q), np.int64)]

@@ -320,7 +320,7 @@ def make_set_plan(
     block_rows = np.concatenate([side.rows for side in sides])
     check_blocks(
         len(block_rows), block_rows, row_bytes, budget, resources
-    )  # as each is in some pair, but for a few
+    )  # since nearly every block is in some pair
     check_blocks(count_compared_blocks(*compared), block_rows, row_bytes, budget, resources)
     blocks = compared_blocks(*compared)
     candidates = candidate_pairs(blocks, block_rows, len(sides) == 1)

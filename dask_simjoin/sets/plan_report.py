@@ -49,7 +49,7 @@ class SetPlanReport(BlockReport):
     _facts = (
         *ROWS,
         ("without a set", lambda r: f"{r.plan.missing:,}" if r.plan.missing else None),
-        ("tokens", lambda r: f"about {r.tokens:,.0f}, {r.tokens / max(r.rows, 1):.3g} of a row"),
+        ("tokens", lambda r: f"about {r.tokens:,.0f}, {r.tokens / max(r.rows, 1):.3g} per row"),
         ("column", lambda r: repr(r.spec.on[0])),
         ("tokenizer", lambda r: None if r.spec.tokenizer is None else repr(r.spec.tokenizer)),
         ("method", lambda r: r.spec.method if isinstance(r.spec.method, str) else repr(r.spec.method)),

@@ -80,11 +80,11 @@ class Delimiter:
     def __post_init__(self) -> None:
         if not isinstance(self.delimiter, str):
             raise OptionTypeError(
-                f"Delimiter(delimiter={shown(self.delimiter)}) is not text; use such as Delimiter(',')."
+                f"Delimiter(delimiter={shown(self.delimiter)}) is not text; use one, such as Delimiter(',')."
             )
         if not self.delimiter:
             raise OptionError(
-                "Delimiter(delimiter='') splits nothing; use such as Delimiter(','), or QGrams(1, "
+                "Delimiter(delimiter='') splits nothing; use a text, such as Delimiter(','), or QGrams(1, "
                 "padding=False) for single characters."
             )
 

@@ -167,7 +167,7 @@ def _classes(chunk: Chunk, norm: Norm, xp: ArrayModule) -> Array | None:
     steps = -xp.log(xp.maximum(radius, RATIO**-CLASSES)) / math.log(RATIO)
     number = xp.minimum(steps.astype(xp.int64), CLASSES - 1)
     rows = to_host(tally(number, CLASSES))
-    # estimated as in a plane: in more dimensions classes save more
+    # estimated for two dimensions: with more dimensions, classes save more
     candidates = float(rows @ RATIO ** (-2.0 * np.arange(CLASSES)))
     return number if candidates * GAIN < len(limit) else None
 

@@ -145,7 +145,7 @@ def both_directions(left: Sequence[Array], right: Sequence[Array]) -> tuple[list
 
 
 def twice(values: Array) -> Array:
-    """Repeat values once; the input is consumed."""
+    """Return the values twice, one copy after the other; the input must not be used afterwards."""
     n = len(values)
     whole = longer(values, 2 * n)
     whole[n:] = whole[:n]

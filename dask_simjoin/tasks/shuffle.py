@@ -248,7 +248,7 @@ than the packing."""
 
 def pack_partitions(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
                   *partitions: Frame) -> list[Parcel]:  # fmt: skip
-    """Pack partitions in their order: one parcel per chunk, with its rows alone.
+    """Pack partitions, in order, into one parcel per chunk, which has only that chunk's rows.
 
     `with_ids`: whether ids are sent too.
     """

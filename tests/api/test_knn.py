@@ -266,7 +266,7 @@ def test_results_beyond_the_limit_are_refused():
     """Their number of rows is known, unless some neighbours may be too far."""
     frame = frame_of(np.arange(2000.0)[:, None])
     lazy = dd.from_pandas(frame, npartitions=2)
-    message = r"k=100 gives 200,000 rows.*6.10 MiB, and the limit is 0.95 MiB.*result-limit.*smaller k.*raise"
+    message = r"k=100 gives 200,000 rows.*6.10 MiB. The limit is 0.95 MiB.*result-limit.*smaller k.*raise"
     with dask.config.set({"simjoin.result-limit": "1 MB"}):
         join = lazy.simjoin.knn_join(k=100)
         for refused in (join.compute, lambda: len(join), lambda: lazy.simjoin.plan(k=100)):

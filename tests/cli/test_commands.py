@@ -210,7 +210,7 @@ def test_scripts_read_one_object_and_people_the_rest(points, tmp_path):
             marks=pytest.mark.skipif(bool(find_spec("dask_cudf")), reason="it is installed"),
         ),
         (("--eps", "0.1", "--id", "one"), 3, "ids in column 'one' are not unique"),
-        (("--eps", "2", "--pairs", "both"), 4, "and the limit is"),
+        (("--eps", "2", "--pairs", "both"), 4, "The limit is"),
     ],
 )
 def test_what_is_refused(points, tmp_path, words, code, text):

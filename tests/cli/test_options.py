@@ -37,7 +37,7 @@ def words_of(field, hint):
         return field.metadata["choices"][-1], field.metadata["choices"][-1]
     if hint == Columns:
         return 'x,"a,b"', ["x", "a,b"]
-    if hint == Hashable:
+    if field.name == "keep" and hint == Hashable:
         return "False", False
     if hint is bool:
         return (), True
@@ -99,3 +99,10 @@ def test_thresholds_that_are_none():
     command = cli.commands["sets"].commands["count-pairs"]
     with pytest.raises(click.BadParameter, match="'high' is not a number"):
         command.make_context("x", ["t.csv", "--on", "tags", "--threshold", "high"])
+
+
+def test_only_keep_takes_false():
+    """A column of sets may be called "False", whereas `--keep False` keeps no row of a group."""
+    options = {option.name: option for option in cli.commands["sets"].commands["dedup"].params}
+    assert options["on"].type.convert("False", None, None) == "False"
+    assert options["keep"].type.convert("False", None, None) is False

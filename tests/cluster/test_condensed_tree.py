@@ -50,12 +50,12 @@ def test_condensed_trees_of_lazy_ones():
     pd.testing.assert_frame_equal(condensed_tree(tree.sample(frac=1, random_state=0), 9), want)
     pd.testing.assert_frame_equal(condensed_tree(tree.convert_dtypes(), 9), want)
     for wrong in (tree.iloc[1:], tree.assign(left=0, right=1), tree.assign(distance=-tree["distance"])):
-        with pytest.raises(ColumnError, match=r"are not a tree of .* rows; give a whole result"):
+        with pytest.raises(ColumnError, match=r"are not a tree of .* rows; pass a complete result"):
             condensed_tree(wrong)
     with pytest.raises(ColumnError, match="no column 'left'"):
         condensed_tree(frame)
     for name, values in (("left", "a"), ("right", 0.5), ("distance", math.nan), ("left", None)):
-        with pytest.raises(ColumnError, match=f"Column '{name}' of dtype .* give a whole result"):
+        with pytest.raises(ColumnError, match=f"Column '{name}' of dtype .* pass a complete result"):
             condensed_tree(tree.assign(**{name: values}))
 
 
@@ -68,8 +68,10 @@ def test_condensed_trees_that_were_changed_are_refused():
     later = pd.Series([10**6], index=[5])
     for wrong in (tree[1:], tree.assign(parent=later.reindex(tree.index, fill_value=300)),
                   tree.assign(lambda_val=-tree["lambda_val"])):  # fmt: skip
-        with pytest.raises(ColumnError, match=r"are not a whole condensed tree; give all rows"):
+        with pytest.raises(ColumnError, match=r"are not a complete condensed tree; pass all rows"):
             choose_clusters(wrong)
     for name, values in (("parent", "a"), ("child", 0.5), ("lambda_val", math.nan), ("child_size", math.nan)):
-        with pytest.raises(ColumnError, match=rf"'{name}' of dtype .* give a whole result of condensed_tree"):
+        with pytest.raises(
+            ColumnError, match=rf"'{name}' of dtype .* pass a complete result of condensed_tree"
+        ):
             choose_clusters(tree.assign(**{name: values}))

@@ -87,5 +87,5 @@ def test_condensed_tree(ax, log_size):
     ax.clear()
     plot_condensed_tree(tree, ax, select_clusters=False)
     assert len(ax.patches) == len(ax.containers[0])
-    with pytest.raises(ColumnError, match="not a whole condensed tree"):
+    with pytest.raises(ColumnError, match="not a complete condensed tree"):
         plot_condensed_tree(tree.iloc[3:], ax)

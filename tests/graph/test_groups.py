@@ -219,7 +219,7 @@ def test_groups_of_a_dictionary_of_arrow():
 
 def test_refused():
     verbs = FRAME.simjoin
-    with pytest.raises(OptionError, match="by= needs a largest distance"):
+    with pytest.raises(OptionError, match="by= needs a maximum distance"):
         verbs.knn_join(on="x", by="shop")
     with pytest.raises(OptionError, match="names a column, which by= does not support"):
         verbs.neighbor_counts("z", on="x", by="shop")
@@ -246,7 +246,7 @@ def test_values_that_are_no_single_ones(kind):
     frame = pd.DataFrame({"x": [0.0, 1.0], "tags": pd.Series([[1], [1, 2]], dtype=kind)})
     with dask.config.set({"dataframe.convert-string": False}):
         for data in (frame, lay(frame, "dask-2")):
-            with pytest.raises(ColumnError, match=r"by= names 'tags', of dtype .* are not single ones.* use"):
+            with pytest.raises(ColumnError, match=r"by= names 'tags', of dtype .* are not scalars.* use"):
                 computed(data.simjoin.count_pairs(1.0, on="x", by="tags"))
 
 

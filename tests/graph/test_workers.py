@@ -67,7 +67,7 @@ def test_verbs_that_need_more_than_is_free_are_refused(cluster, monkeypatch, ver
         return SimpleNamespace(free=100)
 
     monkeypatch.setattr(workers.shutil, "disk_usage", usage)
-    with pytest.raises(BudgetError, match=r"At least .* do not fit the memory of 1 workers.*has 100 B free"):
+    with pytest.raises(BudgetError, match=r"At least .* do not fit .* of 1 workers.*has only 100 B free"):
         VERBS[verb](points, sets)
     assert free
 

@@ -34,8 +34,8 @@ def lazy():
 
 def test_a_result_is_limited_by_the_disk(disks, tmp_path):
     text = (
-        r"gives [0-9,]+ pairs, .*the limit is 0\.95 MiB \(the free space on the disk\)\. Use a "
-        r"smaller eps, .* goes to a larger disk, raise the "
+        r"gives [0-9,]+ pairs, .*The limit is 0\.95 MiB \(the free space on the disk\)\. Use a "
+        r"smaller eps, .* write it to a larger disk, raise the "
         r"limit: .*{'simjoin\.result-limit': '[0-9.]+ MiB'}\)"
     )
     with pytest.raises(BudgetError, match=text):
@@ -67,3 +67,13 @@ def test_disks_that_are_not_seen_limit_nothing(disks, client):
         assert lazy().simjoin.self_join(0.3).expr.plan.budget.result == MAX_RESULT
     finally:
         del client.scheduler_info
+
+
+def test_a_refusal_names_the_unit_of_eps():
+    points = pd.DataFrame({"lat": np.linspace(0, 1, 1000), "lon": 0.0, "id": range(1000)})
+    how = {"on": ["lat", "lon"], "metric": "haversine", "id": "id"}
+    with (
+        dask.config.set({"simjoin.result-limit": "1 kB"}),
+        pytest.raises(BudgetError, match=r"^eps=20000\.0 m gives "),
+    ):
+        dd.from_pandas(points, npartitions=2).simjoin.plan("20 km", **how)

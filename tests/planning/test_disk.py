@@ -162,12 +162,12 @@ def test_disks_without_room_are_refused_with_their_need():
     check_disks(1.3 * GB, disks)
     check_disks(9 * GB, [])
     told = (
-        r"At least 2.00 GiB .* of 4 workers .* 512.00 MiB for each worker. "
-        r"The disk of '/one' on a has 1.00 GiB free for 3"
+        r"At least 2.00 GiB .* of 4 workers.* 512.00 MiB per worker. "
+        r"The disk of '/one' on a has only 1.00 GiB free for 3"
     )
     with pytest.raises(BudgetError, match=told + r" workers.*local_directory="):
         check_disks(2 * GB, disks)
-    with pytest.raises(BudgetError, match=r"The disk of '/two' on b has 1.00 kiB free for a worker"):
+    with pytest.raises(BudgetError, match=r"The disk of '/two' on b has only 1.00 kiB free for a worker"):
         check_disks(GB, [disks[0], WorkerDisk("b", "/two", 1, 1024)])
 
 

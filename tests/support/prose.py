@@ -183,19 +183,23 @@ def _strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
             text = node.value
         else:
             continue
-        if len(re.findall(r"[A-Za-z]{2,}", text)) >= 3 and not re.search(r"[;{}]\s*$", text, re.MULTILINE):
+        is_cuda = re.search(r"[{}]\s*$|\);\s*$", text, re.MULTILINE)
+        if len(re.findall(r"[A-Za-z]{2,}", text)) >= 3 and not is_cuda:
             yield node.lineno, _docstring_as_markdown(text)
 
 
 def _docstring_as_markdown(text: str) -> str:
-    """Blank out examples and underlines, and end the line before an indented one, as numpydoc reads it."""
+    """Blank out examples and underlines, and end the line before an indented one, as numpydoc reads it.
+
+    In a list of arguments, such as "`a`: one; `b`: another", each item is a sentence.
+    """
     found, in_example, indent = [], False, 0
-    text = LITERAL.sub(_lines_only, text)
+    text = re.sub(r";(\s+`)", r".\1", LITERAL.sub(_lines_only, text))
     for line in text.split("\n"):
         in_example = line.strip() != "" and (in_example or line.lstrip().startswith(">>>"))
         deeper = len(line) - len(line.lstrip())
         underline = re.fullmatch(r"\s*-{3,}\s*", line)
-        if in_example or underline or re.match(r"\s*\w+(?:, \w+)* : ", line):
+        if in_example or underline or re.match(r"\s*\w+(?:, \w+)*(?: : |$)", line):
             line = "|" if line.strip() else ""
         elif deeper > indent and found and " : " in found[-1]:
             found[-1] = ""

@@ -63,6 +63,14 @@ def test_findings_of_modules():
     ]  # fmt: skip
 
 
+def test_lists_of_arguments_are_read():
+    """Each item is a sentence, whose line may end with a semicolon as a line of CUDA C++ does."""
+    words = "word " * 14
+    source = f'"""Count rows.\n\n`one`: {words};\n`two`: {words}that is told.\n"""\n'
+    assert [(one.line, one.kind) for one in prose.python_findings(source)] == [(4, "tell")]
+    assert not prose.python_findings('x = """for (;;) {\n    tell(of, which);\n}"""\n')
+
+
 def test_findings_are_printed(tmp_path, capsys):
     page = tmp_path / "page.md"
     page.write_text("It is told.\n")

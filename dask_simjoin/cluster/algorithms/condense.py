@@ -151,6 +151,6 @@ def numbers_of(frame: Frame, name: str, kind: Any, verb: str) -> np.ndarray:
     if not exact:
         raise ColumnError(
             f"Column {name!r} of dtype {frame[name].dtype} has values that are missing or not "
-            f"{np.dtype(kind).name}; give a whole result of {verb}."
+            f"{np.dtype(kind).name}; pass a complete result of {verb}."
         )
     return found

@@ -12,7 +12,7 @@ Rows are numbered by their chunk and their place in it (see `edges`).  If chunks
 numbers order chunks as the frame does.  Within a chunk, the order of rows is looked up once, when it counts
 the clusters that begin in it.
 
-Tasks may share the three steps that search neighbors, by places.
+Several tasks may share each of the three steps that search neighbors. Each task takes some places of a chunk.
 """
 
 from __future__ import annotations

@@ -194,7 +194,7 @@ def merge_forests(*parts: Edges) -> Edges:
 
 
 def merge_attached(core: np.ndarray, *parts: Attached) -> Attached:
-    """Keep the least edge to each border row of a chunk from several block pairs; `core`: of its rows."""
+    """Keep the least edge to each border row, over block pairs; `core`: core distances of its rows."""
     best, near = np.full(len(core), np.inf), np.full(len(core), NOWHERE)
     for where, weight, name in parts:
         host_kernels("optics").attach(where, name, weight, best, near)

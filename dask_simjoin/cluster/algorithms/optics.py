@@ -147,8 +147,8 @@ def by_steepness(
         number = options.get(name)
         if number is not None and number > len(order):
             raise OptionError(
-                f"{name}={number} is not allowed for {len(order)} rows; use at most as many as there are, or "
-                "eps= and cluster_optics_dbscan()."
+                f"{name}={number} is not allowed for {len(order)} rows; use a smaller number, or "
+                "cluster_optics_dbscan() with eps=."
             )
     known = {"reachability": reach, "predecessor": predecessor, "ordering": order}
     found: np.ndarray = steep_clusters()(**known, **options)[0]
@@ -169,7 +169,7 @@ def labels_of(parts: Sequence[Frame], eps: float | None, options: dict[str, Any]
     number = len(place)
     if place.min(initial=0) < 0 or (np.bincount(place, minlength=number) != 1).any():
         raise ColumnError(
-            f"The column 'ordering' is not an order of its {number:,} rows; give all rows of one result of "
+            f"The column 'ordering' is not an order of its {number:,} rows; pass all rows of one result of "
             "optics()."
         )
     order = np.empty(number, np.int64)

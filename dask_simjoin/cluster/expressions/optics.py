@@ -167,7 +167,7 @@ class Order(FoundByChunk):
 
     @property
     def output(self) -> OutputSpec:
-        """A row's name, degree, distances and results; a forest needs its nearest others, too."""
+        """Output per row: its name, degree, distances and results; for a forest, also its nearest rows."""
         others = self.operand("min_samples") if self.operand("mode") == FOREST else 0
         return OutputSpec(False, False, 64, OTHER_BYTES, others, single_home=True)
 

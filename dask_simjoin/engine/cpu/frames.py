@@ -70,7 +70,7 @@ class PandasFrames:
 
     def ids(self, ids: pd.Index, positions: np.ndarray) -> Values:
         found = _taken(ids, positions)
-        # of an array of objects pandas makes texts, and of an Index it does not
+        # pandas infers texts from an array of objects, but not from an Index
         return pd.Index(found, dtype=object, copy=False) if found.dtype == object else found
 
     def plain(self, frame: pd.DataFrame, name: Hashable) -> np.ndarray | None:
@@ -101,7 +101,7 @@ class PandasFrames:
         return pd.DataFrame(columns_like(values, example, np), index)
 
     def index(self, values: Values) -> pd.Index:
-        return pd.Index(values, dtype=values.dtype)  # before pandas 3 it makes other ones of objects
+        return pd.Index(values, dtype=values.dtype)  # before pandas 3, it converts objects to other dtypes
 
     def to_arrow(self, frame: pd.DataFrame) -> pa.Table:
         return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
@@ -115,7 +115,7 @@ class PandasFrames:
 
 
 def _taken(values: pd.Series | pd.Index, places: np.ndarray) -> Values:
-    """Take values some at a time: pandas makes 8 bytes of each of their places."""
+    """Take values in batches, because pandas converts each place to 8 bytes."""
     if isinstance(values.dtype, np.dtype):
         return look_up(values.to_numpy(), places)
     parts = [values.array.take(places[some]) for some in blocks(len(places))]
@@ -125,14 +125,14 @@ def _taken(values: pd.Series | pd.Index, places: np.ndarray) -> Values:
 
 
 def _empty(rows: int, columns: int, buffer: np.ndarray | None) -> np.ndarray:
-    """Points that lie column by column, in some memory if there is any."""
+    """Uninitialized points, stored by column; in the given memory if there is any."""
     if buffer is None:
         return np.empty((rows, columns), order="F")
     return buffer[: rows * columns].reshape(columns, rows).T
 
 
 def _column(values: pa.ChunkedArray, dtype: str | None) -> Values:
-    """A column as pandas takes it, of the dtype of that name if there is one."""
+    """A column for pandas, with the dtype of that name if there is one."""
     if dtype is not None and dtype.endswith("[pyarrow]") and not dtype.startswith("string"):
         return pd.arrays.ArrowExtensionArray(values)
     plain = values.to_pandas(ignore_metadata=True)
@@ -145,10 +145,10 @@ def _column(values: pa.ChunkedArray, dtype: str | None) -> Values:
 
 
 def _in_place(frame: pd.DataFrame, columns: tuple[Hashable, ...]) -> np.ndarray | None:
-    """Return a frame's numbers without a copy, if these columns are all it has, in this order.
+    """Return a frame's numbers without a copy, if it has exactly these columns in this order.
 
-    None: the numbers lie in another layout, or in read-only memory.  Kernels are compiled anew for read-only
-    arrays, so the result is writable.  It must not be written to.
+    None: the numbers have another layout, or are read-only. Read-only arrays would compile kernels again, so
+    the result is writable.  It must not be written to.
     """
     if tuple(frame.columns) != columns or not len(frame) or {*frame.dtypes} != {FLOAT64}:
         return None
@@ -171,7 +171,7 @@ LONG_ROWS = 16
 
 def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Smallest and largest coordinates (d,) of points (n, d), n > 0, NaN where one is."""
-    if x.shape[1] < LONG_ROWS:  # along short rows, NumPy takes several times as long as the copy does
+    if x.shape[1] < LONG_ROWS:  # along short rows, NumPy takes several times as long as a copy
         x = np.asfortranarray(x)
     return x.min(axis=0), x.max(axis=0)
 

@@ -50,8 +50,8 @@ def comparisons(module: CpuMethod, q: Index, d: Index, layout: Layout, is_self_j
                 chosen: bool = False) -> Iterator[tuple[Index, Index, bool]]:  # fmt: skip
     """Yield the joins that cover the pairs of the first side's places `rows`; None: all of them.
 
-    For one index with itself (`is_self_join`) a pair belongs to its earlier place. A part then meets itself
-    and the later places that may be near. `chosen`: for `connect` and `lowest`.
+    For one index with itself (`is_self_join`) a pair belongs to its earlier place. A part is then compared
+    with itself and with later places that may be near. `chosen`: for `connect` and `lowest`.
     """
     if rows is None:
         yield q, d, is_self_join
@@ -175,7 +175,7 @@ class CpuJoiner:
 
     def foresee(self, layout: Layout, *, shown: bool = False, counted: bool = False,
                 connected: bool = False) -> None:  # fmt: skip
-        """Do nothing: what the host compiles would have to wait for other work."""
+        """Do nothing: compilation on the host would not overlap with other work."""
 
     def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
                low: tuple[np.ndarray, np.ndarray], *, is_self_join: bool,
@@ -228,7 +228,7 @@ class CpuJoiner:
         module = _module(layout.method)
         start, stop = rows or (0, len(q["order"]) - SWEEP_LANES)
         if isinstance(module, OneSided):
-            found = np.zeros(len(q["order"]), np.int64)  # only the counted rows' memory is touched
+            found = np.zeros(len(q["order"]), np.int64)  # touches only the memory of counted rows
             if stop > start and len(d["order"]) > SWEEP_LANES:
                 module.one_sided(q, d, layout, found, (start, stop), later=is_self_join)
             return found[start:stop]
@@ -236,7 +236,7 @@ class CpuJoiner:
         for one, other, within in comparisons(module, q, d, layout, is_self_join, rows):
             counts = [np.zeros(len(s["order"]), np.int64) for s in (one, other)]
             if all(len(c) > SWEEP_LANES for c in counts):
-                # for one index with itself, kernels meet each pair once, from its earlier position
+                # for one index with itself, kernels find each pair once, from its earlier position
                 module.counts(one, other, layout, within, counts[0], counts[1])
             pairs += counts[0][: len(pairs)]
         return pairs
@@ -294,7 +294,7 @@ def _module(method: str) -> CpuMethod:
 def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bool, distance: Measured | None,
            labels: tuple[np.ndarray, np.ndarray] | None, kept: Kept | None = None,
            firsts: tuple[int, int] = (0, 0)) -> Pairs:  # fmt: skip
-    """Pairs of two indexes; `one_chunk`: of parts of one chunk, so that the smaller position is left."""
+    """Pairs of two indexes; `one_chunk`: both are parts of one chunk, so the smaller position is left."""
     module = _module(layout.method)
     sides, capacity = (q, d), 0
     if all(len(s["order"]) > SWEEP_LANES for s in sides):
@@ -306,7 +306,7 @@ def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bo
         sink, names = NamedPairs(capacity, np.int32), named
     elif kind is not None and not any(kept or ()) and module.writes_names:
         sink, names = NamedPairs(capacity // 2, kind, distance), named
-    else:  # what the sink looks up lies in the index's order
+    else:  # the sink looks up values in the order of the index
         names = [np.arange(len(s["order"]), dtype=np.int32) for s in sides]
         sink = LabelColumns(
             capacity // 2,

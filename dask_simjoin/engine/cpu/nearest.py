@@ -43,7 +43,7 @@ def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, thread
     names : array (n,), int64, or None
         Names of the points as neighbors, not negative and unique in a frame; None: row numbers.
     layout : NearestLayout
-        The layout of all chunks that are to meet.
+        The layout of all chunks of the search.
     threads : int, optional
         Number of threads.
     """
@@ -109,7 +109,7 @@ def renamed(index: Index, names: Any) -> Index:
 
 
 def fresh(rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The state of queries that met nothing: totals, inf, and names, -1, both (rows, k)."""
+    """The state of queries before any search: totals of inf and names of -1, both (rows, k)."""
     return np.full((rows, k), np.inf), np.full((rows, k), -1, np.int64)
 
 
@@ -117,8 +117,8 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
             is_self_join: bool, least2: float = 0.0, bound2: float = math.inf) -> None:  # fmt: skip
     """Improve the k nearest neighbors of a chunk's points by the points of another chunk, in place.
 
-    Neighbors are ordered by (total, name).  After meeting several chunks, each once, the result depends
-    neither on their order nor on how points were dealt to them.  A total that overflows is inf, and such a
+    Neighbors are ordered by (total, name).  After searches in several chunks, one each, the result depends
+    neither on their order nor on the split into chunks.  A total that overflows is inf, and such a
     neighbor still counts.
 
     Parameters
@@ -201,7 +201,7 @@ class CpuSearcher:
 
     @staticmethod
     def prepare() -> None:
-        """Leave it: Numba compiles one thing at a time."""
+        """Do nothing: Numba compiles one function at a time."""
 
     @staticmethod
     def at_once(k: int) -> int:

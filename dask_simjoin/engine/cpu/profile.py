@@ -40,7 +40,7 @@ class CpuProfiler:
 
     def _run(self, module: CpuMethod, x: np.ndarray,
              layout: Layout) -> tuple[Numbers, dict[str, float], Index]:  # fmt: skip
-        """Join once: numbers, seconds, and the index."""
+        """Join once; return counters, seconds, and the index."""
         found = np.zeros(1, np.int64)
 
         def add(left: np.ndarray, right: np.ndarray) -> None:
@@ -126,7 +126,7 @@ def tally(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits: np.n
 def _tally_few(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits: np.ndarray,
                is_self_join: bool, by_row: bool, q_found: np.ndarray,
                d_found: np.ndarray) -> None:  # fmt: skip
-    """Count within limits that no filter serves, before the layout's own, by finding each pair."""
+    """Count pairs within the smallest limits, which no filter serves, by finding each pair."""
     few = len(limits) - 1
     some = [np.zeros((len(found), len(limits)), np.int64) for found in (q_found, d_found)[: 2 - is_self_join]]
 
@@ -165,5 +165,5 @@ def _narrowed(index: Index, layout: TilesLayout, norms: np.ndarray) -> Index:
 
 
 def _above(values: np.ndarray) -> np.ndarray:
-    """Float32 numbers that are not smaller, by less than 2**-22 of them and 2**-147."""
+    """Float32 numbers that are not smaller, and larger by less than 2**-22 of them plus 2**-147."""
     return (values + np.abs(values) * 2.0**-23 + 2.0**-148).astype(np.float32)

@@ -61,7 +61,8 @@ class _RoundSide:
 class BoruvkaRounds:
     """Find the tree of one index, or the edges between two.
 
-    `progress`: the state after earlier rounds, which is not changed. `looks`: read-only use, without copies.
+    `progress`: the state after earlier rounds, which is not changed. `looks`: whether use is read-only, which
+    needs no copies.
     """
 
     def __init__(self, sides: Sequence[Index], layout: NearestLayout, cores: Sequence[np.ndarray],
@@ -96,11 +97,12 @@ class BoruvkaRounds:
             self.near, self.away = nearest[:2]
             self.beyond = nearest[2].copy() if progress is None else nearest[2]
         self.sizes, self.components = np.broadcast_to(np.int32(1), self.rows), self.rows
-        # in parts; without weights where these are the larger core distances
+        # in parts; omit weights that equal the larger core distance
         self.found: list[tuple[np.ndarray, ...]] = []
         if progress is not None:
             self.component, self.least, self.to, self.beyond = (
-                known if looks and known.flags.writeable else known.copy()  # else kernels are compiled anew
+                # read-only arrays would compile kernels again
+                known if looks and known.flags.writeable else known.copy()
                 for known in (progress[name] for name in ("component", "least", "to", "beyond"))
             )
             self.sizes, self.found = progress["sizes"], list(progress["found"])
@@ -172,10 +174,10 @@ class BoruvkaRounds:
     def _join(self, asked: np.ndarray, best: Best) -> None:
         """Join the searching components along their best edges, and replace the components."""
         many, alone = self.components, len(self.sides) == 1 and self.components == self.rows
-        # in the first round components are their nodes, and so the new ones are written in their places
+        # in the first round each node is a component, so write in place
         parent = self.component[:many] if alone else np.empty(many, np.int32)
         number, left = boruvka.join_components(self.component, asked, best, parent, best[:3], 0)
-        assert left < many  # each that searched has found an edge
+        assert left < many  # each searching component has found an edge
         self.sizes, self.components = np.zeros(left, np.int32), left
         boruvka.number_nodes(self.component, parent[:0] if alone else parent, self.sizes)
         for column in best[:3]:

@@ -40,10 +40,10 @@ class Sink(Protocol):
     capacity: int
 
     def full(self, n: int, min_capacity: int) -> None:
-        """The arrays hold `n` pairs; make room for at least `min_capacity`."""
+        """Take the `n` pairs in the arrays, and provide space for at least `min_capacity`."""
 
     def end(self, n: int) -> None:
-        """The arrays hold the last `n` pairs."""
+        """Take the last `n` pairs in the arrays."""
 
 
 def fill(sink: Sink, write: Callable[[], tuple[int, int]]) -> None:
@@ -135,7 +135,7 @@ class LabelColumns:
         dtypes = (*names, *(np.float64,) * (distance is not None))
         dtypes = (*dtypes, *(values.dtype for side in kept for values in side))
         self._columns = GrowingColumns(dtypes, capacity)
-        # few kernels are compiled: they take and give labels of 8 bytes
+        # labels always have 8 bytes, so that few kernels are compiled
         self._sides = [(y, order, labels.astype(np.int64, copy=False)) for y, order, labels in sides]
         self._narrow = any(dtype != np.int64 for dtype in names)
         self._is_self_join, self._distance, self._norm = is_self_join, distance, norm
@@ -169,8 +169,7 @@ class LabelColumns:
         whole = np.empty((2, n), np.int32)
         finish.orient(q_order, d_order, self._is_self_join, *places, *self._firsts, *whole)
         for side, rows in zip(self._kept, whole, strict=True):
-            for values in side:  # while the places are in the core's cache
-                # bits are moved, of whatever they are: few kernels are compiled
+            for values in side:  # move raw bits while places are in the cache: one kernel serves all dtypes
                 finish.gather(values.view(BITS[values.itemsize]), rows, next(out).view(BITS[values.itemsize]))
 
     def full(self, n: int, min_capacity: int) -> None:
@@ -239,7 +238,7 @@ class Deciding:
         self.left, self.right = (np.empty(SCRATCH + SWEEP_LANES, np.int32) for _ in range(2))
 
     def full(self, n: int, min_capacity: int) -> None:
-        """Decide on `n` candidates; there is room for more than a kernel asks for."""
+        """Decide `n` candidates; the space exceeds what kernels request."""
         q, d = self._sides
         places, near, totals = (self.left[:n], self.right[:n]), np.empty(n, np.int32), np.empty(n)
         found = decide(q["x"], d["x"], *places, self._threshold, self._norm, near, totals, *self._scratch)
@@ -260,7 +259,7 @@ class Deciding:
         self._used += more
 
     def end(self, n: int) -> None:
-        """Decide on the last `n` candidates."""
+        """Decide the last `n` candidates."""
         self.full(n, 0)
         self._sink.end(self._used)
 
@@ -351,7 +350,7 @@ class Tallying(Protocol):
 
 @runtime_checkable
 class Choosing(Protocol):
-    """A method whose `connect` and `lowest` copy only the points that meet."""
+    """A method whose `connect` and `lowest` copy only the points that are compared."""
 
     def loose_part(self, index: Index, start: int, stop: int) -> Index:
         """Return a `part` without copies, for `connect` and `lowest` only."""

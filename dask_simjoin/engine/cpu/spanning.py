@@ -36,7 +36,7 @@ AT_ONCE = 256
 
 
 def _nodes_of(index: Index, first: int, ends: np.ndarray) -> np.ndarray:
-    """Find the nodes of ends of edges, which are called by their names; `first`: the index's first node."""
+    """Convert the names of edge ends to nodes; `first`: the index's first node."""
     names = index["names"].astype(np.int32)
     found, table = np.empty(len(ends), np.int32), np.full(1 << (2 * len(names)).bit_length(), -1, np.int32)
     boruvka.nodes_of(names, first, ends, table, found)
@@ -47,7 +47,7 @@ def _boxes(index: Index) -> tuple[np.ndarray, np.ndarray]:
     """Return the smallest and largest coordinates of each tile (tiles, d)."""
     if "y" not in index:
         return index["low"], index["high"]
-    y = index["y"]  # boxes are there, but as the filter sees them
+    y = index["y"]  # boxes exist, but in the filter's numbers
     starts = np.arange(0, len(y), cpu_tiles.TILE)
     return np.minimum.reduceat(y, starts), np.maximum.reduceat(y, starts)
 
@@ -73,14 +73,14 @@ def _least_across(index: Index, core: np.ndarray, other: Index, other_core: np.n
 def contracted(sides: Sequence[tuple[Index, int]], component: np.ndarray, core: np.ndarray,
                trees: Sequence[Edges],
                norm: Norm) -> tuple[np.ndarray, np.ndarray, int, tuple[np.ndarray, ...]]:  # fmt: skip
-    """Join the nodes of two indexes that are joined in the tree of both for sure.
+    """Join nodes of two indexes along edges that must be in the tree of both.
 
     Parameters
     ----------
     sides
         Each index, and its first node.
     component : array (nodes,), int32
-        -1 where there is no node; else overwritten by the number of the component that the node is in.
+        -1: no node; other entries are overwritten by the number of the node's component.
     core : array (nodes,)
         Core distances, as totals.
     trees
@@ -147,7 +147,7 @@ class CpuSpanner:
 
     @staticmethod
     def prepare(layout: NearestLayout, *more: Callable[[], object]) -> None:
-        """Leave it: Numba compiles one thing at a time."""
+        """Do nothing: Numba compiles one function at a time."""
 
     @staticmethod
     def tree_of(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
@@ -219,7 +219,7 @@ class CpuSpanner:
         most = 2 * (n // min_rows) + 1
         parent, birth, rows = np.empty(most, np.int32), np.empty(most), np.empty(most, np.int32)
         row_parent, row_lambda = np.zeros(n, np.int32), np.zeros(n)
-        # owners of merges take the place of what merging needed
+        # owners of merges reuse the scratch array of merging
         number = hierarchy.condense(
             left, right, size, away, min_rows, some[0][:-1], some[1], row_parent, row_lambda, parent, birth,
             rows,
@@ -247,7 +247,7 @@ def _nodes(side: Index, taking: np.ndarray, offset: int) -> np.ndarray:
     nodes = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows.astype(np.int64)
     if offset:
         nodes += offset
-    nodes |= taking[rows].view(np.int8) - np.int8(1)  # a fifth of the time of choosing where
+    nodes |= taking[rows].view(np.int8) - np.int8(1)  # a fifth of the time of `where`
     return nodes
 
 
@@ -283,7 +283,7 @@ def lowest(module: CpuMethod, q: Index, d: Index, layout: Layout, labels: tuple[
 
 
 def least_rows(parent: np.ndarray, order: np.ndarray, threads: int) -> np.ndarray:
-    """Find at the root of each set of nodes its least row: see `Joiner.least_rows`."""
+    """Find the least row of each set, and store it at the root: see `Joiner.least_rows`."""
     n = len(parent)
     first = np.full(n, n, np.int32)
 
@@ -291,7 +291,7 @@ def least_rows(parent: np.ndarray, order: np.ndarray, threads: int) -> np.ndarra
         components.first_rows(parent, order, start, stop, first)
         return np.flatnonzero(parent[start:stop] < start) + start
 
-    for tied in shared_out(lower, n, threads):  # to what another thread was at
+    for tied in shared_out(lower, n, threads):  # up to where another thread starts
         np.minimum.at(first, parent[tied], order[tied])
     return first
 

@@ -30,7 +30,7 @@ LEAST = 1 << 18
 
 
 def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
-    """Index points (n, d), column by column, as `index.sweep.build` does; `threads`: that may share it."""
+    """Index points (n, d), stored by column, as `index.sweep.build` does; `threads`: number of threads."""
     n, d = x.shape
     threads = max(1, min(threads, n // LEAST))
     if n == 0:
@@ -85,9 +85,10 @@ def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
 
 
 def _dealt(packed: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[int]]:
-    """Deal numbers to parts that are of about as many rows' keys each, all of one key to one part.
+    """Split numbers into parts with about equally many row keys.
 
-    `bits`: of a number, behind its key.  Returns them, and where parts end.
+    All numbers of one key are in one part. `bits`: bits of a number after its key. Returns the numbers, and
+    the ends of the parts.
     """
     n = len(packed)
     some = np.sort(packed[:: -(-n // SAMPLED)])
@@ -195,18 +196,18 @@ def _chosen(index: Index, places: np.ndarray) -> Index:
 def connect(
     q: Index, d: Index, layout: SweepLayout, is_self_join: bool, nodes: Sides, parent: np.ndarray
 ) -> None:
-    """Join the sets of both ends of pairs: only points that have nodes meet."""
+    """Join the sets of both ends of pairs; only points with nodes are compared."""
     one = _chosen(q, np.flatnonzero(nodes[0] >= 0))
     other = one if is_self_join else _chosen(d, np.flatnonzero(nodes[1] >= 0))
     _show_pairs(one, other, layout, is_self_join, lambda *pair: components.link(parent, *pair, *nodes))
 
 
 def lowest(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, labels: Sides, low: Sides) -> None:
-    """Lower what points without a label have in `low`: only they meet those that have one."""
+    """Lower `low` of points without a label; only they are compared with labeled points."""
     sides = (q, d), labels, low
 
     def meet(first: int, second: int) -> None:
-        """Let one side's unlabeled points meet the other's labeled points; the smaller set searches."""
+        """Compare one side's unlabeled points with the other's labeled points; the smaller set searches."""
         places = [np.flatnonzero(labels[first] < 0), np.flatnonzero(labels[second] >= 0)]
         turns = (first, 0), (second, 1)
         a, b = turns if len(places[0]) <= len(places[1]) else turns[::-1]
@@ -227,7 +228,7 @@ def _show_pairs(q: Index, d: Index, layout: SweepLayout, is_self_join: bool,
 
 
 def layout_stats(index: Index, layout: SweepLayout) -> Numbers:
-    """Count what a join of an index with itself looks at: rows of cells, and points in windows."""
+    """Count the work of a self-join of an index: rows of cells, and points in windows."""
     offsets, most, _ = _swept(index, index, layout, True)
     told, x = np.zeros(3, np.int64), index["cols"][layout.swept]
     marks.windows(x, index["keys"], index["starts"], offsets, most, told)
@@ -240,11 +241,11 @@ def counts(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, q_counts
     if layout.dims is not None:
         _add_up(q, d, layout, is_self_join, (q_counts, d_counts))
         return
-    # adding to both points of a pair would take longer than to meet it from both
+    # counting a pair for both points would take longer than finding it twice
     half = is_self_join and d_counts is not q_counts
     _count(q, d, layout, half, q_counts)
     if is_self_join and not half:
-        q_counts[: len(q["order"]) - SWEEP_LANES] -= 1  # which itself is near
+        q_counts[: len(q["order"]) - SWEEP_LANES] -= 1  # the point itself is near
     if not is_self_join:
         _count(d, q, layout, False, d_counts)
 
@@ -260,7 +261,7 @@ def _count(q: Index, d: Index, layout: SweepLayout, half: bool, found: np.ndarra
 def _add_up(
     q: Index, d: Index, layout: SweepLayout, is_self_join: bool, counts: tuple[np.ndarray, ...]
 ) -> None:
-    """Count pairs that are found one by one; in one array twice, each in both its points."""
+    """Count pairs one by one; if both counts are one array, each pair counts for both points."""
 
     def add(*places: np.ndarray) -> None:
         for own, some in zip(counts, places, strict=False):
@@ -276,7 +277,7 @@ def tallies(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray) -> bool
 
 def tally(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray, is_self_join: bool, by_row: bool,
           q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
-    half = is_self_join and not by_row  # as with counts: else each pair is met from both of its points
+    half = is_self_join and not by_row  # as with counts; otherwise each pair is found from both of its points
     sides = ((q, d, q_found),) if is_self_join or not by_row else ((q, d, q_found), (d, q, d_found))
     for one, other, found in sides:
         offsets, most, at = _swept(one, other, layout, half)
@@ -286,11 +287,11 @@ def tally(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray, is_self_j
             np.empty(SWEEP_LANES),
         )  # fmt: skip
     if is_self_join and by_row:
-        q_found -= 1  # which itself is near
+        q_found -= 1  # the point itself is near
 
 
 def work(q: Index, d: Index, layout: SweepLayout, is_self_join: bool) -> np.ndarray:
-    return np.ones(1)  # a row of the grid meets those around it, wherever it is
+    return np.ones(1)  # a grid row is compared with adjacent rows at any position
 
 
 def one_sided(q: Index, d: Index, layout: SweepLayout, q_counts: np.ndarray,

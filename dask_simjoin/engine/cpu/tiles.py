@@ -44,7 +44,7 @@ _KINDS = {"longs": QuantizedLongs, "words": Quantized}
 
 
 def _way(index: Index) -> str:
-    """Return the way to read an index's 8-bit vectors: chunks may come from another machine."""
+    """Return the kind of an index's 8-bit vectors, since chunks may come from another machine."""
     if "tiles" not in index:
         return ""
     return "longs" if index["take"].dtype == np.int32 else "words"
@@ -95,7 +95,7 @@ def points(index: Index) -> np.ndarray:
 
 
 def build(x: np.ndarray, layout: TilesLayout, threads: int = 1) -> Index:
-    """The index of points for tiles."""
+    """Build the tile index of points."""
     n, d = x.shape
     order = kdorder.kd_order(x, layout.cut.first(n, TILE, CUTS), TILE, FAN_OUT, threads=threads)
     x = np.ascontiguousarray(x)  # points are gathered row by row
@@ -204,7 +204,7 @@ def _tile_join(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, name
 
 
 def _align(q: Index, d: Index) -> tuple[Index, Index]:
-    """Vectors that were unpickled may straddle cache lines: copies that do not."""
+    """Copy unpickled vectors that straddle cache lines."""
     names = [name for name in ("z", "start", "tiles", "first", "lower", "upper") if name in d]
     fixed = d | {name: aligned(d[name]) for name in names}
     return (fixed if q is d else q | {"z": aligned(q["z"])}), fixed
@@ -225,7 +225,7 @@ def pairs(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, names: li
 
 
 def layout_stats(index: Index, layout: TilesLayout) -> Numbers:
-    """Count what a join of an index with itself looks at: tiles, queries near them, and their candidates."""
+    """Count the work of a self-join of an index: tiles, queries near them, and candidates."""
     told = np.zeros(3, np.int64)
     boxes = index["low"], index["high"], index["z"]
     most = np.float64(layout.box_reach(index, index))
@@ -253,7 +253,7 @@ def _note(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, task: int
 
 def counts(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, q_counts: np.ndarray,
            d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
-    """Add up the pairs of each place of both sides; from `enough` on they need not be right."""
+    """Count the pairs of each place of both sides; from `enough` on, counts need not be exact."""
     most = ENDLESS if enough is None else enough
     more = _note(q, d, layout, is_self_join, COUNT, (q_counts, d_counts), enough=most)
     n = len(d["y"])
@@ -268,7 +268,7 @@ def connect(
 
 
 def lowest(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, labels: Sides, low: Sides) -> None:
-    """Lower what places without a label have in `low` to the labels of their neighbors."""
+    """Lower `low` of places without a label to the labels of their neighbors."""
     _note(q, d, layout, is_self_join, LOWEST, labels, low=low)
 
 
@@ -294,7 +294,7 @@ MANY, LEAST = 64, 16
 
 
 def work(q: Index, d: Index, layout: TilesLayout, is_self_join: bool) -> np.ndarray:
-    """Count the tiles that some tiles of queries meet; leaving one out costs about a fortieth of one."""
+    """Estimate work by the number of near tiles; a skipped tile costs about a fortieth of a compared one."""
     number = len(q["low"])
     if not number or not len(d["low"]):
         return np.ones(1)

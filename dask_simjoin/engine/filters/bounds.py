@@ -85,13 +85,13 @@ class Bounds:
     Attributes
     ----------
     centre : tuple of float
-        c, one number a dimension.
+        c, one number per dimension.
     scale : float
         s, a power of two.
     outer, inner : float
-        No pair is further apart, and all that are not further are pairs; scaled.
+        Scaled distances: no pair is farther apart than `outer`, and points within `inner` are pairs.
     rho : float
-        How far differences of rounded points may be off; scaled.
+        Largest error of differences of rounded points, scaled.
     """
 
     centre: tuple[float, ...]
@@ -124,7 +124,7 @@ class Bounds:
 
 
 def make_bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, eps2: float) -> Bounds | None:
-    """Bounds for points within the box [lower, upper]; None where numbers leave the ranges assumed."""
+    """Return bounds for points within the box [lower, upper]; None if numbers leave the assumed ranges."""
     dims = len(lower)
     with np.errstate(over="ignore", invalid="ignore"):
         most = np.maximum(upper - mean, mean - lower) * (1 + 2.0**-50)
@@ -158,7 +158,7 @@ class RoundedFilter:
     Attributes
     ----------
     centre : tuple of float
-        c, one number a dimension.
+        c, one number per dimension.
     scale : float
         s, a power of two.
     rho, eps : float
@@ -185,16 +185,16 @@ class RoundedFilter:
         return np.nextafter(np.float32(value), np.float32(0)) if value > 2.0**-100 else np.float32(-1)
 
     def within(self, eps: float) -> RoundedFilter | None:
-        """Return the filter of the same points for another threshold; None: one that is too small."""
+        """Return the filter of the same points for another threshold; None if it is too small."""
         scaled = min(eps, 2.0**40 / self.scale) * self.scale
         return replace(self, eps=scaled) if scaled > 2.0**-90 else None
 
 
 def make_rounded_filter(lower: np.ndarray, upper: np.ndarray, centre: np.ndarray, eps: float,
                         norm: Norm) -> RoundedFilter | None:  # fmt: skip
-    """Filter for points within the box [lower, upper], or None where float64 serves better.
+    """Return a filter for points within the box [lower, upper], or None if float64 is better.
 
-    That is so where numbers leave the ranges assumed, and where rounding leaves too many pairs open.
+    It is better if numbers leave the assumed ranges, or if rounding leaves too many pairs undecided.
     """
     dims = len(lower)
     if norm not in NORMS or dims > MAX_DIMS:

@@ -74,7 +74,7 @@ def shared_bytes(dims: int, *, counting: bool = False) -> int:
 
 
 def shared_in_all(dims: int) -> int:
-    """The same, with what the kernel has anyway: lists of tiles, and the queries' box."""
+    """Total shared memory, with the static part: lists of tiles, and the queries' box."""
     return shared_bytes(dims) + 9216 + 8 * dims
 
 
@@ -94,7 +94,7 @@ def rows(n: int) -> int:
 
 
 def make_vectors(y: np.ndarray, bounds: Bounds) -> Index:
-    """The vectors of points, and how large a product must be to be sure.
+    """Return the vectors of points, and the smallest product that makes a pair sure.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def make_vectors(y: np.ndarray, bounds: Bounds) -> Index:
 
 
 def make_nearest_vectors(y: np.ndarray, bounds: Bounds) -> Index:
-    """The vectors of points that are searched for neighbors, and N and r of each.
+    """Return the vectors of points for neighbor searches, and N and r of each.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def make_nearest_vectors(y: np.ndarray, bounds: Bounds) -> Index:
 
 
 def query_term(outer: Any, norm: Any, error: Any, most_error: float, width: int) -> Any:
-    """s_i of queries that want neighbors not further than `outer`, E: as the kernel computes it."""
+    """s_i of queries for neighbors within `outer`, E, as the kernel computes it."""
     t = outer**2 + 2 * outer * (error + most_error) + 2 * error**2
     s = (t - norm) / 2 + 3 * width * 2.0**-23 * (norm + t + 1) + 2.0**-24
     return s + 2.0**-30 * abs(s)
@@ -170,7 +170,7 @@ def _rounded(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _finish(vectors: np.ndarray, n: int, s: np.ndarray) -> None:
-    """Write the last eight numbers; `s`, of the first `n`, is used up."""
+    """Write the last eight numbers; `s` of the first `n` is overwritten."""
     k = vectors.shape[1]
     vectors[n:, k - 8] = NOWHERE
     for place in range(3):

@@ -49,7 +49,7 @@ class Filter:
     Attributes
     ----------
     centre : tuple of float
-        c, one number a dimension.
+        c, one number per dimension.
     scale : float
         s, a power of two.
     kappa, eps2 : float
@@ -71,7 +71,7 @@ class Filter:
         return _above((math.sqrt(self.eps2) + 2 * U * math.sqrt(largest_norm)) ** 2 * slack)
 
     def box_sure(self, largest_norm: float, rest: float = 0.0) -> np.float32:
-        """Largest squared span of two boxes, as float32 computes it, that hold nothing but pairs; -1: none.
+        """Largest float32 squared span of two boxes that proves all their points to be pairs; -1: none.
 
         `rest`: largest contribution to a squared distance, unscaled, of the dimensions without boxes.
 
@@ -112,14 +112,14 @@ def make_filter(
 
 
 def within(filter: Filter, eps2: float) -> Filter | None:
-    """Filter of the same points for another threshold of the decision; None: one that is too small."""
+    """Filter of the same points for another threshold of the decision; None if it is too small."""
     scale, dims = filter.scale, len(filter.centre)
     limit = min(eps2 * scale * scale, 2.0**80) * (1 + 8 * U) + dims * 2.0**-140
     return None if limit < 2.0**-90 else replace(filter, eps2=limit)
 
 
 def open_filter(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Filter | None:
-    """Filter without a distance, its `eps2` is 0, for points within a box; None beyond float32's range."""
+    """Filter without a distance (`eps2` is 0) for points within a box; None beyond float32's range."""
     gamma = (len(lower) + 4) * U
     largest = float(np.max([upper * 0.25 - mean * 0.25, mean * 0.25 - lower * 0.25])) * 4
     exponent = math.frexp(largest)[1] if 0 < largest < math.inf else 0

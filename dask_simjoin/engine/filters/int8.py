@@ -70,7 +70,7 @@ class Int8Filter:
     Attributes
     ----------
     centre : tuple of float
-        c, one number a dimension.
+        c, one number per dimension.
     scale : float
         1/w.
     outer : float
@@ -110,7 +110,7 @@ def make_int8_filter(
     wide = DEVIATIONS * np.sqrt(np.maximum(variance, 0))
     low, high = np.maximum(lower, mean - wide), np.minimum(upper, mean + wide)
     half, spread = float((high - low).max()) / 2, SPREAD * 2 * float(variance.sum())
-    # both halves have a ring of 2**16, and T takes a part of it; E**2 must be below `MAX_TERM`
+    # both halves wrap at 2**16, and T uses part of that range; E**2 must be below `MAX_TERM`
     width = max(half / 64, math.sqrt((spread + 2 * eps2) / 2.0**17), math.sqrt(1.001 * eps2 / MAX_TERM))
     if not 2.0**-400 < width < 2.0**400:
         return None

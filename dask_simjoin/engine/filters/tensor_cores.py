@@ -61,6 +61,6 @@ def program(dims: int, shared: int, *, counting: bool = False) -> tuple[str, dic
 
 
 def pays(dims: int, outer: float, typical: float) -> bool:
-    """Whether the filter is of use to points that are `typical` away from the center."""
+    """Whether the filter pays for points at a `typical` distance from the center."""
     g = 3 * half.width(dims) * 2.0**-23
     return math.hypot(outer + 2 * 2.0**-12 * typical, 2 * math.sqrt(g) * typical) <= FURTHER * outer

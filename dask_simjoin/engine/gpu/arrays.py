@@ -51,12 +51,12 @@ def numbers(first: int, n: int) -> Array:
 
 
 def joined(parts: Sequence[Array]) -> Array:
-    """Put arrays of one type one after the other; of one alone it is that array itself."""
+    """Concatenate arrays of one type; a single array is returned as it is."""
     return parts[0] if len(parts) == 1 else copied(parts)
 
 
 def copied(parts: Sequence[Array]) -> Array:
-    """Put copies of arrays of one type one after the other."""
+    """Concatenate copies of arrays of one type."""
     out, start = cupy.empty(sum(map(len, parts)), parts[0].dtype), 0
     for part in parts:
         stop = start + len(part)
@@ -73,7 +73,7 @@ def take(values: Array, places: Array) -> Array:
 
 
 def upto(flags: Array) -> Array:
-    """Count the flags that are set up to each, itself included (n,), int32."""
+    """Count the set flags up to and including each (n,), int32."""
     out = cupy.empty(len(flags), cupy.int32)
     _run("as_numbers", len(flags), flags, out)
     return cupy.cumsum(out, dtype=cupy.int32)
@@ -130,7 +130,7 @@ def spread(x: Array) -> Spread | None:
 
 
 def _read_some() -> None:
-    """Do what follows for whatever is joined: points are sampled, and places become numbers."""
+    """Run the array steps of every join on a few points: sampling, and places to numbers."""
     places = cupy.asarray(np.arange(2))
     cupy.empty((4, 2), order="F")[places]
     places.astype(cupy.int32).astype(cupy.int64)
@@ -139,7 +139,7 @@ def _read_some() -> None:
 def _sums(x: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     if x.dtype != np.float64 or not x.flags.f_contiguous:
         return None
-    load.rehearse(_read_some)  # while the kernels here are compiled
+    load.rehearse(_read_some)  # overlaps with compiling these kernels
     lower, upper, sums = _columns(x, "column_sums", 3)
     with np.errstate(over="ignore", invalid="ignore"):
         found = lower.min(axis=1), upper.max(axis=1), sums.sum(axis=1)

@@ -38,7 +38,7 @@ def run(name: str, items: int, *arguments: Any, threads: int = 1) -> None:
 
 def list_edges(component: Array, core: Array, names: Array, nearest: tuple[Array, Array, Array], least: Array,
                to: Array) -> ListedEdges:  # fmt: skip
-    """List of each node the edge that it knows; `nearest`, `least`, `to`: see the CPU's `offer_listed`."""
+    """List the known edge of each node; `nearest`, `least`, `to`: see `offer_listed` of the CPU."""
     near, away, beyond = nearest
     n, k = near.shape
     weight, end = cupy.empty(n), cupy.empty(n, cupy.int32)
@@ -66,7 +66,7 @@ def least_edges(component: Array, names: Array, edges: list[ListedEdges],
 
 
 def least_of_parts(names: Array, weights: Array, ends: Array) -> tuple[Array, Array]:
-    """Find the least of the edges that parts of the data have to each row: weights and ends (parts, n)."""
+    """Find the least edge of each row over the parts of the data: weights and ends (parts, n)."""
     parts, n = weights.shape
     weight, end = cupy.empty(n), cupy.empty(n, cupy.int32)
     run("least_of_parts", n, np.int32(n), np.int32(parts), weights, ends, names, weight, end)
@@ -74,7 +74,7 @@ def least_of_parts(names: Array, weights: Array, ends: Array) -> tuple[Array, Ar
 
 
 def tag_boxes(values: Array, levels: np.ndarray, box: int, tags: Array) -> None:
-    """Write below each box of a tree the value that all of its points have, or -1."""
+    """Write for each box of a tree the value that all of its points share, or -1."""
     n = len(values)
     for level in levels[:-1].tolist():
         boxes, own = -(-n // box), tags[level * box :]
@@ -83,7 +83,7 @@ def tag_boxes(values: Array, levels: np.ndarray, box: int, tags: Array) -> None:
 
 
 def least_of_boxes(values: Array, levels: np.ndarray, box: int) -> Array:
-    """Find the least value, float64, below each box of a tree; inf where there are no points."""
+    """Find the least value, float64, in each box of a tree; inf if the box is empty."""
     found = full(int(levels[-1]) * box, np.inf)
     for level in levels[:-1].tolist():
         boxes, own = -(-len(values) // box), found[level * box :]
@@ -101,7 +101,7 @@ def least_names(names: Array, box: int) -> Array:
 
 
 def who_asks(sizes: Array, every: int) -> Array:
-    """Choose the components that search: at least half of them; `every`: how many there are at first."""
+    """Choose the components that search, at least half of them; `every`: initial number of components."""
     number = len(sizes)
     asked = cupy.empty(number, cupy.bool_)
     middle = np.int32((number - 1) // 2), np.float64(FEW)
@@ -143,7 +143,7 @@ def join_components(component: Array, asked: Array, starts: Array, ends: Array,
 
 
 def name_ends(names: Array, start: Array, end: Array) -> tuple[Array, Array, Array]:
-    """Name the ends of edges, the smaller one first, and both by one number."""
+    """Name the ends of edges, the smaller one first, and pack both names into one number."""
     n = len(start)
     low, high = (cupy.empty(n, cupy.int32) for _ in range(2))
     both = cupy.empty(n, cupy.int64)

@@ -55,7 +55,7 @@ def _run(name: str, blocks: int, *arguments: Any) -> None:
 
 
 def _steps(x: Array) -> list[Any]:
-    """From number to number, row by row and column by column."""
+    """Return the steps between rows and between columns, in numbers."""
     return [np.int64(step // x.itemsize) for step in x.strides]
 
 
@@ -123,13 +123,13 @@ def _vectors(y: Array, bounds: Bounds, results: dict[str, Array], *, nearest: bo
 
 
 def make_vectors(y: Array, bounds: Bounds) -> Index:
-    """Return what joins compare of the points (n, d), float64; see the host's."""
+    """Return the arrays that joins compare, for points (n, d), float64; see the host's."""
     results = {"vectors_sure": cupy.empty(float16.rows(len(y)), cupy.float32)}
     return _vectors(y, bounds, results, nearest=False)
 
 
 def make_nearest_vectors(y: Array, bounds: Bounds) -> Index:
-    """Return what searches compare of the points (n, d), float64; see the host's."""
+    """Return the arrays that searches compare, for points (n, d), float64; see the host's."""
     results = {name: cupy.empty(len(y)) for name in ("norm", "error")}
     results["most_error"] = cupy.zeros(1)
     return _vectors(y, bounds, results, nearest=True)

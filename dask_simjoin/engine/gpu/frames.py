@@ -48,7 +48,7 @@ class CudfFrames:
     def result(self, columns: dict[Any, Values], rows: int) -> Frame:
         if rows > MAX_ROWS:
             raise PartitionSizeError(
-                f"The result has {rows:,} rows, and a cuDF DataFrame at most {MAX_ROWS:,}; join a Dask "
+                f"The result has {rows:,} rows, but a cuDF DataFrame holds at most {MAX_ROWS:,}. Join a Dask "
                 "DataFrame, whose result has partitions: dask_cudf.from_cudf(df, npartitions=1)."
             )
         series = {name: _series(values) for name, values in columns.items()}
@@ -69,7 +69,7 @@ class CudfFrames:
         return column.values if numeric and not column.has_nulls else None
 
     def stacked(self, frames: list[Frame]) -> Frame:
-        # as frames of pandas: dtypes of no rows say nothing
+        # as in pandas: dtypes of empty frames mean nothing
         return cudf.concat([one for one in frames if len(one)] or frames[:1], ignore_index=True)
 
     def optional(self, dtype: DType) -> DType:

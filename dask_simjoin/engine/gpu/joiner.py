@@ -58,7 +58,7 @@ class GpuJoiner:
     Attributes
     ----------
     built : int
-        How many indexes this process has built: each chunk's is built once, whatever tasks meet it.
+        Number of indexes that this process has built. Each chunk is indexed once, however many tasks use it.
     """
 
     xp = cupy
@@ -83,7 +83,7 @@ class GpuJoiner:
             return search.build_nearest(x)
         if isinstance(layout, NearestDeviceLayout):
             return nearest.build(x, layout)
-        load.begin(finishing(layout, "name_pairs", labels=True))  # while the index is built
+        load.begin(finishing(layout, "name_pairs", labels=True))  # overlaps with building the index
         return method_of(layout.method).build(x, layout)
 
     def points(self, index: Index, layout: GpuLayout) -> Array:
@@ -191,7 +191,7 @@ class GpuJoiner:
         found = [cupy.zeros(n * many, cupy.int64) for n in sizes]
 
         def add(left: Array, right: Array, totals: Array) -> None:
-            steps = cupy.searchsorted(device, totals)  # the first limit that is not below
+            steps = cupy.searchsorted(device, totals)  # the first limit that is large enough
             if not by_row:
                 count_up(found[0], steps)
                 return
@@ -202,7 +202,7 @@ class GpuJoiner:
         return [cupy.cumsum(numbers.reshape(-1, many), axis=1) for numbers in found]
 
     def work(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool) -> np.ndarray:
-        return np.ones(1)  # the kernels share out the pairs of one index over all of its places
+        return np.ones(1)  # the kernels distribute the pairs of one index over all of its places
 
     def regions(self, x: Array, regions: Regions, reach: float, threshold: float,
                 norm: Norm = 2, *, everywhere: bool = False) -> tuple[Array, Array, Array]:  # fmt: skip
@@ -218,7 +218,7 @@ class GpuJoiner:
         constants = {"DIMS": x.shape[1], "EXACT": True, "DEPTH": depth} | norm_constant(norm)
         load.kernel("regions", "own_regions", **constants)(*shape, (*points, np.int64(len(dim)), own))
         halo = load.kernel("regions", "halo_regions", **constants)
-        if everywhere and len(regions) == 1:  # whose tree has no node to start from
+        if everywhere and len(regions) == 1:  # a single region has no tree to descend
             return own, cupy.arange(n), own
         until = cupy.full(n, len(regions), cupy.int64) if everywhere else own
         limits = (middle, lower, upper, until, np.float64(reach), np.float64(threshold))

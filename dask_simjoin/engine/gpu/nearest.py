@@ -44,7 +44,7 @@ SCRATCH_SHARE = 16
 
 
 def _tell_some() -> None:
-    """Run the array programs around searches, to load them: distances and rows of neighbors."""
+    """Run the array programs around searches once, to load them: distances and rows of neighbors."""
     totals, _ = GpuSearcher.fresh(2, 2)
     last = totals[:, 1]
     cupy.where(cupy.isinf(last), last, cupy.sqrt(last.copy()))
@@ -55,7 +55,7 @@ def _tell_some() -> None:
 
 def build(x: Array, layout: NearestDeviceLayout) -> Index:
     """Index of one chunk (n, d), float64."""
-    # while the index is built; it searches for few neighbors
+    # overlaps with building the index; the program for few neighbors
     load.begin(_program(layout, lists=True), arrays.program("fill_8"))
     return device_nearest.build_nearest(x, layout, BUILDER)
 
@@ -91,7 +91,7 @@ class GpuSearcher:
     def layout(lower: Array, upper: Array, mean: Array, variance: Array, sample: Array,
                norm: Norm = 2, method: str | Method = AUTO,
                approximate: bool = False) -> NearestDeviceLayout | MethodSearch:  # fmt: skip
-        """From moments (d,) of all points and some of them, all on the host."""
+        """Choose the layout from moments (d,) of all points and a sample, all on the host."""
         own = search_layout_of(method, LIBRARY, lower, upper, variance, norm, approximate)
         if own is not None:
             return own
@@ -104,12 +104,12 @@ class GpuSearcher:
 
     @staticmethod
     def prepare() -> None:
-        """Begin to compile what follows searches: see `Searcher`."""
+        """Start to compile the steps after searches: see `Searcher`."""
         load.rehearse(_tell_some)
 
     @staticmethod
     def fresh(rows: int, k: int) -> tuple[Array, Array]:
-        """The state of queries that met nothing: totals, inf, and names, -1, both (rows, k)."""
+        """The state of queries before any search: totals of inf and names of -1, both (rows, k)."""
         size = rows * k
         totals, names = arrays.full(size, np.inf), arrays.full(size, -1, np.int64)
         return totals.reshape(rows, k), names.reshape(rows, k)
@@ -148,15 +148,15 @@ class GpuSearcher:
 
 
 def _room(k: int) -> int:
-    """Places that a row has in a scratch: `room_of` of `nearest.cuh`."""
+    """Places of a row in scratch memory: `room_of` in `nearest.cuh`."""
     return 2 * k + 32
 
 
 def _launch(function: Any, warps: int, rows: int, units: int, shared: int, listed: int,
             arguments: list[Any]) -> None:  # fmt: skip
-    """Start as many blocks as there is work or room for.
+    """Launch as many blocks as work and memory allow.
 
-    `rows`: of a warp; `listed`: places of each row in a scratch.
+    `rows`: rows of a warp; `listed`: places of each row in scratch memory.
     """
     function.max_dynamic_shared_size_bytes = shared
     blocks = min(load.grid_size(function, 32 * warps, shared), units)
@@ -168,7 +168,7 @@ def _launch(function: Any, warps: int, rows: int, units: int, shared: int, liste
 
 
 def _tiles(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[Any]) -> None:
-    """The search without tensor cores."""
+    """Search without tensor cores."""
     levels = len(d["levels"]) - 1
     lists = _tiles_bytes(layout, levels, k) <= _shared() // BLOCKS
     shared = _tiles_bytes(layout, levels, k if lists else 0)
@@ -184,7 +184,7 @@ def _tiles(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[A
 
 
 def _tensor(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[Any]) -> None:
-    """The search with them."""
+    """Search with tensor cores."""
     blocks = BLOCKS if half.width(layout.dims) <= HALVED else 1
     lists = half.shared_in_search(layout.dims, k) <= _shared() // blocks
     shared = half.search_bytes(layout.dims, k if lists else 0)

@@ -46,7 +46,7 @@ class GrowingGpuColumns:
 
     def _grow(self, length: int, capacity: int) -> None:
         for number, column in enumerate(self._columns):
-            if len(column) < capacity:  # another may have been made longer before memory was short
+            if len(column) < capacity:  # another buffer may have grown before memory ran short
                 longer = cupy.empty(capacity, column.dtype)
                 longer[:length] = column[:length]
                 self._columns[number] = longer
@@ -132,7 +132,7 @@ Timed = Callable[[str, Callable[[], Any]], Any]
 
 @runtime_checkable
 class Profiled(Protocol):
-    """A method that counts more of a join than its batches."""
+    """A method that counts the work of a join in more detail."""
 
     def profile_join(self, index: Index, layout: Any, timed: Timed) -> Numbers:
         """Join an index with itself step by step, and return counters."""
@@ -140,10 +140,10 @@ class Profiled(Protocol):
 
 @runtime_checkable
 class LayoutStats(Protocol):
-    """A method that counts what a join of an index looks at, besides its batches."""
+    """A method that counts the work of a self-join of an index, besides its batches."""
 
     def layout_stats(self, index: Index, layout: Any) -> Numbers:
-        """Count what a join of an index with itself looks at."""
+        """Count the work of a self-join of an index."""
 
 
 def count_batches(batches: Iterable[PairBatch]) -> Numbers:
@@ -213,7 +213,7 @@ def labelled_pairs(q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool,
 
 
 def _table(wanted: list[tuple[int, Array]], out: list[Array]) -> Array:
-    """The columns as the kernel knows them: addresses, bytes of a value, and which side's they are."""
+    """Describe the columns for the kernel: addresses, bytes per value, and sides."""
     columns = [
         (some.data.ptr, to.data.ptr, some.itemsize, side)
         for (side, some), to in zip(wanted, out, strict=True)

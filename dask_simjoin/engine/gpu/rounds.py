@@ -1,7 +1,7 @@
 """Boruvka rounds on the GPU: what each round searches, and in what order.
 
-Rows that have to ask are gathered, in their order, into tiles of their own, so that all lanes of a warp ask;
-what is known of components is shared by all.
+Searching rows are gathered into tiles of their own, in order, so that all lanes of a warp search. All warps
+share the bounds of components.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class SearchSide:
         self.take(take(nodes, cupy.argsort(take(component, nodes), kind="stable")))
 
     def take(self, nodes: Array) -> None:
-        """Take all rows in an order of their own: they are to be arranged anew."""
+        """Take all rows in another order; they must be arranged again."""
         self.nodes, self._boxes = nodes, {}
 
     def tagged(self, component: Array) -> Array:
@@ -126,7 +126,7 @@ Nearest = tuple[Array, Array, Array]
 
 
 def warps_of_tile(tiles: int) -> int:
-    """Choose how many warps share the search of a tile, by the number of tiles that ask: a power of two."""
+    """Choose the number of warps per tile, a power of two, from the number of searching tiles."""
     return 1 << min(TILE.bit_length() - 1, max(0, (WORK // max(tiles, 1)).bit_length() - 1))
 
 
@@ -147,7 +147,7 @@ def program(function: str, layout: NearestDeviceLayout) -> load.Program:
 
 
 def search_some() -> None:
-    """Gather a few rows that ask, and what they are searched in, as `Rounds` and `Side` do."""
+    """Gather a few searching rows and their data, as `GpuBoruvkaRounds` and `SearchSide` do."""
     nodes, flags = numbers(0, TILE), cupy.asarray(np.arange(TILE) % 2 == 0)
     places = places_of(take(flags, nodes))
     BUILDER.rows(cupy.zeros((TILE, 2)), places)
@@ -156,7 +156,7 @@ def search_some() -> None:
 
 
 class GpuBoruvkaRounds:
-    """Find the tree of one index or the edges between two; `progress`: of rounds before."""
+    """Find the tree of one index or the edges between two; `progress`: state after earlier rounds."""
 
     def __init__(self, sides: Sequence[Index], layout: NearestDeviceLayout, cores: Sequence[Array],
                  nearest: Nearest | None = None, progress: Progress | None = None) -> None:  # fmt: skip
@@ -214,9 +214,9 @@ class GpuBoruvkaRounds:
         return boruvka.wanted_nodes(self.component, asked, self.to, self.least, self.core, bounds)
 
     def _group(self) -> None:
-        """Put rows of one component into tiles of their own, once there are fewer components than tiles.
+        """Group rows by component, once there are fewer components than tiles.
 
-        Once only: later they are larger, and rows next to each other in them would be far apart.
+        This runs only once: later components are larger, and adjacent rows in them would be far apart.
         """
         if self.layout.dims >= GROUPED_DIMS and len(self.sizes) * TILE <= self.rows and not self._grouped:
             for side in self.sides:
@@ -231,7 +231,7 @@ class GpuBoruvkaRounds:
         self._arranged = True
 
     def _search(self, wanted: Array, bounds: Array, part: Part = (0, 1)) -> list[tuple[Array, ...]]:
-        """Find the least edges of wanted nodes, of one part of them: those nodes, ends and weights."""
+        """Find the least edges of one part of the wanted nodes; return nodes, ends and weights."""
         found: list[tuple[Array, ...]] = []
         if not count(wanted):
             return found
@@ -250,24 +250,24 @@ class GpuBoruvkaRounds:
         return found
 
     def _settle(self, found: list[tuple[Array, ...]], bounds: Array, listed: boruvka.ListedEdges) -> None:
-        """Note what searches have found of nodes, all of `bounds` being known."""
+        """Store the search results of nodes, once all `bounds` are final."""
         _, ends, weights = listed
         state = self.component, bounds, self.least, self.to, ends, weights
         for nodes, end, weight in found:
             boruvka.run("settle_nodes", len(nodes), np.int32(len(nodes)), nodes, end, weight, *state)
 
     def _join(self, asked: Array, edges: list[boruvka.ListedEdges], bounds: Array) -> None:
-        """Join the components that asked along their least edges."""
+        """Join the searching components along their least edges."""
         starts, ends = boruvka.least_edges(self.component, self.names, edges, bounds)
         taken, component, sizes = boruvka.join_components(self.component, asked, starts, ends, self.sizes)
-        assert len(sizes) < len(self.sizes)  # each that searched has found an edge
+        assert len(sizes) < len(self.sizes)  # each searching component has found an edge
         weights = take(bounds.view(cupy.float64), taken)
         self.found.append((weights, take(starts, taken), take(ends, taken)))
         self.component, self.sizes = component, sizes
 
     def _search_side(self, y: Array, nodes: Array, searched: list[Array | np.generic],
                      bounds: Array) -> tuple[Array, Array]:  # fmt: skip
-        """Find the least edges of some nodes, of points `y`: their ends and weights."""
+        """Find the least edges of some nodes with points `y`; return ends and weights."""
         f, n = self.layout.bounds, len(nodes)
         boxes = BUILDER.boxed(y, f, TILE, True)
         tiles = -(-n // TILE)
@@ -285,7 +285,7 @@ class GpuBoruvkaRounds:
         return end, weight
 
     def run(self, known: tuple[Array, ...] | None = None) -> tuple[Array, ...]:
-        """Find the tree's weights and nodes; `known`: edges that are there besides those that are sought."""
+        """Find the weights and nodes of the tree; `known`: further edges that may be used."""
         load.begin(program("search_others", self.layout))
         while len(self.sizes) > 1:
             bounds, listed = self._offers()

@@ -42,7 +42,7 @@ def _run(name: str, items: int, *arguments: Any) -> None:
 
 
 def followed(to: Array) -> Array:
-    """Follow from each place where it leads, and on, to where that leads to itself."""
+    """Follow each pointer to its root, which points to itself."""
     while True:
         further, moved = cupy.empty_like(to), cupy.zeros(1, cupy.int32)
         _run("follow", len(to), to, further, moved)
@@ -52,7 +52,7 @@ def followed(to: Array) -> Array:
 
 
 def contract(a: Array, b: Array, first: Array) -> tuple[Array, int]:
-    """Contract each vertex with the other end of its first edge: what it is then, and how many are left."""
+    """Contract each vertex along its first edge; return the new vertices, and their number."""
     vertices = len(first)
     to, up, kept, found = (cupy.empty(vertices, cupy.int32) for _ in range(4))
     _run("other_ends", vertices, a, b, first, to)
@@ -92,7 +92,7 @@ class Dendrogram:
         self._joined = cupy.zeros(edges + 1, cupy.int32)
         self.parent, self.size = cupy.empty(edges, cupy.int32), cupy.empty(edges, cupy.int32)
         place, vertices = numbers(0, edges), edges + 1
-        # edges that were contracted and are in no chain yet, and the vertices that they are in
+        # contracted edges without a chain, and their vertices
         own, inside = (cupy.empty(0, cupy.int32) for _ in range(2))
         while len(place):
             first = full(vertices, len(place), cupy.int32)
@@ -113,9 +113,9 @@ class Dendrogram:
         del self._joined
 
     def _add_chains(self, own: Array, inside: Array, ends: Array) -> None:
-        """Put edges in the chains of their vertices, which end below the edges `ends`.
+        """Add edges to the chains of their vertices, which end below the edges `ends`.
 
-        Their other operands are known: chains of vertices that came before.
+        Their other operands are chains of earlier vertices.
         """
         n = len(own)
         if not n:
@@ -145,9 +145,7 @@ def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int
     part, top = (cupy.empty(merges, cupy.bool_) for _ in range(2))
     parts, number = cupy.zeros(merges, cupy.int32), cupy.empty(merges, cupy.int32)
     _run("large_ones", merges, size, fewest, parent, enough)
-    for _ in range(
-        int(min_rows).bit_length()
-    ):  # fewer than `min_rows` merges are not large, one above the other
+    for _ in range(int(min_rows).bit_length()):  # at most `min_rows` small merges are nested in each other
         enough = take(enough, enough)
     falls = take(enough, tree.first)
     _run("same_distance", merges, far, parent, whole)
@@ -165,13 +163,13 @@ def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int
 
 
 def condense_some() -> None:
-    """Find the clusters of a few rows, to load every kernel that many rows need."""
+    """Find the clusters of a few rows, to load all kernels in advance."""
     ends = np.arange(64, dtype=np.int32)
     condense(ends // 3, ends + 1, np.sort(ends * 7 % 16).astype(np.float64), 3)
 
 
 def in_order(names: Array, weight: Array, start: Array, end: Array) -> Edges:
-    """Name ends of edges, the smaller one first, and give all on the host in order, the lightest first."""
+    """Name the ends of edges, the smaller one first; return all on the host, the lightest first."""
     low, high, both = boruvka.name_ends(names, start, end)
     order = cupy.argsort(both)
     order = take(order, cupy.argsort(take(weight, order), kind="stable"))
@@ -179,7 +177,7 @@ def in_order(names: Array, weight: Array, start: Array, end: Array) -> Edges:
 
 
 def join_some() -> None:
-    """Join a few components, to load every kernel that many components need."""
+    """Join a few components, to load all kernels in advance."""
     node = cupy.asarray(np.arange(4, dtype=np.int32))
     edge = boruvka.ITSELF, cupy.asarray(np.arange(4, dtype=np.int32)[::-1].copy()), full(4, 1.0)
     sizes, bounds = full(4, 1.0), full(4, boruvka.UNKNOWN, cupy.uint64)
@@ -194,7 +192,7 @@ class GpuSpanner:
 
     @staticmethod
     def prepare(layout: NearestDeviceLayout, *more: Callable[[], object]) -> None:
-        """Begin to compile what follows searches: see `Spanner`."""
+        """Start to compile the steps after searches: see `Spanner`."""
         load.begin(program("search_others", layout))
         load.rehearse(*more, condense_some, search_some, join_some)
 
@@ -204,7 +202,7 @@ class GpuSpanner:
         """Find the tree of the points of an index; `core`: of its places."""
         rounds = GpuBoruvkaRounds([index], layout, [core], nearest, progress)
         found, names = rounds.run(), rounds.names
-        del rounds  # what it took is free for what follows
+        del rounds  # its memory is free for later steps
         return in_order(names, *found)
 
     @staticmethod

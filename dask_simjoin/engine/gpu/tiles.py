@@ -45,7 +45,7 @@ TILES_WARPS, TENSOR_WARPS = 4, 8
 
 
 class _Launch:
-    """One join of two indexes, or of one with itself, that can be stopped and continued."""
+    """One join of two indexes, or of one with itself, that can pause and resume."""
 
     def __init__(self, q: Index, d: Index, layout: DeviceLayout, is_self_join: bool, *,
                  counting: bool = False, rows: Rows | None = None, **sink: int) -> None:  # fmt: skip
@@ -85,7 +85,7 @@ class _Launch:
         return self.blocks * self.warps * (self.layout.tile**2 + half.STAGE)
 
     def run(self, capacity: int, out: Array, counts: tuple[Array, Array]) -> tuple[int, bool]:
-        """Launch; the number of pairs in `out`, and whether there are more."""
+        """Launch the kernel; return the number of pairs in `out`, and whether there are more."""
         layout, q, d = self.layout, self.q, self.d
         self.state[0] = 0
         self.state[2] = 0
@@ -143,19 +143,19 @@ def _program(layout: DeviceLayout, counting: bool, **sink: int) -> tuple[load.Pr
 
 def layout(options: Tiles, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
            threshold: float, norm: Norm, drawn: Drawn | None = None) -> DeviceLayout:  # fmt: skip
-    # of this process's GPU; all of a cluster's are taken to be alike
+    # of this process's GPU; all GPUs of a cluster are assumed equal
     shared = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
     return make_device_layout(lower, upper, mean, variance, threshold, shared=shared, norm=norm)
 
 
 def build(x: Array, layout: DeviceLayout) -> Index:
-    # while the index is built; also where pairs are counted its sample's are found
+    # overlaps with building the index; counts also find the pairs of its sample
     load.begin(_program(layout, False)[0])
     return device.build(x, layout, BUILDER)
 
 
 def foresee(layout: DeviceLayout, counted: bool, connected: bool) -> None:
-    """Begin to compile what `count`, and what `pass_to` launches."""
+    """Start to compile the programs of `count` and `pass_to`."""
     if counted:
         load.begin(_program(layout, True)[0])
     for sink in Sink if connected else ():
@@ -183,11 +183,11 @@ def batches(q: Index, d: Index, layout: DeviceLayout, *, is_self_join: bool,
     more, out, written = True, None, 0
     while more:
         if out is None or len(out) < capacity + join.slack:
-            out = None  # its memory first
+            out = None  # free its memory first
             out = cupy.empty((capacity + join.slack, 2), cupy.int32)
         number, more = join.run(capacity, out, (none, none))
         written += number
-        # as much again for each unit that is left, and a little
+        # the same rate for each remaining unit, and a margin
         left = int(written * (1 / max(join.done, 1e-3) - 1) * 1.05) if more else 0
         yield PairBatch(out[:number], join.told[3], join.told[4], left)
         capacity = int(min(max_pairs, max(capacity, left)))

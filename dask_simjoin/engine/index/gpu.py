@@ -73,15 +73,15 @@ ENGINES = {
 
 @dataclass(frozen=True, kw_only=True)
 class TilesOnDevice:
-    """How the chunks of one join or search are indexed on GPUs: all chunks alike, so that any two can meet.
+    """Index settings of one join or search on GPUs, the same for all chunks, so that any two can be compared.
 
     Attributes
     ----------
     dims : int
     engine : {"float16", "float32", "float64"}
-        What candidates are compared with, of `ENGINES`.
+        How candidates are compared, a key of `ENGINES`.
     bounds : Bounds or None
-        Of the filter, if there is one.
+        Bounds of the filter, if there is one.
     cut : Cuts
         Dimensions that order the points.
     norm : int or float
@@ -106,7 +106,7 @@ class TilesOnDevice:
 
     @property
     def parts(self) -> tuple[int, int]:
-        """Into how many parts blocks are cut at a time, and most cuts in two by one sort of large ones.
+        """The number of parts per cut of a block, and the most halvings per sort of large blocks.
 
         Measured: in 16 dimensions a join took 1.4 times as long after sorts of four cuts as of two.
         """
@@ -121,7 +121,7 @@ class TilesOnDevice:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceLayout(TilesOnDevice):
-    """How the chunks of one join are indexed on GPUs.
+    """Index settings of one join on GPUs.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class DeviceLayout(TilesOnDevice):
 def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
                        threshold: float, engine: str = "auto", shared: int = ENOUGH,
                        norm: Norm = 2) -> DeviceLayout:  # fmt: skip
-    """Choose the engine and what it needs to know of all the data.
+    """Choose the engine and its settings for all of the data.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, v
     threshold : float
         Threshold of the float64 decision.
     engine : {"auto", "float16", "float32", "float64"}
-        "auto": the fastest that is useful.  A filter that was asked for is used if its bounds hold.
+        "auto": the fastest that is useful.  A requested filter is used if its bounds hold.
     shared : int
         Bytes of shared memory that a block of threads can have.
     norm : int or float
@@ -177,7 +177,7 @@ def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, v
 
 
 def _fastest(bounds: Bounds | None, variance: np.ndarray, dims: int, tensor: bool) -> str:
-    # a filter is useful if few other candidates than pairs come as near as its error
+    # a filter pays if few candidates besides pairs are within its error
     if bounds is None or bounds.rho > bounds.outer / 4:
         return "float64"
     typical = math.sqrt(float(np.einsum("i->", variance * bounds.scale**2)))
@@ -312,7 +312,7 @@ def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.nd
     sample : array (m, d), optional
         Some points, that show whether a filter pays; without them it is assumed to.
     engine : {"auto", "float16", "float32", "float64"}
-        "auto": the fastest that is useful.  A filter that was asked for is used if its bounds hold.
+        "auto": the fastest that is useful.  A requested filter is used if its bounds hold.
     shared : int
         Bytes of shared memory that a block of threads can have.
     norm : int or float
@@ -343,15 +343,15 @@ def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.nd
 
 
 def _bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Bounds | None:
-    """Center, scale and rho: no scaled point is further than 2**6.5 from the center."""
+    """Center, scale and rho, such that no scaled point is farther than 2**6.5 from the center."""
     with np.errstate(over="ignore", invalid="ignore"):
         most = np.maximum(upper - mean, mean - lower) * (1 + 2.0**-50)
-        # with room for twice their squares there is half of that for each
+        # half of the range for each, with space for twice their squares
         return make_bounds(lower, upper, mean, 2 * float(np.einsum("i,i->", most, most)) * (1 + 2.0**-40))
 
 
 def _blur(bounds: Bounds, sample: np.ndarray | None) -> dict[str, float]:
-    """The errors of two points' distance as parts of the distance of neighbors."""
+    """The errors of a distance between two points, relative to the distance of neighbors."""
     some = np.zeros((0, 1)) if sample is None else sample[:: -(-len(sample) // SAMPLE) or 1]
     if len(some) < 2:
         return {"float16": 0.0, "float32": 0.0}
@@ -405,7 +405,7 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 
 def relabelled(index: Index, names: Array | int, xp: ArrayModule = np) -> Index:
-    """The index, its rows named by numbers (n,) int64, or by their places and a number more.
+    """The index with rows named by numbers (n,) int64, or by their places plus a number.
 
     Adds ``names`` (n,), in the index's order, and ``least``, the smallest name of each tile of 64.
     """

@@ -4,8 +4,8 @@ Each level sorts every block along its widest dimension and cuts it into parts. 
 tiles (the last one fewer), so an aligned run of tiles is a node of the tree.
 
 Widths are compared in the unit of the data, which is the unit of distances. A narrow column separates few
-points, however its own values spread. Sort keys are float32 differences from a central point: fixed-point
-numbers would all be equal if a few values are far off.
+points, however its own values spread. Sort keys are float32 differences from a central point. Fixed-point
+numbers would be nearly all equal if a few values were far away.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def kd_order(
     numbers = np.empty((len(cuts.dims), n), np.uint32)
 
     def number(start: int, stop: int) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):  # of this thread
+        with np.errstate(over="ignore", invalid="ignore"):  # errstate is per thread
             for k, out, from_ in zip(cuts.dims, numbers, centre, strict=True):
                 out[start:stop] = _numbers(((x[start:stop, k] - from_) * scale).astype(np.float32))
 

@@ -3,7 +3,7 @@
 A kd tree cuts a sample of the points at weighted medians.  Its leaves are the regions; every point
 belongs to exactly one.  To find all pairs each region also needs the points of other regions that
 are within reach of its box, its halo.  Points are only sent to regions with lower numbers than their own.
-So every pair between two regions meets once, in the region with the lower number.
+So every pair between two regions is found once, in the region with the lower number.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ class Regions:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """All of it."""
+        """The arrays of the tree."""
         return self.dim, self.split, self.child, self.middle, self.lower, self.upper
 
     @functools.cached_property
     def walls(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The dimensions that are cut, and between which walls (leaves, cut) each leaf lies there.
+        """The dimensions that are cut, and the walls (leaves, cut) of each leaf in them.
 
-        There is no wall where nothing lies behind a leaf.
+        A side without leaves behind it has no wall.
         """
         cut = np.unique(self.dim)
         lower, upper = self.lower[:, cut], self.upper[:, cut]
-        low = np.where(lower >= upper.min(axis=0), lower, -np.inf)  # some leaf ends there or before
+        low = np.where(lower >= upper.min(axis=0), lower, -np.inf)  # some leaf ends at or before it
         high = np.where(upper <= lower.max(axis=0), upper, np.inf)
         # contiguous: kernels are compiled for one memory order
         return cut, np.ascontiguousarray(low), np.ascontiguousarray(high)
@@ -120,7 +120,7 @@ def _cut(x: np.ndarray, weight: np.ndarray, places: np.ndarray, reach: float) ->
     some = x[places]
     ordered, tenth = np.sort(some, axis=0), len(places) // 10
     with np.errstate(over="ignore"):
-        spread = ordered[-1 - tenth] - ordered[tenth]  # outliers make nothing wide
+        spread = ordered[-1 - tenth] - ordered[tenth]  # outliers do not widen the spread
         width = ordered[-1] - ordered[0]
     for k in np.lexsort((-width, -spread)).tolist():
         if not width[k] > LEAST_WIDTH * reach:
@@ -129,7 +129,7 @@ def _cut(x: np.ndarray, weight: np.ndarray, places: np.ndarray, reach: float) ->
         order = np.argsort(column, kind="stable")
         at = np.searchsorted(np.cumsum(weight[places][order]), weight[places].sum() / 2)
         value = column[order[min(int(at), len(order) - 1)]]
-        if value == column[order[0]]:  # nothing lies below it
+        if value == column[order[0]]:  # it has no children
             value = column[column > value].min()
         return int(k), float(value)
     return None

@@ -57,7 +57,7 @@ MOST_SWEPT = 4.0
 
 
 class Drawn(NamedTuple):
-    """Sample of points (m, d) of both sides (twice the same array for one table), and rows of the second."""
+    """Samples of points (m, d) of both sides (one array twice for one table), and rows of the second."""
 
     queries: np.ndarray
     points: np.ndarray
@@ -115,7 +115,7 @@ def make_screen(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, thre
             if number == LEAST_DIMS and len(found.total) > HOPELESS * found.compared:
                 return None
             still = float(rest[number])
-            # one more than counted: no candidate in a small sample proves little
+            # one more than counted, because a small sample without candidates proves little
             if (np.count_nonzero(found.total > threshold - still) + 1) * found.share <= MOST_OPEN:
                 return Screen(tuple(sorted(widest[:number].tolist())), still)
     return None

@@ -65,7 +65,7 @@ class SweepGrid:
 
 @dataclass(frozen=True)
 class SweepLayout:
-    """How the chunks of one join are indexed for the row sweep: alike, so that any two can meet.
+    """Index settings of one join for the row sweep, the same for all chunks, so that any two can be compared.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class SweepLayout:
 
     @property
     def swept(self) -> int:
-        """Which of the dimensions that are swept points ascend along."""
+        """The position of the swept dimension among `dims`, along which points ascend."""
         return self.grid.sweep if self.dims is None else self.dims.index(self.grid.sweep)
 
     @property
@@ -172,7 +172,7 @@ def row_keys(x: Array, grid: SweepGrid, xp: ArrayModule) -> Array:
 
 
 def _sort_packed(key: Array, position_bits: int, xp: ArrayModule) -> tuple[Array, Array]:
-    """Sorts `key` (int64, >= 0) in place, by one sort of key and position in 64 bits; both."""
+    """Sort `key` (int64, >= 0) in place, together with positions, as 64-bit numbers; return both."""
     key <<= position_bits
     key |= xp.arange(len(key))
     key.view(xp.uint64).sort()
@@ -195,7 +195,7 @@ def _fixed_point(x: Array, bits: int, xp: ArrayModule) -> Array | None:
 
 
 def _order(x: Array, keys: Array, xp: ArrayModule) -> tuple[Array, Array]:
-    """Order by row key, then by value: positions and keys, both in that order; `keys` are used up.
+    """Sort by row key, then by value; return positions and keys in that order. `keys` is overwritten.
 
     It sorts (key, fixed-point value, position) in 64 bits, and then the points that share a key and a
     fixed-point value.  If those are many, or keys take too many bits, it sorts by value, and then by key with
@@ -237,7 +237,7 @@ def build(x: Array, grid: SweepGrid, pad: int, xp: ArrayModule = np) -> Index:
     x : array (n, d), float64
     grid : Grid
     pad : int
-        How many points more the arrays hold than there are.
+        Number of extra points at the end of the arrays.
     xp : module
         NumPy or CuPy.
 
@@ -277,7 +277,7 @@ def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np, co
 
 
 def queries(index: Index, start: int, stop: int, xp: ArrayModule = np) -> Index:
-    """The same index, with only the places start ... stop-1 in rows: as queries; nothing is copied."""
+    """The places start ... stop-1 of the index as queries; nothing is copied."""
     starts = index["starts"]
     first = int(xp.searchsorted(starts, start, side="right")) - 1
     last = max(int(xp.searchsorted(starts, stop, side="left")), first)

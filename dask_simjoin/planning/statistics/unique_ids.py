@@ -110,7 +110,7 @@ def key_buckets(ids: Ids, buckets: int) -> list[Array]:
         return [keys]
     xp = module_of(keys)
     bucket = (keys * MIXER >> np.uint64(32)) % np.uint64(buckets)
-    # numbers of 16 bits are sorted by radix: many times as fast
+    # radix sort handles 16-bit numbers, many times as fast
     bucket = bucket.astype(np.uint16 if buckets <= 2**16 else np.int64)
     keys = keys[xp.argsort(bucket, kind="stable")]
     counts = to_host(tally(bucket, buckets))

@@ -59,7 +59,7 @@ def choose(method: SetMethod | None, counted: np.ndarray, mean_size: float, entr
     `counted`: counters of `sample`; `entries`: entries of lists per token of the block.
     """
     every = costs(counted, mean_size)
-    # two bitmaps per set without lists, one per entry with lists
+    # bitmaps: two per set without lists, one per entry with lists
     max_words = {
         True: MAX_BITMAP_BYTES / (8 * max(entries, 1 / MAX_BITMAP_BYTES)),
         False: MAX_BITMAP_BYTES * mean_size / 16,

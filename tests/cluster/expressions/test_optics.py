@@ -179,7 +179,7 @@ def test_bad_options():
         with pytest.raises(ColumnError, match="all rows of one result"):
             cluster_optics_dbscan(some, 1.0)
     for name, values in (("ordering", "a"), ("ordering", math.nan), ("core_distance", None)):
-        with pytest.raises(ColumnError, match=rf"'{name}' of dtype .* give a whole result of optics"):
+        with pytest.raises(ColumnError, match=rf"'{name}' of dtype .* pass a complete result of optics"):
             cluster_optics_dbscan(order.assign(**{name: values}), 1.0)
     with pytest.raises(OptionError, match="xi=3 is not allowed; use a number from 0 to 1"):
         cluster_optics_xi(dd.from_pandas(order, npartitions=2), 5, xi=3)

@@ -2,8 +2,8 @@
 
 Nodes are positions in indexes.  Each has `least`, a lower bound of the weight of its edges to other
 components.  Once the lightest such edge is found, `to` is its end and `least` its weight.  The first round
-joins most nodes.  There, both arrays are empty if the nearest nodes show as much: so the round needs memory
-only for the edges that it finds.
+joins most nodes. If the nearest nodes decide this round, both arrays are empty there, and only the found
+edges take memory.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from dask_simjoin.metrics.norms import Array
 @kernel
 def offer_listed(component: Array, core: Array, names: Array, near: Array, away: Array, beyond: Array,
                  least: Array, to: Array, best: Any) -> None:  # fmt: skip
-    """Offer what nodes know: edges found before, and those to their nearest nodes.
+    """Offer the known edges of nodes: edges found before, and edges to their nearest nodes.
 
     `near` (n, k): the nearest nodes, -1: none, or, of int16, how far behind the node they are, 0: none;
-    `away` (n, k or 0): their totals, if these may exceed the core distance; `beyond` (n,): what totals of all
-    others are at least; -1 when none of `near` is left.
+    `away` (n, k or 0): their totals, if these may exceed the core distance; `beyond` (n,): a lower bound of
+    all other totals; -1 if none of `near` is left.
     """
     k = near.shape[1]
     for i in range(component.size):
@@ -44,7 +44,7 @@ def offer_listed(component: Array, core: Array, names: Array, near: Array, away:
         for s in range(k):
             j = np.int32(near[i, s])
             if near.itemsize == 2:
-                j = np.int32(i + j)  # without one it is the node itself
+                j = np.int32(i + j)  # without an entry it is the node itself
             if j < 0 or component[j] == c:
                 continue
             w = max(core[i], core[j])
@@ -64,7 +64,7 @@ def offer_listed(component: Array, core: Array, names: Array, near: Array, away:
 
 @kernel
 def offer_edges(component: Array, names: Array, weight: Array, low: Array, high: Array, best: Any) -> int:
-    """Offer edges that are known to the components of both of their nodes; how many join components."""
+    """Offer known edges to the components of both ends; return how many edges join components."""
     kept = 0
     for e in range(weight.size):
         i, j = low[e], high[e]
@@ -157,7 +157,7 @@ def join_components(component: Array, asked: Array, best: Any, parent: Array, ed
 
 @kernel
 def part_edges(core: Array, weight: Array, start: Array, end: Array) -> int:
-    """Put edges first whose weight is the larger core distance of their ends; how many these are."""
+    """Move edges whose weight is the larger core distance of their ends to the front; return their number."""
     first, last = 0, weight.size - 1
     while first <= last:
         if weight[first] == max(core[start[first]], core[end[first]]):
@@ -172,7 +172,7 @@ def part_edges(core: Array, weight: Array, start: Array, end: Array) -> int:
 
 @kernel
 def number_nodes(component: Array, renamed: Array, sizes: Array) -> None:
-    """Number the components of nodes anew, if numbers are given, and count their nodes; `sizes`: zeros."""
+    """Renumber the components of nodes, if numbers are given, and count their nodes; `sizes`: zeros."""
     for i in range(component.size):
         if component[i] >= 0:
             if renamed.size > 0:
@@ -182,7 +182,7 @@ def number_nodes(component: Array, renamed: Array, sizes: Array) -> None:
 
 @kernel
 def tag_boxes(values: Array, levels: Array, tags: Array) -> None:
-    """Write below each box the component that all points are of, or -1; -1 is of no point."""
+    """Write for each box the component that all of its points share, or -1."""
     for group in range(levels[1]):
         for bit in range(TILE):
             b = group * TILE + bit
@@ -204,7 +204,7 @@ def tag_boxes(values: Array, levels: Array, tags: Array) -> None:
                 if child < boxes:
                     tag = tags[below + child, 0]
                     for t in range(1, TILE):
-                        # places that are left over are at the end of a level
+                        # padding is at the end of a level
                         if tags[below + child, t] != tag and not _empty(levels, level, child, t, values.size):
                             tag = np.int32(-1)
                             break
@@ -220,11 +220,11 @@ def _empty(levels: Array, level: int, group: int, bit: int, points: int) -> bool
 
 @kernel
 def least_cores(core: Array, levels: Array, least: Array) -> None:
-    """Write below each box the smallest core distance; inf: there are no points."""
+    """Write the smallest core distance in each box; inf if the box is empty."""
     least[:] = np.inf
     for i in range(core.size):
         b = i // TILE
-        if core[i] < least[b >> 6, b & 63]:  # not so of places that are left over
+        if core[i] < least[b >> 6, b & 63]:  # padding has no such order
             least[b >> 6, b & 63] = core[i]
     for level in range(1, levels.size - 1):
         for child in range(levels[level] - levels[level - 1]):
@@ -239,9 +239,9 @@ SPREAD, BITS = 2654435769, 2**32 - 1
 
 @kernel
 def nodes_of(names: Array, first: int, ends: Array, table: Array, found: Array) -> None:
-    """Find the nodes of ends that are called by names; `first`: node of the first name.
+    """Convert names of edge ends to nodes; `first`: node of the first name.
 
-    `table`: as many as a power of two that is at least twice the number of names, all -1.
+    `table`: filled with -1; its size is a power of two, at least twice the number of names.
     """
     last, shift = table.size - 1, 32
     while (1 << (32 - shift)) < table.size:
@@ -261,7 +261,7 @@ def nodes_of(names: Array, first: int, ends: Array, table: Array, found: Array) 
 @kernel
 def contract(component: Array, bound: Array, weight: Array, low: Array, high: Array, parent: Array,
              joined: Array, sizes: Array) -> tuple[int, int]:  # fmt: skip
-    """Join nodes along the edges that are surely in the tree of both sides, and number the components.
+    """Join nodes along edges that must be in the tree of both sides, and number the components.
 
     Edges of one side's tree are taken in order.  Each joins two components and is the lightest edge that
     leaves either on its side.  If all edges of either to the other side are heavier, it is in the tree of
@@ -274,14 +274,14 @@ def contract(component: Array, bound: Array, weight: Array, low: Array, high: Ar
     bound : array (nodes,), float64
         Lower bounds of the weights of edges to the other side; overwritten.
     weight, low, high : array (edges,)
-        Edges of each tree in order, and their nodes: those that are not sure are moved to the front.
+        Edges of each tree in order, and their nodes; edges that are not sure move to the front.
     parent, joined, sizes : array (nodes,), int32
         Scratch; `sizes` gets the number of nodes of each component.
 
     Returns
     -------
     int, int
-        How many components, and edges that are not sure.
+        Number of components, and of edges that are not sure.
     """
     for i in range(component.size):
         parent[i] = joined[i] = i

@@ -26,7 +26,7 @@ def sum_of(address: int, size: int) -> int:
     for n in range(size // 8):
         word = word_at(address, 8 * n) + np.uint64(n) * KEY
         total += word + (word & LOW) * (word >> HALF)
-    word = word_at(address, size - 8) + np.uint64(size) * KEY  # the rest, with some of the word before it
+    word = word_at(address, size - 8) + np.uint64(size) * KEY  # the rest, read with part of the previous word
     return total + word + (word & LOW) * (word >> HALF)
 
 

@@ -43,7 +43,7 @@ def link_nodes(parent: Array, left: Array, right: Array) -> None:
 
 @kernel
 def roots(parent: Array) -> None:
-    """Tie every node to its root: the parent of each, which is smaller, has been tied before."""
+    """Tie every node to its root. Parents are smaller, so they are tied first."""
     for i in range(parent.size):
         parent[i] = parent[parent[i]]
 
@@ -51,7 +51,7 @@ def roots(parent: Array) -> None:
 @kernel
 def lowest(left: Array, right: Array, left_labels: Array, right_labels: Array, left_low: Array,
            right_low: Array) -> None:  # fmt: skip
-    """Lower what rows without a label (-1) have in `left_low`, `right_low` to their neighbors' labels."""
+    """Lower `left_low` and `right_low` of rows without a label (-1) to the labels of their neighbors."""
     for n in range(left.size):
         i, j = left[n], right[n]
         a, b = left_labels[i], right_labels[j]
@@ -63,9 +63,9 @@ def lowest(left: Array, right: Array, left_labels: Array, right_labels: Array, l
 
 @kernel
 def first_rows(parent: Array, order: Array, start: int, stop: int, first: Array) -> None:
-    """Lower what roots have in `first` to the least row of the nodes `start` ... `stop` - 1 tied to them.
+    """Lower `first` of each root to the least row of its nodes among `start` ... `stop` - 1.
 
-    `order`: the row of each node.  Roots before `start` are left alone: others may be at them.
+    `order`: the row of each node.  Roots before `start` stay unchanged, because other threads may write them.
     """
     for i in range(start, stop):
         root = parent[i]
@@ -75,9 +75,9 @@ def first_rows(parent: Array, order: Array, start: int, stop: int, first: Array)
 
 @kernel
 def labels_of_roots(parent: Array, core: Array, number: Array, start: int, stop: int, labels: Array) -> None:
-    """Fill the labels of nodes `start` ... `stop` - 1: of core nodes what their roots have, of others -1."""
+    """Label nodes `start` ... `stop` - 1: core nodes get the value of their root, others get -1."""
     for i in range(start, stop):
-        label = number[parent[i]]  # looked up for all: which are core nodes no processor guesses
+        label = number[parent[i]]  # branch-free: core nodes are unpredictable
         labels[i] = label if core[i] else -1
 
 
@@ -109,7 +109,7 @@ def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_v
 
 @kernel
 def move(starts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
-    """Put whole rows behind what those rows have; `starts` (n + 1,): where each row's entries are."""
+    """Append whole rows to the entries of those rows; `starts` (n + 1,): start of each row's entries."""
     for i in range(at.size):
         to = at[i]
         for e in range(starts[i], starts[i + 1]):
@@ -120,7 +120,7 @@ def move(starts: Array, columns: Array, values: Array, at: Array, out: Array, ou
 
 @device_function
 def _insert(columns: Array, values: Array, first: int, stop: int, gap: int) -> None:
-    """Sort what lies `gap` apart, by value and then by column."""
+    """Sort entries that are `gap` apart, by value and then by column."""
     for n in range(first + gap, stop):
         value, column = values[n], columns[n]
         at = n
@@ -160,9 +160,9 @@ BLOCK = 2048
 def pack_keys(x: Array, begin: int, end: int, dims: Array, origin: Array, width: Array, strides: Array,
               scale: float, least: int, sweep: int, low: float, factor: float, value_bits: int,
               position_bits: int, packed: Array, keys: Array) -> None:  # fmt: skip
-    """Fill `packed`: each point's row key, less `least`, its fixed-point swept coordinate, and its position.
+    """Fill `packed`: each point's row key minus `least`, its fixed-point swept coordinate, and its position.
 
-    Of points `begin` ... `end` - 1.  What is given of the rows is a part of `index.sweep.Grid`;
+    The points are `begin` ... `end` - 1. Arguments about rows are fields of `index.sweep.SweepGrid`;
     `keys` (BLOCK,): scratch.
     """
     for first in range(begin, end, BLOCK):
@@ -184,11 +184,11 @@ def pack_keys(x: Array, begin: int, end: int, dims: Array, origin: Array, width:
 @kernel
 def lay_out(packed: Array, begin: int, end: int, x: Array, sweep: int, value_bits: int, position_bits: int,
             least: int, order: Array, cols: Array, keys: Array, starts: Array) -> int:  # fmt: skip
-    """Fill the index's arrays from sorted numbers of `pack_keys`; return the number of rows, or -1.
+    """Fill an index from the sorted numbers of `pack_keys`; return the number of rows, or -1.
 
     It handles the numbers `begin` ... `end` - 1, which begin and end with a row, and fills `keys` and
-    `starts` from there.  It sorts points of one fixed-point value; -1: there are too many, and another sort
-    is faster.
+    `starts` from there.  It sorts points with equal fixed-point values. -1 means that there are too many, and
+    another sort is faster.
     """
     dims = x.shape[1]
     mask = (np.uint64(1) << np.uint64(position_bits)) - np.uint64(1)

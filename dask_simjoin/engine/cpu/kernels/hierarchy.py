@@ -55,7 +55,7 @@ def condense(left: Array, right: Array, size: Array, away: Array, min_rows: int,
     owner[last] = 0
     for e in range(last, -1, -1):
         own = owner[e]
-        if own == -1:  # it was undone with a later one, or has fallen out
+        if own == -1:  # undone with a later merge, or its rows fell out
             continue
         if own < -1:  # it is a new cluster, a part of the merge that was undone
             split = -2 - own
@@ -83,7 +83,7 @@ def condense(left: Array, right: Array, size: Array, away: Array, min_rows: int,
             if child >= n and size[child - n] >= min_rows:
                 owner[child - n] = -2 - e if large > 1 else own
                 continue
-            stack[0], todo = child, 1  # parts are of different rows: there is room for these
+            stack[0], todo = child, 1  # parts have different rows, so these fit
             while todo > 0:
                 todo -= 1
                 child = stack[todo]
@@ -98,7 +98,7 @@ def condense(left: Array, right: Array, size: Array, away: Array, min_rows: int,
 @kernel
 def measure(row_parent: Array, row_lambda: Array, parent: Array, birth: Array, rows: Array, stability: Array,
             death: Array, deepest: Array) -> None:  # fmt: skip
-    """Measure clusters: their stability, and the largest 1 / distance in each, and in it and below it."""
+    """Compute the stability of clusters, and the largest 1 / distance in each alone and with children."""
     stability[:] = 0.0
     death[:] = 0.0
     for i in range(row_parent.size):
@@ -141,7 +141,7 @@ def most_stable(parent: Array, rows: Array, stability: Array, max_rows: float, s
 @kernel
 def widen(parent: Array, birth: Array, eps: float, single: bool, chosen: Array, passed: Array,
           found: Array) -> None:  # fmt: skip
-    """Replace chosen clusters that are born within `eps` by those that they come from; `passed`: zeros."""
+    """Replace chosen clusters that split off within `eps` by an ancestor; `passed`: zeros."""
     found[:] = False
     for c in range(1, parent.size):
         if passed[parent[c]]:
@@ -163,7 +163,7 @@ def widen(parent: Array, birth: Array, eps: float, single: bool, chosen: Array, 
             if 1.0 / birth[at] > eps:
                 break
         found[at] = True
-        # what lies below it is passed, also of smaller numbers than this one's
+        # skips all clusters below it, also those with smaller numbers
         passed[at] = True
         for below in range(at + 1, c + 1):
             if passed[parent[below]]:
@@ -210,9 +210,9 @@ def label_rows(row_parent: Array, row_lambda: Array, of: Array, names: Array, de
 
 @device_function
 def top(above: Array, i: int) -> int:
-    """The root of a node; `above`: 1 + the node that each is tied to, 0: none.
+    """The root of a node.
 
-    So room for it is zeros, which take no memory before nodes are met.
+    `above`: 1 + the parent of each node, or 0. An array of zeros takes no memory before it is written.
     """
     while above[i] > 0:
         up = above[i] - 1
@@ -225,7 +225,7 @@ def top(above: Array, i: int) -> int:
 @kernel
 def merge(a_weight: Array, a_low: Array, a_high: Array, b_weight: Array, b_low: Array, b_high: Array,
           above: Array, weight: Array, low: Array, high: Array) -> int:  # fmt: skip
-    """Merge two forests, leaving out edges that close a circle: the number of those that are left.
+    """Merge two forests without edges that close a cycle; return the number of remaining edges.
 
     Edges are in the order of (weight, low, high).  `above`: zeros for all rows; `weight`, `low`, `high`:
     scratch.

@@ -45,7 +45,7 @@ DIGEST = hashlib.sha256().digest_size
 def kernel(function: Callable[..., Any], variant: str = "") -> Any:
     """Compile a function at its first call, to run without the GIL, and cache the code on disk.
 
-    `variant` names a kernel among those that one text makes.
+    `variant` distinguishes kernels that share one source text.
     """
     if config.DISABLE_JIT:
         return _refuse
@@ -60,12 +60,12 @@ def device_function(function: Callable[..., Any]) -> Any:
 
 
 def inline_function(function: Callable[..., Any]) -> Any:
-    """Compile a function that LLVM puts where a kernel calls it."""
+    """Compile a function that LLVM inlines into kernels."""
     return njit(**DEVICE, forceinline=True)(function)
 
 
 def inline_source(function: Callable[..., Any]) -> Any:
-    """Put the statements of a short function where a kernel calls it, before types are inferred."""
+    """Inline the source of a short function into kernels, before types are inferred."""
     return njit(**DEVICE, inline="always")(function)
 
 
@@ -101,12 +101,12 @@ def stamp() -> str:
     return text.hexdigest()[:16]
 
 
-stamp()  # before any kernel's module is imported: a text may change later
+stamp()  # before any kernel module is imported: source files may change later
 
 
 @functools.cache
 def processor() -> str:
-    """The processor that code is made for, as Numba's environment variables or this machine say."""
+    """The processor that code is compiled for: from Numba's environment variables, or this machine."""
     name = config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
     features = config.CPU_FEATURES
     if features is None:
@@ -126,7 +126,7 @@ def folders() -> list[Path]:
 
 
 def read(name: str, rebuilt: Callable[[bytes], Any] = bytes) -> Any:
-    """Return what `rebuilt` makes of the content kept under a name, or None where that does not work.
+    """Return `rebuilt(content)` for the file of this name, or None if that fails.
 
     A pickle runs code, so files are loaded only if this user or root wrote them: see `private_files`.
     """
@@ -138,15 +138,15 @@ def read(name: str, rebuilt: Callable[[bytes], Any] = bytes) -> Any:
             LOG.debug("The kernel %s is not loaded: it is damaged.", folder / name)
         except (FileNotFoundError, NotADirectoryError):
             continue
-        except Exception as error:  # whatever a pickle, or Numba, may raise
+        except Exception as error:  # pickle and Numba may raise anything
             LOG.debug("The kernel %s is not loaded: %r", folder / name, error)
     return None
 
 
 def write(name: str, text: bytes) -> None:
-    """Keep content under a name, atomically, in the first folder that can be written to.
+    """Write content to a file of this name, atomically, in the first writable folder.
 
-    Nothing is kept if a text has changed since it was imported: the code may be of the old or of the new one.
+    Nothing is written if a source file changed after its import: the code may come from either version.
     """
     if stamp.__wrapped__() != stamp():
         return
@@ -161,19 +161,19 @@ def write(name: str, text: bytes) -> None:
 
 
 def _digest(folder: Path, name: str, text: bytes) -> bytes:
-    """Digest that a file begins with: it is of the content and of its place."""
+    """Digest at the start of a file, of its content and its name."""
     return hashlib.sha256(f"{folder.name}/{name} ".encode() + text).digest()
 
 
 def _forget_others(folder: Path) -> None:
-    """Remove kernels of older texts from the package's own folder."""
+    """Remove kernels of older sources from the package's own folder."""
     for other in folder.parent.glob("kernels-*"):
         if other != folder:
             shutil.rmtree(other, ignore_errors=True)
 
 
 class KernelCache:
-    """The cache that Numba's dispatcher asks: one file for each kernel, named by all that it depends on."""
+    """The cache of Numba's dispatcher: one file per kernel, named after everything it depends on."""
 
     def __init__(self, function: Callable[..., Any], variant: str = "") -> None:
         self._function, self._variant = function, variant
@@ -203,6 +203,7 @@ class KernelCache:
         """Cache compiled code, unless it has addresses of this process."""
         if getattr(compiled.library, "has_dynamic_globals", True):
             return
-        with contextlib.suppress(AttributeError, TypeError, pickle.PicklingError):  # another Numba: not kept
+        # another version of Numba: not cached
+        with contextlib.suppress(AttributeError, TypeError, pickle.PicklingError):
             text = pickle.dumps((type(compiled)._rebuild, compiled._reduce()))
             write(self._name(signature), text)

@@ -2,14 +2,14 @@
 
 Such a join has one of three tasks.  Each point has a value (int64), by position:
 
-- `COUNT` counts the pairs of each point; the value is that number;
-- `LINK` unites the sets of both ends of pairs; the value is a node of a disjoint-set forest, or -1 for a
-  point that takes no part;
-- `LOWEST` finds the lowest label near each point without a label; the value is a label, or -1.
+- `COUNT` counts the pairs of each point.  The value is that number.
+- `LINK` unites the sets of both ends of pairs.  The value is a node of a disjoint-set forest, or -1 for a
+  point that takes no part.
+- `LOWEST` finds the lowest label near each point without a label.  The value is a label, or -1.
 
-Each tile has a mark that sums up its points; so has each node of the tree of boxes, behind the tiles.  Two
-tiles are not compared if their marks show that no pair of them changes anything.  If two tiles lie wholly
-within reach of each other, the number of their pairs is known without a comparison.
+Each tile has a mark that summarizes its points. The nodes of the tree of boxes follow with theirs.  Two
+tiles are not compared if their marks show that no pair of them changes anything.  If all points of two tiles
+are within reach of each other, the number of their pairs is known without a comparison.
 
 Kernels take addresses of arrays: with arrays, compilation took 1.5 times as long.
 """
@@ -164,7 +164,7 @@ def mark_nodes(notes: Any, marks: int, tiles: int, levels: int, height: int) -> 
 
 @inline_function
 def settled(task: int, x: int, y: int) -> int:
-    """Whether pairs between what has these marks change nothing: 1, 0, or `ASK`: if nodes are in one set."""
+    """Whether pairs between parts with these marks change nothing: 1, 0, or `ASK` to compare their sets."""
     if task == COUNT:
         return x & y
     if task == LOWEST:
@@ -176,7 +176,7 @@ def settled(task: int, x: int, y: int) -> int:
 
 @device_function
 def _tie_tile(parent: int, values: int, marks: int, tile: int, points: int, root: int) -> int:
-    """Join all points of a tile that take part with a set, or with each other (-1); its root or -1."""
+    """Join all participating points of a tile with a set, or (-1) with each other; return the root, or -1."""
     mark = long_at(marks, tile)
     if mark == NOBODY:
         return root
@@ -193,7 +193,7 @@ def _tie_tile(parent: int, values: int, marks: int, tile: int, points: int, root
 
 @device_function
 def own_pairs(notes: Any, a: int, points: int) -> None:
-    """Note that all points of a tile are near each other."""
+    """Record that all points of a tile are near each other."""
     first, last = a * TILE, _end(a, points)
     if notes.task == LINK:
         _tie_tile(notes.parent, notes.q_values, notes.q_marks, a, points, np.int64(-1))
@@ -206,7 +206,7 @@ def own_pairs(notes: Any, a: int, points: int) -> None:
 
 @device_function
 def all_pairs(notes: Any, a: int, q_points: int, node: int, first: int, last: int, d_points: int) -> None:
-    """Note that all points of a tile are near all points of tiles first ... last-1, below a marked node."""
+    """Record that all points of a tile are near all points of tiles first ... last-1, below a marked node."""
     parent, q_marks, d_marks = notes.parent, notes.q_marks, notes.d_marks
     if notes.task == LINK:
         root = long_at(d_marks, node)

@@ -46,13 +46,13 @@ def _plus(builder: Builder, a: Value, b: Value) -> Value:
 
 
 def _smaller(builder: Builder, a: Value, b: Value) -> Value:
-    """Lane by lane the smaller one of two; where one is no number it is `b`."""
+    """The smaller of two values in each lane; `b` if one of them is NaN."""
     return builder.select(builder.fcmp_ordered("<", a, b), a, b)
 
 
 def _reduced(builder: Builder, address: Value, rows: Value, parts: Sequence[tuple[Reduce, float]],
              term: Callable[[Value], Value]) -> list[Value]:  # fmt: skip
-    """Reduce the terms of float64 that lie at an address in several ways, each with what it begins with."""
+    """Reduce the terms of float64 at an address in several ways, each with its initial value."""
     slots = [cgutils.alloca_once(builder, EIGHT) for _ in parts]
     for slot, (_, begin) in zip(slots, parts, strict=True):
         builder.store(ir.Constant(EIGHT, [begin] * LANES), slot)
@@ -79,7 +79,7 @@ def _reduced(builder: Builder, address: Value, rows: Value, parts: Sequence[tupl
 
 @intrinsic
 def summed(typingctx: TypingContext, address: NumbaType, rows: NumbaType, bounds: NumbaType) -> Intrinsic:
-    """The sum of float64 at an address; what lies at `bounds` becomes the smallest and the largest."""
+    """The sum of float64 at an address; writes the smallest and the largest to `bounds`."""
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         column, rows_, bounds_ = args
@@ -96,7 +96,7 @@ def summed(typingctx: TypingContext, address: NumbaType, rows: NumbaType, bounds
 @intrinsic
 def summed_squares(typingctx: TypingContext, address: NumbaType, rows: NumbaType,
                    middle: NumbaType) -> Intrinsic:  # fmt: skip
-    """The sum of squares of what float64 at an address are away from a number."""
+    """The sum of squared differences between float64 at an address and a number."""
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         def term(value: Value) -> Value:

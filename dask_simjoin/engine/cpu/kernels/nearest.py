@@ -1,7 +1,7 @@
 """Nearest neighbors of the points of one tile index among the points of another.
 
 A tile of 64 queries visits the other index's boxes nearest first, from a heap.  It stops once the nearest
-box left is further than the worst neighbor of each of its queries.
+remaining box is farther than the worst neighbor of each of its queries.
 
 Pruning is exact: a box or point is left out only if a lower bound of its d2 is larger than the worst d2
 kept.  So names decide between points that are as far as the worst.  If the worst d2 is 0, boxes without a
@@ -44,7 +44,7 @@ PREFETCHED = 4096
 @device_function
 def _gaps(lower: int, upper: int, dims: int, low: int, high: int, limits: int, out: int, kind: float,
           norm: Kind) -> Any:  # fmt: skip
-    """Call `box_gaps`, whose code is long, from several places."""
+    """Share one copy of the long code of `box_gaps` among several callers."""
     return box_gaps(lower, upper, dims, low, high, limits, out, kind, norm)
 
 
@@ -109,7 +109,7 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
 
     `q` and `d` are the two sides' tiles and, with the filter, its terms and the points.  `is_self_join`:
     names are from one frame, and a query is not its own neighbor.  `own_tiles`: the two indexes are one.
-    `least2`, `bound2`: the smallest and the largest d2 of a neighbor, whatever prunes.  `norm`: see
+    `least2`, `bound2`: the smallest and the largest d2 of a neighbor.  `norm`: see
     `totals.kind_of`; squares if there is a filter.  `work`: see `scratch`.
 
     Numba compiles one branch of each ``len(q) == 1``, since that is constant for a type.
@@ -148,13 +148,13 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
         size = np.int64(1)  # Numba would compile a `_push` for this constant
         keys[0], ties[0], nodes[0] = 0.0, 0, (top + 1) << LEVEL
         if own_tiles:
-            # the own tile comes first: its points are close, and so little is left to be looked at
+            # the query's own tile comes first: its points are close, so little remains to be searched
             _push(keys, ties, nodes, size, -1.0, np.int64(-1), a)
             size += 1
         next_guess = np.inf
         changed = valid
         zeros, furthest, last = NONE, zero, np.uint64(0)
-        widest = ALL  # lanes that may have the furthest limit
+        widest = ALL  # lanes that may have the farthest limit
         while size > 0:
             if changed != NONE:
                 stale = changed & widest != NONE
@@ -211,7 +211,7 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
                 continue
             b = number
             if size > 0 and nodes[0] >> LEVEL == 0:
-                # the next tile comes into the cache while this one is worked on
+                # prefetch the next tile while this one is compared
                 ahead = d[0].ctypes.data + nodes[0] * d[0].strides[0]
                 for line in range(ahead_lines):
                     prefetch(ahead + line * 64)

@@ -3,10 +3,10 @@
 Neighbors are ordered by (d2, name).  A free slot is (inf, -1), and it comes last: names are compared as
 unsigned numbers, and -1 is the largest.  So a neighbor at d2 = inf takes a free slot.
 
-Both ways are functions of the same names, chosen by the types of the two sides' terms.
+Exact and filtered scans have the same name. The types of the two sides' terms choose between them.
 
-A query whose row is not full would take in all points of a tile.  The distance of the query before is a
-guess that leaves most of them out at once.  The guess is used only if enough points are within it.
+A query whose row is not full would accept all points of a tile. The distance of the previous query is a guess
+that excludes most of them at once.  The guess is used only if enough points are within it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def worse(d2: float, name: int, other_d2: float, other: int) -> bool:
 
 @device_function
 def take_in(best_d2: Array, best_name: Array, row: int, new_d2: Array, new_name: Array, m: int) -> None:
-    """Replace the worst neighbors of a row by the `m` new ones, as far as these are better.
+    """Replace the worst neighbors of a row by better ones of the `m` new neighbors.
 
-    The new ones come in any order and are sorted in place.  One pass from the back moves what has to
-    move: for few new ones that is insertion, for many it is merging.
+    The new ones come in any order and are sorted in place. One pass from the end moves entries: insertion for
+    few new ones, merging for many.
     """
     k = best_d2.shape[1]
     for n in range(1, m):
@@ -89,7 +89,7 @@ def begin(q: Terms, a: int, rows: Array) -> None:
 @inline_source
 def set_limits(q: Terms, terms: Any, i: int, t: int, d2: float, first: float, reach: Array,
                limit: Array) -> None:  # fmt: skip
-    """Say that filtered query `i`, in lane `t`, wants no neighbor beyond `d2`, and now none beyond `first`.
+    """Set the limits of filtered query `i` in lane `t`: `d2` for neighbors, and `first` for now.
 
     Sets ``reach[t]``, the largest gap of a box, and ``limit[t]``, the filter's term h: see `filters.float32`.
     """
@@ -97,7 +97,7 @@ def set_limits(q: Terms, terms: Any, i: int, t: int, d2: float, first: float, re
     # `most` is more than any two points' distance: a larger threshold is not needed, and it is finite
     e2 = min(max(d2, LEAST_D2) * scale2 * (1 + 8 * U) + tiny, most)
     side = np.sqrt(e2) + 2 * U * np.sqrt(largest_norm)
-    # one part in 2**22 and 2**-148 are more than rounding to float32 takes away
+    # a margin of one part in 2**22 plus 2**-148 exceeds the rounding to float32
     reach[t] = np.float32(side * side * (1 + kappa + 8 * U) * (1 + 4 * U) + 2.0**-148)
     e2 = min(max(first, LEAST_D2) * scale2 * (1 + 8 * U) + tiny, most)
     h = q[1][i] - 0.5 * e2
@@ -136,7 +136,10 @@ def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, 
 @inline_source
 def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any, least2: float,
                bound2: float, guess: float, norm: Kind, work: Any) -> np.uint64:  # fmt: skip
-    """Offer the points of tile `b` to the `wanted` queries of tile `a`; mask of those that took some."""
+    """Offer the points of tile `b` to the `wanted` queries of tile `a`.
+
+    Return a mask of those that took some.
+    """
     rows, own, worst, best_d2, best_name, d_names = state
     distances, new_d2, new_name = work[:3]
     k = best_d2.shape[1]
@@ -190,7 +193,7 @@ def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: 
         left &= left - ONE
         n += 1
     while n % QUERIES > 0:
-        picked[n] = TILE  # a row whose limit nothing reaches
+        picked[n] = TILE  # no candidate reaches this row's limit
         n += 1
     for t in range(masks.size):
         masks[t] = NONE

@@ -1,4 +1,4 @@
-"""Explicit SIMD of the nearest neighbors: totals and gaps of a tile, with limits of their own.
+"""Explicit SIMD for nearest neighbors: totals and gaps of a tile, with a limit per lane.
 
 Masks are ``uint64``: bit ``t`` speaks of lane ``t`` of a tile.
 """
@@ -44,7 +44,7 @@ UNROLLED_DIMS = 4
 
 
 def _by_dims(builder: Builder, dims: Value, kind: LLVMType, emit: Callable[[int | None], None]) -> None:
-    """Run ``emit(d)`` for the few dimensions with code of their own, ``emit(None)`` for others."""
+    """Run ``emit(d)`` for the few dimensions with specialized code, and ``emit(None)`` for others."""
     if kind.instance_class is not Squares:
         emit(None)
         return
@@ -84,7 +84,7 @@ def _totals(builder: Builder, dims: Value, unrolled: int | None, vector: LLVMTyp
 @intrinsic
 def tile_totals(typingctx: TypingContext, tile: NumbaType, dims: NumbaType, point: NumbaType,
                 limit: NumbaType, out: NumbaType, norm: NumbaType) -> Intrinsic:  # fmt: skip
-    """Totals of 64 points and one: the definition; mask of those within `limit`.
+    """Totals between 64 points and one, by definition; mask of those within `limit`.
 
     `tile`: address of float64 [dims][64]; `point`: of the point's first coordinate in its tile;
     `out`: of the 64 float64 to write.
@@ -210,7 +210,7 @@ def box_gaps(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, dims:
                     near = builder.shl(near, const(g * vector.count))
                     builder.store(builder.or_(builder.load(mask), near), mask)
 
-        if number is F32:  # the filter pays in more dimensions than have code of their own
+        if number is F32:  # the filter pays only in dimensions without specialized code
             emit(None)
         else:
             _by_dims(builder, dims_, norm, emit)

@@ -12,7 +12,7 @@ from dask_simjoin.metrics.norms import Array
 
 @kernel
 def keep_smallest(best: Array, rows: Array, values: Array) -> None:
-    """Put values of rows among the smallest that each row has: `best` (n, k), ascending."""
+    """Insert values into the smallest values of each row: `best` (n, k), ascending."""
     k = best.shape[1]
     for n in range(rows.size):
         row, value = best[rows[n]], values[n]
@@ -33,7 +33,7 @@ def by_row(rows: Array, others: Array, values: Array, ends: Array, out: Array, o
     for i in range(1, ends.size):
         ends[i] += ends[i - 1]
     for n in range(rows.size - 1, -1, -1):
-        # the place behind a row's last edge goes down to its first one
+        # the place after a row's last edge is lowered to its first one
         at = ends[rows[n] + 1] - 1
         ends[rows[n] + 1] = at
         out[at], out_values[at] = others[n], values[n]
@@ -45,10 +45,10 @@ def by_row(rows: Array, others: Array, values: Array, ends: Array, out: Array, o
 @kernel
 def append_rows(ends: Array, others: Array, values: Array, node: int, at: Array, out: Array,
                 out_values: Array) -> None:  # fmt: skip
-    """Put edges of rows behind those that each has already.
+    """Append edges to the edges of each row.
 
-    `ends` (n + 1,): where each row's begin and end; `others`: rows of which the first is a `node`;
-    `at` (n,): where each row's next edge goes.
+    `ends` (n + 1,): bounds of each row's edges; `others`: other ends of edges, counted from `node`; `at`
+    (n,): place of each row's next edge.
     """
     for i in range(at.size):
         to = at[i]
@@ -60,8 +60,9 @@ def append_rows(ends: Array, others: Array, values: Array, node: int, at: Array,
 
 @kernel
 def kth_smallest(ends: Array, values: Array, k: int, out: Array, some: Array) -> None:
-    """The k-th smallest value of each row that has so many; `ends` (n + 1,): where each row's are;
-    `some`: scratch for the values of any row.
+    """The k-th smallest value of each row with at least k values.
+
+    `ends` (n + 1,): bounds of the rows; `some`: scratch for the values of any row.
 
     Hoare's FIND (1961, Communications of the ACM 4, algorithm 65) on a copy: `numpy.partition` is compiled
     for four seconds.
@@ -89,7 +90,7 @@ def kth_smallest(ends: Array, values: Array, k: int, out: Array, some: Array) ->
                 high = right
             elif k - 1 >= left:
                 low = left
-            else:  # between the two parts all are equal to the pivot
+            else:  # all entries between the two parts equal the pivot
                 break
         out[i] = some[k - 1]
 
@@ -174,7 +175,7 @@ def order(rank: Array, by_rank: Array, expands: Array, degree: Array, nodes_at: 
 
 @kernel
 def spanning(left: Array, right: Array, parent: Array, kept: Array) -> int:
-    """Keep the edges that join sets of nodes, in their order; their number."""
+    """Keep the edges that join sets of nodes, in their order; return their number."""
     number = 0
     for n in range(left.size):
         a, b = find(parent, left[n]), find(parent, right[n])
@@ -215,7 +216,7 @@ def _sort_few(order: Array, weight: Array, key: Array, many: Array) -> int:
 
 
 def sort_ties(order: Array, weight: Array, key: Array) -> None:
-    """Put what `order` sorts by weight in the order of a second key where weights are equal.
+    """Sort entries of `order` with equal weights by a second key.
 
     Longer runs are left to NumPy: Numba compiles a sort for two seconds.
     """

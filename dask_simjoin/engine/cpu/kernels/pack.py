@@ -20,7 +20,7 @@ AHEAD_BYTES = 1024
 
 @inline_source
 def _above(value: float) -> np.float32:
-    """A float32 number that is not smaller, by less than 2**-22 of it and 2**-147."""
+    """A float32 number that is not smaller, and larger by less than 2**-22 of it plus 2**-147."""
     return np.float32(value + abs(value) * 2.0**-23 + 2.0**-148)
 
 
@@ -43,13 +43,13 @@ def _gather(x: Array, order: Array, first: int, count: int, y: Array) -> None:
 def pack_filter(x: Array, order: Array, dims: Array, centre: Array, scale: float, kappa: float, eps2: float,
                 sure: float, y: Array, z: Array, start: Array, limit: Array, q_sure: Array, d_sure: Array,
                 low: Array, high: Array, norms: Array) -> float:  # fmt: skip
-    """Fill the arrays of a filtering tile index of the points that `order` gives; the largest squared norm.
+    """Fill the arrays of a filtering tile index in this `order`; return the largest squared norm.
 
     `dims` (m,) int64: which dimensions are filtered; `y` (n, d) float64: coordinates in order; `z`
     (tiles, m, 64) float32: centered and scaled;
     `start` (tiles, 64), `limit` (n,), `q_sure` (n,), `d_sure` (tiles,) float32: the
-    filter's terms; `low`, `high` (tiles, m) float32: boxes; `norms` (64,) float64: to work with, as an array
-    made here costs a tenth of a second of compiling.
+    filter's terms; `low`, `high` (tiles, m) float32: boxes; `norms` (64,) float64: scratch, since an array
+    allocated here would take a tenth of a second to compile.
     """
     n = len(order)
     largest = 0.0
@@ -117,7 +117,7 @@ def pack_quantized(y: Array, centre: Array, scale: float, outer: float, most: in
     `y` (n, d) float64: coordinates in order; `queries` (n, steps, 4) int8 and `points` (tiles, steps, 64, 4)
     uint8: vectors; `take` (n, 2) and `first` (tiles, 64, 2) int16, zeros: their terms of both halves, or
     (n, 1) and (tiles, 64, 1) int32: of all;
-    `marked` (tiles,) uint64: which points pass in any case; `sums` (3, 2) float64: to work with.
+    `marked` (tiles,) uint64: points that always pass; `sums` (3, 2) float64: scratch.
     """
     n, d = y.shape
     ones = np.uint64(1)
@@ -180,10 +180,10 @@ def find_near(x: Array, y: Array, z: Array, low: Array, scale: Array, cells: Arr
 @device_function
 def _find_leaves(x: Array, dim: Array, split: Array, child: Array, depth: int, own: Array,
                  place: Array, value: Array, below: Array) -> None:  # fmt: skip
-    """Fill `own` with the leaf of each point: all go down as many levels, so that no branch is guessed wrong.
+    """Fill `own` with the leaf of each point.
 
-    A leaf that is reached before is a node here whose children are itself.  `place`, `value` (nodes), zeros,
-    and `below` (2 of each): to work with.
+    All points descend the same number of levels, so that no branch is mispredicted. A leaf above the last
+    level is its own child. `place`, `value` (nodes), zeros, and `below` (2 of each): to work with.
     """
     nodes = dim.size
     if nodes == 0:
@@ -218,13 +218,13 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
                  depth: int, cut: Array, low_wall: Array, high_wall: Array, everywhere: bool, reach: float,
                  threshold: float, norm: Kind, own: Array, rows: Array, regions: Array, stack: Array,
                  place: Array, value: Array, below: Array) -> int:  # fmt: skip
-    """Fill `own` with the region of each point of `x` (n, d), and tell which other regions need it.
+    """Fill `own` with the region of each point of `x` (n, d), and find the other regions that need it.
 
-    Writes the points that other regions need and those regions, as far as they fit; returns how many.
-    A point is needed by every region of a lower number than its own (`everywhere`: by every region)
-    whose box is within `threshold`: a gap to a box, computed as a total is, is never larger than
-    the total of any point in it, as rounding is monotone.  So a point is needed by no other region that is
-    further than `reach` away from all walls of its own: any other lies behind one of them.
+    Writes points and the regions that need them, as far as they fit, and returns their number. A region needs
+    a point if its number is lower than the number of the point's own region, and its box is near enough.
+    With `everywhere`, its number does not matter. A gap to a box is computed as a total is. It never exceeds
+    the total of a point in the box, because rounding is monotone. Other regions lie behind the walls of the
+    point's own region. So none needs a point that is farther than `reach` from all walls.
 
     `middle`: the first region right of each cut; `depth`: levels of the tree; `cut`: the dimensions that
     are cut; `low_wall`, `high_wall` (regions, cut): the walls there; `norm`: see `totals.kind_of`;
@@ -282,9 +282,9 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
 
 @kernel
 def deal(chunk: Array, ends: Array, free: Array, order: Array) -> None:
-    """Put the rows of each chunk side by side, in their order.
+    """Group the rows by chunk, in their order.
 
-    `chunk` (n,): of each row; `ends` (chunks + 1,), zeros: filled with where those of each begin and end;
+    `chunk` (n,): of each row; `ends` (chunks + 1,), zeros: output, bounds of each chunk's rows;
     `free` (chunks + 1,): scratch; `order` (n,): filled with the rows.
     """
     for i in range(chunk.size):

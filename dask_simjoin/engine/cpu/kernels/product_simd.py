@@ -3,8 +3,8 @@
 The float32 filter differs from `tile_simd` in three ways:
 
 - Queries lie in rows, so the coordinates of each share few cache lines.
-- More queries are compared at a time.  AVX2's two multipliers take four cycles: 12 sums keep them busy, and 8
-  just would.
+- More queries are compared at a time.  AVX2's two multipliers take four cycles: 12 sums keep them busy, 8
+barely do.
 - The query's term does not begin the sum, but is compared with it.
 
 The bound of `filters.float32` holds as well.  A partial sum of start_j and products is at most
@@ -65,7 +65,7 @@ UNROLL = 2
 def part_products(typingctx: TypingContext, tile: NumbaType, start: NumbaType, dims: NumbaType,
                   rows: NumbaType, step: NumbaType, lanes: NumbaType, limits: NumbaType, part: NumbaType,
                   masks: NumbaType) -> Intrinsic:  # fmt: skip
-    """Add the points of a tile's part with start + <z, p> >= limit to the masks of 6 queries p; if any.
+    """Add the points of a tile's part with start + <z, p> >= limit to the masks of 6 queries p; whether any.
 
     `tile`, `start`, `rows`, `lanes`, `limits` and `masks` are addresses.  `tile` is float32 [dims][64], and
     `start` float32 [64].  `rows` has the queries' coordinates, `step` bytes from one query to the next.
@@ -108,7 +108,7 @@ def part_products(typingctx: TypingContext, tile: NumbaType, start: NumbaType, d
             limit = load(builder, builder.add(limits_, builder.mul(number, const(4))), F32, 4)
             least = splat(builder, limit, vector)
             near.append([builder.fcmp_ordered(">=", builder.load(slot), least) for slot in row])
-        # as integers, whose sign bits one instruction collects; booleans would first be packed
+        # as integers: one instruction collects their sign bits, but booleans would be packed first
         wide = ir.VectorType(I32, vector.count)
         together = functools.reduce(builder.or_, [builder.sext(found, wide) for row in near for found in row])
         signs = builder.icmp_signed("<", together, ir.Constant(wide, [0] * vector.count))
@@ -160,7 +160,7 @@ Slots = list[list[Value]]
 
 def _starts(builder: Builder, first: Value, limits: list[Value], kind: ir.VectorType, size: int,
             vectors: int) -> Slots:  # fmt: skip
-    """Make slots for the sums of some vectors of a tile, with their initial values."""
+    """Allocate the sums of some vectors of a tile, with their initial values."""
     slots = [[cgutils.alloca_once(builder, kind) for _ in range(vectors)] for _ in limits]
     longs = ir.VectorType(I32, size // 4)
     for g in range(vectors):
@@ -188,7 +188,7 @@ def _add_up(builder: Builder, tile: Value, steps: Value, points: list[Value], sl
 
 def _add_bits(builder: Builder, sums: Slots, some: Value, near: Callable[[Value], Value], shift: Value,
               masks: list[Value]) -> None:  # fmt: skip
-    """Add the bits of those that are near to the masks, if there are `some`."""
+    """Add the bits of near points to the masks, if there are `some`."""
     with builder.if_then(builder.icmp_unsigned("!=", some, const(0)), likely=False):
         for row, mask in zip(sums, masks, strict=True):
             for g, vector in enumerate(row):
@@ -243,7 +243,7 @@ def _in_longs(builder: Builder, tile: Value, first: Value, steps: Value, points:
 
 
 def _filter(way: str) -> Any:
-    """Make the filter that sums up in this way."""
+    """Make the filter for this kind of sums."""
     some = {"words": _in_words, "longs": _in_longs}[way]
 
     @intrinsic
@@ -251,11 +251,11 @@ def _filter(way: str) -> Any:
                          rows: NumbaType, take: NumbaType, i0: NumbaType, i1: NumbaType, i2: NumbaType,
                          i3: NumbaType, least: NumbaType, passing: NumbaType,
                          out: NumbaType) -> Intrinsic:  # fmt: skip
-        """For 4 queries: is first - take + <A, b> at least `least`, or are its halves of 16 bits together?
+        """Test 4 queries: is first - take + <A, b>, or the sum of its 16-bit halves, at least `least`?
 
         `tile`: address of bytes [steps][64][4]; `first`: of 64 int32, or pairs of int16; `rows`: of all
         queries' bytes [steps][4]; `take`: of their int32, or pairs of int16; `i0..i3`: which queries;
-        `passing`: mask of points for which the answer is yes in any case.  Returns the union of the four
+        `passing`: mask of points that always pass.  Returns the union of the four
         masks; if that is not 0 they are written at `out`.
         """
         sig = types.uint64(*(types.int64,) * 9, types.int32, types.uint64, types.int64)

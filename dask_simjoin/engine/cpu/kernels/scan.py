@@ -61,7 +61,7 @@ class Quantized(NamedTuple):
 
 
 class QuantizedLongs(NamedTuple):
-    """The same, but that `take` (n, 1) and `first` (tiles, 64, 1) are int32, and sums do not wrap."""
+    """Like `Quantized`, but `take` (n, 1) and `first` (tiles, 64, 1) are int32, and sums do not wrap."""
 
     queries: int
     take: int
@@ -75,7 +75,7 @@ class QuantizedLongs(NamedTuple):
 class Decided(NamedTuple):
     """A side's float64 vectors `z` (tiles, dims, 64), and `y` (n, width).
 
-    `sure`: mask of all where those are all dimensions, so that what they find is decided, and else of none.
+    `sure`: all bits set if `z` has all dimensions, because its pairs are then decided; else 0.
     """
 
     z: int
@@ -87,7 +87,7 @@ class Decided(NamedTuple):
 
 
 class Rounded(NamedTuple):
-    """A side's float32 vectors `z` (tiles, dims, 64), what totals are compared with, and `y` (n, dims)."""
+    """A side's float32 vectors `z` (tiles, dims, 64), the limits of totals, and `y` (n, dims)."""
 
     z: int
     dims: int
@@ -143,14 +143,14 @@ def _filtered(
 
 
 def _quantized(way: str) -> Any:
-    """The 8-bit filter of this way."""
+    """Make the scan with an 8-bit filter of this kind."""
     coarse = FILTERS[way]
 
     @inline_source
     def quantized(
         q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
     ) -> np.uint64:
-        """The 8-bit filter, and where it lets through too much the float32 one."""
+        """Run the 8-bit filter, and the float32 filter where the first one passes too much."""
         own, other, row = q[1], d[1], d[0].width * 8
         passing = mask_at(other.marked, b)
         union = passing | coarse(
@@ -172,7 +172,7 @@ def _quantized(way: str) -> Any:
         for t in range(FOUR, FOUR + 4):
             put_mask(masks, t + 4, NONE)
             mask = mask_at(masks, t)
-            while mask != NONE:  # they are tried once all queries of the tile are through
+            while mask != NONE:  # compared after all queries of the tile
                 at = d[0].y + (b * TILE + lowest_bit(mask)) * row
                 mask &= mask - ONE
                 for line in range(0, row, 64):
@@ -186,7 +186,7 @@ def _quantized(way: str) -> Any:
 def _decided(
     q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
 ) -> np.uint64:
-    """The decision, or the part of it that some dimensions make."""
+    """The float64 decision, or its part for some dimensions."""
     own, other = q[0], d[0]
     tile = other.z + b * other.dims * (8 * TILE)
     union = NONE
@@ -223,7 +223,7 @@ def _rounded(
 
 
 def _in_fours(some: Any) -> Any:
-    """A function for all queries `near` of one that is for four of them."""
+    """Extend a function for four queries to all queries in `near`."""
 
     @device_function
     def every(
@@ -231,7 +231,7 @@ def _in_fours(some: Any) -> Any:
     ) -> Any:
         hit, i = NONE, a * TILE
         while near != NONE:
-            # the next tile comes into the cache while this one is worked on
+            # prefetch the next tile while this one is compared
             for line in range(share):
                 prefetch(ahead + line * 64)
             ahead += share * 64
@@ -245,7 +245,7 @@ def _in_fours(some: Any) -> Any:
             near &= near - ONE if near != NONE else NONE
             if some(q, d, b, i + t0, i + t1, i + t2, i + t3, masks, norm) == NONE:
                 continue
-            # the first of equal queries is written last: a decision has the mask of that one only
+            # write the first of equal queries last, since a decision has only its mask
             for t, place in ((t3, 3), (t2, 2), (t1, 1), (t0, 0)):
                 put_mask(masks, t, mask_at(masks, FOUR + place))
                 put_mask(masks, TILE + t, mask_at(masks, FOUR + 4 + place))
@@ -259,13 +259,13 @@ _all_filtered = _in_fours(_filtered)
 
 
 def _coarse_first(way: str) -> Any:
-    """The scan that begins with the 8-bit filter of this way."""
+    """Make the scan that starts with an 8-bit filter of this kind."""
     every = _in_fours(_quantized(way))
 
     @inline_source
     def coarse_first(q: Terms, d: Terms, a: int, b: int, near: np.uint64, ahead: int, share: int, masks: int,
                       norm: Kind) -> Any:  # fmt: skip
-        """The 8-bit filter for the queries that it serves, while it serves."""
+        """Run the 8-bit filter for its queries, as long as it pays."""
         marked = mask_at(q[1].marked, a)
         pause = mask_at(masks, PAUSE)
         if pause != NONE or mask_at(d[1].marked, b) == ALL:
@@ -291,7 +291,7 @@ def _one_by_one(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind
 
 @inline_source
 def _at_once(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind) -> bool:
-    """The same decision, of sums in any order where that is enough."""
+    """The same decision, with sums in any order where that suffices."""
     # sums of the same d squares, whatever is added first, differ by a factor of 1 + d 2**-52 at most
     dims = q[0].width
     one, two = q[0].y + i * dims * 8, d[0].y + j * dims * 8

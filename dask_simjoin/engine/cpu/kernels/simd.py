@@ -157,7 +157,7 @@ def _store_part(builder: Builder, part: Value, some: Value, address: Value) -> N
 
 
 def _permuted(builder: Builder, part: Value, some: Value) -> Value:
-    """The lanes of 32 bytes that are selected first, by a table of where 8 longs come from."""
+    """Move the selected lanes of 32 bytes to the front, by a table of the sources of 8 longs."""
     longs = ir.VectorType(I32, 8)
     table = _table(builder, part.type.count)
     row = builder.add(builder.ptrtoint(table, I64), builder.mul(some, const(8)))
@@ -239,7 +239,7 @@ def add_long(typingctx: TypingContext, address: NumbaType, place: NumbaType, val
 
 @intrinsic
 def number_at(typingctx: TypingContext, address: NumbaType, place: NumbaType, like: NumbaType) -> Intrinsic:
-    """Number `place` of those at an address, of the type of `like`, as float64."""
+    """Item `place` of the array at an address, with the type of `like`, as float64."""
 
     def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
         kind, size = (F32, 4) if signature.args[2] == types.float32 else (F64, 8)

@@ -32,7 +32,7 @@ from dask_simjoin.metrics.norms import Array, DType
 
 @inline_source
 def comes_first(best: Any, c: int, a: int, b: int) -> bool:
-    """Whether an edge of rows named so comes before the best one of component `c`, if both weigh the same."""
+    """Whether an edge between these names precedes the best edge of component `c` of equal weight."""
     _, starts, ends, names = best
     if starts[c] < 0:
         return True
@@ -46,10 +46,10 @@ def comes_first(best: Any, c: int, a: int, b: int) -> bool:
 
 @device_function
 def offer(best: Any, c: int, weight: float, a: int, b: int, start: int, end: int) -> bool:
-    """Take an edge for the least of component `c` if it is; `a`, `b`: names of its nodes start and end.
+    """Make an edge the least of component `c` if it is; `a`, `b`: names of its nodes start and end.
 
-    Edges are ordered by (weight, smaller name, larger name); `best`: of components weights and nodes, -1
-    where there is none, and of nodes the names.
+    Edges are ordered by (weight, smaller name, larger name); `best`: weights and nodes for each component, -1
+    for none, and the names of nodes.
     """
     weights, starts, ends, _ = best
     if weight > weights[c] or (weight == weights[c] and not comes_first(best, c, a, b)):
@@ -61,7 +61,9 @@ def offer(best: Any, c: int, weight: float, a: int, b: int, start: int, end: int
 @inline_source
 def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, rows: Any, best: Any, norm: Kind,
                work: Any) -> bool:  # fmt: skip
-    """Offer edges from the `wanted` queries of tile `a` to other components' points of `b`; if one was taken.
+    """Offer edges from `wanted` queries of tile `a` to points of `b` in other components.
+
+    Whether one was taken.
 
     `rows`: components, core distances, names and the first nodes of both sides.
     """
@@ -114,7 +116,7 @@ def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, rows: A
         left &= left - ONE
         n += 1
     while n % QUERIES > 0:
-        picked[n] = TILE  # a row whose limit nothing reaches
+        picked[n] = TILE  # no candidate reaches this row's limit
         n += 1
     for t in range(masks.size):
         masks[t] = NONE

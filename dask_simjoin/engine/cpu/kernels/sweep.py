@@ -1,7 +1,8 @@
 """The row sweep: join two grid indexes of 1 to 4 dimensions in float64.
 
-The points of a row ascend along the swept coordinate.  A point meets 16 points of a row at a time, from the
-first within reach on.  Finding that point, and the number of points that follow, is almost branch-free: a
+The points of a row ascend along the swept coordinate.  A point is compared with 16 points of a row at a time,
+starting at the first within reach.
+Finding that point, and the number of points that follow, is almost branch-free: a
 core would mispredict most branches.
 """
 
@@ -63,13 +64,12 @@ def first_within(typingctx: TypingContext, numbers: NumbaType, x: NumbaType, rea
 def sweep_near(typingctx: TypingContext, dims: NumbaType, base: NumbaType, stride: NumbaType, j: NumbaType,
                stop: NumbaType, point: NumbaType, point_stride: NumbaType, threshold: NumbaType,
                norm: NumbaType, totals: NumbaType) -> Intrinsic:  # fmt: skip
-    """Mask of those of the points j ... j+15, before `stop`, near a point: the float64 decision.
+    """Mask of points among j ... j+15, and before `stop`, that are near a point: the float64 decision.
 
-    One rounding for each difference, product and sum, dimensions in order: LLVM never
-    contracts a product and a sum into a fused multiply-add unless a flag allows it.
-    `base`: address of column 0 (float64), `stride` bytes from one column to the next;
-    `point`: address of the point's first coordinate, `point_stride` bytes to its next;
-    `totals`: where to write the 16 totals, or 0.
+    It rounds once for each difference, product and sum, with dimensions in order. LLVM fuses a product and a
+    sum only if a flag allows it. `base`: address of column 0 (float64), `stride` bytes from one column to the
+    next; `point`: address of the point's first coordinate, `point_stride` bytes to its next; `totals`: where
+    to write the 16 totals, or 0.
     """
     sig = types.uint64(*(types.int64,) * 7, types.float64, norm, types.int64)
 
@@ -172,7 +172,7 @@ FRESH = (0, 0, -1, 0, -1)
 
 @inline_source
 def _opening(x: float, base: int, lo: int, stop: int, reach: float) -> int:
-    """The first place from `lo` on, before `stop`, of a swept coordinate that is not too far before `x`."""
+    """The first place in `lo` ... `stop` whose swept coordinate is not too far before `x`."""
     passed = SWEEP_LANES
     while passed == SWEEP_LANES and lo < stop:
         passed = first_within(base + 8 * lo, x, reach)
@@ -186,10 +186,12 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Ar
           reach: float, threshold: float, norm: Kind, is_self_join: bool, orient_by_position: bool,
           left: Array, right: Array, totals: Array, cap: int, state: Array, at: Array, behind: Array,
           some: Array) -> int:  # fmt: skip
-    """Write pairs of names to `left` and `right`, and if it has room their totals to `totals`; how many.
+    """Write pairs of names to `left`, `right`, and totals to `totals` unless it is empty.
 
-    Stops where 16 more might not fit into `cap`, leaving in `state` where it was and in
-    ``state[5]`` the capacity it needs (0: the join is complete).  `offsets`: what to add
+    Return their number.
+
+    Stops when 16 more might not fit into `cap`. It saves its progress in `state`, and in ``state[5]``
+    the capacity it needs (0: the join is complete).  `offsets`: what to add
     to a row's key for each neighbor row; `at`: each one's position in `d_keys`;
     `norm`: see `totals.kind_of`.
     With `is_self_join`, the two sides are one index and only the later half of each
@@ -201,7 +203,7 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Ar
     d_base, d_stride = d_cols.ctypes.data, d_cols.strides[0]
     names, order, size = d_names.ctypes.data, d_order.ctypes.data, d_names.itemsize
     out_l, out_r, out_t = left.ctypes.data, right.ctypes.data, totals.ctypes.data
-    # names are read 16 at a time: the last ones from where there are more behind them
+    # names are read 16 at a time; the last ones come from a padded copy
     last = max(d_names.size - SWEEP_LANES, 0)
     for n in range(last, d_names.size):  # a slice would take seconds to compile
         behind[n - last] = d_names[n]

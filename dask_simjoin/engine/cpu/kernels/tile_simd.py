@@ -76,11 +76,11 @@ def count_bits(typingctx: TypingContext, mask: NumbaType) -> Intrinsic:
 
 @intrinsic
 def prefetch(typingctx: TypingContext, address: NumbaType) -> Intrinsic:
-    """Ask for the cache line at an address: it will be read soon."""
+    """Prefetch the cache line at an address."""
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         line = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
-        flags = [ir.Constant(I32, flag) for flag in (0, 3, 1)]  # to read, keep close, data
+        flags = [ir.Constant(I32, flag) for flag in (0, 3, 1)]  # llvm.prefetch: read, keep in cache, data
         call(builder, "llvm.prefetch.p0", ir.VoidType(), line, *flags)
         return context.get_dummy_value()
 
@@ -191,7 +191,10 @@ def tile_filter(typingctx: TypingContext, tile: NumbaType, start: NumbaType, dim
 
 def _tile_totals(builder: Builder, kind: ir.Type, args: Values, norm: NumbaType,
                  parts: int) -> list[Value]:  # fmt: skip
-    """Totals of a tile's points with one, by vectors, in as many parts.  `args`: tile, dims, point, norm."""
+    """Totals between a tile's points and one point, as vectors in several parts.
+
+    `args`: tile, dims, point, norm.
+    """
     tile_, dims_, point_, norm_ = args
     vector, groups, size = lanes_of(kind)
     found = []
@@ -231,7 +234,7 @@ def tile_decide(typingctx: TypingContext, tile: NumbaType, dims: NumbaType, poin
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         *where, threshold_, norm_ = args
-        # without a filter before it, a decision takes a tile in parts whose totals stay in registers
+        # without a filter, a decision splits a tile, so that totals stay in registers
         parts = 1 if norm.instance_class is Squares else PASSES
         return _upto(builder, _tile_totals(builder, F64, [*where, norm_], norm, parts), threshold_)
 

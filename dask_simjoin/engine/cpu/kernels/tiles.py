@@ -251,9 +251,9 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
             task, enough, parent = notes.task, notes.enough, notes.parent
             marking = task == LINK or (task == COUNT and enough != ENDLESS)
             unsettled = MIXED if task == LINK else 0
-            # tiles meet themselves first: that often settles them
+            # compare tiles with themselves first, which often suffices
             own_round = q_tiles if is_self_join else 0
-            again = own_round  # when marks of nodes are made anew
+            again = own_round  # when the marks of nodes are computed again
             mark_tiles(notes, notes.q_values, notes.q_marks, q_points)
             if not is_self_join:
                 mark_tiles(notes, notes.d_values, notes.d_marks, d_points)

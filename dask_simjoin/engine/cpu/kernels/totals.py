@@ -90,7 +90,7 @@ def _add_term_overload(total, t, norm):  # type: ignore[no-untyped-def]
 
 
 def larger(builder: Builder, a: Value, b: Value) -> Value:
-    """Lane by lane the larger one of two vectors; where one is no number it is `b`."""
+    """The larger of two values in each lane; `b` if one of them is NaN."""
     return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
 
@@ -108,7 +108,7 @@ def terms(builder: Builder, kind: types.NamedUniTuple, norm: NumbaType,
 
 
 def plus(builder: Builder, kind: types.NamedUniTuple, total: Value, term: Value) -> Value:
-    """Totals with one more term: nothing here allows LLVM to fuse a product and a sum."""
+    """Totals with one more term. LLVM may not fuse products and sums here."""
     if kind.instance_class is Largest:
         return larger(builder, total, term)
     return builder.fadd(total, term)
@@ -118,8 +118,8 @@ def add_terms(builder: Builder, kind: types.NamedUniTuple, norm: NumbaType, slot
               difference: Callable[[int], Value]) -> None:  # fmt: skip
     """Add the terms of vectors of differences to the totals that lie in these slots.
 
-    `difference`: makes the vector for the total of a number.  A lane whose differences are all no numbers
-    has a total that is none.
+    `difference`: makes the vector for the total of a number.  A lane with only NaN differences has the total
+    NaN.
     """
     together = len(slots) if kind.instance_class is Powers else 1
     for first in range(0, len(slots), together):
@@ -160,7 +160,7 @@ def _powers(builder: Builder, norm: NumbaType, sizes: list[Value]) -> list[Value
 
 
 def zeros(builder: Builder, vector: ir.VectorType, number: int) -> list[Value]:
-    """Make slots for totals, with zeros."""
+    """Allocate totals of zero."""
     slots = [cgutils.alloca_once(builder, vector) for _ in range(number)]
     for slot in slots:
         builder.store(ir.Constant(vector, [0.0] * vector.count), slot)
@@ -182,10 +182,10 @@ def scratch() -> tuple[np.ndarray, ...]:
 @kernel
 def decide(q_x: Array, d_x: Array, q_places: Array, d_places: Array, threshold: float, norm: Kind,
            near: Array, totals: Array, i: Array, j: Array, number: Array, total: Array) -> int:  # fmt: skip
-    """Fill `near` with the numbers of the candidates that are pairs, `totals` with their totals; how many.
+    """Fill `near` with the candidates that are pairs, and `totals` with their totals; return their number.
 
-    `q_x`, `d_x` (d, n or more): coordinates by place; the last four: see `scratch`.  No branch depends on a
-    total: it could not be guessed.
+    `q_x`, `d_x` (d, n or more): coordinates by place; the last four: see `scratch`.  It is branch-free,
+    because totals are unpredictable.
     """
     dims = q_x.shape[0]
     found = 0
@@ -262,13 +262,13 @@ def measure(q_y: Array, d_y: Array, q_places: Array, d_places: Array, norm: Kind
 @kernel
 def tally(left: Array, right: Array, totals: Array, limits: Array, by_row: bool, q_found: Array,
           d_found: Array) -> None:  # fmt: skip
-    """Add pairs up by the first of some ascending limits that their totals are not above.
+    """Count pairs by the first of some ascending limits that is at least their total.
 
     `by_row`: to the numbers (n, limits) of both their rows, `left` and `right`; else to one row of them.
     """
     for n in range(totals.size):
         first, size = 0, limits.size
-        while size > 1:  # no branch in it depends on a total, as such could not be guessed
+        while size > 1:  # branch-free: comparisons of totals are unpredictable
             half = size >> 1
             first += half * (limits[first + half - 1] < totals[n])
             size -= half
@@ -281,6 +281,6 @@ def tally(left: Array, right: Array, totals: Array, limits: Array, by_row: bool,
 
 @kernel
 def scatter(order: Array, values: Array, out: Array) -> None:
-    """Put values of some places of an index, which `order` begins with, into the order of all rows."""
+    """Write values of the first places in `order` to their rows."""
     for i in range(values.size):
         out[order[i]] = values[i]

@@ -1,5 +1,5 @@
-// What trees do with whole arrays besides their own kernels, for values of 1, 4 and 8 bytes and places of 4 and 8:
-// see engine/gpu/arrays.py.
+// Array operations of spanning trees, for values of 1, 4 and 8 bytes and places of 4 and 8 bytes: see
+// engine/gpu/arrays.py.
 
 #define EACH(i, n) (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < (u64)(n); i += gridDim.x * blockDim.x)
 
@@ -41,7 +41,7 @@ as_numbers(long long n, const bool* __restrict__ flags, int* __restrict__ out) {
     for EACH(i, n) out[i] = flags[i];
 }
 
-// The places of flags that are set; `upto`: how many are, up to each.
+// Lists the places of flags that are set. `upto`: the number of set flags up to and including each place.
 extern "C" __global__ void
 places_set(long long n, const bool* __restrict__ flags, const int* __restrict__ upto, int* __restrict__ places) {
     for EACH(i, n) {

@@ -1,8 +1,9 @@
-// The rounds of Boruvka's algorithm besides searches: what is known of components' least edges, and which these are.
+// Array steps of Boruvka's algorithm, without the searches: bounds on the lightest edge of each component, and the
+// choice of that edge.
 //
-// Nodes are rows' places; weights are not negative, and so ordered as their bits are.  An edge of a component is
-// less than another by (weight, smaller name, larger name): `offer_edges` finds the least weights, then `name_edges`
-// the least names of those that have them, then `take_edges` who it is.
+// Nodes are places of rows. Weights are not negative, so they are ordered as their bits are. Edges are ordered by
+// (weight, smaller name, larger name). `offer_edges` finds the least weight for each component, `name_edges` the
+// least names among the edges with that weight, and `take_edges` the edge with these names.
 
 #define BOX 64
 
@@ -10,8 +11,8 @@ __device__ __forceinline__ u64 bits_of(double weight) { return (u64)__double_as_
 
 __device__ __forceinline__ double weight_of(u64 bits) { return __longlong_as_double((long long)bits); }
 
-// Of each node the edge that it knows: the one that was found before, or to the nearest of its nearest nodes that
-// are of another component; -1: none.  See `offer_listed` of engine/cpu/kernels/boruvka.py.
+// Finds the known edge of each node: the one found before, or the one to the nearest of its listed neighbors in
+// another component; -1 if there is none. See `offer_listed` in engine/cpu/kernels/boruvka.py.
 extern "C" __global__ void
 list_edges(int n, int k, int with_away, const int* __restrict__ component, const double* __restrict__ core,
            const int* __restrict__ names, const int* __restrict__ near, const double* __restrict__ away,
@@ -40,7 +41,7 @@ list_edges(int n, int k, int with_away, const int* __restrict__ component, const
                 least[i] = fmax(least[i], (double)beyond[i]);
                 if (chosen < 0) {
                     beyond[i] = -1;
-                } else if (lightest < beyond[i]) { // than all others
+                } else if (lightest < beyond[i]) { // lighter than any edge that is not listed
                     to[i] = chosen;
                     least[i] = lightest;
                 }
@@ -51,7 +52,8 @@ list_edges(int n, int k, int with_away, const int* __restrict__ component, const
     }
 }
 
-// An edge's ends; `start`: null if it is the node of its number.  Whether it leaves a component.
+// Reads the ends of an edge. If `start` is null, edge e starts at node e. Returns whether the ends are in
+// different components.
 __device__ __forceinline__ bool ends_of(u32 e, const int* start, const int* end, const int* component, int* from,
                                         int* to) {
     *to = end[e];
@@ -59,7 +61,7 @@ __device__ __forceinline__ bool ends_of(u32 e, const int* start, const int* end,
     return *to >= 0 && component[*from] != component[*to];
 }
 
-// Lowers `bounds` of the components of edges' starts to their weights.
+// Lowers the bound of each component to the weights of edges that leave it.
 extern "C" __global__ void
 offer_edges(int n, const int* __restrict__ start, const int* __restrict__ end, const double* __restrict__ weight,
             const int* __restrict__ component, u64* bounds) {
@@ -73,7 +75,7 @@ __device__ __forceinline__ u64 both_names(int a, int b) {
     return (u64)(u32)min(a, b) << 32 | (u32)max(a, b);
 }
 
-// Lowers `least` of components to the names of those edges of theirs that are of the least weight.
+// Finds the least names among the edges of each component that have its least weight.
 extern "C" __global__ void
 name_edges(int n, const int* __restrict__ start, const int* __restrict__ end, const double* __restrict__ weight,
            const int* __restrict__ component, const int* __restrict__ names, const u64* __restrict__ bounds,
@@ -85,7 +87,7 @@ name_edges(int n, const int* __restrict__ start, const int* __restrict__ end, co
     }
 }
 
-// Writes the ends of the edges that are so named.
+// Writes the ends of the edges with these names.
 extern "C" __global__ void
 take_edges(int n, const int* __restrict__ start, const int* __restrict__ end, const double* __restrict__ weight,
            const int* __restrict__ component, const int* __restrict__ names, const u64* __restrict__ bounds,
@@ -100,7 +102,7 @@ take_edges(int n, const int* __restrict__ start, const int* __restrict__ end, co
     }
 }
 
-// Of each node the least of the edges that parts of the data have to it: `weights` and `ends` are (parts, n).
+// Takes the lightest edge of each node over all parts of the data. `weights` and `ends` have shape (parts, n).
 extern "C" __global__ void
 least_of_parts(int n, int parts, const double* __restrict__ weights, const int* __restrict__ ends,
                const int* __restrict__ names, double* __restrict__ weight, int* __restrict__ end) {
@@ -120,7 +122,7 @@ least_of_parts(int n, int parts, const double* __restrict__ weights, const int* 
     }
 }
 
-// Whether components have at most so many times as many rows as the median one, which is at `middle` of `sorted`.
+// Marks components with at most `times` as many rows as the median one, whose size is `sorted[middle]`.
 extern "C" __global__ void
 small_ones(int n, const double* __restrict__ sizes, const double* __restrict__ sorted, int middle, double times,
            bool* __restrict__ small) {
@@ -128,7 +130,7 @@ small_ones(int n, const double* __restrict__ sizes, const double* __restrict__ s
         small[c] = sizes[c] <= times * sorted[middle];
 }
 
-// Whether nodes may have an edge that is lighter than what is known of their component's: of components that ask.
+// Marks nodes of active components that may have a lighter edge than the bound of their component.
 extern "C" __global__ void
 wanted_nodes(int n, const int* __restrict__ component, const bool* __restrict__ asked, const int* __restrict__ to,
              const double* __restrict__ least, const double* __restrict__ core, const u64* __restrict__ bounds,
@@ -139,7 +141,7 @@ wanted_nodes(int n, const int* __restrict__ component, const bool* __restrict__ 
     }
 }
 
-// Notes what searches have found of nodes, `end` and `weight` (n,), all of `bounds` being known.
+// Stores the search results of each node, `end` and `weight` (n,), once all `bounds` are final.
 extern "C" __global__ void
 settle_nodes(int n, const int* __restrict__ nodes, const int* __restrict__ end, const double* __restrict__ weight,
              const int* __restrict__ component, const u64* __restrict__ bounds, double* __restrict__ least,
@@ -150,12 +152,12 @@ settle_nodes(int n, const int* __restrict__ nodes, const int* __restrict__ end, 
         ends[i] = end[k];
         weights[i] = weight[k];
         least[i] = fmax(least[i], known);
-        // what is heavier need not be the least, as all that was heavier was left out
+        // a heavier edge need not be the lightest: the search skipped all edges above the bound
         to[i] = weight[k] == known ? end[k] : -1;
     }
 }
 
-// Raises what is known of wanted nodes' least edges to that of their components.
+// Raises the lower bound of wanted nodes to the bound of their component.
 extern "C" __global__ void
 raise_least(int n, const bool* __restrict__ wanted, const int* __restrict__ component, const u64* __restrict__ bounds,
             double* __restrict__ least) {
@@ -163,7 +165,7 @@ raise_least(int n, const bool* __restrict__ wanted, const int* __restrict__ comp
         if (wanted[i]) least[i] = fmax(least[i], weight_of(bounds[component[i]]));
 }
 
-// The component that each leads to along its least edge: itself, if it has not asked or found none.
+// The component at the other end of each component's lightest edge; itself, if it is inactive or has no edge.
 extern "C" __global__ void
 lead_to(int n, const bool* __restrict__ asked, const int* __restrict__ starts, const int* __restrict__ ends,
         const int* __restrict__ component, int* __restrict__ to) {
@@ -171,8 +173,8 @@ lead_to(int n, const bool* __restrict__ asked, const int* __restrict__ starts, c
         to[c] = asked[c] && starts[c] >= 0 ? component[ends[c]] : (int)c;
 }
 
-// As edges are of one order, components that lead to each other in a circle are two that found the same edge: the
-// first of them leads nowhere, and its edge is not taken.
+// Breaks cycles. Edges have a strict order, so a cycle consists of two components that found the same edge. The
+// one with the smaller number becomes a root, and its edge is not taken.
 extern "C" __global__ void
 open_circles(int n, const bool* __restrict__ asked, const int* __restrict__ starts, const int* __restrict__ to,
              int* __restrict__ above, bool* __restrict__ taken) {
@@ -183,14 +185,14 @@ open_circles(int n, const bool* __restrict__ asked, const int* __restrict__ star
     }
 }
 
-// 1 where components lead to themselves, else 0.
+// 1 where a component points to itself, else 0.
 extern "C" __global__ void
 mark_roots(int n, const int* __restrict__ above, int* __restrict__ root) {
     for (u32 c = blockIdx.x * blockDim.x + threadIdx.x; c < (u32)n; c += gridDim.x * blockDim.x)
         root[c] = above[c] == (int)c;
 }
 
-// The new components of nodes, and (of the first, as many as there are components) their sizes; `number`: of roots,
+// Computes the new component of each node, and the sizes of new components. `number`: numbers of the roots,
 // counted from 1.
 extern "C" __global__ void
 join_nodes(int n, int components, const int* __restrict__ component, const int* __restrict__ above,
@@ -202,7 +204,7 @@ join_nodes(int n, int components, const int* __restrict__ component, const int* 
     }
 }
 
-// The names of edges' ends, the smaller first, and both as one number.
+// Names of the ends of each edge, the smaller one first, and both packed into one number.
 extern "C" __global__ void
 name_ends(int n, const int* __restrict__ names, const int* __restrict__ start, const int* __restrict__ end,
           int* __restrict__ low, int* __restrict__ high, long long* __restrict__ both) {
@@ -214,7 +216,7 @@ name_ends(int n, const int* __restrict__ names, const int* __restrict__ start, c
     }
 }
 
-// Of each box the value that all of its `BOX` values are, or -1; a warp a box.
+// For each box, the value that all of its `BOX` values share, or -1. One warp per box.
 extern "C" __global__ void
 tag_boxes(const int* __restrict__ values, int n, int boxes, int* __restrict__ tags) {
     const int lane = threadIdx.x & 31;
@@ -233,7 +235,7 @@ __device__ __forceinline__ double least_of(double a, double b) { return fmin(a, 
 
 __device__ __forceinline__ int least_of(int a, int b) { return min(a, b); }
 
-// Of each box the least of its `BOX` values; a warp a box.  `most`: at least as much as any.
+// For each box, the least of its `BOX` values. One warp per box. `most`: an upper bound of all values.
 template <class T>
 __device__ __forceinline__ void
 least_of_boxes(const T* __restrict__ values, int n, int boxes, T most, T* __restrict__ least) {
@@ -253,7 +255,7 @@ least_below(const double* __restrict__ values, int n, int boxes, double* __restr
     least_of_boxes(values, n, boxes, __longlong_as_double(0x7ff0000000000000ll), least);
 }
 
-// The same of names.
+// The same for names.
 extern "C" __global__ void
 least_named(const int* __restrict__ names, int n, int boxes, int* __restrict__ least) {
     least_of_boxes(names, n, boxes, 0x7fffffff, least);

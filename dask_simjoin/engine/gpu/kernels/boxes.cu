@@ -1,8 +1,8 @@
-// Builds what dask_simjoin/engine/index/gpu.py's `boxed` does in few launches: with array expressions, starting
-// them took most of the time, and reductions of short rows the rest.
+// Does the work of `boxed` in dask_simjoin/engine/index/gpu.py in few launches. With array expressions, most of
+// the time went into launches, and the rest into reductions of short rows.
 //
-// Constants: EXACT 0 (points as filters see them, float32) or 1 (as they are, float64).  A warp takes a tile's
-// or a group's bounds in one dimension; the next warp takes the next dimension, whose values lie beside.
+// Constants: EXACT 0 (float32 points, as filters see them) or 1 (float64 points). A warp finds the bounds of a
+// tile or a group in one dimension. The next warp takes the next dimension, whose values are adjacent.
 
 __device__ __forceinline__ real nothing() { return (real)__longlong_as_double(0x7ff0000000000000ll); }
 
@@ -19,8 +19,8 @@ __device__ __forceinline__ void write_bounds(real low, real high, size_t at, rea
     }
 }
 
-// Boxes of the tiles of y (n, dims), empty ones where a group has no tile; if `z` is wanted, the points by tile.
-// After the last point it is repeated.
+// Boxes of the tiles of y (n, dims); a group without tiles gets an empty box. If `z` is given, also writes the
+// points by tile. The last point is repeated to fill its tile.
 extern "C" __global__ void tile_boxes(const double* __restrict__ y, int n, int dims,
                                       const double* __restrict__ centre, double scale, int tile, int groups,
                                       real* __restrict__ z, real* __restrict__ lower, real* __restrict__ upper) {
@@ -45,7 +45,7 @@ extern "C" __global__ void tile_boxes(const double* __restrict__ y, int n, int d
     }
 }
 
-// Boxes of the groups of one level, which begin at `first`, as those of the level above, which begin at `above`.
+// Boxes of the level above, written from `above` on. Each covers groups of the level that starts at `first`.
 extern "C" __global__ void group_boxes(int dims, int first, int groups, int above, int groups_above,
                                        real* __restrict__ lower, real* __restrict__ upper) {
     const int lane = threadIdx.x & 31;

@@ -1,13 +1,13 @@
-// What the join kernels share.  No header is included, so that NVRTC needs none.
+// Code that all join kernels share. It includes no header, so NVRTC needs none.
 //
-// A work unit is a block of consecutive queries and a number of ranges of the other side's tiles; a range
-// is a node of the box tree two levels above the tiles, at most 64 groups of 64 tiles.  Blocks of threads
-// take units from a counter, so all are busy to the end whatever the data look like.
+// A work unit is a block of consecutive queries and some ranges of tiles of the other side. A range is a node of
+// the box tree two levels above the tiles: at most 64 groups of 64 tiles. Thread blocks take units from a counter,
+// so all are busy until the end, whatever the data.
 //
-// Pairs are staged in shared memory and written 8 bytes each behind a counter.  When it passes `room`,
-// every block notes where it stopped, and the next launch goes on from there: any number of pairs goes
-// through a buffer of bounded size.  A block learns of it when it writes, and then finishes the tile that it
-// compares: the buffer has room behind `room` for one stage and one tile of every block (see _Launch.slack).
+// Pairs are staged in shared memory, and written behind a counter, 8 bytes each. When the counter passes `room`,
+// every block saves its state, and the next launch resumes from there. So any number of pairs fits through a
+// buffer of fixed size. A block notices a full buffer only when it writes, and then finishes its tile. The buffer
+// therefore has space behind `room` for one stage and one tile of every block (see _Launch.slack).
 
 typedef unsigned long long u64;
 typedef unsigned int u32;
@@ -23,7 +23,7 @@ typedef unsigned int u32;
 typedef double real;
 __device__ __forceinline__ real plus(real a, real b) { return __dadd_rn(a, b); }
 __device__ __forceinline__ real minus(real a, real b) { return __dsub_rn(a, b); }
-// sum + t*t as the metric defines it: no fused multiply-add
+// sum + t*t as the metric defines it: without fused multiply-add
 __device__ __forceinline__ real add_square(real sum, real t) { return __dadd_rn(sum, __dmul_rn(t, t)); }
 __device__ __forceinline__ real larger(real a, real b) { return fmax(a, b); }
 #else
@@ -39,7 +39,7 @@ __device__ __forceinline__ real larger(real a, real b) { return fmaxf(a, b); }
 
 __device__ constexpr u64 highest_bit(u64 p) { return p > 1 ? highest_bit(p >> 1) << 1 : 1; }
 
-// The total with one more dimension, in which the difference is t (see dask_simjoin/metrics/norms.py).
+// The total after adding one dimension with difference t (see dask_simjoin/metrics/norms.py).
 __device__ __forceinline__ real add_term(real sum, real t) {
 #if NORM == 0
     return larger(sum, fabs(t));
@@ -60,7 +60,7 @@ __device__ __forceinline__ real add_term(real sum, real t) {
 }
 
 #if EXACT
-// The definition: float64, one rounding an operation, summed in the order of the columns.
+// The definition: float64, one rounding per operation, summed in column order.
 __device__ __forceinline__ double total_of(const double* p, const double* q) {
     double sum = 0.0;
 #pragma unroll 4
@@ -69,7 +69,7 @@ __device__ __forceinline__ double total_of(const double* p, const double* q) {
 }
 #endif
 
-// The same of the norm 2, whatever `real` is.
+// The same for norm 2, whatever `real` is.
 __device__ __forceinline__ double squared_distance(const double* p, const double* q) {
     double sum = 0.0;
 #pragma unroll 4
@@ -80,7 +80,7 @@ __device__ __forceinline__ double squared_distance(const double* p, const double
     return sum;
 }
 
-// Whether a box [low, high] comes within `reach` of child `c` of a node of the tree.
+// Whether a box [low, high] comes within `reach` of child `c` of a tree node.
 __device__ __forceinline__ bool box_near(const real* lower, const real* upper, int c, const real* low,
                                          const real* high, real reach) {
     real sum = 0;
@@ -92,8 +92,9 @@ __device__ __forceinline__ bool box_near(const real* lower, const real* upper, i
     return sum <= reach;
 }
 
-// Of a chunk with itself each two blocks meet once: in the one from which the other is less than half
-// the way round.  So all blocks have as much to do, which "the later ones" would not give.
+// Whether block i compares itself with block j, for one chunk with itself. Each pair of blocks is compared once,
+// by the block from which the other is less than half way around. So all blocks do equal work, unlike with "later
+// blocks only".
 __device__ __forceinline__ bool meets(int i, int j, int blocks) {
     int away = j - i;
     if (away < 0) away += blocks;

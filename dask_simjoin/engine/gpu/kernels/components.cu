@@ -1,4 +1,4 @@
-// Edges between nodes, the roots of all nodes, and their sets numbered by their least rows.
+// Disjoint sets of nodes: linking by edges, finding roots, and numbering sets by their least rows.
 
 extern "C" __global__ void link_edges(const long long* __restrict__ left, const long long* __restrict__ right,
                                       long long edges, node* parent) {
@@ -7,7 +7,7 @@ extern "C" __global__ void link_edges(const long long* __restrict__ left, const 
         tie(parent, (node)left[n], (node)right[n]);
 }
 
-// Without halving: what a slow thread writes on its way would undo what another has found.
+// Path halving is left out here: a late write of a slow thread could overwrite a root with an inner node.
 extern "C" __global__ void tie_to_roots(volatile node* parent, long long nodes) {
     for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < nodes;
          n += (long long)gridDim.x * blockDim.x) {
@@ -17,7 +17,8 @@ extern "C" __global__ void tie_to_roots(volatile node* parent, long long nodes) 
     }
 }
 
-// Lowers what roots have in `least`, at first their own rows, to the least row of their sets; `order`: rows of nodes.
+// Lowers `least` of each root to the least row of its set. It starts with the row of the root. `order`: row of
+// each node.
 extern "C" __global__ void least_rows(const node* __restrict__ parent, const int* __restrict__ order, long long nodes,
                                       int* least) {
     for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < nodes;
@@ -25,7 +26,8 @@ extern "C" __global__ void least_rows(const node* __restrict__ parent, const int
         if (parent[n] != n) atomicMin(least + parent[n], order[n]);
 }
 
-// Marks the least row of each set; `taking`: nodes whose sets count, null: all; `least`: null: roots are those rows.
+// Marks the least row of each set. `taking`: nodes whose sets count, or null for all. `least`: null if roots are
+// the least rows.
 extern "C" __global__ void mark_sets(const node* __restrict__ parent, const bool* __restrict__ taking,
                                      const int* __restrict__ least, long long nodes, long long* __restrict__ marks) {
     for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < nodes;
@@ -33,7 +35,7 @@ extern "C" __global__ void mark_sets(const node* __restrict__ parent, const bool
         if (parent[n] == n && (!taking || taking[n])) marks[least ? least[n] : n] = 1;
 }
 
-// The number of each node's set, by how many marks there are up to its row; -1 where it does not count.
+// Numbers the set of each node by the count of marks up to its least row; -1 for nodes outside of `taking`.
 extern "C" __global__ void number_sets(const node* __restrict__ parent, const bool* __restrict__ taking,
                                        const int* __restrict__ least, const long long* __restrict__ marked,
                                        long long nodes, long long* __restrict__ numbers) {

@@ -1,13 +1,13 @@
-// What joins can do with pairs of rows besides writing them: tie them together, or note the lowest label
-// that is near.  No pair is kept, so neither needs memory for pairs.
+// What a join can do with pairs instead of writing them: link their rows, or record the lowest label nearby. No
+// pair is kept, so neither needs memory for pairs.
 //
-// Constants: SINK 0 (pairs are written), 1 (link) or 2 (lowest); NODES_64 0 or 1: the type of nodes.
+// Constants: SINK 0 (write pairs), 1 (link) or 2 (lowest label); NODES_64 0 or 1: the type of nodes.
 //
-// Rows are nodes of a disjoint-set forest in which no parent is larger than its child; the root of a set
-// is its smallest node.  Threads hook roots without locks and halve paths on the way, as in ECL-CC
-// (Jaiganesh & Burtscher 2018, "A high-performance connected components implementation for GPUs",
-// section 3).  Only a root is hooked, by a compare-and-swap that fails if it is none any more; and what
-// halving writes is an ancestor, however late it is written.
+// Rows are nodes of a disjoint-set forest in which no parent is larger than its child. The root of a set is its
+// smallest node. Threads hook roots without locks and halve paths on the way, as in ECL-CC (Jaiganesh & Burtscher
+// 2018, "A high-performance connected components implementation for GPUs", section 3). Only roots are hooked, by a
+// compare-and-swap that fails if the node is no longer a root. Halving always writes an ancestor, even if the
+// write comes late.
 
 #ifndef SINK
 #define SINK 0
@@ -42,9 +42,13 @@ __device__ __forceinline__ void tie(node* parent, node i, node j) {
     }
 }
 
-// Addresses that a sink is given as an array: the orders of both sides, then, by position,
-// link: which rows of both sides take part, parents of all nodes, and the node of the other side's first row;
-// lowest: labels of both sides' rows (-1: none), and the lowest that their neighbours have.
+// Addresses that a sink receives as an array. First come the orders of both sides. The rest is indexed by
+// position:
+//
+// link: flags of the rows of both sides that take part, parents of all nodes, and the node of the other side's
+// first row;
+//
+// lowest: labels of the rows of both sides (-1: none), and the lowest labels among their neighbors.
 #if SINK
 __device__ __forceinline__ void take(int p, int q, const u64* at) {
     const long long i = ((const int*)at[0])[p], j = ((const int*)at[1])[q];

@@ -1,8 +1,8 @@
-// What dendrograms of trees are made with, and clusters in them: see engine/gpu/dendrogram.py.
+// Builds the dendrogram of a spanning tree, and its clusters: see engine/gpu/dendrogram.py.
 
 #define EACH(i, n) (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < (u32)(n); i += gridDim.x * blockDim.x)
 
-// Lowers `first` of both vertices of edges to the number of the edge.
+// Lowers `first` of both vertices of each edge to the number of the edge.
 extern "C" __global__ void
 first_edges(int n, const int* __restrict__ a, const int* __restrict__ b, int* first) {
     for EACH(e, n) {
@@ -11,13 +11,13 @@ first_edges(int n, const int* __restrict__ a, const int* __restrict__ b, int* fi
     }
 }
 
-// Counts at places, of which several may be the same.
+// Adds 1 at each place; places may repeat.
 extern "C" __global__ void
 count_at(int n, const int* __restrict__ place, int* out) {
     for EACH(i, n) atomicAdd(out + place[i], 1);
 }
 
-// Where each place leads in two steps, and whether that is elsewhere than in one.
+// Follows each pointer for two steps, and sets `moved` if any result differs from one step.
 extern "C" __global__ void
 follow(int n, const int* __restrict__ to, int* __restrict__ further, int* moved) {
     for EACH(i, n) {
@@ -26,7 +26,7 @@ follow(int n, const int* __restrict__ to, int* __restrict__ further, int* moved)
     }
 }
 
-// The other end of the first edge of each vertex.
+// The other end of each vertex's first edge.
 extern "C" __global__ void
 other_ends(int n, const int* __restrict__ a, const int* __restrict__ b, const int* __restrict__ first,
            int* __restrict__ to) {
@@ -36,25 +36,25 @@ other_ends(int n, const int* __restrict__ a, const int* __restrict__ b, const in
     }
 }
 
-// The same, but of two whose first edge is one, and which lead to each other, the smaller leads to itself.
+// Two vertices with the same first edge point to each other. Makes the smaller one a root, which points to itself.
 extern "C" __global__ void
 open_pairs(int n, const int* __restrict__ to, int* __restrict__ up) {
     for EACH(v, n) up[v] = to[to[v]] == (int)v && (int)v < to[v] ? (int)v : to[v];
 }
 
-// 1 where places lead to themselves, else 0.
+// 1 where an entry points to itself, else 0.
 extern "C" __global__ void
 mark_roots(int n, const int* __restrict__ root, int* __restrict__ kept) {
     for EACH(v, n) kept[v] = root[v] == (int)v;
 }
 
-// The numbers of places' roots; `number`: of roots, counted from 1.
+// The number of each entry's root. `number`: numbers of the roots, counted from 1.
 extern "C" __global__ void
 number_of(int n, const int* __restrict__ root, const int* __restrict__ number, int* __restrict__ found) {
     for EACH(v, n) found[v] = number[root[v]] - 1;
 }
 
-// Which edges are the first one at either end, and which are not.
+// Marks edges that are the first edge of at least one end as `inner`, and all others as `outer`.
 extern "C" __global__ void
 inner_edges(int n, const int* __restrict__ a, const int* __restrict__ b, const int* __restrict__ first,
             bool* __restrict__ inner, bool* __restrict__ outer) {
@@ -64,7 +64,7 @@ inner_edges(int n, const int* __restrict__ a, const int* __restrict__ b, const i
     }
 }
 
-// Which edges come before the first edge of the vertex that they are in, and which do not.
+// Marks edges that come before the first edge of their vertex as `before`, and all others as `after`.
 extern "C" __global__ void
 ended_edges(int n, const int* __restrict__ own, const int* __restrict__ inside, const int* __restrict__ ends,
             bool* __restrict__ before, bool* __restrict__ after) {
@@ -74,14 +74,14 @@ ended_edges(int n, const int* __restrict__ own, const int* __restrict__ inside, 
     }
 }
 
-// Edges by their vertices, and by their order in them, as numbers.
+// Sort keys: the vertex of each edge, then the number of the edge.
 extern "C" __global__ void
 chain_keys(int n, const int* __restrict__ own, const int* __restrict__ inside, long long* __restrict__ key) {
     for EACH(k, n) key[k] = (long long)inside[k] << 32 | (u32)own[k];
 }
 
-// Links what is next to each other in a chain, and the last edge of each with that which the chain ends below;
-// `rows`: those that are joined by each edge besides.
+// Links adjacent edges of a chain, and the last edge of each chain with the edge that the chain ends at. `rows`:
+// the other rows that each edge joins.
 extern "C" __global__ void
 link_chains(int n, const long long* __restrict__ key, const int* __restrict__ ends, const int* __restrict__ joined,
             int* __restrict__ parent, bool* __restrict__ last, long long* __restrict__ rows) {
@@ -93,8 +93,8 @@ link_chains(int n, const long long* __restrict__ key, const int* __restrict__ en
     }
 }
 
-// Rows of merges in chains; `chain`: how many chains have ended up to each edge, its own too; `rows`: added up;
-// `tops`: the last edges of chains.
+// Sizes of merges in chains. `chain`: the number of chains that end up to and including each edge. `rows`: running
+// sums. `tops`: the last edge of each chain.
 extern "C" __global__ void
 size_chains(int n, const long long* __restrict__ key, const bool* __restrict__ last, const int* __restrict__ chain,
             const long long* __restrict__ rows, const int* __restrict__ tops, int* __restrict__ size) {
@@ -104,7 +104,7 @@ size_chains(int n, const long long* __restrict__ key, const bool* __restrict__ l
     }
 }
 
-// Adds the rows of chains to what is joined by the edges that they end below.
+// Adds the rows of each chain to the edge that it ends at.
 extern "C" __global__ void
 join_chains(int chains, const long long* __restrict__ key, const long long* __restrict__ rows,
             const int* __restrict__ tops, const int* __restrict__ ends, int* joined) {
@@ -114,19 +114,20 @@ join_chains(int chains, const long long* __restrict__ key, const long long* __re
     }
 }
 
-// Merges of enough rows, or where those that are not go on.
+// Points each merge of at least `least` rows to itself, and each smaller one to its parent.
 extern "C" __global__ void
 large_ones(int n, const int* __restrict__ size, int least, const int* __restrict__ parent, int* __restrict__ enough) {
     for EACH(i, n) enough[i] = size[i] >= least ? (int)i : parent[i];
 }
 
-// Where merges go on at the same distance; themselves, if it is larger.
+// Points each merge to its parent if both have the same distance, else to itself.
 extern "C" __global__ void
 same_distance(int n, const double* __restrict__ far, const int* __restrict__ parent, int* __restrict__ whole) {
     for EACH(i, n) whole[i] = far[parent[i]] == far[i] ? parent[i] : (int)i;
 }
 
-// Which merges of enough rows are parts of one at a larger distance, `of`, and how many parts that has.
+// Marks merges with at least `least` rows whose parent has a larger distance as parts. Counts the parts of each
+// `of`.
 extern "C" __global__ void
 count_parts(int n, const double* __restrict__ far, const int* __restrict__ parent, const int* __restrict__ of,
             const int* __restrict__ size, int least, bool* __restrict__ part, int* parts) {
@@ -136,7 +137,8 @@ count_parts(int n, const double* __restrict__ far, const int* __restrict__ paren
     }
 }
 
-// Which merges are clusters: one of several parts, and the last one; and where the others lead.
+// Marks the merges that are clusters: the last one, and each that is one of several parts. Other merges point to
+// their parent.
 extern "C" __global__ void
 find_tops(int n, const bool* __restrict__ part, const int* __restrict__ parts, const int* __restrict__ of,
           const int* __restrict__ parent, bool* __restrict__ top, int* __restrict__ to) {
@@ -146,7 +148,7 @@ find_tops(int n, const bool* __restrict__ part, const int* __restrict__ parts, c
     }
 }
 
-// Numbers clusters, of `tops` in their order the last one first.
+// Numbers clusters in the reverse order of `tops`.
 extern "C" __global__ void
 number_tops(int m, const int* __restrict__ tops, int* __restrict__ number) {
     for EACH(i, m) number[tops[i]] = m - 1 - (int)i;
@@ -156,7 +158,7 @@ __device__ __forceinline__ double density_of(double far) {
     return far > 0 ? 1.0 / far : __longlong_as_double(0x7ff0000000000000ll);
 }
 
-// What clusters are told, by their numbers: see `Clusters`.
+// Writes the attributes of each cluster, by its number: see `Clusters`.
 extern "C" __global__ void
 tell_tops(int m, const int* __restrict__ tops, const int* __restrict__ of, const int* __restrict__ cluster,
           const int* __restrict__ number, const double* __restrict__ far, const int* __restrict__ size,
@@ -169,7 +171,7 @@ tell_tops(int m, const int* __restrict__ tops, const int* __restrict__ of, const
     }
 }
 
-// What rows are told; `falls`: the merges at which they fall out.
+// Writes the cluster and density of each row. `falls`: the merge at which the row falls out.
 extern "C" __global__ void
 tell_rows(int n, const int* __restrict__ falls, const int* __restrict__ cluster, const int* __restrict__ number,
           const double* __restrict__ far, int* __restrict__ own, double* __restrict__ density) {

@@ -1,5 +1,5 @@
-// Places in two indexes become rows: positions or labels, the left one first, their totals, and what is kept of
-// both rows.  Or positions in the first and in the second index, whichever comes first, and totals.
+// Converts places in two indexes to rows: positions or labels with the left row first, totals, and kept columns of
+// both rows. Or to positions in the first and the second index, in either order, and totals.
 //
 // Constants: DIMS; NORM; LABELS 0 (positions, int32) or 1 (labels, int64).
 
@@ -25,7 +25,8 @@ extern "C" __global__ void name_pairs(const int2* __restrict__ places, u64 numbe
     }
 }
 
-// A column of the result: values of 1, 2, 4 or 8 bytes of all left or right rows, and where those of pairs go.
+// Writes a column of the result: the left or right rows' values of 1, 2, 4 or 8 bytes, to the places of their
+// pairs.
 struct kept_column {
     const void* from;
     void* to;

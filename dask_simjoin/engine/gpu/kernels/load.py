@@ -1,4 +1,4 @@
-"""Compile kernels, several at a time, and find them again."""
+"""Compile kernels in parallel, and cache them."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _modules: dict[_Key, Future[Any]] = {}
 def _compile(function: str, name: str | Source, device: int, constants: tuple[tuple[str, int], ...]) -> Any:
     with cupy.cuda.Device(device):
         module = cupy.RawModule(code=source(name, **dict(constants)), options=OPTIONS)
-        module.get_function(function)  # which compiles all of it
+        module.get_function(function)  # compiles the whole program
         return module
 
 
 def _begun(name: str | Source, function: str, constants: dict[str, int]) -> tuple[Future[Any], _Key]:
-    """The module that has a function, or is being compiled."""
+    """The module with a function, or the future of its compilation."""
     key = name, cupy.cuda.runtime.getDevice(), tuple(sorted(constants.items()))
     with _lock:
         if key not in _modules:
@@ -52,7 +52,7 @@ def _begun(name: str | Source, function: str, constants: dict[str, int]) -> tupl
 
 
 def begin(*programs: Program) -> None:
-    """Begin to compile what the current device is going to run: work goes on meanwhile."""
+    """Start to compile a program for the current device in the background."""
     for name, function, constants in programs:
         _begun(name, function, constants)
 
@@ -70,7 +70,7 @@ def rehearse(*steps: Callable[[], object]) -> None:
     """Run steps early, on almost no data, so that CuPy's kernels for them are loaded later.
 
     CuPy compiles and loads its own kernels at their first call, one after the other, each in a tenth of a
-    second.  Steps must be thread-safe: each makes all data that it touches.
+    second.  Steps must be thread-safe, so each creates all of its data.
     """
     for step in steps:
         _rehearsed(step, cupy.cuda.runtime.getDevice())

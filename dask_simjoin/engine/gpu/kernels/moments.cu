@@ -1,9 +1,9 @@
-// Bounds, sums and squares of columns that lie column after column, as many blocks of threads tell them: array
-// expressions give a column to one block.
+// Bounds, sums and squares of columns that are stored one after the other. Many thread blocks share a column,
+// because array expressions would use one block per column.
 //
-// Constants: none of its own.  A grid has as many rows of blocks as there are columns.
+// Constants: none of its own. The grid has one row of blocks per column.
 
-// What threads of a block found, put together by the first one; 8 warps.
+// Combines the results of a block's threads in its first thread; 8 warps.
 template <typename Together>
 __device__ __forceinline__ double of_block(double value, double* s_values, Together together) {
 #pragma unroll
@@ -25,7 +25,7 @@ struct Most {
     __device__ double operator()(double a, double b) { return fmax(a, b); }
 };
 
-// found (3, columns, blocks): the least, the largest and the sum; NaN where a value is.
+// found (3, columns, blocks): minimum, maximum and sum; NaN if a value is NaN.
 extern "C" __global__ void column_sums(const double* __restrict__ x, u64 n, double* __restrict__ found) {
     __shared__ double s_values[32];
     const double* column = x + blockIdx.y * n;
@@ -37,7 +37,7 @@ extern "C" __global__ void column_sums(const double* __restrict__ x, u64 n, doub
         most = fmax(most, value);
         sum += value;
     }
-    // NaN is passed over by the least and the largest; infinities that cancel give it too, and then all is told anew
+    // minimum and maximum ignore NaN; infinities that cancel give NaN too, and then all is computed again
     sum = of_block(sum, s_values, Sum());
     least = of_block(least, s_values, Least());
     most = of_block(most, s_values, Most());
@@ -49,7 +49,7 @@ extern "C" __global__ void column_sums(const double* __restrict__ x, u64 n, doub
     }
 }
 
-// found (columns, blocks): squares of what columns are away from `centre`.
+// found (columns, blocks): sums of squared deviations from `centre`.
 extern "C" __global__ void column_squares(const double* __restrict__ x, u64 n, const double* __restrict__ centre,
                                           double* __restrict__ found) {
     __shared__ double s_values[32];

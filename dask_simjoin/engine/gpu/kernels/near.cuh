@@ -1,4 +1,4 @@
-// Which tiles a block of queries meets, as a list; and pairs that are staged as places of it.
+// Lists the tiles that a block of queries is compared with, and stages pairs by their places in that list.
 
 struct Lists {             // of a block, in shared memory
     u64 mask[FANOUT];
@@ -6,8 +6,8 @@ struct Lists {             // of a block, in shared memory
     int begin[FANOUT + 1];
 };
 
-// The groups of range r, the tiles of those that are near, and the list of those tiles: how many there are.
-// All threads call it; what is listed are places in the range.
+// Lists the tiles of range r near the query block, group by group, and returns their number. All threads call it.
+// Entries are places in the range.
 __device__ __forceinline__ int list_tiles(Lists& lists, int i, int r, int tiles, int blocks, int same,
                                           const real* d_lower, const real* d_upper, int d_level1,
                                           const real* low, const real* high, real reach, int tid) {
@@ -58,7 +58,7 @@ __device__ __forceinline__ int list_tiles(Lists& lists, int i, int r, int tiles,
     return lists.begin[FANOUT];
 }
 
-// Pairs that are staged in 32 bits: place in the list of tiles, one of ROWS rows of the warp, point of the tile.
+// A staged pair in 32 bits: place in the list of tiles, one of ROWS rows of the warp, and point of the tile.
 template <int ROWS>
 __device__ __forceinline__ void flush(Stage& stage, const u32* buffer, int lane, int row0,
                                       const unsigned short* list, int tile0, u64* count, u64 room, int2* out) {

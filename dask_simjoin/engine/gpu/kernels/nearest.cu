@@ -1,24 +1,24 @@
-// Nearest neighbours of tiles of 64 queries on the CUDA cores: float64 alone (EXACT), or float32 differences
-// with a bound on their error first.
+// Nearest neighbors of tiles of 64 queries on the CUDA cores: in float64 only (EXACT), or with a filter of float32
+// differences with an error bound.
 //
-// A warp takes a tile of queries, two a lane, and goes down the other side's tree of boxes, of a node's
-// children the one next to the queries' middle first, leaving out what is further than the worst
-// neighbours it has (Roussopoulos, Kelley & Vincent 1995, "Nearest neighbor queries", section 4).  All lanes
-// look at the same four points at a time, which come from the cache once for all of them.
+// A warp takes a tile of queries, two per lane, and descends the other side's tree of boxes. Among the children of
+// a node it visits the one nearest to the middle of the queries first. It skips boxes farther away than its worst
+// current neighbor (Roussopoulos, Kelley & Vincent 1995, "Nearest neighbor queries", section 4). All lanes read
+// the same four points at a time, so each read from the cache serves all of them.
 //
-// What is left out loses nothing: a box or point is left out only if a lower bound of its d2 is larger than
-// the worst d2 kept, so that one as far as the worst is still asked for its name; or if that is 0, and no
-// name in the tile is smaller.
+// Skipping loses nothing. A box or point is skipped only if a lower bound of its d2 exceeds the worst d2 kept. So
+// points as far as the worst are still compared by name. The exception is a worst d2 of 0: then boxes without a
+// smaller name are skipped.
 //
-// d2 is a total of the norm, which is 2 where there is a filter.
+// d2 is a total of the norm. With a filter, the norm is 2.
 //
-// Constants: DIMS; EXACT 0 or 1; NORM; ROWS of a warp, 64; LISTS 1 (in shared memory) or 0 (in the scratch).
+// Constants: DIMS; EXACT 0 or 1; NORM; ROWS per warp, 64; LISTS 1 (in shared memory) or 0 (in scratch memory).
 
 #define TILE 64
 #define WARPS 4
 #define THREADS (32 * WARPS)
-#define QUEUE 16                       // candidates that wait in a row's queue at most
-#define PATIENCE (DIMS <= 8 ? 1 : 4)   // so many of a row are drained at a tile's end
+#define QUEUE 16                       // most candidates that wait in a row's queue
+#define PATIENCE (DIMS <= 8 ? 1 : 4)   // number of a row's candidates drained at the end of a tile
 #define NONE 0xffffffffu
 #define SMALL (DIMS <= 16)             // queries fit into registers
 #define AT_ONCE 4
@@ -39,7 +39,7 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
              const u64* __restrict__ d_names, int d_points, int same, int own, double bound2, double scale2,
              double rho, int k, double* __restrict__ best_d2, u64* __restrict__ best_name,
              u32* __restrict__ counter, double* __restrict__ scratch) {
-    // levels: of the tree, the lowest one's children are tiles; own: both sides are one index
+    // levels: of the tree, whose lowest nodes have tiles as children; own: both sides are one index
     extern __shared__ __align__(16) unsigned char memory[];
     const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31;
     real* gaps = (real*)memory + (size_t)warp * levels * FANOUT;
@@ -137,7 +137,7 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
                     }
                 }
 #if !LISTS
-                // the queues are empty by then, whose memory counts
+                // queues are empty here, so their memory holds the counts
                 crowded[h] = __ballot_sync(FULL, filled[h] > room - QUEUE);
             }
 #pragma unroll
@@ -216,7 +216,7 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
             if (__any_sync(FULL, max(held[0], held[1]) >= PATIENCE)) drain();
         };
 
-        // the children of a node: how far their boxes are, and in which order they are looked at
+        // the children of a node: distances of their boxes, and the order of visits
         auto open = [&](int level, int number) {
             const int begin = level ? (int)d_levels[level - 1] : 0;
             const int boxes = level ? (int)d_levels[level] - begin : tiles;
@@ -248,7 +248,7 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
             __syncwarp();
         };
 
-        if (own) scan(a); // its points are close, and so little is left to be looked at
+        if (own) scan(a); // its points are close, so little remains to be searched
         int level = levels - 1;
         open(level, 0);
         while (level < levels) {

@@ -1,17 +1,18 @@
-// What both searches for nearest neighbours share: sorted lists.
+// Sorted lists of neighbors, shared by both nearest-neighbor searches.
 //
-// Neighbours are ordered by (d2, name).  A free place is (inf, -1), and it comes last: names are compared as
-// unsigned numbers, of which -1 is the largest.  So a neighbour at d2 = inf takes a free place.
+// Neighbors are ordered by (d2, name). A free place is (inf, -1) and comes last: names are compared as unsigned
+// numbers, of which -1 is the largest. So a neighbor with d2 = inf takes a free place.
 //
-// A lane has rows of its own.  Candidates that a filter lets through wait until the warp drains what waits:
-// then d2 is computed as defined, and lists change.  What lets candidates through may be older than the list,
-// never younger, so that waiting loses nothing.  While a query is worked on its
-// list lies in shared memory, place after place of a warp's rows.  Where that is too small a row has room in a
-// scratch for more than its list: what comes is put behind it in no order, and when there is no more room the
-// warp keeps the nearest k of all (Johnson, Douze & Jegou 2017, "Billion-scale similarity search with GPUs",
-// section 4, where a list is sorted instead).
+// Each lane owns some rows. Candidates that pass the filter wait until the warp drains the queues. Then d2 is
+// computed by its definition, and lists change. The filter may use a bound older than the list, which is never too
+// small, so waiting loses nothing.
+//
+// The list of an active query is in shared memory, one place after another for all rows of a warp. If shared
+// memory is too small, each row has space in scratch memory for more than its list. New neighbors are appended
+// unsorted. When the space is full, the warp keeps the nearest k (as Johnson, Douze & Jegou 2017, "Billion-scale
+// similarity search with GPUs", section 4, who sort a list instead).
 
-#define STRIDE ROWS // of a list's places
+#define STRIDE ROWS // between the places of a list
 
 struct Worst {             // the last place of a row's list
     double d2;
@@ -23,15 +24,15 @@ __device__ __forceinline__ bool before(double d2, u64 name, double other_d2, u64
 }
 
 #if LISTS
-// Puts a neighbour that comes before the last of a list of k, places STRIDE apart, in its place.
+// Inserts a neighbor that comes before the last entry into a sorted list of k, with places STRIDE apart.
 __device__ __forceinline__ Worst insert(double* d2s, u64* names, int k, double d2, u64 name) {
     int at = 0;
-    for (int end = k - 1; at < end;) { // the first that comes after it
+    for (int end = k - 1; at < end;) { // the first entry that comes after it
         const int middle = (at + end) >> 1;
         if (before(d2, name, d2s[middle * STRIDE], names[middle * STRIDE])) end = middle;
         else at = middle + 1;
     }
-    // four at a time are read before any is written, so that a thread waits less often
+    // four reads before any write, so a thread waits less often
     for (int end = k - 1; end > at; end -= 4) {
         double d[4];
         u64 n[4];
@@ -57,18 +58,18 @@ __device__ __forceinline__ Worst insert(double* d2s, u64* names, int k, double d
 #else
 #define CHILDREN 64 // digits of 6 bits
 
-// Numbers that a row has room for: also for a list that is filled up to a power of two.
+// Capacity of a row: enough for a list padded to a power of two.
 __device__ __forceinline__ int room_of(int k) { return 2 * k + 32; }
 
-// The largest number that the `need` smallest have, of the first n that lie in `of`, or none of them smaller than
-// it and no more than that; if `only`, of those whose d2 is `d2`.  All lanes call it.  `left`: how many of those
-// that have it are needed: 0 if all are.
+// Returns the `need`-th smallest of the first n numbers in `of`, or a larger number that exactly `need` of them do
+// not exceed. If `only`, considers just those whose d2 is `d2`. All lanes call it. `left`: how many numbers equal to
+// the result are needed; 0: all.
 __device__ __noinline__ u64 smallest(const u64* of, const u64* d2s, bool only, u64 d2, int n, int need, u32* count,
                                      int* left) {
     const int lane = threadIdx.x & 31;
     u64 found = 0;
     *left = 0;
-    for (int end = 64; end > 0;) { // bits that are not known yet
+    for (int end = 64; end > 0;) { // bits that are still unknown
         const int width = end > 6 ? 6 : end, shift = end - width;
         count[lane] = count[lane + 32] = 0;
         __syncwarp();
@@ -93,18 +94,18 @@ __device__ __noinline__ u64 smallest(const u64* of, const u64* d2s, bool only, u
         found |= (u64)(2 * holder + second) << shift;
         end = shift;
         __syncwarp();
-        if (here == need) return found | ((1ull << shift) - 1); // all that begin so
+        if (here == need) return found | ((1ull << shift) - 1); // all numbers with this prefix
     }
     *left = need;
     return found;
 }
 
-// Keeps the nearest k of n > k places of a row, and nothing behind; the last of them.  All lanes call it, each
-// with the same numbers.  `count`: 64 numbers in shared memory.
+// Keeps the nearest k of n > k places of a row, and clears the rest. Returns the last one kept. All lanes call it
+// with the same numbers. `count`: 64 numbers in shared memory.
 __device__ __noinline__ Worst keep_nearest(double* d2s, u64* names, int n, int k, u32* count) {
     const int lane = threadIdx.x & 31;
     __syncwarp();
-    u64* bits = (u64*)d2s; // of numbers that are not negative: they are in the same order
+    u64* bits = (u64*)d2s; // bits of numbers that are not negative have the same order
     int left;
     const u64 d2 = smallest(bits, bits, false, 0, n, k, count, &left);
     const u64 name = left ? smallest(names, bits, true, d2, n, left, count, &left) : ~0ull;
@@ -113,7 +114,7 @@ __device__ __noinline__ Worst keep_nearest(double* d2s, u64* names, int n, int k
     for (int first = 0; first < n; first += 32) {
         const int e = first + lane;
         const u64 own = e < n ? bits[e] : ~0ull, own_name = e < n ? names[e] : ~0ull;
-        // free places are put behind again
+        // free places move to the end again
         const bool stays = own_name != ~0ull && (own < d2 || (own == d2 && own_name <= name));
         const u32 all = __ballot_sync(FULL, stays);
         if (stays) {
@@ -145,7 +146,7 @@ __device__ __noinline__ Worst keep_nearest(double* d2s, u64* names, int n, int k
     return {__longlong_as_double((long long)most), most_name};
 }
 
-// Puts the k places of a row in order (Batcher 1968, "Sorting networks and their applications"); all lanes call it.
+// Sorts the k places of a row (Batcher 1968, "Sorting networks and their applications"). All lanes call it.
 __device__ __noinline__ void sort_row(double* d2s, u64* names, int k) {
     const int lane = threadIdx.x & 31;
     int size = 32;
@@ -174,7 +175,7 @@ __device__ __noinline__ void sort_row(double* d2s, u64* names, int k) {
     }
 }
 
-// Copies a row of k places from, or to, the state; all lanes call it.
+// Copies a row of k places from or to the state. All lanes call it.
 __device__ __forceinline__ void copy_row(double* d2s, u64* names, const double* from_d2s, const u64* from_names,
                                          int k) {
     for (int e = threadIdx.x & 31; e < k; e += 32) {

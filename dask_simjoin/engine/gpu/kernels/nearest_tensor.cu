@@ -1,26 +1,26 @@
-// Nearest neighbours of blocks of 256 queries on the tensor cores: products of float16 vectors with a bound
-// on their error, what passes decided in float64.
+// Nearest neighbors of blocks of 256 queries on the tensor cores. A filter multiplies float16 vectors with an
+// error bound, and float64 decides what passes.
 //
-// As in tensor.cu a product's sign is the verdict, nothing is computed for each candidate, and almost all are
-// passed over.  But each query has a distance of its own, that of the worst neighbour it has, which shrinks.
-// So what it adds to a product, s_i, is kept beside the vectors (dask_simjoin/engine/filters/float16.py derives it) and
-// is computed again when the list changes.
+// As in tensor.cu, the sign of a product is the verdict. No work is done per candidate, and almost all are
+// skipped. But each query has its own distance, that of its worst neighbor so far, which shrinks. Its contribution
+// to a product, s_i, is therefore stored beside the vectors, and computed again when the list changes
+// (dask_simjoin/engine/filters/float16.py derives it).
 //
-// A block begins at the tile next to its queries, goes through that tile's group, and then through the
-// groups in turn before and after it.  In as many dimensions few tiles can be left out; what the order
-// saves is candidates that are neighbours only for a while.
+// A block starts at the tile next to its queries, and goes through the group of that tile. Then it visits the
+// groups before and after it in turn. In this many dimensions few tiles can be skipped. The order saves candidates
+// that would be neighbors only for a while.
 //
-// All warps of a block drain together, since they wait for each other at every tile.
+// All warps of a block drain together, because they synchronize at every tile.
 //
-// Constants: DIMS; WIDTH, of a vector, a multiple of 16; ROWS of a warp, 32; LISTS 1 (in shared memory) or 0
-// (in the scratch).
+// Constants: DIMS; WIDTH of a vector, a multiple of 16; ROWS per warp, 32; LISTS 1 (in shared memory) or 0 (in
+// scratch memory).
 
 #define STEPS (WIDTH / 16)
-#define LINE (WIDTH + 8)   // halfs of a vector in shared memory: no two lanes of a load share a bank
-#define AT_ONCE 2          // eights of points whose products are judged together
-#define STAGE 96           // lanes' products that wait to be looked at, of a warp
-#define PATIENCE 32        // so many are looked at at a tile's end
-#define BLOCKS (WIDTH <= 48 ? 2 : 1) // of a multiprocessor: of longer vectors two would spill registers
+#define LINE (WIDTH + 8)   // halfs per vector in shared memory: avoids bank conflicts between the lanes of a load
+#define AT_ONCE 2          // eighths of points whose products are judged together
+#define STAGE 96           // products of a warp's lanes that wait
+#define PATIENCE 32        // number of them handled at the end of a tile
+#define BLOCKS (WIDTH <= 48 ? 2 : 1) // per multiprocessor: with longer vectors, two would spill registers
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_norm,
@@ -36,7 +36,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
     extern __shared__ __align__(16) unsigned char memory[];
     half_bits* s_tiles = (half_bits*)memory;                       // two of them, in turn
     __shared__ __align__(16) half_bits s_tail[WARPS][32][8];
-    __shared__ uint2 s_stage[WARPS][STAGE]; // which of a lane's products passed, and where they were
+    __shared__ uint2 s_stage[WARPS][STAGE]; // which of a lane's products passed, and where
     __shared__ double s_d2[WARPS][32];
     __shared__ u64 s_name[WARPS][32];
     __shared__ u32 s_mask[2];
@@ -71,7 +71,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
         const int i = s_unit, row0 = i * QUERIES + warp * 32;
         if (i >= units) break;
         box_of_queries(i, q_tiles, q_lower, q_upper, s_low, s_high, tid);
-        // the lane's row: its list and what it asks for
+        // the lane's row: its list and bound
         const bool there = row0 + lane < q_points;
         const int place = min(row0 + lane, q_points - 1), row = q_order[place];
         const u64 self = same ? (u64)q_names[place] : ~0ull;
@@ -92,7 +92,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
         Worst worst = {best_d2[(size_t)row * k + k - 1], best_name[(size_t)row * k + k - 1]};
         real reach = -1;
         u32 a[2][STEPS][4];
-        auto ask = [&]() { // what the lists have become
+        auto ask = [&]() { // lists after the update
             if (there) reach = reach_of(fmin(worst.d2, bound2), scale2, rho);
             const double s = there ? query_term(fmin(worst.d2, bound2), scale2, norm, error, other_error) : NOWHERE;
             *(uint4*)s_tail[warp][lane] = tail(s);
@@ -110,7 +110,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
         auto drain = [&]() {
             __syncwarp();
             for (u32 first = 0; first < staged; first += 32) {
-                // each lane takes a lane's products, one after the other, and shows what they are to the rows
+                // each lane reads the waiting products of one lane after another, and adds them to its rows
                 const uint2 taken = first + lane < staged ? s_stage[warp][first + lane] : make_uint2(0, 0);
                 u32 hits = taken.x;
                 const int from = taken.y & 31;
@@ -145,7 +145,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
                     }
                     __syncwarp();
 #if !LISTS
-                    // distances that were shown are done with, whose memory counts
+                    // the distances are no longer needed, so their memory holds the counts
                     u32 crowded = __ballot_sync(FULL, filled > room - 32);
                     while (crowded) {
                         const int next = __ffs(crowded) - 1, at = next * room;
@@ -196,7 +196,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
         const int start = own ? 2 * i : (int)(u32)s_start, group0 = start / FANOUT;
 
         for (int turn = 0; turn < groups; turn++) {
-            // group0, then the groups after and before it in turn, round at the ends
+            // group0, then the groups after and before it in turn, wrapping at the ends
             const int off = (turn + 1) >> 1;
             int g = turn & 1 ? group0 + off : group0 - off;
             g += g < 0 ? groups : g >= groups ? -groups : 0;
@@ -234,7 +234,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
             if (t >= 0) load(t, 0);
             while (t >= 0) {
                 copies_done<0>();
-                // also: all are done with the tile before, whose place the next one takes
+                // also, all threads are done with the previous tile, whose place the next one takes
                 const bool patient = !__syncthreads_or(staged >= PATIENCE);
                 const int next = mask ? pop() : -1;
                 if (next >= 0) load(next, buffer ^ 1);

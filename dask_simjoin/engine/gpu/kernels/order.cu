@@ -1,13 +1,14 @@
-// The kd order of dask_simjoin/engine/index/kdorder.py, level by level, in few kernels: with array expressions
-// starting them took most of the time.
+// Builds the kd order of dask_simjoin/engine/index/kdorder.py level by level, in few kernels. With array
+// expressions, most of the time went into launches.
 //
-// Constants: VALUE_BITS of a number; SAMPLES of which the median is taken; BLOCK, points that a block of threads puts
-// in order by itself.  Samples of a block of points are 32, a warp's lanes.
+// Constants: VALUE_BITS per number; SAMPLES for the median; BLOCK, points that one thread block sorts by itself.
+// The sample of a block of points has 32 points, one per lane.
 
-// The bits of float32 numbers as int32 in their order, and back again.
+// Maps float32 numbers to int32 numbers of the same order, and back.
 __device__ __forceinline__ int flipped(int bits) { return bits ^ ((bits >> 31) & 0x7fffffff); }
 
-// The columns' values as numbers in their order (int32), column after column, and the first order.
+// Writes the columns' values as int32 numbers of the same order, column by column, and the initial order of
+// points.
 extern "C" __global__ void numbers(const double* __restrict__ x, long long row_step, long long column_step,
                                    const int* __restrict__ columns, const double* __restrict__ centre,
                                    double scale, int n, int number, int* __restrict__ values,
@@ -21,7 +22,7 @@ extern "C" __global__ void numbers(const double* __restrict__ x, long long row_s
     }
 }
 
-// A value of each of the columns that lies amid others: the median of `SAMPLES` of them.
+// A value near the middle of each column: the median of `SAMPLES` of its values.
 extern "C" __global__ void middle(const double* __restrict__ x, long long row_step, long long column_step,
                                   const int* __restrict__ columns, int n, int number, double* __restrict__ centre) {
     for (int m = threadIdx.x; m < number; m += blockDim.x) {
@@ -37,7 +38,7 @@ extern "C" __global__ void middle(const double* __restrict__ x, long long row_st
     }
 }
 
-// In which of the columns 32 points are widest, each lane having the number of one.
+// The column in which 32 points have the largest spread. Each lane has the number of one point.
 __device__ __forceinline__ int widest_of(const int* __restrict__ values, int place, int n, int number) {
     double most = -1;
     int best = 0;
@@ -58,12 +59,12 @@ __device__ __forceinline__ int widest_of(const int* __restrict__ values, int pla
     return best;
 }
 
-// A value as a number without a sign, in the order of values.
+// A value as an unsigned number of the same order.
 __device__ __forceinline__ u32 rank_of(const int* __restrict__ values, int column, int n, int place) {
     return (u32)values[(size_t)column * n + place] ^ 0x80000000u;
 }
 
-// In which of the columns each block of `size` points is widest, told from 32 of them.
+// Estimates the widest column for each block of `size` points, from 32 of them.
 extern "C" __global__ void widest_columns(const int* __restrict__ values, const int* __restrict__ order, int n,
                                           int number, int size, int blocks, int* __restrict__ widest) {
     const int block = (blockIdx.x * blockDim.x + threadIdx.x) >> 5, lane = threadIdx.x & 31;
@@ -73,7 +74,7 @@ extern "C" __global__ void widest_columns(const int* __restrict__ values, const 
     if (lane == 0) widest[block] = best;
 }
 
-// What a level sorts by: block, value less its last `shift` bits, place.
+// The sort key of a level: block, value without its last `shift` bits, place.
 extern "C" __global__ void sort_keys(const int* __restrict__ values, const int* __restrict__ order,
                                      const int* __restrict__ widest, int n, int size_bits, int shift,
                                      int place_bits, u64* __restrict__ keys) {
@@ -84,14 +85,14 @@ extern "C" __global__ void sort_keys(const int* __restrict__ values, const int* 
     }
 }
 
-// The order that the sorted keys tell.
+// Reads the order from the sorted keys.
 extern "C" __global__ void reorder(const u64* __restrict__ keys, const int* __restrict__ order, int n,
                                    int place_bits, int* __restrict__ next) {
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < (u32)n; i += gridDim.x * blockDim.x)
         next[i] = order[keys[i] & ((1ull << place_bits) - 1)];
 }
 
-// Sorts `size` keys, a power of two and at least 64: Batcher's bitonic network.
+// Sorts `size` keys, a power of two and at least 64, with Batcher's bitonic network.
 __device__ __forceinline__ void sort_block(u64* keys, int size) {
     for (int k = 2; k <= size; k <<= 1) {
         for (int j = k >> 1; j; j >>= 1) {
@@ -104,12 +105,13 @@ __device__ __forceinline__ void sort_block(u64* keys, int size) {
                 }
             }
             if (j > 32 || j == 1) __syncthreads();
-            else __syncwarp(); // a warp's keys are its own
+            else __syncwarp(); // each warp owns its keys
         }
     }
 }
 
-// The last levels: each block of `size` points, at most BLOCK, in order down to `tile` by one block of threads.
+// The last levels: one thread block sorts each block of `size` points, at most BLOCK, down to blocks of `tile`
+// points.
 extern "C" __global__ void __launch_bounds__(256)
 order_blocks(const int* __restrict__ values, const int* __restrict__ order, int n, int number, int size, int tile,
              int fan_out, int* __restrict__ next) {
@@ -141,13 +143,13 @@ order_blocks(const int* __restrict__ values, const int* __restrict__ order, int 
     for (int i = threadIdx.x; i < there; i += blockDim.x) next[base + i] = held[i];
 }
 
-// Rows of x at some places, one after the other.
+// Copies the rows of x at the given places, one after the other.
 extern "C" __global__ void take_rows(const double* __restrict__ x, long long row_step, long long column_step,
                                      const int* __restrict__ places, long long rows, int dims,
                                      double* __restrict__ out) {
     const u64 number = (u64)rows * dims;
     for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < number; i += (u64)gridDim.x * blockDim.x) {
-        const u64 row = number >> 32 ? i / dims : (u32)i / (u32)dims; // of 32 bits it is many times as fast
+        const u64 row = number >> 32 ? i / dims : (u32)i / (u32)dims; // with 32-bit numbers this is many times as fast
         out[i] = x[places[row] * row_step + (long long)(i - row * dims) * column_step];
     }
 }

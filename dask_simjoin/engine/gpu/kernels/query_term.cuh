@@ -1,9 +1,10 @@
-// What a query adds to a product with a point's vector, so that the sign tells whether the point is near enough.
+// What a query adds to its product with a point's vector. The sign of the result then says whether the point is
+// near enough.
 //
-// Constants: DIMS; WIDTH, of a vector.
+// Constants: DIMS; WIDTH of a vector.
 
-#define EVERY 30000.0      // what lets every point pass, and is a number of float16
-#define NOWHERE -60000.0   // what lets none pass
+#define EVERY 30000.0      // lets every point pass, and is a float16 number
+#define NOWHERE -60000.0   // lets no point pass
 
 __device__ __forceinline__ half_bits to_half(double& rest) {
     half_bits bits;
@@ -20,7 +21,7 @@ __device__ __forceinline__ uint4 tail(double s) {
     return make_uint4(one | one << 16, one, s0 | s1 << 16, s2);
 }
 
-// s_i for a query that wants what is at most `d2` away: `query_term` of engine/filters/float16.py.
+// s_i for a query that accepts points at most `d2` away: `query_term` in engine/filters/float16.py.
 __device__ __forceinline__ double query_term(double d2, double scale2, double norm, double error,
                                              double most_error) {
     const double square = scaled_square(d2, scale2);

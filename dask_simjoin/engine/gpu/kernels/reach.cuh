@@ -1,8 +1,8 @@
-// What searches of trees of boxes share whose distance shrinks: what it means to a filter.
+// How a shrinking search distance translates to the numbers of a filter, for all searches of box trees.
 //
 // Constants: DIMS, EXACT, NORM.
 
-// `total_of`, reading more of the points before any of it is used.
+// `total_of`, with more points read before any of them is used.
 __device__ __forceinline__ double away_from(const double* __restrict__ p, const double* __restrict__ q) {
     double sum = 0.0;
     for (int j = 0; j < DIMS; j += 16) {
@@ -29,18 +29,18 @@ __device__ __forceinline__ double away_from(const double* __restrict__ p, const 
     return sum;
 }
 
-#define EVERYWHERE 32768.0 // scaled squares of distances are below it: see make_nearest_device_layout
+#define EVERYWHERE 32768.0 // scaled squared distances are below it: see make_nearest_device_layout
 #define U52 2.220446049250313e-16
 #define TINY 4.9406564584124654e-324
 
-// E**2, E being how far from each other two points are at most, scaled, whose d2 is as computed at most `d2`:
-// `outer` of engine/filters/bounds.py.  Its underflow is far below what is added to sums for theirs.
+// E**2, where E bounds the scaled distance of two points whose computed d2 is at most `d2`. This is `outer` in
+// engine/filters/bounds.py. Underflow here is far below the margin that sums get for theirs.
 __device__ __forceinline__ double scaled_square(double d2, double scale2) {
     return (d2 * (1 + (DIMS + 8) * U52) + (DIMS + 2) * TINY) * scale2;
 }
 
 #if !EXACT
-// How far from each other the numbers that a filter sees of two such points are at most.
+// A bound on the distance of two such points in the numbers that a filter sees.
 __device__ __forceinline__ double farthest(double d2, double scale2, double rho) {
     const double square = scaled_square(d2, scale2);
     if (!(square < EVERYWHERE)) return __longlong_as_double(0x7ff0000000000000ll);
@@ -48,7 +48,7 @@ __device__ __forceinline__ double farthest(double d2, double scale2, double rho)
 }
 #endif
 
-// The largest sum of squares that a filter computes for such points: `reach` of engine/filters/bounds.py.
+// The largest sum of squares that a filter computes for such points: `reach` in engine/filters/bounds.py.
 __device__ __forceinline__ real reach_of(double d2, double scale2, double rho) {
 #if EXACT
     return d2;
@@ -75,7 +75,7 @@ __device__ __forceinline__ u32 warp_min(u32 value) {
 #endif
 }
 
-// How far a point is from a side of a box, about: what is nearer is looked at first.
+// The approximate distance of a point from a side of a box, to visit nearer boxes first.
 __device__ __forceinline__ float aside(real low, real high, real at) {
     return fmaxf(fmaxf((float)(low - at), (float)(at - high)), 0.f);
 }

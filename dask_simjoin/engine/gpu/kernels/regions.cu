@@ -1,4 +1,4 @@
-// Sends points to regions: to the one each lies in, and to those of lower numbers within reach.
+// Finds the region of each point, and the regions with lower numbers within reach.
 //
 // Constants: DIMS; NORM; DEPTH, more than the levels of the tree.
 
@@ -14,7 +14,7 @@ extern "C" __global__ void own_regions(const double* __restrict__ x, long long p
     }
 }
 
-// Counts for each point the other regions that need it (`rows` null), or writes them from `begin` on.
+// For each point, counts the other regions that need it (if `rows` is null), or writes them from `begin` on.
 extern "C" __global__ void halo_regions(const double* __restrict__ x, long long points, long long stride,
                                         const long long* __restrict__ dim, const double* __restrict__ split,
                                         const long long* __restrict__ child, const long long* __restrict__ middle,

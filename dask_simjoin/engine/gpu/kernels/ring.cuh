@@ -1,6 +1,6 @@
-// What tensor cores read of a ring of slices in shared memory, whose pieces of 16 bytes are swizzled.
+// Loads for the tensor cores from a ring of slices in shared memory. Pieces of 16 bytes are swizzled.
 //
-// Constants: DEPTH, of a slice in 16 numbers: 2 or 4.
+// Constants: DEPTH of a slice in units of 16 numbers: 2 or 4.
 
 #define SLICE (16 * DEPTH)
 #define PIECES (SLICE / 8)
@@ -9,7 +9,7 @@ struct Fragments {         // what a warp multiplies in one step
     u32 a[4][4], b[4][4];
 };
 
-// Where piece 0 of a row is; the others' places are the exclusive or of that and their numbers.
+// The place of piece 0 of a row. The place of piece p is that XOR p.
 __device__ __forceinline__ int swizzle(int row) { return row / (8 / PIECES) % PIECES; }
 
 __device__ __forceinline__ void read_matrices(u32* to, u32 address) {

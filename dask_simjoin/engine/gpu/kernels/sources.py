@@ -89,7 +89,7 @@ def _text(name: str | Source) -> str:
 
 
 def source(name: str | Source, **constants: int) -> str:
-    """The text of one of them, or of another room's, made for these values of the constants in it."""
+    """Return the text of a source, or of another room's source, for these values of its constants."""
     return _defined(constants) + _text(name)
 
 

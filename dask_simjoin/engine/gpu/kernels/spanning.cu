@@ -1,32 +1,34 @@
-// The least edges that leave components: from the rows that ask to the points of one index.
+// The lightest edges that leave components, from active rows to the points of one index.
 //
-// The weight of an edge is the largest of its rows' total and their core distances (totals too): their mutual
-// reachability.  A warp takes a tile of 64 rows, two a lane, and goes down the tree of boxes as `nearest.cu` does,
-// as far as the lightest edge that is known of each row's component: all warps lower that together.  Left out are
-// boxes of points that are all of the rows' one component, boxes in which all core distances are too large (both
-// as in Prokopenko, Sao & Lebrun-Grandie 2023, "A single-tree algorithm to compute the Euclidean minimum spanning
-// tree on GPUs", whose other bound is `offer_beside`), and tiles where edges may be as light as the row's best,
-// but no name is smaller.  With a filter tiles have balls, too, which leave out more than boxes where there are
-// many dimensions: a row has to be as near to the middle of a tile as what it seeks and the tile's radius are.
+// The weight of an edge is the mutual reachability of its rows: the largest of their total and their core
+// distances (totals, too). A warp takes a tile of 64 rows, two per lane. It descends the tree of boxes as in
+// `nearest.cu`, limited by the lightest known edge of each row's component. All warps lower these bounds together.
 //
-// A row finds the least of its edges by (weight, name of the other row) if it is at most as heavy as what its
-// component is known to have in the end: what is left out is heavier than what was known when it was left out.
+// A search skips boxes whose points are all in the rows' one component, and boxes whose core distances are all too
+// large. Both are as in Prokopenko, Sao & Lebrun-Grandie 2023, "A single-tree algorithm to compute the Euclidean
+// minimum spanning tree on GPUs", whose other bound is `offer_beside`. It also skips tiles whose edges could at
+// best be as light as the row's best edge, without a smaller name. With a filter, tiles also have balls, which
+// exclude more than boxes in many dimensions. A row must be within its bound plus the tile's radius of the middle
+// of the tile.
 //
-// Few tiles that ask would leave most of a GPU idle, and the last of some more would be waited for: then several
-// warps take a tile, each with its part of the data's tiles.  They share what is known of components all the same.
+// A row finds its least edge by (weight, name of the other row) if that is at most as heavy as the final bound of
+// its component. Skipped edges are heavier than the bound at that time.
+//
+// A few active tiles would leave most of a GPU idle, and slow tiles would delay the end. Then several warps share
+// a tile, each with a part of the data's tiles. They share the bounds of components all the same.
 //
 // Constants: DIMS; EXACT 0 or 1; NORM.
 
 #define WARPS 4
 #define THREADS (32 * WARPS)
-#define LEVELS 6                       // of a tree: 64**6 tiles are more than there are numbers for
+#define LEVELS 6                       // levels of a tree: 64**6 tiles exceed the largest number
 #define NONE 0xffffffffu
 #define SMALL (DIMS <= 16)             // queries fit into registers
 #define NO_NAME 0x7fffffff
 #if SMALL
 constexpr int UNROLL = DIMS, AT_ONCE = 4;
 #else
-constexpr int UNROLL = 4, AT_ONCE = 8; // queries are read again for so many points
+constexpr int UNROLL = 4, AT_ONCE = 8; // queries are read again for this many points
 #endif
 
 struct alignas(16) Some { real v[AT_ONCE]; };
@@ -49,11 +51,11 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
               const float* __restrict__ d_middle, const float* __restrict__ d_radius, double scale2, double rho,
               u64* bounds, int spread, double* __restrict__ weight, int* __restrict__ end,
               u32* __restrict__ counter) {
-    // levels: of the tree, the lowest one's children are tiles; d_least: the smallest name in each tile;
-    // d_tags, d_cores: below each box the component that all points are of, or -1, and the smallest core distance;
-    // d_nodes: what points are called in `end`; d_middle, d_radius: of tiles' balls, where there is a filter;
-    // bounds: of components, as bits of numbers; spread: warps that share a tile's search, a power of two of at most
-    // 64: `weight` and `end` are (spread, q_points), of each row what each part of the data has
+    // levels: of the tree, whose lowest nodes have tiles as children; d_least: the smallest name in each tile;
+    // d_tags, d_cores: for each box, the component of all its points, or -1, and its smallest core distance;
+    // d_nodes: numbers of points in `end`; d_middle, d_radius: balls of tiles, if there is a filter; bounds: of
+    // components, as bits of numbers; spread: warps that share a tile's search, a power of two of at most 64.
+    // `weight` and `end` are (spread, q_points): the result of each part of the data for each row
     __shared__ real s_gaps[WARPS][LEVELS * FANOUT];
     __shared__ u32 s_orders[WARPS][LEVELS * FANOUT];
     __shared__ int s_node[WARPS][LEVELS];
@@ -71,12 +73,12 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
 
         Best best[2];
         int component[2];
-        double core[2], limit[2]; // how heavy an edge may be; -1: none is sought
+        double core[2], limit[2]; // the largest weight of an edge; -1: no edge is wanted
         real reach[2];
 #if !EXACT
         double far[2];
 #endif
-        // lets edges of a row be only as heavy as that
+        // limits edges of a row to that weight
         auto lower_to = [&](int h, double heaviest) {
             limit[h] = heaviest;
             reach[h] = reach_of(heaviest, scale2, rho);
@@ -97,14 +99,14 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
             }
         }
         const int first = __shfl_sync(FULL, component[0], 0);
-        bool one = true; // all rows are of one component
+        bool one = true; // all rows are in one component
 #pragma unroll
         for (int h = 0; h < 2; h++) one = one && (limit[h] < 0 || component[h] == first);
         const int only = __any_sync(FULL, !one) ? -2 : first;
         real all_reach;
         double most;
 
-        // takes over what others found of the rows' components meanwhile
+        // reads the bounds that other warps have lowered meanwhile
         auto refresh = [&]() {
 #pragma unroll
             for (int h = 0; h < 2; h++) {
@@ -160,14 +162,14 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
             real within[2];
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                double lightest = fmax(core[h], d_cores[b]); // that an edge to this tile can be
+                double lightest = fmax(core[h], d_cores[b]); // the least weight of an edge to this tile
 #if EXACT
                 lightest = fmax(lightest, away[h]);
 #endif
                 bool asks = tag != component[h] && away[h] <= reach[h] && lightest <= limit[h]
                             && !(lightest == best[h].weight && least > best[h].name);
 #if !EXACT
-                // the sum has an error of at most (DIMS + 3) / 2**24 of it; what is flushed to 0 makes it smaller
+                // the sum has a relative error of at most (DIMS + 3) / 2**24; flushing to 0 makes it smaller
                 asks = asks && sqrt((double)off[h]) * (1 - (DIMS + 8) * 5.9604644775390625e-8) - d_radius[b] <= far[h];
 #endif
                 within[h] = asks ? reach[h] : (real)-1;
@@ -221,7 +223,7 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
                 if (found[h]) atomicMin(bounds + component[h], bits_of(best[h].weight));
         };
 
-        // the children of a node: how far their boxes are, and in which order they are looked at
+        // the children of a node: distances of their boxes, and the order of visits
         auto open = [&](int level, int number) {
             const int begin = level ? (int)d_levels[level - 1] : 0;
             const int boxes = level ? (int)d_levels[level] - begin : tiles;
@@ -248,7 +250,7 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
                 const int c = lane + 32 * h;
                 const bool there = number * FANOUT + c < boxes && d_tags[group * FANOUT + c] != only
                                    && d_cores[group * FANOUT + c] <= most
-                                   && (level || (c & (spread - 1)) == part); // neighbours are of different parts
+                                   && (level || (c & (spread - 1)) == part); // neighbors in different components
                 gaps[level * FANOUT + c] = gap[h];
                 orders[level * FANOUT + c] = there ? (__float_as_uint(order[h]) & ~(FANOUT - 1)) | c : NONE;
             }
@@ -287,7 +289,7 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
     }
 }
 
-// Lowers what is known of components to edges between neighbours in the order of places, by which every one has some.
+// Lowers the bounds of components by edges between neighbors in place order, so that every component has a bound.
 extern "C" __global__ void
 offer_beside(const double* __restrict__ y, const int* __restrict__ component, const double* __restrict__ core, int n,
              u64* bounds) {

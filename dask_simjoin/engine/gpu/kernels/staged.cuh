@@ -1,14 +1,13 @@
-// What joins do with pairs: a warp stages those it finds in shared memory, and writes them together, or shows them
-// to a sink.
+// A warp stages the pairs that it finds in shared memory. Then it writes them together, or passes them to a sink.
 //
-// Constants: SINK, of components.cuh.
+// Constants: SINK, see components.cuh.
 
 struct Stage {             // pairs of a warp that are not written yet
     int held;
-    bool stopped;          // the buffer has no more room than for what is being compared
+    bool stopped;          // the buffer only has space for the tile in progress
 };
 
-// How many pairs of a warp only float64 could tell, and how many of these are none.
+// How many pairs of a warp float64 decided, and how many of these it refused.
 __device__ __forceinline__ void tell_decided(u64* state, u32 decided, u32 refused, int lane) {
     for (int o = 16; o; o >>= 1) {
         decided += __shfl_down_sync(FULL, decided, o);

@@ -44,7 +44,7 @@ class Aside:
     cuda : module
         ``cupy.cuda``.
     asked : bool
-        Whether there is to be one.
+        Whether to use a stream.
     """
 
     def __init__(self, cuda: Any, asked: bool) -> None:
@@ -78,7 +78,7 @@ class Aside:
         thread = threading.get_ident()
         if self._thread is None:
             self._thread = thread
-        if thread != self._thread:  # the lock says that the other's kernels are done
+        if thread != self._thread:  # holding the lock means that the other kernels are done
             self.asked = False
             return None
         device = self._cuda.runtime.getDevice()

@@ -1,5 +1,5 @@
-// What works with the tensor cores: products of float16 vectors, and copies into shared memory while others
-// compute.
+// Tools for the tensor cores: products of float16 vectors, and copies into shared memory that overlap with
+// computation.
 
 typedef unsigned short half_bits;
 

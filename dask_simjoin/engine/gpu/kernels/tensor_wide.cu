@@ -1,16 +1,16 @@
-// Joins tiles of 128 points with blocks of 256 queries on the tensor cores, like tensor.cu, but points of so
-// many dimensions that no registers hold the queries.
+// Joins tiles of 128 points with blocks of 256 queries on the tensor cores, like tensor.cu, but in so many
+// dimensions that queries do not fit into registers.
 //
-// Vectors come slice by slice, queries and points, through a ring of stages in shared memory that is filled
-// STAGES slices ahead, on from one tile to the next; sums stay in registers, 64 x 64 of a warp.  What is read
-// of the next slice is read before the last products of this one, so the tensor cores do not wait for it.
-// Pieces of 16 bytes are swizzled within the rows of a slice: no two rows of a matrix share a bank.
+// Vectors of queries and points come slice by slice, through a ring of stages in shared memory. The ring is filled
+// STAGES slices ahead, across tiles. Sums stay in registers, 64 x 64 per warp. The next slice is read before the
+// last products of this one, so the tensor cores do not wait. Pieces of 16 bytes are swizzled within the rows of a
+// slice, so no two rows of a matrix share a bank.
 //
-// Vectors, signs and bounds are those of tensor.cu.  Of a pair that only float64 can tell a warp adds the
-// squares together, in any order; the order of the definition is needed only next to the threshold.
+// Vectors, signs and bounds are those of tensor.cu. If only float64 can decide a pair, a warp sums its squares
+// together, in any order. The defined order is needed only next to the threshold.
 //
-// Constants: DIMS; WIDTH, of a vector, a multiple of 16; DEPTH, of a slice in 16 numbers: 2 or 4; STAGES, 2 or
-// more; COUNTING 0 or 1; SINK.
+// Constants: DIMS; WIDTH of a vector, a multiple of 16; DEPTH of a slice in units of 16 numbers: 2 or 4; STAGES, 2
+// or more; COUNTING 0 or 1; SINK.
 
 #define STEPS (WIDTH / 16)
 #define SLICES ((STEPS + DEPTH - 1) / DEPTH)
@@ -20,11 +20,11 @@
 #define PART 64                             // queries and points of a warp
 #define BUFFER 512
 
-template <int N> struct Steps { // a number that is known when lambdas are compiled
+template <int N> struct Steps { // a constant that the lambdas below can use
     static constexpr int number = N;
 };
 
-// The squared distance of two points, summed by a warp: all lanes have it.
+// The squared distance of two points, summed by a warp. All lanes receive it.
 __device__ __forceinline__ double sum_of_warp(const double* p, const double* q, int lane) {
     double sum = 0.0;
 #pragma unroll 4
@@ -34,12 +34,12 @@ __device__ __forceinline__ double sum_of_warp(const double* p, const double* q, 
     return sum;
 }
 
-// Any two sums of d squares of rounded differences, each square and sum rounded by 2**-53, differ by less than
-// (2 d + 6) 2**-53 of either, and of a threshold that one of them reaches; four times that is left.  (Squares
-// that underflow do not matter: filters serve thresholds above 2**-960.)
+// Two sums of the same d squares of rounded differences, each square and sum rounded by 2**-53, differ by less
+// than (2 d + 6) 2**-53 of either, and of a threshold that one of them reaches. The margin is four times that.
+// Squares that underflow do not matter, because filters serve thresholds above 2**-960.
 #define ROUNDING ((DIMS + 8) * 4.440892098500626e-16)   // 2**-51
 
-// Of the 32 sums that a lane has of 16 queries: the query and the point of number e.
+// The query and the point of sum e, among the 32 sums that a lane has for 16 queries.
 __device__ __forceinline__ int row_of(int lane, int e) { return (e >> 1 & 1) * 8 + (lane >> 2); }
 __device__ __forceinline__ int point_of(int lane, int e) { return (e >> 2) * 8 + (lane & 3) * 2 + (e & 1); }
 
@@ -52,8 +52,8 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
                  const real* __restrict__ d_upper, int d_points, int d_level1, int same, int ranges, int span,
                  real reach, double threshold, u64 room, int2* __restrict__ out, u64* __restrict__ q_counts,
                  u64* __restrict__ d_counts, u64* __restrict__ state, int* __restrict__ resume) {
-    // state: pairs written, next unit, blocks that stopped, decided, refused
-    // resume, for each block: unit (-1: none), range, place in the list of tiles
+    // state: pairs written, next unit, blocks that stopped, decided, refused; resume, for each block: unit (-1:
+    // none), range, place in the list of tiles
     extern __shared__ __align__(128) unsigned char memory[];
     __shared__ Lists s_lists;
     __shared__ real s_low[DIMS], s_high[DIMS];
@@ -138,19 +138,19 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
             Fragments parts[2];
             float sums[4][8][4];
             read_step(parts[0], read_queries, read_points, 0);
-            auto multiply = [&](auto steps, bool biased) {      // one slice, whose first step has been read
+            auto multiply = [&](auto steps, bool biased) {      // one slice, whose first step is already read
                 constexpr int number = decltype(steps)::number;
 #pragma unroll
                 for (int k = 0; k < number; k++) {
                     Fragments &now = parts[k & 1], &next = parts[k + 1 & 1];
-                    if (k == number - 1) {     // the next slice is there, and nobody reads this one any more
+                    if (k == number - 1) {     // the next slice is complete, and no thread reads this one any longer
                         copies_done<STAGES - 2>();
                         __syncthreads();
                         used = used + 1 == STAGES ? 0 : used + 1;
                     }
                     const u32 base = used * STAGE_BYTES;
                     read_step(next, read_queries + base, read_points + base, k == number - 1 ? 0 : k + 1);
-                    if (biased && k == number - 1) {            // a query's last eight have their halves swapped
+                    if (biased && k == number - 1) {            // the last eight of a query have swapped halves
 #pragma unroll
                         for (int m = 0; m < 4; m++) {
                             now.a[m][2] = __shfl_xor_sync(FULL, now.a[m][2], 2);
@@ -171,7 +171,7 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
 #pragma unroll
                 for (int e = 0; e < 128; e++) sums[e >> 5][e >> 2 & 7][e & 3] = 0.f;
                 multiply(Steps<DEPTH>(), false);
-                if (s_stop) break;             // all know after that barrier
+                if (s_stop) break;             // after that barrier, all threads know
 #pragma unroll 1
                 for (int s = 1; s < SLICES - 1; s++) multiply(Steps<DEPTH>(), false);
                 multiply(Steps<REST>(), true);
@@ -181,7 +181,7 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
                 if (__any_sync(FULL, signs >= 0)) {
                     const int t = tile0 + s_lists.tiles[n], point0 = t * TILE + warp_point;
                     const float sure = q_sure[row0] + d_sure[point0];
-                    // each pair of a tile once: those whose point comes after the query
+                    // each pair of a tile once: only points after the query
                     const int before = same && (t >> 1) == i ? row0 - point0 + (lane >> 2) - (lane & 3) * 2 : -TILE;
                     u32 all_hits[4], all_doubt[4];
 #pragma unroll
@@ -234,7 +234,7 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
                             if (d_counts) atomicAdd(s_points + warp_point + point_of(lane, e), 1u);
                         }
 #else
-                        while (__any_sync(FULL, hits != 0)) {   // the buffer has room for eight a lane
+                        while (__any_sync(FULL, hits != 0)) {   // the buffer has space for eight pairs per lane
                             const int found = min(__popc(hits), 8);
                             int sum = found;
 #pragma unroll
@@ -267,8 +267,7 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
 #endif
             }
 #if !COUNTING
-            // what is staged names places of this range's list; if the buffer is full by now, that shows
-            // after the next tile
+            // staged pairs refer to this range's list; a full buffer is noticed after the next tile
             if (stage.held) flush<PART>(stage, buffer, lane, row0, s_lists.tiles, tile0, state, room, out);
 #endif
             copies_done<0>();

@@ -1,11 +1,11 @@
-// Joins tiles of 64 points on the CUDA cores: float32 differences with a bound on their error, the rest
-// decided in float64 (EXACT: all of it).
+// Joins tiles of 64 points on the CUDA cores: a filter computes float32 differences with an error bound, and
+// float64 decides the rest (with EXACT, everything).
 //
-// A warp compares the queries of its block that lie within reach of a tile's box, one after the other,
-// with the tile's 64 points, two a lane.  So lanes are busy however few queries are near.
+// A warp takes the queries of its block that lie within reach of a tile's box, one after the other. It compares
+// each with the tile's 64 points, two per lane. So lanes are busy however few queries are near.
 //
-// Constants: DIMS; NORM; EXACT 0 or 1 (of other norms than 2: 1); COUNTING 0 (pairs) or 1 (numbers of neighbours); SINK;
-// and MIXED, places at which queries are taken side by side: what is done tells what is left.
+// Constants: DIMS; NORM; EXACT 0 or 1 (norms other than 2: 1); COUNTING 0 (pairs) or 1 (numbers of neighbors);
+// SINK; MIXED: interleave factor of the query order, so that finished units predict the rest.
 
 #define TILE 64
 #define WARPS 4
@@ -28,8 +28,8 @@ join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const rea
            const real* __restrict__ d_upper, int d_points, int d_level1, int d_level2, int same, int ranges, int span,
            real reach, real sure, double threshold, u64 room, int2* __restrict__ out, u64* __restrict__ q_counts,
            u64* __restrict__ d_counts, u64* __restrict__ state, int* __restrict__ resume) {
-    // state: pairs written, next unit, blocks that stopped, decided, refused
-    // resume, for each block: unit (-1: none), range, then the next tile of each warp
+    // state: pairs written, next unit, blocks that stopped, decided, refused; resume, for each block: unit (-1:
+    // none), range, then the next tile of each warp
     __shared__ real s_low[DIMS], s_high[DIMS];
     __shared__ u64 s_mask[FANOUT];
     __shared__ int s_pass[FANOUT];
@@ -92,7 +92,7 @@ join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const rea
         __syncthreads();
         int from = s_from[warp];
         again = false;
-        u64 near_ranges = ~0ull; // of those that are children of one node
+        u64 near_ranges = ~0ull; // of the children of one node
         int node = -1;
         for (; r < r_end; r++) {
             if (d_level2 && r / FANOUT != node) {
@@ -109,7 +109,7 @@ join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const rea
                 near_ranges = (u64)s_ranges[0] | (u64)s_ranges[1] << 32;
             }
             const u64 later = near_ranges >> r % FANOUT;
-            if (!(later & 1)) { // on to the next one that is near
+            if (!(later & 1)) { // skip to the next tile that is near
                 r += later ? __ffsll(later) - 2 : FANOUT - 1 - r % FANOUT;
                 from = 0;
                 continue;

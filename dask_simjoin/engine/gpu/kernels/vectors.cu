@@ -1,8 +1,8 @@
-// Builds the float16 vectors of dask_simjoin/engine/filters/float16.py, where their bounds are derived, in one
-// launch: with array expressions, starting them and their float64 temporaries took most of the time.
+// Builds the float16 vectors of dask_simjoin/engine/filters/float16.py, which derives their bounds, in one launch.
+// With array expressions, most of the time went into launches and float64 temporaries.
 //
-// Constants: EXACT 1; NEAREST 0 (for joins) or 1 (for searches).  A block takes the rows of a tile, a warp one
-// after the other.
+// Constants: EXACT 1; NEAREST 0 (for joins) or 1 (for searches). A block takes the rows of a tile, and a warp
+// takes them one after the other.
 
 #define TILE 128
 #define WARPS 8
@@ -19,7 +19,7 @@ __device__ __forceinline__ double from_half(unsigned short h) {
     return a;
 }
 
-// Powers of two by which bounds are widened.
+// Powers of two that widen the bounds.
 #define U20 9.5367431640625e-7
 #define U23 1.1920928955078125e-7
 #define U24 5.9604644775390625e-8
@@ -29,8 +29,8 @@ __device__ __forceinline__ double from_half(unsigned short h) {
 #define U50 8.881784197001252e-16
 #define NOWHERE -60000.0
 
-// y (n, dims) in the index's order; vectors (a multiple of 256, width).  Joins: `first` is v, the largest of each
-// tile; searches: `norm` N, `error` r, and the bits of the largest r.
+// y (n, dims) in the index's order; vectors (a multiple of 256, width). For joins, `first` is v, the largest value
+// of each tile. For searches, `norm` is N, and `error` is r, with the bits of the largest r.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
 make_vectors(const double* __restrict__ y, int n, int dims, int width, const double* __restrict__ centre,
              double scale, double outer, double inner, unsigned short* __restrict__ vectors,
@@ -84,7 +84,7 @@ make_vectors(const double* __restrict__ y, int n, int dims, int width, const dou
         }
         if (lane < 8) {
             unsigned short last = 0;
-            for (int place = 0; there && place < 3; place++) { // three numbers, each the rest of those before it
+            for (int place = 0; there && place < 3; place++) { // three numbers; each holds the rest of those before it
                 const unsigned short h = to_half(s);
                 s -= from_half(h);
                 if (lane == place) last = h;

@@ -1,5 +1,5 @@
-// What SIDE rows and SIDE others are apart, all with all: each thread sums up EACH by EACH totals, in the order of the
-// columns, of values that the block puts side by side in shared memory, DEPTH columns at a time.
+// Totals between SIDE rows and SIDE others, for all combinations. Each thread sums EACH by EACH totals in column
+// order. The block loads values to shared memory, DEPTH columns at a time.
 
 #define SIDE 64
 #define EACH 4
@@ -9,12 +9,12 @@
 
 typedef long long i64;
 
-// A thread's totals are of rows `row_of(r)` and others `other_of(g)`, of the SIDE ones.
+// A thread's totals are between rows `row_of(r)` and others `other_of(g)`, among the SIDE of each.
 __device__ __forceinline__ int row_of(int r) { return threadIdx.x / LANES * EACH + r; }
 __device__ __forceinline__ int other_of(int g) { return threadIdx.x % LANES + LANES * g; }
 
-// `row(r, k)`, `other(r, k)`: values; `difference(a, b)`: what is summed.  With STOP a block leaves off once no total
-// is within `most`: terms are not negative, however they are rounded, and beyond it a total stays so.
+// `row(r, k)`, `other(r, k)`: values; `difference(a, b)`: the term. With STOP, a block ends early once all totals
+// exceed `most`: rounded terms are not negative, so totals never decrease.
 template <bool STOP, class Row, class Other, class Difference>
 __device__ __forceinline__ void sum_up(const Row& row, const Other& other, const Difference& difference, real most,
                                        real (&sum)[EACH][EACH]) {
@@ -32,7 +32,7 @@ __device__ __forceinline__ void sum_up(const Row& row, const Other& other, const
                 for (int g = 0; g < EACH; g++) open = open || sum[r][g] <= most;
             if (!__syncthreads_or(open)) break;
         } else {
-            __syncthreads();  // all are done with the values before
+            __syncthreads();  // all threads are done with the previous values
         }
         for (int c = threadIdx.x; c < DEPTH * SIDE; c += THREADS) {
             const int k = c % DEPTH, r = c / DEPTH;
@@ -41,7 +41,7 @@ __device__ __forceinline__ void sum_up(const Row& row, const Other& other, const
         }
         __syncthreads();
 #pragma unroll
-        for (int k = 0; k < DEPTH; k++) {  // beyond the last column nothing is added
+        for (int k = 0; k < DEPTH; k++) {  // zeros beyond the last column add nothing
             real mine[EACH], theirs[EACH];
 #pragma unroll
             for (int r = 0; r < EACH; r++) mine[r] = s_row[k][row_of(r)];

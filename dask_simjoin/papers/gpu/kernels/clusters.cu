@@ -1,5 +1,5 @@
-// Rows get the label of the nearest centre, and those near the border to another cluster are found: see
-// dask_simjoin/papers/cluster_index.py.  A block has SIDE rows, and goes through the centres, SIDE at a time.
+// Assigns rows to their nearest center, and finds rows near the border to another cluster: see
+// dask_simjoin/papers/cluster_index.py. A block has SIDE rows, and visits the centers SIDE at a time.
 //
 // Constants: DIMS; NORM; EXACT 1.
 
@@ -50,7 +50,7 @@ label_rows(const double* __restrict__ y, int rows, const double* __restrict__ ce
     }
 }
 
-// How far apart centres are, a little more, of squares: what windows are made of.
+// Distances between centers, rounded up; for windows in squared distances.
 extern "C" __global__ void __launch_bounds__(THREADS)
 centres_apart(const double* __restrict__ centres, int number, double before, double scale, double slack, double tiny,
               double* __restrict__ apart) {
@@ -69,10 +69,10 @@ centres_apart(const double* __restrict__ centres, int number, double before, dou
     }
 }
 
-// Rows by cluster that are within a window of the border to each of the clusters from `first` (a multiple of SIDE) to
-// `last`; with `after`, of those after their own only.  `root`: of totals, to be distances, or 0 of squares.
-// inside: of each cluster a bit of each row, SIDE in a word; sizes: bits of each word; by_row, if it is given: of each
-// row a bit of each cluster.  What is no number is within a window.
+// Finds the rows within a window of the border to each cluster from `first` (a multiple of SIDE) to `last`. With
+// `after`, only clusters after the row's own count. `root`: turns totals into distances; 0: squares are compared.
+// inside: one bit per cluster and row, SIDE rows per word; sizes: number of bits in each word; by_row, if given:
+// one bit per row and cluster. NaN counts as within the window.
 extern "C" __global__ void __launch_bounds__(THREADS)
 near_clusters(const double* __restrict__ y, int rows, const int* __restrict__ labels, const double* __restrict__ totals,
               const double* __restrict__ centres, int number, int first, int last, int after,
@@ -88,7 +88,7 @@ near_clusters(const double* __restrict__ y, int rows, const int* __restrict__ la
         label[r] = labels[p];
         own[r] = root == 0.0 ? totals[p] : pow(totals[p], root);
     }
-    const int lowest = labels[row0];  // rows are in the order of their clusters
+    const int lowest = labels[row0];  // rows are in cluster order
     const auto row = [&](int r, int k) { return row0 + r < rows ? WITHIN(y[(row0 + r) * DIMS + k]) : 0.0; };
     const auto difference = [&](double a, double b) { return __dmul_rn(minus(a, b), scale); };
     for (int c0 = first; c0 < last; c0 += SIDE) {
@@ -125,7 +125,7 @@ near_clusters(const double* __restrict__ y, int rows, const int* __restrict__ la
     }
 }
 
-// The rows of each cluster's bits, ascending; `ends`: how many there are up to each word.
+// Lists the rows of each cluster's bits, ascending. `ends`: the number of rows up to and including each word.
 extern "C" __global__ void __launch_bounds__(THREADS)
 list_members(const u64* __restrict__ inside, const i64* __restrict__ ends, const int* __restrict__ sizes, i64 number,
              i64 blocks, int* __restrict__ members) {

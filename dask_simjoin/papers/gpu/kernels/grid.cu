@@ -1,20 +1,20 @@
-// The grid joins of two papers: see dask_simjoin/papers/grid.py.  P1 is GPU-Join (Gowanlock & Karsin 2019), P2 the
+// The grid joins of two papers: see dask_simjoin/papers/grid.py. P1 is GPU-Join (Gowanlock & Karsin 2019), P2 the
 // load balancing for few dimensions (Gallet & Gowanlock 2019).
 //
-// A group of `threads` lanes has one query and ends with it.  Each of them looks up the cells around it, and they
-// share the points of every cell (P2, III-A).  Queries are `places[first + number * step]`: strided batches, or with
-// `queue` the next one that no group has (P2, III-D), of a batch of its own, so that batches are deterministic.
+// A group of `threads` lanes handles one query. Each lane looks up the cells around it, and the group shares the
+// points of every cell (P2, III-A). Queries are `places[first + number * step]`, in strided batches. With `queue`,
+// each group takes the next free query of its batch (P2, III-D), so batches stay deterministic.
 //
-// Pairs are counted behind `room` without being written: a batch of too many is done again in parts.
+// Pairs beyond `room` are counted but not written. The batch is then repeated in parts.
 //
-// Constants: DIMS; INDEXED; NORM; EXACT 0 or 1 (of other norms than 2: 1); COUNTING 0 (pairs) or 1 (numbers of
-// neighbours); TELLING 0 or 1 (what was done is counted); SINK.
+// Constants: DIMS; INDEXED; NORM; EXACT 0 or 1 (norms other than 2: 1); COUNTING 0 (pairs) or 1 (numbers of
+// neighbors); TELLING 0 or 1 (count the work); SINK.
 
 #define THREADS 256
 #define FULL_PATTERN 0
 #define UNICOMP 1
 #define LID 2
-#define TERMS 8            // summed before a sum is looked at
+#define TERMS 8            // terms between two checks of a sum
 #define SMALL (DIMS <= 16) // queries fit into registers
 
 #if SMALL
@@ -29,7 +29,8 @@ constexpr int AT_ONCE = 1;
 
 typedef long long i64;
 
-// What `state` holds: pairs, the queue's head, pairs that float64 decided and refused, then what TELLING counts.
+// Indexes of `state`: pairs, the queue's head, pairs that float64 decided and refused, then the counters of
+// TELLING.
 #define PAIRS 0
 #define HEAD 1
 #define DECIDED 2
@@ -52,14 +53,14 @@ __device__ __forceinline__ int find(const i64* __restrict__ numbers, int begin, 
     return begin < stop && numbers[begin] == number ? begin : -1;
 }
 
-// Shows the cells that a pattern visits from the cell of coordinates `own` to `visit`; returns how many it looked for.
-// Those that differ from it last in dimension i are one stage: in it UNICOMP visits those of an odd own coordinate,
-// and LID those of a larger one, whose numbers are larger as the first dimension is the fastest.
+// Calls `visit` for the cells that a pattern visits from the cell at `own`, and returns the number of lookups.
+// Cells whose last differing dimension is i form one stage. In it, UNICOMP visits from odd own coordinates only.
+// LID visits larger coordinates, whose cell numbers are larger, because the first dimension varies fastest.
 template <class Visit>
 __device__ __forceinline__ u32 visit_cells(const i64* __restrict__ own, const i64* __restrict__ mask,
                                            const i64* __restrict__ mask_starts, const i64* __restrict__ strides,
                                            const i64* __restrict__ keys, int cells, int pattern, Visit visit) {
-    u64 there = 0;  // of each dimension 3 bits: whether the coordinates -1, 0, +1 of it are
+    u64 there = 0;  // 3 bits per dimension: whether its coordinates -1, 0, +1 exist
     u32 odd = 0, lookups = 0;
     i64 key = 0;
     int from = 0;
@@ -72,7 +73,7 @@ __device__ __forceinline__ u32 visit_cells(const i64* __restrict__ own, const i6
 #pragma unroll
         for (int s = 0; s < 3; s++)
             if (find(mask, (int)mask_starts[j], (int)mask_starts[j + 1], c + s - 1) >= 0) there |= 1ull << (3 * j + s);
-        // another index may have no cell of this coordinate: then only this stage and later ones visit any
+        // another index may lack this coordinate: then only this stage and later ones visit cells
         if (!(there >> (3 * j + 1) & 1)) {
             from = j;
             missing = true;
@@ -88,7 +89,7 @@ __device__ __forceinline__ u32 visit_cells(const i64* __restrict__ own, const i6
         for (int s = pattern == LID ? 2 : 0; s < 3; s += 2) {
             if (!(there >> (3 * i + s) & 1)) continue;
             i64 target = key + (s - 1) * strides[i];
-            u32 digits = 0;  // 2 bits for each dimension before
+            u32 digits = 0;  // 2 bits for each earlier dimension
             bool more = true;
             for (int j = 0; j < i; j++) {
                 const u32 bits = (u32)(there >> (3 * j)) & 7;
@@ -105,7 +106,7 @@ __device__ __forceinline__ u32 visit_cells(const i64* __restrict__ own, const i6
                 const int at = find(keys, 0, cells, target);
                 if (at >= 0) visit(at);
                 int j = 0;
-                for (; j < i; j++) {  // the next combination of the dimensions before
+                for (; j < i; j++) {  // the next combination of earlier dimensions
                     const u32 bits = (u32)(there >> (3 * j)) & 7, old = digits >> (2 * j) & 3;
                     const u32 rest = bits >> (old + 1);
                     if (rest) {
@@ -158,7 +159,7 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
     }
     if (taken >= number) return;  // all lanes of the group
     const int p = places[first + taken * step];
-    int low = 0, high = q_cells;  // the last cell that begins at p or before
+    int low = 0, high = q_cells;  // the last cell that starts at p or before
     while (high - low > 1) {
         const int middle = low + (high - low) / 2;
         if (q_starts[middle] <= p) low = middle;
@@ -185,7 +186,7 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
             found++;
             candidates += hi - lo;
 #endif
-            if (sort_dim >= 0) {  // P1, 4.3: a difference is monotone in either number, so no slack is needed
+            if (sort_dim >= 0) {  // P1, 4.3: a difference is monotonic in both numbers, so no slack is needed
                 const double x = qy[(size_t)p * DIMS + sort_dim];
                 const double* u = dy + sort_dim;
                 int end = hi;
@@ -201,7 +202,7 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
                     else begin = middle + 1;
                 }
             }
-            const bool twice = same && (pattern == FULL_PATTERN || c == cell);  // both points meet the pair
+            const bool twice = same && (pattern == FULL_PATTERN || c == cell);  // both points visit the pair
             const int size = (hi - lo) / threads, extra = (hi - lo) % threads;
             const int begin = lo + rank * size + min(rank, extra);
             const int end = begin + size + (rank < extra);
@@ -218,7 +219,7 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
                     }
                 }
 #endif
-                // sums of squares only grow, however they are rounded: beyond `reach` they stay so
+                // rounded sums never decrease: beyond `reach` they stay so
 #pragma unroll AT_ONCE
                 for (int k0 = 0; k0 < DIMS; k0 += TERMS) {
 #pragma unroll
@@ -250,7 +251,7 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
 #elif SINK
                 take(p, j, (const u64*)out);
 #else
-                // lanes that have a pair now add them up: which ones is free
+                // lanes with a pair add up here; the order of their slots does not matter
                 const u32 active = __activemask();
                 const int leader = __ffs(active) - 1;
                 u64 slot = 0;

@@ -1,12 +1,12 @@
-// What is done with a candidate whose total is known: it is decided, and written, counted or shown to a sink.
+// Handles a candidate whose total is known: decides it, and writes, counts or passes on the pair.
 //
-// Pairs are counted behind `room` without being written: a batch of too many is done again in parts.
+// Pairs beyond `room` are counted but not written. The batch is then repeated in parts.
 //
 // Constants: EXACT, COUNTING, SINK.
 
 typedef long long i64;
 
-// What `state` holds: pairs; and those that float64 decided and refused.
+// Indexes of `state`: pairs, and those that float64 decided and refused.
 #define PAIRS 0
 #define DECIDED 2
 #define REFUSED 3
@@ -16,7 +16,7 @@ struct Told {              // of a thread
     u64 mine;              // pairs of its query
 };
 
-// `turned`: whether the query is of the right side.
+// `turned`: whether the query is on the right side.
 __device__ __forceinline__ void meet(int p, int j, real sum, real reach, real sure, double threshold,
                                      const double* __restrict__ qy, const double* __restrict__ dy, int turned,
                                      u64 room, int2* __restrict__ out, u64* __restrict__ d_counts,
@@ -36,7 +36,7 @@ __device__ __forceinline__ void meet(int p, int j, real sum, real reach, real su
 #elif SINK
     take(turned ? j : p, turned ? p : j, (const u64*)out);
 #else
-    // lanes that have a pair now add them up: which ones is free
+    // lanes with a pair add up here; the order of their slots does not matter
     const u32 active = __activemask();
     const int lane = threadIdx.x & 31, leader = __ffs(active) - 1;
     u64 slot = 0;

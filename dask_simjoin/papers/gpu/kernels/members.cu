@@ -1,17 +1,17 @@
-// Joins rows of clusters with rows that meet them: see dask_simjoin/papers/gpu/kmeans.py.
+// Joins rows of clusters with the rows they are compared with: see dask_simjoin/papers/gpu/kmeans.py.
 //
-// A block has a job, up to SIDE queries that all meet the members of one cluster, and takes these SIDE at a time: all,
-// or those in whose box something may be near (BOXES).
+// A block has a job: up to SIDE queries that are compared with the members of one cluster. It takes SIDE members
+// at a time: all of them, or those near the queries' box (BOXES).
 //
-// Constants: DIMS; BOXES 0 or 1; NORM; EXACT 0 or 1 (of other norms than 2: 1); COUNTING 0 (pairs) or 1 (numbers of
-// neighbours); SINK.
+// Constants: DIMS; BOXES 0 or 1; NORM; EXACT 0 or 1 (norms other than 2: 1); COUNTING 0 (pairs) or 1 (numbers of
+// neighbors); SINK.
 
 #define WARPS (THREADS / 32)
 
-// The place that a list has, or that is meant where there is none.
+// Entry i of a list; i itself, if there is no list.
 __device__ __forceinline__ int at(const int* __restrict__ list, int i) { return list ? list[i] : i; }
 
-// The boxes of the rows of each part of a list: (DIMS, number).
+// Boxes of the rows in each part of a list: (DIMS, number).
 extern "C" __global__ void __launch_bounds__(THREADS)
 member_boxes(const int* __restrict__ list, const int* __restrict__ begins, const int* __restrict__ ends, i64 number,
              const real* __restrict__ z, real* __restrict__ lower, real* __restrict__ upper) {
@@ -28,7 +28,7 @@ member_boxes(const int* __restrict__ list, const int* __restrict__ begins, const
     }
 }
 
-// Whether no cluster after this one has both rows: then the pair belongs to it.
+// Whether no later cluster has both rows. Then the pair belongs to this cluster.
 __device__ __forceinline__ bool owns(const u64* __restrict__ by_row, int words, int cluster, int p, int j) {
     const u64 *one = by_row + (size_t)p * words, *other = by_row + (size_t)j * words;
     int w = cluster / 64;
@@ -37,8 +37,8 @@ __device__ __forceinline__ bool owns(const u64* __restrict__ by_row, int words, 
     return !common;
 }
 
-// items: the queries, and where each job's are; members: rows that are met, whose tiles are those from
-// tile_first[cluster] on.  later: a query meets members behind it only.  by_row: see `owns`, or none.
+// items: queries, with the range of each job; members: rows to compare, in tiles from tile_first[cluster] on.
+// later: compare only with members after the query. by_row: see `owns`, or null.
 extern "C" __global__ void __launch_bounds__(THREADS)
 join_members(i64 first, i64 step, const int* __restrict__ items, const int* __restrict__ job_begins,
              const int* __restrict__ job_ends, const int* __restrict__ job_clusters,
@@ -83,7 +83,7 @@ join_members(i64 first, i64 step, const int* __restrict__ items, const int* __re
             for (u32 some = s_near[w]; some; some &= some - 1) {
                 const int tile = t0 + 32 * w + __ffs(some) - 1;
                 const int from = tile_begins[tile], held = tile_ends[tile] - from;
-                __syncthreads();  // all are done with the members before
+                __syncthreads();  // all threads are done with the previous members
                 if (tid < SIDE) s_member[tid] = tid < held ? at(members, from + tid) : -1;
                 real sum[EACH][EACH];
                 __syncthreads();
@@ -98,7 +98,7 @@ join_members(i64 first, i64 step, const int* __restrict__ items, const int* __re
                         meet(p, j, sum[r][g], reach, sure, threshold, qy, dy, 0, room, out, d_counts, state, told[r]);
                     }
             }
-        __syncthreads();  // all have read which are near
+        __syncthreads();  // all threads have read which are near
     }
 #pragma unroll
     for (int r = 0; r < EACH; r++)

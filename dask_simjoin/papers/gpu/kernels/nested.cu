@@ -1,12 +1,12 @@
-// Nested loops: see dask_simjoin/papers/lists.py.  NLJ and INLJ are Korkmaz's (2012), algorithms 4 and 5.
+// Nested loops: see dask_simjoin/papers/lists.py. NLJ and INLJ are algorithms 4 and 5 of Korkmaz (2012).
 //
-// A thread has one query, a block BLOCK of them, those of block `first + number * step`.  In a rotation (INLJ) the rows
-// of each block that is met are put into shared memory, from which all threads read the same one: some at a time,
-// where a row is long.  In a triangle (NLJ) each query goes through the rows after it, without shared memory.
-// Coordinates lie column by column, so that the threads of a warp read what lies together.
+// Each thread has one query, and each block has BLOCK of them, those of block `first + number * step`. In a
+// rotation (INLJ), a block loads the rows of each other block to shared memory, and all threads read the same row.
+// Long rows are loaded a few at a time. In a triangle (NLJ), each query visits the rows after it, without shared
+// memory. Coordinates are stored column by column, so that reads of a warp are adjacent.
 //
-// Constants: DIMS; BLOCK; ROTATION 0 or 1; NORM; EXACT 0 or 1 (of other norms than 2: 1); COUNTING 0 (pairs) or 1
-// (numbers of neighbours); SINK.
+// Constants: DIMS; BLOCK; ROTATION 0 or 1; NORM; EXACT 0 or 1 (norms other than 2: 1); COUNTING 0 (pairs) or 1
+// (numbers of neighbors); SINK.
 
 #define SMALL (DIMS <= 16) // queries fit into registers
 
@@ -20,8 +20,8 @@ constexpr int ROWS = rows_at_once();           // of shared memory
 constexpr int TOGETHER = ROWS < 4 ? ROWS : 4;  // rows for which a coordinate of the query is read once
 #endif
 
-// How many blocks a block meets in a rotation, itself included; of an even number, two that are half the way round
-// apart meet in the first of them.
+// The number of blocks that a block is compared with in a rotation, including itself. If the number of blocks is
+// even, two blocks halfway around are compared in the first of them.
 __device__ __forceinline__ i64 partners(i64 blocks, i64 b) {
     return blocks / 2 + (blocks % 2 || b < blocks / 2 ? 1 : 0);
 }
@@ -50,7 +50,7 @@ join_nested(i64 first, i64 step, u32 number, const real* __restrict__ qz, const 
         const i64 other = (b + i) % blocks * BLOCK;
         const int some = (int)min((i64)points - other, (i64)BLOCK);
         for (int at = 0; at < some; at += ROWS) {
-            __syncthreads();  // all are done with the rows before
+            __syncthreads();  // all threads are done with the previous rows
             for (int c = threadIdx.x; c < ROWS * DIMS; c += BLOCK) {
                 const int k = c / ROWS, r = c % ROWS;
                 rows[c] = at + r < some ? dz[(size_t)k * points + other + at + r] : (real)0;

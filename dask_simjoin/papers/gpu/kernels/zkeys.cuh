@@ -1,7 +1,7 @@
 // Keys of lists in Z-order: see dask_simjoin/papers/list_index.py.
 //
-// Keys of points and of corners are made by the same operations, each rounded by itself, so that none is smaller where
-// no coordinate is.
+// Keys of points and of corners use the same operations, each rounded by itself. So no key is smaller where no
+// coordinate is.
 //
 // Constants: DIMS; COLUMNS of a key; WORDS of 64 bits.
 
@@ -54,7 +54,7 @@ make_keys(const double* __restrict__ x, int number, const int* __restrict__ colu
     for (int w = 0; w < WORDS; w++) keys[i * WORDS + w] = key.word[w];
 }
 
-// Where the keys from one to another one begin and end among ascending ones.
+// The range of keys from one key to another, among ascending keys.
 __device__ __forceinline__ void between(const Key& least, const Key& largest, const u64* __restrict__ keys, int points,
                                         int* __restrict__ start, int* __restrict__ stop) {
     int begin = 0, end = points;

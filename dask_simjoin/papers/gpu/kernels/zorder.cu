@@ -1,14 +1,14 @@
 // Lists in Z-order: see dask_simjoin/papers/list_index.py.
 //
-// Queries look the interval between the keys of their corners up, in one list after the other, and then walk through the
-// best one: a group of `threads` lanes has one query, and shares its interval.
+// Each query looks up the interval between the keys of its corners, in each list. It then scans the shortest
+// interval. A group of `threads` lanes handles one query, and shares its interval.
 //
-// Constants: DIMS; COLUMNS of a key; WORDS of 64 bits; NORM; EXACT 0 or 1 (of other norms than 2: 1); COUNTING 0
-// (pairs) or 1 (numbers of neighbours); SINK.
+// Constants: DIMS; COLUMNS of a key; WORDS of 64 bits; NORM; EXACT 0 or 1 (norms other than 2: 1); COUNTING 0
+// (pairs) or 1 (numbers of neighbors); SINK.
 
-#define TERMS 8            // summed before a sum is looked at
+#define TERMS 8            // terms between two checks of a sum
 
-// Where the keys between the corners of each query begin and end among ascending ones.
+// The range of keys between the corners of each query, among ascending keys.
 extern "C" __global__ void __launch_bounds__(THREADS)
 find_intervals(const double* __restrict__ x, int number, const int* __restrict__ columns,
                const double* __restrict__ low, double extent, double scale, double shift, int bits, double corner,
@@ -20,8 +20,8 @@ find_intervals(const double* __restrict__ x, int number, const int* __restrict__
     between(least, largest, keys, points, starts + i, stops + i);
 }
 
-// `queries`: places of those that walk; `orders`: places of the rows of each list, one list after the other.
-// `later`: only rows after the query are compared.
+// `queries`: places of the scanning queries; `orders`: places of the rows of each list, one list after another.
+// `later`: compare only with rows after the query.
 extern "C" __global__ void __launch_bounds__(THREADS)
 walk_lists(const int* __restrict__ queries, i64 first, i64 step, u32 number, int threads,
            const int* __restrict__ starts, const int* __restrict__ stops, const int* __restrict__ lists,
@@ -40,7 +40,7 @@ walk_lists(const int* __restrict__ queries, i64 first, i64 step, u32 number, int
         if (later && j <= p) continue;
         const real* other = dz + (size_t)j * DIMS;
         real sum = 0;
-        // terms are not negative, however they are rounded: beyond `reach` a sum stays so
+        // rounded terms are not negative: beyond `reach` a sum stays so
         for (int k0 = 0; k0 < DIMS; k0 += TERMS) {
 #pragma unroll
             for (int k = k0; k < k0 + TERMS; k++)

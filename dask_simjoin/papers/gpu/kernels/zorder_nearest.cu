@@ -1,17 +1,17 @@
-// Nearest neighbours by lists in Z-order: see dask_simjoin/papers/cpu/zorder.py.
+// Nearest neighbors by lists in Z-order: see dask_simjoin/papers/cpu/zorder.py.
 //
-// A warp has a query, whose lanes look at rows side by side; those that are nearer than the worst that is known are put
-// into the query's list one after the other, by all lanes.  All is float64.
+// A warp handles one query, and its lanes compare rows side by side. Rows nearer than the worst known neighbor
+// enter the query's list one after another, by all lanes together. Everything is float64.
 //
-// Neighbours are ordered by (d2, name).  A free place is (inf, -1), and it comes last: names are compared as unsigned
-// numbers.  A row that comes again, from another list, is at its place already: its d2 is the same.
+// Neighbors are ordered by (d2, name). A free place is (inf, -1) and comes last: names are compared as unsigned
+// numbers. A row that comes again from another list has the same d2, so it is found at its place.
 //
 // Constants: DIMS; COLUMNS; WORDS; NORM; EXACT 1.
 
-#define TERMS 8            // summed before a sum is looked at
+#define TERMS 8            // terms between two checks of a sum
 
-// Where the keys of the box around each query begin and end, among ascending ones; `away`: how far its sides are, of
-// each query, or none of all.
+// The range of keys in the box around each query, among ascending keys. `away`: half the side of each query's box,
+// or null for no box.
 extern "C" __global__ void __launch_bounds__(THREADS)
 find_boxes(const double* __restrict__ x, int number, const int* __restrict__ columns, const double* __restrict__ low,
            double extent, double scale, double shift, int bits, const double* __restrict__ away, int boxes,
@@ -28,10 +28,10 @@ __device__ __forceinline__ bool nearer(double d2, u64 name, double other_d2, u64
     return d2 < other_d2 || (d2 == other_d2 && name < other);
 }
 
-// Puts a neighbour into a list of k that it comes before the last of, unless it is there; all lanes call it.
+// Inserts a neighbor that comes before the last entry into a list of k, unless it is there. All lanes call it.
 __device__ __forceinline__ void take_in(double* d2s, u64* names, int k, double d2, u64 name) {
     const int lane = threadIdx.x & 31;
-    int at = 0; // how many come before it
+    int at = 0; // the number of entries before it
     for (int first = 0; first < k; first += 32) {
         const int e = first + lane;
         const u32 all = __ballot_sync(FULL, e < k && nearer(d2s[e], names[e], d2, name));
@@ -62,8 +62,8 @@ __device__ __forceinline__ void take_in(double* d2s, u64* names, int k, double d
     __syncwarp();
 }
 
-// `queries`: places of those that look; `lists`: the number of each query's list, of which `orders` has the places of the
-// rows, one list after the other; `rows`: where the neighbours of each query are kept.
+// `queries`: places of the queries; `lists`: the number of each query's list; `orders`: places of the rows of each
+// list, one list after another; `rows`: where the neighbors of each query are kept.
 extern "C" __global__ void __launch_bounds__(THREADS)
 look(const int* __restrict__ queries, int number, const int* __restrict__ starts, const int* __restrict__ stops,
      const int* __restrict__ lists, const int* __restrict__ orders, int points, const double* __restrict__ qy,
@@ -90,7 +90,7 @@ look(const int* __restrict__ queries, int number, const int* __restrict__ starts
             if (!same || name != own) {
                 const double* other = dy + (size_t)j * DIMS;
                 const double most = fmin(bound2, worst);
-                // terms are not negative, and rounding is monotone: beyond `most` a sum stays so
+                // rounded terms are not negative: beyond `most` a sum stays so
                 for (int c0 = 0; c0 < DIMS; c0 += TERMS) {
 #pragma unroll
                     for (int c = c0; c < c0 + TERMS; c++)

@@ -102,7 +102,7 @@ def join(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d_words: 
     left, right, overlaps, q_counts, d_counts = out
     room, counting = left.size, q_counts.size > 0
     words, stride, base = d_words.shape[0], d_words.strides[0], d_words.ctypes.data
-    lo, hi, size = np.int64(0), np.int64(0), 0  # literals would be compiled for themselves
+    lo, hi, size = np.int64(0), np.int64(0), 0  # Numba would compile a version for each literal
     first, last = 0, 0
     done = 0
     total = listed = candidates = pairs = 0

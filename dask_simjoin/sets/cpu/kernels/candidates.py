@@ -275,7 +275,7 @@ def sample(q: Side, d: Side, same: bool, limits: Numbers, prefixes: Array, lists
     """
     q_offsets, q_tokens, _ = q
     d_offsets, d_tokens, _ = d
-    lo, hi, size = np.int64(0), np.int64(0), 0  # literals would be compiled for themselves
+    lo, hi, size = np.int64(0), np.int64(0), 0  # Numba would compile a version for each literal
     mask, max_words = lists.shape[0] - 1, bits.size
     for k in range(step // 2, q_offsets.size - 1, step):
         begin, end = q_offsets[k], q_offsets[k + 1]

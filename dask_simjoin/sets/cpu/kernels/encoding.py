@@ -212,8 +212,8 @@ def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Ar
                   done: Array) -> bool:  # fmt: skip
     """Continue to split texts; return whether all are split, or False if there must be more `slots`.
 
-    Tokens are split in groups, and a group is looked up together: the lookups are independent, so a core
-    waits for several memory accesses at once.
+    Tokens are looked up in groups. The lookups of a group are independent, so a core waits for several memory
+    accesses at once.
 
     Parameters
     ----------
@@ -226,8 +226,8 @@ def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Ar
     slots : array, int32
         At least twice as many as distinct tokens, a power of two, all -1.
     keys, pool, pool_ends, codes, offsets : arrays
-        Output: hashes of distinct tokens, their bytes, and the ends of these from the second element on;
-        token numbers of texts, and the ends of texts from the second element on.
+        Output. For distinct tokens: hashes, bytes, and ends of bytes from the second element on. For texts:
+        token numbers, and ends from the second element on.
     heads, hashed : array (some, 3), int64; array (some,), uint64
         Scratch for tokens that are looked up together.
     done : array (4,), int64
@@ -273,7 +273,7 @@ def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Ar
                     if one >= 0 and (
                         keys[one] != hashed[k] or pool_ends[one + 1] - pool_ends[one] != heads[k, 1]
                     ):
-                        heads[k, 2] = -1  # another token has its slot
+                        heads[k, 2] = -1  # the slot holds another token
             for k in range(some):
                 key, size, code = hashed[k], heads[k, 1], heads[k, 2]
                 # hashes of single words are unique

@@ -58,7 +58,7 @@ def join(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits:
     words, stride, base = words_of.shape[0], words_of.strides[0], words_of.ctypes.data
     mask = lists.shape[0] - 1
     grouped = q_units.size <= q_weights.size  # a unit may have pairs of its own
-    lo, hi, size = np.int64(0), np.int64(0), 0  # literals would be compiled for themselves
+    lo, hi, size = np.int64(0), np.int64(0), 0  # Numba would compile a version for each literal
     first, last = 0, 0
     done, filled = 0, state[FILLED]
     total = listed = candidates = verified = pairs = 0
@@ -157,7 +157,7 @@ def set_prefixes(limits: Numbers, min_size: int, at_least_own: bool, prefixes: A
 
     `min_size`: smallest size of the other sets; `at_least_own`: they are not smaller than the set itself.
     """
-    low = np.int64(1)  # a literal would be compiled for itself
+    low = np.int64(1)  # Numba would compile a version for each literal
     for a in range(1, prefixes.size):
         # the smallest partner needs the smallest overlap, so the longest prefix
         while low < a and need(limits, a, low) > low:

@@ -1,15 +1,15 @@
-// Bitmaps of sets, and pairs of sets whose bitmaps allow for a match: a tile of sets by another at a time.
+// Builds bitmaps of sets, and finds pairs of sets whose bitmaps allow a match, one tile of sets with another.
 //
-// Of a bitmap each token turns one bit over, so that bits in which two bitmaps differ are fewer than tokens that
-// only one of the sets has.  WORDS: 32-bit words of a bitmap; ROWS: threads of a block, and sets of a tile;
-// COLUMNS: sets of the other side that a block compares with its tile.
+// Each token flips one bit of its set's bitmap. So two bitmaps differ in at most as many bits as there are tokens
+// in only one of the sets. WORDS: 32-bit words of a bitmap; ROWS: threads of a block, and sets of a tile; COLUMNS:
+// sets of the other side that a block compares with its tile.
 
 #define STAGE 64           // sets whose bitmaps lie in shared memory at a time
 
 #if ROWS
-#define SLICE (WORDS < 8 ? WORDS : 8)    // words after which a warp looks whether to go on
+#define SLICE (WORDS < 8 ? WORDS : 8)    // words between two early exits of a warp
 
-// Write the first pairs of a warp's queue; all its threads call it.
+// Writes the first pairs of a warp's queue. All its threads call it.
 __device__ __forceinline__ void write_survivors(const int2* queue, int number, int2* out, u64 room, u64* told) {
     const int lane = threadIdx.x & 31;
     u64 at = 0;
@@ -18,15 +18,15 @@ __device__ __forceinline__ void write_survivors(const int2* queue, int number, i
     if (lane < number && at < room) out[at] = queue[lane];
 }
 
-// Units of work are the tiles of rows, each with `work[tile + 1] - work[tile]` parts of its columns, which begin
-// at `low[tile]` and end before `high[tile]`.  Survivors are written behind `told`, if there is room for them.
+// A tile of rows has `work[tile + 1] - work[tile]` units of work, each with some of its columns. The columns start
+// at `low[tile]` and end before `high[tile]`. Survivors are written behind the counter `told`, if there is space.
 extern "C" __global__ void __launch_bounds__(ROWS)
 survivors(const u32* left_bits, const int* left_sizes, int left_number, const u32* right_bits,
           const int* right_sizes, const int* needs, const i64* limits, const i64* work, const int* low,
           const int* high, int tiles, i64 first_unit, int same, int2* out, u64 room, u64* told) {
     __shared__ __align__(16) u32 stage[STAGE * WORDS];
     __shared__ int stage_sizes[STAGE];
-    __shared__ int2 queues[ROWS / 32][64];    // of each warp, so that pairs are written 32 at a time
+    __shared__ int2 queues[ROWS / 32][64];    // one per warp, so that pairs are written 32 at a time
     const Rule rule = {needs, limits};
     const i64 unit = first_unit + blockIdx.x;
     int tile = 0, last = tiles - 1;
@@ -45,7 +45,7 @@ survivors(const u32* left_bits, const int* left_sizes, int left_number, const u3
     for (int w = 0; w < WORDS; w++) bits[w] = there ? left_bits[(size_t)row * WORDS + w] : 0;
     int2* own = queues[threadIdx.x >> 5];
     int held = 0;
-    int b = -1, most = -1;     // the size of the columns at hand, and in how many bits they may differ
+    int b = -1, most = -1;     // the size of the current columns, and the largest number of bits that may differ
     for (int start = begin; start < end; start += STAGE) {
         const int number = min(STAGE, end - start);
         __syncthreads();
@@ -53,7 +53,7 @@ survivors(const u32* left_bits, const int* left_sizes, int left_number, const u3
         for (int k = threadIdx.x; k < number; k += ROWS) stage_sizes[k] = right_sizes[start + k];
         __syncthreads();
         for (int k = 0; k < number; k++) {
-            if (stage_sizes[k] != b) {   // which is so for all threads
+            if (stage_sizes[k] != b) {   // the same for all threads
                 b = stage_sizes[k];
                 const int need = there ? need_of(rule, a, b) : 0;
                 most = there && need <= min(a, b) ? a + b - 2 * need : -1;
@@ -84,7 +84,7 @@ survivors(const u32* left_bits, const int* left_sizes, int left_number, const u3
 
 #else
 
-// A warp makes the bitmap of a set in shared memory.
+// A warp builds the bitmap of a set in shared memory.
 extern "C" __global__ void make_bitmaps(const i64* offsets, const int* tokens, i64 number, u32* out) {
     __shared__ u32 words[8 * WORDS];
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;

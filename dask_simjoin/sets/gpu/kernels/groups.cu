@@ -1,6 +1,6 @@
-// Groups: sets of one size with one prefix follow each other, and the first of them stands for all.
+// Groups: sets of one size with the same prefix are adjacent, and the first set represents its group.
 
-// Whether each set differs in size or prefix from the one before; sets without a prefix are in no group.
+// Marks sets that differ in size or prefix from the previous set. Sets without a prefix are groups of their own.
 extern "C" __global__ void
 find_firsts(const i64* offsets, const int* tokens, const int* lengths, i64 number, bool* first) {
     for (i64 k = (i64)blockIdx.x * blockDim.x + threadIdx.x; k < number; k += (i64)gridDim.x * blockDim.x) {
@@ -11,14 +11,14 @@ find_firsts(const i64* offsets, const int* tokens, const int* lengths, i64 numbe
     }
 }
 
-// How many pairs of members a pair of groups has; of a group with itself each set with each, too.
+// Counts the member pairs of each pair of groups. For a group with itself, each member is paired with each.
 extern "C" __global__ void
 count_members(const int2* pairs, i64 number, const int* left_members, const int* right_members, i64* members) {
     for (i64 k = (i64)blockIdx.x * blockDim.x + threadIdx.x; k < number; k += (i64)gridDim.x * blockDim.x)
         members[k] = (i64)left_members[pairs[k].x] * right_members[pairs[k].y];
 }
 
-// Pairs of members first_pair ... first_pair + number - 1, of which pair k of groups has those from work[k] on.
+// Expands member pairs first_pair ... first_pair + number - 1. Those of group pair k start at work[k].
 extern "C" __global__ void
 expand(SIDE_PARAMETERS, const int2* pairs, const i64* work, i64 groups, const int* right_members, i64 first_pair,
        i64 number, int same, const u32* left_bits, const u32* right_bits, int2* out, u64 room, u64* told) {

@@ -1,10 +1,10 @@
-// Finds candidates by an index of the sets' prefixes.
+// Finds candidates with an index of the sets' prefixes.
 //
-// An entry is a token of a set's prefix.  Those of the right side are sorted by token, and then by set, that is
-// by size; those of the left look up what part of a token's list has admissible sizes.  Each entry there is a
-// place where two sets meet; a pair of sets becomes a candidate in the first of them only.
+// An entry is a token of a set's prefix. Entries of the right side are sorted by token, and then by set, which is
+// the order of sizes. Entries of the left side look up the range of their token's list with admissible sizes. Each
+// entry in the range is a meeting of two sets. A pair of sets becomes a candidate in its first meeting only.
 
-// The last of some ascending numbers that is at most `value`; the first one is.
+// The index of the last of some ascending numbers that is at most `value`. The first number always is.
 __device__ __forceinline__ i64 last_at_most(const i64* numbers, i64 low, i64 high, i64 value) {
     while (low < high) {
         const i64 middle = (low + high + 1) >> 1;
@@ -14,7 +14,7 @@ __device__ __forceinline__ i64 last_at_most(const i64* numbers, i64 low, i64 hig
     return low;
 }
 
-// The first place of ascending keys that is at least `value`.
+// The index of the first ascending key that is at least `value`.
 __device__ __forceinline__ i64 first_at_least(const u64* keys, i64 number, u64 value) {
     i64 low = 0, high = number;
     while (low < high) {
@@ -25,7 +25,7 @@ __device__ __forceinline__ i64 first_at_least(const u64* keys, i64 number, u64 v
     return low;
 }
 
-// Entries of the prefixes, set by set: token and set, which make a key, and the token's place in the set.
+// Writes the entries of the prefixes, set by set: token and set as one key, and the token's place in the set.
 extern "C" __global__ void
 list_entries(const i64* offsets, const int* tokens, const i64* starts, i64 sets, i64 entries, u64* keys,
              int* places) {
@@ -36,7 +36,7 @@ list_entries(const i64* offsets, const int* tokens, const i64* starts, i64 sets,
     }
 }
 
-// What part of its token's list each entry of the left meets: sets `low` ... `high` - 1.
+// Finds the range of each left entry in its token's list: sets `low` ... `high` - 1.
 extern "C" __global__ void
 look_up(const u64* keys, i64 number, const u64* index, i64 indexed, const int* low, const int* high, i64* first,
         i64* meetings) {
@@ -50,7 +50,7 @@ look_up(const u64* keys, i64 number, const u64* index, i64 indexed, const int* l
     }
 }
 
-// Whether two ascending lists have nothing in common.
+// Whether two ascending lists have no common element.
 __device__ __forceinline__ bool apart(const int* x, int a, const int* y, int b) {
     int i = 0, j = 0;
     while (i < a && j < b) {
@@ -62,8 +62,8 @@ __device__ __forceinline__ bool apart(const int* x, int a, const int* y, int b) 
     return true;
 }
 
-// Meetings first_meeting ... first_meeting + number - 1, of which entry e has those from work[e] on: filtered by
-// size, place and bitmap, and left to the first of the two sets' meetings.
+// Processes meetings first_meeting ... first_meeting + number - 1; those of entry e start at work[e]. Filters them
+// by size, place and bitmap, and keeps only the first meeting of each two sets.
 extern "C" __global__ void
 meet(SIDE_PARAMETERS, const u64* keys, const int* places, const i64* first, const i64* work, i64 entries,
      const u64* index, const int* index_places, i64 first_meeting, i64 number, const u32* left_bits,

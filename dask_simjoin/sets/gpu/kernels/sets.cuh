@@ -1,8 +1,8 @@
-// What the kernels of set joins share.  No header is included, so that NVRTC needs none.
+// Code that all kernels of set joins share. It includes no header, so NVRTC needs none.
 //
-// A block of sets is where each set's tokens begin (int64), and the tokens, ascending.  Sets are sorted by size.
-// KIND says what overlaps are compared with (see `sets.predicate`): a table by the sum of sizes, the product of
-// sizes, or nothing; so kernels know no similarity.  SINK says what becomes of pairs that match.
+// A block of sets consists of the starts of each set's tokens (int64), and the tokens, ascending. Sets are sorted
+// by size. KIND is what the required overlap depends on (see `sets.predicate`): the sum of sizes by a table, the
+// product of sizes, or nothing. So kernels know no similarity. SINK is what happens to matching pairs.
 
 typedef unsigned long long u64;
 typedef long long i64;
@@ -14,7 +14,7 @@ typedef unsigned int u32;
 #define PRODUCT 1
 #define NONE 2
 
-#define SELECT 0           // write them
+#define SELECT 0           // write pairs
 #define COUNT 1            // add up the products of weights
 #define EACH 2             // add up the weights of each set's partners
 
@@ -25,8 +25,8 @@ struct Sets {
 };
 
 struct Rule {
-    const int* needs;      // of each sum of sizes the least overlap, and the least that is too much; or of all
-    const i64* limits;     // numerator, denominator, whether above, and whether too much is above: for products
+    const int* needs;      // per sum of sizes, or once: the least overlap, and the least that is too large
+    const i64* limits;     // of products: numerator, denominator, `above` of need_of and of matches
 };
 
 __device__ __forceinline__ int least_of_product(const i64* limits, i64 above, int a, int b) {
@@ -37,7 +37,7 @@ __device__ __forceinline__ int least_of_product(const i64* limits, i64 above, in
     return (int)o;
 }
 
-// The least overlap of sets of these sizes that match.
+// The least overlap with which sets of these sizes match.
 __device__ __forceinline__ int need_of(Rule rule, int a, int b) {
 #if KIND == SUM
     return rule.needs[2 * (a + b)];
@@ -48,7 +48,7 @@ __device__ __forceinline__ int need_of(Rule rule, int a, int b) {
 #endif
 }
 
-// Whether sets of these sizes with at least the overlap that they need do match.
+// Whether sets of these sizes match, given at least the overlap that they need.
 __device__ __forceinline__ bool matches(Rule rule, int a, int b, int o) {
 #if !EXACTLY
     return true;
@@ -62,8 +62,8 @@ __device__ __forceinline__ bool matches(Rule rule, int a, int b, int o) {
 }
 
 #if WORDS
-// Whether the bitmaps of two sets differ in so many bits at most: of bitmaps each token turned one bit over, so
-// those are no more than the tokens that only one of the sets has.
+// Whether the bitmaps of two sets differ in at most this many bits. Each token flips one bit, so bitmaps differ in
+// at most as many bits as there are tokens in only one of the sets.
 __device__ __forceinline__ bool bits_near(const u32* left_bits, const u32* right_bits, int p, int c, int most) {
     int differ = 0;
 #pragma unroll
@@ -73,7 +73,7 @@ __device__ __forceinline__ bool bits_near(const u32* left_bits, const u32* right
 }
 #endif
 
-// The tokens that two sets have in common, or fewer than `need` once they cannot have as many.
+// The number of common tokens of two sets, or a number below `need` once `need` is out of reach.
 __device__ __forceinline__ int overlap_of(const int* x, int a, const int* y, int b, int need) {
     int i = 0, j = 0, o = 0, u = x[0], v = y[0];
     while (true) {
@@ -87,8 +87,8 @@ __device__ __forceinline__ int overlap_of(const int* x, int a, const int* y, int
     }
 }
 
-// Where the merge path of two sets crosses a diagonal: how many tokens of the first lie before it.  Of equal
-// tokens the first set's comes first, so each of its tokens is merged in one part, where its equal is next.
+// Where the merge path of two sets crosses a diagonal, as a number of tokens of the first set. Of two equal
+// tokens, the first set's comes first. So each of its tokens is merged in the part that has its equal next.
 __device__ __forceinline__ int crossing(const int* x, int a, const int* y, int b, int diagonal) {
     int low = max(0, diagonal - b), high = min(diagonal, a);
     while (low < high) {
@@ -99,7 +99,7 @@ __device__ __forceinline__ int crossing(const int* x, int a, const int* y, int b
     return low;
 }
 
-// The tokens in common that one of `parts` threads finds, each of which merges an equal part of the path.
+// The common tokens that one of `parts` threads finds. Each thread merges an equal part of the path.
 __device__ __forceinline__ int part_of_overlap(const int* x, int a, const int* y, int b, int part, int parts) {
     const int steps = (a + b + parts - 1) / parts;
     const int begin = min(part * steps, a + b), end = min(begin + steps, a + b);
@@ -113,12 +113,12 @@ __device__ __forceinline__ int part_of_overlap(const int* x, int a, const int* y
     return o;
 }
 
-struct Told {              // what kernels count
-    u64 pairs;             // that match; of SELECT also where the next is written
+struct Told {              // counters of a kernel
+    u64 pairs;             // matching pairs; for SELECT also the next place to write
     u64 weight;
 };
 
-struct Found {             // where pairs that match go
+struct Found {             // where matching pairs go
     int* left;
     int* right;
     int* overlap;
@@ -130,7 +130,7 @@ struct Found {             // where pairs that match go
     Told* told;
 };
 
-// The next place behind a counter: one addition for all threads of a warp that are here.
+// The next place behind a counter: one atomic addition for all active threads of a warp.
 __device__ __forceinline__ u64 next_place(u64* counter) {
     const u32 active = __activemask(), lane = threadIdx.x & 31;
     const int first = __ffs(active) - 1;
@@ -139,7 +139,7 @@ __device__ __forceinline__ u64 next_place(u64* counter) {
     return __shfl_sync(active, at, first) + __popc(active & ((1u << lane) - 1));
 }
 
-// Take a pair that matches.  `own`: what this thread counted so far, for `tell`.
+// Takes a matching pair. `own`: the counts of this thread, for `tell`.
 __device__ __forceinline__ void take(const Found& found, Told& own, int left, int right, int o) {
 #if SINK == SELECT
     const u64 at = next_place(&found.told->pairs);
@@ -158,7 +158,7 @@ __device__ __forceinline__ void take(const Found& found, Told& own, int left, in
 #endif
 }
 
-// Add up what the threads of a warp counted; all call it.
+// Adds up the counts of a warp's threads. All threads call it.
 __device__ __forceinline__ void tell(const Found& found, Told own) {
 #if SINK != SELECT
     for (int away = 16; away; away >>= 1) {

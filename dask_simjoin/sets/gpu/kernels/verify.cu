@@ -1,10 +1,10 @@
-// Verifies candidates: pairs of sets that filters left.  The first three kernels are those of Bellas and
-// Gounaris, for which candidates follow each other probe by probe: probe k is set `probes[k]` of the left side,
-// and its candidates, of the right side, are `candidates[starts[k]]` ... `candidates[starts[k + 1] - 1]`.
+// Verifies candidates: pairs of sets that passed the filters. The first three kernels are those of Bellas and
+// Gounaris. They need candidates in the order of probes: probe k is set `probes[k]` of the left side. Its
+// candidates on the right side are `candidates[starts[k]]` ... `candidates[starts[k + 1] - 1]`.
 
 extern __shared__ int shared[];
 
-// A: a thread verifies all candidates of a probe.
+// A: one thread verifies all candidates of a probe.
 extern "C" __global__ void
 verify_by_thread(SIDE_PARAMETERS, const int* probes, const i64* starts, const int* candidates, int number,
                  int turned, SINK_PARAMETERS) {
@@ -26,7 +26,7 @@ verify_by_thread(SIDE_PARAMETERS, const int* probes, const i64* starts, const in
     tell(found, own);
 }
 
-// B: a block verifies the candidates of a probe, a thread each; the probe lies in shared memory if it fits.
+// B: one block verifies the candidates of a probe, one thread each. The probe is in shared memory if it fits.
 extern "C" __global__ void
 verify_by_block(SIDE_PARAMETERS, const int* probes, const i64* starts, const int* candidates, int held,
                 int turned, SINK_PARAMETERS) {
@@ -50,8 +50,8 @@ verify_by_block(SIDE_PARAMETERS, const int* probes, const i64* starts, const int
     tell(found, own);
 }
 
-// C: the threads of a block verify a candidate together, each an equal part of the path on which the two sets
-// are merged; both lie in shared memory if they fit.
+// C: the threads of a block verify a candidate together. Each takes an equal part of the merge path of the two
+// sets. Both are in shared memory if they fit.
 extern "C" __global__ void
 verify_by_path(SIDE_PARAMETERS, const int* probes, const i64* starts, const int* candidates, int held,
                int turned, SINK_PARAMETERS) {
@@ -90,7 +90,7 @@ verify_by_path(SIDE_PARAMETERS, const int* probes, const i64* starts, const int*
     tell(found, own);
 }
 
-// Flat pairs, in any order: a thread each.
+// Flat pairs, in any order: one thread per pair.
 extern "C" __global__ void
 verify_pairs(SIDE_PARAMETERS, const int2* pairs, u64 number, SINK_PARAMETERS) {
     const Sets left = {left_offsets, left_tokens}, right = {right_offsets, right_tokens};
@@ -107,7 +107,7 @@ verify_pairs(SIDE_PARAMETERS, const int2* pairs, u64 number, SINK_PARAMETERS) {
     tell(found, own);
 }
 
-// The same, a warp each: its threads share the path on which the two sets are merged.
+// Flat pairs, one warp per pair: its threads share the merge path of the two sets.
 extern "C" __global__ void
 verify_pairs_by_warp(SIDE_PARAMETERS, const int2* pairs, u64 number, SINK_PARAMETERS) {
     const Sets left = {left_offsets, left_tokens}, right = {right_offsets, right_tokens};
@@ -126,7 +126,7 @@ verify_pairs_by_warp(SIDE_PARAMETERS, const int2* pairs, u64 number, SINK_PARAME
     tell(found, own);
 }
 
-// Pairs that something else found to match.
+// Pairs that are already known to match.
 extern "C" __global__ void
 take_pairs(const int2* pairs, const int* overlaps, u64 number, SINK_PARAMETERS) {
     const Found found = SINK_OF_PARAMETERS;
@@ -137,7 +137,7 @@ take_pairs(const int2* pairs, const int* overlaps, u64 number, SINK_PARAMETERS) 
     tell(found, own);
 }
 
-// Flat pairs of candidates that follow each other probe by probe: a thread a candidate.
+// Flat pairs of candidates in the order of probes: one thread per candidate.
 extern "C" __global__ void
 flatten(const int* probes, const i64* starts, int probes_number, const int* candidates, u64 number, int turned,
         int2* pairs) {
