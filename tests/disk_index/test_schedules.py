@@ -2,7 +2,7 @@
 
 import pytest
 
-from dask_simjoin.disk_index import checking
+from dask_simjoin.disk_index import vacuum
 from tests.checks.index_schedules import LISTINGS, explore
 
 
@@ -15,6 +15,6 @@ def test_no_order_loses_a_version_or_a_file(listing):
 
 def test_a_vacuum_that_leaves_temporaries_is_found_out(monkeypatch):
     """Their writer makes a number that was made and removed."""
-    monkeypatch.setattr(checking, "sweep", lambda root: 0)
+    monkeypatch.setattr(vacuum, "sweep", lambda root: 0)
     with pytest.raises(AssertionError, match=r"\(3, 2, 4\)"):
         explore(1, "least")
