@@ -179,7 +179,7 @@ PUTS = 3
 def _created(own: Transaction, content: bytes, path: ObjectPath) -> bool:
     """Put a manifest on a store if its name is free; return False if another attempt took it.
 
-    Names are never free again.  So this is the next version if nobody took the number after `base` before.
+    Names are never free again.  So a put succeeds only if its version is the next one.
     """
     own.kept = True  # until it is certain that the number is another one's
     failure: IndexStoreError | None = None

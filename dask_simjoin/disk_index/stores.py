@@ -67,7 +67,7 @@ class ObjectPath:
     options : str
         How to reach the store, as JSON.  It may contain secrets, and is never shown.
     known : ObjectStat or None
-        What a listing said of it.
+        Its size and time, if a listing returned them.
     """
 
     base: str
@@ -109,7 +109,7 @@ class ObjectPath:
         return os.path.splitext(self.name)[1]
 
     def with_name(self, name: str) -> ObjectPath:
-        """Return a name beside this one."""
+        """Return the path with another last part."""
         return self.parent / name
 
     @property
@@ -175,12 +175,12 @@ class ObjectPath:
             ) from None
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Remove the object; a missing one is no error, as stores do not tell."""
+        """Remove the object; stores do not report missing ones."""
         with contextlib.suppress(FileNotFoundError):
             self._call("delete")
 
     def iterdir(self) -> Iterator[ObjectPath]:
-        """Yield what is directly below, objects with their sizes and times."""
+        """Yield the names directly below; objects have their sizes and times."""
         with _reaching(self):
             found = _obstore().list_with_delimiter(self.client, self.key or None)
         for name in found["common_prefixes"]:
@@ -229,7 +229,7 @@ class ObjectFile:
         return pa.py_buffer(self._path.read_range(start, stop)[2])
 
     def close(self) -> None:
-        """Forget what was read."""
+        """Release the bytes."""
         self._head = pa.py_buffer(b"")
 
 
@@ -253,8 +253,8 @@ def object_path(url: str, options: Mapping[str, Any] | None) -> ObjectPath:
         found.client  # noqa: B018
     except _errors() as error:
         raise OptionError(
-            f"path={url!r} cannot be used with these storage_options: {_reason(error)}. Their names are "
-            "those of obstore: https://developmentseed.org/obstore"
+            f"path={url!r} cannot be used with these storage_options: {_reason(error)}. Use the names of "
+            "obstore: https://developmentseed.org/obstore"
         ) from None
     return found
 

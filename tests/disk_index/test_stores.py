@@ -312,7 +312,7 @@ def test_folders_that_are_refused(how):
         made({"path": str(index.path.parent), "storage_options": options})
     with pytest.raises(IndexStoreError, match="404"):
         made({"path": "s3://other-bucket/index", "storage_options": options})
-    with pytest.raises(OptionError, match=r"'nonsense' is not valid.*names are those of obstore"):
+    with pytest.raises(OptionError, match=r"'nonsense' is not valid.*Use the names of obstore"):
         dask_simjoin.open_index(how["path"], storage_options={"nonsense": "1"})
     with pytest.raises(OptionTypeError, match="'key' of type object"):
         dask_simjoin.open_index(how["path"], storage_options={"key": object()})
