@@ -155,6 +155,8 @@ class Index(IndexReader):
             Other writers made versions at the same time, repeatedly, or the update took over half a day.
         IndexWriteError
             The disk is full, or writing fails for another reason.  The files of the update are removed.
+        IndexStoreError
+            An object store cannot be reached.  The update may be committed or not: repeat it with its `batch`.
         VersionGoneError
             `new` was read from an old version of an index that was removed.
         """

@@ -81,14 +81,29 @@ class Transaction:
 
     def end(self) -> None:
         """Remove the lease, and the files, unless they are kept."""
-        with contextlib.suppress(OSError):  # a vacuum removes leftovers a day later
+        with contextlib.suppress(IndexStoreError):  # further requests may each wait for minutes
+            self._remove()
+
+    def _remove(self) -> None:
+        with _leftovers():
             self.lease.unlink(missing_ok=True)
         if self.kept:
             return
         for folder in (*FOLDERS, PAIRS):
-            with contextlib.suppress(OSError):
+            with _leftovers():
                 for path in of_attempt(self.root / folder, self.token):
                     path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _leftovers() -> Iterator[None]:
+    """Ignore files that cannot be removed: a vacuum removes them a day later."""
+    try:
+        yield
+    except IndexStoreError:
+        raise
+    except OSError:
+        pass
 
 
 @contextlib.contextmanager

@@ -1,8 +1,9 @@
-"""Run something on an S3 server again and again, killed before each request: for `test_store_crashes`.
+"""Run something on an S3 server again and again, and let each request fail: for `test_store_crashes`.
 
-It forks before it has a client: python -m tests.disk_index.killed_store ADDRESS URL ACTION STEP
+It forks before it has a client: python -m tests.disk_index.killed_store ADDRESS URL ACTION MODE STEP
 """
 
+import contextlib
 import functools
 import itertools
 import os
@@ -10,11 +11,13 @@ import shutil
 import signal
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 import dask
 
 import dask_simjoin
+from dask_simjoin.errors import IndexStoreError, UpkeepWarning
 from tests.disk_index.killed import FIRST, GONE, NEW
 from tests.support import s3
 
@@ -57,18 +60,26 @@ def optimize(how):
 ACTIONS = {"make": make, "update": update, "restore": restore, "optimize": optimize, "vacuum": vacuum}
 
 
-def kill_before(request):
-    """Let this process die before one of its requests from now on; returns their count so far."""
+MODES = ("kill", "down", "once", "unheard")
+"""The process dies before a request; it and all later ones fail; it fails; it is done and seems to fail."""
+
+
+def fail_at(request, mode):
+    """Let one of the requests of this process fail from now on; returns the list of their number."""
     import obstore
 
     done = [0]
 
     def counted(function):
         def called(*args, **options):
-            if done[0] == request:
-                os.kill(os.getpid(), signal.SIGKILL)
             done[0] += 1
-            return function(*args, **options)
+            if done[0] <= request or (done[0] > request + 1 and mode != "down"):
+                return function(*args, **options)
+            if mode == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if mode == "unheard":
+                function(*args, **options)
+            raise obstore.exceptions.GenericError("no answer")
 
         return called
 
@@ -89,25 +100,28 @@ def copied(options, source, target):
             obstore.copy(old.client, one["path"], new.key + one["path"].removeprefix(old.key))
 
 
+FAILED = 3
+"""The exit code of a process of which a request failed."""
+
+
 def in_child(work):
-    """Do something in a process of its own; tells whether it was killed."""
+    """Do something in a process of its own; tells whether it was killed, or returned that it failed."""
     child = os.fork()
     if not child:
         code = 1
         try:
             with dask.config.set(scheduler="sync"):
-                work()
-            code = 0
+                code = FAILED if work() is True else 0
         finally:
             os._exit(code)
     status = os.waitpid(child, 0)[1]
-    if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status):
+    if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status) not in (0, FAILED):
         raise SystemExit("failed in a child")
-    return os.WIFSIGNALED(status)
+    return status != 0
 
 
-def main(address, url, name, step):
-    """Leave URL/NUMBER of requests that an action was killed before, each `step`-th, and a last whole one."""
+def main(address, url, name, mode, step):
+    """Leave URL/NUMBER of requests before the one that failed, each `step`-th, and a last whole one."""
     options, action = s3.options_of(address), ACTIONS[name]
     with tempfile.TemporaryDirectory() as folder, dask.config.set(scheduler="sync"):
         warm = {"path": Path(folder) / "warm"}  # kernels are compiled before anything is forked
@@ -119,18 +133,21 @@ def main(address, url, name, step):
     template = {"path": f"{url}/template", "storage_options": options}
     in_child(lambda: (make(template), grow(template)))
     if name == "vacuum":  # there are leftovers of a writer, too
-        in_child(lambda: (kill_before(20), update(template)))
+        in_child(lambda: (fail_at(20, "kill"), update(template)))
 
-    def killed(at):
+    def failing(at):
         how = template | {"path": f"{url}/{at}"}
         if name != "make":
             copied(options, template["path"], how["path"])
-        kill_before(at)
-        action(how)
+        done = fail_at(at, mode)
+        with contextlib.suppress(IndexStoreError), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UpkeepWarning)  # of a request after the commit
+            action(how)
+        return done[0] > at
 
     places = itertools.count(0, step)
-    print(next(at for at in places if not in_child(functools.partial(killed, at))))
+    print(next(at for at in places if not in_child(functools.partial(failing, at))))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], int(sys.argv[4]))
+    main(*sys.argv[1:5], int(sys.argv[5]))

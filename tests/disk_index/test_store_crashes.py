@@ -1,4 +1,4 @@
-"""A process that is killed between any two requests to an S3 server leaves one version or the next."""
+"""A request to an S3 server that fails, or a process killed before it, leaves one version or the next."""
 
 import subprocess
 import sys
@@ -34,18 +34,11 @@ def server():
         yield options
 
 
-def folders(server, name, step):
-    """Where an action was killed, by the number of requests that it made; the last one was not."""
+def folders(server, name, mode, step):
+    """Where an action failed, by the number of requests before that; the last one did not fail."""
     url = s3.new_url()
-    command = [
-        sys.executable,
-        "-m",
-        "tests.disk_index.killed_store",
-        server["endpoint_url"],
-        url,
-        name,
-        str(step),
-    ]
+    script, address = "tests.disk_index.killed_store", server["endpoint_url"]
+    command = [sys.executable, "-m", script, address, url, name, mode, str(step)]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     last = int(ran.stdout)
@@ -88,11 +81,11 @@ def verified(name, how):
     return seen
 
 
-def every(server, name, step):
-    """The versions that there were, for each place to be killed at; what was left alike is looked at once."""
+def every(server, name, mode, step):
+    """The versions that there were, for each place to fail at; what was left alike is looked at once."""
     seen, numbers = {}, []
     with dask.config.set(scheduler="sync"):
-        for how in folders(server, name, step):
+        for how in folders(server, name, mode, step):
             left = contents(how)
             if left not in seen:
                 seen[left] = verified(name, how)
@@ -103,16 +96,17 @@ def every(server, name, step):
 
 @pytest.mark.processes
 def test_an_update_that_is_killed_is_done_or_not(server):
-    assert every(server, "update", 7) == {3, 4}
+    assert every(server, "update", "kill", 11) == {3, 4}
 
 
 @pytest.mark.slow
 @pytest.mark.processes
+@pytest.mark.parametrize("mode", killed_store.MODES)
 @pytest.mark.parametrize("name", STATES)
-def test_what_is_killed_is_done_or_not(server, name, monkeypatch):
-    """Between any two requests."""
+def test_what_fails_is_done_or_not(server, name, mode, monkeypatch):
+    """At any request."""
     from dask_simjoin.disk_index import vacuum
 
     monkeypatch.setattr(vacuum, "A_DAY", vacuum.A_DAY)  # which the action sets
     number = STATES[name][2]
-    assert every(server, name, 1) == {number - 1, number}
+    assert every(server, name, mode, 1) == {number - 1, number}

@@ -88,7 +88,7 @@ def told(how, store_pairs):
     assert index.check().versions == 2
 
 
-@pytest.mark.parametrize("store_pairs", [False, True])
+@pytest.mark.parametrize("store_pairs", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_results_are_those_of_a_disk(store_pairs, how, tmp_path):
     both = [told(where, store_pairs) for where in ({"path": tmp_path / "index"}, how)]
     for local, remote in zip(*both, strict=True):
@@ -350,3 +350,36 @@ def test_a_fork_of_a_process_with_a_client_is_refused(how, monkeypatch):
     monkeypatch.setattr(os, "getpid", lambda: pid + 1)
     with pytest.raises(IndexStoreError, match="forked from one that had used"):
         path.exists()
+
+
+def test_the_program_reads_the_environment(how, tmp_path, monkeypatch):
+    """Options could be seen by others in a list of processes, so there is no option for them."""
+    from click.testing import CliRunner
+
+    from dask_simjoin.cli.main import cli
+
+    options = how["storage_options"]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", options["key"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", options["secret"])
+    monkeypatch.setenv("AWS_REGION", options["region"])
+    monkeypatch.setenv("AWS_ENDPOINT_URL", options["endpoint_url"])
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    monkeypatch.chdir(tmp_path)
+    url = how["path"]
+
+    def run(*words):
+        ran = CliRunner().invoke(cli, ["index", *words])
+        assert ran.exit_code == 0 and "Traceback" not in ran.output, ran.output
+        return ran.stdout
+
+    quiet = "--scheduler", "synchronous", "-q"
+    frame(range(6)).to_csv("first.csv", index=False)
+    frame([20, 21]).to_csv("second.csv", index=False)
+    run("make", "first.csv", "--eps", "1", "--on", "x", "--id", "key", "--path", url, *quiet)
+    run("update", url, "second.csv", "--batch", "one", "-o", "changes.csv", *quiet)
+    run("pairs", url, "-o", "pairs.csv", *quiet)
+    found = pd.read_csv("pairs.csv").itertuples(index=False, name=None)
+    assert set(found) == Model(1.0, {k: (k / 2,) for k in (*range(6), 20, 21)}).pairs()
+    assert '"version":2' in run("history", url, "--json")
+    assert '"damaged": 0' in run("check", url, "--json")
+    assert dask_simjoin.open_index(**how).version == 2
