@@ -156,7 +156,7 @@ class Index(IndexReader):
         IndexWriteError
             The disk is full, or writing fails for another reason.  The files of the update are removed.
         IndexStoreError
-            An object store cannot be reached.  The update may be committed or not: repeat it with its `batch`.
+            An object store cannot be reached.  The update may be committed: repeat it with its `batch`.
         VersionGoneError
             `new` was read from an old version of an index that was removed.
         """

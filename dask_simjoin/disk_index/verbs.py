@@ -57,7 +57,7 @@ class MakeIndex(Coordinates, Kept):
     storage_options: StorageOptions = field(
         default=None,
         repr=False,
-        metadata=about("how to reach the object store of `path`, as for read_parquet"),
+        metadata=about("how to reach an object store, as for read_parquet"),
     )
 
     def spec(self, meta: Frame) -> JoinSpec:
