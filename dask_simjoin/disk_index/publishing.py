@@ -197,16 +197,19 @@ def _created(own: Transaction, content: bytes, path: ObjectPath) -> bool:
     Names are never free again.  So a put succeeds only if its version is the next one.
     """
     own.kept = True  # until it is certain that the number is another one's
-    failure: IndexStoreError | None = None
+    failure: OSError | None = None
     for _ in range(PUTS):
         try:
             path.create(content)
             return True
-        except FileExistsError:  # maybe by this attempt, if the answer to an earlier put was lost
-            own.kept = written_by(path.read_bytes()) == own.token
-            return own.kept
+        except FileExistsError as error:  # maybe by this attempt, if the answer to an earlier put was lost
+            failure = error
         except IndexStoreError as error:
             failure = error
+            continue
+        with contextlib.suppress(FileNotFoundError):  # a conflict with a put that failed: try again
+            own.kept = written_by(path.read_bytes()) == own.token
+            return own.kept
     raise IndexStoreError(
         f"The store did not confirm {str(path)!r}, and the version may exist or not: {failure}"
     ) from failure
