@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pickle
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import dask
@@ -383,3 +384,10 @@ def test_the_program_reads_the_environment(how, tmp_path, monkeypatch):
     assert '"version":2' in run("history", url, "--json")
     assert '"damaged": 0' in run("check", url, "--json")
     assert dask_simjoin.open_index(**how).version == 2
+
+
+def test_a_missing_library_is_named(monkeypatch):
+    for name in ("obstore", "obstore.store", "obstore.exceptions"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ModuleNotFoundError, match="stores need obstore, which is not installed: pip install"):
+        dask_simjoin.open_index("s3://a-bucket-of-its-own/index")
