@@ -162,6 +162,13 @@ class IndexWriteError(SimJoinError, OSError):
     """
 
 
+class IndexStoreError(SimJoinError, ConnectionError):
+    """An object store with an index cannot be reached, or refuses a request.
+
+    Remedy: Check the network, the bucket and the credentials, and repeat the call, with the same ``batch``.
+    """
+
+
 class VersionGoneError(SimJoinError, LookupError):
     """A version of an index was removed, or never existed.
 

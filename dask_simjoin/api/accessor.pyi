@@ -14,7 +14,7 @@ import pandas as pd
 
 from dask_simjoin.api.counts import Matrix
 from dask_simjoin.disk_index.index import Index
-from dask_simjoin.disk_index.verbs import PathLike, Policy
+from dask_simjoin.disk_index.verbs import PathLike, Policy, StorageOptions
 from dask_simjoin.metrics.norms import Columns, Frame
 from dask_simjoin.reports.plan import PlanReport
 from dask_simjoin.reports.profile import ProfileReport
@@ -872,6 +872,7 @@ class SimJoinAccessor(Generic[F]):
         recluster: Policy | float = "auto",
         row_group: int = 16384,
         blocksize: Size = None,
+        storage_options: StorageOptions = None,
     ) -> Index:
         """Write the rows to disk as an index that can be updated: each update returns only changed
         pairs."""

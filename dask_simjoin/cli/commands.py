@@ -18,7 +18,7 @@ from distributed import Client
 from dask_simjoin.api.verbs import VERBS, Output, Verb
 from dask_simjoin.cli.messages import NamedCommands
 from dask_simjoin.cli.options import SHARED, TABLE, WRITTEN, Names, OneOf, given, log_lines, options_for
-from dask_simjoin.cli.outputs import sink
+from dask_simjoin.cli.outputs import is_on_store, sink
 from dask_simjoin.cli.running import agree, computing, stage
 from dask_simjoin.cli.sources import read
 from dask_simjoin.disk_index.checking import check_index
@@ -312,8 +312,9 @@ def _changes(**params: Any) -> None:
 
 
 def _write(name: str, params: dict[str, Any], pairs: Callable[[Index], Frame]) -> None:
-    found = open_index(params["folder"])
-    target = sink(params, [params["folder"]], params["folder"])
+    folder = params["folder"]
+    found = open_index(folder)
+    target = sink(params, [] if is_on_store(folder) else [folder], folder)
     with target.made() as begun:
         _done(params, "joining", lambda: target.write(pairs(found), begun))
         target.finish(begun)

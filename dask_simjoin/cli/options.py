@@ -181,7 +181,12 @@ TABLE = "other"
 def options_for(request: type) -> list[click.Option]:
     """Return the options of a request, in their listed order."""
     hints, own = get_type_hints(request), {option.name: option for option in fields(request)}
-    return [_option(own[one.name], hints[one.name]) for one in options_of(request)]
+    names = (one.name for one in options_of(request) if one.name not in SECRET)
+    return [_option(own[name], hints[name]) for name in names]
+
+
+SECRET = ("storage_options",)
+"""Options that may hold secrets, which others could see in a list of processes: use environment variables."""
 
 
 def flag(name: str) -> str:

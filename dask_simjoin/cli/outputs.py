@@ -92,8 +92,21 @@ def check_apart(path: str, output: str, tables: Sequence[str], exists: bool, ind
     """
     read = [_real(*url_to_fs(each)) for given in tables for each in files_of(given)]
     lost = exists and any(_within(name, path) or _within(path, name) for name in read)
-    if lost or (index is not None and _within(path, _real(*url_to_fs(index)))):
+    if lost or (index is not None and _in_index(path, index)):
         raise click.UsageError(f"{output} is an input, or a part of one; name another output.")
+
+
+def is_on_store(index: str) -> bool:
+    """Return whether the folder of an index is a URL of an object store, which fsspec may not read."""
+    return "://" in index and not index.startswith("file://")
+
+
+def _in_index(path: str, index: str) -> bool:
+    """Return whether a path is in the folder of an index; on a store, also whether it contains it."""
+    if is_on_store(index):
+        name = index.rstrip("/").partition("://")[2]
+        return _within(path, name) or _within(name, path)
+    return _within(path, _real(*url_to_fs(index)))
 
 
 def check_replaceable(fs: Any, path: str, output: str, single: bool) -> None:

@@ -10,7 +10,6 @@ import html
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Self
 
 import dask
@@ -35,6 +34,7 @@ from dask_simjoin.disk_index.segments import (
     segment_bytes,
 )
 from dask_simjoin.disk_index.snapshots import Version, last_version, version_of
+from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import Options, Part, RowGroups, Snapshot
 from dask_simjoin.errors import OptionError, VersionGoneError
 from dask_simjoin.graph.dask_private import Task
@@ -199,7 +199,7 @@ def _where() -> str:
 class IndexReader:
     """The versions of an index in a folder."""
 
-    def __init__(self, root: Path, library: str, version: int | None = None) -> None:
+    def __init__(self, root: AnyPath, library: str, version: int | None = None) -> None:
         self._root, self._library, self._pinned = root, library, version
         self._last = last_version(root, library) if version is None else version_of(root, library, version)
         self._cache: RowCache | None = None
@@ -223,8 +223,8 @@ class IndexReader:
         return f"<div><p><b>{html.escape(repr(self)[1:-1])}</b></p><table><tbody>{rows}</tbody></table></div>"
 
     @property
-    def path(self) -> Path:
-        """The folder."""
+    def path(self) -> AnyPath:
+        """The folder: a `Path`, or for an object store an object that ``str`` makes a URL of."""
         return self._root
 
     @property

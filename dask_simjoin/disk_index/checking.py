@@ -1,4 +1,4 @@
-"""List versions and unused files, read all files for damage, and measure the order of rows.
+"""Read all files for damage, and measure the order of rows.
 
 The order of rows is estimated from the boxes of row groups alone.  Random points in the boxes, as many as
 there are rows, stand for the rows.  The same points in kd order stand for rewritten row groups.
@@ -7,116 +7,31 @@ there are rows, stand for the rows.  The same points in kd order stand for rewri
 from __future__ import annotations
 
 import contextlib
-import math
-import os
 import uuid
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from dask_simjoin.disk_index.blocks import boxes_of
 from dask_simjoin.disk_index.cell_filter import CellBoxes, near_tiles, tiled, touched
 from dask_simjoin.disk_index.checksums import REMEDY, CheckedFile, is_checked, reading
-from dask_simjoin.disk_index.components import FOLDER as COMPONENTS
 from dask_simjoin.disk_index.components import grouping_files
-from dask_simjoin.disk_index.files import FOLDERS, PAIRS, listed, parquet, read_groups
-from dask_simjoin.disk_index.manifests import damage_of, latest, manifest_path, read_manifest, versions, whole
-from dask_simjoin.disk_index.publishing import removed, sweep
+from dask_simjoin.disk_index.files import FOLDERS, parquet, read_groups
+from dask_simjoin.disk_index.manifests import damage_of, manifest_path, versions, whole
 from dask_simjoin.disk_index.reports import CheckReport, Damage, QualityReport
 from dask_simjoin.disk_index.snapshots import Version
+from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import Manifest, Options, RowGroups, Snapshot
+from dask_simjoin.disk_index.vacuum import files_of
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
-from dask_simjoin.errors import IndexFormatError, SimJoinError, VersionGoneError
+from dask_simjoin.errors import IndexFormatError, IndexStoreError, SimJoinError, VersionGoneError
 from dask_simjoin.graph.dask_private import Task
 from dask_simjoin.graph.source import gather
 from dask_simjoin.graph.workers import on_worker
 
-A_DAY = 24 * 60 * 60
-"""Age in seconds above which an unknown file counts as unused: no writer takes that long."""
 
-
-def chain(root: Path, manifest: Manifest, max_versions: float = math.inf) -> list[Manifest]:
-    """List a version and its ancestors that still exist, newest first: at most `max_versions`."""
-    found = [manifest]
-    while found[-1].parent is not None and len(found) < max_versions:
-        try:
-            found.append(read_manifest(root, found[-1].parent))
-        except VersionGoneError:
-            break
-    return found
-
-
-def history_of(root: Path, manifest: Manifest) -> pd.DataFrame:
-    """Return one row per version, oldest first: its kind, batch, time, rows and files."""
-    records = [
-        (one.version, one.kind, one.batch, one.time, one.rows, len(one.files))
-        for one in reversed(chain(root, manifest))
-    ]
-    columns = ["version", "kind", "batch", "time", "rows", "files"]
-    return pd.DataFrame(records, columns=columns).set_index("version")
-
-
-def vacuumed(root: Path, keep: int) -> int:
-    """Remove all but the last `keep` versions, and the files that only they use; return the bytes freed.
-
-    Temporaries are removed twice.  After the first time, only recent writes can still be published, so files
-    of versions unseen here are new.  After the second time, no removed number can be published.
-    """
-    before, freed = _clock(root) - A_DAY, sweep(root)
-    manifest = latest(root)
-    kept = chain(root, manifest, keep)
-    old = whole(root, (version for version in versions(root) if version < kept[-1].version))
-    needed, dropped = files_of(kept), files_of(old)
-    freed += sweep(root)
-    for version in versions(root):  # ascending: a reader that misses a new version must find no old one
-        if version < kept[-1].version:
-            freed += removed(manifest_path(root, version))
-    for folder in (*FOLDERS, PAIRS, COMPONENTS):
-        for path in listed(root / folder):
-            name = (folder, path.name)
-            ours = folder != COMPONENTS and (folder != FOLDERS[0] or path.suffix == ".parquet")
-            if (
-                (ours or path.name.startswith("."))
-                and name not in needed
-                and (name in dropped or _is_older(path, before))
-            ):
-                freed += removed(path)
-    return freed
-
-
-def _clock(root: Path) -> float:
-    """Return the time of the file system, which may differ from the time of this machine."""
-    folder = root / FOLDERS[0]
-    with contextlib.suppress(OSError):  # an earlier time spares more files
-        os.utime(folder)
-    return folder.stat().st_mtime
-
-
-def _is_older(path: Path, time: float) -> bool:
-    try:
-        return path.stat().st_mtime < time
-    except FileNotFoundError:
-        return False
-
-
-def files_of(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
-    """Return the folder and the name of each file that some versions use."""
-    found = set()
-    for one in manifests:
-        found |= {("rows", file.name) for file in one.files} | {("rows", one.options.example)}
-        found |= {("boxes", file.boxes) for file in one.files}
-        found |= {("deleted", file.name) for file in one.deleted}
-        found |= {("keys", file.name) for file in one.keys}
-        found |= {(PAIRS, file.name) for file in one.pairs.files}
-        found |= {(PAIRS, file.name) for file in one.pairs.marks}
-        found |= {(FOLDERS[0], name) for name in one.earlier}
-    return found
-
-
-def check_index(root: Path) -> CheckReport:
+def check_index(root: AnyPath) -> CheckReport:
     """Read all files of all versions of the index in a folder; refuses a folder without an index."""
     known = versions(root)
     if not known:
@@ -143,7 +58,7 @@ AT_ONCE = 64
 """Files per task, at most: an index has many small files."""
 
 
-def _each(paths: list[Path]) -> list[list[str]]:
+def _each(paths: Sequence[AnyPath]) -> list[list[str]]:
     """Check files, several per task."""
     token = uuid.uuid4().hex
     graph: dict[Any, Any] = {}
@@ -153,11 +68,11 @@ def _each(paths: list[Path]) -> list[list[str]]:
     return gather(graph, list(graph))
 
 
-def _damages(paths: list[Path]) -> list[str]:
+def _damages(paths: Sequence[AnyPath]) -> list[str]:
     return [_damage(path) for path in paths]
 
 
-def _damage(path: Path) -> str:
+def _damage(path: AnyPath) -> str:
     """Describe the damage of a file; empty if it is intact, or was removed meanwhile with its versions."""
     try:
         if is_checked(path):
@@ -168,17 +83,19 @@ def _damage(path: Path) -> str:
                 read_groups(read, [group])
     except VersionGoneError:
         return ""
+    except IndexStoreError:
+        raise
     except SimJoinError as error:
         return _short(str(error), path)
     return ""
 
 
-def _short(text: str, path: Path) -> str:
+def _short(text: str, path: AnyPath) -> str:
     """Return the message of an error about a file, without the file's name and the remedy."""
     return text.removeprefix(f"{str(path)!r} is ").removeprefix("damaged: ").removesuffix(f". {REMEDY}")
 
 
-def _size(path: Path) -> int:
+def _size(path: AnyPath) -> int:
     with contextlib.suppress(OSError):
         return path.stat().st_size
     return 0

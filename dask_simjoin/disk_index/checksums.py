@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dask_simjoin.disk_index.stores import AnyPath, ObjectFile
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.errors import IndexFormatError, SimJoinError, VersionGoneError
 
@@ -34,14 +35,17 @@ REMEDY = (
 )
 
 
-def damaged(path: Path, what: str, remedy: str = REMEDY) -> IndexFormatError:
+def damaged(path: AnyPath, what: str, remedy: str = REMEDY) -> IndexFormatError:
     """Return the error for a file whose bytes have changed; `what`: how that was detected."""
     return IndexFormatError(f"{str(path)!r} is damaged: {what}. {remedy}")
 
 
-def missing(path: Path) -> IndexFormatError | VersionGoneError:
+def missing(path: AnyPath) -> IndexFormatError | VersionGoneError:
     """Return the error for a file that does not exist: damage, if a version needs it."""
-    for manifest in sorted(path.parent.parent.glob("_versions/*.json"), reverse=True):
+    manifests: list[AnyPath] = []
+    with contextlib.suppress(OSError):
+        manifests += (path.parent.parent / "_versions").iterdir()
+    for manifest in sorted((one for one in manifests if one.suffix == ".json"), reverse=True):
         with contextlib.suppress(OSError):
             if path.name.encode() in manifest.read_bytes():
                 version = int(manifest.stem) if manifest.stem.isascii() and manifest.stem.isdigit() else "?"
@@ -56,7 +60,7 @@ def missing(path: Path) -> IndexFormatError | VersionGoneError:
 
 
 @contextlib.contextmanager
-def reading(path: Path, checked: bool) -> Iterator[None]:
+def reading(path: AnyPath, checked: bool) -> Iterator[None]:
     """Raise the errors of reading a file with the name of the file.
 
     `checked`: its bytes have been verified.  Unverified bytes can raise any error.
@@ -110,7 +114,7 @@ def _kernels() -> Any:
     return host_kernels("checksum")
 
 
-def is_checked(path: Path) -> bool:
+def is_checked(path: AnyPath) -> bool:
     """Return whether the name of a file ends in its checksum."""
     return NAME.fullmatch(path.stem) is not None
 
@@ -177,14 +181,14 @@ class Ending(NamedTuple):
 
 
 @functools.lru_cache(KNOWN)
-def ending_of(path: Path, size: int, changed: int, number: int) -> Ending:
+def ending_of(path: AnyPath, size: int, changed: int, number: int | str) -> Ending:
     """Read the end of a file; processes cache some, as tasks read other parts of the same files.
 
-    `size`, `changed`, `number`: its bytes, modification time and inode, which distinguish it from a file that
-    has taken its place.
+    `size`, `changed`, `number`: its bytes, modification time and inode (for objects: the tag), which
+    distinguish it from a file that has taken its place.
     """
     other = damaged(path, OTHER)
-    with open(path, "rb", buffering=0) as file:
+    with contextlib.closing(opened(path)) as file:
 
         def read(start: int, size: int) -> bytes:
             data: bytes = read_bytes(file, start, size, path).to_pybytes()
@@ -214,15 +218,40 @@ def ending_of(path: Path, size: int, changed: int, number: int) -> Ending:
     return Ending(starts, block[:, 1].copy(), found, pq.read_metadata(pa.BufferReader(tail)))
 
 
-def read_bytes(file: BinaryIO, start: int, size: int, path: Path) -> pa.Buffer:
-    """Read bytes of a file into the current memory pool."""
-    data = pa.allocate_buffer(size)
-    done = os.preadv(file.fileno(), [data], start)
-    while done < size:
-        more = os.preadv(file.fileno(), [memoryview(data)[done:]], start + done)
-        if not more:
-            raise damaged(path, OTHER)
-        done += more
+class LocalFile:
+    """A file on a disk to read from, in any order."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115
+        about = os.fstat(self._file.fileno())
+        self.identity = about.st_size, about.st_mtime_ns, about.st_ino
+
+    def read(self, start: int, size: int) -> pa.Buffer:
+        """Read some bytes into the current memory pool, fewer at the end of the file."""
+        data = pa.allocate_buffer(size)
+        done = os.preadv(self._file.fileno(), [data], start)
+        while done < size:
+            more = os.preadv(self._file.fileno(), [memoryview(data)[done:]], start + done)
+            if not more:
+                return data.slice(0, done)
+            done += more
+        return data
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def opened(path: AnyPath) -> LocalFile | ObjectFile:
+    """Open a file of an index."""
+    return LocalFile(path) if isinstance(path, Path) else ObjectFile(path)
+
+
+def read_bytes(file: LocalFile | ObjectFile, start: int, size: int, path: AnyPath) -> pa.Buffer:
+    """Read bytes of a file; refuses a shorter file."""
+    data = file.read(start, size)
+    if data.size < size:
+        raise damaged(path, OTHER)
     return data
 
 
@@ -232,12 +261,11 @@ class CheckedFile:
     It implements the methods that `pyarrow.PythonFile` calls, one at a time.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: AnyPath) -> None:
         self._path, self._at, self.closed = path, 0, False
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115
+        self._file = opened(path)
         try:
-            about = os.fstat(self._file.fileno())
-            self.ending = ending_of(path, about.st_size, about.st_mtime_ns, about.st_ino)
+            self.ending = ending_of(path, *self._file.identity)
         except BaseException:
             self._file.close()
             raise

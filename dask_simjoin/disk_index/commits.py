@@ -27,6 +27,7 @@ from dask_simjoin.disk_index.rows import Written, places_in, write_deleted
 from dask_simjoin.disk_index.schema import merged, without_stale
 from dask_simjoin.disk_index.segments import NO_CACHED_ROWS, CachedRows
 from dask_simjoin.disk_index.snapshots import Version, write_boxes
+from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import DeletedFile, Manifest, RowFile, StoredPairs
 from dask_simjoin.errors import IndexConflictError, VersionGoneError
 
@@ -36,7 +37,7 @@ TRIES = 3
 """How often to retry after another writer has published a version."""
 
 
-def attempted(root: Path, last: Callable[[], Version],
+def attempted(root: AnyPath, last: Callable[[], Version],
               work: Callable[[Version, int, Transaction], T | None]) -> T:  # fmt: skip
     """Return the result of `work`, which makes a version with the next free number.
 
@@ -187,7 +188,7 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
     return (manifest, bytes_written + batches.size) if publish(own, base, manifest) else None
 
 
-def _still(root: Path, parent: Manifest, names: set[str]) -> tuple[DeletedFile, ...]:
+def _still(root: AnyPath, parent: Manifest, names: set[str]) -> tuple[DeletedFile, ...]:
     """Return the files of deletions that name rows of remaining files."""
     return tuple(one for one in parent.deleted if not names.isdisjoint(places_in(root, one.name)))
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import dask.dataframe as dd
@@ -23,6 +22,7 @@ from dask_simjoin.disk_index.blocks import sizes, snapshot_token
 from dask_simjoin.disk_index.changes import PairChanges
 from dask_simjoin.disk_index.checksums import SummedFile, damaged
 from dask_simjoin.disk_index.compare import Comparison, pairs_within
+from dask_simjoin.disk_index.files import listed as files_in
 from dask_simjoin.disk_index.files import parquet, read_anew, read_groups, write_named, write_tables
 from dask_simjoin.disk_index.graph import example_of_pairs, parts_of, spec_of
 from dask_simjoin.disk_index.pair_files import all_pairs
@@ -30,6 +30,7 @@ from dask_simjoin.disk_index.row_batch import RowBatch, load, some
 from dask_simjoin.disk_index.rows import example_table, read_part, read_tables
 from dask_simjoin.disk_index.schema import dtypes_in
 from dask_simjoin.disk_index.snapshots import Version
+from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import SEQ, Part, Snapshot
 from dask_simjoin.engine.base import frames_for, frames_of_library, host_joiner, joiner_for
 from dask_simjoin.engine.compat import module_of, to_host, values_of
@@ -81,15 +82,14 @@ class Grouping(NamedTuple):
         return np.where(self.seq[at] == seq, self.root[at], seq)
 
 
-def grouping_files(root: Path) -> list[tuple[int, Path]]:
+def grouping_files(root: AnyPath) -> list[tuple[int, AnyPath]]:
     """List the files of groups with their versions, the newest first."""
-    folder = root / FOLDER
-    found = folder.glob("*.parquet") if folder.is_dir() else ()
+    found = (path for path in files_in(root / FOLDER) if path.suffix == ".parquet")
     matches = ((NAME.fullmatch(path.stem), path) for path in found)
     return sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)
 
 
-def known_grouping(version: Version) -> tuple[Grouping, Path] | None:
+def known_grouping(version: Version) -> tuple[Grouping, AnyPath] | None:
     """Read the groups of the newest version up to this one that has them; return them and their file."""
     for number, path in grouping_files(version.root):
         if number > version.number:
@@ -111,10 +111,9 @@ def known_grouping(version: Version) -> tuple[Grouping, Path] | None:
     return None
 
 
-def write_grouping(version: Version, found: Grouping) -> Path:
+def write_grouping(version: Version, found: Grouping) -> AnyPath:
     """Write the groups of a version to a file, and remove all but the newest files."""
     folder = version.root / FOLDER
-    folder.mkdir(exist_ok=True)
     component = found.ids.take(pa.array(np.searchsorted(found.seq, found.root)))
     table = pa.table({SEQ: found.seq, ID: found.ids, ROOT: found.root, COMPONENT: component})
 
@@ -130,7 +129,7 @@ def write_grouping(version: Version, found: Grouping) -> Path:
     return folder / name
 
 
-def grouping_frame(version: Version, path: Path) -> Frame:
+def grouping_frame(version: Version, path: AnyPath) -> Frame:
     """Return a lazy frame of the groups of a version, from their file: columns id and component."""
     options = version.manifest.options
     dtype = dtypes_in(example_table(version.root, options).schema).get(options.row_id)
@@ -142,7 +141,7 @@ def grouping_frame(version: Version, path: Path) -> Frame:
     return dd.from_map(_read, groups, **how, meta=meta, label="simjoin_components")
 
 
-def _read(group: int, path: Path, dtypes: dict[str, str], library: str) -> Frame:
+def _read(group: int, path: AnyPath, dtypes: dict[str, str], library: str) -> Frame:
     with parquet(path) as file:
         table = read_groups(file, [group] if file.num_row_groups else [], [ID, COMPONENT])
     return frames_of_library(library).from_arrow(table, dtypes)
@@ -157,7 +156,7 @@ def components(version: Version) -> Frame:
     return grouping_frame(version, grouping_of(version)[1])
 
 
-def grouping_of(version: Version) -> tuple[Grouping, Path]:
+def grouping_of(version: Version) -> tuple[Grouping, AnyPath]:
     """Return the groups of a version and their file; they are updated from an older version if possible."""
     known = known_grouping(version)
     if known is not None and known[0].version == version.number:

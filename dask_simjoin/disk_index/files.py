@@ -6,18 +6,27 @@ import contextlib
 import errno
 import functools
 import os
+import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
+import dask
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dask_simjoin.disk_index.checksums import DIGITS, CheckedFile, SummedFile, is_checked, reading
+from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
 from dask_simjoin.disk_index.types import VERSION
-from dask_simjoin.errors import IndexFormatError, IndexWriteError, OptionError, SimJoinError
+from dask_simjoin.errors import (
+    IndexFormatError,
+    IndexStoreError,
+    IndexWriteError,
+    OptionError,
+    SimJoinError,
+)
 from dask_simjoin.graph.workers import is_worker
 
 
@@ -50,6 +59,10 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 KNOWN, SMALL = 1024, 1 << 16
 """Number of cached small files (boxes and deletions of updates), and the largest size in bytes."""
+
+
+SPOOLED = 1 << 26
+"""Bytes of a file that are kept in memory until it is sent to a store; larger ones go to scratch."""
 
 
 def new_name(ending: str = "parquet") -> str:
@@ -85,7 +98,7 @@ def write_tables(tables: Iterable[pa.Table], file: SummedFile, schema: pa.Schema
         file.end_rows()
 
 
-def write_named(folder: Path, write: Callable[[SummedFile], object], first: str) -> tuple[str, int]:
+def write_named(folder: AnyPath, write: Callable[[SummedFile], object], first: str) -> tuple[str, int]:
     """Write and sync a file that is named by its checksum; return its name and bytes.
 
     `first`: the beginning of its name.
@@ -98,16 +111,32 @@ def write_named(folder: Path, write: Callable[[SummedFile], object], first: str)
         write(own)
         checksum = own.checksum
 
+    def named() -> str:
+        return f"{first}-{checksum:0{DIGITS}x}.parquet"
+
+    if isinstance(folder, ObjectPath):
+        with writing(folder), tempfile.SpooledTemporaryFile(SPOOLED, dir=scratch_folder()) as file:
+            spooled = cast(BinaryIO, file)
+            summed(spooled)
+            size = spooled.tell()
+            spooled.seek(0)
+            (folder / named()).put(spooled)
+        return named(), size
     folder.mkdir(exist_ok=True)  # copies of an index may lack folders that were empty
     temporary = folder / f".{first}-{new_name('tmp')}"
     size = write_new(temporary, summed)
-    name = f"{first}-{checksum:0{DIGITS}x}.parquet"
-    temporary.rename(folder / name)
-    return name, size
+    temporary.rename(folder / named())
+    return named(), size
+
+
+def scratch_folder() -> str | None:
+    """Return the folder for temporary files, as Dask is configured; None: the system's."""
+    folder: str | None = dask.config.get("temporary-directory", None)
+    return folder
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: AnyPath) -> Iterator[None]:
     """Raise errors of writing with the name of the file, and a remedy."""
     try:
         yield
@@ -138,27 +167,40 @@ def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
             raise
 
 
-def read_whole(path: Path) -> pa.Table:
+def read_whole(path: AnyPath) -> pa.Table:
     """Read a Parquet file; small ones are cached, as files never change, but not on workers."""
     with reading(path, is_checked(path)):
-        few = path.stat().st_size <= SMALL and not is_worker()
+        size = path.stat().st_size if isinstance(path, Path) else _size(path)
+        few = size <= SMALL and not is_worker()
     table: pa.Table = (_kept if few else read_anew)(path)
     return table
 
 
+@functools.lru_cache(KNOWN)
+def _size(path: ObjectPath) -> int:
+    """Return the bytes of an object, which never changes: each question to a store takes time."""
+    return path.stat().st_size
+
+
 @contextlib.contextmanager
-def parquet(path: Path) -> Iterator[pq.ParquetFile]:
+def parquet(path: AnyPath) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file, whose bytes are read into the current memory pool; refuses damaged files.
 
-    Files of older versions of this package have no checksums, and are not verified.
+    Files of older versions of this package have no checksums, and are not verified.  Row groups of an object
+    are read at once, by few requests.
     """
-    checked = is_checked(path)
+    checked, remote = is_checked(path), isinstance(path, ObjectPath)
     with reading(path, checked):
         own = CheckedFile(path) if checked else None
-        opened = pa.OSFile(str(path)) if own is None else pa.PythonFile(own, mode="r")
         known = None if own is None else own.ending.metadata
-        with opened as source, pq.ParquetFile(source, metadata=known, pre_buffer=False) as file:
+        with _source(path, own) as source, pq.ParquetFile(source, metadata=known, pre_buffer=remote) as file:
             yield file
+
+
+def _source(path: AnyPath, own: CheckedFile | None) -> pa.NativeFile:
+    if own is not None:
+        return pa.PythonFile(own, mode="r")
+    return pa.OSFile(str(path)) if isinstance(path, Path) else pa.BufferReader(path.read_bytes())
 
 
 def read_groups(
@@ -171,7 +213,7 @@ def read_groups(
     return file.read_row_groups(list(groups), columns=columns, use_threads=False)
 
 
-def read_anew(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+def read_anew(path: AnyPath, columns: Sequence[str] | None = None) -> pa.Table:
     """Read a Parquet file, all columns or some, past the cache."""
     with parquet(path) as file:
         return read_groups(file, range(file.num_row_groups), columns)
@@ -180,7 +222,7 @@ def read_anew(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 _kept = functools.lru_cache(KNOWN)(read_anew)
 
 
-def listed(folder: Path) -> list[Path]:
+def listed(folder: AnyPath) -> list[AnyPath]:
     """List the files of a folder; a missing folder is empty, as in some copies."""
     try:
         return sorted(folder.iterdir())
@@ -188,8 +230,21 @@ def listed(folder: Path) -> list[Path]:
         return []
 
 
-def sync_folder(path: Path) -> None:
-    """Sync the names of the files in a folder."""
+def of_attempt(folder: AnyPath, token: str) -> Iterator[AnyPath]:
+    """Yield the files of a folder that an attempt made."""
+    if isinstance(folder, Path):
+        yield from (path for path in folder.iterdir() if token in path.name)
+        return
+    for path in folder.after(token):
+        if not path.name.startswith(token):
+            return
+        yield path
+
+
+def sync_folder(path: AnyPath) -> None:
+    """Sync the names of the files in a folder; a store keeps what it confirmed."""
+    if isinstance(path, ObjectPath):
+        return
     with writing(path):
         path.mkdir(exist_ok=True)
         number = os.open(path, os.O_RDONLY)
@@ -199,10 +254,12 @@ def sync_folder(path: Path) -> None:
             os.close(number)
 
 
-def check_written(path: Path, size: int, rows: int, name: str) -> None:
+def check_written(path: AnyPath, size: int, rows: int, name: str) -> None:
     """Refuse a file that differs from the report of the task that wrote it; `name`: of its rows."""
     try:
-        found = pq.read_metadata(path).num_rows if path.stat().st_size == size else -1
+        found = _written_rows(path) if path.stat().st_size == size else -1
+    except IndexStoreError:
+        raise
     except (OSError, ValueError):
         found = -1
     if found != rows:
@@ -210,6 +267,33 @@ def check_written(path: Path, size: int, rows: int, name: str) -> None:
             f"A worker wrote {rows:,} {name} to {str(path)!r}, but this process does not see that file "
             "as it was written. All workers and this process must share the folder."
         )
+
+
+def _written_rows(path: AnyPath) -> int:
+    if isinstance(path, Path):
+        rows: int = pq.read_metadata(path).num_rows
+        return rows
+    with parquet(path) as file:
+        return int(file.metadata.num_rows)
+
+
+def check_creates(folder: AnyPath) -> None:
+    """Refuse a file system or a store that cannot order writers."""
+    if isinstance(folder, Path):
+        check_links(folder)
+        return
+    path = folder / f".{new_name('tmp')}"
+    path.create(b"")
+    try:
+        path.create(b"")
+    except FileExistsError:
+        return
+    finally:
+        path.unlink()
+    raise OptionError(
+        f"path={str(folder.parent)!r} is on a store that replaces objects in spite of 'If-None-Match: *'. "
+        "The index needs such conditional puts to order its writers; use another store, or a local disk."
+    )
 
 
 def check_links(folder: Path) -> None:

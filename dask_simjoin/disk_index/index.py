@@ -16,7 +16,7 @@ from dask_simjoin.catalog.libraries import library
 from dask_simjoin.disk_index import changes as joins
 from dask_simjoin.disk_index.cache import IndexReader, changes_to
 from dask_simjoin.disk_index.changes import PairChanges
-from dask_simjoin.disk_index.checking import check_index, history_of, quality_of, vacuumed
+from dask_simjoin.disk_index.checking import check_index, quality_of
 from dask_simjoin.disk_index.commits import Change, attempted, commit
 from dask_simjoin.disk_index.components import components
 from dask_simjoin.disk_index.graph import stored_rows
@@ -45,6 +45,7 @@ from dask_simjoin.disk_index.updating import (
     lazy_frame,
     restored,
 )
+from dask_simjoin.disk_index.vacuum import history_of, vacuumed
 from dask_simjoin.disk_index.writing import FILE_ROWS, coordinates_of
 from dask_simjoin.errors import VersionGoneError
 from dask_simjoin.metrics.norms import Frame
@@ -154,6 +155,8 @@ class Index(IndexReader):
             Other writers made versions at the same time, repeatedly, or the update took over half a day.
         IndexWriteError
             The disk is full, or writing fails for another reason.  The files of the update are removed.
+        IndexStoreError
+            An object store cannot be reached.  The update may be committed: repeat it with its `batch`.
         VersionGoneError
             `new` was read from an old version of an index that was removed.
         """

@@ -18,7 +18,6 @@ import uuid
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,11 +41,12 @@ from dask_simjoin.disk_index.publishing import Transaction, base_of, transaction
 from dask_simjoin.disk_index.reports import UpkeepReport
 from dask_simjoin.disk_index.rows import Written, example_table, read_part, write_rows
 from dask_simjoin.disk_index.snapshots import Version
+from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import Part, RowFile, RowGroups, Snapshot
 from dask_simjoin.disk_index.writing import FILE_ROWS
 from dask_simjoin.engine.base import frames_of_library, joiner_for
 from dask_simjoin.engine.index.regions import Regions, make_regions
-from dask_simjoin.errors import IndexWriteError, UpkeepWarning, VersionGoneError
+from dask_simjoin.errors import IndexStoreError, IndexWriteError, UpkeepWarning, VersionGoneError
 from dask_simjoin.graph.dask_private import Task, TaskRef
 from dask_simjoin.graph.source import gather, itself
 from dask_simjoin.graph.workers import on_worker
@@ -242,11 +242,14 @@ def keep_up(version: Version) -> UpkeepReport:
     if base_of(version.root, version.manifest) != version.number:
         return nothing
     try:
+        files = to_rewrite(version, FILE_ROWS)
+        if not files:
+            return nothing
         with transaction(version.root) as own:
-            done = _rewrite(own, version, version.number, to_rewrite(version, FILE_ROWS))
+            done = _rewrite(own, version, version.number, files)
     except VersionGoneError:  # another writer's vacuum
         return nothing
-    except IndexWriteError as error:
+    except (IndexWriteError, IndexStoreError) as error:
         warnings.warn(
             f"Version {version.number} of the index at {str(version.root)!r} is committed, but its files "
             f"could not be compacted: {error}. A later update, or optimize(), does so.",
@@ -256,7 +259,7 @@ def keep_up(version: Version) -> UpkeepReport:
     return done or nothing
 
 
-def optimize(root: Path, last: Callable[[], Version], how: str) -> UpkeepReport:
+def optimize(root: AnyPath, last: Callable[[], Version], how: str) -> UpkeepReport:
     """Compact the last version."""
 
     def work(now: Version, base: int, own: Transaction) -> UpkeepReport | None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Hashable, Iterator, Sequence
-from pathlib import Path
 
 from dask_simjoin.disk_index.commits import Change, commit, now
-from dask_simjoin.disk_index.files import FOLDERS, PAIRS, check_links, sync_folder, writing
+from dask_simjoin.disk_index.files import FOLDERS, PAIRS, check_creates, sync_folder, writing
+from dask_simjoin.disk_index.files import listed as files_in
 from dask_simjoin.disk_index.index import Index
 from dask_simjoin.disk_index.manifests import versions
 from dask_simjoin.disk_index.publishing import transaction
 from dask_simjoin.disk_index.rows import write_example
+from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
 from dask_simjoin.disk_index.types import ID, Manifest, Options
 from dask_simjoin.disk_index.updating import NO_IDS, NO_SEQ, lazy_frame
 from dask_simjoin.disk_index.writing import Incoming, Numbering, collect_rows, schema_for, write_frame
@@ -23,7 +24,7 @@ from dask_simjoin.request.spec import JoinSpec
 
 
 def make_index(
-    frame: Frame, spec: JoinSpec, root: Path, policy: str | float, group: int, stored: bool
+    frame: Frame, spec: JoinSpec, root: AnyPath, policy: str | float, group: int, stored: bool
 ) -> Index:
     """Write an index to a folder; `group`: rows of a row group, `stored`: also write pairs."""
     _check_free(root)
@@ -32,7 +33,7 @@ def make_index(
     incoming = collect_rows(lazy_frame(frame), spec, id, columns)
     schema = schema_for(incoming)
     with _folders(root, (*FOLDERS, *([PAIRS] if stored else ()))), transaction(root) as own:
-        check_links(root / FOLDERS[0])
+        check_creates(root / FOLDERS[0])
         options = Options(
             spec.eps, on, id, spec.metric, spec.p, _dims(incoming), spec.lists, keep, spec.names, spec.dropna,
             spec.return_distance, _cut(incoming), group, policy, write_example(own, schema), stored,
@@ -55,7 +56,7 @@ def named(columns: tuple[Hashable, ...]) -> tuple[str, ...]:
     return tuple(str(name) for name in columns)
 
 
-def _check_free(root: Path) -> None:
+def _check_free(root: AnyPath) -> None:
     """Refuse a folder with other content; leftovers of a failed attempt to make an index are allowed."""
     if root.exists() and not root.is_dir():
         raise OptionError(f"path={str(root)!r} is a file; use a folder that is not there yet, or is empty.")
@@ -63,9 +64,7 @@ def _check_free(root: Path) -> None:
         raise OptionError(
             f"path={str(root)!r} holds an index already; use dask_simjoin.open_index(path), or another."
         )
-    others = (
-        [one.name for one in root.iterdir() if one.name not in (*FOLDERS, PAIRS)] if root.exists() else []
-    )
+    others = [one.name for one in files_in(root) if one.name not in (*FOLDERS, PAIRS)]
     if others:
         raise OptionError(
             f"path={str(root)!r} has something else in it ({listed(others, 3)}); use a new folder, or an "
@@ -74,8 +73,11 @@ def _check_free(root: Path) -> None:
 
 
 @contextlib.contextmanager
-def _folders(root: Path, names: Sequence[str]) -> Iterator[None]:
-    """Make the folders of an index; after a failure empty ones are removed."""
+def _folders(root: AnyPath, names: Sequence[str]) -> Iterator[None]:
+    """Make the folders of an index; after a failure empty ones are removed.  A store has no folders."""
+    if isinstance(root, ObjectPath):
+        yield
+        return
     above = [path for path in (root, *root.parents) if not path.exists()]
     own = [root / name for name in names if not (root / name).exists()]
     try:

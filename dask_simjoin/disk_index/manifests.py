@@ -10,10 +10,10 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 from dask_simjoin.disk_index.checksums import damaged
+from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
 from dask_simjoin.disk_index.types import (
     DeletedFile,
     KeyFile,
@@ -24,7 +24,7 @@ from dask_simjoin.disk_index.types import (
     RowFile,
     StoredPairs,
 )
-from dask_simjoin.errors import IndexFormatError, VersionGoneError
+from dask_simjoin.errors import IndexFormatError, IndexStoreError, VersionGoneError
 
 FILE_NAME = re.compile(r"(?:[0-9a-f]{32}|[0-9a-f]{16}-[0-9a-f]{8}-[0-9a-f]{16})\.parquet")
 """Names of files in manifests: no path leads out of the index's folders."""
@@ -124,21 +124,86 @@ NAME = re.compile(rf"([0-9]{{{DIGITS}}})\{ENDING}")
 """Names of manifests: other files in the folder are ignored."""
 
 
-def manifest_path(root: Path, version: int) -> Path:
+def manifest_path(root: AnyPath, version: int) -> AnyPath:
     """Return the path of a version's manifest."""
     return root / "_versions" / f"{version:0{DIGITS}d}{ENDING}"
 
 
-def versions(root: Path) -> list[int]:
-    """List the versions with manifest files, ascending; some may be damaged."""
+def versions(root: AnyPath, above: int = 0) -> list[int]:
+    """List the versions above a number with manifest files, ascending; some may be damaged."""
+    if isinstance(root, ObjectPath):
+        return _on_store(root, above)
     try:
         names = [path.name for path in (root / "_versions").iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         names = []
+    return [number for number in _numbers(names) if number > above]
+
+
+def _numbers(names: Iterable[str]) -> list[int]:
     return sorted(int(match[1]) for match in map(NAME.fullmatch, names) if match)
 
 
-def latest(root: Path) -> Manifest:
+OLDEST = ".oldest"
+"""On a store, the object with the number below the oldest kept version; listings begin there."""
+
+REMOVED = "removed"
+"""The field that only tombstones have: manifests of versions that a vacuum removed from a store.
+
+Their names stay taken, so that no number is assigned twice.
+"""
+
+
+def _on_store(root: ObjectPath, above: int) -> list[int]:
+    """List versions on a store, from the oldest kept one: the names of removed ones are there, too."""
+    folder, first = root / "_versions", above
+    if not above:
+        try:
+            first = int((folder / OLDEST).read_bytes())
+        except (FileNotFoundError, ValueError):
+            first = 0
+    try:
+        found = _numbers(one.name for one in folder.after(manifest_path(root, first).name))
+        if not found and not above and first:  # it is not what a vacuum wrote
+            found = _numbers(one.name for one in folder.after(manifest_path(root, 0).name))
+    except FileNotFoundError:
+        return []
+    return found
+
+
+def bury(root: ObjectPath, version: int) -> int:
+    """Remove a manifest from a store, but for its name; return the bytes.
+
+    Its writer may not know yet that it was made, so the token stays.
+    """
+    path = manifest_path(root, version)
+    content = path.read_bytes()
+    if is_tombstone(content):
+        return 0
+    path.put(json.dumps({REMOVED: True, "written_by": written_by(content)}).encode())  # type: ignore[union-attr]
+    return len(content)
+
+
+def is_tombstone(content: bytes) -> bool:
+    """Return whether these are the bytes of a manifest that was removed."""
+    return _field(content, REMOVED) is True
+
+
+def written_by(content: bytes) -> str:
+    """Return the token of the attempt that wrote a manifest; "" if it is damaged."""
+    token = _field(content, "written_by")
+    return token if isinstance(token, str) else ""
+
+
+def _field(content: bytes, name: str) -> Any:
+    try:
+        body = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return body.get(name) if isinstance(body, dict) else None
+
+
+def latest(root: AnyPath) -> Manifest:
     """Read the manifest of the last version; refuses a damaged one.
 
     The result is at least as new as the last version at the call.  A listing may miss files that are added
@@ -159,7 +224,7 @@ def latest(root: Path) -> Manifest:
     )
 
 
-def read_manifest(root: Path, version: int) -> Manifest:
+def read_manifest(root: AnyPath, version: int) -> Manifest:
     """Read the manifest of a version; refuses a damaged or missing one."""
     found = _read(root, version)
     if isinstance(found, Manifest):
@@ -177,13 +242,13 @@ def read_manifest(root: Path, version: int) -> Manifest:
     )
 
 
-def whole(root: Path, some: Iterable[int]) -> list[Manifest]:
+def whole(root: AnyPath, some: Iterable[int]) -> list[Manifest]:
     """Read the manifests of some versions, without missing and damaged ones."""
     found = (_read(root, version) for version in some)
     return [one for one in found if isinstance(one, Manifest)]
 
 
-def damage_of(root: Path, version: int) -> str:
+def damage_of(root: AnyPath, version: int) -> str:
     """Return why a version's manifest is damaged, or cannot be read; "" if it is intact or gone."""
     try:
         found = _read(root, version)
@@ -192,7 +257,7 @@ def damage_of(root: Path, version: int) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _damaged_last(root: Path, known: list[int], what: str) -> IndexFormatError:
+def _damaged_last(root: AnyPath, known: list[int], what: str) -> IndexFormatError:
     """Return the error for a damaged last manifest, which says how to continue."""
     older = next((one for one in reversed(known[:-1]) if whole(root, [one])), None)
     remedy = (
@@ -204,7 +269,7 @@ def _damaged_last(root: Path, known: list[int], what: str) -> IndexFormatError:
     return damaged(manifest_path(root, known[-1]), f"{what}, and it belongs to the last version", remedy)
 
 
-def back_to(root: Path, manifest: Manifest, since: int) -> Iterator[Manifest]:
+def back_to(root: AnyPath, manifest: Manifest, since: int) -> Iterator[Manifest]:
     """Yield a version and its ancestors after `since`, newest first; refuses if one is gone."""
     while manifest.version > since:
         yield manifest
@@ -230,15 +295,19 @@ def _checksum(body: Any) -> str:
     return hashlib.sha256(plain.encode()).hexdigest()
 
 
-def _read(root: Path, version: int) -> Manifest | str | None:
+def _read(root: AnyPath, version: int) -> Manifest | str | None:
     """Read a version's manifest; a text says why it is damaged; None: it is missing."""
     path = manifest_path(root, version)
     try:
         content = json.loads(path.read_bytes())
+        if isinstance(content, dict) and content.get(REMOVED) is True:
+            return None
         body, checksum, number = content["manifest"], content["checksum"], content["format"]
         same = checksum == _checksum(body)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except IndexStoreError:
+        raise
     except OSError as error:
         return f"it cannot be read ({error.strerror or error})"
     except (ValueError, TypeError, LookupError, RecursionError):

@@ -11,7 +11,6 @@ import json
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import dask.dataframe as dd
@@ -35,6 +34,7 @@ from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.disk_index.rows import KNOWN, example_table
 from dask_simjoin.disk_index.schema import DTYPES, arrow_of, as_frame, dtypes_in
 from dask_simjoin.disk_index.snapshots import Version
+from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import SEQ, MarkFile, Options, PairFile, Snapshot, StoredPairs
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.graph.dask_private import Task, TaskRef
@@ -63,7 +63,7 @@ def stored_spec(rows: Snapshot) -> TotalsSpec:
     return TotalsSpec(**request)
 
 
-def pair_schema(root: Path, options: Options) -> pa.Schema:
+def pair_schema(root: AnyPath, options: Options) -> pa.Schema:
     """Return the schema of files of pairs."""
     own = example_table(root, options).schema
     own_dtypes, ids = dtypes_in(own), options.row_id
@@ -98,7 +98,7 @@ class Gone(NamedTuple):
 
 
 @functools.lru_cache(KNOWN)
-def rows_gone(root: Path, marks: tuple[MarkFile, ...]) -> Gone:
+def rows_gone(root: AnyPath, marks: tuple[MarkFile, ...]) -> Gone:
     """Return the deleted rows from files, which never change: each process reads them once."""
     seq = [read_whole(root / PAIRS / one.name)[SEQ].to_numpy() for one in marks]
     every = np.concatenate([np.zeros(0, np.int64), *seq])
@@ -109,7 +109,7 @@ def rows_gone(root: Path, marks: tuple[MarkFile, ...]) -> Gone:
     return Gone(every[last], version[last])
 
 
-def read_live(root: Path, one: PairFile, marks: tuple[MarkFile, ...], columns: Sequence[str],
+def read_live(root: AnyPath, one: PairFile, marks: tuple[MarkFile, ...], columns: Sequence[str],
               groups: Sequence[int] | None = None) -> Iterator[pa.Table]:  # fmt: skip
     """Read the valid pairs of a file, some row groups or all, one after the other."""
     every = rows_gone(root, marks)
@@ -177,7 +177,7 @@ def stored_pairs(pairs: StoredPairs, rows: Snapshot, spec: JoinSpec) -> Frame:
         )  # fmt: skip
 
 
-def _parts(root: Path, files: Sequence[PairFile]) -> Iterator[Pieces]:
+def _parts(root: AnyPath, files: Sequence[PairFile]) -> Iterator[Pieces]:
     """Group row groups into partitions of about `ROWS` pairs."""
     some: list[tuple[PairFile, tuple[int, ...]]] = []
     capacity = ROWS
@@ -200,7 +200,7 @@ def _on_worker(part: Pieces, columns: list[str], **how: Any) -> Frame:
     return on_worker(functools.partial(_read, part, columns=columns, **how))
 
 
-def _read(part: Pieces, root: Path, marks: tuple[MarkFile, ...], spec: JoinSpec, schema: pa.Schema,
+def _read(part: Pieces, root: AnyPath, marks: tuple[MarkFile, ...], spec: JoinSpec, schema: pa.Schema,
           index_eps: float, columns: list[str]) -> Frame:  # fmt: skip
     """Read the valid pairs within the distance of `spec`."""
     numbered = {"left": LEFT, "right": RIGHT} if not spec.keep and spec.id == SEQ else {}

@@ -27,6 +27,7 @@ from dask_simjoin.disk_index.checksums import SummedFile
 from dask_simjoin.disk_index.files import (
     FOLDERS,
     PAIRS,
+    of_attempt,
     read_whole,
     sync_folder,
     write_named,
@@ -34,9 +35,10 @@ from dask_simjoin.disk_index.files import (
     write_table,
     writing,
 )
-from dask_simjoin.disk_index.manifests import damage_of, encoded, manifest_path, versions
+from dask_simjoin.disk_index.manifests import damage_of, encoded, manifest_path, versions, written_by
+from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
 from dask_simjoin.disk_index.types import Manifest
-from dask_simjoin.errors import IndexConflictError
+from dask_simjoin.errors import IndexConflictError, IndexStoreError
 
 DIGITS, OWN_DIGITS = 16, 8
 """Hexadecimal digits of a token, and of the part of a name that is unique within an attempt."""
@@ -56,12 +58,12 @@ class Transaction:
         Whether a version names its files, or may name them: then they stay.
     """
 
-    root: Path
+    root: AnyPath
     token: str = field(default_factory=lambda: uuid.uuid4().hex[:DIGITS])
     kept: bool = False
 
     @property
-    def lease(self) -> Path:
+    def lease(self) -> AnyPath:
         """The file that exists while the attempt lasts."""
         return self.root / FOLDERS[0] / f".{self.token}.lease"
 
@@ -79,19 +81,33 @@ class Transaction:
 
     def end(self) -> None:
         """Remove the lease, and the files, unless they are kept."""
-        with contextlib.suppress(OSError):  # a vacuum removes leftovers a day later
+        with contextlib.suppress(IndexStoreError):  # further requests may each wait for minutes
+            self._remove()
+
+    def _remove(self) -> None:
+        with _leftovers():
             self.lease.unlink(missing_ok=True)
         if self.kept:
             return
         for folder in (*FOLDERS, PAIRS):
-            with contextlib.suppress(OSError):
-                for path in (self.root / folder).iterdir():
-                    if self.token in path.name:
-                        path.unlink(missing_ok=True)
+            with _leftovers():
+                for path in of_attempt(self.root / folder, self.token):
+                    path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def transaction(root: Path) -> Iterator[Transaction]:
+def _leftovers() -> Iterator[None]:
+    """Ignore files that cannot be removed: a vacuum removes them a day later."""
+    try:
+        yield
+    except IndexStoreError:
+        raise
+    except OSError:
+        pass
+
+
+@contextlib.contextmanager
+def transaction(root: AnyPath) -> Iterator[Transaction]:
     """Begin an attempt; at its end, files that no version names are removed."""
     own = Transaction(root)
     with writing(own.lease):
@@ -116,7 +132,7 @@ class Batches(NamedTuple):
     size: int
 
 
-def made_by(root: Path, manifest: Manifest, batch: str | None) -> int | None:
+def made_by(root: AnyPath, manifest: Manifest, batch: str | None) -> int | None:
     """Return the version that a named update made; None: there was no such update."""
     if batch is None or batch in manifest.batches:
         return None if batch is None else manifest.batches[batch]
@@ -148,12 +164,12 @@ TEMPORARY = ".manifest"
 """The end of the names of temporaries; a vacuum removes all of them."""
 
 
-def base_of(root: Path, manifest: Manifest) -> int | None:
+def base_of(root: AnyPath, manifest: Manifest) -> int | None:
     """Return the number before the next version's; None if a version newer than `manifest` was made.
 
     Damaged manifests have numbers, too, so it may be larger than the version of `manifest`.
     """
-    newer = [number for number in versions(root) if number > manifest.version]
+    newer = versions(root, manifest.version)
     if not all(damage_of(root, number) for number in newer):
         return None
     return newer[-1] if newer else manifest.version
@@ -162,11 +178,41 @@ def base_of(root: Path, manifest: Manifest) -> int | None:
 def publish(own: Transaction, base: int, manifest: Manifest) -> bool:
     """Publish a manifest as the version after `base`; return False, without effect, if that exists."""
     content, path = encoded(manifest, own.token), manifest_path(own.root, base + 1)
+    if isinstance(path, ObjectPath):
+        return _created(own, content, path)
     while (made := _linked(own, base, content, path)) is None:
         pass
     if made:
         sync_folder(path.parent)
     return made
+
+
+PUTS = 3
+"""How often to put a manifest whose answer was lost; each put has repeats of its own."""
+
+
+def _created(own: Transaction, content: bytes, path: ObjectPath) -> bool:
+    """Put a manifest on a store if its name is free; return False if another attempt took it.
+
+    Names are never free again.  So a put succeeds only if its version is the next one.
+    """
+    own.kept = True  # until it is certain that the number is another one's
+    failure: OSError | None = None
+    for _ in range(PUTS):
+        try:
+            path.create(content)
+            return True
+        except FileExistsError as error:  # maybe by this attempt, if the answer to an earlier put was lost
+            failure = error
+        except IndexStoreError as error:
+            failure = error
+            continue
+        with contextlib.suppress(FileNotFoundError):  # a conflict with a put that failed: try again
+            own.kept = written_by(path.read_bytes()) == own.token
+            return own.kept
+    raise IndexStoreError(
+        f"The store did not confirm {str(path)!r}, and the version may exist or not: {failure}"
+    ) from failure
 
 
 def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | None:
@@ -204,7 +250,7 @@ def sweep(root: Path) -> int:
     return sum(map(removed, names))
 
 
-def removed(path: Path) -> int:
+def removed(path: AnyPath) -> int:
     """Remove a file; return its bytes, or 0 if it is gone already, or is a folder."""
     try:
         if path.is_dir():
@@ -216,7 +262,7 @@ def removed(path: Path) -> int:
     return size
 
 
-def _largest(root: Path) -> int:
+def _largest(root: AnyPath) -> int:
     return max(versions(root), default=0)
 
 

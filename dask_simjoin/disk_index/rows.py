@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 from dask_simjoin.disk_index.files import cut_parts, parquet, read_groups, read_whole, write_table
 from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.disk_index.schema import as_frame, as_written, write_keys
+from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import SEQ, VERSION, DeletedFile, KeyFile, Options, Part, RowGroups
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.compat import to_host
@@ -37,7 +37,7 @@ def write_deleted(own: Transaction, places: dict[str, np.ndarray], version: int)
     return DeletedFile(name, len(at), version), size
 
 
-def places_in(root: Path, name: str) -> dict[str, np.ndarray]:
+def places_in(root: AnyPath, name: str) -> dict[str, np.ndarray]:
     """Read the positions of a deletion file, by the names of row files."""
     table = read_whole(root / "deleted" / name)
     at, files = table[POSITION].to_numpy(), table[FILE].to_pandas().cat
@@ -49,7 +49,7 @@ def places_in(root: Path, name: str) -> dict[str, np.ndarray]:
 
 
 @functools.lru_cache(KNOWN)
-def read_deleted(root: Path, deleted: tuple[str, ...]) -> Mapping[str, np.ndarray]:
+def read_deleted(root: AnyPath, deleted: tuple[str, ...]) -> Mapping[str, np.ndarray]:
     """Read the positions of deleted rows, ascending, by file name; `deleted`: the deletion files.
 
     Files never change: each process reads them once for all of its tasks.
@@ -245,6 +245,6 @@ def write_example(own: Transaction, schema: pa.Schema) -> str:
     return own.write("rows", lambda file: write_table(schema.empty_table(), file))[0]
 
 
-def example_table(root: Path, options: Options) -> pa.Table:
+def example_table(root: AnyPath, options: Options) -> pa.Table:
     """Read the empty file with the schema."""
     return read_whole(root / "rows" / options.example)

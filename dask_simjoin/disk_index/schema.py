@@ -6,7 +6,6 @@ import dataclasses
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from dask.tokenize import tokenize
 from dask_simjoin.catalog.libraries import HOME, library
 from dask_simjoin.disk_index.files import cut_parts, parquet, read_anew, read_groups, write_table
 from dask_simjoin.disk_index.publishing import Transaction
+from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import ID, SEQ, VERSION, KeyFile
 from dask_simjoin.engine.base import frames_for, frames_of_library
 from dask_simjoin.errors import ColumnError
@@ -303,7 +303,7 @@ class Finder:
         Key files in memory, by their names: see `read_keys`.
     """
 
-    root: Path
+    root: AnyPath
     row_id: str
     keys: tuple[KeyFile, ...]
     places: dict[str, np.ndarray]
@@ -416,7 +416,7 @@ def _found(row: np.ndarray, own: pa.Table) -> pd.DataFrame:
     return pd.DataFrame({"row": row, FILE: names, **places})
 
 
-def read_keys(root: Path, one: KeyFile) -> pa.Table:
+def read_keys(root: AnyPath, one: KeyFile) -> pa.Table:
     """Read a key file to cache it in memory."""
     return read_anew(root / "keys" / one.name).unify_dictionaries().combine_chunks()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,7 @@ from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.disk_index.rows import read_deleted
 from dask_simjoin.disk_index.schema import Finder
 from dask_simjoin.disk_index.segments import NO_CACHED_ROWS, CachedRows
+from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import Delta, Manifest, Options, RowFile, RowGroups, Snapshot, StoredPairs
 
 FILE = "file"
@@ -38,7 +38,9 @@ def write_boxes(own: Transaction, files: Sequence[tuple[str, RowGroups]]) -> tup
     return own.write("boxes", lambda file: write_table(pa.table(columns), file))
 
 
-def read_boxes(root: Path, files: Iterable[RowFile], options: Options) -> tuple[tuple[str, ...], RowGroups]:
+def read_boxes(
+    root: AnyPath, files: Iterable[RowFile], options: Options
+) -> tuple[tuple[str, ...], RowGroups]:
     """Read the row groups of files; return the names of the files, which `RowGroups.file` indexes, too."""
     files = list(files)
     number = {one.name: n for n, one in enumerate(files)}
@@ -79,7 +81,7 @@ class Version:
         The rows of it in memory.
     """
 
-    root: Path
+    root: AnyPath
     library: str
     manifest: Manifest
     cached: CachedRows = NO_CACHED_ROWS
@@ -170,11 +172,11 @@ class Version:
         )  # fmt: skip
 
 
-def last_version(root: Path, library: str) -> Version:
+def last_version(root: AnyPath, library: str) -> Version:
     """Return the last version of the index in a folder."""
     return Version(root, library, latest(root))
 
 
-def version_of(root: Path, library: str, version: int) -> Version:
+def version_of(root: AnyPath, library: str, version: int) -> Version:
     """Return a version of the index in a folder."""
     return Version(root, library, read_manifest(root, version))

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 
+from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.request.spec import JoinSpec
 
@@ -263,7 +263,7 @@ class Part:
         The deletion files with rows of these row groups.
     """
 
-    root: Path
+    root: AnyPath
     options: Options
     library: str
     pieces: tuple[tuple[str, tuple[int, ...]], ...]
@@ -298,7 +298,7 @@ class Snapshot:
         The deletion files that `places` was read from; tasks read them again.
     """
 
-    root: Path
+    root: AnyPath
     options: Options
     library: str
     files: tuple[str, ...]

@@ -6,6 +6,7 @@ Their work is imported at the first call, since frames in memory do not need it.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -14,6 +15,7 @@ import dask
 from fsspec.core import url_to_fs
 
 from dask_simjoin.catalog.libraries import LIBRARIES
+from dask_simjoin.disk_index.stores import AnyPath, object_path
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.graph.inputs import example_ids
 from dask_simjoin.graph.verb import verb
@@ -36,6 +38,7 @@ ROW_GROUP = 16_384
 LARGEST_GROUP = 65_536
 
 PathLike = str | os.PathLike[str]
+StorageOptions = Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,11 @@ class MakeIndex(Coordinates, Kept):
     )
     row_group: int = field(default=ROW_GROUP, metadata=about("rows of a row group"))
     blocksize: Size = field(default=None, metadata=about("size of a chunk", unit="bytes"))
+    storage_options: StorageOptions = field(
+        default=None,
+        repr=False,
+        metadata=about("how to reach an object store, as for read_parquet"),
+    )
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve it for frames like `meta`."""
@@ -64,9 +72,9 @@ class MakeIndex(Coordinates, Kept):
         return replace(spec, unit=None)  # distances of an index have the unit of the metric
 
     @property
-    def root(self) -> Path:
+    def root(self) -> AnyPath:
         """The folder."""
-        return check_path(self.path)
+        return check_path(self.path, self.storage_options)
 
     def stored(self, names: tuple[str, ...]) -> bool:
         """Whether pairs are stored; refuses `names` of kept columns that results have of their own."""
@@ -126,7 +134,8 @@ def index(frame: Frame, request: MakeIndex) -> Index:
     eps : float or str
         Largest distance of the maintained pairs, finite and >= 0; as text with a unit, as in `self_join`.
     path : str or path
-        A new or empty folder that all workers see.  Its file system must have hard links.
+        A new or empty folder that all workers see.  Its file system must have hard links.  Or a URL of an
+        object store: ``s3://``, ``gs://``, ``az://`` or ``abfs://``.
     on, id, metric, p, keep, suffixes, return_distance, dropna
         As for `self_join`.  Column names must be strings, and ids stay unique as the index grows.
     store_pairs : bool
@@ -139,6 +148,9 @@ def index(frame: Frame, request: MakeIndex) -> Index:
         down other work.
     blocksize : int or str, optional
         Memory for the ids of one chunk while they are checked for duplicates.
+    storage_options : dict, optional
+        How to reach an object store: names of obstore, or key, secret, token, endpoint_url and anon, as for
+        s3fs.  By default each process reads its environment variables.
 
     Returns
     -------
@@ -154,6 +166,8 @@ def index(frame: Frame, request: MakeIndex) -> Index:
         As for `self_join`.
     IndexWriteError
         The disk is full, or writing fails for another reason.  No file is left: try again.
+    IndexStoreError
+        An object store cannot be reached, or refuses a request.
 
     Notes
     -----
@@ -189,16 +203,25 @@ def index(frame: Frame, request: MakeIndex) -> Index:
     return make_index(frame, spec, root, policy, group, stored)
 
 
-def open_index(path: PathLike, *, version: int | None = None, backend: str | None = None) -> Index:
+def open_index(
+    path: PathLike,
+    *,
+    version: int | None = None,
+    backend: str | None = None,
+    storage_options: StorageOptions = None,
+) -> Index:
     """Open the index in a folder.
 
     Parameters
     ----------
     path : str or path
+        A folder, or a URL of an object store.
     version : int, optional
         A fixed version.  Default: always the last one, also while other processes update the index.
     backend : {"pandas", "cudf"}, optional
         Library of the frames that it returns.  Default: Dask's configuration ``dataframe.backend``.
+    storage_options : dict, optional
+        How to reach an object store, as for `index`.
 
     Returns
     -------
@@ -229,11 +252,12 @@ def open_index(path: PathLike, *, version: int | None = None, backend: str | Non
     from dask_simjoin.disk_index.index import Index
     from dask_simjoin.disk_index.updating import check_version
 
-    return Index(check_path(path), library, None if version is None else check_version(version, "version"))
+    root = check_path(path, storage_options)
+    return Index(root, library, None if version is None else check_version(version, "version"))
 
 
-def check_path(path: Any) -> Path:
-    """Return a folder as a `Path`; refuses values that name no folder."""
+def check_path(path: Any, storage_options: StorageOptions = None) -> AnyPath:
+    """Return a folder as a `Path`, or a URL as an `ObjectPath`; refuses values that name no folder."""
     if not isinstance(path, (str, os.PathLike)):
         raise OptionTypeError(f"path={shown(path)} is not a path; name a folder, as a string.")
     text = os.fspath(path)
@@ -246,9 +270,11 @@ def check_path(path: Any) -> Path:
     if text.startswith("file://"):
         text = str(url_to_fs(text)[1])
     if "://" in text:
+        return object_path(text, storage_options)
+    if storage_options:
         raise OptionError(
-            f"path={text!r} is on an object store, and an index needs a file system with hard links. Use a "
-            "folder that all workers share."
+            f"storage_options are for object stores, and path={text!r} is a local folder; omit them, or use "
+            "a URL such as s3://BUCKET/NAME."
         )
     try:
         return Path(text).expanduser().absolute()

@@ -58,7 +58,7 @@ ORDER = (
     "by", "mutual", "id", "left_id", "right_id", "metric", "p", "similarity", "comparison", "tokenizer",
     "allow_empty", "allow_missing", "pairs", "include_self", "return_distance", "distance_unit",
     "return_similarity", "keep", "suffixes", "dropna", "method", "approximate", "partitioning",
-    "store_pairs", "recluster", "row_group", "blocksize",
+    "store_pairs", "recluster", "row_group", "blocksize", "storage_options",
 )  # fmt: skip
 """Order of options in signatures: the query, the columns, the result, and the computation."""
 

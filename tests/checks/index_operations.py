@@ -22,6 +22,7 @@ import pandas as pd
 
 import dask_simjoin
 from dask_simjoin.errors import IndexConflictError, VersionGoneError
+from tests.support import s3
 
 MOST = 30
 """Rows of a writer."""
@@ -46,9 +47,9 @@ def pairs_of(rows):
     return found
 
 
-def checked(path, number, counts):
+def checked(how, number, counts):
     """Read a version, which stays as it is; returns its pairs."""
-    index = dask_simjoin.open_index(path, version=number)
+    index = dask_simjoin.open_index(**how, version=number)
     rows = index.rows().compute()
     found = index.pairs().compute()
     listed = [frozenset(two) for two in zip(found["left"].tolist(), found["right"].tolist(), strict=True)]
@@ -66,21 +67,21 @@ def signed(found):
     ]
 
 
-def compared(path, since, counts):
+def compared(how, since, counts):
     """Read two versions and the changes between them, which must be their difference."""
-    index = dask_simjoin.open_index(path)
+    index = dask_simjoin.open_index(**how)
     until = index.version
     added, removed = signed(index.changes(since, until).compute())
-    old, new = checked(path, since, counts), checked(path, until, counts)
+    old, new = checked(how, since, counts), checked(how, until, counts)
     # a pair of a row that was replaced may go and come
     assert (old - removed) | added == new, (since, until)
     counts["changes read"] += 1
 
 
-def write(path, number, operations, seed):
+def write(how, number, operations, seed):
     """Do operations; returns the rows that must be there, and what was done."""
     draw, rows, counts = random.Random(seed), {}, Counter()
-    index = dask_simjoin.open_index(path)
+    index = dask_simjoin.open_index(**how)
     since = index.version
     last = None
 
@@ -120,9 +121,9 @@ def write(path, number, operations, seed):
         elif kind in ("read", "changes"):
             with contextlib.suppress(VersionGoneError):
                 if kind == "read":
-                    checked(path, index.version, counts)
+                    checked(how, index.version, counts)
                 else:
-                    compared(path, since, counts)
+                    compared(how, since, counts)
                 counts["not gone"] += 1
             since = index.version
         counts[kind] += 1
@@ -145,31 +146,60 @@ def in_child(work, result):
         os._exit(code)
 
 
-def vacuums(path, until, keep):
+def vacuums(how, until, keep):
     """Vacuum until a file is there; returns how often."""
     done = 0
     while not until.exists():
-        dask_simjoin.open_index(path).vacuum(keep=keep)
+        dask_simjoin.open_index(**how).vacuum(keep=keep)
         done += 1
         time.sleep(0.1)
     return done
 
 
-def run(operations, seed, store_pairs=False, keep=2):
-    """Let two writers do so many operations in all beside a vacuum; returns what was done."""
+def begin(how, store_pairs):
+    """Make an index of two versions."""
+    options = {"on": "x", "id": "key", "row_group": 4, "store_pairs": store_pairs}
+    index = frame({1: 0.0, 2: 0.5}).simjoin.index(1.0, **how, **options)
+    index.update(frame({3: 1.0}), delete=[1], batch="warm")
+    checked(how, index.version, Counter())
+
+
+def end(how, want):
+    """Compare the rows with those that must be there; returns the last version."""
+    index = dask_simjoin.open_index(**how)
+    found = index.rows().compute()
+    assert dict(zip(found["key"].tolist(), found["x"].tolist(), strict=True)) == want
+    checked(how, index.version, Counter())
+    assert index.check().damaged == 0
+    version = index.version
+    index.vacuum(keep=1)
+    return version
+
+
+def waited(child):
+    code = os.waitpid(child, 0)[1]
+    assert code == 0, code
+
+
+def run(operations, seed, store_pairs=False, keep=2, storage_options=None):
+    """Let two writers do so many operations in all beside a vacuum; returns what was done.
+
+    `storage_options`: of an S3 server, for an index there.  This process itself must not use it, as it forks.
+    """
     counts = Counter()
     with tempfile.TemporaryDirectory() as folder, dask.config.set(scheduler="sync"):
         path, stop = Path(folder) / "index", Path(folder) / "stop"
-        how = {"on": "x", "id": "key", "row_group": 4, "store_pairs": store_pairs}
-        index = frame({1: 0.0, 2: 0.5}).simjoin.index(1.0, path, **how)
-        index.update(frame({3: 1.0}), delete=[1], batch="warm")
-        checked(path, index.version, Counter())
-        results = [Path(folder) / f"result {n}" for n in range(3)]
+        how = {"path": path}
+        begin(how, store_pairs)  # kernels are compiled before anything is forked
+        results = [Path(folder) / f"result {n}" for n in range(4)]
+        if storage_options is not None:
+            how = {"path": s3.new_url(), "storage_options": storage_options}
+            waited(in_child(lambda: begin(how, store_pairs), results[3]))
         children = [
-            in_child(lambda n=n: write(path, n + 1, operations // 2, seed * 10 + n), results[n])
+            in_child(lambda n=n: write(how, n + 1, operations // 2, seed * 10 + n), results[n])
             for n in range(2)
         ]
-        cleaner = in_child(lambda: vacuums(path, stop, keep), results[2])
+        cleaner = in_child(lambda: vacuums(how, stop, keep), results[2])
         codes = [os.waitpid(child, 0)[1] for child in children]
         stop.touch()
         codes.append(os.waitpid(cleaner, 0)[1])
@@ -180,12 +210,8 @@ def run(operations, seed, store_pairs=False, keep=2):
             want |= {int(key): x for key, x in rows.items()}
             counts.update(told)
         counts["vacuums"] = json.loads(results[2].read_text())
-        index = dask_simjoin.open_index(path)
-        found = index.rows().compute()
-        assert dict(zip(found["key"].tolist(), found["x"].tolist(), strict=True)) == want
-        checked(path, index.version, Counter())
-        counts["versions"] = index.version
-        index.vacuum(keep=1)
+        waited(in_child(lambda: end(how, want), results[3]))
+        counts["versions"] = json.loads(results[3].read_text())
         assert not list(path.glob("_versions/.*"))
     return counts
 
@@ -196,14 +222,17 @@ def main(arguments=None):
     parser.add_argument("--operations", type=int, default=10_000)
     parser.add_argument("--each", type=int, default=500, help="operations of an index")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--s3", action="store_true", help="on an S3 server, not on a disk")
     asked = parser.parse_args(arguments)
     total, begun = Counter(), time.perf_counter()
-    for k in range(-(-asked.operations // asked.each)):
-        total.update(run(asked.each, asked.seed + k, store_pairs=k % 2 == 1, keep=(1, 4, 12)[k % 3]))
-        print(
-            f"{(k + 1) * asked.each:,} operations, {time.perf_counter() - begun:.0f} s: {dict(total)}",
-            flush=True,
-        )
+    with s3.server() if asked.s3 else contextlib.nullcontext() as options:
+        for k in range(-(-asked.operations // asked.each)):
+            keep = (1, 4, 12)[k % 3]
+            total.update(run(asked.each, asked.seed + k, k % 2 == 1, keep, options))
+            print(
+                f"{(k + 1) * asked.each:,} operations, {time.perf_counter() - begun:.0f} s: {dict(total)}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -292,11 +292,11 @@ def seen_by(process, before, after):
     return process._replace(listed=(must & new, may | (new - old) | (must - new)))
 
 
-def following(state, rules, setting):
+def following(state, rules, setting, do):
     """All states that can come next."""
     folder, processes, crashes = state
     for who, own in enumerate(processes):
-        for after, changed in DO[own.kind](own, who, folder, rules, setting):
+        for after, changed in do[own.kind](own, who, folder, rules, setting):
             if changed is folder:
                 others = (*processes[:who], after, *processes[who + 1 :])
             else:
@@ -322,14 +322,14 @@ def check(state):
         raise Broken("the last version was removed")
 
 
-def explore(rules, setting, most=None):
+def explore(rules, setting, most=None, do=DO):
     """Try everything; returns how many states and steps there are, and what was broken, if anything was."""
     first = start(setting)
     seen, todo, steps = {first}, [first], 0
     while todo:
         state = todo.pop()
         try:
-            for after in following(state, rules, setting):
+            for after in following(state, rules, setting, do):
                 steps += 1
                 if after not in seen:
                     check(after)

@@ -2,8 +2,10 @@
 
 import pytest
 
-from dask_simjoin.disk_index import checking
+from dask_simjoin.disk_index import vacuum
+from dask_simjoin.disk_index.manifests import manifest_path
 from tests.checks.index_schedules import LISTINGS, explore
+from tests.support import s3
 
 
 @pytest.mark.parametrize("listing", LISTINGS)
@@ -15,6 +17,59 @@ def test_no_order_loses_a_version_or_a_file(listing):
 
 def test_a_vacuum_that_leaves_temporaries_is_found_out(monkeypatch):
     """Their writer makes a number that was made and removed."""
-    monkeypatch.setattr(checking, "sweep", lambda root: 0)
+    monkeypatch.setattr(vacuum, "sweep", lambda root: 0)
     with pytest.raises(AssertionError, match=r"\(3, 2, 4\)"):
         explore(1, "least")
+
+
+@pytest.fixture
+def memory(monkeypatch):
+    """A folder on a store in memory, and the program that runs orders of requests to it."""
+    pytest.importorskip("obstore")
+    from dask_simjoin.disk_index import stores
+    from tests.checks import store_schedules
+
+    monkeypatch.setattr(stores, "_client", stores._client)  # which the program replaces
+    monkeypatch.setattr(stores, "_users", [])
+    return store_schedules.in_memory(), store_schedules.explore
+
+
+@pytest.mark.parametrize("listing", LISTINGS)
+def test_no_order_of_requests_loses_a_version_or_a_file(listing, memory):
+    """Also if a vacuum takes files of a writer for leftovers: it makes a version before it removes them."""
+    place, run = memory
+    found = run(place, 1, listing, commits=(1, 1), readers=1, step=40)
+    assert found["2 made"] > 3
+    found = run(place, 1, listing, commits=(1, 1), step=8, leftovers=True)
+    assert any("fences" in name for name in found)
+
+
+def test_a_vacuum_that_makes_no_version_before_it_removes_files_is_found_out(memory, monkeypatch):
+    place, run = memory
+    monkeypatch.setattr(vacuum, "publish", lambda own, base, manifest: True)
+    with pytest.raises(AssertionError):
+        run(place, 1, "after", commits=(1, 1), leftovers=True)
+
+
+def test_a_vacuum_that_frees_names_is_found_out(memory, monkeypatch):
+    place, run = memory
+
+    def bury(root, number):
+        return manifest_path(root, number).unlink() or 0
+
+    monkeypatch.setattr(vacuum, "bury", bury)
+    with pytest.raises(AssertionError):
+        run(place, 1, "after")
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.parametrize("leftovers", [False, True])
+def test_no_order_of_requests_to_a_server_loses_a_version_or_a_file(leftovers):
+    pytest.importorskip("moto")
+    from dask_simjoin.disk_index.stores import object_path
+    from tests.checks.store_schedules import explore as run
+
+    with s3.server() as options:
+        place = object_path(s3.new_url(), options)
+        assert run(place, 1, "least", commits=(1, 1), readers=1, step=20, leftovers=leftovers)["2 made"] > 3

@@ -1,0 +1,325 @@
+"""Folders of indexes on object stores: S3, Google Cloud Storage and Azure Blob Storage.
+
+`ObjectPath` has the methods of `pathlib.Path` that an index needs.  So most modules work on either.  Objects
+appear as a whole, and `create` fails if the name is taken: it is a put with ``If-None-Match: *``.
+
+Each process makes its own client, also a worker that gets an `ObjectPath` with its task.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import pyarrow as pa
+
+from dask_simjoin.errors import IndexStoreError, OptionError, OptionTypeError
+from dask_simjoin.request.inputs import optional
+from dask_simjoin.request.messages import shown
+
+SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
+"""The beginnings of URLs of object stores."""
+
+FSSPEC_NAMES = {
+    "key": "access_key_id",
+    "secret": "secret_access_key",
+    "token": "session_token",
+    "endpoint_url": "endpoint",
+    "anon": "skip_signature",
+}
+"""Names of s3fs, which pandas and Dask use, and the names of obstore."""
+
+NESTED = ("client_options", "retry_config")
+"""Options that are mappings themselves."""
+
+HEAD = 1 << 16
+"""Bytes that opening an object reads: most objects of an index are smaller."""
+
+UNSIGNED = re.compile(r"(?<=[\w/%-])\?[^\s)]*")
+"""The query of a URL in a message, which may contain a signature."""
+
+
+class ObjectStat(NamedTuple):
+    """The size of an object in bytes, and the time when it was made, in seconds."""
+
+    st_size: int
+    st_mtime: float
+
+
+@dataclass(frozen=True, order=True)
+class ObjectPath:
+    """A name on an object store.
+
+    Attributes
+    ----------
+    base : str
+        The bucket or container, such as "s3://bucket".
+    key : str
+        The name in it, without a slash at its ends; "" is the bucket itself.
+    options : str
+        How to reach the store, as JSON.  It may contain secrets, and is never shown.
+    known : ObjectStat or None
+        Its size and time, if a listing returned them.
+    """
+
+    base: str
+    key: str
+    options: str = field(default="{}", repr=False)
+    known: ObjectStat | None = field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.base}/{self.key}"
+
+    def __dask_tokenize__(self) -> object:
+        return type(self).__name__, str(self)
+
+    def __truediv__(self, name: str) -> ObjectPath:
+        return self.joinpath(name)
+
+    def joinpath(self, *names: str) -> ObjectPath:
+        """Return a name below this one."""
+        return replace(self, key="/".join(part for part in (self.key, *names) if part), known=None)
+
+    @property
+    def name(self) -> str:
+        """The last part of the name."""
+        return self.key.rpartition("/")[2]
+
+    @property
+    def parent(self) -> ObjectPath:
+        """The name without its last part."""
+        return replace(self, key=self.key.rpartition("/")[0], known=None)
+
+    @property
+    def stem(self) -> str:
+        """The last part of the name, without its ending."""
+        return os.path.splitext(self.name)[0]
+
+    @property
+    def suffix(self) -> str:
+        """The ending of the name."""
+        return os.path.splitext(self.name)[1]
+
+    def with_name(self, name: str) -> ObjectPath:
+        """Return the path with another last part."""
+        return self.parent / name
+
+    @property
+    def client(self) -> Any:
+        """The store, of this process; refuses forks of it, where requests would hang."""
+        found = _client(self.base, self.options)
+        if os.getpid() != _users[0]:
+            raise IndexStoreError(
+                f"This process was forked from one that had used {self.base!r}, and its connections are not "
+                "usable here. Start processes with 'spawn' or 'forkserver', as Dask does."
+            )
+        return found
+
+    def is_dir(self) -> bool:
+        """Return False: an object is no folder."""
+        return False
+
+    def stat(self) -> ObjectStat:
+        """Return the size and the time; fails with `FileNotFoundError` if there is no such object."""
+        return self.known or _stat(self._call("head"))
+
+    def exists(self) -> bool:
+        """Return whether there is such an object now."""
+        if not self.key:
+            return False
+        try:
+            self._call("head")
+        except FileNotFoundError:
+            return False
+        return True
+
+    def read_bytes(self) -> bytes:
+        """Read the whole object."""
+        return bytes(self._call("get").bytes())
+
+    def read_range(self, start: int, stop: int) -> tuple[ObjectStat, str, Any]:
+        """Read some bytes, fewer at the end; return what the store says of the object, too."""
+        found = self._call("get", options={"range": (start, stop)})
+        with _reaching(self):
+            return _stat(found.meta), str(found.meta["e_tag"]), found.bytes()
+
+    def create(self, content: bytes) -> None:
+        """Make the object; fails with `FileExistsError` if the name is taken."""
+        self._put(content, mode="create")
+
+    def touch(self, exist_ok: bool = True) -> None:
+        """Make an empty object."""
+        if exist_ok:
+            self.put(b"")
+        else:
+            self.create(b"")
+
+    def put(self, content: bytes | BinaryIO) -> None:
+        """Make or replace the object; large files are sent in parts, and appear as a whole."""
+        self._put(content)
+
+    def _put(self, content: bytes | BinaryIO, **how: Any) -> None:
+        try:
+            self._call("put", content, **how)
+        except FileNotFoundError:
+            raise IndexStoreError(
+                f"{self.base!r}, of {str(self)!r}, does not exist; create it first."
+            ) from None
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Remove the object; stores do not report missing ones."""
+        with contextlib.suppress(FileNotFoundError):
+            self._call("delete")
+
+    def iterdir(self) -> Iterator[ObjectPath]:
+        """Yield the names directly below; objects have their sizes and times."""
+        with _reaching(self):
+            found = _obstore().list_with_delimiter(self.client, self.key or None)
+        for name in found["common_prefixes"]:
+            yield replace(self, key=str(name).rstrip("/"), known=None)
+        for one in found["objects"]:
+            if one["path"] != self.key:
+                yield replace(self, key=one["path"], known=_stat(one))
+
+    def after(self, name: str) -> Iterator[ObjectPath]:
+        """Yield objects below, in the order of their names, from the first name behind `name` on."""
+        below = f"{self.key}/" if self.key else ""
+        with _reaching(self):
+            for some in _obstore().list(self.client, self.key or None, offset=f"{below}{name}"):
+                for one in sorted(some, key=lambda one: str(one["path"])):
+                    yield replace(self, key=one["path"], known=_stat(one))
+
+    def _call(self, name: str, *args: Any, **options: Any) -> Any:
+        """Call a function of obstore with this object."""
+        with _reaching(self):
+            return getattr(_obstore(), name)(self.client, self.key, *args, **options)
+
+
+AnyPath = Path | ObjectPath
+"""The folder of an index, or a file in it."""
+
+
+class ObjectFile:
+    """An object to read from, in any order."""
+
+    def __init__(self, path: ObjectPath) -> None:
+        self._path, head = path, b""
+        try:
+            about, tag, head = path.read_range(0, HEAD)
+        except IndexStoreError:  # an empty object has no range
+            about, tag = path.stat(), ""
+            if about.st_size:
+                raise
+        self._head = pa.py_buffer(head)
+        self.identity = about.st_size, int(about.st_mtime), tag
+
+    def read(self, start: int, size: int) -> pa.Buffer:
+        """Read some bytes, fewer at the end."""
+        stop = min(start + size, self.identity[0])
+        if stop <= max(start, self._head.size):
+            return self._head[start : max(start, stop)]
+        return pa.py_buffer(self._path.read_range(start, stop)[2])
+
+    def close(self) -> None:
+        """Release the bytes."""
+        self._head = pa.py_buffer(b"")
+
+
+def object_path(url: str, options: Mapping[str, Any] | None) -> ObjectPath:
+    """Return the name for a URL of an object store; `options`: how to reach it."""
+    scheme, _, rest = url.partition("://")
+    if scheme not in SCHEMES:
+        allowed = ", ".join(f"{one}://" for one in SCHEMES)
+        raise OptionError(
+            f"path={url!r} is not allowed: an index is in a folder, or on an object store ({allowed})."
+        )
+    bucket, _, key = rest.partition("/")
+    key = key.rstrip("/")
+    if not bucket or any(part in ("", ".", "..") for part in key.split("/") if key):
+        raise OptionError(
+            f"path={url!r} is not a name on an object store; use {scheme}://BUCKET/NAME, without empty parts."
+        )
+    how = json.dumps(_options({} if options is None else options, scheme), sort_keys=True)
+    found = ObjectPath(f"{scheme}://{bucket}", key, how)
+    try:
+        found.client  # noqa: B018
+    except _errors() as error:
+        raise OptionError(
+            f"path={url!r} cannot be used with these storage_options: {_reason(error)}. Use the names of "
+            "obstore: https://developmentseed.org/obstore"
+        ) from None
+    return found
+
+
+def _options(options: Mapping[str, Any], scheme: str) -> dict[str, Any]:
+    """Return the options by the names of obstore; refuses what cannot be sent to workers."""
+    if not isinstance(options, Mapping):
+        raise OptionTypeError(f"storage_options={shown(options)} is not a dict of names and values.")
+    known = FSSPEC_NAMES if scheme == "s3" else {}
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        if not isinstance(name, str) or not isinstance(value, dict if name in NESTED else (str, bool, int)):
+            raise OptionTypeError(
+                f"storage_options has {shown(name)} of type {type(value).__name__}; use strings, numbers and "
+                f"bools, and dicts for {' and '.join(NESTED)}."
+            )
+        found[known.get(name, name)] = value
+    if str(found.get("endpoint", "")).startswith("http://"):
+        found["client_options"] = {"allow_http": True} | found.get("client_options", {})
+    return found
+
+
+_users: list[int] = []
+"""The process that made the first client."""
+
+
+@functools.lru_cache
+def _client(base: str, options: str) -> Any:
+    _users.append(os.getpid())
+    stores = optional("obstore.store", "obstore", "Indexes on object stores")
+    return stores.from_url(base, **json.loads(options))
+
+
+def _obstore() -> Any:
+    return optional("obstore", "obstore", "Indexes on object stores")
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    errors = optional("obstore.exceptions", "obstore", "Indexes on object stores")
+    return errors.BaseError, ValueError, TypeError
+
+
+def _stat(meta: Mapping[str, Any]) -> ObjectStat:
+    return ObjectStat(int(meta["size"]), meta["last_modified"].timestamp())
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of an error, without signatures."""
+    text = (str(error).splitlines() or [""])[0].partition(": <")[0]
+    return UNSIGNED.sub("", text)[:400].rstrip(". ")
+
+
+@contextlib.contextmanager
+def _reaching(path: ObjectPath) -> Iterator[None]:
+    """Raise the errors of a store as errors of files, or as `IndexStoreError`."""
+    errors = optional("obstore.exceptions", "obstore", "Indexes on object stores")
+    try:
+        yield
+    except errors.AlreadyExistsError:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
+    except (errors.BaseError, OSError) as error:
+        raise IndexStoreError(
+            f"The store did not answer for {str(path)!r} as expected: {_reason(error)}. Check the network, "
+            "the bucket and the credentials in storage_options, and do the same again: an update with a "
+            "batch= is never applied twice."
+        ) from error
