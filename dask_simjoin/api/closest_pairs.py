@@ -28,6 +28,7 @@ from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import ClosestPairsRequest
 from dask_simjoin.request.spec import JoinSpec, TotalsSpec
 from dask_simjoin.tasks.closest import RowPairs, closest, first_pairs
+from dask_simjoin.tasks.matches import measured
 
 POSITION = "row_id"
 """Column of row numbers, or a name that begins so."""
@@ -49,6 +50,9 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
     by : column or list of columns, optional
         Columns whose values must be equal in both rows, as in `self_join`. It requires `max_distance`. The
         result has the `n` closest pairs of all groups together.
+    distance_unit : str, optional
+        Unit of the column `distance`, as in `self_join`. Default: the unit in `max_distance`, or the unit of
+        the metric.
     on, left_on, right_on, id, left_id, right_id, keep, suffixes
         As in `join`, and without `other` as in `self_join`.
     metric, p, dropna, blocksize
@@ -65,7 +69,7 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
 
         - ``left`` and ``right``: the ids of the two rows, with the dtypes of the ids. Without `other`,
           `left` is the row that comes first in the frame;
-        - ``distance``: float64, in the units of the metric;
+        - ``distance``: float64, in `distance_unit`;
         - the columns of `keep`.
 
     Raises
@@ -233,7 +237,14 @@ def _by_number(spec: JoinSpec, position: str | None) -> TotalsSpec:
     """Return options of a search whose result has row numbers and totals; `position`: column of numbers."""
     own = {field.name: getattr(spec, field.name) for field in fields(JoinSpec)}
     other = None if spec.other is None else _by_number(spec.other, position)
-    named = {"id": position, "id_dtype": np.dtype(np.int64), "keep": (), "names": (), "other": other}
+    named = {
+        "id": position,
+        "id_dtype": np.dtype(np.int64),
+        "keep": (),
+        "names": (),
+        "unit": None,
+        "other": other,
+    }
     return TotalsSpec(**own | named)
 
 
@@ -250,5 +261,5 @@ def _result(tables: tuple[Frame, Frame], spec: JoinSpec, best: RowPairs, example
         places = frames.xp.asarray(rows)
         columns[name] = frames.ids(row_ids(table, own.id), places)
         columns |= {called: frames.values(table, column, places) for called, column in kept.items()}
-    columns["distance"] = spec.measure.distance(frames.xp.asarray(best.total), frames.xp)
+    columns["distance"] = measured(spec, frames.xp)(frames.xp.array(best.total))
     return frames.result({name: columns[name] for name in example.columns}, len(best.total))

@@ -43,6 +43,7 @@ from dask_simjoin.graph.workers import on_worker
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.options import texts_as_given
 from dask_simjoin.request.spec import JoinSpec, TotalsSpec
+from dask_simjoin.tasks.matches import measured
 
 STORED = LEFT, RIGHT = f"{SEQ}_left", f"{SEQ}_right"
 """Columns of files of pairs with the numbers of both rows, besides the columns of pairs."""
@@ -58,7 +59,7 @@ def stored_spec(rows: Snapshot) -> TotalsSpec:
     """Return the request for the pairs of an index, as they are stored."""
     spec, names, kept = spec_of(rows, None, True), rows.options.names, len(rows.options.keep)
     request = {one.name: getattr(spec, one.name) for one in fields(spec)}
-    request["keep"] = (*spec.keep, SEQ)
+    request["keep"], request["unit"] = (*spec.keep, SEQ), None
     request["names"] = (*names[:kept], LEFT, *names[kept:], RIGHT)
     return TotalsSpec(**request)
 
@@ -218,7 +219,7 @@ def _read(part: Pieces, root: Path, marks: tuple[MarkFile, ...], spec: JoinSpec,
     found.columns = columns
     if TOTAL in columns and spec.return_distance:
         total = frames.xp.array(found[TOTAL].values, copy=True)
-        found[TOTAL] = spec.measure.distance(total, frames.xp)
+        found[TOTAL] = measured(spec, frames.xp)(total)
     return found
 
 

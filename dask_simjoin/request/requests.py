@@ -40,6 +40,7 @@ from dask_simjoin.request.units import (
     check_eps,
     check_once,
     check_whole,
+    in_unit,
     several_of,
     with_unit,
     within_several,
@@ -103,7 +104,7 @@ class NeighborCountsRequest(MetricRequest, Within, MayLose):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighborGraphRequest(MetricRequest, Within, EngineOption):
+class NeighborGraphRequest(MetricRequest, Within, EngineOption, WithUnit):
     """Ask for neighbors of rows as a sparse matrix."""
 
     names_rows: ClassVar[bool] = False
@@ -116,7 +117,7 @@ class NeighborGraphRequest(MetricRequest, Within, EngineOption):
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve it for frames like `meta`."""
-        return resolve(self, meta, self.eps)
+        return in_unit(resolve(self, meta, self.eps), self.distance_unit, self.eps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,7 +235,7 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose, WithUnit):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClosestPairsRequest(Nearest, TwoTableOptions, Within, EngineOption):
+class ClosestPairsRequest(Nearest, TwoTableOptions, Within, EngineOption, WithUnit):
     """Ask for the closest pairs of one table, or of two."""
 
     bound: ClassVar[str] = "max_distance"
@@ -256,8 +257,10 @@ class ClosestPairsRequest(Nearest, TwoTableOptions, Within, EngineOption):
         eps = 0.0 if self.max_distance is None else self.max_distance
         if right is None:
             check_one_table(self)
-            return keeping(self, searched(resolve(self, left, eps)), left)
-        return keeping(self, searched(resolve_two(self, left, right, eps)), left, right)
+            spec = keeping(self, searched(resolve(self, left, eps)), left)
+        else:
+            spec = keeping(self, searched(resolve_two(self, left, right, eps)), left, right)
+        return with_unit(spec, self.distance_unit, self.max_distance)
 
     def max_total(self, spec: JoinSpec) -> float:
         """Return the largest total of a pair."""
@@ -265,7 +268,7 @@ class ClosestPairsRequest(Nearest, TwoTableOptions, Within, EngineOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KDistancesRequest(Nearest):
+class KDistancesRequest(Nearest, WithUnit):
     """Ask for each row's distance to its k-th nearest neighbor."""
 
     names_rows: ClassVar[bool] = False
@@ -278,7 +281,7 @@ class KDistancesRequest(Nearest):
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve it for frames like `meta`."""
-        return resolve(self, meta, 0.0)
+        return in_unit(resolve(self, meta, 0.0), self.distance_unit)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -310,7 +310,7 @@ def _within_radius(block_pair: BlockPair, distance: bool, rows: Rows | None) -> 
     left, right, totals = (
         xp.concatenate([xp.zeros(0, kind), *(part[k] for part in parts)]) for k, kind in enumerate(kinds)
     )
-    away = spec.measure.distance(totals, xp) if distance else None
+    away = measured(spec, xp)(totals) if distance else None
     places = [xp.concatenate(_ranks(chunks, xp)) for chunks in sides]
     return Matches(places[0][left], places[1][right], away, *sides)
 
