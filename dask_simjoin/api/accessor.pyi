@@ -138,6 +138,7 @@ class SimJoinAccessor(Generic[F]):
         left_on: Columns = None,
         right_on: Columns = None,
         by: Columns = None,
+        per_group: bool = False,
         id: Hashable | None = None,
         left_id: Hashable | None = None,
         right_id: Hashable | None = None,

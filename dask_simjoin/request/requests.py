@@ -34,7 +34,15 @@ from dask_simjoin.request.options import (
     WithUnit,
     about,
 )
-from dask_simjoin.request.resolve import check_one_table, keeping, losing, resolve, resolve_two, searched
+from dask_simjoin.request.resolve import (
+    check_flag,
+    check_one_table,
+    keeping,
+    losing,
+    resolve,
+    resolve_two,
+    searched,
+)
 from dask_simjoin.request.spec import JoinSpec, without_ids
 from dask_simjoin.request.units import (
     check_eps,
@@ -238,6 +246,7 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose, WithUnit):
 class ClosestPairsRequest(Nearest, TwoTableOptions, Within, EngineOption, WithUnit):
     """Ask for the closest pairs of one table, or of two."""
 
+    groups_need_bound: ClassVar[bool] = False
     bound: ClassVar[str] = "max_distance"
     return_distance: ClassVar[bool] = True
 
@@ -246,6 +255,7 @@ class ClosestPairsRequest(Nearest, TwoTableOptions, Within, EngineOption, WithUn
         default=None, kw_only=False, repr=False, compare=False, metadata=about("right table")
     )
     max_distance: Distance | None = field(default=None, metadata=about("largest distance of a pair"))
+    per_group: bool = field(default=False, metadata=about("find n pairs of each group of by"))
     method: Method = field(default="auto", metadata=about("algorithm that finds neighbors", choices=NEAREST))
 
     def number(self) -> int:
@@ -254,6 +264,8 @@ class ClosestPairsRequest(Nearest, TwoTableOptions, Within, EngineOption, WithUn
 
     def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
         """Resolve it for frames like `left` and `right`, or for one."""
+        if check_flag("per_group", self.per_group) and self.by is None:
+            raise OptionError("per_group=True needs by=, the columns of the groups.")
         eps = 0.0 if self.max_distance is None else self.max_distance
         if right is None:
             check_one_table(self)
