@@ -239,7 +239,7 @@ class NearestNeighbors(PointsEstimator):
         return check_eps(without_unit(radius, metric, "radius"), "radius")
 
     def _unit(self, radius: float | str) -> str | None:
-        """Return the unit of the distances within a radius; None: that of the metric."""
+        """Return the unit of the distances within a radius; None: the metric's."""
         text = parsed(radius)
         return self.distance_unit if text is None or self.distance_unit is not None else text[1]
 

@@ -282,7 +282,7 @@ def _multiplied(rows: Frame, code: str, spec: JoinSpec, *extents: pd.DataFrame) 
 
 
 def _beyond(extents: pd.DataFrame, metric: Metric) -> float:
-    """Return a power of two whose total is larger than that of all rows within these extents."""
+    """Return a distance between groups: a power of two whose total exceeds each total within the extents."""
     with np.errstate(over="ignore"):
         widths = (extents["high"] - extents["low"]).to_numpy()
         # unit vectors differ by at most 2 in each coordinate
