@@ -203,7 +203,7 @@ def _best_pairs(found: Frame, choice: Choice, one_table: bool) -> Any:
 def _first_of_frame(found: Frame, choice: Choice, one_table: bool) -> pd.DataFrame:
     best = first_pairs([_as_pairs(found, choice)], choice.n, one_table)
     columns = {"left": best.left, "right": best.right, "distance": best.total}
-    return pd.DataFrame(columns | dict.fromkeys(GROUPS, best.group))
+    return pd.DataFrame(columns if best.group is None else columns | dict.fromkeys(GROUPS, best.group))
 
 
 def _rows_among(rows: Frame, position: str, side: str, choice: Choice, *best: pd.DataFrame) -> Frame:
@@ -266,9 +266,9 @@ def _as_pairs(found: Frame, choice: Choice) -> RowPairs:
     """Return neighbors of the same group; each one is in group 0 if all groups have n pairs together."""
     left, right, total = (to_host(values_of(found[name])) for name in ("left", "right", "distance"))
     if GROUPS[0] not in found.columns:
-        return RowPairs(left, right, total, np.zeros(len(left)))
+        return RowPairs(left, right, total)
     group, other = (to_host(values_of(found[name])) for name in GROUPS)
-    pairs = RowPairs(left, right, total, group if choice.per_group else np.zeros(len(left)))
+    pairs = RowPairs(left, right, total, group if choice.per_group else None)
     same = group == other  # without a largest distance, rows of other groups may be found
     return pairs if same.all() else pairs.take(same)
 

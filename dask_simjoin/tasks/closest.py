@@ -23,69 +23,74 @@ class RowPairs(NamedTuple):
         Numbers of the rows in their tables.
     total : array (n,), float64
         Totals, which are compared instead of distances.
-    group : array (n,), float64
-        Numbers of the groups that each have n closest pairs; all 0 if they have them together.
+    group : array (n,), float64, or None
+        Numbers of the groups that each have n closest pairs; None: all rows have them together.
     """
 
     left: np.ndarray
     right: np.ndarray
     total: np.ndarray
-    group: np.ndarray
+    group: np.ndarray | None = None
 
-    def take(self, rows: np.ndarray) -> RowPairs:
+    def take(self, rows: np.ndarray | slice) -> RowPairs:
         """Return some of the pairs; `rows`: their positions, or a mask."""
-        return RowPairs(*(column[rows] for column in self))
+        return RowPairs(*(None if column is None else column[rows] for column in self))  # type: ignore[arg-type]
 
 
-NO_PAIRS = RowPairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+NO_PAIRS = RowPairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
 
 def first_pairs(found: Sequence[RowPairs], n: int, one_table: bool) -> RowPairs:
     """Return the first n distinct pairs of each group in order; pairs of one table become left < right."""
-    pairs = RowPairs(*(np.concatenate(parts) for parts in zip(NO_PAIRS, *found, strict=True)))
+    left, right, total = (
+        np.concatenate(parts) for parts in zip(*(pairs[:3] for pairs in found), strict=True)
+    )
+    parts = [pairs.group for pairs in found if pairs.group is not None]
+    group = np.concatenate(parts) if parts else None
     most = n * (1 + one_table) * len(found)  # each list has a pair at most once from each side
-    grouped = bool(pairs.group.any())
-    if len(pairs.total) > most and not grouped:
-        pairs = pairs.take(pairs.total <= np.partition(pairs.total, most - 1)[most - 1])
+    pairs = RowPairs(left, right, total, group)
+    if len(total) > most and group is None:
+        pairs = pairs.take(total <= np.partition(total, most - 1)[most - 1])
     if one_table:
         ends = pairs.left, pairs.right
         pairs = pairs._replace(left=np.minimum(*ends), right=np.maximum(*ends))
     pairs = pairs.take(np.lexsort((pairs.right, pairs.left, pairs.total)))
-    if grouped:
+    if pairs.group is not None:
         pairs = pairs.take(np.argsort(pairs.group, kind="stable"))
     new = np.ones(len(pairs.total), bool)
     new[1:] = (pairs.left[1:] != pairs.left[:-1]) | (pairs.right[1:] != pairs.right[:-1])
     pairs = pairs.take(np.flatnonzero(new))
-    if not grouped:
-        return pairs.take(np.arange(min(n, len(pairs.total))))
-    starts = np.searchsorted(pairs.group, pairs.group)
-    pairs = pairs.take(np.flatnonzero(np.arange(len(starts)) - starts < n))
+    if pairs.group is None:
+        return pairs.take(slice(n))
+    rank = np.arange(len(pairs.group)) - np.searchsorted(pairs.group, pairs.group)
+    pairs = pairs.take(rank < n)
     return pairs.take(np.lexsort((pairs.right, pairs.left, pairs.total)))
 
 
 class LastPairs(NamedTuple):
-    """Hold the last of the closest pairs of each group.
+    """Hold the last of the closest pairs of each group, for some rows.
 
     Attributes
     ----------
-    group : array (g,), float64
-        The groups, ascending.
-    full : array (g,), bool
-        Whether the group has n pairs.
     pairs : RowPairs
+        One for each row, or a single one for all rows.
+    full : array, bool
+        Whether its group has n pairs.
     """
 
-    group: np.ndarray
-    full: np.ndarray
     pairs: RowPairs
+    full: np.ndarray
 
 
-def last_pairs(best: RowPairs, n: int) -> LastPairs:
-    """Return the last pair of each group; `best`: the closest pairs so far, in order."""
-    group, place, count = np.unique(best.group, return_inverse=True, return_counts=True)
-    last = np.zeros(len(group), np.int64)
+def last_pairs(best: RowPairs, n: int, group: np.ndarray | None) -> LastPairs:
+    """Return the last of the closest pairs, of the groups of some rows; `best`: these pairs, in order."""
+    if group is None or best.group is None:
+        return LastPairs(best.take(slice(-1, None)), np.array([len(best.total) >= n]))
+    groups, place, count = np.unique(best.group, return_inverse=True, return_counts=True)
+    last = np.zeros(len(groups), np.int64)
     np.maximum.at(last, place, np.arange(len(place)))
-    return LastPairs(group, count >= n, best.take(last))
+    own = np.searchsorted(groups, group)  # the best have pairs of all these groups
+    return LastPairs(best.take(last[own]), count[own] >= n)
 
 
 def rows_to_search_again(found: RowPairs, k: int, best: RowPairs, n: int, one_table: bool) -> RowPairs:
@@ -97,17 +102,15 @@ def rows_to_search_again(found: RowPairs, k: int, best: RowPairs, n: int, one_ta
     own = found.left
     ends = np.flatnonzero(np.append(own[1:] != own[:-1], len(own) > 0))
     some = found.take(ends[np.diff(ends, prepend=-1) >= k])
-    groups = last_pairs(best, n)
-    place = np.searchsorted(
-        groups.group, some.group
-    )  # each row has its nearest one among the best, or a last
-    last = groups.pairs.take(place)
+    last, full = last_pairs(best, n, some.group)
+    if not len(some.left) or not full.any():
+        return some
     left, right = some.left, some.right
     if one_table:
         left, right = np.minimum(left, right), np.maximum(left, right)
     before = (left < last.left) | ((left == last.left) & (right <= last.right))
     before = (some.total < last.total) | ((some.total == last.total) & before)
-    return some.take(before | ~groups.full[place])
+    return some.take(before | ~full)
 
 
 Search = Callable[[np.ndarray | None, np.ndarray | None, int, float], RowPairs]
@@ -134,10 +137,9 @@ def closest(search: Search, n: int, rows: tuple[int, int], one_table: bool, max_
             return best
         k = min(2 * k, most)
         others = None
-        groups = last_pairs(best, n)
-        among = np.searchsorted(groups.group, again.group)
-        if groups.full[among].all():
-            max_total = float(groups.pairs.total[among].max())
+        last, full = last_pairs(best, n, again.group)
+        if full.all():
+            max_total = float(last.total.max())
             if one_table:  # rows of closer pairs have one among the best
                 chosen = np.zeros(rows[0], bool)
                 chosen[best.left] = chosen[best.right] = True
