@@ -293,7 +293,7 @@ def _named_by(spec: JoinSpec, position: str | None, groups: list[str]) -> Totals
     own = {field.name: getattr(spec, field.name) for field in fields(JoinSpec)}
     kept = (spec.on[-1:], tuple(groups)) if spec.by else ((), ())
     named = {"id": position, "id_dtype": np.dtype(np.int64), "keep": kept[0], "names": kept[1]}
-    return TotalsSpec(**own | named | {"unit": None, "other": None})
+    return TotalsSpec(**own | named | {"other": None})
 
 
 def _result(tables: tuple[Frame, Frame], spec: JoinSpec, best: RowPairs, example: Frame) -> Frame:

@@ -59,7 +59,7 @@ def stored_spec(rows: Snapshot) -> TotalsSpec:
     """Return the request for the pairs of an index, as they are stored."""
     spec, names, kept = spec_of(rows, None, True), rows.options.names, len(rows.options.keep)
     request = {one.name: getattr(spec, one.name) for one in fields(spec)}
-    request["keep"], request["unit"] = (*spec.keep, SEQ), None
+    request["keep"] = (*spec.keep, SEQ)
     request["names"] = (*names[:kept], LEFT, *names[kept:], RIGHT)
     return TotalsSpec(**request)
 

@@ -7,6 +7,7 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin.errors import OptionError
+from dask_simjoin.graph.nearest import NearestJoin
 from dask_simjoin.metrics.sphere import RADIUS
 from dask_simjoin.neighbors import KNeighborsTransformer, NearestNeighbors, RadiusNeighborsTransformer
 
@@ -105,6 +106,13 @@ def test_plans_show_the_unit():
     assert "distances      in m\n" in repr(lazy.simjoin.plan(4000, return_distance=True, **SPHERE))
     assert "distances      in mi" in repr(lazy.simjoin.plan(4000, k=2, distance_unit="miles", **SPHERE))
     assert "distances" not in repr(lazy.simjoin.plan("4 km", **SPHERE))
+
+
+def test_plans_of_closest_pairs_show_the_unit():
+    lazy = dd.from_pandas(places(40, 4), npartitions=2)
+    found = lazy.simjoin.closest_pairs(3, distance_unit="miles", **SPHERE)
+    (search,) = found.expr.find_operations(NearestJoin)
+    assert "distances      in mi" in repr(search.report)
 
 
 def test_columns_named_like_a_distance():
