@@ -258,3 +258,36 @@ def test_what_is_refused():
         join(0.1, distance_unit="km", return_distance=True, metric="cosine")
     with pytest.raises(OptionError, match=r"distance_unit=7 is not allowed; use one of"):
         frame.simjoin.knn_join(k=1, distance_unit=7, **SPHERE)
+
+
+def test_projected_points(tmp_path):
+    """Lengths are converted to the unit of the coordinate system, here feet, and back."""
+    geopandas = pytest.importorskip("geopandas")
+    x = np.random.default_rng(15).uniform(0, 60_000, (40, 2))
+    points = geopandas.GeoDataFrame(geometry=geopandas.points_from_xy(*x.T, crs="EPSG:2263"))
+    foot = points.crs.axis_info[0].unit_conversion_factor
+    feet = points.simjoin.closest_pairs(5)
+    for how in ({"max_distance": "50 km"}, {"distance_unit": "km"}):
+        found = points.simjoin.closest_pairs(5, **how)
+        pd.testing.assert_frame_equal(found[["left", "right"]], feet[["left", "right"]])
+        np.testing.assert_allclose(found.distance, feet.distance * foot / 1000, rtol=1e-14)
+    found = points.simjoin.k_distances(2, distance_unit="km")
+    np.testing.assert_allclose(found, points.simjoin.k_distances(2) * foot / 1000, rtol=1e-14)
+    graph, far = points.simjoin.neighbor_graph("3 km"), points.simjoin.neighbor_graph(3000 / foot)
+    np.testing.assert_allclose(graph.data, far.data * foot / 1000, rtol=1e-14)
+    index = points.simjoin.index("3 km", tmp_path, return_distance=True)
+    pairs = index.pairs().compute()
+    assert sorted(pairs.distance) == sorted(points.simjoin.self_join("3 km", return_distance=True).distance)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_pairs_of_groups(lazy):
+    frame = places(60, 16).assign(g=np.arange(60) % 4)
+    table = dd.from_pandas(frame, npartitions=3) if lazy else frame
+    for per_group in (False, True):
+        how = {"by": "g", "per_group": per_group, "keep": "g", **SPHERE}
+        meters = frame.simjoin.closest_pairs(2, **how)
+        found = table.simjoin.closest_pairs(2, distance_unit="km", **how)
+        found = found.compute(scheduler="sync") if lazy else found
+        pd.testing.assert_frame_equal(found, meters.assign(distance=meters.distance / 1000))
+        assert len(found) == (8 if per_group else 2) and (found.g_left == found.g_right).all()
