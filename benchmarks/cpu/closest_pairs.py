@@ -26,6 +26,7 @@ if __name__ == "__main__":
 
 import numpy as np
 import pandas as pd
+import scipy
 from scipy.spatial import cKDTree
 
 import dask_simjoin  # noqa: F401
@@ -147,8 +148,10 @@ def main() -> None:
                     own["median"] = statistics.median(own["runs"])
             rows.append({"data": kind, "rows": len(x), "dims": dims, "n": n, "tools": tools})
             print(kind, dims, n, tools, file=sys.stderr, flush=True)
+    where = environment([], VERSION)
+    where["versions"]["scipy"] = scipy.__version__
     report = {
-        "environment": environment([], VERSION),
+        "environment": where,
         "unit": "CPU seconds of one core, and bytes beside the rows",
         "rows": rows,
     }

@@ -10,7 +10,8 @@ PEERS = {
 }  # fmt: skip
 """What tools are called."""
 
-SHAPES = {"unif": "uniform", "expo": "exponential", "clus": "clusters", "syn": "exponential"}
+SHAPES = {"unif": "uniform", "expo": "exponential", "clus": "clusters", "syn": "exponential",
+          "dupl": "ten copies of each"}  # fmt: skip
 """What the beginning of a row's name says of its points."""
 
 

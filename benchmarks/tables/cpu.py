@@ -94,6 +94,24 @@ def nearest(run: Found) -> Rows:
     return table
 
 
+def closest_pairs(run: Found) -> Rows:
+    """The closest pairs beside SciPy's tree, and the most memory beside the rows."""
+    ways = {"SciPy, nearest": "SciPy", "SciPy, known eps": "SciPy, known distance", "ours": "dask-simjoin"}
+    table = [
+        ["data", "pairs", *(f"{name}, s" for name in ways.values()), "ratio",
+         *(f"{name}, MiB" for name in ways.values())]
+    ]  # fmt: skip
+    for found in run["rows"]:
+        tools = found["tools"]
+        own, best = median(tools, "ours"), median(tools, "SciPy, nearest")
+        memory = (count(max(tools[way]["bytes"]) >> 20) if "bytes" in tools[way] else "" for way in ways)
+        table.append(
+            [f"{points(found['data'], found['dims'])}, {rows(found['rows'])}", count(found["n"]),
+             *(seconds(median(tools, way)) for way in ways), times(best / own if best else None), *memory]
+        )  # fmt: skip
+    return table
+
+
 def places(run: Found) -> Rows:
     """Joins of places on the sphere."""
     table = [["data", "pairs", "best peer, s", "dask-simjoin, s", "ratio"]]
@@ -207,6 +225,7 @@ TABLES = {
     "columns": columns,
     "two-tables": two_tables,
     "nearest": nearest,
+    "closest-pairs": closest_pairs,
     "places": places,
     "clusters": clusters,
     "hdbscan": hdbscan,

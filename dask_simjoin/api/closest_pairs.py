@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,7 @@ from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import TABLES, SimJoinWarning, in_table
 from dask_simjoin.graph.examples import pairs_example
+from dask_simjoin.graph.groups import moved_apart
 from dask_simjoin.graph.inputs import check_other, one_or_two
 from dask_simjoin.graph.verb import frame_verb
 from dask_simjoin.metrics.norms import Frame
@@ -28,9 +29,32 @@ from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import ClosestPairsRequest
 from dask_simjoin.request.spec import JoinSpec, TotalsSpec
 from dask_simjoin.tasks.closest import RowPairs, closest, first_pairs
+from dask_simjoin.tasks.matches import measured
 
 POSITION = "row_id"
 """Column of row numbers, or a name that begins so."""
+
+
+GROUPS = ["left_group", "right_group"]
+"""Columns of the groups of both rows of a pair."""
+
+
+class Choice(NamedTuple):
+    """Which pairs are in the result.
+
+    Attributes
+    ----------
+    n : int
+        Number of pairs.
+    max_total : float
+        Their largest total.
+    per_group : bool
+        Whether each group has n pairs.
+    """
+
+    n: int
+    max_total: float
+    per_group: bool
 
 
 @frame_verb(ClosestPairsRequest)
@@ -47,8 +71,13 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
     max_distance : float or str, optional
         Largest distance of a pair, with units as `eps` of `self_join`. Default: no limit.
     by : column or list of columns, optional
-        Columns whose values must be equal in both rows, as in `self_join`. It requires `max_distance`. The
-        result has the `n` closest pairs of all groups together.
+        Columns whose values must be equal in both rows, as in `self_join`. The result has the `n` closest
+        pairs of all groups together.
+    per_group : bool, default False
+        Whether to find the `n` closest pairs of each group of `by`, instead of all groups together.
+    distance_unit : str, optional
+        Unit of the column `distance`, as in `self_join`. Default: the unit in `max_distance`, or the unit of
+        the metric.
     on, left_on, right_on, id, left_id, right_id, keep, suffixes
         As in `join`, and without `other` as in `self_join`.
     metric, p, dropna, blocksize
@@ -65,7 +94,7 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
 
         - ``left`` and ``right``: the ids of the two rows, with the dtypes of the ids. Without `other`,
           `left` is the row that comes first in the frame;
-        - ``distance``: float64, in the units of the metric;
+        - ``distance``: float64, in `distance_unit`;
         - the columns of `keep`.
 
     Raises
@@ -83,12 +112,14 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
     -----
     Pairs at equal distances are in the order of their left rows, and then of their right rows. So results do
     not depend on partitions or machines. Distances are compared as `self_join` compares them with `eps`,
-    before the root of a metric is taken.
+    before the root of a metric is taken. With `per_group` this order decides within each group, and the
+    pairs of all groups are returned in it, too.
 
     The closest pairs are pairs of nearest neighbors. The nearest neighbor of each row gives an upper bound of
     the n-th distance, and leaves at most 2 n rows (n of each table). Rows that may have more of the closest
     pairs are searched again, for twice as many neighbors each time. Memory grows with n and with the number
-    of rows. It does not grow with the number of duplicates. For Dask DataFrames the last rows and the result
+    of rows. It does not grow with the number of duplicates. With `per_group` it grows with n times the number
+    of groups. For Dask DataFrames the last rows and the result
     are in one task, so they must fit a worker.
 
     Examples
@@ -107,6 +138,14 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
     >>> df.simjoin.closest_pairs(1, shops, keep="name")
       left  right  distance name
     0    d      1       1.0    B
+
+    The closest pair of each group:
+
+    >>> df["kind"] = ["u", "v", "u", "v", "u"]
+    >>> df.simjoin.closest_pairs(1, by="kind", per_group=True, keep="kind")
+      left right  distance kind_left kind_right
+    0    b     d       3.0         v          v
+    1    c     e       4.0         u          u
     """
     if request.other is not None:
         check_other("closest_pairs(n, other)", request.other, n=request.n)
@@ -114,15 +153,18 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
     frame, other, left, right = one_or_two(frame, request.other)
     spec = request.spec(left, right)
     searcher_for(left)
-    bound = request.max_total(spec)
+    choice = Choice(n, request.max_total(spec), request.per_group)
+    if spec.by and request.max_distance is None:
+        tables, specs = ([frame], [spec]) if other is None else ([frame, other], [spec, spec.right])
+        frame, *others = moved_apart(tables, specs)
+        other = others[0] if others else None
     example = pairs_example(left, left if right is None else right, spec)
     if is_dask_collection(frame):
-        return _lazy_pairs(frame, other, spec, n, bound, example)
-    return _pairs_of(frame, other, spec, n, bound, example)
+        return _lazy_pairs(frame, other, spec, choice, example)
+    return _pairs_of(frame, other, spec, choice, example)
 
 
-def _lazy_pairs(frame: Frame, other: Frame | None, spec: JoinSpec, n: int, bound: float,
-                example: Frame) -> Frame:  # fmt: skip
+def _lazy_pairs(frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choice, example: Frame) -> Frame:
     """Find the closest pairs of Dask DataFrames.
 
     A reduction of each row's nearest row gives the best pairs, and so the rows that may be in the result.
@@ -131,56 +173,59 @@ def _lazy_pairs(frame: Frame, other: Frame | None, spec: JoinSpec, n: int, bound
     given = [(frame, spec)] if other is None else [(frame, spec), (other, spec.right)]
     position = free_name(POSITION, [example_of(table) for table, _ in given])
     numbered = [with_row_id(table[own.columns], position) for table, own in given]
-    searched, what, totals = _by_number(spec, position), f"n={shown(n)}", (0.0, bound)
+    searched, what, totals = _by_number(spec, position), f"n={shown(choice.n)}", (0.0, choice.max_total)
     left, right = numbered[0], None if other is None else numbered[1]
-    best = [_best_pairs(nearest(left, right, searched, 1, totals, what), n, other is None)]
+    best = [_best_pairs(nearest(left, right, searched, 1, totals, what), choice, other is None)]
     if right is not None:  # rows of the right table are chosen by their own nearest rows
         swapped = replace(searched.right, other=replace(searched, other=None))
         back = nearest(right, left, swapped, 1, totals, what)
-        best.append(_best_pairs(back.rename(columns={"left": "right", "right": "left"}), n, False))
+        best.append(_best_pairs(back.rename(columns={"left": "right", "right": "left"}), choice, False))
     rows = [
-        table.map_partitions(_rows_among, position, side, n, *best, meta=table._meta, clear_divisions=True)
+        table.map_partitions(
+            _rows_among, position, side, choice, *best, meta=table._meta, clear_divisions=True
+        )
         for table, side in zip(numbered, ("left", "right"), strict=False)
     ]
     second = () if other is None else (rows[1].reduction(_itself, aggregate=_itself, meta=0),)
     first = rows[0].repartition(npartitions=1)
-    return first.map_partitions(_pairs_of_rows, spec, n, bound, example, *second, meta=example)
+    return first.map_partitions(_pairs_of_rows, spec, choice, example, *second, meta=example)
 
 
-def _best_pairs(found: Frame, n: int, one_table: bool) -> Any:
+def _best_pairs(found: Frame, choice: Choice, one_table: bool) -> Any:
     """Reduce lazy nearest neighbors to the n closest pairs, as a frame in one lazy value."""
-    first = functools.partial(_first_of_frame, n=n, one_table=one_table)
-    return found[["left", "right", "distance"]].reduction(first, aggregate=first, combine=first, meta=0)
+    first = functools.partial(_first_of_frame, choice=choice, one_table=one_table)
+    groups = [name for name in GROUPS if name in found.columns]
+    return found[["left", "right", "distance", *groups]].reduction(
+        first, aggregate=first, combine=first, meta=0
+    )
 
 
-def _first_of_frame(found: Frame, n: int, one_table: bool) -> pd.DataFrame:
-    best = first_pairs([_as_pairs(found)], n, one_table)
-    return pd.DataFrame({"left": best.left, "right": best.right, "distance": best.total})
+def _first_of_frame(found: Frame, choice: Choice, one_table: bool) -> pd.DataFrame:
+    best = first_pairs([_as_pairs(found, choice)], choice.n, one_table)
+    columns = {"left": best.left, "right": best.right, "distance": best.total}
+    return pd.DataFrame(columns if best.group is None else columns | dict.fromkeys(GROUPS, best.group))
 
 
-def _rows_among(rows: Frame, position: str, side: str, n: int, *best: pd.DataFrame) -> Frame:
+def _rows_among(rows: Frame, position: str, side: str, choice: Choice, *best: pd.DataFrame) -> Frame:
     """Return the rows of a partition that may be in the result; `best`: of one direction, or of both."""
     one_table = len(best) == 1
-    first = first_pairs([_as_pairs(found) for found in best], n, one_table)
+    first = first_pairs([_as_pairs(found, choice) for found in best], choice.n, one_table)
     wanted = np.concatenate([first.left, first.right]) if one_table else getattr(first, side)
     return rows[rows[position].isin(wanted)]
 
 
-def _pairs_of_rows(frame: Frame, spec: JoinSpec, n: int, bound: float, example: Frame,
-                   *other: Frame) -> Frame:  # fmt: skip
+def _pairs_of_rows(frame: Frame, spec: JoinSpec, choice: Choice, example: Frame, *other: Frame) -> Frame:
     """Find the closest pairs of the rows that were chosen."""
     with warnings.catch_warnings():  # the search of all rows has warned
         warnings.simplefilter("ignore", SimJoinWarning)
-        return _pairs_of(frame, other[0] if other else None, spec, n, bound, example)
+        return _pairs_of(frame, other[0] if other else None, spec, choice, example)
 
 
 def _itself(rows: Frame) -> Frame:
     return rows
 
 
-def _pairs_of(
-    frame: Frame, other: Frame | None, spec: JoinSpec, n: int, bound: float, example: Frame
-) -> Frame:
+def _pairs_of(frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choice, example: Frame) -> Frame:
     """Find the closest pairs of plain frames."""
     tables = frame, frame if other is None else other
     _check_ids(frame, spec, None if other is None else TABLES[0])
@@ -188,8 +233,9 @@ def _pairs_of(
         _check_ids(other, spec.right, TABLES[1])
     plain = [_numbered_by_index(frame, spec)]
     plain += [] if other is None else [_numbered_by_index(other, spec.right)]
-    search = functools.partial(_search, plain, _by_number(spec, None), n)
-    best = closest(search, n, (len(tables[0]), len(tables[1])), other is None, bound)
+    search = functools.partial(_search, plain, _by_number(spec, None), choice)
+    rows = len(tables[0]), len(tables[1])
+    best = closest(search, choice.n, rows, other is None, choice.max_total)
     return _result(tables, spec, best, example)
 
 
@@ -199,27 +245,32 @@ def _check_ids(frame: Frame, spec: JoinSpec, which: str | None) -> None:
         check_summaries([summarise_ids(row_ids(frame, spec.id), spec.id)], spec.id)
 
 
-def _search(plain: list[Frame], spec: TotalsSpec, n: int, rows: np.ndarray | None, others: np.ndarray | None,
-            k: int, max_total: float) -> RowPairs:  # fmt: skip
+def _search(plain: list[Frame], spec: TotalsSpec, choice: Choice, rows: np.ndarray | None,
+            others: np.ndarray | None, k: int, max_total: float) -> RowPairs:  # fmt: skip
     """Search nearest rows: see `dask_simjoin.tasks.closest.Search`."""
-    what, data, totals = f"n={shown(n)}", plain[-1], (0.0, max_total)
+    what, data, totals = f"n={shown(choice.n)}", plain[-1], (0.0, max_total)
     if rows is None:
-        return _as_pairs(nearest(plain[0], plain[1] if len(plain) > 1 else None, spec, k, totals, what))
+        found = nearest(plain[0], plain[1] if len(plain) > 1 else None, spec, k, totals, what)
+        return _as_pairs(found, choice)
     data = data if others is None else data.iloc[others]
     among_itself = len(plain) == 1
     if among_itself:  # a row finds itself, too
-        spec, k = replace(spec, other=spec), k + 1
+        spec, k = replace(spec, names=spec.names[:1], other=replace(spec, names=spec.names[1:])), k + 1
     with warnings.catch_warnings():  # the first search has warned
         warnings.simplefilter("ignore", SimJoinWarning)
-        found = _as_pairs(nearest(plain[0].iloc[rows], data, spec, k, totals, what))
-    if not among_itself:
-        return found
-    apart = found.left != found.right
-    return RowPairs(*(column[apart] for column in found))
+        pairs = _as_pairs(nearest(plain[0].iloc[rows], data, spec, k, totals, what), choice)
+    return pairs.take(pairs.left != pairs.right) if among_itself else pairs
 
 
-def _as_pairs(found: Frame) -> RowPairs:
-    return RowPairs(*(to_host(values_of(found[name])) for name in ("left", "right", "distance")))
+def _as_pairs(found: Frame, choice: Choice) -> RowPairs:
+    """Return neighbors of the same group; each one is in group 0 if all groups have n pairs together."""
+    left, right, total = (to_host(values_of(found[name])) for name in ("left", "right", "distance"))
+    if GROUPS[0] not in found.columns:
+        return RowPairs(left, right, total)
+    group, other = (to_host(values_of(found[name])) for name in GROUPS)
+    pairs = RowPairs(left, right, total, group if choice.per_group else None)
+    same = group == other  # without a largest distance, rows of other groups may be found
+    return pairs if same.all() else pairs.take(same)
 
 
 def _numbered_by_index(frame: Frame, spec: JoinSpec) -> Frame:
@@ -230,11 +281,19 @@ def _numbered_by_index(frame: Frame, spec: JoinSpec) -> Frame:
 
 
 def _by_number(spec: JoinSpec, position: str | None) -> TotalsSpec:
-    """Return options of a search whose result has row numbers and totals; `position`: column of numbers."""
+    """Return options of a search whose result has row numbers, totals and the numbers of groups.
+
+    `position`: column of row numbers; None: the index.
+    """
+    made = _named_by(spec, position, GROUPS[:1] if spec.other is not None else GROUPS)
+    return made if spec.other is None else replace(made, other=_named_by(spec.other, position, GROUPS[1:]))
+
+
+def _named_by(spec: JoinSpec, position: str | None, groups: list[str]) -> TotalsSpec:
     own = {field.name: getattr(spec, field.name) for field in fields(JoinSpec)}
-    other = None if spec.other is None else _by_number(spec.other, position)
-    named = {"id": position, "id_dtype": np.dtype(np.int64), "keep": (), "names": (), "other": other}
-    return TotalsSpec(**own | named)
+    kept = (spec.on[-1:], tuple(groups)) if spec.by else ((), ())
+    named = {"id": position, "id_dtype": np.dtype(np.int64), "keep": kept[0], "names": kept[1]}
+    return TotalsSpec(**own | named | {"other": None})
 
 
 def _result(tables: tuple[Frame, Frame], spec: JoinSpec, best: RowPairs, example: Frame) -> Frame:
@@ -250,5 +309,5 @@ def _result(tables: tuple[Frame, Frame], spec: JoinSpec, best: RowPairs, example
         places = frames.xp.asarray(rows)
         columns[name] = frames.ids(row_ids(table, own.id), places)
         columns |= {called: frames.values(table, column, places) for called, column in kept.items()}
-    columns["distance"] = spec.measure.distance(frames.xp.asarray(best.total), frames.xp)
+    columns["distance"] = measured(spec, frames.xp)(frames.xp.array(best.total))
     return frames.result({name: columns[name] for name in example.columns}, len(best.total))

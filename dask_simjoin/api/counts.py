@@ -182,6 +182,8 @@ def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
     include_self : bool, default False
         Whether each row is a neighbor of itself. scikit-learn's NearestNeighbors needs it for queries on its
         own rows; its DBSCAN and OPTICS add it themselves.
+    distance_unit : str, optional
+        Unit of the distances, as in `self_join`. Default: the unit in `eps`, or the unit of the metric.
     id : column, optional
         A column to exclude from the default coordinates. Ids are not read, so they may repeat.
     on, by, metric, p, dropna, method, partitioning, blocksize

@@ -63,13 +63,15 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
         1``.
     id : column, optional
         A column to exclude from the default coordinates. Ids are not read, so they may repeat.
+    distance_unit : str, optional
+        Unit of the distances, as in `self_join`. Default: the unit of the metric.
     on, metric, p, dropna, partitioning, blocksize
         As in `self_join`; "replicated" is not supported.
 
     Returns
     -------
     Series
-        A float64 Series "k_distance" in the units of the metric, with the index and partitions of the frame.
+        A float64 Series "k_distance" in `distance_unit`, with the index and partitions of the frame.
         The values are inf if the frame has k rows or fewer. Rows that `dropna` drops have no entry. The
         result is lazy if the frame is.
 
@@ -122,7 +124,7 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
         distances = frames.xp.full(len(chunk["ids"]), math.inf)
     else:
         state = search_chunk(chunk, chunk, plan.layout, number, (0, 0))
-        distances = kth_distance(state, number, spec.measure)
+        distances = kth_distance(state, number, spec)
     return frames.series(distances, chunk["ids"], DISTANCES)
 
 

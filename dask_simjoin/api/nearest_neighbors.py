@@ -21,7 +21,14 @@ from dask_simjoin.planning.outputs import LISTS
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.options import Method, MetricName
 from dask_simjoin.request.requests import GraphMode, KnnJoinRequest, NeighborGraphRequest
-from dask_simjoin.request.units import check_choice, check_eps, check_metric, check_whole, without_unit
+from dask_simjoin.request.units import (
+    check_choice,
+    check_eps,
+    check_metric,
+    check_whole,
+    parsed,
+    without_unit,
+)
 from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.csr import CONNECTIVITY, MODES, sparse
 
@@ -43,7 +50,10 @@ class NearestNeighbors(PointsEstimator):
         Default distance of `radius_neighbors`, with units as `eps` of `self_join`.
     metric, p, on, method
         As in `SimJoinAccessor.self_join`; `on` is for frames only. With "haversine" an array has latitudes
-        and longitudes in degrees. Distances are in meters.
+        and longitudes in degrees. Distances are in meters, unless the next option is given.
+    distance_unit : str, optional
+        Unit of the returned distances, as in `self_join`. Default: the unit in the radius, such as kilometers
+        for ``radius="2 km"``. For `kneighbors`, or a radius without a unit: the unit of the metric.
     algorithm, leaf_size, n_jobs
         Accepted for compatibility with scikit-learn, and ignored.
 
@@ -85,12 +95,13 @@ class NearestNeighbors(PointsEstimator):
         p: float = 2,
         on: Columns = None,
         method: Method = "auto",
+        distance_unit: str | None = None,
         algorithm: str = "auto",
         leaf_size: int = 30,
         n_jobs: int | None = None,
     ) -> None:
         self.n_neighbors, self.radius, self.metric, self.p = n_neighbors, radius, metric, p
-        self.on, self.method = on, method
+        self.on, self.method, self.distance_unit = on, method, distance_unit
         self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
 
     def fit(self, X: Points, y: object = None) -> Self:
@@ -227,13 +238,19 @@ class NearestNeighbors(PointsEstimator):
         metric, _ = check_metric(self.metric, self.p)
         return check_eps(without_unit(radius, metric, "radius"), "radius")
 
+    def _unit(self, radius: float | str) -> str | None:
+        """Return the unit of the distances within a radius; None: the metric's."""
+        text = parsed(radius)
+        return self.distance_unit if text is None or self.distance_unit is not None else text[1]
+
     def _within(
         self, X: Points, radius: float | str | None
     ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
         """Return the number of queries, and the pairs within a radius: queries, fitted rows, distances."""
-        eps = self._distance(self.radius if radius is None else radius)
+        radius = self.radius if radius is None else radius
+        eps = self._distance(radius)
         fitted, queries = self._rows(X)
-        how = self._search() | {"return_distance": True}
+        how = self._search() | {"return_distance": True, "distance_unit": self._unit(radius)}
         if queries is None:
             found = self_join(fitted, eps, pairs="both", **how)
         else:

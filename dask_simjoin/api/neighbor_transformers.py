@@ -35,6 +35,8 @@ class KNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, N
         row is its own nearest neighbor.
     metric, p, on, method
         As in `NearestNeighbors`.
+    distance_unit : str, optional
+        Unit of the distances in the matrix, as in `self_join`. Default: the unit of the metric.
     algorithm, leaf_size, n_jobs
         Accepted for compatibility with scikit-learn, and ignored.
 
@@ -65,12 +67,14 @@ class KNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, N
         p: float = 2,
         on: Columns = None,
         method: Method = "auto",
+        distance_unit: str | None = None,
         algorithm: str = "auto",
         leaf_size: int = 30,
         n_jobs: int | None = None,
     ) -> None:
         self.mode, self.n_neighbors = mode, n_neighbors
         self.metric, self.p, self.on, self.method = metric, p, on, method
+        self.distance_unit = distance_unit
         self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
 
     radius = 1.0
@@ -114,6 +118,9 @@ class RadiusNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMix
         Largest distance, with units as `eps` of `self_join`.
     metric, p, on, method
         As in `NearestNeighbors`.
+    distance_unit : str, optional
+        Unit of the distances in the matrix, as in `self_join`. Default: the unit in `radius`, or the unit of
+        the metric.
     algorithm, leaf_size, n_jobs
         Accepted for compatibility with scikit-learn, and ignored.
 
@@ -145,12 +152,14 @@ class RadiusNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMix
         p: float = 2,
         on: Columns = None,
         method: Method = "auto",
+        distance_unit: str | None = None,
         algorithm: str = "auto",
         leaf_size: int = 30,
         n_jobs: int | None = None,
     ) -> None:
         self.mode, self.radius = mode, radius
         self.metric, self.p, self.on, self.method = metric, p, on, method
+        self.distance_unit = distance_unit
         self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
 
     n_neighbors = 5

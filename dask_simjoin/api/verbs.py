@@ -85,7 +85,7 @@ TABLE = (
     ),
     Verb(
         closest_pairs.closest_pairs,
-        "the `n` closest pairs: `left`, `right`, `distance`, in order of distance",
+        "the `n` closest pairs (with `per_group` of each group): `left`, `right`, `distance`, in order",
         shown=("max_distance",),
         command="closest-pairs",
         compiled={"n": 10},

@@ -195,7 +195,8 @@ class Index(IndexReader):
         -------
         DataFrame
             Columns ``left``, ``right`` (ids), ``distance`` if requested, and the kept columns.
-            `left` is the older row; a replaced row keeps its age.
+            `left` is the older row; a replaced row keeps its age. Distances have the unit that was
+            chosen for the index, also if `eps` has another one.
         """
         return all_pairs(self._now(), self._far(eps))
 

@@ -37,6 +37,7 @@ def make_index(
         options = Options(
             spec.eps, on, id, spec.metric, spec.p, _dims(incoming), spec.lists, keep, spec.names, spec.dropna,
             spec.return_distance, _cut(incoming), group, policy, write_example(own, schema), stored,
+            *(spec.unit or ()),
         )  # fmt: skip
         first = Numbering(1, incoming.table.offsets[:-1], NO_SEQ, NO_IDS)
         written = write_frame(incoming, options, own, schema, first)

@@ -43,6 +43,7 @@ from dask_simjoin.graph.workers import on_worker
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.options import texts_as_given
 from dask_simjoin.request.spec import JoinSpec, TotalsSpec
+from dask_simjoin.tasks.matches import measured
 
 STORED = LEFT, RIGHT = f"{SEQ}_left", f"{SEQ}_right"
 """Columns of files of pairs with the numbers of both rows, besides the columns of pairs."""
@@ -218,7 +219,7 @@ def _read(part: Pieces, root: AnyPath, marks: tuple[MarkFile, ...], spec: JoinSp
     found.columns = columns
     if TOTAL in columns and spec.return_distance:
         total = frames.xp.array(found[TOTAL].values, copy=True)
-        found[TOTAL] = spec.measure.distance(total, frames.xp)
+        found[TOTAL] = measured(spec, frames.xp)(total)
     return found
 
 

@@ -38,6 +38,7 @@ from dask_simjoin.planning.statistics.partition import points
 from dask_simjoin.planning.statistics.sample import merge_moments, moments
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk, indexed
+from dask_simjoin.tasks.matches import measured
 
 DRAWN = 2048
 """Most rows of each side that are sampled to choose a layout."""
@@ -354,6 +355,6 @@ def in_other_version(replaced: ReplacedRows, left: tuple[RowBatch, Array, bool],
     total = totals_of(x[places], y[places], spec.norm)
     same = total <= spec.threshold
     if distance is not None:
-        same &= spec.measure.distance(total, xp) == distance[places]
+        same &= measured(spec, xp)(total) == distance[places]
     found[places] = same
     return found

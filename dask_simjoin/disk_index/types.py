@@ -24,7 +24,7 @@ import numpy as np
 
 from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.metrics.norms import Norm
-from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.request.spec import DistanceUnit, JoinSpec
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,10 @@ class Options:
         Name of an empty file with the schema of all row files.
     store_pairs : bool
         Whether pairs are stored in files, too.
+    unit : str or None
+        Name of the unit of returned distances; None: the unit of the metric.
+    unit_size : float
+        Its size: see `DistanceUnit`.
     """
 
     eps: float
@@ -145,6 +149,8 @@ class Options:
     recluster: str | float
     example: str
     store_pairs: bool = False
+    unit: str | None = None
+    unit_size: float = 1.0
 
     @property
     def row_id(self) -> str:
@@ -162,6 +168,7 @@ class Options:
             self.eps if eps is None else eps, self.on, self.row_id, metric=self.metric, p=self.p,
             dims=self.dims, lists=self.lists, return_distance=self.return_distance, library=library,
             keep=self.keep, names=self.names,
+            unit=None if self.unit is None else DistanceUnit(self.unit, self.unit_size),
         )  # fmt: skip
 
 

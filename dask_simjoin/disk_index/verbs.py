@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -22,7 +22,7 @@ from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import listed, shown
-from dask_simjoin.request.options import Coordinates, Distance, Kept, Size, about
+from dask_simjoin.request.options import Coordinates, Distance, Kept, Size, WithUnit, about
 from dask_simjoin.request.requests import DISTANCE, SelfJoinRequest
 from dask_simjoin.request.resolve import check_flag
 from dask_simjoin.request.spec import JoinSpec
@@ -42,7 +42,7 @@ StorageOptions = Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class MakeIndex(Coordinates, Kept):
+class MakeIndex(Coordinates, Kept, WithUnit):
     """The options of a new index."""
 
     eps: Distance = field(kw_only=False, metadata=DISTANCE)
@@ -69,7 +69,7 @@ class MakeIndex(Coordinates, Kept):
         from dask_simjoin.disk_index.schema import check_names
 
         check_names([*spec.on, *([] if spec.id is None else [spec.id]), *spec.keep])
-        return replace(spec, unit=None)  # distances of an index have the unit of the metric
+        return spec
 
     @property
     def root(self) -> AnyPath:
@@ -132,12 +132,13 @@ def index(frame: Frame, request: MakeIndex) -> Index:
     Parameters
     ----------
     eps : float or str
-        Largest distance of the maintained pairs, finite and >= 0; as text with a unit, as in `self_join`.
+        Largest distance of the maintained pairs, finite and >= 0, or a text with a unit; see `self_join`.
     path : str or path
         A new or empty folder that all workers see.  Its file system must have hard links.  Or a URL of an
         object store: ``s3://``, ``gs://``, ``az://`` or ``abfs://``.
-    on, id, metric, p, keep, suffixes, return_distance, dropna
-        As for `self_join`.  Column names must be strings, and ids stay unique as the index grows.
+    on, id, metric, p, keep, suffixes, return_distance, distance_unit, dropna
+        As for `self_join`.  All distances of the index have the unit in `eps`, or `distance_unit`.  Column
+        names must be strings, and ids stay unique as the index grows.
     store_pairs : bool
         Also write pairs to the folder, with the version that adds them.  Then `pairs` and the changes of an
         update read them.  Each update finds its pairs before it commits.

@@ -8,6 +8,7 @@ which are found by a reduction when the join is planned.
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 import numbers
 from collections.abc import Hashable, Mapping, Sequence
@@ -20,11 +21,12 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.catalog.dtypes import arrow_type, kind_of_number
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.compat import on_gpu
+from dask_simjoin.engine.compat import module_of, on_gpu, to_host
 from dask_simjoin.engine.ids import decoded, joined, listed_values, rounded_together
 from dask_simjoin.errors import TABLES, ColumnError, OptionError
-from dask_simjoin.metrics.distances import separation
-from dask_simjoin.metrics.norms import Array, Frame, Ids, Series
+from dask_simjoin.metrics.distances import Metric, separation
+from dask_simjoin.metrics.norms import Array, Frame, Ids, Series, power
+from dask_simjoin.planning.statistics.partition import columns_of
 from dask_simjoin.request.columns import (
     Groups,
     as_names,
@@ -35,6 +37,7 @@ from dask_simjoin.request.columns import (
 )
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import NO_UNICODE, listed, shown
+from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import check_eps, check_metric, several_of, without_unit
 
 MOST = 2.0**1000
@@ -174,10 +177,12 @@ BOUNDS = ("eps", "max_eps", "max_distance")
 """Options that are the largest distance of a pair."""
 
 
-def with_groups(frame: Frame, options: Mapping[str, Any]) -> tuple[Frame, dict[str, Any], list[str]]:
+def with_groups(frame: Frame, options: Mapping[str, Any],
+                needs_bound: bool = True) -> tuple[Frame, dict[str, Any], list[str]]:  # fmt: skip
     """Add the numbers of groups to a frame, and to the right table among the options, where `by` is given.
 
-    The names of columns that were added come last.
+    The names of columns that were added come last.  `needs_bound`: whether a largest distance must be given;
+    otherwise numbers are whole, and `moved_apart` multiplies them later.
     """
     given, by = dict(options), options.get("by")
     if by is None or isinstance(by, Groups):  # the calling verb has added them
@@ -191,7 +196,7 @@ def with_groups(frame: Frame, options: Mapping[str, Any]) -> tuple[Frame, dict[s
     keys = _compared(tables, list(names))
     for name in names:
         _check_dtypes(name, keys)
-    scale = _scale(examples[0], given)
+    scale = _scale(examples[0], given, needs_bound)
     code = free_name(f"by={','.join(map(str, names))}", examples)
     values = [_distinct_of(key[[name]]) for name in names for key in keys]
     if not is_dask_collection(frame):  # a plain frame is computed at once
@@ -260,9 +265,68 @@ def _check_dtypes(name: Hashable, keys: list[Frame]) -> None:
         check_kinds(name, columns)
 
 
-def _scale(example: Frame, given: Mapping[str, Any]) -> float:
-    """Return the distance between groups."""
+def moved_apart(tables: list[Frame], specs: list[JoinSpec]) -> list[Frame]:
+    """Multiply whole numbers of groups by a distance beyond all pairs of rows; lazy tables stay lazy."""
+    code = str(specs[0].on[-1])
+    extents = [_extents(table[list(spec.on)], spec) for table, spec in zip(tables, specs, strict=True)]
+    if not is_dask_collection(tables[0]):
+        return [_multiplied(table, code, specs[0], *extents) for table in tables]
+    return [
+        table.map_partitions(_multiplied, code, specs[0], *extents, meta=table._meta, clear_divisions=True)
+        for table in tables
+    ]
+
+
+def _multiplied(rows: Frame, code: str, spec: JoinSpec, *extents: pd.DataFrame) -> Frame:
+    return rows.assign(**{code: rows[code] * _beyond(_merged(pd.concat(extents)), spec.measure)})
+
+
+def _beyond(extents: pd.DataFrame, metric: Metric) -> float:
+    """Return a distance between groups: a power of two whose total exceeds each total within the extents."""
+    with np.errstate(over="ignore"):
+        widths = (extents["high"] - extents["low"]).to_numpy()
+        # unit vectors differ by at most 2 in each coordinate
+        most = 2.0 if metric.embeds else float(widths[widths > 0].sum())
+        scale = 2.0 ** max(0, math.frexp(most)[1] + 1) if most < MOST else math.inf
+        if math.isfinite(power(scale, metric.norm)):
+            return scale
+    raise OptionError(
+        "by= needs max_distance= here, as the differences of the coordinates are too large: no number is "
+        "beyond all distances."
+    )
+
+
+def _extents(rows: Frame, spec: JoinSpec) -> Any:
+    """Return the smallest and largest numbers of each column of coordinates; lazy for lazy rows."""
+    extent = functools.partial(_extent, spec=spec)
+    if not is_dask_collection(rows):
+        return extent(rows)
+    return rows.reduction(extent, aggregate=_merged, combine=_merged, meta=0)
+
+
+def _extent(rows: Frame, spec: JoinSpec) -> pd.DataFrame:
+    x = columns_of(rows, spec)[:, :-1]
+    if spec.measure.embeds:
+        x = x[:, :0]
+    xp = module_of(x)
+    finite = xp.isfinite(x)
+    low, high = (
+        to_host(how(xp.where(finite, x, none), axis=0)) if len(x) else np.zeros(0)
+        for how, none in ((xp.min, math.inf), (xp.max, -math.inf))
+    )
+    return pd.DataFrame({"low": low, "high": high})
+
+
+def _merged(extents: pd.DataFrame) -> pd.DataFrame:
+    column = extents.groupby(level=0)
+    return pd.DataFrame({"low": column["low"].min(), "high": column["high"].max()})
+
+
+def _scale(example: Frame, given: Mapping[str, Any], needs_bound: bool) -> float:
+    """Return the distance between groups; 1: it is not known yet."""
     bound = next((name for name in BOUNDS if given.get(name) is not None), None)
+    if bound is None and not needs_bound:
+        return 1.0
     if bound is None:
         raise OptionError(
             "by= needs a maximum distance, to separate the groups; use max_distance=, however large (in a "

@@ -17,12 +17,12 @@ from dask_simjoin.graph.shuffle import register_tuples
 from dask_simjoin.graph.source import itself
 from dask_simjoin.graph.steps import Steps
 from dask_simjoin.graph.workers import on_worker_of
-from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.outputs import OutputSpec, nearest_output
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.reports.plan import NearestPlanReport
 from dask_simjoin.request.requests import LEFT
+from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.nearest import (
     ANY_TOTAL,
@@ -83,7 +83,7 @@ class KDistances(FoundByChunk):
         return nearest_output(self.operand("k"))
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
-        return ChunkDistances(chunks, plan, self.operand("k"), self.operand("spec").measure)
+        return ChunkDistances(chunks, plan, self.operand("k"), self.operand("spec"))
 
 
 class ChunkDistances(LabelledExpr):
@@ -95,7 +95,7 @@ class ChunkDistances(LabelledExpr):
 
     _label = "simjoin_k_distance"
     _makes_result = True
-    _parameters = ["chunks", "plan", "k", "metric"]
+    _parameters = ["chunks", "plan", "k", "spec"]
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (len(self.operand("plan").chunks) + 1)
@@ -114,13 +114,13 @@ class ChunkDistances(LabelledExpr):
             how = options, int(plan.parts[c]), plan.threads
             state = add_searches(steps, c, some, self.chunks, numbers, *how)
             steps.layer[(self._name, c)] = Task(
-                (self._name, c), _bits, state, self.operand("k"), self.operand("metric")
+                (self._name, c), _bits, state, self.operand("k"), self.operand("spec")
             )
         return steps.layer
 
 
-def _bits(state: State, k: int, metric: Metric) -> Array:
-    return kth_distance(state, k, metric).view(np.int64)
+def _bits(state: State, k: int, spec: JoinSpec) -> Array:
+    return kth_distance(state, k, spec).view(np.int64)
 
 
 def _none(chunk: Chunk) -> Array:

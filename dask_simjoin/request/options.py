@@ -55,8 +55,8 @@ ORDER = (
     "n", "other", "eps", "path", "max_eps", "k", "max_distance", "min_distance", "threshold", "how",
     "min_cluster_size", "min_samples", "cluster_selection_method", "cluster_selection_epsilon",
     "max_cluster_size", "allow_single_cluster", "name", "mode", "grouping", "on", "left_on", "right_on",
-    "by", "mutual", "id", "left_id", "right_id", "metric", "p", "similarity", "comparison", "tokenizer",
-    "allow_empty", "allow_missing", "pairs", "include_self", "return_distance", "distance_unit",
+    "by", "per_group", "mutual", "id", "left_id", "right_id", "metric", "p", "similarity", "comparison",
+    "tokenizer", "allow_empty", "allow_missing", "pairs", "include_self", "return_distance", "distance_unit",
     "return_similarity", "keep", "suffixes", "dropna", "method", "approximate", "partitioning",
     "store_pairs", "recluster", "row_group", "blocksize", "storage_options",
 )  # fmt: skip
@@ -103,8 +103,11 @@ class MetricRequest(Coordinates, Chunked):
         Whether the result has row ids; otherwise ids are not read, so they may repeat.
     metrics : tuple of str
         The metrics that the verb supports.
+    groups_need_bound : bool
+        Whether `by` needs a largest distance.
     """
 
+    groups_need_bound: ClassVar[bool] = True
     bound: ClassVar[str] = "eps"
     radii: ClassVar[bool] = False
     names_rows: ClassVar[bool] = True

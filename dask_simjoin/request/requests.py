@@ -34,12 +34,21 @@ from dask_simjoin.request.options import (
     WithUnit,
     about,
 )
-from dask_simjoin.request.resolve import check_one_table, keeping, losing, resolve, resolve_two, searched
+from dask_simjoin.request.resolve import (
+    check_flag,
+    check_one_table,
+    keeping,
+    losing,
+    resolve,
+    resolve_two,
+    searched,
+)
 from dask_simjoin.request.spec import JoinSpec, without_ids
 from dask_simjoin.request.units import (
     check_eps,
     check_once,
     check_whole,
+    in_unit,
     several_of,
     with_unit,
     within_several,
@@ -103,7 +112,7 @@ class NeighborCountsRequest(MetricRequest, Within, MayLose):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighborGraphRequest(MetricRequest, Within, EngineOption):
+class NeighborGraphRequest(MetricRequest, Within, EngineOption, WithUnit):
     """Ask for neighbors of rows as a sparse matrix."""
 
     names_rows: ClassVar[bool] = False
@@ -116,7 +125,7 @@ class NeighborGraphRequest(MetricRequest, Within, EngineOption):
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve it for frames like `meta`."""
-        return resolve(self, meta, self.eps)
+        return in_unit(resolve(self, meta, self.eps), self.distance_unit, self.eps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,9 +243,10 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose, WithUnit):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClosestPairsRequest(Nearest, TwoTableOptions, Within, EngineOption):
+class ClosestPairsRequest(Nearest, TwoTableOptions, Within, EngineOption, WithUnit):
     """Ask for the closest pairs of one table, or of two."""
 
+    groups_need_bound: ClassVar[bool] = False
     bound: ClassVar[str] = "max_distance"
     return_distance: ClassVar[bool] = True
 
@@ -245,6 +255,7 @@ class ClosestPairsRequest(Nearest, TwoTableOptions, Within, EngineOption):
         default=None, kw_only=False, repr=False, compare=False, metadata=about("right table")
     )
     max_distance: Distance | None = field(default=None, metadata=about("largest distance of a pair"))
+    per_group: bool = field(default=False, metadata=about("find n pairs of each group of by"))
     method: Method = field(default="auto", metadata=about("algorithm that finds neighbors", choices=NEAREST))
 
     def number(self) -> int:
@@ -253,11 +264,15 @@ class ClosestPairsRequest(Nearest, TwoTableOptions, Within, EngineOption):
 
     def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
         """Resolve it for frames like `left` and `right`, or for one."""
+        if check_flag("per_group", self.per_group) and self.by is None:
+            raise OptionError("per_group=True needs by=, the columns of the groups.")
         eps = 0.0 if self.max_distance is None else self.max_distance
         if right is None:
             check_one_table(self)
-            return keeping(self, searched(resolve(self, left, eps)), left)
-        return keeping(self, searched(resolve_two(self, left, right, eps)), left, right)
+            spec = keeping(self, searched(resolve(self, left, eps)), left)
+        else:
+            spec = keeping(self, searched(resolve_two(self, left, right, eps)), left, right)
+        return with_unit(spec, self.distance_unit, self.max_distance)
 
     def max_total(self, spec: JoinSpec) -> float:
         """Return the largest total of a pair."""
@@ -265,7 +280,7 @@ class ClosestPairsRequest(Nearest, TwoTableOptions, Within, EngineOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KDistancesRequest(Nearest):
+class KDistancesRequest(Nearest, WithUnit):
     """Ask for each row's distance to its k-th nearest neighbor."""
 
     names_rows: ClassVar[bool] = False
@@ -278,7 +293,7 @@ class KDistancesRequest(Nearest):
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve it for frames like `meta`."""
-        return resolve(self, meta, 0.0)
+        return in_unit(resolve(self, meta, 0.0), self.distance_unit)
 
 
 @dataclass(frozen=True, kw_only=True)

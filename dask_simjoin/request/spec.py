@@ -241,7 +241,7 @@ class JoinSpec(RowSpec):
 
 @dataclass(frozen=True)
 class TotalsSpec(JoinSpec):
-    """The options of a join whose distances are totals."""
+    """The options of a join whose distances are totals, which are converted to `unit` later."""
 
     @property
     def measure(self) -> Metric:

@@ -115,13 +115,18 @@ def units_of(metric: Metric) -> list[str]:
 
 def with_unit(spec: JoinSpec, unit: object, *bounds: object) -> JoinSpec:
     """Set the unit of returned distances: the given one, or the first unit in a text among the bounds."""
-    if not spec.return_distance:
-        if isinstance(unit, str):
-            raise OptionError(
-                f"distance_unit={shown(unit)} needs distances in the result; use return_distance=True, or "
-                "leave it out."
-            )
-        return spec
+    if spec.return_distance:
+        return in_unit(spec, unit, *bounds)
+    if isinstance(unit, str):
+        raise OptionError(
+            f"distance_unit={shown(unit)} needs distances in the result; use return_distance=True, or "
+            "leave it out."
+        )
+    return spec
+
+
+def in_unit(spec: JoinSpec, unit: object, *bounds: object) -> JoinSpec:
+    """Set the unit of a result that has distances in any case: see `with_unit`."""
     if isinstance(unit, DistanceUnit):
         return replace(spec, unit=unit)
     if unit is None:

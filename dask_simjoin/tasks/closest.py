@@ -2,6 +2,7 @@
 
 Pairs are ordered by total, then by left row, then by right row.  Nearest neighbors of a row have the same
 order: ties go to the first row.  So each of the n closest pairs is among the n nearest neighbors of its rows.
+The same holds within a group of rows.
 """
 
 from __future__ import annotations
@@ -22,51 +23,94 @@ class RowPairs(NamedTuple):
         Numbers of the rows in their tables.
     total : array (n,), float64
         Totals, which are compared instead of distances.
+    group : array (n,), float64, or None
+        Numbers of the groups that each have n closest pairs; None: all rows have them together.
     """
 
     left: np.ndarray
     right: np.ndarray
     total: np.ndarray
+    group: np.ndarray | None = None
+
+    def take(self, rows: np.ndarray | slice) -> RowPairs:
+        """Return some of the pairs; `rows`: their positions, or a mask."""
+        return RowPairs(*(None if column is None else column[rows] for column in self))  # type: ignore[arg-type]
 
 
 NO_PAIRS = RowPairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
 
 def first_pairs(found: Sequence[RowPairs], n: int, one_table: bool) -> RowPairs:
-    """Return the first n distinct pairs in order; pairs of one table become left < right."""
-    left, right, total = (np.concatenate(parts) for parts in zip(NO_PAIRS, *found, strict=True))
+    """Return the first n distinct pairs of each group in order; pairs of one table become left < right."""
+    left, right, total = (
+        np.concatenate(parts) for parts in zip(*(pairs[:3] for pairs in found), strict=True)
+    )
+    parts = [pairs.group for pairs in found if pairs.group is not None]
+    group = np.concatenate(parts) if parts else None
     most = n * (1 + one_table) * len(found)  # each list has a pair at most once from each side
-    if len(total) > most:
-        near = total <= np.partition(total, most - 1)[most - 1]
-        left, right, total = left[near], right[near], total[near]
+    pairs = RowPairs(left, right, total, group)
+    if len(total) > most and group is None:
+        pairs = pairs.take(total <= np.partition(total, most - 1)[most - 1])
     if one_table:
-        left, right = np.minimum(left, right), np.maximum(left, right)
-    order = np.lexsort((right, left, total))
-    left, right, total = left[order], right[order], total[order]
-    new = np.ones(len(total), bool)
-    new[1:] = (left[1:] != left[:-1]) | (right[1:] != right[:-1])
-    kept = np.flatnonzero(new)[:n]
-    return RowPairs(left[kept], right[kept], total[kept])
+        ends = pairs.left, pairs.right
+        pairs = pairs._replace(left=np.minimum(*ends), right=np.maximum(*ends))
+    pairs = pairs.take(np.lexsort((pairs.right, pairs.left, pairs.total)))
+    if pairs.group is not None:
+        pairs = pairs.take(np.argsort(pairs.group, kind="stable"))
+    new = np.ones(len(pairs.total), bool)
+    new[1:] = (pairs.left[1:] != pairs.left[:-1]) | (pairs.right[1:] != pairs.right[:-1])
+    pairs = pairs.take(np.flatnonzero(new))
+    if pairs.group is None:
+        return pairs.take(slice(n))
+    rank = np.arange(len(pairs.group)) - np.searchsorted(pairs.group, pairs.group)
+    pairs = pairs.take(rank < n)
+    return pairs.take(np.lexsort((pairs.right, pairs.left, pairs.total)))
 
 
-def rows_to_search_again(found: RowPairs, k: int, best: RowPairs, n: int, one_table: bool) -> np.ndarray:
-    """Return the rows that may have more of the n closest pairs than their k nearest neighbors.
+class LastPairs(NamedTuple):
+    """Hold the last of the closest pairs of each group, for some rows.
+
+    Attributes
+    ----------
+    pairs : RowPairs
+        One for each row, or a single one for all rows.
+    full : array, bool
+        Whether its group has n pairs.
+    """
+
+    pairs: RowPairs
+    full: np.ndarray
+
+
+def last_pairs(best: RowPairs, n: int, group: np.ndarray | None) -> LastPairs:
+    """Return the last of the closest pairs, of the groups of some rows; `best`: these pairs, in order."""
+    if group is None or best.group is None:
+        return LastPairs(best.take(slice(-1, None)), np.array([len(best.total) >= n]))
+    groups, place, count = np.unique(best.group, return_inverse=True, return_counts=True)
+    last = np.zeros(len(groups), np.int64)
+    np.maximum.at(last, place, np.arange(len(place)))
+    own = np.searchsorted(groups, group)  # the best have pairs of all these groups
+    return LastPairs(best.take(last[own]), count[own] >= n)
+
+
+def rows_to_search_again(found: RowPairs, k: int, best: RowPairs, n: int, one_table: bool) -> RowPairs:
+    """Return the k-th neighbors of rows that may have more of the n closest pairs of their group.
 
     `found`: the neighbors of each row, in order.  `best`: the n closest pairs so far.  A row is done if it
     has fewer than k neighbors, or if its k-th one comes after the last of the best pairs.
     """
     own = found.left
     ends = np.flatnonzero(np.append(own[1:] != own[:-1], len(own) > 0))
-    ends = ends[np.diff(ends, prepend=-1) >= k]
-    left, right, total = (column[ends] for column in found)
-    if len(best.total) < n:
-        return left
-    rows = left
+    some = found.take(ends[np.diff(ends, prepend=-1) >= k])
+    last, full = last_pairs(best, n, some.group)
+    if not len(some.left) or not full.any():
+        return some
+    left, right = some.left, some.right
     if one_table:
         left, right = np.minimum(left, right), np.maximum(left, right)
-    last = RowPairs(*(column[-1] for column in best))
     before = (left < last.left) | ((left == last.left) & (right <= last.right))
-    return rows[(total < last.total) | ((total == last.total) & before)]
+    before = (some.total < last.total) | ((some.total == last.total) & before)
+    return some.take(before | ~full)
 
 
 Search = Callable[[np.ndarray | None, np.ndarray | None, int, float], RowPairs]
@@ -76,10 +120,10 @@ None: all rows.  Rows are numbered in each table.  Pairs are in the order of lef
 
 
 def closest(search: Search, n: int, rows: tuple[int, int], one_table: bool, max_total: float) -> RowPairs:
-    """Return the n closest pairs, in order, by searches for nearest neighbors.
+    """Return the n closest pairs of each group, in order, by searches for nearest neighbors.
 
     `rows`: of both tables.  Each search is for more neighbors of fewer rows, and finds at most about 4 n
-    pairs.  So memory grows with n and the rows, not with the pairs of duplicates.
+    pairs of a group.  So memory grows with n and the rows, not with the pairs of duplicates.
     """
     most = rows[1] - one_table
     if min(rows[0], most) < 1:
@@ -89,15 +133,16 @@ def closest(search: Search, n: int, rows: tuple[int, int], one_table: bool, max_
     best = first_pairs([found], n, one_table)
     while True:
         again = rows_to_search_again(found, k, best, n, one_table)
-        if k == most or not len(again):
+        if k == most or not len(again.left):
             return best
         k = min(2 * k, most)
         others = None
-        if len(best.total) == n:
-            max_total = float(best.total[-1])
+        last, full = last_pairs(best, n, again.group)
+        if full.all():
+            max_total = float(last.total.max())
             if one_table:  # rows of closer pairs have one among the best
                 chosen = np.zeros(rows[0], bool)
                 chosen[best.left] = chosen[best.right] = True
                 others = np.flatnonzero(chosen)
-        found = search(again, others, k, max_total)
+        found = search(again.left, others, k, max_total)
         best = first_pairs([best, found], n, one_table)

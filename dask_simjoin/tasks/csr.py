@@ -33,7 +33,7 @@ from dask_simjoin.request.inputs import optional
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import count_block
-from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
+from dask_simjoin.tasks.matches import BlockPair, measured, whole_block_pair
 
 SORTED = 1 << 24
 """Entries that array operations sort at a time."""
@@ -165,7 +165,7 @@ def max_entries(xp: ArrayModule) -> int | None:
 def weights_of(totals: Array, spec: JoinSpec, mode: str) -> Array:
     """Compute the values of entries from totals of `Joiner.visit`; their memory may be reused."""
     xp = module_of(totals)
-    return spec.measure.distance(totals, xp) if mode == DISTANCE else xp.ones(len(totals))
+    return measured(spec, xp)(totals) if mode == DISTANCE else xp.ones(len(totals))
 
 
 def matrix_numbers(chunk: Chunk, firsts: list[int], kind: DType) -> Array:

@@ -24,7 +24,7 @@ from dask_simjoin.engine.protocols import Joiner, Layout, Measured, Rows
 from dask_simjoin.metrics.distances import Cosine, Metric
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, Values, box_gap
 from dask_simjoin.planning.statistics.sample import merge_moments, moments
-from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.request.spec import JoinSpec, TotalsSpec
 from dask_simjoin.tasks.chunks import Chunk
 
 
@@ -253,7 +253,7 @@ class Matches(NamedTuple):
 
 def measured(spec: JoinSpec, xp: ArrayModule) -> Measured:
     """Return the function that converts totals to distances, in the unit of the result."""
-    if spec.unit is None:
+    if spec.unit is None or isinstance(spec, TotalsSpec):
         return functools.partial(spec.measure.distance, xp=xp)
     return functools.partial(_in_unit, metric=spec.measure, size=spec.unit.size, xp=xp)
 
@@ -310,7 +310,7 @@ def _within_radius(block_pair: BlockPair, distance: bool, rows: Rows | None) -> 
     left, right, totals = (
         xp.concatenate([xp.zeros(0, kind), *(part[k] for part in parts)]) for k, kind in enumerate(kinds)
     )
-    away = spec.measure.distance(totals, xp) if distance else None
+    away = measured(spec, xp)(totals) if distance else None
     places = [xp.concatenate(_ranks(chunks, xp)) for chunks in sides]
     return Matches(places[0][left], places[1][right], away, *sides)
 

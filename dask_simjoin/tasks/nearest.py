@@ -22,7 +22,6 @@ from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.engine.ids import as_id_keys, from_id_keys, joined
 from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.engine.threads import shared_out
-from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Index, Values
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
@@ -144,14 +143,14 @@ def _whole_rows(x: np.ndarray) -> np.ndarray:
     return x.view(np.dtype((np.void, x.shape[1] * x.itemsize)))[:, 0] if x.shape[1] else x
 
 
-def kth_distance(state: State, k: int, metric: Metric) -> Array:
+def kth_distance(state: State, k: int, spec: JoinSpec) -> Array:
     """Return the distance of each row's k-th nearest row (n,) float64; inf: there are fewer than k."""
     totals = state["totals"]
     xp = module_of(totals)
     if totals.shape[1] < k:
         return xp.full(len(totals), math.inf)
     total = totals[:, k - 1]
-    return xp.where(xp.isinf(total), total, metric.distance(total.copy(), xp))
+    return xp.where(xp.isinf(total), total, measured(spec, xp)(total.copy()))
 
 
 MAX_POSITION = 2**31

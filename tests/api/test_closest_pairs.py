@@ -1,14 +1,22 @@
 """The closest pairs are the first ones in the order of totals, left rows and right rows."""
 
+import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import dask_simjoin
-from dask_simjoin.errors import BudgetError, ColumnError, DuplicateIdError, OptionError, UnsupportedFrameError
+from dask_simjoin.errors import (
+    BudgetError,
+    ColumnError,
+    DuplicateIdError,
+    OptionError,
+    OptionTypeError,
+    UnsupportedFrameError,
+)
 from dask_simjoin.metrics import make_metric
 from tests.support.frames import split
 from tests.support.metrics import ENGINE, make_rows
@@ -153,6 +161,109 @@ def test_groups_and_a_largest_distance(two, lazy):
     assert listed(few) == pairs_by_definition(left[["x"]], None, 10**6, max_distance=0.01)
 
 
+def closest_of_groups(left, right, groups, n, per_group, metric, p):
+    """(left, right, distance) of the closest pairs within groups, as index labels; groups may be missing."""
+    x, y = (side.to_numpy(float) for side in (left, left if right is None else right))
+    total = totals(x, y, metric, p)
+    own, others = groups[0], groups[-1]
+    i, j = np.nonzero(np.ones(total.shape, bool) if right is not None else np.triu(np.ones(total.shape), 1))
+    pairs = sorted(
+        (total[a, b], a, b) for a, b in zip(i.tolist(), j.tolist(), strict=True) if own[a] == others[b]
+    )
+    if per_group:
+        seen = dict.fromkeys(set(own), 0)
+        kept = []
+        for pair in pairs:
+            seen[own[pair[1]]] += 1
+            if seen[own[pair[1]]] <= n:
+                kept.append(pair)
+        pairs = kept
+    pairs = pairs[: None if per_group else n]
+    away = make_metric(metric, p).distance(np.array([pair[0] for pair in pairs]), np).tolist()
+    labels = left.index.tolist(), (left if right is None else right).index.tolist()
+    return [(labels[0][a], labels[1][b], far) for (_, a, b), far in zip(pairs, away, strict=True)]
+
+
+@st.composite
+def grouped_cases(draw):
+    """Tables with groups of all sizes, also of single rows, and many ties; options; and the closest pairs."""
+    metric, p = draw(st.sampled_from(METRICS))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    two, per_group = draw(st.booleans()), draw(st.booleans())
+    n, number = draw(st.sampled_from([1, 2, 3, 10, 400])), draw(st.sampled_from([1, 2, 5, 40]))
+    left, right = tables(rng, metric, two)
+    sides = [left, right] if two else [left]
+    sides = [side.iloc[rng.integers(0, len(side), len(side))].set_axis(side.index) for side in sides]
+    assume(metric == "cosine" or all(np.abs(side.to_numpy()).max(initial=0) < 1e60 for side in sides))
+    groups = [rng.integers(0, number, len(side)) for side in sides]
+    lists = [some.tolist() for some in groups]
+    expected = closest_of_groups(sides[0], sides[1] if two else None, lists, n, per_group, metric, p)
+    how = {"on": list(left.columns), "by": "g", "per_group": per_group, "metric": metric, "p": p}
+    return [side.assign(g=own) for side, own in zip(sides, groups, strict=True)], n, how, expected
+
+
+@settings(max_examples=examples(600), deadline=None)
+@given(grouped_cases())
+def test_groups_need_no_largest_distance(case):
+    sides, n, how, expected = case
+    assert listed(sides[0].simjoin.closest_pairs(n, *sides[1:], **how)) == expected
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(grouped_cases(), st.data())
+def test_no_partitioning_changes_the_pairs_of_groups(case, data):
+    sides, n, how, expected = case
+    lazy = [split(side, data.draw(st.lists(st.integers(0, len(side)), max_size=2))) for side in sides]
+    how["partitioning"] = data.draw(st.sampled_from(["entity", "spatial", "auto"]))
+    how["blocksize"] = data.draw(st.sampled_from([None, 12 * (8 * len(how["on"]) + 90)]))
+    found = lazy[0].simjoin.closest_pairs(n, *lazy[1:], **how).compute(scheduler="sync")
+    assert listed(found) == expected
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_pairs_of_each_group_within_a_largest_distance(lazy):
+    df = pd.DataFrame({"x": [0.0, 1.0, 1.5, 9.0, 9.0, 20.0, 30.0], "g": list("aaabbcc"), "h": 1})
+    frame = dd.from_pandas(df, npartitions=3) if lazy else df
+    how = {"on": "x", "by": ["g", "h"], "per_group": True}
+    for n, bound, expected in (
+        (1, None, [(3, 4, 0.0), (1, 2, 0.5), (5, 6, 10.0)]),
+        (1, 5.0, [(3, 4, 0.0), (1, 2, 0.5)]),
+        (2, None, [(3, 4, 0.0), (1, 2, 0.5), (0, 1, 1.0), (5, 6, 10.0)]),
+    ):
+        found = frame.simjoin.closest_pairs(n, max_distance=bound, **how)
+        assert listed(found.compute() if lazy else found) == expected
+    alone = frame[["x", "g"]].simjoin.closest_pairs(3, on="x", by="x")  # each group has equal rows
+    assert listed(alone.compute() if lazy else alone) == [(3, 4, 0.0)]
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_rows_without_a_group_are_in_no_pair(lazy):
+    df = pd.DataFrame({"x": [0.0, 0.0, 1.0, 5.0], "g": ["a", None, "a", None]})
+    frame = dd.from_pandas(df, npartitions=2) if lazy else df
+    for per_group in (False, True):
+        found = frame.simjoin.closest_pairs(9, on="x", by="g", per_group=per_group, dropna=True)
+        assert listed(found.compute() if lazy else found) == [(0, 2, 1.0)]
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_groups_of_lists(lazy):
+    df = pd.DataFrame({"v": [[0.0, 1.0], [0.0, 3.0], [0.0, 2.0], [7.0, 1.0]], "g": [1, 1, 2, 2]})
+    with dask.config.set({"dataframe.convert-string": False}):
+        frame = dd.from_pandas(df, npartitions=2) if lazy else df
+    found = frame.simjoin.closest_pairs(1, on="v", by="g", per_group=True)
+    assert listed(found.compute() if lazy else found) == [(0, 1, 2.0), (2, 3, 50**0.5)]
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_groups_of_numbers_that_are_too_far_apart(lazy):
+    df = pd.DataFrame({"x": [0.0, 1e300, 1.0], "g": [1, 1, 1]})
+    frame = dd.from_pandas(df, npartitions=2) if lazy else df
+    with pytest.raises(OptionError, match="by= needs max_distance= here, as the differences"):
+        len(frame.simjoin.closest_pairs(1, on="x", by="g"))
+    found = frame.simjoin.closest_pairs(1, on="x", by="g", max_distance=2.0)
+    assert listed(found.compute() if lazy else found) == [(0, 2, 1.0)]
+
+
 def test_rows_without_coordinates():
     df = pd.DataFrame({"x": [0.0, np.nan, 1.0, 1.5]}, index=list("abcd"))
     for frame in (df, dd.from_pandas(df, npartitions=2)):
@@ -202,8 +313,10 @@ def test_mistakes_are_refused():
     for n in (0, -1, 1.5, True, None):
         with pytest.raises(OptionError, match="n="):
             df.simjoin.closest_pairs(n)
-    with pytest.raises(OptionError, match="max_distance="):
-        df.simjoin.closest_pairs(1, on="x", by="g")
+    with pytest.raises(OptionError, match="per_group=True needs by="):
+        df.simjoin.closest_pairs(1, on="x", per_group=True)
+    with pytest.raises(OptionTypeError, match="per_group=1 is not allowed; use True or False"):
+        df.simjoin.closest_pairs(1, on="x", by="g", per_group=1)
     with pytest.raises(OptionError, match="sweep"):
         df.simjoin.closest_pairs(1, method="sweep")
     with pytest.raises(OptionError, match="replicated"):

@@ -1,0 +1,19 @@
+"""Some cases of the programs `tests.checks.neighbor_cases` and `tests.checks.unit_cases`."""
+
+import dask
+import numpy as np
+import pytest
+
+from tests.checks import neighbor_cases, unit_cases
+
+SEED = 2026
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", range(12))
+@pytest.mark.parametrize("program", [neighbor_cases, unit_cases])
+def test_random_cases(program, case):
+    name = program.__name__
+    with dask.config.set(scheduler="sync"):
+        covered = program.run_case(np.random.default_rng([SEED, case]))
+    assert covered, f"python -m {name} --seed {SEED} --case {case}"
