@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -231,10 +231,8 @@ def _numbered_by_index(frame: Frame, spec: JoinSpec) -> Frame:
 
 def _by_number(spec: JoinSpec, position: str | None) -> TotalsSpec:
     """Return options of a search whose result has row numbers and totals; `position`: column of numbers."""
-    own = {field.name: getattr(spec, field.name) for field in fields(JoinSpec)}
     other = None if spec.other is None else _by_number(spec.other, position)
-    named = {"id": position, "id_dtype": np.dtype(np.int64), "keep": (), "names": (), "other": other}
-    return TotalsSpec(**own | named)
+    return TotalsSpec.of(spec, id=position, id_dtype=np.dtype(np.int64), keep=(), names=(), other=other)
 
 
 def _result(tables: tuple[Frame, Frame], spec: JoinSpec, best: RowPairs, example: Frame) -> Frame:
