@@ -60,7 +60,7 @@ def _value(option):
 
 
 def options():
-    """Return the table of options per verb, without `plan`, which takes all, and verbs that compare no rows."""
+    """Return the table of options per verb; `plan` takes all, and some verbs compare no rows."""
     listed = [verb for verb in VERBS.values() if issubclass(verb.request, MetricRequest)]
     return [*OPTIONS, *(_options(verb) for verb in listed if verb.request is not PlanRequest)]
 

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from dask.utils import key_split
-from distributed import get_task_stream
 from distributed.protocol import deserialize, serialize
 
 from dask_simjoin.cluster.algorithms.dbscan import Begun, ClusterNumbering, CoreStanding
@@ -21,6 +20,7 @@ from dask_simjoin.tasks import shuffle
 from dask_simjoin.tasks.nearest import FoundRows
 from tests.support.frames import split
 from tests.support.points import frame_of
+from tests.support.task_stream import tasks_of
 
 EPS = 0.03
 SPATIAL = {"partitioning": "spatial", "blocksize": "9 kB"}
@@ -68,10 +68,10 @@ def test_pairs_of_held_rows(frame, client, monkeypatch, verb, at_once):
 
 def test_one_task_of_each_worker_packs_what_it_holds(frame, client):
     held = held_of(frame)[["c0", "c1"]]
-    with get_task_stream(client) as trace:
+    with tasks_of(client) as ran:
         count = held.simjoin.count_pairs(EPS, **SPATIAL)
         assert count.compute() == frame[["c0", "c1"]].simjoin.count_pairs(EPS)
-    tasks = Counter(key_split(task["key"]) for task in trace.data)
+    tasks = Counter(key_split(task["key"]) for task in ran)
     assert tasks["simjoin_send"] <= 2 and not [name for name in tasks if "shuffle" in name]
 
 
