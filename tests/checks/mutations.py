@@ -5,7 +5,8 @@ python -m tests.checks.mutations 3 17       # some, by number
 python -m tests.checks.mutations --list
 
 Each is applied to a copy of the tree, and the test file nearest to the module is run there.  A mutation
-is killed if that fails.  Kernels of a mutated text are compiled into a folder of the copy.
+is killed if that fails.  Kernels of a mutated text are compiled into a folder of the copy; compiled kernels
+of this tree are copied, too, and serve if no text of kernels is mutated.
 """
 
 # ruff: noqa: E501 (texts of modules are as they are)
@@ -54,7 +55,7 @@ SURVIVED = [
                 lo = i + 1 if own else _opening(x, swept, lo, stop_j, reach)
                 j, found""", K + "test_sweep.py -k counted"),
     Mutation("planning/outputs.py", "chunks.rows[blocks[:, 0]], 0)", "0.0, 0)", "planning/test_outputs.py"),
-    Mutation("planning/chunk_limits.py", "self.have.whole and rows <= MAX_ROWS", "self.have.whole",
+    Mutation("planning/chunk_limits.py", "self.resources.whole and rows <= MAX_ROWS", "self.resources.whole",
              "planning/test_chunk_limits.py -k numbered"),
     Mutation("planning/chunk_limits.py", "PART_BYTES * threads", "PART_BYTES",
              "planning/test_chunk_limits.py -k thread"),
@@ -142,7 +143,7 @@ def applied(one, folder):
     for part in PARTS:
         source, target = ROOT / part, folder / part
         if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.pyc"))
         else:
             shutil.copy(source, target)
     path = folder / "dask_simjoin" / one.file

@@ -14,6 +14,7 @@ from dask_simjoin.graph.workers import worker_of
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.outputs import COUNTS
+from dask_simjoin.planning.resources import workers_of
 from tests.support.oracle import brute_force
 from tests.support.task_stream import tasks_of
 
@@ -63,7 +64,7 @@ def test_results_are_the_same(copied):
 
 def test_each_copy_is_made_by_a_worker_of_its_own(client, copied):
     """Whoever was left without would be sent an index, and wait for the kernels of the one that sends it."""
-    there = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    there = sorted(workers_of(client))
     for verb in ("count_pairs", "self_join"):
         with tasks_of(client) as ran:
             getattr(copied.simjoin, verb)(EPS, partitioning="replicated").compute()

@@ -51,11 +51,22 @@ def held_of(frame):
     return split(frame, (100, 250, 250, 500, 800, 1100)).persist()
 
 
+@pytest.fixture
+def pack(client):
+    """Let workers pack another number of rows at once."""
+    yield lambda rows: client.run(pack_at_once, rows)
+    client.run(pack_at_once, shuffle.ROWS_AT_ONCE)
+
+
+def pack_at_once(rows):
+    shuffle.ROWS_AT_ONCE = rows
+
+
 @pytest.mark.parametrize("at_once", [1, 200, 1 << 19])
 @pytest.mark.parametrize("verb", list(VERBS))
-def test_pairs_of_held_rows(frame, client, monkeypatch, verb, at_once):
+def test_pairs_of_held_rows(frame, pack, verb, at_once):
     """Partitions are packed one by one, a few at once, and all at once."""
-    monkeypatch.setattr(shuffle, "ROWS_AT_ONCE", at_once)
+    pack(at_once)
     other = frame.sample(frac=0.5, random_state=1).reset_index(drop=True)
     want = VERBS[verb](frame, other)
     found = VERBS[verb](held_of(frame), held_of(other), **SPATIAL)

@@ -18,6 +18,7 @@ from dask_simjoin.planning import searches
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import TREE_SHARE
 from dask_simjoin.planning.costs import Costs
+from dask_simjoin.planning.resources import workers_of
 from tests.support.density import SETS
 from tests.support.points import frame_of
 from tests.support.task_stream import tasks_of
@@ -65,7 +66,7 @@ def test_rounds_that_workers_share(client, copies, monkeypatch):
     for task in ran:
         if (step := key_split(task["key"]).rpartition("_")[2]) in done:
             done[step].add((worker_of(task["key"]) or 0, task["worker"]))
-    there = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    there = sorted(workers_of(client))
     assert all(each == {(0, there[0]), (1, there[1])} for each in done.values()), done
 
 
