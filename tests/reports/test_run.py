@@ -7,6 +7,7 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin.errors import PlanningError, UnsupportedFrameError
+from dask_simjoin.reports.run import RunReport, StepRecord
 
 EPS = 0.1
 
@@ -93,3 +94,20 @@ def test_what_has_no_report(tagged, lazy_tagged):
     for result in (tagged.simjoin.self_join(EPS, on=["x", "y"]), lazy_tagged, 3):
         with pytest.raises(UnsupportedFrameError, match=r"contains no lazy join|Several joins"):
             dask_simjoin.report(result)
+
+
+def test_records_of_tasks_are_added_up_once():
+    """A task that ran again has one record; the first task after all are done begins a new run."""
+    report = RunReport("self_join", None, 0.1)
+    task = StepRecord("pairs", "a", 2, 10.0, 12.0, 3, "thread 1")
+    report.add(task)
+    report.add(task._replace(begin=11.0, end=13.0))
+    assert (report.partitions, report.rows, report.done, report.seconds) == (1, 3, False, 2.0)
+    report.add(task._replace(key="b", begin=10.5, rows=4, thread="thread 2"))
+    assert (report.partitions, report.rows, report.done, report.threads) == (2, 7, True, 2)
+    assert report.seconds == 2.5
+    report.add(task._replace(rows=5))
+    assert (report.partitions, report.rows, report.done) == (1, 5, False)
+    report.begin()
+    report.add(task._replace(key="b", rows=6))
+    assert (report.partitions, report.rows, report.done) == (1, 6, False)
