@@ -9,6 +9,9 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
 from distributed.utils import get_mp_context
@@ -18,7 +21,7 @@ pytest.register_assert_rewrite("tests.support")
 
 import dask_simjoin  # noqa: F401  (registers the accessor)
 from dask_simjoin.catalog.methods import METHODS
-from tests.support import profiles  # noqa: F401  (registers them)
+from tests.support import host_gpu, profiles  # noqa: F401  (registers the profiles)
 from tests.support.gates import Gate
 
 settings.load_profile("quick")
@@ -152,6 +155,35 @@ def client(two_workers):
     """Its client, with which Dask computes during one test."""
     with Client(two_workers) as client:
         yield client
+
+
+@pytest.fixture
+def in_this_thread():
+    """Let Dask compute in the thread of the test."""
+    with dask.config.set(scheduler="sync"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def kernel_folder(tmp_path_factory):
+    """A folder for kernels of GPUs that a module's tests compile for the host, where that is possible."""
+    if not host_gpu.available():
+        pytest.skip("there is no g++")
+    return tmp_path_factory.mktemp("kernels")
+
+
+@pytest.fixture
+def tagged():
+    """Points in a square, each with one or two tags."""
+    x = np.random.default_rng(3).uniform(size=(120, 2))
+    return pd.DataFrame(x, columns=["x", "y"]).assign(tags=[["a", "b"][k % 2 :] for k in range(120)])
+
+
+@pytest.fixture
+def lazy_tagged(tagged):
+    """The same as a Dask DataFrame, computed in the thread of the test."""
+    with dask.config.set(scheduler="synchronous", **{"dataframe.convert-string": False}):
+        yield dd.from_pandas(tagged, npartitions=3)
 
 
 @pytest.fixture(params=list(METHODS))

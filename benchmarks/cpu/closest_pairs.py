@@ -50,7 +50,7 @@ STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def points(kind: str, rows: int, dims: int) -> np.ndarray:
-    """Return uniform rows, ten clusters, or rows of which each occurs about ten times."""
+    """Return uniform rows, rows of ten clusters, or rows with about ten copies of each."""
     rng = np.random.default_rng(0)
     x = rng.uniform(size=(rows, dims))
     if kind == "clusters":

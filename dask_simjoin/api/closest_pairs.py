@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -290,10 +290,9 @@ def _by_number(spec: JoinSpec, position: str | None) -> TotalsSpec:
 
 
 def _named_by(spec: JoinSpec, position: str | None, groups: list[str]) -> TotalsSpec:
-    own = {field.name: getattr(spec, field.name) for field in fields(JoinSpec)}
-    kept = (spec.on[-1:], tuple(groups)) if spec.by else ((), ())
-    named = {"id": position, "id_dtype": np.dtype(np.int64), "keep": kept[0], "names": kept[1]}
-    return TotalsSpec(**own | named | {"other": None})
+    keep, names = (spec.on[-1:], tuple(groups)) if spec.by else ((), ())
+    number = np.dtype(np.int64)
+    return TotalsSpec.of(spec, id=position, id_dtype=number, keep=keep, names=names, other=None)
 
 
 def _result(tables: tuple[Frame, Frame], spec: JoinSpec, best: RowPairs, example: Frame) -> Frame:

@@ -10,9 +10,9 @@ from dask.base import is_dask_collection
 from dask_simjoin.api.joins import join, self_join
 from dask_simjoin.api.knn import knn_join
 from dask_simjoin.cluster.estimator_base import (
-    NotFittedError,
     Points,
     PointsEstimator,
+    check_fitted,
 )
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import OptionError, UnsupportedFrameError
@@ -260,8 +260,7 @@ class NearestNeighbors(PointsEstimator):
 
     def _rows(self, X: Points) -> tuple[Frame, Frame | None]:
         """Return the fitted rows and the queries; None means that these are the fitted rows."""
-        if not hasattr(self, "_fitted"):
-            raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet; call fit(X) first.")
+        check_fitted(self, "_fitted")
         if X is None:
             return self._fitted, None
         return self._fitted, _numbered(self._queries(X, self._columns))

@@ -7,9 +7,9 @@ from typing import Self
 from dask_simjoin.api.nearest_neighbors import NearestNeighbors
 from dask_simjoin.cluster.estimator_base import (
     ClassNamePrefixFeaturesOutMixin,
-    NotFittedError,
     Points,
     TransformerMixin,
+    check_fitted,
 )
 from dask_simjoin.metrics.norms import Columns, SparseMatrix
 from dask_simjoin.request.options import Method, MetricName
@@ -21,7 +21,20 @@ DISTANCE = "distance"
 """The mode whose matrices have distances."""
 
 
-class KNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NearestNeighbors):
+class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NearestNeighbors):
+    """Base of both transformers: its `mode` is checked, and a column is put out for each fitted row."""
+
+    mode: GraphMode
+
+    def fit(self, X: Points, y: object = None) -> Self:
+        """Keep the rows of `X`: see `NearestNeighbors.fit`."""
+        check_choice("mode", self.mode, MODES)
+        super().fit(X)
+        self._n_features_out = self.n_samples_fit_
+        return self
+
+
+class KNeighborsTransformer(NeighborsTransformer):
     """Sparse matrices of the nearest fitted rows, as ``sklearn.neighbors.KNeighborsTransformer``.
 
     Estimators with ``metric="precomputed"`` take these matrices, for example ``sklearn.manifold.TSNE``.
@@ -80,13 +93,6 @@ class KNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, N
     radius = 1.0
     """Not a parameter here: the default of `radius_neighbors`."""
 
-    def fit(self, X: Points, y: object = None) -> Self:
-        """Keep the rows of `X`: see `NearestNeighbors.fit`."""
-        check_choice("mode", self.mode, MODES)
-        super().fit(X)
-        self._n_features_out = self.n_samples_fit_
-        return self
-
     def transform(self, X: Points) -> SparseMatrix:
         """Return the nearest fitted rows of each row of `X`.
 
@@ -100,12 +106,12 @@ class KNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, N
         csr_matrix (m, n)
             Each row has its neighbors in ascending order of distance. Distances of 0 are stored.
         """
-        _check_fitted(self)
+        check_fitted(self, "n_samples_fit_")
         k = check_whole("n_neighbors", self.n_neighbors, 1) + (self.mode == DISTANCE)
         return self.kneighbors_graph(X, k, mode=self.mode)
 
 
-class RadiusNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NearestNeighbors):
+class RadiusNeighborsTransformer(NeighborsTransformer):
     """Sparse matrices of fitted rows within a distance, as ``sklearn.neighbors.RadiusNeighborsTransformer``.
 
     Estimators with ``metric="precomputed"`` take these matrices, for example ``sklearn.cluster.DBSCAN``.
@@ -165,13 +171,6 @@ class RadiusNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMix
     n_neighbors = 5
     """Not a parameter here: the default of `kneighbors`."""
 
-    def fit(self, X: Points, y: object = None) -> Self:
-        """Keep the rows of `X`: see `NearestNeighbors.fit`."""
-        check_choice("mode", self.mode, MODES)
-        super().fit(X)
-        self._n_features_out = self.n_samples_fit_
-        return self
-
     def transform(self, X: Points) -> SparseMatrix:
         """Return all fitted rows within the radius of each row of `X`.
 
@@ -185,13 +184,5 @@ class RadiusNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMix
         csr_matrix (m, n)
             Each row has its neighbors in ascending order of distance. Distances of 0 are stored.
         """
-        _check_fitted(self)
+        check_fitted(self, "n_samples_fit_")
         return self.radius_neighbors_graph(X, mode=self.mode, sort_results=True)
-
-
-def _check_fitted(estimator: NearestNeighbors) -> None:
-    """Refuse an estimator without fitted rows."""
-    if not hasattr(estimator, "n_samples_fit_"):
-        raise NotFittedError(
-            f"This {type(estimator).__name__} instance is not fitted yet; call fit(X) first."
-        )

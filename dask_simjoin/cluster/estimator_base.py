@@ -84,7 +84,7 @@ except ImportError:  # scikit-learn is optional: a small substitute
         def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
             """The name of the class in lower case, and a number; `input_features` changes nothing."""
             if not hasattr(self, "_n_features_out"):
-                raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet; call fit(X).")
+                raise NotFittedError(NOT_FITTED.format(type(self).__name__))
             name = type(self).__name__.lower()
             return np.array([f"{name}{i}" for i in range(self._n_features_out)], object)
 
@@ -97,9 +97,12 @@ __all__ = [
     "NotFittedError",
     "PointsEstimator",
     "TransformerMixin",
+    "check_fitted",
     "frame_like",
     "points_frame",
 ]
+
+NOT_FITTED = "This {} instance is not fitted yet; call fit(X) first."
 
 NOTHING = "Found array with 0 {what} (shape={shape}) while a minimum of 1 is required."
 """In the words that scikit-learn looks for."""
@@ -206,6 +209,12 @@ class Clustering(ClusterMixin, PointsEstimator):
     def fit_predict(self, X: Any, y: object = None, **options: Any) -> Any:
         """Fit with the `options` of `fit`, and return `labels_`."""
         return super().fit_predict(X, y, **options)
+
+
+def check_fitted(estimator: BaseEstimator, attribute: str) -> None:
+    """Refuse an estimator without an attribute that `fit` sets."""
+    if not hasattr(estimator, attribute):
+        raise NotFittedError(NOT_FITTED.format(type(estimator).__name__))
 
 
 def frame_like(X: Points) -> bool:

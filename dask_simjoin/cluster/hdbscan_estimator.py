@@ -7,7 +7,7 @@ from typing import Self
 from dask.base import is_dask_collection
 
 from dask_simjoin.cluster.algorithms.condense import label_tree
-from dask_simjoin.cluster.estimator_base import Clustering, Labels, NotFittedError, Points
+from dask_simjoin.cluster.estimator_base import Clustering, Labels, NotFittedError, Points, check_fitted
 from dask_simjoin.cluster.fitted_hierarchy import (
     CondensedTree,
     SingleLinkageTree,
@@ -31,8 +31,8 @@ class HDBSCAN(Clustering):
     min_cluster_size : int
         Smallest number of rows in a cluster, at least 2.
     min_samples : int, optional
-        The core distance of a row is the distance to its `min_samples`-th nearest row, itself included. By
-        default `min_cluster_size`.
+        A row's core distance is the distance to its `min_samples`-th nearest row. The row itself counts as
+        the first. By default `min_cluster_size`.
     cluster_selection_method : {"eom", "leaf"}
         Whether clusters are those of the largest total stability, or the smallest ones.
     cluster_selection_epsilon : float
@@ -148,8 +148,8 @@ class HDBSCAN(Clustering):
 
         Parameters
         ----------
-        X : array (m, d), DataFrame of pandas or cuDF, or table of Arrow
-            The new rows. A frame needs the fitted columns and may have others.
+        X : array, DataFrame or table
+            The new rows, as in `approximate_predict`.
 
         Returns
         -------
@@ -182,14 +182,9 @@ class HDBSCAN(Clustering):
         """
         hierarchy = getattr(self, "_hierarchy", None)
         if hierarchy is None:
-            lazy = hasattr(self, "labels_")
+            check_fitted(self, "labels_")
             raise NotFittedError(
-                f"This {type(self).__name__} instance is "
-                + (
-                    "fitted to Dask data; fit it to data in memory."
-                    if lazy
-                    else "not fitted yet; call fit(X)."
-                )
+                f"This {type(self).__name__} instance is fitted to Dask data; fit it to data in memory."
             )
         frame = self._queries(X, list(self._fitted.columns))
         options = self._options(KnnJoinRequest) | {"on": list(self._fitted.columns)}

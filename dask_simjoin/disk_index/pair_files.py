@@ -10,7 +10,7 @@ import functools
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import dask.dataframe as dd
@@ -58,10 +58,8 @@ GROUP = 1 << 18
 def stored_spec(rows: Snapshot) -> TotalsSpec:
     """Return the request for the pairs of an index, as they are stored."""
     spec, names, kept = spec_of(rows, None, True), rows.options.names, len(rows.options.keep)
-    request = {one.name: getattr(spec, one.name) for one in fields(spec)}
-    request["keep"] = (*spec.keep, SEQ)
-    request["names"] = (*names[:kept], LEFT, *names[kept:], RIGHT)
-    return TotalsSpec(**request)
+    both = (*names[:kept], LEFT, *names[kept:], RIGHT)
+    return TotalsSpec.of(spec, keep=(*spec.keep, SEQ), names=both)
 
 
 def pair_schema(root: AnyPath, options: Options) -> pa.Schema:

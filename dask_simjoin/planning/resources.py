@@ -6,7 +6,7 @@ import contextlib
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dask
 import numpy as np
@@ -22,6 +22,9 @@ from dask_simjoin.planning.machine import MEMORY_LIMIT
 from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.request.options import current_client, on_cluster
 
+if TYPE_CHECKING:
+    from distributed import Client
+
 IN_MEMORY = 0.2
 """Rows up to this share of the memory are shuffled in memory, by tasks; more rows on disk.
 
@@ -34,6 +37,9 @@ ONE_THREAD = ("sync", "synchronous", "single-threaded")
 
 PROCESSES = ("processes", "multiprocessing")
 
+ATTEMPTS = 10
+"""How often a cluster is asked for its workers at most."""
+
 MAX_MOVES = 4096
 """Shuffle by tasks if partitions times threads are at most this: it makes more tasks than p2p."""
 
@@ -43,7 +49,7 @@ def resources_for(library: str) -> Resources:
     client = current_client()
     workers: dict[str, Any] = {}
     if client is not None and not client.asynchronous:
-        workers = client.scheduler_info(n_workers=-1)["workers"]
+        workers = workers_of(client)
     local = int(dask.config.get("num_workers", None) or CPU_COUNT)
     disk = _free_disk(w["local_directory"] for w in workers.values())
     own = frames_of_library(library).memory()
@@ -67,6 +73,19 @@ def resources_for(library: str) -> Resources:
     together = min((w["nthreads"] for w in workers.values()), default=1)
     many = max(1, len(workers))
     return Resources(max(1, threads), memory, True, limit, workers=many, together=together, disk=disk)
+
+
+def workers_of(client: Client) -> dict[str, Any]:
+    """Return what the scheduler knows of each worker, by address.
+
+    Another thread of Dask replaces this information every two seconds, and leaves the workers out.  If that
+    happens before `scheduler_info` returns, it is asked again.
+    """
+    for _ in range(ATTEMPTS):
+        info = client.scheduler_info(n_workers=-1)
+        if len(info["workers"]) == info.get("n_workers", len(info["workers"])):
+            break
+    return dict(info["workers"])
 
 
 def _free_disk(of_workers: Iterable[str]) -> int | None:

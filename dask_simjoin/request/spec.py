@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple, Self
 
 from dask_simjoin.catalog.libraries import MAX_DIMS
 from dask_simjoin.catalog.methods import METHODS, Method, choices_of, name_of
@@ -242,6 +242,11 @@ class JoinSpec(RowSpec):
 @dataclass(frozen=True)
 class TotalsSpec(JoinSpec):
     """The options of a join whose distances are totals, which are converted to `unit` later."""
+
+    @classmethod
+    def of(cls, spec: JoinSpec, **changes: Any) -> Self:
+        """Return the options of a join, with some of them changed."""
+        return cls(**{one.name: getattr(spec, one.name) for one in fields(JoinSpec)} | changes)
 
     @property
     def measure(self) -> Metric:

@@ -24,8 +24,9 @@ def neighbors(left, right, k, on, least=0.0, most=np.inf):
     data = left if right is None else right
     away = distances(left[on].to_numpy(float), data[on].to_numpy(float), "euclidean", 2)
     squares = np.zeros_like(away)
-    for name in on:
-        squares += (left[name].to_numpy(float)[:, None] - data[name].to_numpy(float)) ** 2
+    with np.errstate(over="ignore"):
+        for name in on:
+            squares += (left[name].to_numpy(float)[:, None] - data[name].to_numpy(float)) ** 2
     rows = []
     for i, label in enumerate(left.index):
         within = (squares[i] >= least * least) & (squares[i] <= most * most)
@@ -66,9 +67,8 @@ def check(left, right, k, on, lazy, least=None, most=None, **options):
     pd.testing.assert_frame_equal(result.compute(scheduler="sync"), left.loc[alone])
 
 
-@settings(max_examples=examples(60))
-@given(cases(max_dims=9, max_points=40), st.data())
-def test_any_points(case, data):
+def check_drawn(case, data, **bounds):
+    """Check tables and options that are drawn: a table with itself, or both parts of a cut one."""
     n = len(case.x)
     two, k = data.draw(st.booleans()), data.draw(st.sampled_from([1, 2, 5, 60]))
     cut = data.draw(st.integers(0, n)) if two else n
@@ -76,10 +76,16 @@ def test_any_points(case, data):
     left, right = whole.iloc[:cut], whole.iloc[cut:] if two else None
     cuts = [data.draw(st.lists(st.integers(0, rows), max_size=2)) for rows in (cut, n - cut)]
     lazy = split(left, cuts[0]), split(right, cuts[1]) if two else None
-    most = data.draw(st.sampled_from([None, case.eps]))
     options = {"partitioning": data.draw(st.sampled_from(PARTITIONINGS))}
     options["blocksize"] = data.draw(st.sampled_from([None, 12 * (8 * case.x.shape[1] + 48 + 32 * k)]))
-    check(left, right, k, list(left.columns), lazy, most=most, **options)
+    check(left, right, k, list(left.columns), lazy, **bounds, **options)
+
+
+@settings(max_examples=examples(60))
+@given(cases(max_dims=9, max_points=40), st.data())
+def test_any_points(case, data):
+    most = data.draw(st.sampled_from([None, case.eps]))
+    check_drawn(case, data, most=most)
 
 
 @pytest.mark.parametrize("partitioning", ["plain", "entity", "spatial"])
@@ -180,18 +186,9 @@ def test_partitions_are_in_the_order_of_left_rows():
 @given(cases(max_dims=9, max_points=40), st.data())
 def test_any_points_with_a_smallest_distance(case, data):
     """Columns of many dimensions take the filter in float32, few ones the exact search."""
-    n = len(case.x)
-    two, k = data.draw(st.booleans()), data.draw(st.sampled_from([1, 2, 5, 60]))
-    cut = data.draw(st.integers(0, n)) if two else n
-    whole = frame_of(case.x).set_index(np.random.default_rng(n).permutation(n) + 5)
-    left, right = whole.iloc[:cut], whole.iloc[cut:] if two else None
-    cuts = [data.draw(st.lists(st.integers(0, rows), max_size=2)) for rows in (cut, n - cut)]
-    lazy = split(left, cuts[0]), split(right, cuts[1]) if two else None
     least = data.draw(st.sampled_from([0.0, case.eps, case.eps / 2]))
     most = data.draw(st.sampled_from([None, case.eps]))
-    options = {"partitioning": data.draw(st.sampled_from(PARTITIONINGS))}
-    options["blocksize"] = data.draw(st.sampled_from([None, 12 * (8 * case.x.shape[1] + 48 + 32 * k)]))
-    check(left, right, k, list(left.columns), lazy, least=least, most=most, **options)
+    check_drawn(case, data, least=least, most=most)
 
 
 @pytest.mark.parametrize("dims", [2, 24])

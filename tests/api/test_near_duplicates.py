@@ -56,7 +56,7 @@ EPS = 0.05
 
 
 def points():
-    """Rows some of which are changed copies of others, chains of copies of copies among them."""
+    """Return 200 random rows, and 100 slightly moved copies of some of them."""
     rng = np.random.default_rng(3)
     x = rng.uniform(size=(300, 2))
     x[200:] = x[rng.integers(0, 200, 100)] + rng.normal(0, 0.01, (100, 2))

@@ -1,8 +1,6 @@
 """The table of methods: each entry's modules do what joiners ask for, and options and messages follow it."""
 
 import ast
-from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,34 +25,8 @@ from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.sinks import CpuMethod
 from dask_simjoin.errors import OptionError
 from dask_simjoin.planning.statistics.sample import moments
+from tests.support.modules import functions, names_made_elsewhere, text_of
 from tests.support.points import frame_of
-
-PROTOCOLS = {"pandas": "engine/cpu/sinks.py", "cudf": "engine/gpu/pairs.py"}
-
-
-def functions(tree):
-    """Names and arguments of the functions of a module or a class, from its text."""
-    found = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    return {node.name: [a.arg for a in (*node.args.args, *node.args.kwonlyargs)] for node in found}
-
-
-def names_made_elsewhere(tree):
-    """Names that a module imports to offer them, and those of what it makes by other means than `def`."""
-    imported = [a for node in tree.body if isinstance(node, ast.ImportFrom) for a in node.names]
-    given = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
-    names = [name for target in given for name in ast.walk(target) if isinstance(name, ast.Name)]
-    return {a.asname for a in imported if a.asname == a.name} | {name.id for name in names}
-
-
-def text_of(module):
-    return ast.parse(Path(find_spec(module).origin).read_text())
-
-
-def is_a_file(module):
-    """The file of a module, whether or not it can be imported."""
-    return (
-        Path(find_spec("dask_simjoin").origin).parent.parent / (module.replace(".", "/") + ".py")
-    ).exists()
 
 
 def test_the_best_method_serves():

@@ -5,7 +5,8 @@ python -m tests.checks.mutations 3 17       # some, by number
 python -m tests.checks.mutations --list
 
 Each is applied to a copy of the tree, and the test file nearest to the module is run there.  A mutation
-is killed if that fails.  Kernels of a mutated text are compiled into a folder of the copy.
+is killed if that fails.  Kernels of a mutated text are compiled into a folder of the copy; compiled kernels
+of this tree are copied, too, and serve if no text of kernels is mutated.
 """
 
 # ruff: noqa: E501 (texts of modules are as they are)
@@ -54,7 +55,7 @@ SURVIVED = [
                 lo = i + 1 if own else _opening(x, swept, lo, stop_j, reach)
                 j, found""", K + "test_sweep.py -k counted"),
     Mutation("planning/outputs.py", "chunks.rows[blocks[:, 0]], 0)", "0.0, 0)", "planning/test_outputs.py"),
-    Mutation("planning/chunk_limits.py", "self.have.whole and rows <= MAX_ROWS", "self.have.whole",
+    Mutation("planning/chunk_limits.py", "self.resources.whole and rows <= MAX_ROWS", "self.resources.whole",
              "planning/test_chunk_limits.py -k numbered"),
     Mutation("planning/chunk_limits.py", "PART_BYTES * threads", "PART_BYTES",
              "planning/test_chunk_limits.py -k thread"),
@@ -134,6 +135,58 @@ MUTATIONS = [
     Mutation("planning/size_blocks.py", "np.where(sizes > 0, self._first[ranges] + within, 0)", "self._first[ranges]",
              "planning/test_size_blocks.py"),
     Mutation("papers/cpu/unsorted.py", "start : stop + SWEEP_LANES", "start:stop", "papers/cpu/test_unsorted.py"),
+    Mutation("tasks/closest.py", "most = n * (1 + one_table) * len(found)", "most = n", "tasks/test_closest.py"),
+    Mutation("tasks/closest.py", "np.lexsort((right, left, total))", "np.lexsort((left, right, total))",
+             "tasks/test_closest.py"),
+    Mutation("tasks/closest.py", "np.flatnonzero(new)[:n]", "np.flatnonzero(new)[: n + 1]", "tasks/test_closest.py"),
+    Mutation("tasks/closest.py", "prepend=-1) >= k]", "prepend=-1) > k]", "tasks/test_closest.py"),
+    Mutation("tasks/closest.py", "chosen[best.left] = chosen[best.right] = True", "chosen[best.left] = True",
+             "tasks/test_closest.py"),
+    Mutation("tasks/closest.py", "most = rows[1] - one_table", "most = rows[1]", "tasks/test_closest.py"),
+    Mutation("cluster/fitted_hierarchy.py", "others = hierarchy.samples - 1", "others = hierarchy.samples",
+             "cluster/test_fitted_hierarchy.py"),
+    Mutation("cluster/fitted_hierarchy.py", "np.maximum(np.maximum(distance, own_core), hierarchy.core[near])",
+             "np.maximum(distance, own_core)", "cluster/test_fitted_hierarchy.py"),
+    Mutation("cluster/fitted_hierarchy.py", "tree.row_lambda[rows] > density", "tree.row_lambda[rows] < density",
+             "cluster/test_fitted_hierarchy.py"),
+    Mutation("cluster/fitted_hierarchy.py", "tree.birth[at[above]] >= density[above]",
+             "tree.birth[at[above]] > density[above]", "cluster/test_fitted_hierarchy.py"),
+    Mutation("cluster/fitted_hierarchy.py", "np.minimum(left, right), np.maximum(left, right), away",
+             "np.maximum(left, right), np.minimum(left, right), away", "cluster/test_fitted_hierarchy.py"),
+    Mutation("request/units.py", "if number < 0:", "if number <= 0:", "request/test_units.py"),
+    Mutation("request/units.py", "return 2 * math.sin(", "return math.sin(", "request/test_units.py"),
+    Mutation("request/units.py", "ANGLES[name] if metric.name == Cosine.name else ANGLES[name] * RADIUS",
+             "ANGLES[name]", "request/test_units.py"),
+    Mutation("request/units.py", "texts = [] if spec.radius is not None else", "texts = [] if spec.radius is None else",
+             "request/test_units.py"),
+    Mutation("request/units.py", "or eps < 0:", "or eps <= 0:", "request/test_units.py"),
+    Mutation("request/requests.py", "least > spec.eps:", "least >= spec.eps:", "request/test_requests.py"),
+    Mutation("request/requests.py", "if self.mutual and self.how != INNER:", "if self.how != INNER:",
+             "request/test_requests.py"),
+    Mutation("request/requests.py", "return 0.0 if least is None else spec.measure.least_total(least)",
+             "return 0.0 if least is None else least", "request/test_requests.py"),
+    Mutation("reports/run.py", "0 < self._result_tasks <= self._made", "0 < self._result_tasks < self._made",
+             "reports/test_run.py"),
+    Mutation("reports/run.py", " and (record.step, record.key) not in self._steps", "", "reports/test_run.py"),
+    Mutation("reports/run.py", "if self._is_new_run or self.done:", "if self._is_new_run:", "reports/test_run.py"),
+    Mutation("reports/run.py", "default=0.0) - min(", "default=0.0) - max(", "reports/test_run.py"),
+    Mutation("graph/dask_private.py", '"_projection_columns" in vars(fused)', '"_projection_columns" not in vars(fused)',
+             "graph/test_dask_private.py -k fused"),
+    Mutation("graph/dask_private.py", "for read in fused.dependencies() for", "for read in fused.dependencies()[:1] for",
+             "graph/test_dask_private.py -k fused"),
+    Mutation(D + "publishing.py", "if number > manifest.version]", "if number >= manifest.version]",
+             D + "test_publishing.py"),
+    Mutation(D + "publishing.py", "if len(last) >= MOST:", "if len(last) > MOST:", D + "test_publishing.py"),
+    Mutation(D + "publishing.py", "own.kept and overtaken and not there", "own.kept and overtaken",
+             D + "test_publishing.py"),
+    Mutation("api/neighbor_transformers.py", "(self.mode == DISTANCE)", "(self.mode != DISTANCE)",
+             "api/test_neighbor_transformers.py"),
+    Mutation("api/neighbor_transformers.py", "self._n_features_out = self.n_samples_fit_",
+             "self._n_features_out = self.n_features_in_", "api/test_neighbor_transformers.py"),
+    Mutation("api/nearest_neighbors.py", "len(fitted) - (queries is None)", "len(fitted)",
+             "api/test_nearest_neighbors.py"),
+    Mutation("planning/resources.py", 'if len(info["workers"]) == info', 'if len(info["workers"]) != info',
+             "planning/test_resources.py -k workers"),
 ]  # fmt: skip
 
 
@@ -142,7 +195,7 @@ def applied(one, folder):
     for part in PARTS:
         source, target = ROOT / part, folder / part
         if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.pyc"))
         else:
             shutil.copy(source, target)
     path = folder / "dask_simjoin" / one.file

@@ -60,7 +60,7 @@ def _value(option):
 
 
 def options():
-    """Which verb takes which options, but `plan`, which takes all, and verbs that compare no rows."""
+    """Return the table of options per verb; `plan` takes all, and some verbs compare no rows."""
     listed = [verb for verb in VERBS.values() if issubclass(verb.request, MetricRequest)]
     return [*OPTIONS, *(_options(verb) for verb in listed if verb.request is not PlanRequest)]
 
@@ -76,7 +76,7 @@ def _options(verb):
 
 
 def set_options():
-    """The same of verbs of sets."""
+    """Return the table of options for the verbs of sets."""
     listed = [verb for verb in VERBS.values() if issubclass(verb.request, SetOptions)]
     rows = [(verb.name, ", ".join(_names(verb.request, TOLD_OF_SETS)) or "nothing") for verb in listed]
     return [*SET_OPTIONS, *(f"| `{name}` | {text} |" for name, text in rows)]

@@ -5,7 +5,6 @@ import re
 from importlib.util import find_spec
 
 import dask
-import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -13,20 +12,6 @@ from click.testing import CliRunner
 from dask_simjoin.cli import running
 from dask_simjoin.cli.main import CODES, cli
 from dask_simjoin.cli.outputs import OutputWriter
-
-ROWS = 60
-
-
-@pytest.fixture
-def points(tmp_path, monkeypatch):
-    """A table of points, as a folder of two parquet files, and the folder in which commands run."""
-    monkeypatch.chdir(tmp_path)
-    x = np.random.default_rng(5).uniform(size=(ROWS, 2)).round(3)
-    table = pd.DataFrame(x, columns=["x", "y"]).assign(name=[f"p{k}" for k in range(ROWS)])
-    (tmp_path / "points").mkdir()
-    table[:40].to_parquet(tmp_path / "points" / "0.parquet")
-    table[40:].to_parquet(tmp_path / "points" / "1.parquet")
-    return table
 
 
 def run(*words, code=0, text=None):
@@ -130,7 +115,7 @@ def test_numbers_are_printed(points):
     wanted = points.simjoin.count_pairs(0.1, on=["x", "y"])
     assert run("count-pairs", "points", "--eps", "0.1", *ON).stdout == f"{wanted}\n"
     told = json.loads(run("count-pairs", "points", "--eps", "0.1", "--json", *ON).stdout)
-    assert told["number"] == wanted and told["plan"]["rows"] == ROWS
+    assert told["number"] == wanted and told["plan"]["rows"] == len(points)
 
 
 def test_numbers_within_several_distances(points):
@@ -150,7 +135,7 @@ def test_rows_that_stay(points, keep):
     run("dedup", "points", "--eps", "0.1", "--keep", str(keep), "-o", "rest.csv", *ON)
     wanted = points.simjoin.drop_near_duplicates(0.1, on=["x", "y"], keep=keep)
     pd.testing.assert_frame_equal(pd.read_csv("rest.csv"), wanted.reset_index(drop=True))
-    assert 0 < len(wanted) < ROWS
+    assert 0 < len(wanted) < len(points)
 
 
 def test_sets(tmp_path, monkeypatch):
@@ -175,10 +160,10 @@ def test_sets(tmp_path, monkeypatch):
 
 def test_plans(points):
     text = run("plan", "points", "--eps", "0.1", "--on", "x,y").stdout
-    assert text.startswith("Plan of a self-join, eps=0.1\n") and f"rows           {ROWS}" in text
+    assert text.startswith("Plan of a self-join, eps=0.1\n") and f"rows           {len(points)}" in text
     told = json.loads(run("plan", "points", "--k", "3", "--json", *ON).stdout)
     assert told["command"] == "plan"
-    assert told["plan"]["pairs"] == 3 * ROWS
+    assert told["plan"]["pairs"] == 3 * len(points)
 
 
 def test_scripts_read_one_object_and_people_the_rest(points, tmp_path):

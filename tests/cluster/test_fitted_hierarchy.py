@@ -1,11 +1,14 @@
 """Trees of a fitted HDBSCAN, and clusters of new rows, as the package hdbscan has them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import dask_simjoin  # noqa: F401
 from dask_simjoin.cluster import HDBSCAN, condensed_tree
+from dask_simjoin.cluster.fitted_hierarchy import _clusters_at
 from tests.support.density import SETS
 
 X, _, _ = SETS["moons"]
@@ -88,3 +91,13 @@ def test_linkage_is_that_of_scipy():
     assert np.allclose(linkage[:, 2], want[:, 2])
     cut = [hierarchy.fcluster(one, 0.08, "distance") for one in (linkage, want)]
     assert len(set(zip(*cut, strict=True))) == len(set(cut[0])) == len(set(cut[1])) > 1
+
+
+def test_a_row_is_in_the_cluster_above_at_the_density_where_its_own_is_born():
+    tree = SimpleNamespace(
+        row_parent=np.array([2]), row_lambda=np.array([5.0]),
+        birth=np.array([0.0, 1.0, 2.0]), parent=np.array([-1, 0, 1]),
+    )  # fmt: skip
+    density = np.array([0.5, 1.0, 1.5, 2.0, 2.5, 5.0, 6.0])
+    found = _clusters_at(tree, np.zeros(len(density), int), density)
+    assert found.tolist() == [0, 0, 1, 1, 2, 2, 2]

@@ -1,6 +1,5 @@
 """Row groups that are compared: those within reach, in parts of even size."""
 
-import dask
 import numpy as np
 import pytest
 
@@ -12,11 +11,7 @@ from dask_simjoin.disk_index.snapshots import last_version
 from tests.disk_index.test_updating import EPS, HOW, rows
 from tests.support.stored import Stored
 
-
-@pytest.fixture(autouse=True)
-def _in_this_thread():
-    with dask.config.set(scheduler="sync"):
-        yield
+pytestmark = pytest.mark.usefixtures("in_this_thread")
 
 
 def test_only_row_groups_within_reach_are_read(tmp_path, monkeypatch):

@@ -1,35 +1,18 @@
 """Pairs that came and went are those of both versions, by brute force, less each other."""
 
-import dask
 import numpy as np
 import pytest
 
-from dask_simjoin.disk_index import blocks, cell_filter, changes, pair_files
 from dask_simjoin.disk_index import changes as joins
-from dask_simjoin.disk_index.blocks import Sizes
 from dask_simjoin.disk_index.changes import PairChanges
 from dask_simjoin.disk_index.graph import spec_of
 from dask_simjoin.disk_index.pair_files import found_pairs
 from tests.support.oracle import brute_force, distances
 from tests.support.stored import KEPT, Stored
 
+pytestmark = pytest.mark.usefixtures("in_this_thread")
+
 ROWS, NEW, GONE, AGAIN = 400, 80, 40, 60
-
-
-@pytest.fixture(autouse=True)
-def _in_this_thread():
-    with dask.config.set(scheduler="sync"):
-        yield
-
-
-@pytest.fixture
-def small_tasks(monkeypatch):
-    """Tasks of 100 rows in tiles of 16, none of which are held."""
-    monkeypatch.setattr(cell_filter, "AS_THEY_LIE", 16)
-    monkeypatch.setattr(changes, "sizes", lambda *_: Sizes(100, 2, 0))
-    for module in (joins, pair_files):
-        monkeypatch.setattr(module, "sizes", lambda *_: Sizes(100, 2, 0))
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
 
 
 def grid(random, rows, dims):

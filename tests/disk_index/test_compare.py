@@ -1,13 +1,9 @@
 """Changed rows compared with each other and with unchanged rows."""
 
-import dask
 import numpy as np
 import pandas as pd
 import pytest
 
-from dask_simjoin.disk_index import blocks, cell_filter, changes, pair_files
-from dask_simjoin.disk_index import changes as joins
-from dask_simjoin.disk_index.blocks import Sizes
 from dask_simjoin.disk_index.changes import PairChanges
 from dask_simjoin.disk_index.graph import spec_of
 from dask_simjoin.disk_index.pair_files import found_pairs
@@ -15,21 +11,7 @@ from dask_simjoin.disk_index.types import Part
 from tests.disk_index.test_changes import GONE, NEW, ROWS, change, found_in, grid, pairs_of
 from tests.support.stored import Stored
 
-
-@pytest.fixture(autouse=True)
-def _in_this_thread():
-    with dask.config.set(scheduler="sync"):
-        yield
-
-
-@pytest.fixture
-def small_tasks(monkeypatch):
-    """Tasks of 100 rows in tiles of 16, none of which are held."""
-    monkeypatch.setattr(cell_filter, "AS_THEY_LIE", 16)
-    monkeypatch.setattr(changes, "sizes", lambda *_: Sizes(100, 2, 0))
-    for module in (joins, pair_files):
-        monkeypatch.setattr(module, "sizes", lambda *_: Sizes(100, 2, 0))
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
+pytestmark = pytest.mark.usefixtures("in_this_thread")
 
 
 @pytest.mark.parametrize(("dims", "apart"), [(2, True), (20, False)])

@@ -1,6 +1,5 @@
 """Groups of rows keep their names from version to version, and are what brute force says of each."""
 
-import dask
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,13 +10,9 @@ from dask_simjoin.disk_index.snapshots import last_version
 from tests.support.frames import lay
 from tests.support.growing import Model
 
+pytestmark = pytest.mark.usefixtures("in_this_thread")
+
 EPS = 1.0
-
-
-@pytest.fixture(autouse=True)
-def _in_this_thread():
-    with dask.config.set(scheduler="sync"):
-        yield
 
 
 def frame(rows):

@@ -1,33 +1,16 @@
 """Lazy frames of an index: joins with other frames, and only the columns that are asked for."""
 
-import dask
 import dask.dataframe as dd
 import numpy as np
 import pytest
 
-from dask_simjoin.disk_index import blocks, cell_filter, changes, pair_files
 from dask_simjoin.disk_index import changes as joins
-from dask_simjoin.disk_index.blocks import Sizes
 from dask_simjoin.disk_index.changes import PairChanges
 from tests.disk_index.test_changes import change, grid
 from tests.support.oracle import distances
 from tests.support.stored import Stored
 
-
-@pytest.fixture(autouse=True)
-def _in_this_thread():
-    with dask.config.set(scheduler="sync"):
-        yield
-
-
-@pytest.fixture
-def small_tasks(monkeypatch):
-    """Tasks of 100 rows in tiles of 16, none of which are held."""
-    monkeypatch.setattr(cell_filter, "AS_THEY_LIE", 16)
-    monkeypatch.setattr(changes, "sizes", lambda *_: Sizes(100, 2, 0))
-    for module in (joins, pair_files):
-        monkeypatch.setattr(module, "sizes", lambda *_: Sizes(100, 2, 0))
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
+pytestmark = pytest.mark.usefixtures("in_this_thread")
 
 
 def test_pairs_with_another_frame(tmp_path, small_tasks):

@@ -1,6 +1,5 @@
 """Rows are put in order by the index's policy; pairs and rows stay what they are."""
 
-import dask
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,13 +10,9 @@ from dask_simjoin.disk_index.snapshots import last_version
 from dask_simjoin.errors import OptionError
 from tests.support.oracle import as_set
 
+pytestmark = pytest.mark.usefixtures("in_this_thread")
+
 EPS = 1.0
-
-
-@pytest.fixture(autouse=True)
-def _in_this_thread():
-    with dask.config.set(scheduler="sync"):
-        yield
 
 
 def rows(start, number, low=0.0, high=30.0, seed=0):

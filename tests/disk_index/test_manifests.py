@@ -3,7 +3,6 @@
 import os
 import time
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -11,37 +10,21 @@ import dask_simjoin
 from dask_simjoin.disk_index import publishing
 from dask_simjoin.errors import VersionGoneError
 from tests.support.oracle import as_set
-
-
-def frame(ids):
-    return pd.DataFrame({"key": np.array(ids), "x": np.array(ids, float)})
-
-
-@pytest.fixture
-def index(tmp_path):
-    """Five versions: made, two updates, rows put in order, and an update."""
-    made = frame(range(6)).simjoin.index(
-        1.0, tmp_path / "index", on="x", id="key", row_group=2, recluster="never"
-    )
-    made.update(frame([6, 7]), delete=[0], batch="a")
-    made.update(frame([8]), delete=[1], batch="b")
-    made.optimize("all")
-    made.update(frame([0]), delete=[7], batch="c")
-    return made
+from tests.support.stored import rows_on_a_line
 
 
 @pytest.mark.parametrize("store_pairs", [False, True])
 def test_what_is_removed_as_it_is_read_is_refused_by_the_name_of_its_version(store_pairs, tmp_path):
     """Also by an index that was opened at that version, and by frames that were made before."""
     how = {"on": "x", "id": "key", "store_pairs": store_pairs, "recluster": "never"}
-    made = frame(range(8)).simjoin.index(1.0, tmp_path, **how)
+    made = rows_on_a_line(range(8)).simjoin.index(1.0, tmp_path, **how)
     old = dask_simjoin.open_index(tmp_path, version=1)
     lazy = [old.pairs(), old.rows(), old.components()]
     other = dask_simjoin.open_index(tmp_path, version=1)
     made.delete([0])
     made.optimize("all")
     for _ in range(2):
-        made.update(frame([0]), if_exists="replace")
+        made.update(rows_on_a_line([0]), if_exists="replace")
         made.components()
     made.vacuum(keep=1)
     for found in lazy:
@@ -71,7 +54,7 @@ def test_files_of_nobody_are_removed_once_they_are_old(index):
 
 
 def test_nothing_to_do_is_a_version_too(index):
-    changes = index.update(frame([2, 3]), if_exists="ignore", batch="d")
+    changes = index.update(rows_on_a_line([2, 3]), if_exists="ignore", batch="d")
     assert (changes.version, changes.report.ignored, changes.report.files) == (6, 2, 0)
     assert not len(changes.added) and not len(changes.removed)
     assert index.update(None, batch="d").report.known

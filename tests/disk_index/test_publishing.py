@@ -2,6 +2,7 @@
 
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import dask
 import dask.dataframe as dd
@@ -142,3 +143,25 @@ def test_an_update_of_half_a_day_is_refused(made, monkeypatch):
 
 def files(path):
     return {str(one.relative_to(path)) for one in path.glob("**/*")}
+
+
+def test_names_of_updates_move_to_a_file_once_they_are_many(made):
+    own = publishing.Transaction(made.path)
+    own.lease.touch()
+    for number, moved in ((publishing.MOST - 1, False), (publishing.MOST, True)):
+        parent = SimpleNamespace(batches={f"batch {k}": k for k in range(number)}, earlier=())
+        found = publishing.with_batch(own, parent, "new", 10**6)
+        assert found.last["new"] == 10**6 and len(found.last) == (1 if moved else number + 1)
+        assert len(found.earlier) == moved and (found.size > 0) == moved
+        now = SimpleNamespace(batches=found.last, earlier=found.earlier)
+        for name, version in (("batch 7", 7), ("new", 10**6), ("another", None), (None, None)):
+            assert publishing.made_by(made.path, now, name) == version
+
+
+def test_files_of_a_writer_that_another_one_overtakes_are_not_kept(made, monkeypatch):
+    """The other writer links its manifest after the versions were listed."""
+    path = publishing.manifest_path(made.path, 1)
+    before, own = path.read_bytes(), publishing.Transaction(made.path)
+    monkeypatch.setattr(publishing, "_largest", lambda root: 0)
+    assert publishing._linked(own, 0, b"another manifest", path) is False
+    assert not own.kept and path.read_bytes() == before

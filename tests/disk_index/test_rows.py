@@ -2,7 +2,6 @@
 
 import pickle
 
-import dask
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,11 +14,7 @@ from dask_simjoin.disk_index.snapshots import last_version
 from tests.disk_index.test_updating import EPS, HOW, rows
 from tests.support.oracle import as_set
 
-
-@pytest.fixture(autouse=True)
-def _in_this_thread():
-    with dask.config.set(scheduler="sync"):
-        yield
+pytestmark = pytest.mark.usefixtures("in_this_thread")
 
 
 def test_tasks_look_up_which_rows_went_and_are_not_told(tmp_path):

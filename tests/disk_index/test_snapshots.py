@@ -4,21 +4,8 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin.errors import OptionError, VersionGoneError
-from tests.disk_index.test_manifests import frame
 from tests.support.oracle import as_set
-
-
-@pytest.fixture
-def index(tmp_path):
-    """Five versions: made, two updates, rows put in order, and an update."""
-    made = frame(range(6)).simjoin.index(
-        1.0, tmp_path / "index", on="x", id="key", row_group=2, recluster="never"
-    )
-    made.update(frame([6, 7]), delete=[0], batch="a")
-    made.update(frame([8]), delete=[1], batch="b")
-    made.optimize("all")
-    made.update(frame([0]), delete=[7], batch="c")
-    return made
+from tests.support.stored import rows_on_a_line
 
 
 def files(path):
@@ -45,7 +32,7 @@ def test_what_is_kept_can_be_asked_for(index):
     assert as_set(index.pairs().compute()) == {(k, k + 1) for k in range(1, 7)}
     after = files(index.path)
     assert all(len(after[folder]) < len(before[folder]) for folder in ("_versions", "rows"))
-    again = index.update(frame([6, 7]), delete=[0], batch="a")  # known, though its changes are gone
+    again = index.update(rows_on_a_line([6, 7]), delete=[0], batch="a")  # known, though its changes are gone
     assert again.report.known and again.version == 2
     with pytest.raises(VersionGoneError):
         again.added  # noqa: B018
@@ -55,7 +42,7 @@ def test_an_id_may_come_again(index):
     """Once it is deleted it is free; its row is a new one, behind all others."""
     with pytest.raises(OptionError, match="that no row of the index has: 1, 7"):
         index.delete([1, 2, 7])
-    changes = index.update(frame([1]))
+    changes = index.update(rows_on_a_line([1]))
     assert changes.report.inserted == 1
     assert as_set(changes.added.compute()) == {(2, 1), (0, 1)}
     index.delete([1])

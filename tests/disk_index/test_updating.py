@@ -12,14 +12,10 @@ from dask_simjoin.disk_index.maintenance import COMMIT, REWRITE
 from tests.support.frames import lay
 from tests.support.oracle import as_set
 
+pytestmark = pytest.mark.usefixtures("in_this_thread")
+
 EPS = 1.0
 HOW = {"on": ["x", "y"], "id": "key"}
-
-
-@pytest.fixture(autouse=True)
-def _in_this_thread():
-    with dask.config.set(scheduler="sync"):
-        yield
 
 
 def rows(x, first=0):

@@ -9,26 +9,9 @@ import pytest
 from dask_simjoin.catalog.libraries import LIBRARIES
 from dask_simjoin.catalog.methods import METHODS, choices_for
 from dask_simjoin.engine.base import MODULES
+from tests.support.modules import functions, names_made_elsewhere, text_of
 
 PROTOCOLS = {"pandas": "engine/cpu/sinks.py", "cudf": "engine/gpu/pairs.py"}
-
-
-def functions(tree):
-    """Names and arguments of the functions of a module or a class, from its text."""
-    found = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    return {node.name: [a.arg for a in (*node.args.args, *node.args.kwonlyargs)] for node in found}
-
-
-def names_made_elsewhere(tree):
-    """Names that a module imports to offer them, and those of what it makes by other means than `def`."""
-    imported = [a for node in tree.body if isinstance(node, ast.ImportFrom) for a in node.names]
-    given = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
-    names = [name for target in given for name in ast.walk(target) if isinstance(name, ast.Name)]
-    return {a.asname for a in imported if a.asname == a.name} | {name.id for name in names}
-
-
-def text_of(module):
-    return ast.parse(Path(find_spec(module).origin).read_text())
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """One chunk that is made for each of several GPUs: every copy is of use, and results are the same."""
 
 import collections
-import time
 from types import SimpleNamespace
 
 import dask.dataframe as dd
@@ -15,7 +14,9 @@ from dask_simjoin.graph.workers import worker_of
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.outputs import COUNTS
+from dask_simjoin.planning.resources import workers_of
 from tests.support.oracle import brute_force
+from tests.support.task_stream import tasks_of
 
 POINTS = np.random.default_rng(0).random((400, 3))
 EPS = 0.15
@@ -63,14 +64,11 @@ def test_results_are_the_same(copied):
 
 def test_each_copy_is_made_by_a_worker_of_its_own(client, copied):
     """Whoever was left without would be sent an index, and wait for the kernels of the one that sends it."""
-    there = sorted(client.scheduler_info(n_workers=-1)["workers"])
-    client.get_task_stream(count=1)  # from now on tasks are noted
+    there = sorted(workers_of(client))
     for verb in ("count_pairs", "self_join"):
-        since = time.time()
-        lazy = getattr(copied.simjoin, verb)(EPS, partitioning="replicated")
-        lazy.compute()
-        made = {task["key"]: task["worker"] for task in client.get_task_stream(start=since)
-                if key_split(task["key"]) == "simjoin_index"}  # fmt: skip
+        with tasks_of(client) as ran:
+            getattr(copied.simjoin, verb)(EPS, partitioning="replicated").compute()
+        made = {task["key"]: task["worker"] for task in ran if key_split(task["key"]) == "simjoin_index"}
         assert len(made) == 3
         assert {(worker_of(key) or 0, there.index(where)) for key, where in made.items()} == {
             (0, 0),

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 from dask.diagnostics import Profiler
 from dask.utils import key_split
-from distributed import get_task_stream
 
 from dask_simjoin.errors import SourceChangedError
 from dask_simjoin.graph.dask_private import Expr
@@ -18,6 +17,7 @@ from dask_simjoin.graph.source import FilterBarrier, FrozenSource, is_held, opti
 from tests.support.frames import split
 from tests.support.oracle import as_set, brute_force
 from tests.support.points import frame_of
+from tests.support.task_stream import tasks_of
 
 EPS = 0.03
 
@@ -34,7 +34,7 @@ def test_a_cluster_reads_chunks_where_they_are_indexed(x, client, options, colum
     frame = frame_of(x).assign(name=[f"n{k}" for k in range(len(x))], more=0.5)[columns]
     names = dict(zip(frame["name"], range(len(x)), strict=True))
     held = split(frame, (300, 600, 900)).persist()
-    with get_task_stream(client) as trace:
+    with tasks_of(client) as ran:
         pairs = held.simjoin.self_join(
             EPS, on=["c0", "c1"], partitioning="entity", blocksize=600 * 30, **options
         )
@@ -43,26 +43,26 @@ def test_a_cluster_reads_chunks_where_they_are_indexed(x, client, options, colum
     if "id" in options:
         found = found.assign(left=found["left"].map(names), right=found["right"].map(names))
     assert as_set(found) == brute_force(x, EPS)
-    tasks = Counter(key_split(task["key"]) for task in trace.data)
+    tasks = Counter(key_split(task["key"]) for task in ran)
     assert tasks["simjoin_index"] == len(pairs.expr.plan.chunks) > 1
 
 
 def test_no_points_travel_before_they_are_indexed(x, client):
     held = split(frame_of(x), (300, 600, 900)).persist()
-    with get_task_stream(client) as trace:
+    with tasks_of(client) as ran:
         count = held.simjoin.count_pairs(EPS, partitioning="entity", blocksize=600 * 24)
         assert count.compute() == len(brute_force(x, EPS))
-    tasks = Counter(key_split(task["key"]) for task in trace.data)
+    tasks = Counter(key_split(task["key"]) for task in ran)
     assert tasks["simjoin_index"] == 2 and "simjoin_points" not in tasks
     assert len(held.simjoin.dbscan(0.05, 4, partitioning="entity").compute()) == len(x)
 
 
 def test_partitions_that_are_cut_are_read_once(x, client):
     held = split(frame_of(x), (900,)).persist()
-    with get_task_stream(client) as trace:
+    with tasks_of(client) as ran:
         count = held.simjoin.count_pairs(EPS, partitioning="entity", blocksize=400 * 24)
         assert count.compute() == len(brute_force(x, EPS))
-    tasks = Counter(key_split(task["key"]) for task in trace.data)
+    tasks = Counter(key_split(task["key"]) for task in ran)
     assert tasks["simjoin_points"] == 2 and tasks["simjoin_index"] > 2
 
 

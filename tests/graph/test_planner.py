@@ -3,7 +3,6 @@
 import gc
 from dataclasses import replace
 
-import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -16,11 +15,7 @@ from dask_simjoin.graph.lazy_join import LazyJoin
 from dask_simjoin.planning.statistics.partition import summarise
 from dask_simjoin.request.requests import SelfJoinRequest
 
-
-@pytest.fixture(autouse=True)
-def in_this_thread():
-    with dask.config.set(scheduler="sync"):
-        yield
+pytestmark = pytest.mark.usefixtures("in_this_thread")
 
 
 @pytest.fixture

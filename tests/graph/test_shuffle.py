@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from dask.utils import key_split
-from distributed import get_task_stream
 from distributed.protocol import deserialize, serialize
 
 from dask_simjoin.cluster.algorithms.dbscan import Begun, ClusterNumbering, CoreStanding
@@ -21,6 +20,7 @@ from dask_simjoin.tasks import shuffle
 from dask_simjoin.tasks.nearest import FoundRows
 from tests.support.frames import split
 from tests.support.points import frame_of
+from tests.support.task_stream import tasks_of
 
 EPS = 0.03
 SPATIAL = {"partitioning": "spatial", "blocksize": "9 kB"}
@@ -51,11 +51,22 @@ def held_of(frame):
     return split(frame, (100, 250, 250, 500, 800, 1100)).persist()
 
 
+@pytest.fixture
+def pack(client):
+    """Let workers pack another number of rows at once."""
+    yield lambda rows: client.run(pack_at_once, rows)
+    client.run(pack_at_once, shuffle.ROWS_AT_ONCE)
+
+
+def pack_at_once(rows):
+    shuffle.ROWS_AT_ONCE = rows
+
+
 @pytest.mark.parametrize("at_once", [1, 200, 1 << 19])
 @pytest.mark.parametrize("verb", list(VERBS))
-def test_pairs_of_held_rows(frame, client, monkeypatch, verb, at_once):
+def test_pairs_of_held_rows(frame, pack, verb, at_once):
     """Partitions are packed one by one, a few at once, and all at once."""
-    monkeypatch.setattr(shuffle, "ROWS_AT_ONCE", at_once)
+    pack(at_once)
     other = frame.sample(frac=0.5, random_state=1).reset_index(drop=True)
     want = VERBS[verb](frame, other)
     found = VERBS[verb](held_of(frame), held_of(other), **SPATIAL)
@@ -68,10 +79,10 @@ def test_pairs_of_held_rows(frame, client, monkeypatch, verb, at_once):
 
 def test_one_task_of_each_worker_packs_what_it_holds(frame, client):
     held = held_of(frame)[["c0", "c1"]]
-    with get_task_stream(client) as trace:
+    with tasks_of(client) as ran:
         count = held.simjoin.count_pairs(EPS, **SPATIAL)
         assert count.compute() == frame[["c0", "c1"]].simjoin.count_pairs(EPS)
-    tasks = Counter(key_split(task["key"]) for task in trace.data)
+    tasks = Counter(key_split(task["key"]) for task in ran)
     assert tasks["simjoin_send"] <= 2 and not [name for name in tasks if "shuffle" in name]
 
 

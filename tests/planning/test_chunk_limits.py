@@ -124,3 +124,6 @@ def test_one_chunk_has_no_more_rows_than_can_be_numbered():
         assert one is not None and one.is_best is fits
     limits = chunk_limits.ChunkLimits(CLUSTERS, Budget(10**9, 10**9, 10**12, False, ""), resources, "tasks")
     assert limits.rows(table_of(10), 1e-3) == (min_chunk_rows(2), MAX_ROWS)
+    for rows, fits in ((MAX_ROWS, True), (MAX_ROWS + 1, False)):
+        chunks = limits.entity(table_of(rows), (10**6, MAX_ROWS), 24.0, 2, 1.0, 1)
+        assert (len(chunks) == 1) is fits

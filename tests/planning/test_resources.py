@@ -9,13 +9,30 @@ from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import MAX_ROWS
 from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.plan import make_plan
-from dask_simjoin.planning.resources import AT_ONCE, LARGEST, sent_rows
+from dask_simjoin.planning.resources import AT_ONCE, LARGEST, sent_rows, workers_of
 from dask_simjoin.planning.statistics.partition import summarise
 from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.request.requests import SelfJoinRequest
 
 LIMIT = 700_000_000
 SMALL = Resources(2, LIMIT - 300 * 2**20, True, LIMIT, workers=2)
+
+
+class Asked:
+    """A client whose information of the scheduler lacks the workers for some calls."""
+
+    def __init__(self, stale):
+        self.stale = stale
+
+    def scheduler_info(self, n_workers):
+        self.stale -= 1
+        workers = {"a": {"nthreads": 2}, "b": {"nthreads": 1}}
+        return {"n_workers": 2, "workers": {} if self.stale >= 0 else workers}
+
+
+def test_workers_are_asked_for_again_if_a_thread_of_dask_has_left_them_out():
+    assert workers_of(Asked(3)) == {"a": {"nthreads": 2}, "b": {"nthreads": 1}}
+    assert workers_of(Asked(10**6)) == {}  # a client without connection never has them
 
 
 def test_rows_are_sent_in_pieces_of_which_many_copies_fit():

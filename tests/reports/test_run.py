@@ -1,38 +1,15 @@
-"""What joins did is recorded: reports, log lines, and nothing that showing a lazy result would plan."""
+"""Reports and log lines record what joins did."""
 
 import logging
 
-import dask
 import dask.dataframe as dd
-import numpy as np
-import pandas as pd
 import pytest
 
 import dask_simjoin
 from dask_simjoin.errors import PlanningError, UnsupportedFrameError
-from dask_simjoin.graph import planner
+from dask_simjoin.reports.run import RunReport, StepRecord
 
 EPS = 0.1
-
-
-@pytest.fixture
-def frame():
-    x = np.random.default_rng(3).uniform(size=(120, 2))
-    return pd.DataFrame(x, columns=["x", "y"]).assign(tags=[["a", "b"][k % 2 :] for k in range(120)])
-
-
-@pytest.fixture
-def lazy(frame):
-    with dask.config.set(scheduler="synchronous", **{"dataframe.convert-string": False}):
-        yield dd.from_pandas(frame, npartitions=3)
-
-
-@pytest.fixture
-def plans(monkeypatch):
-    """The number of plans that were made, as a list of as many."""
-    made, compute = [], planner.plan_join
-    monkeypatch.setattr(planner, "plan_join", lambda *args: made.append(1) or compute(*args))
-    return made
 
 
 OF_ROWS = {
@@ -52,8 +29,8 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("verb", [*OF_ROWS, *OTHERS])
-def test_reports_tell_what_was_done(lazy, verb):
-    result = getattr(lazy.simjoin, verb)(**(OF_ROWS | OTHERS)[verb])
+def test_reports_tell_what_was_done(lazy_tagged, verb):
+    result = getattr(lazy_tagged.simjoin, verb)(**(OF_ROWS | OTHERS)[verb])
     with pytest.raises(PlanningError, match="has not been planned in this process"):
         dask_simjoin.report(result)
     found = result.compute()
@@ -74,16 +51,16 @@ def test_reports_tell_what_was_done(lazy, verb):
     )
 
 
-def test_numbers_are_told_of(lazy, frame):
-    result = lazy.simjoin.count_pairs(EPS, on=["x", "y"])
+def test_numbers_are_told_of(lazy_tagged, tagged):
+    result = lazy_tagged.simjoin.count_pairs(EPS, on=["x", "y"])
     assert result.compute() > 0
     told = dask_simjoin.report(result)
-    assert told.rows == frame.simjoin.count_pairs(EPS, on=["x", "y"]) and told.partitions == 1
+    assert told.rows == tagged.simjoin.count_pairs(EPS, on=["x", "y"]) and told.partitions == 1
     assert told.candidates >= told.rows
 
 
-def test_a_part_of_a_result_is_not_all_of_it(lazy):
-    result = lazy.simjoin.self_join(EPS, **{k: v for k, v in OF_ROWS["self_join"].items() if k != "eps"})
+def test_a_part_of_a_result_is_not_all_of_it(lazy_tagged):
+    result = lazy_tagged.simjoin.self_join(**OF_ROWS["self_join"])
     first = result.partitions[0].compute()
     told = dask_simjoin.report(result)
     assert not told.done and told.partitions == 1 and told.rows == len(first)
@@ -94,9 +71,9 @@ def test_a_part_of_a_result_is_not_all_of_it(lazy):
     assert told.rows == len(everything)  # the last run, and not both
 
 
-def test_on_a_cluster_workers_tell_the_client(frame, client, caplog):
+def test_on_a_cluster_workers_tell_the_client(tagged, client, caplog):
     with caplog.at_level(logging.INFO, "dask_simjoin"):
-        lazy = dd.from_pandas(frame[["x", "y"]], npartitions=3)
+        lazy = dd.from_pandas(tagged[["x", "y"]], npartitions=3)
         result = lazy.simjoin.self_join(0.17, blocksize="1 kB", partitioning="entity")
         found = result.compute()
         told = dask_simjoin.report(result)
@@ -104,16 +81,33 @@ def test_on_a_cluster_workers_tell_the_client(frame, client, caplog):
     assert "done self_join, eps=0.17" in caplog.text
 
 
-def test_plain_frames_log_one_line(frame, caplog):
+def test_plain_frames_log_one_line(tagged, caplog):
     with caplog.at_level(logging.INFO, "dask_simjoin"):
-        found = frame.simjoin.self_join(EPS, on=["x", "y"])
-        frame.simjoin.count_pairs(EPS, on=["x", "y"])
+        found = tagged.simjoin.self_join(EPS, on=["x", "y"])
+        tagged.simjoin.count_pairs(EPS, on=["x", "y"])
     first, second = [record.getMessage() for record in caplog.records if record.name == "dask_simjoin"]
     assert first.startswith(f"done self_join of a plain frame: {len(found):,} rows, in ")
     assert second.startswith("done count_pairs of a plain frame: in ")
 
 
-def test_what_has_no_report(frame, lazy):
-    for result in (frame.simjoin.self_join(EPS, on=["x", "y"]), lazy, 3):
+def test_what_has_no_report(tagged, lazy_tagged):
+    for result in (tagged.simjoin.self_join(EPS, on=["x", "y"]), lazy_tagged, 3):
         with pytest.raises(UnsupportedFrameError, match=r"contains no lazy join|Several joins"):
             dask_simjoin.report(result)
+
+
+def test_records_of_tasks_are_added_up_once():
+    """A task that ran again has one record; the first task after all are done begins a new run."""
+    report = RunReport("self_join", None, 0.1)
+    task = StepRecord("pairs", "a", 2, 10.0, 12.0, 3, "thread 1")
+    report.add(task)
+    report.add(task._replace(begin=11.0, end=13.0))
+    assert (report.partitions, report.rows, report.done, report.seconds) == (1, 3, False, 2.0)
+    report.add(task._replace(key="b", begin=10.5, rows=4, thread="thread 2"))
+    assert (report.partitions, report.rows, report.done, report.threads) == (2, 7, True, 2)
+    assert report.seconds == 2.5
+    report.add(task._replace(rows=5))
+    assert (report.partitions, report.rows, report.done) == (1, 5, False)
+    report.begin()
+    report.add(task._replace(key="b", rows=6))
+    assert (report.partitions, report.rows, report.done) == (1, 6, False)

@@ -12,7 +12,13 @@ from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.catalog.methods import CHOICES, NEAREST
 from dask_simjoin.errors import OptionError
 from dask_simjoin.request.options import ORDER
-from dask_simjoin.request.requests import JoinRequest, PlannedKnnJoinRequest, PlanRequest, SelfJoinRequest
+from dask_simjoin.request.requests import (
+    JoinRequest,
+    KnnJoinRequest,
+    PlannedKnnJoinRequest,
+    PlanRequest,
+    SelfJoinRequest,
+)
 from dask_simjoin.sets.methods import CHOICES as SET_CHOICES
 
 FRAME = pd.DataFrame({"x": [0.0, 1.0, 3.0], "r": [1.0, 1.0, 9.0], "sets": [[1], [1, 2], [3]]})
@@ -89,3 +95,12 @@ def test_requests_do_not_change():
         asked.eps = 2.0
     assert asked == SelfJoinRequest(eps=1.0) != SelfJoinRequest(eps=2.0)
     assert hash(asked) == hash(SelfJoinRequest(eps=1.0))
+
+
+def test_the_smallest_distance_may_be_the_largest_one():
+    request = KnnJoinRequest(k=1, on="x", min_distance=2.0, max_distance=2.0)
+    spec = request.spec(FRAME)
+    assert request.min_total(spec) == spec.measure.least_total(2.0) > 2.0
+    assert request.max_total(spec) == spec.threshold == 4.0
+    with pytest.raises(OptionError, match="is larger than max_distance"):
+        KnnJoinRequest(k=1, on="x", min_distance=2.1, max_distance=2.0).spec(FRAME)

@@ -11,7 +11,9 @@ import pytest
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics import make_metric
 from dask_simjoin.metrics.sphere import RADIUS, unit_vectors
-from dask_simjoin.request.units import meters, parsed, without_unit
+from dask_simjoin.request.requests import SelfJoinRequest
+from dask_simjoin.request.spec import DistanceUnit
+from dask_simjoin.request.units import check_eps, meters, parsed, without_unit
 from tests.support.frames import computed, lay
 
 SKY = pd.DataFrame({"dec": [0.0, 0.0, 10.0, -90.0], "ra": [359.9999, 0.0001, 180.0, 271.0]})
@@ -93,3 +95,30 @@ def test_longitudes_to_360_are_those_less_a_turn():
     pairs = [frame.simjoin.self_join("500 km", metric="haversine", return_distance=True) for frame in frames]
     assert len(pairs[0]) > 100
     pd.testing.assert_frame_equal(*(some.sort_values(["left", "right"], ignore_index=True) for some in pairs))
+
+
+def test_a_distance_of_zero_is_allowed():
+    assert check_eps(0, "eps") == 0.0 == without_unit("0 km", make_metric("haversine"), "eps")
+    with pytest.raises(OptionError, match="use a finite number >= 0"):
+        check_eps(-1e-300, "eps")
+
+
+@pytest.mark.parametrize(
+    ("metric", "eps", "unit"),
+    [
+        ("haversine", "2 km", DistanceUnit("km", 1000.0)),
+        ("haversine", "2 deg", DistanceUnit("deg", math.radians(1) * RADIUS)),
+        ("cosine", "2 deg", DistanceUnit("deg", math.radians(1))),
+        ("haversine", 2.0, None),
+    ],
+)
+def test_distances_have_the_unit_of_the_request(metric, eps, unit):
+    request = SelfJoinRequest(eps=eps, metric=metric, on=["dec", "ra"], return_distance=True)
+    assert request.spec(SKY).unit == unit
+
+
+def test_a_column_of_distances_that_is_named_like_one_sets_no_unit():
+    frame = SKY.assign(**{"2 km": 5.0})
+    request = SelfJoinRequest(eps="2 km", on=["dec", "ra"], return_distance=True, pairs="both", **HOW)
+    spec = request.spec(frame)
+    assert spec.radius == "2 km" and spec.unit is None

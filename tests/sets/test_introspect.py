@@ -1,22 +1,9 @@
 """Plans and profiles of joins of sets."""
 
 import dask.dataframe as dd
-import numpy as np
-import pandas as pd
 import pytest
 
 from dask_simjoin.sets.methods import CHOICES, METHODS
-
-
-@pytest.fixture
-def frame():
-    random = np.random.default_rng(5)
-    words = np.array([f"w{n}" for n in range(300)])
-    texts = [
-        " ".join(words[(random.pareto(1.0, random.integers(1, 12)) % 300).astype(int)]) for _ in range(4000)
-    ]
-    return pd.DataFrame({"text": texts})
-
 
 HOW = {"on": "text", "threshold": 0.7, "tokenizer": "whitespace"}
 

@@ -2,22 +2,11 @@
 
 import dask
 import dask.dataframe as dd
-import numpy as np
 import pandas as pd
 import pytest
 
 from dask_simjoin.errors import BudgetError, DuplicateIdError, OptionError, OptionTypeError
 from tests.sets.test_introspect import HOW
-
-
-@pytest.fixture
-def frame():
-    random = np.random.default_rng(5)
-    words = np.array([f"w{n}" for n in range(300)])
-    texts = [
-        " ".join(words[(random.pareto(1.0, random.integers(1, 12)) % 300).astype(int)]) for _ in range(4000)
-    ]
-    return pd.DataFrame({"text": texts})
 
 
 def test_blocks_are_pruned_by_size():

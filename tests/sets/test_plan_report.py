@@ -1,19 +1,7 @@
 """What a plan of a join of sets says."""
 
 import dask.dataframe as dd
-import numpy as np
-import pandas as pd
 import pytest
-
-
-@pytest.fixture
-def frame():
-    random = np.random.default_rng(5)
-    words = np.array([f"w{n}" for n in range(300)])
-    texts = [
-        " ".join(words[(random.pareto(1.0, random.integers(1, 12)) % 300).astype(int)]) for _ in range(4000)
-    ]
-    return pd.DataFrame({"text": texts})
 
 
 def test_a_plan_of_two_tables(frame):

@@ -88,3 +88,8 @@ class Stored:
             self.snapshot(touched, {0: at}, True, (0, 1), len(at), self.deleted),
             self.snapshot(lambda groups: groups.newest == 1, {0: at}, False, (0, 1), rest, self.deleted),
         )  # fmt: skip
+
+
+def rows_on_a_line(ids):
+    """Rows whose coordinate is their id."""
+    return pd.DataFrame({"key": np.array(ids), "x": np.array(ids, float)})

@@ -22,7 +22,7 @@ from dask_simjoin.graph.workers import SHUFFLE_BUFFER
 from dask_simjoin.planning import resources as cluster
 from dask_simjoin.planning import resources as moving
 from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.planning.resources import resources_for, workers_of
 from tests.support.gates import PATIENCE, until
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.points import frame_of
@@ -136,7 +136,7 @@ def test_a_cluster_without_workers_is_an_error(x, monkeypatch):
 
 
 def test_the_budget_is_of_the_workers(client, x):
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    workers = workers_of(client).values()
     limit = min(w["memory_limit"] for w in workers)
     memory = limit - 300 * 2**20
     have = resources_for("pandas")

@@ -19,6 +19,7 @@ from distributed import Client, wait
 
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.planning import searches
+from dask_simjoin.planning.resources import workers_of
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.paths import EXAMPLES
 from tests.support.points import frame_of
@@ -66,7 +67,7 @@ def test_every_verb(client, x, partitioning):
         options["blocksize"] = "20 kB"
     ddf = source(x)
     pairs = ddf.simjoin.self_join(EPS, return_distance=True, **options)
-    gpus = len(client.scheduler_info(n_workers=-1)["workers"])
+    gpus = len(workers_of(client))
     before = sum(client.run(built).values())
     if partitioning == "replicated":
         assert pairs.npartitions >= 4 * gpus
@@ -89,7 +90,7 @@ def test_every_verb(client, x, partitioning):
 
 def test_spanning_trees_that_gpus_share(client, monkeypatch):
     monkeypatch.setattr(searches, "SHARED_ROWS", 1)
-    gpus = len(client.scheduler_info(n_workers=-1)["workers"])
+    gpus = len(workers_of(client))
     rng = np.random.default_rng(5)
     points = rng.normal(size=(3 * N, 8)) + 4 * rng.integers(0, 4, (3 * N, 1))
     frame = frame_of(points.round(1))

@@ -37,7 +37,7 @@ def test_clusters_that_only_other_chunks_connect(partitioning, shape):
         x = np.stack(np.meshgrid(np.arange(40.0), np.arange(30.0)), axis=-1).reshape(-1, 2)
         x = x[random.random(len(x)) < 0.75]
         eps, min_samples = 1.0, 4
-    else:  # of which each has one cluster, and each chunk some rows
+    else:  # four lines: each is one cluster, and each chunk has rows of it
         line = random.uniform(0, 60, 1500)
         x, eps, min_samples = np.stack([line, 5.0 * random.integers(0, 4, 1500)], axis=1), 1.0, 3
     x = random.permutation(x)
@@ -71,7 +71,7 @@ def test_parts_of_block_pairs_give_the_same_labels(partitioning, monkeypatch):
 
 @pytest.mark.parametrize("min_samples", [2, 256, 257, 1200, 1201])
 def test_counts_of_several_chunks_are_added_up(min_samples):
-    """Each is cut to the numbers of its type, and so many rows are near that sums are not."""
+    """The count of one chunk is clipped to its dtype; the sums over chunks must not be."""
     x = np.zeros((2400, 2))
     x[::2] += 5.0  # in each of four chunks 300
     ddf = dd.from_pandas(frame_of(x), npartitions=4)

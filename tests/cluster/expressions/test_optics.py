@@ -20,6 +20,7 @@ from dask_simjoin.cluster.algorithms.scratch import ArrayWriter, scratch_directo
 from dask_simjoin.cluster.expressions import optics as graph_optics
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError, ScratchError
 from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.resources import workers_of
 from tests.support.density import SETS
 from tests.support.points import frame_of
 
@@ -139,7 +140,7 @@ def test_files_outlive_the_workers_that_wrote_them():
         Client(cluster) as client,
     ):
         directory = scratch_directory()
-        workers = list(client.scheduler_info()["workers"])
+        workers = list(workers_of(client))
         held = client.submit(_stored, directory, workers=workers[:1], allow_other_workers=True)
         wait(held)
         client.retire_workers(workers[:1])

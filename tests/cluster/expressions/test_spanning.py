@@ -1,7 +1,6 @@
 """Lazy spanning trees: chunks that meet, shared rounds, and workers without room."""
 
 import math
-import time
 
 import dask
 import dask.dataframe as dd
@@ -19,8 +18,10 @@ from dask_simjoin.planning import searches
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import TREE_SHARE
 from dask_simjoin.planning.costs import Costs
+from dask_simjoin.planning.resources import workers_of
 from tests.support.density import SETS
 from tests.support.points import frame_of
+from tests.support.task_stream import tasks_of
 
 
 @pytest.mark.parametrize("name", ["varied", "wide", "lattice", "identical points"])
@@ -53,19 +54,19 @@ def test_rounds_that_workers_share(client, copies, monkeypatch):
     """
     share_all(monkeypatch)
     monkeypatch.setattr(Costs, "copies", lambda costs, chunks, parts: copies)
-    client.get_task_stream(count=1)  # from now on tasks are noted
-    since = time.time()
     x = np.random.default_rng(copies).permutation(SETS["varied"][0])
     frame = frame_of(np.concatenate([x, x + 3]))
     lazy = dd.from_pandas(frame, npartitions=2).simjoin.hdbscan(9, blocksize="1 GB")
     assert len(lazy.expr.plan.chunks) == 1 and lazy.expr.plan.sharing == (2, 2)
-    pd.testing.assert_frame_equal(lazy.compute(), frame.simjoin.hdbscan(9))
+    with tasks_of(client) as ran:
+        found = lazy.compute()
+    pd.testing.assert_frame_equal(found, frame.simjoin.hdbscan(9))
     steps = ("search", "joined", "begin", "share", "round", *("index",) * (copies > 1))
     done = {step: set() for step in steps}
-    for task in client.get_task_stream(start=since):
+    for task in ran:
         if (step := key_split(task["key"]).rpartition("_")[2]) in done:
             done[step].add((worker_of(task["key"]) or 0, task["worker"]))
-    there = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    there = sorted(workers_of(client))
     assert all(each == {(0, there[0]), (1, there[1])} for each in done.values()), done
 
 

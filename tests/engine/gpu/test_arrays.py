@@ -5,17 +5,14 @@ import importlib
 import numpy as np
 import pytest
 
-from tests.support import host_gpu
 from tests.support.host_fibers import fibers_like_cupy
 
 SIZES = [0, 1, 31, 257, 1000]
 
 
 @pytest.fixture(scope="module")
-def arrays(tmp_path_factory):
-    if not host_gpu.available():
-        pytest.skip("there is no g++")
-    with fibers_like_cupy(tmp_path_factory.mktemp("kernels")):
+def arrays(kernel_folder):
+    with fibers_like_cupy(kernel_folder):
         yield importlib.import_module("dask_simjoin.engine.gpu.arrays")
 
 

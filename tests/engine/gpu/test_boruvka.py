@@ -1,29 +1,13 @@
 """Boruvka's rounds on a GPU, compiled for the host."""
 
-import importlib
-
 import numpy as np
 import pytest
 
 from dask_simjoin.engine.cpu.spanning import SPANNER
 from dask_simjoin.engine.index.gpu import HOST, build_nearest, relabelled
 from tests.engine.gpu.test_spanning import edges_of, known_of, layout_of
-from tests.support import host_gpu
 from tests.support.hierarchy import tree_by_definition
-from tests.support.host_fibers import fibers_like_cupy
 from tests.support.points import make_points
-
-
-@pytest.fixture(scope="module")
-def spanning(tmp_path_factory):
-    if not host_gpu.available():
-        pytest.skip("there is no g++")
-    folder = tmp_path_factory.getbasetemp() / "fibers"  # tests of trees share what is compiled
-    folder.mkdir(exist_ok=True)
-    with fibers_like_cupy(folder):
-        module = importlib.import_module("dask_simjoin.engine.gpu.spanning")
-        importlib.import_module("dask_simjoin.engine.gpu.rounds").BUILDER = HOST
-        yield module
 
 
 @pytest.mark.parametrize("kind", ["lattice", "duplicates", "clusters"])

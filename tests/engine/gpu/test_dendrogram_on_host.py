@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 
 from dask_simjoin.engine.cpu.spanning import SPANNER
-from tests.support import host_gpu
 from tests.support.host_fibers import fibers_like_cupy
 from tests.support.profiles import examples
 
 
 @pytest.fixture(scope="module")
-def dendrogram(tmp_path_factory):
-    if not host_gpu.available():
-        pytest.skip("there is no g++")
-    with fibers_like_cupy(tmp_path_factory.mktemp("kernels")):
+def dendrogram(kernel_folder):
+    with fibers_like_cupy(kernel_folder):
         yield importlib.import_module("dask_simjoin.engine.gpu.spanning")
 
 

@@ -1,31 +1,15 @@
 """The GPU's spanning trees without a GPU: driver, and CUDA C++ compiled for the host."""
 
-import importlib
-
 import numpy as np
 import pytest
 
 from dask_simjoin.engine.cpu.spanning import SPANNER
 from dask_simjoin.engine.index.gpu import HOST, build_nearest, make_nearest_device_layout, relabelled
 from dask_simjoin.metrics.norms import add
-from tests.support import host_gpu
 from tests.support.hierarchy import tree_by_definition
-from tests.support.host_fibers import fibers_like_cupy
 from tests.support.oracle import totals
 from tests.support.points import KINDS, make_points
 from tests.support.profiles import chosen
-
-
-@pytest.fixture(scope="module")
-def spanning(tmp_path_factory):
-    if not host_gpu.available():
-        pytest.skip("there is no g++")
-    folder = tmp_path_factory.getbasetemp() / "fibers"  # tests of trees share what is compiled
-    folder.mkdir(exist_ok=True)
-    with fibers_like_cupy(folder):
-        module = importlib.import_module("dask_simjoin.engine.gpu.spanning")
-        importlib.import_module("dask_simjoin.engine.gpu.rounds").BUILDER = HOST
-        yield module
 
 
 def layout_of(x, engine="auto", norm=2):

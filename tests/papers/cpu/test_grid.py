@@ -1,6 +1,5 @@
 """The grid joins of two papers: the pairs of the definition with any options, and the papers' own counts."""
 
-import itertools
 import math
 
 import numpy as np
@@ -9,9 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.cpu.kernels.jit import kernel
 from dask_simjoin.papers.cpu import grid as method
-from dask_simjoin.papers.cpu.kernels import grid as kernels
 from dask_simjoin.papers.grid import ORDERS, PATTERNS, Grid
 from dask_simjoin.planning.statistics.sample import moments
 from tests.engine.cpu.test_joiner import check
@@ -62,25 +59,6 @@ def test_any_cut_of_queries_gives_each_pair_once(case, options, a, b):
     if len(x):
         cuts = sorted({0, min(a, len(x)), min(b, len(x)), len(x)})
         check_cuts(JOINER, x, case.eps, laid_out(x, case.eps, options), cuts)
-
-
-neighbours = kernel(kernels.neighbours.py_func)
-"""As Python can call it."""
-
-
-def visited(coords, side, pattern):
-    """Cells visited from one of a full grid of `side` cells a dimension, by their coordinates."""
-    k = len(coords)
-    cells = np.array(list(itertools.product(range(1, side + 1), repeat=k)))
-    strides = np.array([(side + 2) ** j for j in range(k)])
-    keys = np.sort(cells @ strides)
-    out, told = np.empty(len(keys), np.int64), np.zeros(6, np.int64)
-    n = neighbours(
-        np.array(coords), np.tile(np.arange(1, side + 1), k), np.arange(k + 1) * side, strides, keys,
-        PATTERNS.index(pattern), np.empty((k, 3), bool), np.empty(k, np.int64), out, told,
-    )  # fmt: skip
-    assert told[LOOKUPS] == told[FOUND] == n == len(set(out[:n].tolist()))
-    return [tuple(int(key // s % (side + 2)) for s in strides) for key in keys[out[:n]]]
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,8 @@ from tests.support.oracle import assert_same_pairs, brute_force
 
 
 @pytest.fixture(scope="module")
-def device(tmp_path_factory):
-    if not host_gpu.available():
-        pytest.skip("there is no g++")
-    with host_gpu.like_cupy(tmp_path_factory.mktemp("kernels")) as both:
+def device(kernel_folder):
+    with host_gpu.like_cupy(kernel_folder) as both:
         yield both
 
 

@@ -22,10 +22,8 @@ from tests.support.profiles import chosen
 
 
 @pytest.fixture(scope="module")
-def gpu(tmp_path_factory):
-    if not host_gpu.available():
-        pytest.skip("there is no g++")
-    with fibers_like_cupy(tmp_path_factory.mktemp("kernels")):
+def gpu(kernel_folder):
+    with fibers_like_cupy(kernel_folder):
         yield importlib.import_module("dask_simjoin.papers.gpu.zorder")
 
 

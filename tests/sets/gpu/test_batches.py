@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 
-import numpy as np
 import pytest
 
 cupy = pytest.importorskip("cupy")
@@ -13,19 +12,9 @@ from dask_simjoin.sets.predicate import Rule
 from tests.support.sets_joins import (
     check_blocks,
     dense_matching,
-    random_sets,
 )
-from tests.support.sets_oracle import block_of
 
 pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(scope="module")
-def many():
-    """Blocks of thousands of sets, of up to 300 tokens."""
-    rng = np.random.default_rng(3)
-    return [block_of(random_sets(rng, n, universe, most))[0] for n, universe, most in
-            ((3000, 400, 40), (2500, 400, 60), (1500, 900, 300))]  # fmt: skip
 
 
 @pytest.mark.parametrize("chunk_bytes", [20_000, 100_000, 10**7])

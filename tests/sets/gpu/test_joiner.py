@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,10 +22,8 @@ from tests.support.sets_joins import (
     check_blocks,
     check_in_parts,
     dense_matching,
-    random_sets,
     rule_values,
 )
-from tests.support.sets_oracle import block_of
 
 pytestmark = pytest.mark.gpu
 
@@ -71,14 +68,6 @@ def test_pairs_are_those_by_definition(similarity, comparison):
         )
 
     check_some()
-
-
-@pytest.fixture(scope="module")
-def many():
-    """Blocks of thousands of sets, of up to 300 tokens."""
-    rng = np.random.default_rng(3)
-    return [block_of(random_sets(rng, n, universe, most))[0] for n, universe, most in
-            ((3000, 400, 40), (2500, 400, 60), (1500, 900, 300))]  # fmt: skip
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)

@@ -7,23 +7,11 @@ import pytest
 from dask_simjoin.sets.methods import Bitmap, GroupJoin
 from dask_simjoin.sets.predicate import Rule
 from tests.sets.gpu.cases import METHODS
-from tests.support import host_gpu
-from tests.support.host_fibers import fibers_like_cupy
 from tests.support.sets_joins import (
     check,
     on_device,
 )
 from tests.support.sets_oracle import block_of
-
-
-@pytest.fixture(scope="module")
-def device(tmp_path_factory):
-    if not host_gpu.available():
-        pytest.skip("there is no g++")
-    with fibers_like_cupy(tmp_path_factory.mktemp("kernels")) as cupy:
-        from dask_simjoin.sets.gpu.joiner import JOINER
-
-        yield cupy, JOINER
 
 
 def test_blocks_without_sets(device):

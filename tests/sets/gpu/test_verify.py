@@ -9,7 +9,6 @@ from dask_simjoin.sets.methods import PPJoin
 from dask_simjoin.sets.predicate import COMPARISONS, SIMILARITIES, Rule
 from tests.sets.gpu.cases import METHODS
 from tests.support import host_gpu
-from tests.support.host_fibers import fibers_like_cupy
 from tests.support.profiles import chosen
 from tests.support.sets_joins import (
     THRESHOLDS,
@@ -21,17 +20,6 @@ from tests.support.sets_joins import (
     rule_values,
 )
 from tests.support.sets_oracle import block_of, matching
-
-
-@pytest.fixture(scope="module")
-def device(tmp_path_factory):
-    if not host_gpu.available():
-        pytest.skip("there is no g++")
-    with fibers_like_cupy(tmp_path_factory.mktemp("kernels")) as cupy:
-        from dask_simjoin.sets.gpu.joiner import JOINER
-
-        yield cupy, JOINER
-
 
 EVERY = [(method, two) for method in METHODS for two in (False, True)]
 FEW = [(method, two) for k, (method, two) in enumerate(EVERY) if k % 4 in (0, 3)]
