@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,17 @@ def resources_for(library: str) -> Resources:
     together = min((w["nthreads"] for w in workers.values()), default=1)
     many = max(1, len(workers))
     return Resources(max(1, threads), memory, True, limit, workers=many, together=together, disk=disk)
+
+
+def plain_threads() -> int:
+    """Return the threads that a call for a plain frame uses: all that Dask's threads would.
+
+    A call in another thread than the main one uses one: somebody else shares out the work.
+    """
+    one = dask.config.get("scheduler", None) in ONE_THREAD
+    if one or threading.current_thread() is not threading.main_thread():
+        return 1
+    return int(dask.config.get("num_workers", None) or CPU_COUNT)
 
 
 def _free_disk(of_workers: Iterable[str]) -> int | None:
