@@ -73,7 +73,7 @@ def resources_for(library: str) -> Resources:
 def plain_threads() -> int:
     """Return the threads that a call for a plain frame uses: all that Dask's threads would.
 
-    A call in another thread than the main one uses one: somebody else shares out the work.
+    A call in another thread than the main one uses one, as other threads may compute, too.
     """
     one = dask.config.get("scheduler", None) in ONE_THREAD
     if one or threading.current_thread() is not threading.main_thread():

@@ -44,7 +44,7 @@ def build(x: np.ndarray, layout: CellLayout, threads: int = 1) -> Index:
 
 
 SAMPLE_BITS = 6
-"""One cell of so many powers of two is in the sample that shows how many points share a cell."""
+"""The sample has one cell of 2**SAMPLE_BITS. It shows how many points share a cell."""
 
 FILLED = (0.1, 0.1, 0.1, 0.05)
 """Largest number of cells per point, for 1 to 4 dimensions, that is faster whatever `min_samples` is."""
@@ -56,7 +56,7 @@ RATIO = 4.5
 """A cell and its neighbors then settle most points at once.  All three were measured with 300,000 points."""
 
 FEW = 1 << 16
-"""Points of which half of the cells are a sample."""
+"""Up to this number of points, the sample has half of the cells."""
 
 BLOCK = 2048
 """Points whose keys are computed at a time."""

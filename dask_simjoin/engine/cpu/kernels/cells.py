@@ -8,8 +8,8 @@ boxes is computed from their bounds with the operations of a point's total, in t
 monotone, so it is at least the computed total of any two of their points.  The same holds for the least total
 (see `norms.box_gap`).  So both decide exactly as the points would.
 
-Cells are in ascending order of their keys.  The last dimension of the grid has stride 1, so neighbors of a
-cell are a few runs of consecutive cells: those whose keys differ from an offset by at most `REACH`.
+Cells are in ascending order of their keys, and the last dimension of the grid has stride 1.  So neighbors of
+a cell are a few runs of consecutive cells.  The keys of a run differ from its middle by at most `REACH`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dask_simjoin.engine.index.cells import REACH
 from dask_simjoin.metrics.norms import Array
 
 RUN = 64
-"""Points of consecutive cells, from which on cells are looked at one by one."""
+"""A longer run is searched cell by cell."""
 
 NONE, ONE = np.uint64(0), np.uint64(1)
 
@@ -60,7 +60,7 @@ def sample_cells(x: Array, dims: Array, origin: Array, width: Array, strides: Ar
 
 @inline_source
 def _run_start(keys: Array, p: int, least: int) -> int:
-    """The first cell from `p` on whose key is at least `least`."""
+    """The first cell from `p` on with a key of at least `least`."""
     while p < keys.size and keys[p] < least:
         p += 1
     return p
@@ -68,7 +68,7 @@ def _run_start(keys: Array, p: int, least: int) -> int:
 
 @inline_source
 def _run_stop(keys: Array, p: int, most: int) -> int:
-    """The first cell from `p` on whose key is above `most`."""
+    """The first cell from `p` on with a key above `most`."""
     while p < keys.size and keys[p] <= most:
         p += 1
     return p
