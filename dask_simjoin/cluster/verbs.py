@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.dbscan import dbscan_alone
+from dask_simjoin.catalog.methods import AUTO
+from dask_simjoin.cluster.algorithms.dbscan import dbscan_alone, dbscan_by_cells, layout_of_cells
 from dask_simjoin.cluster.algorithms.edges import (
     SpillLimits,
     cores_by_place,
@@ -29,6 +31,7 @@ from dask_simjoin.graph.verb import frame_verb, series_verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.checks import check_edges
 from dask_simjoin.planning.outputs import CLUSTERS, LISTS
+from dask_simjoin.planning.resources import plain_threads
 from dask_simjoin.request.clusters import HdbscanRequest
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import listed, shown
@@ -157,6 +160,11 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     chunks only by their components. Spatial chunks have no halos here: each is compared with its
     neighbors.
 
+    Dense rows of a plain frame are put into cells of the diagonal `eps`, as in Wang, Gu & Shun (2020),
+    "Theoretically-efficient and practical parallel DBSCAN". A plain frame uses the threads of Dask's
+    threaded scheduler (``num_workers`` in Dask's configuration, or all cores). A call uses one thread if the
+    scheduler has one, or if it comes from another thread than the main one.
+
     Examples
     --------
     >>> import pandas as pd
@@ -195,17 +203,23 @@ def _labels_and_cores(frame: Frame, request: DbscanRequest,
     """Do as `labels_and_cores`, with core rows by place, and return the row at each place (n,) int32."""
     meta, samples = example_of(frame), request.samples()
     spec = request.spec(meta)
-    chunk, plan = whole_chunk(frame, spec, CLUSTERS)
+    by_cells = weights is None and spec.method == AUTO
+    refine = functools.partial(layout_of_cells, samples) if by_cells else None
+    threads = plain_threads()
+    chunk, plan = whole_chunk(frame, spec, CLUSTERS, refine=refine, threads=threads)
     if not plan.meets:
         xp = frames_for(meta).xp
         return series_example(meta, LABELS), xp.zeros(0, bool), xp.zeros(0, np.int32)
-    block_pair = whole_block_pair(chunk, spec, plan.layout)
     order = order_of(chunk)
+    if plan.layout.method == "cells":
+        labels, core = dbscan_by_cells(chunk, plan.layout, samples, threads)
+        return frames_for(meta).series(labels, chunk["ids"], LABELS), core, order
+    block_pair = whole_block_pair(chunk, spec, plan.layout)
     if weights is None:
         core = cores_by_place(samples, *counts_by_place(block_pair, samples))
     else:
         core = weighted_cores(block_pair, weights_of_kept(weights, frame, request), samples)[order]
-    labels = dbscan_alone(block_pair, core)
+    labels = dbscan_alone(block_pair, core, threads)
     return frames_for(meta).series(labels, chunk["ids"], LABELS), core, order
 
 

@@ -158,6 +158,11 @@ def spanner_for(frame: Frame) -> Spanner:
     return spanner
 
 
+def cell_clusters() -> Any:
+    """Return the host module that finds density clusters by cells."""
+    return _load("dask_simjoin.engine.cpu.cells")
+
+
 def profiler_of_library(name: str) -> Profiler:
     """Return the profiler of a library's joins."""
     profiler: Profiler = _module(name, "profile").PROFILER

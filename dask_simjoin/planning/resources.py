@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,6 +87,17 @@ def workers_of(client: Client) -> dict[str, Any]:
         if len(info["workers"]) == info.get("n_workers", len(info["workers"])):
             break
     return dict(info["workers"])
+
+
+def plain_threads() -> int:
+    """Return the threads that a call for a plain frame uses: all that Dask's threads would.
+
+    A call in another thread than the main one uses one, as other threads may compute, too.
+    """
+    one = dask.config.get("scheduler", None) in ONE_THREAD
+    if one or threading.current_thread() is not threading.main_thread():
+        return 1
+    return int(dask.config.get("num_workers", None) or CPU_COUNT)
 
 
 def _free_disk(of_workers: Iterable[str]) -> int | None:

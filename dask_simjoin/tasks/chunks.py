@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal, NotRequired, TypedDict, cast
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 import numpy as np
 
@@ -166,11 +166,15 @@ def make_chunk(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
     return gather_chunk(layout, [(0, read["rows"])], read)
 
 
-def scanned_chunk(scan: PartitionScan, rows: int, spec: JoinSpec, layout: Layout | SearchLayout) -> Chunk:
-    """Index a whole frame from its scan, without reading it again; `rows`: number of all rows."""
+def scanned_chunk(scan: PartitionScan, rows: int, spec: JoinSpec, layout: Layout | SearchLayout,
+                  threads: int = 1) -> Chunk:  # fmt: skip
+    """Index a whole frame from its scan, without reading it again.
+
+    `rows`: number of all rows; `threads`: number that share the work.
+    """
     places = None if scan.kept is None else module_of(scan.x).flatnonzero(scan.kept)
     read = _read(scan.x, scan.frame, places, rows, scan.limit, spec)
-    return gather_chunk(layout, [(0, rows)], read)
+    return gather_chunk(layout, [(0, rows)], read, threads=threads)
 
 
 def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *parts: ReadRows,
@@ -307,11 +311,17 @@ def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | 
     return chunk
 
 
-def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
-                 sampled: bool = False) -> tuple[list[Chunk], WholePlan]:  # fmt: skip
+Refine = Callable[[Any, Array], Any]
+"""Returns the layout for the points (n, d) of the only chunk; it takes the planned layout, and the points."""
+
+
+def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool = False,
+                 refine: Refine | None = None,
+                 threads: int = 1) -> tuple[list[Chunk], WholePlan]:  # fmt: skip
     """Make one chunk from each of one or two plain frames, and plan their join.
 
-    `sampled`: whether the plan always estimates the pairs, and not only for warnings.
+    `sampled`: whether the plan always estimates the pairs, and not only for warnings; `threads`: number that
+    share the work.
     """
     statistics, scans = _scan(frames, spec, output, sampled)
     plan = make_whole_plan(statistics, output)
@@ -324,19 +334,20 @@ def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
     raise_warnings(plan.data_warnings, None)
     if output.materialise:
         check_room(rows, plan.pair_bytes, spec.request, True, device)
+    if refine is not None and plan.meets and scans[0] is not None:
+        plan = replace(plan, layout=refine(plan.layout, scans[0].x))
     chunks = [
-        scanned_chunk(one, len(frame), replace(own_spec, dims=plan.dims), plan.layout)
+        scanned_chunk(one, len(frame), replace(own_spec, dims=plan.dims), plan.layout, threads)
         for one, (frame, own_spec) in zip(scans, _sides(frames, spec), strict=True)
         if one is not None  # else the frame was refused
     ]
     return chunks, plan
 
 
-def whole_chunk(
-    frame: Frame, spec: JoinSpec, output: OutputSpec, sampled: bool = False
-) -> tuple[Chunk, WholePlan]:
-    """Make one chunk from a plain frame, and plan its join with itself."""
-    (chunk,), plan = whole_chunks([frame], spec, output, sampled)
+def whole_chunk(frame: Frame, spec: JoinSpec, output: OutputSpec, sampled: bool = False,
+                refine: Refine | None = None, threads: int = 1) -> tuple[Chunk, WholePlan]:  # fmt: skip
+    """Make one chunk from a plain frame, and plan its join with itself: see `whole_chunks`."""
+    (chunk,), plan = whole_chunks([frame], spec, output, sampled, refine, threads)
     return chunk, plan
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -32,8 +32,9 @@ from dask_simjoin.cluster.algorithms.edges import (
     order_of,
     rows_of_places,
 )
-from dask_simjoin.engine.base import host_kernels, joiner_for, joiner_of_library
+from dask_simjoin.engine.base import cell_clusters, host_kernels, joiner_for, joiner_of_library
 from dask_simjoin.engine.compat import module_of
+from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.engine.threads import shared_out
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.tasks.chunks import Chunk
@@ -275,6 +276,26 @@ def dbscan_alone(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
         return labels_of_rows(block_pair.q, threads, labels, *border_labels(block_pair, [labels]))
     (low,) = lowered(block_pair, [labels])
     return rows_of_places(xp.where(low < NOWHERE, low, labels), order_of(block_pair.q))
+
+
+def layout_of_cells(min_samples: int, layout: Layout, x: Array) -> Layout:
+    """Return the layout that finds clusters of points (n, d) on the host by cells, if that is faster.
+
+    `layout`: as planned, for the method "auto".
+    """
+    if module_of(x) is not np:
+        return layout
+    module = cell_clusters()
+    cells = module.CellLayout(layout.threshold, layout.norm)
+    return cast(Layout, cells) if module.worthwhile(x, cells, min_samples) else layout
+
+
+def dbscan_by_cells(chunk: Chunk, layout: Layout, min_samples: int, threads: int) -> tuple[Array, Array]:
+    """Label the rows of a single chunk of cells; return the labels, and whether each place has a core row."""
+    found = cell_clusters().CellClusters(chunk, layout, threads)
+    core = found.cores(min_samples)
+    labels = joiner_for(chunk["example"]).numbers(found.components(), (core, order_of(chunk)), threads)
+    return labels_of_rows(chunk, threads, labels, found.borders(labels)), core
 
 
 def label_alone(block_pair: BlockPair, min_samples: int, threads: int) -> Array:

@@ -10,8 +10,8 @@ from dask_simjoin.catalog.libraries import HOME
 from dask_simjoin.catalog.methods import AUTO, DENSE, Method, choose, name_of, options_of
 from dask_simjoin.engine.base import method_module
 from dask_simjoin.engine.columns import appended
+from dask_simjoin.engine.cpu import cells, spanning
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
-from dask_simjoin.engine.cpu import spanning
 from dask_simjoin.engine.cpu.kernels import components
 from dask_simjoin.engine.cpu.kernels import totals as finish
 from dask_simjoin.engine.cpu.kernels.pack import find_regions, scratch
@@ -29,6 +29,7 @@ from dask_simjoin.engine.cpu.sinks import (
 )
 from dask_simjoin.engine.cpu.spanning import Remembered, rows_of_places
 from dask_simjoin.engine.index import cpu_tiles
+from dask_simjoin.engine.index.cells import CellLayout
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.engine.index.screen import Drawn
@@ -94,10 +95,14 @@ class CpuJoiner:
         moments = lower, upper, mean, variance
         return _module(name).layout(options_of(method, name), *moments, threshold, norm, drawn)
 
-    def build(self, x: np.ndarray, layout: Layout | NearestLayout | MethodSearch, threads: int = 1) -> Index:
+    def build(
+        self, x: np.ndarray, layout: Layout | NearestLayout | MethodSearch | CellLayout, threads: int = 1
+    ) -> Index:
         if isinstance(layout, MethodSearch):
             search: SearchMethod = method_module(layout.method, HOME)
             return search.build_nearest(x)
+        if isinstance(layout, CellLayout):
+            return cells.build(x, layout, threads)
         if isinstance(layout, NearestLayout):
             return cpu_nearest.build(x, None, layout, threads)
         return _module(layout.method).build(x, layout, threads)
