@@ -174,10 +174,12 @@ BOUNDS = ("eps", "max_eps", "max_distance")
 """Options that are the largest distance of a pair."""
 
 
-def with_groups(frame: Frame, options: Mapping[str, Any]) -> tuple[Frame, dict[str, Any], list[str]]:
+def with_groups(frame: Frame, options: Mapping[str, Any],
+                scaled: bool = True) -> tuple[Frame, dict[str, Any], list[str]]:  # fmt: skip
     """Add the numbers of groups to a frame, and to the right table among the options, where `by` is given.
 
-    The names of columns that were added come last.
+    `scaled`: numbers are coordinates, so they are multiples of a distance.  The names of columns that were
+    added come last.
     """
     given, by = dict(options), options.get("by")
     if by is None or isinstance(by, Groups):  # the calling verb has added them
@@ -191,7 +193,7 @@ def with_groups(frame: Frame, options: Mapping[str, Any]) -> tuple[Frame, dict[s
     keys = _compared(tables, list(names))
     for name in names:
         _check_dtypes(name, keys)
-    scale = _scale(examples[0], given)
+    scale = _scale(examples[0], given) if scaled else 1.0
     code = free_name(f"by={','.join(map(str, names))}", examples)
     values = [_distinct_of(key[[name]]) for name in names for key in keys]
     if not is_dask_collection(frame):  # a plain frame is computed at once

@@ -70,7 +70,8 @@ def verb(
             added: list[str] = []
             if "metric" in known:
                 rows, given, added = with_points(rows, given, "distance_unit" in known)
-                rows, given, codes = with_groups(rows, given)
+            if "by" in known:
+                rows, given, codes = with_groups(rows, given, "metric" in known)
                 added = added + codes
             begin = time.perf_counter()
             found = without_points(function(rows, request(**given)), added)  # type: ignore[call-arg]
