@@ -23,7 +23,7 @@ INDEX_BYTES = 48
 """Bytes of a string in a search besides: its signatures, a stamp, and a place in batches of pairs."""
 
 MAX_ENTRIES = 64
-"""Segments of a string that a plan expects at most: strings with more are mostly compared without an index."""
+"""Segments of a string that a plan expects at most: with more, most have no index."""
 
 
 def summarise_texts(frame: Frame, number: int, spec: EditSpec, with_ids: bool, partitions: int) -> SetSummary:

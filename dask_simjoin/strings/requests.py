@@ -16,7 +16,6 @@ from dask_simjoin.errors import TABLES, ColumnError, OptionError, OptionTypeErro
 from dask_simjoin.metrics.norms import DType, Frame
 from dask_simjoin.request.clusters import OneStays, check_kept_row, with_representative
 from dask_simjoin.request.columns import (
-    Groups,
     as_names,
     check_column_exists,
     check_columns,
@@ -111,15 +110,6 @@ def check_k(value: Any) -> int:
     return int(value)
 
 
-def check_similarity(value: Any) -> Fraction:
-    """Return a similarity as the exact fraction of its text; refuse other values."""
-    try:
-        return check_threshold(value, "jaccard")
-    except (OptionError, OptionTypeError) as error:
-        raise type(error)(str(error).replace("threshold=", "similarity=").partition(" with ")[0]
-                          + ("" if " with " not in str(error) else "; use a number above 0 and up to 1, such as 0.9.")) from None  # fmt: skip
-
-
 def rule_of(request: Any, called: str) -> tuple[EditRule, str]:
     """Return the predicate of a request without its groups, and the option that gave it."""
     k, similarity = request.k, request.similarity
@@ -129,7 +119,9 @@ def rule_of(request: Any, called: str) -> tuple[EditRule, str]:
     swaps = check_flag("transpositions", request.transpositions)
     if similarity is None:
         return EditRule(check_k(k), None, swaps), f"k={shown(k)}"
-    return EditRule(None, check_similarity(similarity), swaps), f"similarity={shown(similarity)}"
+    return EditRule(
+        None, check_threshold(similarity, "jaccard", "similarity"), swaps
+    ), f"similarity={shown(similarity)}"
 
 
 def check_texts(meta: Frame, on: object) -> Hashable:
@@ -211,7 +203,6 @@ class EditOptions(Within):
 
     names_rows: ClassVar[bool] = True
 
-    by: Any = field(default=None, metadata=about("columns that must be equal in both rows"))
     similarity: Threshold | None = field(
         default=None, metadata=about("smallest similarity, 1 - edits / longer length, instead of k")
     )
@@ -286,7 +277,7 @@ class TwoTextTables(EditOptions, Kept):
 
 @dataclass(frozen=True, kw_only=True)
 class EditJoinRequest(TwoTextTables):
-    """Ask for the pairs of two tables whose texts are near, or for rows of the left one in some or in none."""
+    """Ask for the pairs of two tables whose texts are near, or for rows of the left one."""
 
     other: Frame = field(kw_only=False, repr=False, compare=False, metadata=about("right table"))
     on: Hashable | None = field(default=None, kw_only=False, metadata=ON)

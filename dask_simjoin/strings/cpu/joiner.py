@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs, kinds_of, sizes_of
-from dask_simjoin.strings.cpu.kernels.search import DONE, LISTED, NEXT, TOTAL, Out, Side, search
+from dask_simjoin.strings.cpu.kernels.search import DONE, LISTED, NEXT, TOGETHER, TOTAL, Out, Side, search
 from dask_simjoin.strings.cpu.kernels.segments import fill, set_powers, set_signatures
 from dask_simjoin.strings.predicate import EditRule
 
@@ -74,8 +74,11 @@ class EditSearch:
         parts = self._parts(kinds, np.diff(firsts), limits[np.maximum(widest, kinds)] + 1, gap)
         entries = int(np.diff(firsts) @ parts)
         buckets = 1 << max(entries - 1, 1).bit_length()
-        self._index = np.zeros(buckets + 1, np.int64), np.empty((entries, 2), np.int64)
-        offsets, tokens, _, signatures = self._d
+        self._index = (
+            np.zeros(buckets + 1, np.int64), np.empty(entries, np.int64),
+            np.zeros(entries + TOGETHER, np.int64),
+        )  # fmt: skip
+        offsets, tokens, _, signatures, _ = self._d
         fill(offsets, tokens, signatures, rule.tail, gap, kinds, firsts, parts, *self._index)
         powers = np.empty(longest + 1, np.int64)
         set_powers(powers)
@@ -112,9 +115,9 @@ def _side(block: SetBlock, tail: int) -> Side:
         values.flags.writeable = False
         found.append(values)
     offsets, tokens, weights = found
-    signatures = np.empty(len(weights), np.int64)
-    set_signatures(offsets, tokens, tail, np.zeros(64, np.int64), signatures)
-    return offsets, tokens, weights, signatures
+    signatures, grams = (np.zeros(len(weights) + TOGETHER, np.int64) for _ in range(2))
+    set_signatures(offsets, tokens, tail, np.zeros(64, np.int64), signatures, grams)
+    return offsets, tokens, weights, signatures, grams
 
 
 class CpuEditJoiner:

@@ -1,9 +1,11 @@
-"""Find pairs of strings within an edit distance, with an index of segments or by comparing all of a length."""
+"""Find pairs of strings within an edit distance, with an index of segments, or by comparing signatures."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
-from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits
+from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.strings.cpu.kernels.distance import distance_within
 from dask_simjoin.strings.cpu.kernels.segments import (
@@ -22,8 +24,13 @@ NEXT, DONE = range(2)
 LISTED, CANDIDATES, VERIFIED, PAIRS, TOTAL = range(5)
 """Places in the tally; see `dask_simjoin.sets.token_ids.SetCounters`. The last is pairs of rows."""
 
-Side = tuple[Array, Array, Array, Array]
-"""Offsets, codes, weights and signatures of strings."""
+TOGETHER = 16
+"""Entries whose signatures are compared together; lists of signatures have room for as many more."""
+
+Side = tuple[Array, Array, Array, Array, Array]
+"""Offsets, codes and weights of strings, and both signatures with room for more; see `set_signatures`."""
+
+Three = tuple[Array, Array, Array]
 
 Tables = tuple[Array, Array, Array, Array, Array, Array]
 """Lengths of indexed strings, the first string of each, and its segments; by length, the largest distance if
@@ -43,28 +50,28 @@ def _differ(one: int, other: int) -> int:
 @device_function
 def _same_group(q: Array, a: int, d: Array, b: int, tail: int) -> bool:
     """Return whether the last codes before two positions are equal."""
-    for p in range(1, tail + 1):
-        if q[a - p] != d[b - p]:
-            return False
-    return True
+    p = 1
+    while p <= tail and q[a - p] == d[b - p]:
+        p += 1
+    return p > tail
 
 
 @kernel
-def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: tuple[Array, Array], tables: Tables,
-           scratch: tuple[Array, Array, Array], state: Array, out: Out, tally: Array) -> None:  # fmt: skip
+def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tables: Tables, scratch: Three,
+           state: Array, out: Out, tally: Array) -> None:  # fmt: skip
     """Find the pairs of strings from `state[NEXT]` on; stop before the one whose pairs do not fit.
 
-    `same`: both sides are one block, and each pair is found once.  `tail`: codes after each string, which must
-    be equal.  `gap`: 1 if a transposition is one edit.  `scratch`: for hashes of prefixes (longest + 1,),
-    the last string that each indexed one was compared with (n,), and distances.
+    `same`: both sides are one block, and each pair is found once.  `tail`: codes after each string, which are
+    equal in a pair.  `gap`: 1 if a transposition is one edit.  `scratch`: for hashes of prefixes
+    (longest + 1,), the last string that each indexed one was compared with (n,), and distances.
     """
-    q_offsets, q_tokens, q_weights, q_signatures = q
-    d_offsets, d_tokens, d_weights, d_signatures = d
-    starts, entries = index
+    q_offsets, q_tokens, q_weights, q_signatures, q_grams = q
+    d_offsets, d_tokens, d_weights, d_signatures, d_grams = d
+    starts, entries, marks = index
     kinds, firsts, parts, limits, places, powers = tables
     prefix, stamps, reached = scratch
     left, right, apart, q_counts, d_counts = out
-    mask = len(starts) - 2
+    mask, grams_of_edit = len(starts) - 2, 2 + gap
     room, written, counted = len(left), 0, len(q_counts) > 0
     listed, candidates, verified, pairs, total = 0, 0, 0, 0, 0
     for x in range(state[NEXT], len(q_weights)):
@@ -76,7 +83,7 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: tuple[Array
         for p in range(length):
             code = code * BASE + (q_tokens[begin + p] + 1)
             prefix[p + 1] = code
-        signature = q_signatures[x]
+        signature, grams = q_signatures[x], q_grams[x]
         before = written
         fits = True
         for kind in range(places[max(0, length - limits[length])], len(kinds)):
@@ -106,45 +113,51 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: tuple[Array
                         check = key & CHECK
                     listed += stop_list - e
                     while e < stop_list:
-                        y = e
+                        # some at a time, which the compiler does at once
+                        near = 0
                         if number:
-                            y = entries[e, 0] & 0xFFFFFFFF
-                            if same and y >= x:
+                            for s in range(TOGETHER):
+                                near |= np.int64(_differ(signature, marks[e + s]) <= limit) << s
+                        else:
+                            for s in range(TOGETHER):
+                                near |= np.int64(_differ(signature, d_signatures[e + s]) <= limit) << s
+                        if stop_list - e < TOGETHER:
+                            near &= (1 << (stop_list - e)) - 1
+                        e += TOGETHER
+                        while near:
+                            s = e - TOGETHER + lowest_bit(near)
+                            near &= near - 1
+                            y = s
+                            if number:
+                                y = entries[s] & 0xFFFFFFFF
+                                if entries[s] >> 32 != check or (same and y >= x) or stamps[y] == x:
+                                    continue
+                                stamps[y] = x
+                            if _differ(grams, d_grams[y]) > grams_of_edit * limit:
+                                continue
+                            candidates += 1
+                            ends = d_offsets[y + 1]
+                            size = ends - tail - d_offsets[y]
+                            # equal hashes may be of another length
+                            if size != other or not _same_group(q_tokens, stop, d_tokens, ends, tail):
+                                continue
+                            verified += 1
+                            found = distance_within(
+                                q_tokens, begin, length, d_tokens, d_offsets[y], size, limit, gap > 0, reached
+                            )
+                            if found > limit:
+                                continue
+                            if written < room:
+                                left[written], right[written], apart[written] = x, y, found
+                                written += 1
+                            elif room:
+                                fits = False
                                 break
-                            if entries[e, 0] >> 32 != check or _differ(signature, entries[e, 1]) > limit:
-                                e += 1
-                                continue
-                            if stamps[y] == x:
-                                e += 1
-                                continue
-                            stamps[y] = x
-                        elif _differ(signature, d_signatures[y]) > limit:
-                            e += 1
-                            continue
-                        e += 1
-                        candidates += 1
-                        ends = d_offsets[y + 1]
-                        size = ends - tail - d_offsets[y]
-                        # equal hashes may be of another length
-                        if size != other or not _same_group(q_tokens, stop, d_tokens, ends, tail):
-                            continue
-                        verified += 1
-                        found = distance_within(
-                            q_tokens, begin, length, d_tokens, d_offsets[y], size, limit, gap > 0, reached
-                        )
-                        if found > limit:
-                            continue
-                        if written < room:
-                            left[written], right[written], apart[written] = x, y, found
-                            written += 1
-                        elif room:
-                            fits = False
-                            break
-                        pairs += 1
-                        total += q_weights[x] * d_weights[y]
-                        if counted:
-                            q_counts[x] += d_weights[y]
-                            d_counts[y] += q_weights[x]
+                            pairs += 1
+                            total += q_weights[x] * d_weights[y]
+                            if counted:
+                                q_counts[x] += d_weights[y]
+                                d_counts[y] += q_weights[x]
         if not fits:
             # the string is looked up again
             for kind in range(len(stamps)):

@@ -67,33 +67,43 @@ def set_powers(powers: Array) -> None:
         power *= BASE
 
 
-@kernel
-def set_signatures(offsets: Array, tokens: Array, tail: int, counted: Array, out: Array) -> None:
-    """Write a bit for each code of a string and each of its occurrences (n,), int64.
+@device_function
+def _bit(item: int) -> int:
+    """Return the bit of an item in a signature."""
+    return 1 << (((item ^ ((item >> 31) & 0x1FFFFFFFF)) * THIRD) >> 58 & 63)
 
-    An edit adds one such item, removes one, or does both.  So the bits that one string has and another has
-    not are at most as many as the edits between them.  `counted`: 64 zeros.
+
+@kernel
+def set_signatures(offsets: Array, tokens: Array, tail: int, counted: Array, codes_of: Array,
+                   pairs_of: Array) -> None:  # fmt: skip
+    """Write a bit for each code and each of its occurrences, and a bit for each pair of adjacent codes.
+
+    An edit adds one code, removes one, or does both, and changes two pairs of codes.  A transposition changes
+    three pairs.  So few edits bound the bits that one string has and another has not.
+    `counted`: 64 zeros.
     """
-    for k in range(len(out)):
-        found = 0
+    for k in range(len(offsets) - 1):
+        codes, pairs, last = 0, 0, 0
         for p in range(offsets[k], offsets[k + 1] - tail):
             kind = tokens[p] & 63
-            item = (kind + 1) * FIRST + counted[kind] * SECOND
-            found |= 1 << ((item ^ (item >> 31)) * THIRD >> 58 & 63)
+            codes |= _bit((kind + 1) * FIRST + counted[kind] * SECOND)
             counted[kind] += 1
+            pairs |= _bit((tokens[p] + 1) * FIRST + last * SECOND)
+            last = tokens[p] + 1
+        pairs |= _bit(last * SECOND)
         for p in range(offsets[k], offsets[k + 1] - tail):
             counted[tokens[p] & 63] = 0
-        out[k] = found
+        codes_of[k], pairs_of[k] = codes, pairs
 
 
 @kernel
 def fill(offsets: Array, tokens: Array, signatures: Array, tail: int, gap: int, kinds: Array, firsts: Array,
-         parts: Array, starts: Array, entries: Array) -> None:  # fmt: skip
+         parts: Array, starts: Array, entries: Array, marks: Array) -> None:  # fmt: skip
     """Put the segments of strings into buckets.
 
     `kinds`, `firsts`: lengths of strings, and the first string of each.  `parts`: segments of strings of each
     length; 0: they are not indexed.  `starts`: (buckets + 1,) zeros; then the start of each bucket's entries.
-    `entries` (segments, 2): check and string, and the string's signature.
+    `entries`, `marks` (segments,): check and string, and the string's first signature.
     """
     mask = len(starts) - 2
     for step in range(2):
@@ -111,8 +121,8 @@ def fill(offsets: Array, tokens: Array, signatures: Array, tail: int, gap: int, 
                     if step == 0:
                         starts[bucket + 1] += 1
                     else:
-                        entries[starts[bucket], 0] = ((key & CHECK) << 32) | k
-                        entries[starts[bucket], 1] = signatures[k]
+                        entries[starts[bucket]] = ((key & CHECK) << 32) | k
+                        marks[starts[bucket]] = signatures[k]
                         starts[bucket] += 1
         if step == 0:
             for bucket in range(mask + 1):
