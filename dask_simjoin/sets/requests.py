@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -201,10 +201,15 @@ def resolve_two(request: Any, left: Frame, right: Frame, columns: tuple[Any, Any
     return replace(specs[0], other=specs[1])
 
 
-def without_names(spec: SetSpec) -> SetSpec:
+Spec = TypeVar("Spec", bound=RowSpec)
+
+
+def without_names(spec: Spec) -> Spec:
     """Return the spec without ids and kept columns, for results that have neither."""
+    found: Any = spec  # every spec is a dataclass
     other = None if spec.other is None else without_names(spec.other)
-    return replace(spec, id=None, id_dtype=None, keep=(), names=(), other=other)
+    resolved: Spec = replace(found, id=None, id_dtype=None, keep=(), names=(), other=other)
+    return resolved
 
 
 Similarity = Literal["jaccard", "dice", "cosine", "overlap"]

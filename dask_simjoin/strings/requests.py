@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Hashable
 from dataclasses import dataclass, field, fields, replace
@@ -37,8 +38,7 @@ from dask_simjoin.request.requests import ANTI, HOW, SEMI, How, check_how
 from dask_simjoin.request.resolve import check_choices, check_flag, check_one_table, id_dtype, keeping
 from dask_simjoin.request.spec import RowSpec
 from dask_simjoin.sets.columns import OBJECTS, TEXTS, held_by
-from dask_simjoin.sets.requests import check_threshold
-from dask_simjoin.sets.requests import without_names as without_names
+from dask_simjoin.sets.requests import check_threshold, without_names
 from dask_simjoin.strings.predicate import EditRule
 
 PLAIN, GROUPED = 1, 4
@@ -100,9 +100,10 @@ class EditSpec(RowSpec):
 def check_k(value: Any) -> int:
     """Return a largest number of edits; refuse other values."""
     # NumPy counts timedelta64 among its integers
-    if not isinstance(value, numbers.Real) or isinstance(value, (bool, np.bool_, np.timedelta64)):
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_, np.timedelta64))
+    if not is_number:
         raise OptionTypeError(f"k={shown(value)} is not a number; use a whole number of edits, such as 2.")
-    if not value >= 0 or value != value // 1 or value == float("inf"):
+    if not 0 <= value < math.inf or value != value // 1:
         such = f" (or similarity={shown(value)})" if 0 < value < 1 else ""
         raise OptionError(
             f"k={shown(value)} is not allowed; use a whole number of edits of at least 0, such as 2{such}."

@@ -52,7 +52,11 @@ def test_a_transposition_is_not_edited_again():
 def test_texts_of_a_megabyte():
     text = "abcdefgh" * (1 << 17)
     middle = len(text) // 2
-    assert pairs_of([text, f"{text[:middle]}x{text[middle + 1 :]}", text[1:], "a"], 2) == [(0, 1), (0, 2)]
+    assert pairs_of([text, f"{text[:middle]}x{text[middle + 1 :]}", text[1:], "a"], 2) == [
+        (0, 1),
+        (0, 2),
+        (1, 2),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
 from dask_simjoin.metrics.norms import Array
@@ -117,10 +115,10 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
                         near = 0
                         if number:
                             for s in range(TOGETHER):
-                                near |= np.int64(_differ(signature, marks[e + s]) <= limit) << s
+                                near |= int(_differ(signature, marks[e + s]) <= limit) << s
                         else:
                             for s in range(TOGETHER):
-                                near |= np.int64(_differ(signature, d_signatures[e + s]) <= limit) << s
+                                near |= int(_differ(signature, d_signatures[e + s]) <= limit) << s
                         if stop_list - e < TOGETHER:
                             near &= (1 << (stop_list - e)) - 1
                         e += TOGETHER
