@@ -383,7 +383,7 @@ def whole_block_pair(chunks: Sequence[SetChunk], spec: SetSpec) -> SetBlockPair:
     return SetBlockPair(chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method)
 
 
-def room_check(chunks: Sequence[SetChunk], spec: SetSpec) -> Callable[[int], None]:
+def room_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], None]:
     """Return a function that refuses a number of result rows that does not fit memory."""
     sides = chunks[0], chunks[-1]
     kept = sum(

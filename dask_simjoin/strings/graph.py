@@ -84,7 +84,7 @@ class LazyEdits(LazySets):
             for (source, own), rows in zip(tables, plan.sources, strict=True)
         )
 
-    def _made(self, read: tuple[FrozenSource, ...]) -> Expr:  # type: ignore[override]
+    def _made(self, read: tuple[FrozenSource, ...]) -> Any:
         RUNS.begin(self.plan.run)
         sources = [self._source] if self._other is None else [self._source, self._other]
         examples = tuple(source.inner._meta.iloc[:0] for source in sources)

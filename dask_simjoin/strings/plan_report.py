@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dask_simjoin.reports.block_pairs import RESULT_FACTS, ROWS
 from dask_simjoin.reports.facts import size, without
 from dask_simjoin.sets.plan_report import SetPlanReport
+from dask_simjoin.strings.requests import EditSpec
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -33,6 +34,8 @@ class EditPlanReport(SetPlanReport):
     result_bytes : int
         Expected memory of the whole result.
     """
+
+    spec: EditSpec  # type: ignore[assignment]
 
     _skipped_because = "whose lengths differ too much"
     _facts = (

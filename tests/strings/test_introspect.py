@@ -26,7 +26,7 @@ def test_a_profile_counts_the_work():
     found = names(300).simjoin.edit_profile("t", 2)
     numbers = {name: int(value) for name, value in found.numbers.items()}
     assert numbers["characters"] == 2700 and numbers["texts"] == names(300)["t"].nunique()
-    assert numbers["pairs"] == numbers["row_pairs"] == len(names(300).simjoin.edit_self_join("t", 2))
+    assert numbers["pairs"] < numbers["row_pairs"] == len(names(300).simjoin.edit_self_join("t", 2))
     assert numbers["listed"] >= numbers["candidates"] >= numbers["verified"] >= numbers["pairs"]
     assert list(found.seconds) == ["characters", "encode", "join"]
     assert dd.from_pandas(names(300), npartitions=2).simjoin.edit_profile("t", 2).numbers == found.numbers
