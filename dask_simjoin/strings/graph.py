@@ -21,8 +21,8 @@ from dask_simjoin.sets.lazy_near_duplicates import MarkRows
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
 from dask_simjoin.sets.plan import SetPlan
 from dask_simjoin.strings.codes import EditBlockPair, gather_block, hash_rows, read_partition, send
-from dask_simjoin.strings.plan import EDIT_STEPS
 from dask_simjoin.strings.plan_report import EditPlanReport
+from dask_simjoin.strings.planner import EDIT_STEPS
 from dask_simjoin.strings.requests import EditSpec
 from dask_simjoin.tasks.counts import Groups
 

@@ -26,7 +26,7 @@ from dask_simjoin.sets.chunks import read_each
 from dask_simjoin.sets.pairs import count_block_pairs
 from dask_simjoin.sets.plan import SetPlan, SetSummary
 from dask_simjoin.strings.codes import chunks_of, read_texts, whole_block_pair
-from dask_simjoin.strings.plan import EDIT_STEPS, make_edit_plan, summarise_texts
+from dask_simjoin.strings.plan import make_edit_plan, summarise_texts
 from dask_simjoin.strings.plan_report import EditPlanReport
 from dask_simjoin.strings.requests import EditPlanRequest, EditProfileRequest, EditSelfJoinRequest, EditSpec
 
@@ -93,6 +93,7 @@ def edit_plan(frame: Frame, request: EditPlanRequest) -> EditPlanReport:
     if is_dask_collection(frame):
         from dask_simjoin.graph.planner import plan_for
         from dask_simjoin.graph.source import freeze
+        from dask_simjoin.strings.planner import EDIT_STEPS
 
         data = None if other is None else freeze(other, spec.right.columns)
         plan = plan_for(freeze(frame, spec.columns), spec, PAIRS, data, steps=EDIT_STEPS)

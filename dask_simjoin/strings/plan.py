@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from dask_simjoin.graph.planner import PlanningSteps
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.outputs import OutputSpec
@@ -52,17 +49,3 @@ def make_edit_plan(
     mean = int(np.maximum(sizes - spec.rule.tail, 0).mean()) if len(sizes) else 0
     index = INDEX_BYTES + ENTRY_BYTES * min(spec.rule.limit(mean) + 1, MAX_ENTRIES)
     return make_set_plan(tables, spec, output, resources, gather_texts, EditBlockPair, index)
-
-
-def _key(spec: EditSpec) -> tuple[Any, ...]:
-    """Return the options that statistics of a table's strings depend on."""
-    return "strings", spec.on, spec.code, spec.id, str(spec.id_dtype), spec.keep
-
-
-def _make(tables: list[list[SetSummary]], sources: list[Any], spec: EditSpec, output: OutputSpec,
-          resources: Resources, check: Any) -> SetPlan:  # fmt: skip
-    return make_edit_plan(tables, spec, output, resources)
-
-
-EDIT_STEPS = PlanningSteps("simjoin_edit_summary", _key, summarise_texts, _make, names_table=True)
-"""Steps for edit joins."""

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 import dask_simjoin
-from dask_simjoin.errors import ColumnError, DuplicateIdError, OptionError, OptionTypeError, TextError
+from dask_simjoin.errors import TextError
 from tests.support.edits import run_case
 from tests.support.profiles import examples
 
@@ -76,31 +76,6 @@ def test_rows_without_a_text_are_refused(value, said):
     frame = pd.DataFrame({"t": pd.Series(["a", value], dtype="object")})
     with pytest.raises(TextError, match=r"must hold texts: row 1 .*holds"):
         frame.simjoin.edit_self_join("t", 1)
-
-
-def test_columns_and_options_are_refused_at_the_call():
-    frame = pd.DataFrame({"t": ["a", "b"], "n": [1, 2]})
-    with pytest.raises(ColumnError, match="holds no texts"):
-        frame.simjoin.edit_self_join("n", 1)
-    with pytest.raises(ColumnError, match="names 2 columns"):
-        frame.simjoin.edit_self_join(["t", "n"], 1)
-    with pytest.raises(OptionTypeError, match="both missing"):
-        frame.simjoin.edit_self_join("t")
-    with pytest.raises(OptionTypeError, match="both given"):
-        frame.simjoin.edit_self_join("t", 1, similarity=0.9)
-    for k in (-1, 1.5, float("nan"), float("inf")):
-        with pytest.raises(OptionError, match="k="):
-            frame.simjoin.edit_self_join("t", k)
-    for k in ("1", True, [1]):
-        with pytest.raises(OptionTypeError, match="k="):
-            frame.simjoin.edit_self_join("t", k)
-    for similarity in (0, 1.1, float("nan")):
-        with pytest.raises(OptionError, match="similarity="):
-            frame.simjoin.edit_self_join("t", similarity=similarity)
-    with pytest.raises(OptionError, match="how="):
-        frame.simjoin.edit_join(frame, "t", 1, how="outer")
-    with pytest.raises(DuplicateIdError):
-        frame.assign(n=1).simjoin.edit_self_join("t", 1, id="n")
 
 
 def test_groups_with_missing_values_match_nothing():
