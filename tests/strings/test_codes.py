@@ -28,5 +28,5 @@ def test_parcels_make_the_same_blocks():
     blocks = size_blocks(np.array([3, -1, 1, 3, 2]), np.zeros(5, np.uint64), np.ones(5), 2)
     parcels = send(read, 0, blocks)
     rows = [gather_block(FRAME.iloc[:0], SPEC, parcel)["position"].tolist() for parcel in parcels]
-    assert sorted(sum(rows, [])) == [0, 1, 2, 3, 4]
+    assert sorted(row for some in rows for row in some) == [0, 1, 2, 3, 4]
     assert len(gather_block(FRAME.iloc[:0], SPEC, None)["weights"]) == 0
