@@ -26,6 +26,15 @@ from dask_simjoin.sets.verbs import (
     set_neighbor_counts,
     set_self_join,
 )
+from dask_simjoin.strings.introspect import edit_plan, edit_profile
+from dask_simjoin.strings.verbs import (
+    count_edit_pairs,
+    drop_edit_near_duplicates,
+    edit_join,
+    edit_near_duplicated,
+    edit_neighbor_counts,
+    edit_self_join,
+)
 
 __version__: str
 
@@ -34,11 +43,19 @@ __all__ = [
     "closest_pairs",
     "compile_kernels",
     "connected_components",
+    "count_edit_pairs",
     "count_pairs",
     "count_set_pairs",
     "dbscan",
+    "drop_edit_near_duplicates",
     "drop_near_duplicates",
     "drop_set_near_duplicates",
+    "edit_join",
+    "edit_near_duplicated",
+    "edit_neighbor_counts",
+    "edit_plan",
+    "edit_profile",
+    "edit_self_join",
     "hdbscan",
     "index",
     "join",

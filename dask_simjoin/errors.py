@@ -97,6 +97,13 @@ class TokenError(SimJoinError, ValueError):
     """
 
 
+class TextError(SimJoinError, ValueError):
+    """A row does not hold a text, or one that is not Unicode.
+
+    Remedy: Pass strings. Convert other values with ``.astype("str")``, and decode bytes in their encoding.
+    """
+
+
 class DuplicateIdError(SimJoinError, ValueError):
     """Ids repeat or are missing, so they do not identify rows.
 

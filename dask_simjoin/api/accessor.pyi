@@ -34,6 +34,9 @@ from dask_simjoin.sets.introspect import SetProfileReport
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import AnyTokenizer, Comparison, Similarity, Threshold
 from dask_simjoin.sets.requests import Method as SetsMethod
+from dask_simjoin.strings.introspect import EditProfileReport
+from dask_simjoin.strings.plan_report import EditPlanReport
+from dask_simjoin.strings.requests import Threshold as StringsThreshold
 
 F = TypeVar("F")
 
@@ -860,6 +863,211 @@ class SimJoinAccessor(Generic[F]):
         blocksize: Size = None,
     ) -> SetProfileReport:
         """Run a self-join of sets without keeping its pairs, and report its work and time."""
+
+    def edit_self_join(
+        self,
+        on: Hashable,
+        k: int | None = None,
+        *,
+        by: Columns = None,
+        id: Hashable | None = None,
+        similarity: StringsThreshold | None = None,
+        transpositions: bool = False,
+        return_distance: bool = False,
+        keep: Columns = None,
+        suffixes: tuple[str, str] = ("_left", "_right"),
+        blocksize: Size = None,
+    ) -> F:
+        """Find every pair of rows whose texts differ in at most `k` edits."""
+
+    def edit_join(
+        self,
+        other: Frame,
+        on: Hashable | None = None,
+        k: int | None = None,
+        *,
+        how: How = "inner",
+        left_on: Hashable | None = None,
+        right_on: Hashable | None = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        left_id: Hashable | None = None,
+        right_id: Hashable | None = None,
+        similarity: StringsThreshold | None = None,
+        transpositions: bool = False,
+        return_distance: bool = False,
+        keep: Columns = None,
+        suffixes: tuple[str, str] = ("_left", "_right"),
+        blocksize: Size = None,
+    ) -> F:
+        """Find every pair of a row of this frame and a row of `other` whose texts differ in at most `k`
+        edits."""
+
+    @overload
+    def edit_neighbor_counts(
+        self: SimJoinAccessor[pd.DataFrame],
+        on: Hashable,
+        k: int | None = None,
+        *,
+        by: Columns = None,
+        similarity: StringsThreshold | None = None,
+        transpositions: bool = False,
+        blocksize: Size = None,
+    ) -> pd.Series:
+        """Count for each row the other rows whose texts differ in at most `k` edits."""
+    @overload
+    def edit_neighbor_counts(
+        self: SimJoinAccessor[dd.DataFrame],
+        on: Hashable,
+        k: int | None = None,
+        *,
+        by: Columns = None,
+        similarity: StringsThreshold | None = None,
+        transpositions: bool = False,
+        blocksize: Size = None,
+    ) -> dd.Series:
+        """Count for each row the other rows whose texts differ in at most `k` edits."""
+    @overload
+    def edit_neighbor_counts(
+        self: SimJoinAccessor[Any],
+        on: Hashable,
+        k: int | None = None,
+        *,
+        by: Columns = None,
+        similarity: StringsThreshold | None = None,
+        transpositions: bool = False,
+        blocksize: Size = None,
+    ) -> Any:
+        """Count for each row the other rows whose texts differ in at most `k` edits."""
+
+    @overload
+    def count_edit_pairs(
+        self: SimJoinAccessor[pd.DataFrame],
+        on: Hashable,
+        k: int | None = None,
+        *,
+        by: Columns = None,
+        similarity: StringsThreshold | None = None,
+        transpositions: bool = False,
+        blocksize: Size = None,
+    ) -> int:
+        """Count the rows that `edit_self_join` would return, without making them."""
+    @overload
+    def count_edit_pairs(
+        self: SimJoinAccessor[dd.DataFrame],
+        on: Hashable,
+        k: int | None = None,
+        *,
+        by: Columns = None,
+        similarity: StringsThreshold | None = None,
+        transpositions: bool = False,
+        blocksize: Size = None,
+    ) -> Any:
+        """Count the rows that `edit_self_join` would return, without making them."""
+    @overload
+    def count_edit_pairs(
+        self: SimJoinAccessor[Any],
+        on: Hashable,
+        k: int | None = None,
+        *,
+        by: Columns = None,
+        similarity: StringsThreshold | None = None,
+        transpositions: bool = False,
+        blocksize: Size = None,
+    ) -> Any:
+        """Count the rows that `edit_self_join` would return, without making them."""
+
+    @overload
+    def edit_near_duplicated(
+        self: SimJoinAccessor[pd.DataFrame],
+        on: Hashable,
+        k: int | None = None,
+        *,
+        grouping: Grouping = "greedy",
+        by: Columns = None,
+        similarity: StringsThreshold | None = None,
+        transpositions: bool = False,
+        keep: Hashable = "first",
+        blocksize: Size = None,
+    ) -> pd.Series:
+        """Mark rows whose texts are within `k` edits of a row that stays: `near_duplicated` for names."""
+    @overload
+    def edit_near_duplicated(
+        self: SimJoinAccessor[dd.DataFrame],
+        on: Hashable,
+        k: int | None = None,
+        *,
+        grouping: Grouping = "greedy",
+        by: Columns = None,
+        similarity: StringsThreshold | None = None,
+        transpositions: bool = False,
+        keep: Hashable = "first",
+        blocksize: Size = None,
+    ) -> dd.Series:
+        """Mark rows whose texts are within `k` edits of a row that stays: `near_duplicated` for names."""
+    @overload
+    def edit_near_duplicated(
+        self: SimJoinAccessor[Any],
+        on: Hashable,
+        k: int | None = None,
+        *,
+        grouping: Grouping = "greedy",
+        by: Columns = None,
+        similarity: StringsThreshold | None = None,
+        transpositions: bool = False,
+        keep: Hashable = "first",
+        blocksize: Size = None,
+    ) -> Any:
+        """Mark rows whose texts are within `k` edits of a row that stays: `near_duplicated` for names."""
+
+    def drop_edit_near_duplicates(
+        self,
+        on: Hashable,
+        k: int | None = None,
+        *,
+        grouping: Grouping = "greedy",
+        by: Columns = None,
+        similarity: StringsThreshold | None = None,
+        transpositions: bool = False,
+        keep: Hashable = "first",
+        blocksize: Size = None,
+    ) -> F:
+        """Drop rows whose texts are within `k` edits of a row that stays: `drop_near_duplicates` for
+        names."""
+
+    def edit_plan(
+        self,
+        on: Hashable | None = None,
+        k: int | None = None,
+        *,
+        other: Frame | None = None,
+        left_on: Hashable | None = None,
+        right_on: Hashable | None = None,
+        by: Columns = None,
+        id: Hashable | None = None,
+        left_id: Hashable | None = None,
+        right_id: Hashable | None = None,
+        similarity: StringsThreshold | None = None,
+        transpositions: bool = False,
+        return_distance: bool = False,
+        keep: Columns = None,
+        suffixes: tuple[str, str] = ("_left", "_right"),
+        blocksize: Size = None,
+    ) -> EditPlanReport:
+        """Show the tasks of `edit_self_join` with the same options, and the estimated size of its
+        result."""
+
+    def edit_profile(
+        self,
+        on: Hashable,
+        k: int | None = None,
+        *,
+        by: Columns = None,
+        similarity: StringsThreshold | None = None,
+        transpositions: bool = False,
+        blocksize: Size = None,
+    ) -> EditProfileReport:
+        """Run an edit self-join without keeping its pairs, and report its work and time."""
 
     def index(
         self,

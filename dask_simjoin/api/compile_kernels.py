@@ -21,10 +21,17 @@ from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.units import check_choice, check_whole
 from dask_simjoin.sets.methods import CHOICES
 from dask_simjoin.sets.requests import SetOptions
+from dask_simjoin.strings.requests import EditOptions
 
-SET_VERBS = tuple(
+EDIT_VERBS = tuple(
+    name
+    for name, verb in VERBS.items()
+    if issubclass(verb.request, EditOptions) and verb.compiled is not None
+)
+SET_VERBS = EDIT_VERBS + tuple(
     name for name, verb in VERBS.items() if issubclass(verb.request, SetOptions) and verb.compiled is not None
 )
+"""Verbs of texts: of edits, and of sets."""
 
 SETS, TOKENS = 1500, 40
 """Enough rows that the method is chosen from a sample, and the number of different tokens."""
@@ -39,8 +46,11 @@ def compile_sets(verbs: Sequence[str], backend: str) -> list[tuple[str, float]]:
     done = []
     for verb in verbs:
         begin = time.perf_counter()
-        for method in CHOICES:
-            run_on_texts(verb, frame, method=method)
+        if verb in EDIT_VERBS:
+            run_on_texts(verb, frame)
+        else:
+            for method in CHOICES:
+                run_on_texts(verb, frame, method=method)
         with dask.config.set(scheduler="synchronous"):
             dask.compute(run_on_texts(verb, lazy))
         done.append((verb, time.perf_counter() - begin))
@@ -60,7 +70,9 @@ def texts(backend: str) -> Frame:
 def run_on_texts(verb: str, frame: Frame, **more: Any) -> Any:
     """Call a verb on rows of `texts`."""
     options: dict[str, Any] = {"on": "text", "threshold": 0.7, "tokenizer": "whitespace"}
-    if verb == "set_join":
+    if verb in EDIT_VERBS:
+        options = {"on": "text", "k": 2}
+    if verb in ("set_join", "edit_join"):
         options["other"] = frame
     return VERBS[verb].function(frame, **options, **more)
 
@@ -116,7 +128,8 @@ def compile_kernels(verbs: Iterable[str] | None = None, dims: Iterable[int] = DI
     -------
     pandas.DataFrame
         One row for each verb and number of columns: ``verb`` (str), ``dims`` (int64), ``seconds`` (float64).
-        The first verbs take longest, because later ones share their kernels. Verbs of sets have ``dims`` 0.
+        The first verbs take longest, because later ones share their kernels. Verbs of sets and texts have
+        ``dims`` 0.
 
     Raises
     ------
@@ -134,6 +147,7 @@ def compile_kernels(verbs: Iterable[str] | None = None, dims: Iterable[int] = DI
     """
     graph = importlib.util.find_spec("scipy") is not None
     left_out = set() if graph else {"neighbor_graph"}
+    left_out |= set() if backend == HOME else set(EDIT_VERBS)
     names = [name for name in OPTIONS if name not in left_out] if verbs is None else list(verbs)
     for name in names:
         check_choice("verbs", name, tuple(OPTIONS))

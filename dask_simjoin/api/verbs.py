@@ -16,6 +16,8 @@ from dask_simjoin.cluster import verbs as clusters
 from dask_simjoin.disk_index import verbs as disk
 from dask_simjoin.sets import introspect as set_plans
 from dask_simjoin.sets import verbs as sets
+from dask_simjoin.strings import introspect as edit_plans
+from dask_simjoin.strings import verbs as strings
 
 Output = Literal["pairs", "rows", "values", "number", "plan"]
 
@@ -213,6 +215,62 @@ TABLE = (
     Verb(
         set_plans.set_profile,
         "counters of a set self-join: entries read, candidates, pairs verified and found, seconds per step",
+        compiled=None,
+    ),
+    Verb(
+        strings.edit_self_join,
+        "pairs of rows whose texts differ in at most `k` edits: `left`, `right` and, on request, `distance` "
+        "and columns of both rows",
+        command="strings self-join",
+        compiled={},
+    ),
+    Verb(
+        strings.edit_join,
+        "the same columns; each pair has one row of this frame and one of `other`",
+        shown=("how",),
+        command="strings join",
+        compiled={},
+    ),
+    Verb(
+        strings.edit_neighbor_counts,
+        f"a Series `neighbors` (int64) {INDEXED}: other rows whose texts differ in at most `k` edits",
+        command="strings counts",
+        output="values",
+        compiled={},
+    ),
+    Verb(
+        strings.count_edit_pairs,
+        "the number of rows that `edit_self_join` returns",
+        command="strings count-pairs",
+        output="number",
+        compiled={},
+    ),
+    Verb(
+        strings.edit_near_duplicated,
+        f"a Series of bool {INDEXED}: whether each row's text is near a kept row's text",
+        shown=GROUPED,
+        compiled={},
+    ),
+    Verb(
+        strings.drop_edit_near_duplicates,
+        "the kept rows, with all columns",
+        shown=GROUPED,
+        command="strings dedup",
+        output="rows",
+        compiled=None,
+    ),
+    Verb(
+        edit_plans.edit_plan,
+        "the planned work of `edit_self_join` or `edit_join`, and an estimate of the result",
+        shown=("other",),
+        command="strings plan",
+        output="plan",
+        compiled=None,
+    ),
+    Verb(
+        edit_plans.edit_profile,
+        "counters of an edit self-join: entries read, candidates, distances computed, pairs found, seconds "
+        "per step",
         compiled=None,
     ),
     Verb(

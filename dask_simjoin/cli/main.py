@@ -129,10 +129,15 @@ def sets() -> None:
     """Join rows with similar sets of tokens."""
 
 
+@cli.group("strings", cls=NamedCommands, short_help="Join texts within an edit distance.")
+def strings() -> None:
+    """Join rows whose texts differ in a few edits."""
+
+
 for _verb in VERBS.values():
     if _verb.command is not None:
         _group, _, _name = _verb.command.rpartition(" ")
-        (sets if _group else cli).add_command(VerbCommand(_name, _verb))
+        {"": cli, "sets": sets, "strings": strings}[_group].add_command(VerbCommand(_name, _verb))
 cli.add_command(compiled)
 cli.add_command(indexes)
 for _words, _command in commands_of(cli).items():

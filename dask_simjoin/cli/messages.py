@@ -18,6 +18,10 @@ PHRASES = (
     (re.compile(r"\bQGrams\(q=(.*?)\)"), r"--tokenizer qgrams:\1"),
     (re.compile(r"\bDelimiter\((?:\w+=)?'(.*?)'\)"), r"--tokenizer delimiter:\1"),
     (re.compile(r"\bset_self_join\([^()]*\)"), "dask-simjoin sets self-join"),
+    (
+        re.compile(r"\b(?:count_edit_pairs|edit_\w+)\(.*?k=2\), or similarity=0.9"),
+        "-k 2, or --similarity 0.9",
+    ),
     (re.compile(r"\bFraction\((\d+), (\d+)\)"), r"\1/\2"),
     (re.compile(r"\b(?:Decimal|Fraction)\('([^']*)'\)"), r"\1"),
     (re.compile(r"\(lists in a pandas column, or Arrow's list<int64>\)"), "(in Parquet)"),
@@ -73,6 +77,8 @@ MEANT = {
     "deduplicate": "dedup", "drop-near-duplicates": "dedup", "count": "count-pairs", "neighbors": "counts",
     "neighbor-counts": "counts", "texts": "sets self-join", "text": "sets self-join",
     "set-self-join": "sets self-join", "set-join": "sets join", "similar": "sets self-join",
+    "edit-self-join": "strings self-join", "edit-join": "strings join", "fuzzy": "strings join",
+    "levenshtein": "strings self-join", "names": "strings self-join",
     "radius": "self-join", "pairs": "self-join", "explain": "plan", "profile": "plan",
 }  # fmt: skip
 """Words that users try, and the command."""

@@ -107,6 +107,8 @@ MODULES = {
     (HOME, "span"): "dask_simjoin.engine.cpu.spanning",
     (HOME, "profile"): "dask_simjoin.engine.cpu.profile",
     (HOME, "sets"): "dask_simjoin.sets.cpu.joiner",
+    (HOME, "strings"): "dask_simjoin.strings.cpu.joiner",
+    (HOME, "segments"): "dask_simjoin.strings.cpu.kernels.segments",
     (HOME, "encoding"): "dask_simjoin.sets.cpu.kernels.encoding",
     (HOME, "splitting"): "dask_simjoin.sets.cpu.kernels.encoding",
     ("cudf", "frames"): "dask_simjoin.engine.gpu.frames",
@@ -210,6 +212,16 @@ def spreader_of(x: Array) -> ModuleType:
 def set_joiner_of_library(name: str) -> Any:
     """Return the joiner for blocks of sets of a library: a `SetJoiner`."""
     return _module(name, "sets").JOINER
+
+
+def edit_joiner() -> Any:
+    """Return the joiner for blocks of strings, which are always on the host."""
+    return _module(HOME, "strings").JOINER
+
+
+def segment_kernels() -> ModuleType:
+    """Return the host kernels that index strings."""
+    return _module(HOME, "segments")
 
 
 def encoding_kernels() -> ModuleType:

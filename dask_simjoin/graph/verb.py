@@ -70,6 +70,7 @@ def verb(
             added: list[str] = []
             if "metric" in known:
                 rows, given, added = with_points(rows, given, "distance_unit" in known)
+            if "by" in known:
                 rows, given, codes = with_groups(rows, given, getattr(request, "groups_need_bound", True))
                 added = added + codes
             begin = time.perf_counter()

@@ -56,7 +56,8 @@ ORDER = (
     "min_cluster_size", "min_samples", "cluster_selection_method", "cluster_selection_epsilon",
     "max_cluster_size", "allow_single_cluster", "name", "mode", "grouping", "on", "left_on", "right_on",
     "by", "per_group", "mutual", "id", "left_id", "right_id", "metric", "p", "similarity", "comparison",
-    "tokenizer", "allow_empty", "allow_missing", "pairs", "include_self", "return_distance", "distance_unit",
+    "transpositions", "tokenizer", "allow_empty", "allow_missing", "pairs", "include_self",
+    "return_distance", "distance_unit",
     "return_similarity", "keep", "suffixes", "dropna", "method", "approximate", "partitioning",
     "store_pairs", "recluster", "row_group", "blocksize", "storage_options",
 )  # fmt: skip

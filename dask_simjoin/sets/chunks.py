@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, NotRequired, TypedDict, cast
+from typing import Any, NamedTuple, NotRequired, TypedDict, TypeVar, cast
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from dask_simjoin.planning.checks import check_rows
 from dask_simjoin.planning.size_blocks import SizeBlocks
 from dask_simjoin.planning.statistics.unique_ids import check_summaries, summarise_ids
 from dask_simjoin.request.messages import shown
+from dask_simjoin.request.spec import RowSpec
 from dask_simjoin.sets.columns import occurrences, presence
 from dask_simjoin.sets.methods import SetJoiner, SetMethod
 from dask_simjoin.sets.requests import SetSpec
@@ -65,12 +67,15 @@ class ReadSets(ReadSetRows):
     vocabulary: Vocabulary
 
 
+Read = TypeVar("Read", bound=ReadSetRows)
+
+
 def checked_presence(frame: Frame, spec: SetSpec, number: int | None) -> np.ndarray:
     """Return a mask of the rows with a set (rows,), bool; refuse rows with other values."""
     try:
         return presence(frame[spec.on[0]], spec.tokenizer)
     except ListError as error:
-        raise TokenError(_refused(frame, spec, number, error)) from None
+        raise TokenError(refused(frame, spec, number, error, _held(spec))) from None
 
 
 def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, named: bool = True) -> ReadSets:
@@ -78,12 +83,18 @@ def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, named: boo
 
     `number`: the partition's, for messages, if there are several; `named`: whether ids are needed.
     """
-    name = spec.on[0]
     try:
-        present, found = occurrences(frame[name], spec.tokenizer)
+        present, found = occurrences(frame[spec.on[0]], spec.tokenizer)
     except ListError as error:
-        raise TokenError(_refused(frame, spec, number, error)) from None
+        raise TokenError(refused(frame, spec, number, error, _held(spec))) from None
     sets, vocabulary = unique_tokens(found)
+    return ReadSets(**rows_read(frame, spec, sets, present, named), vocabulary=vocabulary)
+
+
+def rows_read(
+    frame: Frame, spec: RowSpec, sets: EncodedSets, present: np.ndarray, named: bool
+) -> ReadSetRows:
+    """Describe the rows of a frame; `sets`: of the rows that have one; `named`: whether ids are needed."""
     missing = None
     if not present.all():
         missing = ~present
@@ -91,7 +102,7 @@ def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, named: boo
         sizes[present] = np.diff(sets["offsets"])
         sets = EncodedSets(offsets=np.concatenate([[0], np.cumsum(sizes)]), codes=sets["codes"])
     ids = row_ids(frame, spec.id, spec.id_dtype) if named else frame.index
-    read = ReadSets(sets=sets, vocabulary=vocabulary, missing=missing, ids=ids, example=frame.iloc[:0].copy())
+    read = ReadSetRows(sets=sets, missing=missing, ids=ids, example=frame.iloc[:0].copy())
     if spec.keep and named:
         read["kept"] = frame[list(spec.keep)]
     return read
@@ -111,15 +122,19 @@ def hash_rows(frame: Frame, spec: SetSpec) -> Array:
     return mixed_bits(hashed, hash_columns(frame, (spec.keep,))) if spec.keep else hashed
 
 
-def _refused(frame: Frame, spec: SetSpec, number: int | None, error: ListError) -> str:
+def refused(frame: Frame, spec: RowSpec, number: int | None, error: ListError, what: str = "texts") -> str:
+    """Describe a row that does not hold `what`; `number`: the partition's, if there are several."""
     label = frame.index[error.row] if spec.id not in frame.columns else frame[spec.id].iloc[error.row]
     where = "" if number is None else f" of partition {number}"
     plain = label.item() if isinstance(label, np.generic) else label
-    what = "texts" if spec.tokenizer is not None else "lists of tokens"
     return (
         f"Column {spec.on[0]!r} must hold {what}: row {error.row}{where} (label {shown(plain)}) holds "
         f"{error.what}. Leave such rows out first, or convert them."
     )
+
+
+def _held(spec: SetSpec) -> str:
+    return "texts" if spec.tokenizer is not None else "lists of tokens"
 
 
 def set_chunk(sets: EncodedSets, universe: int, missing: np.ndarray | None, ids: Ids, example: Frame,
@@ -158,11 +173,17 @@ def read_partition(frame: Frame, planned: tuple[int, int], spec: SetSpec) -> Rea
 
 
 def send(read: ReadSetRows, rank: np.ndarray, first: int, blocks: SizeBlocks) -> list[SetParcel | None]:
+    """Put the rows of a partition into parcels for blocks; `rank`: of each token; see `parcels_of`."""
+    return parcels_of(read, ranked(read["sets"], rank), first, blocks)
+
+
+def parcels_of(
+    read: ReadSetRows, sets: EncodedSets, first: int, blocks: SizeBlocks
+) -> list[SetParcel | None]:
     """Put the rows of a partition into parcels for blocks; None: no row for that block.
 
-    `rank`: of each token of the partition; `first`: number of its first row in the frame.
+    `sets`: their tokens, numbered as in all partitions; `first`: number of the first row in the frame.
     """
-    sets = ranked(read["sets"], rank)
     sizes = np.diff(sets["offsets"])
     block = blocks.block_of(sizes, hashes(sets))
     parcels: list[SetParcel | None] = []
@@ -189,9 +210,15 @@ def _some(read: ReadSetRows, sets: EncodedSets, rows: np.ndarray, first: int) ->
 
 def gather_block(universe: int, example: Frame, spec: SetSpec, *parcels: SetParcel | None) -> SetChunk:
     """Make a block of the parcels of all partitions, in their order."""
+    return gathered(universe, example, functools.partial(read_sets, spec=spec), parcels)
+
+
+def gathered(universe: int, example: Frame, read: Callable[[Frame], ReadSetRows],
+             parcels: Sequence[SetParcel | None]) -> SetChunk:  # fmt: skip
+    """Make a block of parcels; `read`: reads the rows of an empty frame."""
     there = [parcel for parcel in parcels if parcel is not None]
     if not there:
-        nothing = read_sets(example, spec)
+        nothing = read(example)
         return set_chunk(
             nothing["sets"], universe, None, nothing["ids"], nothing["example"], nothing.get("kept"),
             np.zeros(0, np.int64),
@@ -321,12 +348,18 @@ def whole_sets(frames: Sequence[Frame], spec: SetSpec, with_ids: bool) -> list[S
 
 def read_whole(frames: Sequence[Frame], spec: SetSpec, with_ids: bool) -> list[ReadSets]:
     """Read one or two plain frames; see `whole_sets`."""
+    return read_each(frames, spec, with_ids, read_sets)
+
+
+def read_each(frames: Sequence[Frame], spec: Any, with_ids: bool,
+              read_rows: Callable[[Frame, Any], Read]) -> list[Read]:  # fmt: skip
+    """Read one or two plain frames with a function; refuse repeated ids if ids are needed."""
     sides = [spec, *([spec.right] if len(frames) > 1 else [])]
-    read: list[ReadSets] = []
+    read: list[Read] = []
     for which, frame, own in zip(TABLES if len(frames) > 1 else [None], frames, sides, strict=False):
         check_rows(len(frame), 0)
         with in_table(which):
-            read.append(read_sets(frame, own))
+            read.append(read_rows(frame, own))
             if with_ids:
                 check_summaries([summarise_ids(read[-1]["ids"], own.id)], own.id)
     return read
@@ -350,7 +383,7 @@ def whole_block_pair(chunks: Sequence[SetChunk], spec: SetSpec) -> SetBlockPair:
     return SetBlockPair(chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method)
 
 
-def room_check(chunks: Sequence[SetChunk], spec: SetSpec) -> Callable[[int], None]:
+def room_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], None]:
     """Return a function that refuses a number of result rows that does not fit memory."""
     sides = chunks[0], chunks[-1]
     kept = sum(

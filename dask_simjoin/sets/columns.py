@@ -86,7 +86,7 @@ def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray
         Tokens are missing, or neither strings nor integers.
     """
     if tokenizer is not None:
-        present, texts = _texts(column)
+        present, texts = texts_of(column)
         return present, tokenizer.split(texts)
     values = _objects(column)
     if values is not None:
@@ -172,21 +172,26 @@ def _is_missing(value: Any) -> bool:
     return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
 
 
-def _present_texts(values: np.ndarray) -> np.ndarray:
+LEAVE_OUT = "; leave out tokenizer= for lists"
+"""What to do about lists among texts, in messages."""
+
+
+def _present_texts(values: np.ndarray, hint: str = LEAVE_OUT) -> np.ndarray:
+    """Return which rows have a text; `hint`: what to do about lists."""
     if set(map(type, values)) == {str}:
         return np.ones(len(values), np.bool_)
     for row, value in enumerate(values):
         if not isinstance(value, str) and not _is_missing(value):
-            hint = "; leave out tokenizer= for lists" * isinstance(value, (list, tuple, set, np.ndarray))
-            raise ListError(row, f"{a_value(value)}, which is not a text{hint}")
+            is_list = isinstance(value, (list, tuple, set, np.ndarray))
+            raise ListError(row, f"{a_value(value)}, which is not a text{hint * is_list}")
     return np.fromiter((isinstance(value, str) for value in values), np.bool_, len(values))
 
 
-def _texts(column: Series) -> tuple[np.ndarray, Any]:
-    """Return which rows have a text, and those as Arrow's strings."""
+def texts_of(column: Series, hint: str = LEAVE_OUT) -> tuple[np.ndarray, Any]:
+    """Return which rows have a text, and those as Arrow's strings; `hint`: see `_present_texts`."""
     values = _objects(column)
     if values is not None:
-        present = _present_texts(values)
+        present = _present_texts(values, hint)
         try:
             return present, pa.array(values[present], pa.large_string())
         except UnicodeEncodeError:

@@ -210,9 +210,10 @@ class CountRows(BlockValues):
     """Count what the rows of each block match."""
 
     _label = "simjoin_set_counts"
+    _tasks: ClassVar[JoinTasks] = SETS
 
     def _by_block(self, steps: Steps) -> list[TaskRef]:
         plan, spec = self.operand("plan"), self.operand("spec")
         token, blocks = self.deterministic_token, range(len(plan.counted))
-        totals = add_counts(steps.layer, token, self.chunks, plan, spec, set(blocks), tasks=SETS)
+        totals = add_counts(steps.layer, token, self.chunks, plan, spec, set(blocks), tasks=self._tasks)
         return [TaskRef(totals[b]) for b in blocks]

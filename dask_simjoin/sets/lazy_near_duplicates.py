@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, ClassVar
 
 from dask_simjoin.cluster.algorithms.dbscan import merge_edges
 from dask_simjoin.cluster.algorithms.duplicates import CONNECTED, merge_candidates
 from dask_simjoin.graph.dask_private import Expr, List, TaskRef
-from dask_simjoin.graph.lazy_join import chunk_ref
+from dask_simjoin.graph.lazy_join import JoinTasks, chunk_ref
 from dask_simjoin.graph.row_values import BlockValues
 from dask_simjoin.graph.source import pick
 from dask_simjoin.graph.steps import Steps, after
@@ -46,6 +46,7 @@ class MarkRows(BlockValues):
     """Mark the rows of each block that do not stay."""
 
     _label = "simjoin_set_duplicates"
+    _tasks: ClassVar[JoinTasks] = SETS
     _parameters = [*BlockValues._parameters[:-1], "keep", "grouping", "_partitions"]
 
     def _by_block(self, steps: Steps) -> list[TaskRef]:
@@ -58,7 +59,7 @@ class MarkRows(BlockValues):
             add(
                 "forest" if connected else "pairs", (b, part[0]),
                 forest_of_block if connected else pairs_of_block,
-                SETS.block_pair(self.chunks, i, j, spec, plan.layout, part), List(rows[i], rows[j]),
+                self._tasks.block_pair(self.chunks, i, j, spec, plan.layout, part), List(rows[i], rows[j]),
             )
             for b, i, j, part in plan.pieces()
         ]  # fmt: skip

@@ -116,9 +116,9 @@ def check_pairs(pairs: int, room: int | None, request: str) -> None:
     """Refuse a number of pairs that one task cannot hold."""
     if room is not None and pairs * PAIR_BYTES > room:
         raise BudgetError(
-            f"grouping='greedy' needs all pairs of distinct sets at once: {request} gives {pairs:,}, which "
+            f"grouping='greedy' needs all pairs of distinct values at once: {request} gives {pairs:,}, which "
             f"take {format_bytes(pairs * PAIR_BYTES)}, but only {format_bytes(room)} are there. Use "
-            "grouping='connected', whose pairs need not fit, or a larger threshold.",
+            "grouping='connected', whose pairs need not fit, or a stricter limit.",
             remedies=[Remedy({"grouping": "connected"})],
         )
 

@@ -211,7 +211,7 @@ def rows_of_equals(block_pair: SetBlockPair, own: OwnPairs, scored: bool,
         group = xp.searchsorted(chunk["firsts"], right, side="right") - 1
         sizes = sizes_of(chunk)
         each = xp.ones(len(sizes) + 2)
-        each[: len(sizes)] = block_pair.spec.rule.score(sizes, sizes, sizes)
+        each[: len(sizes)] = block_pair.spec.rule.score_of_equals(sizes)
         each[-1] = math.nan
         score = each[group]
     return RowPairs(own.first[member] + earlier, right, score)

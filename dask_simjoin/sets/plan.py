@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -31,7 +32,8 @@ from dask_simjoin.planning.statistics.partition import RIGHT
 from dask_simjoin.planning.statistics.sample import Sample, sample_size
 from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints, gather_samples
 from dask_simjoin.planning.statistics.unique_ids import IdSummary, summarise_ids
-from dask_simjoin.sets.chunks import SetBlockPair, SetChunk, checked_presence, read_sets
+from dask_simjoin.request.spec import RowSpec
+from dask_simjoin.sets.chunks import ReadSetRows, SetBlockPair, SetChunk, checked_presence, read_sets
 from dask_simjoin.sets.methods import AUTO, SetMethod
 from dask_simjoin.sets.pairs import count_block_pairs, row_pairs
 from dask_simjoin.sets.requests import SetSpec
@@ -101,16 +103,29 @@ class SetSummary:
 
 
 def summarise_sets(frame: Frame, number: int, spec: SetSpec, with_ids: bool, partitions: int) -> SetSummary:
+    """Summarize a partition: see `summarised`."""
+    return summarised(frame, number, spec, with_ids, partitions, checked_presence, _read_sample)
+
+
+def _read_sample(frame: Frame, spec: SetSpec, number: int | None) -> tuple[ReadSetRows, np.ndarray]:
+    read = read_sets(frame, spec, number, named=False)
+    return read, token_hashes(read["vocabulary"]["tokens"])[read["sets"]["codes"]]
+
+
+def summarised(frame: Frame, number: int, spec: RowSpec, with_ids: bool, partitions: int,
+               presence: Callable[..., np.ndarray],
+               read: Callable[..., tuple[ReadSetRows, np.ndarray]]) -> SetSummary:  # fmt: skip
     """Summarize a partition of a table with this number of partitions.
 
     Numbers of a right table begin with `RIGHT`, so that its sample differs from the left one's.
-    `with_ids`: the result names rows, so their ids must be unique.
+    `with_ids`: the result names rows, so their ids must be unique.  `presence`, `read`: return which rows
+    have a set, and the rows of a frame with numbers of their tokens that are equal in all partitions.
     """
     seed = RIGHT if number >= RIGHT else 0
     number -= seed
     rows = len(frame)
     where = number if partitions > 1 else None
-    present = checked_presence(frame, spec, where)
+    present = presence(frame, spec, where)
     names = row_ids(frame, spec.id, spec.id_dtype) if with_ids else None
     size = sample_size(rows, NUMBERS, partitions)
     places = np.arange(rows)
@@ -118,12 +133,11 @@ def summarise_sets(frame: Frame, number: int, spec: SetSpec, with_ids: bool, par
         # seeded by the number, too, so equal partitions have different samples
         random = np.random.default_rng((rows, number, seed))
         places = np.sort(random.choice(rows, size, replace=False, shuffle=False))
-    some = frame[list(spec.on)] if size == rows else frame[list(spec.on)].iloc[places]
-    read = read_sets(some, spec, where, named=False)
-    sets: EncodedSets = read["sets"]
+    found, tokens = read(frame if size == rows else frame.iloc[places], spec, where)
+    sets: EncodedSets = found["sets"]
     sizes = np.diff(sets["offsets"]).astype(np.float64)
-    if read["missing"] is not None:
-        sizes[read["missing"]] = -1
+    if found["missing"] is not None:
+        sizes[found["missing"]] = -1
     return SetSummary(
         rows,
         int((~present).sum()),
@@ -133,7 +147,7 @@ def summarise_sets(frame: Frame, number: int, spec: SetSpec, with_ids: bool, par
         SetSample(
             Sample(rows, places, sizes[:, None]),
             sets["offsets"],
-            token_hashes(read["vocabulary"]["tokens"])[sets["codes"]],
+            tokens,
         ),
     )
 
@@ -192,17 +206,16 @@ def gather_sets(tables: list[list[SetSummary]]) -> tuple[list[SampledSets], int]
     return found, len(whole)
 
 
-def sampled_pairs(
-    tables: list[SampledSets], universe: int, spec: SetSpec
-) -> tuple[Sampled, list[SampledSets]]:
+def sampled_pairs(tables: list[SampledSets], universe: int, spec: Any,
+                  kind: type[SetBlockPair] = SetBlockPair) -> tuple[Sampled, list[SampledSets]]:  # fmt: skip
     """Join samples of two tables, or of one with itself; use fewer rows if they give too many pairs."""
-    block_pair = _block_pair(tables, universe, spec)
+    block_pair = _block_pair(tables, universe, spec, kind)
     expected = count_block_pairs(block_pair)
     if expected > MAX_PAIRS:
         share = (MAX_PAIRS / expected) ** 0.5
         random = np.random.default_rng(len(tables[0].points.x))
         tables = [_thinned(table, share, random) for table in tables]
-        block_pair = _block_pair(tables, universe, spec)
+        block_pair = _block_pair(tables, universe, spec, kind)
     left, right = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for rows in row_pairs(block_pair, False):
         left.append(block_pair.q["order"][rows.left])
@@ -217,12 +230,14 @@ def _thinned(table: SampledSets, share: float, random: np.random.Generator) -> S
     return table.take(np.sort(random.choice(rows, fewer, replace=False)))
 
 
-def _block_pair(tables: list[SampledSets], universe: int, spec: SetSpec) -> SetBlockPair:
+def _block_pair(
+    tables: list[SampledSets], universe: int, spec: Any, kind: type[SetBlockPair]
+) -> SetBlockPair:
     chunks = []
     for table in tables:
         made = collapse(table.sets, universe, table.sizes < 0)
         chunks.append(cast(SetChunk, {**made["block"], "order": made["order"], "firsts": made["firsts"]}))
-    return SetBlockPair(chunks[0], chunks[-1], len(chunks) == 1, spec, AUTO, library=HOME)
+    return kind(chunks[0], chunks[-1], len(chunks) == 1, spec, AUTO, library=HOME)
 
 
 MIN_TOKENS = 1 << 18
@@ -296,23 +311,33 @@ class SetPlan(SizeBlockPlan):
         return normalize_token((type(self).__qualname__, *content))
 
 
-def make_set_plan(
-    tables: list[list[SetSummary]], spec: SetSpec, output: OutputSpec, resources: Resources
-) -> SetPlan:
-    """Plan a join from summaries of its tables; refuse tables that do not fit."""
+Gathered = tuple[list[SampledSets], int]
+"""The samples of each table, and a bound of the numbers of tokens."""
+
+
+def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec, resources: Resources,
+                  gather: Callable[[list[list[SetSummary]]], Gathered] = gather_sets,
+                  kind: type[SetBlockPair] = SetBlockPair, index_bytes: float = 0.0) -> SetPlan:  # fmt: skip
+    """Plan a join from summaries of its tables; refuse tables that do not fit.
+
+    `gather`: concatenates samples; `kind`: of block pairs; `index_bytes`: of a row of a block in its index.
+    """
     for summaries in tables:
         for number, summary in enumerate(summaries):
             check_rows(summary.source_rows, number)
     budget = make_budget(spec.blocksize, spec.settings, resources)
-    sampled, universe = gather_sets(tables)
+    sampled, universe = gather(tables)
     sizes = [_average(some, "id_bytes") + _average(some, "kept_bytes") for some in tables]
     tokens = [float(np.maximum(t.points.x[:, 0], 0) @ t.points.weight) for t in sampled]
     rows = [sum(s.source_rows for s in some) for some in tables]
-    row_bytes = ROW_BYTES + (
-        sum(size * n for size, n in zip(sizes, rows, strict=True)) + ELEMENT_BYTES * sum(tokens)
-    ) / max(1, sum(rows))
+    row_bytes = (
+        ROW_BYTES
+        + index_bytes
+        + (sum(size * n for size, n in zip(sizes, rows, strict=True)) + ELEMENT_BYTES * sum(tokens))
+        / max(1, sum(rows))
+    )
     sides = tuple(
-        _blocks(table, n, own, ROW_BYTES + size, budget, resources)
+        _blocks(table, n, own, ROW_BYTES + index_bytes + size, budget, resources)
         for table, n, own, size in zip(sampled, rows, tokens, sizes, strict=True)
     )
     special = spec.empty_match or spec.allow_missing
@@ -326,7 +351,7 @@ def make_set_plan(
     candidates = candidate_pairs(blocks, block_rows, len(sides) == 1)
     order = heavy_first(candidates)
     blocks, candidates = blocks[order], candidates[order]
-    found = _estimate(sampled, universe, spec, sides, blocks, candidates)
+    found = _estimate(sampled, universe, spec, sides, blocks, candidates, kind)
     pair_bytes = sum(sizes) * (2 if len(sides) == 1 else 1) + 8 * (spec.score is not None)
     slices = np.ones(len(blocks), np.int64)
     if output.materialise:
@@ -372,9 +397,9 @@ def _blocks(table: SampledSets, rows: int, tokens: float, row_bytes: float, budg
     return size_blocks(table.sizes, table.hashes, table.points.weight, max(1, number), row_bytes)
 
 
-def _estimate(sampled: list[SampledSets], universe: int, spec: SetSpec, sides: tuple[SizeBlocks, ...],
-              blocks: np.ndarray, candidates: np.ndarray) -> Estimate:  # fmt: skip
-    pairs, thinned = sampled_pairs(sampled, universe, spec)
+def _estimate(sampled: list[SampledSets], universe: int, spec: Any, sides: tuple[SizeBlocks, ...],
+              blocks: np.ndarray, candidates: np.ndarray, kind: type[SetBlockPair]) -> Estimate:  # fmt: skip
+    pairs, thinned = sampled_pairs(sampled, universe, spec, kind)
     first = len(sides[0]) if len(sides) > 1 else 0
     own = [side.block_of(table.sizes, table.hashes) for side, table in zip(sides, thinned, strict=True)]
     i, j = own[0][pairs.left], own[-1][pairs.right] + first

@@ -160,6 +160,10 @@ class Rule:
             return overlap / np.sqrt(a.astype(np.float64) * b)
         return overlap.astype(np.float64)
 
+    def score_of_equals(self, sizes: np.ndarray) -> np.ndarray:
+        """Return the similarities of equal sets (n,), float64."""
+        return self.score(sizes, sizes, sizes)
+
 
 def _fits(ratio: Fraction, max_factor: int) -> bool:
     """Return whether int64 holds both sides of a comparison, also for the next overlap."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -95,20 +95,23 @@ def is_set_method(value: object) -> bool:
     return type(value) in map(type, METHODS.values())
 
 
-def check_threshold(value: Any, similarity: str) -> Fraction:
-    """Return a threshold as the exact fraction of its text; refuse other values."""
+def check_threshold(value: Any, similarity: str, option: str = "threshold") -> Fraction:
+    """Return a threshold as the exact fraction of its text; refuse other values.
+
+    `similarity`: its range; `option`: the name of the option, in messages.
+    """
     allowed = "a whole number of tokens above 0, such as 2" if similarity == "overlap" else BETWEEN
     # NumPy counts timedelta64 among its integers
     allowed_kind = isinstance(value, (numbers.Real, Decimal)) and not isinstance(
         value, (bool, np.bool_, np.timedelta64)
     )
     if not allowed_kind:
-        raise OptionTypeError(f"threshold={shown(value)} is not a number; use {allowed}{_of_text(value)}.")
+        raise OptionTypeError(f"{option}={shown(value)} is not a number; use {allowed}{_of_text(value)}.")
     exact = isinstance(value, numbers.Rational)
     # only its own method accepts Decimal's signaling NaN
     finite = exact or (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value))
     if not finite:
-        raise OptionError(f"threshold={shown(value)} is not allowed; use {allowed}.")
+        raise OptionError(f"{option}={shown(value)} is not allowed; use {allowed}.")
     number = value
     if isinstance(value, Decimal) and value and abs(value.adjusted()) > FAR:
         # do not expand a billion digits: so far from 1, all thresholds are equivalent
@@ -119,9 +122,8 @@ def check_threshold(value: Any, similarity: str) -> Fraction:
     percent = "" if similarity == "overlap" or not 1 < found <= 100 else " (of percents: divide by 100)"
     whole = found.denominator == 1
     if found <= 0 or (not whole if similarity == "overlap" else found > 1):
-        raise OptionError(
-            f"threshold={shown(value)} is not allowed with similarity={similarity!r}; use {allowed}{percent}."
-        )
+        kind = f" with similarity={similarity!r}" if option == "threshold" else ""
+        raise OptionError(f"{option}={shown(value)} is not allowed{kind}; use {allowed}{percent}.")
     return found
 
 
@@ -199,10 +201,15 @@ def resolve_two(request: Any, left: Frame, right: Frame, columns: tuple[Any, Any
     return replace(specs[0], other=specs[1])
 
 
-def without_names(spec: SetSpec) -> SetSpec:
+Spec = TypeVar("Spec", bound=RowSpec)
+
+
+def without_names(spec: Spec) -> Spec:
     """Return the spec without ids and kept columns, for results that have neither."""
+    found: Any = spec  # every spec is a dataclass
     other = None if spec.other is None else without_names(spec.other)
-    return replace(spec, id=None, id_dtype=None, keep=(), names=(), other=other)
+    resolved: Spec = replace(found, id=None, id_dtype=None, keep=(), names=(), other=other)
+    return resolved
 
 
 Similarity = Literal["jaccard", "dice", "cosine", "overlap"]

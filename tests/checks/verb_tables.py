@@ -14,11 +14,13 @@ from dask_simjoin.metrics import METRICS
 from dask_simjoin.request.options import MetricRequest, Partitioning
 from dask_simjoin.request.requests import PlanRequest
 from dask_simjoin.sets.requests import OneSetTable, SetOptions
+from dask_simjoin.strings.requests import EditOptions, OneTextTable
 from tests.support.paths import ROOT
 
 CALLS = ["| verb | gives |", "|---|---|"]
 OPTIONS = ["| verb | metrics | also takes |", "|---|---|---|"]
 SET_OPTIONS = ["| verb of sets | also takes |", "|---|---|"]
+EDIT_OPTIONS = ["| verb of texts | also takes |", "|---|---|"]
 COMMAND_OPTIONS = ["| command | verb | options of the verb |", "|---|---|---|"]
 SHARED_OPTIONS = ["| option | of | for |", "|---|---|---|"]
 
@@ -26,6 +28,7 @@ TOLD = {"eps", *(option.name for option in fields(MetricRequest))}
 """Options that the text above the table of options names."""
 
 TOLD_OF_SETS = {option.name for option in options_of(OneSetTable)}
+TOLD_OF_EDITS = {option.name for option in options_of(OneTextTable)}
 
 COMMANDS = {
     (*group, name): command
@@ -77,9 +80,18 @@ def _options(verb):
 
 def set_options():
     """Return the table of options for the verbs of sets."""
-    listed = [verb for verb in VERBS.values() if issubclass(verb.request, SetOptions)]
-    rows = [(verb.name, ", ".join(_names(verb.request, TOLD_OF_SETS)) or "nothing") for verb in listed]
-    return [*SET_OPTIONS, *(f"| `{name}` | {text} |" for name, text in rows)]
+    return [*SET_OPTIONS, *_rows(SetOptions, TOLD_OF_SETS)]
+
+
+def edit_options():
+    """Return the table of options for the verbs of edits."""
+    return [*EDIT_OPTIONS, *_rows(EditOptions, TOLD_OF_EDITS)]
+
+
+def _rows(kind, shared):
+    listed = [verb for verb in VERBS.values() if issubclass(verb.request, kind)]
+    rows = [(verb.name, ", ".join(_names(verb.request, shared)) or "nothing") for verb in listed]
+    return [f"| `{name}` | {text} |" for name, text in rows]
 
 
 def _names(request, shared):
@@ -121,7 +133,7 @@ def written(text, lines):
 
 PAGES = {
     "docs/reference/verbs.md": (calls,),
-    "docs/reference/options.md": (options, set_options),
+    "docs/reference/options.md": (options, set_options, edit_options),
     "docs/guide/command-line.md": (command_options, shared_options),
 }
 """Pages with their tables."""

@@ -659,6 +659,7 @@ def test_row_ids_for_a_frame_without_columns():
         (errors.ListError, ValueError),
         (errors.DuplicateIdError, ValueError),
         (errors.TokenError, ValueError),
+        (errors.TextError, ValueError),
         (errors.SourceChangedError, RuntimeError),
         (errors.ScratchError, OSError),
         (errors.UnsupportedFrameError, TypeError),
@@ -675,7 +676,7 @@ def test_every_error_is_covered_above():
         for value in vars(errors).values()
         if isinstance(value, type) and issubclass(value, errors.SimJoinError)
     }
-    assert len(defined) == 14 + 4  # and those of indexes on disk
+    assert len(defined) == 15 + 4  # and those of indexes on disk
 
 
 def test_an_id_is_no_coordinate_of_counts_either(how):

@@ -70,13 +70,17 @@ def test_choices_are_all_that_is_taken(verb):
         del options["other"]
     if "threshold" in known:
         options |= {"on": "sets"}
+    frame = FRAME
+    if "transpositions" in known:
+        frame = FRAME.assign(text="a")
+        options |= {"on": "text"} | ({"other": frame} if verb.name == "edit_join" else {})
     for name, field in known.items():
         choices = field.metadata["choices"]
         for choice in choices if name != "metric" else ():
-            verb.function(FRAME, **options | {name: choice})
+            verb.function(frame, **options | {name: choice})
         if choices:
             with pytest.raises(OptionError, match=f"{name}='no-such-choice' is not allowed"):
-                verb.function(FRAME, **options | {name: "no-such-choice"})
+                verb.function(frame, **options | {name: "no-such-choice"})
 
 
 def test_a_plan_is_of_the_request_that_its_options_make():

@@ -157,7 +157,7 @@ def test_pairs_that_one_task_cannot_hold(lazy, monkeypatch):
     how = {"on": "text", "threshold": 0.6, "tokenizer": "whitespace"}
     data = dd.from_pandas(frame, npartitions=3) if lazy else frame
     monkeypatch.setattr("dask_simjoin.sets.near_duplicates.PAIR_BYTES", 1 << 50)
-    with pytest.raises(BudgetError, match=r"needs all pairs of distinct sets.*threshold=0\.6 gives \d+"):
+    with pytest.raises(BudgetError, match=r"needs all pairs of distinct values.*threshold=0\.6 gives \d+"):
         dask.compute(data.simjoin.set_near_duplicated(**how))
     dask.compute(data.simjoin.set_near_duplicated(**how, grouping="connected"))
     copies = pd.DataFrame({"text": ["a b", "b a"] * 50})

@@ -40,6 +40,7 @@ ROOMS = {
     "reports",
     "request",
     "sets",
+    "strings",
     "tasks",
 }
 

@@ -85,6 +85,7 @@ def sources() -> list[Any]:
         "engine/filters",
         "metrics",
         "sets/cpu/kernels",
+        "strings/cpu/kernels",
         "papers/cpu/kernels",
     )
     found = [path for folder in folders for path in (PACKAGE / folder).iterdir()]

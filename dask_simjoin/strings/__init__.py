@@ -1,0 +1,1 @@
+"""Joins of strings by their edit distance."""

@@ -1,0 +1,156 @@
+"""Strings as blocks of codes: read from partitions, put together, and compared in pairs.
+
+A block of strings is a block of sets whose tokens are code points, in the order of the text.  Each string has
+a tail: the code 0, so that an empty string has a size too, or the number of its group in four codes.  So
+equal strings of one group are one string with several rows, and a missing one has the size 0.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+
+from dask_simjoin.engine.base import edit_joiner, segment_kernels
+from dask_simjoin.errors import ListError, TextError
+from dask_simjoin.metrics.norms import Array, Frame
+from dask_simjoin.planning.size_blocks import SizeBlocks
+from dask_simjoin.sets.chunks import (
+    ReadSetRows,
+    SetBlockPair,
+    SetChunk,
+    SetParcel,
+    gathered,
+    parcels_of,
+    read_each,
+    refused,
+    rows_read,
+    set_chunk,
+)
+from dask_simjoin.sets.columns import texts_of
+from dask_simjoin.sets.methods import SetJoiner
+from dask_simjoin.sets.texts import code_points
+from dask_simjoin.sets.token_ids import EncodedSets, hashes
+from dask_simjoin.strings.requests import PLAIN, EditSpec
+from dask_simjoin.tasks.chunks import check_source
+from dask_simjoin.tasks.counts import hash_columns, mixed_bits
+
+POINTS = sys.maxunicode + 1
+"""Bound of code points, and of the codes of tails."""
+
+
+class EditBlockPair(SetBlockPair):
+    """Two chunks of strings that are compared, and how."""
+
+    @property
+    def joiner(self) -> SetJoiner:
+        """The joiner for blocks of strings."""
+        joiner: SetJoiner = edit_joiner()
+        return joiner
+
+
+def checked_presence(frame: Frame, spec: EditSpec, number: int | None) -> np.ndarray:
+    """Return a mask of the rows that can match others (rows,), bool; refuse rows without a text."""
+    return _present_texts(frame, spec, number)[0]
+
+
+def _present_texts(frame: Frame, spec: EditSpec, number: int | None) -> tuple[np.ndarray, Array, Array]:
+    """Return which rows can match others, and the bounds and code points of all texts."""
+    try:
+        present, texts = texts_of(frame[spec.on[0]], hint="")
+    except ListError as error:
+        raise TextError(refused(frame, spec, number, error)) from None
+    ends, points = code_points(texts, 0, None)
+    if spec.code is None:
+        return present, ends, points
+    # texts without a group match nothing
+    known = ~np.isnan(frame[spec.code].to_numpy())
+    both = present & known
+    if not known[present].all():
+        some = known[present]
+        points = points[np.repeat(some, np.diff(ends))]
+        ends = np.concatenate([[0], np.cumsum(np.diff(ends)[some])])
+    return both, ends, points
+
+
+def read_texts(frame: Frame, spec: EditSpec, number: int | None = None, named: bool = True) -> ReadSetRows:
+    """Read the strings and the ids of rows.
+
+    `number`: the partition's, for messages, if there are several; `named`: whether ids are needed.
+    """
+    present, ends, points = _present_texts(frame, spec, number)
+    tails = np.zeros((len(ends) - 1, spec.rule.tail), np.int32)
+    if spec.code is not None:
+        # an equal number has equal bits: a group is a whole number times a distance
+        groups = frame[spec.code].to_numpy()[present].astype(np.float64).view(np.uint64)
+        for k in range(spec.rule.tail):
+            tails[:, k] = (groups >> np.uint64(16 * k)) & np.uint64(0xFFFF)
+    offsets, codes = np.empty(len(ends), np.int64), np.empty(len(points) + tails.size, np.int32)
+    points = np.require(points, np.uint32, "W")
+    segment_kernels().with_tails(np.ascontiguousarray(ends, np.int64), points, tails, offsets, codes)
+    return rows_read(frame, spec, EncodedSets(offsets=offsets, codes=codes), present, named)
+
+
+def read_sample(frame: Frame, spec: EditSpec, number: int | None) -> tuple[ReadSetRows, np.ndarray]:
+    """Read the strings of a sample, and their codes."""
+    read = read_texts(frame, spec, number, named=False)
+    return read, read["sets"]["codes"]
+
+
+def hash_rows(frame: Frame, spec: EditSpec) -> Array:
+    """Hash rows by their strings and kept columns (rows,), uint64: for `dask_simjoin.tasks.counts`."""
+    read = read_texts(frame, spec, named=False)
+    found = hashes(read["sets"])
+    if read["missing"] is not None:
+        found[read["missing"]] = 1
+    return mixed_bits(found, hash_columns(frame, (spec.keep,))) if spec.keep else found
+
+
+def read_partition(frame: Frame, planned: tuple[int, int], spec: EditSpec) -> ReadSetRows:
+    """Read a partition; `planned`: its number, and its rows when the join was planned."""
+    number, rows = planned
+    check_source(number, len(frame), rows)
+    return read_texts(frame, spec, number)
+
+
+def send(read: ReadSetRows, first: int, blocks: SizeBlocks) -> list[SetParcel | None]:
+    """Put the rows of a partition into parcels for blocks; `first`: number of its first row in the frame."""
+    return parcels_of(read, read["sets"], first, blocks)
+
+
+def gather_block(example: Frame, spec: EditSpec, *parcels: SetParcel | None) -> SetChunk:
+    """Make a block of the parcels of all partitions, in their order."""
+    bound = [codes_bound(parcel["sets"]) for parcel in parcels if parcel is not None]
+    return gathered(max(bound, default=1), example, lambda frame: read_texts(frame, spec), parcels)
+
+
+def codes_bound(sets: EncodedSets) -> int:
+    """Return a bound of the codes of strings: few bits for each sort faster."""
+    return int(sets["codes"].max(initial=0)) + 1
+
+
+def whole_texts(frames: Sequence[Frame], spec: EditSpec, with_ids: bool) -> list[SetChunk]:
+    """Make a chunk of each plain frame; refuse repeated ids if ids are needed."""
+    return chunks_of(read_each(frames, spec, with_ids, read_texts))
+
+
+def chunks_of(read: Sequence[ReadSetRows]) -> list[SetChunk]:
+    """Make a chunk of the rows of each table."""
+    return [
+        set_chunk(
+            one["sets"], codes_bound(one["sets"]), one["missing"], one["ids"], one["example"], one.get("kept")
+        )
+        for one in read
+    ]
+
+
+def whole_block_pair(chunks: Sequence[SetChunk], spec: EditSpec) -> EditBlockPair:
+    """Pair a chunk with itself, or with the chunk of the other table."""
+    return EditBlockPair(chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method)  # type: ignore[arg-type]
+
+
+def average_length(sizes: np.ndarray, weights: np.ndarray, tail: int = PLAIN) -> float:
+    """Return the average length of strings from sizes of a sample."""
+    total = float(weights.sum())
+    return max(float(np.maximum(sizes - tail, 0) @ weights) / total, 0.0) if total else 0.0

@@ -1,0 +1,171 @@
+"""Find pairs of strings within an edit distance, with an index of segments, or by comparing signatures."""
+
+from __future__ import annotations
+
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
+from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
+from dask_simjoin.metrics.norms import Array
+from dask_simjoin.strings.cpu.kernels.distance import distance_within
+from dask_simjoin.strings.cpu.kernels.segments import (
+    BASE,
+    CHECK,
+    CHECK_BITS,
+    group_hash,
+    mixed,
+    segment_length,
+    segment_start,
+)
+
+NEXT, DONE = range(2)
+"""Places in the state: the next string to look up, or -1; and the pairs written."""
+
+LISTED, CANDIDATES, VERIFIED, PAIRS, TOTAL = range(5)
+"""Places in the tally; see `dask_simjoin.sets.token_ids.SetCounters`. The last is pairs of rows."""
+
+TOGETHER = 16
+"""Entries whose signatures are compared together; lists of signatures have room for as many more."""
+
+Side = tuple[Array, Array, Array, Array, Array]
+"""Offsets, codes and weights of strings, and both signatures with room for more; see `set_signatures`."""
+
+Three = tuple[Array, Array, Array]
+
+Tables = tuple[Array, Array, Array, Array, Array, Array]
+"""Lengths of indexed strings, the first string of each, and its segments; by length, the largest distance if
+the longer string has it, and the first of those lengths that is not below it; powers of the base."""
+
+Out = tuple[Array, Array, Array, Array, Array]
+"""Strings looked up, indexed strings, and distances; counts of both sides, or empty arrays."""
+
+
+@device_function
+def _differ(one: int, other: int) -> int:
+    """Return a lower bound of the distance from two signatures."""
+    both = one & other
+    return max(count_bits(one ^ both), count_bits(other ^ both))
+
+
+@device_function
+def _same_group(q: Array, a: int, d: Array, b: int, tail: int) -> bool:
+    """Return whether the last codes before two positions are equal."""
+    p = 1
+    while p <= tail and q[a - p] == d[b - p]:
+        p += 1
+    return p > tail
+
+
+@kernel
+def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tables: Tables, scratch: Three,
+           state: Array, out: Out, tally: Array) -> None:  # fmt: skip
+    """Find the pairs of strings from `state[NEXT]` on; stop before the one whose pairs do not fit.
+
+    `same`: both sides are one block, and each pair is found once.  `tail`: codes after each string, which are
+    equal in a pair.  `gap`: 1 if a transposition is one edit.  `scratch`: for hashes of prefixes
+    (longest + 1,), the last string that each indexed one was compared with (n,), and distances.
+    """
+    q_offsets, q_tokens, q_weights, q_signatures, q_grams = q
+    d_offsets, d_tokens, d_weights, d_signatures, d_grams = d
+    starts, entries, marks = index
+    kinds, firsts, parts, limits, places, powers = tables
+    prefix, stamps, reached = scratch
+    left, right, apart, q_counts, d_counts = out
+    mask, grams_of_edit = len(starts) - 2, 2 + gap
+    room, written, counted = len(left), 0, len(q_counts) > 0
+    listed, candidates, verified, pairs, total = 0, 0, 0, 0, 0
+    for x in range(state[NEXT], len(q_weights)):
+        begin, stop = q_offsets[x], q_offsets[x + 1]
+        length = stop - tail - begin
+        group = group_hash(q_tokens, stop, tail)
+        code = 0
+        prefix[0] = 0
+        for p in range(length):
+            code = code * BASE + (q_tokens[begin + p] + 1)
+            prefix[p + 1] = code
+        signature, grams = q_signatures[x], q_grams[x]
+        before = written
+        fits = True
+        for kind in range(places[max(0, length - limits[length])], len(kinds)):
+            other = kinds[kind]
+            limit = limits[max(length, other)]
+            if other - length > limit or (same and other > length) or not fits:
+                break
+            number = parts[kind]
+            first, last = firsts[kind], firsts[kind + 1]
+            if same and last > x:
+                last = x
+            # without an index, one list has all strings of the length
+            for i in range(min(limit + 1, number) if number else 1):
+                lo, hi, own = 0, 0, 0
+                if number:
+                    at = segment_start(i, number, other, gap)
+                    own = segment_length(i, number, other, gap)
+                    lo = max(0, at - i, at + length - other - (limit - i))
+                    hi = min(length - own, at + i, at + length - other + (limit - i))
+                for w in range(lo, hi + 1):
+                    key, check = 0, 0
+                    e, stop_list = first, last
+                    if number:
+                        key = mixed(prefix[w + own] - prefix[w] * powers[own], other, i, group)
+                        bucket = (key >> CHECK_BITS) & mask
+                        e, stop_list = starts[bucket], starts[bucket + 1]
+                        check = key & CHECK
+                    listed += stop_list - e
+                    while e < stop_list:
+                        # some at a time, which the compiler does at once
+                        near = 0
+                        if number:
+                            for s in range(TOGETHER):
+                                near |= int(_differ(signature, marks[e + s]) <= limit) << s
+                        else:
+                            for s in range(TOGETHER):
+                                near |= int(_differ(signature, d_signatures[e + s]) <= limit) << s
+                        if stop_list - e < TOGETHER:
+                            near &= (1 << (stop_list - e)) - 1
+                        e += TOGETHER
+                        while near:
+                            s = e - TOGETHER + lowest_bit(near)
+                            near &= near - 1
+                            y = s
+                            if number:
+                                y = entries[s] & 0xFFFFFFFF
+                                if entries[s] >> 32 != check or (same and y >= x) or stamps[y] == x:
+                                    continue
+                                stamps[y] = x
+                            if _differ(grams, d_grams[y]) > grams_of_edit * limit:
+                                continue
+                            candidates += 1
+                            ends = d_offsets[y + 1]
+                            size = ends - tail - d_offsets[y]
+                            # equal hashes may be of another length
+                            if size != other or not _same_group(q_tokens, stop, d_tokens, ends, tail):
+                                continue
+                            verified += 1
+                            found = distance_within(
+                                q_tokens, begin, length, d_tokens, d_offsets[y], size, limit, gap > 0, reached
+                            )
+                            if found > limit:
+                                continue
+                            if written < room:
+                                left[written], right[written], apart[written] = x, y, found
+                                written += 1
+                            elif room:
+                                fits = False
+                                break
+                            pairs += 1
+                            total += q_weights[x] * d_weights[y]
+                            if counted:
+                                q_counts[x] += d_weights[y]
+                                d_counts[y] += q_weights[x]
+        if not fits:
+            # the string is looked up again
+            for kind in range(len(stamps)):
+                if stamps[kind] == x:
+                    stamps[kind] = -1
+            state[NEXT], state[DONE] = x, before
+            return
+    tally[LISTED] += listed
+    tally[CANDIDATES] += candidates
+    tally[VERIFIED] += verified
+    tally[PAIRS] += pairs
+    tally[TOTAL] += total
+    state[NEXT], state[DONE] = -1, written

@@ -1,0 +1,51 @@
+"""Plan an edit join: blocks by length, the block pairs, and the result, as for joins of sets."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.outputs import OutputSpec
+from dask_simjoin.planning.statistics.sample_pairs import gather_samples
+from dask_simjoin.sets.plan import Gathered, SampledSets, SetPlan, SetSummary, make_set_plan, summarised
+from dask_simjoin.sets.token_ids import EncodedSets
+from dask_simjoin.strings.codes import POINTS, EditBlockPair, checked_presence, read_sample
+from dask_simjoin.strings.requests import EditSpec
+
+ENTRY_BYTES = 32
+"""Bytes of a segment in the index, with its share of the buckets."""
+
+INDEX_BYTES = 48
+"""Bytes of a string in a search besides: its signatures, a stamp, and a place in batches of pairs."""
+
+MAX_ENTRIES = 64
+"""Segments of a string that a plan expects at most: with more, most have no index."""
+
+
+def summarise_texts(frame: Frame, number: int, spec: EditSpec, with_ids: bool, partitions: int) -> SetSummary:
+    """Summarize a partition: see `dask_simjoin.sets.plan.summarised`."""
+    return summarised(frame, number, spec, with_ids, partitions, checked_presence, read_sample)
+
+
+def gather_texts(tables: list[list[SetSummary]]) -> Gathered:
+    """Concatenate the samples of each table."""
+    found = []
+    for summaries in tables:
+        sizes = np.concatenate([[0], *(np.diff(s.sample.offsets) for s in summaries)])
+        codes = np.concatenate([np.zeros(0, np.int32), *(s.sample.tokens for s in summaries)])
+        offsets = np.cumsum([0, *(s.source_rows for s in summaries)])
+        points = gather_samples([s.sample.sample for s in summaries], offsets, 1)
+        sets = EncodedSets(offsets=np.cumsum(sizes).astype(np.int64), codes=codes.astype(np.int32))
+        found.append(SampledSets(points, sets))
+    return found, POINTS
+
+
+def make_edit_plan(
+    tables: list[list[SetSummary]], spec: EditSpec, output: OutputSpec, resources: Resources
+) -> SetPlan:
+    """Plan a join from summaries of its tables; refuse tables that do not fit."""
+    sizes = np.concatenate([s.sample.sample.x[:, 0] for some in tables for s in some])
+    mean = int(np.maximum(sizes - spec.rule.tail, 0).mean()) if len(sizes) else 0
+    index = INDEX_BYTES + ENTRY_BYTES * min(spec.rule.limit(mean) + 1, MAX_ENTRIES)
+    return make_set_plan(tables, spec, output, resources, gather_texts, EditBlockPair, index)

@@ -1,0 +1,357 @@
+"""Edit-join verbs: lazily for Dask DataFrames, at once for plain ones."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from dask.base import is_dask_collection
+
+from dask_simjoin.cluster.algorithms.dbscan import merge_edges
+from dask_simjoin.cluster.algorithms.duplicates import CONNECTED
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.graph.examples import NEIGHBORS, pairs_example, series_example
+from dask_simjoin.graph.inputs import check_other, same_library
+from dask_simjoin.graph.verb import frame_verb, series_verb, verb
+from dask_simjoin.metrics.norms import Array, Frame, Series
+from dask_simjoin.planning.budget import free_memory, within_memory
+from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.requests import ANTI, LEFT, SEMI
+from dask_simjoin.sets.chunks import room_check
+from dask_simjoin.sets.near_duplicates import (
+    best_of_chunk,
+    check_pairs,
+    forest_of_block,
+    marks_but,
+    marks_of_groups,
+    on_host,
+    pairs_of_block,
+    standing_rows,
+    stays_of_chunks,
+)
+from dask_simjoin.sets.pairs import count_block, count_block_pairs, join_block
+from dask_simjoin.strings.codes import EditBlockPair, whole_block_pair, whole_texts
+from dask_simjoin.strings.requests import (
+    CountEditPairsRequest,
+    EditJoinRequest,
+    EditNearDuplicatedRequest,
+    EditNeighborCountsRequest,
+    EditSelfJoinRequest,
+)
+from dask_simjoin.tasks.pairs import unmatched_rows
+
+Number = Any
+"""An int, or a lazy Scalar of Dask."""
+
+
+@frame_verb(EditSelfJoinRequest)
+def edit_self_join(frame: Frame, request: EditSelfJoinRequest) -> Frame:
+    """Find every pair of rows whose texts differ in at most `k` edits.
+
+    Parameters
+    ----------
+    on : column
+        Texts.  Rows without one (None, NaN) match nothing; an empty text is a text.
+    k : int, optional
+        The largest Levenshtein distance: code points to insert, delete or replace.
+    similarity : number, optional
+        Instead of `k`: the smallest similarity, 1 - edits / length of the longer text, above 0 and up to 1.
+        It is taken as the exact fraction of its text, and compared in integers: rounding changes no pair.
+    transpositions : bool
+        Count a swap of two adjacent code points as one edit (optimal string alignment, a restricted
+        Damerau-Levenshtein distance).
+    by : column or list of columns, optional
+        Columns that must be equal in both rows.  Rows with missing values match nothing.
+    return_distance : bool
+        Add the column `distance` (float64).
+    id, keep, suffixes
+        As in `self_join`.
+    blocksize : int or str, optional
+        Memory of the texts of one block, and of one partition of the result, such as "64 MiB"; default as in
+        `self_join`.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``left``, ``right`` (the ids' dtype), and ``distance`` and the kept columns if requested;
+        lazy if the frame is.  `left` is the row that comes first in the frame.  The order of rows is not
+        specified.
+
+    Raises
+    ------
+    OptionError, OptionTypeError, ColumnError
+        At the call: an option or a column is not allowed.
+    TextError, DuplicateIdError
+        When planned: rows hold no texts, or ids repeat.
+    BudgetError
+        A block or the result does not fit memory.
+
+    Notes
+    -----
+    Texts are compared as they are: case, accents and Unicode's forms matter, so normalize them first.  Equal
+    texts are joined once, and represent all of their rows.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"name": ["Springfield", "Sprinfield", "Springfeild", "Shelbyville"]})
+    >>> df.simjoin.edit_self_join("name", 2, return_distance=True)
+       left  right  distance
+    0     0      1       1.0
+    1     0      2       2.0
+    >>> df.simjoin.edit_self_join("name", 1, transpositions=True)
+       left  right
+    0     0      1
+    1     0      2
+    """
+    meta = example_of(frame)
+    spec = request.spec(meta)
+    example = pairs_example(meta, meta, spec)
+    if is_dask_collection(frame):
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+        from dask_simjoin.strings import graph
+
+        return new_collection(graph.EditSelfJoin(freeze(frame, spec.columns), spec, example))
+    chunks = whole_texts([frame], spec, True)
+    with within_memory(spec.request):
+        report = room_check(chunks, spec)
+        return join_block(whole_block_pair(chunks, spec), list(example.columns), report=report)
+
+
+@frame_verb(EditJoinRequest)
+def edit_join(frame: Frame, request: EditJoinRequest) -> Frame:
+    """Find every pair of a row of this frame and a row of `other` whose texts differ in at most `k` edits.
+
+    Parameters
+    ----------
+    other : DataFrame
+        The right table: Dask's, or a plain one of the same library.
+    on : column
+        Column of texts in both tables; see `edit_self_join`.
+    k : int, optional
+    how : {"inner", "left", "leftsemi", "leftanti"}
+        As in `join`.
+    left_on, right_on : column, optional
+        Use these instead of `on` if the names differ.
+    id, left_id, right_id, keep, suffixes
+        As in `join`.
+    similarity, transpositions, by, return_distance, blocksize
+        As in `edit_self_join`.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``left``, ``right``, ``distance`` if requested, and the kept columns; for "leftsemi" and
+        "leftanti" rows of this frame.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> ours = pd.DataFrame({"city": ["Lisbon", "Porto"]}, index=["x", "y"])
+    >>> theirs = pd.DataFrame({"city": ["Lisboa", "Lisbonn", "Faro"]})
+    >>> ours.simjoin.edit_join(theirs, "city", 1, keep="city")
+      left  right city_left city_right
+    0    x      0    Lisbon     Lisboa
+    1    x      1    Lisbon    Lisbonn
+    >>> ours.simjoin.edit_join(theirs, "city", 1, how="leftanti")
+        city
+    y  Porto
+    """
+    check_other("edit_join(other, on, k)", request.other, on=request.on, k=request.k)
+    frame, other, left, right = same_library(frame, request.other)
+    spec = request.spec(left, right)
+    named = request.how not in (SEMI, ANTI)
+    example = pairs_example(left, right, spec, request.how == LEFT) if named else left
+    if is_dask_collection(frame):
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+        from dask_simjoin.strings import graph
+
+        source, data = freeze(frame, spec.columns), freeze(other, spec.right.columns)
+        if named:
+            return new_collection(graph.EditJoin(source, data, spec, request.how, example))
+        counted = new_collection(
+            graph.EditMatchCounts(source.inner, source, data, spec, series_example(left, NEIGHBORS))
+        )
+        return frame[(counted > 0) if request.how == SEMI else (counted == 0)]
+    chunks = whole_texts([frame, other], spec, named)
+    block_pair = whole_block_pair(chunks, spec)
+    if not named:
+        counts = count_block(block_pair)[0]
+        return frame[(counts > 0) if request.how == SEMI else (counts == 0)]
+    like = alone = None
+    if request.how == LEFT:
+        like, alone = example, unmatched_rows(chunks[0], count_block(block_pair)[0], spec, example)
+    with within_memory(spec.request):
+        report = room_check(chunks, spec)
+        return join_block(block_pair, list(example.columns), like=like, alone=alone, report=report)
+
+
+@series_verb(EditNeighborCountsRequest)
+def edit_neighbor_counts(frame: Frame, request: EditNeighborCountsRequest) -> Series:
+    """Count for each row the other rows whose texts differ in at most `k` edits.
+
+    The parameters are the same as for `edit_self_join`.
+
+    Returns
+    -------
+    Series
+        int64 ``neighbors``, with the frame's index and partitions; lazy if the frame is.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"name": ["Springfield", "Sprinfield", "Springfeild", "Shelbyville"]})
+    >>> df.simjoin.edit_neighbor_counts("name", 2).tolist()
+    [2, 1, 1, 0]
+    """
+    meta = example_of(frame)
+    spec = request.spec(meta)
+    if is_dask_collection(frame):
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+        from dask_simjoin.strings import graph
+
+        source = freeze(frame, spec.columns)
+        return new_collection(
+            graph.EditNeighborCounts(source.inner, source, spec, series_example(meta, NEIGHBORS))
+        )
+    chunks = whole_texts([frame], spec, False)
+    counts, _ = count_block(whole_block_pair(chunks, spec))
+    return frames_for(meta).series(counts, frame.index, NEIGHBORS)
+
+
+@verb(CountEditPairsRequest)
+def count_edit_pairs(frame: Frame, request: CountEditPairsRequest) -> Number:
+    """Count the rows that `edit_self_join` would return, without making them.
+
+    The parameters are the same as for `edit_self_join`.
+
+    Returns
+    -------
+    int, or a lazy Dask Scalar
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"name": ["Springfield", "Sprinfield", "Springfeild", "Shelbyville"]})
+    >>> df.simjoin.count_edit_pairs("name", 2)
+    2
+    """
+    spec = request.spec(example_of(frame))
+    if is_dask_collection(frame):
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+        from dask_simjoin.strings import graph
+
+        return new_collection(graph.CountEditPairs(freeze(frame, spec.columns), spec, 0))
+    return count_block_pairs(whole_block_pair(whole_texts([frame], spec, False), spec))
+
+
+@series_verb(EditNearDuplicatedRequest)
+def edit_near_duplicated(frame: Frame, request: EditNearDuplicatedRequest) -> Series:
+    """Mark rows whose texts are within `k` edits of a row that stays: `near_duplicated` for names.
+
+    Parameters
+    ----------
+    on, k, similarity, transpositions, by
+        Two rows are near if `edit_self_join` pairs them.
+    keep : {"first", "last", False} or column
+        The row of near ones that stays, and is False: the first in the frame, the last, or the row with the
+        largest value in a numeric column.  Equal values keep the first row, and rows without a value come
+        last.  False: no row stays, so every row that is near another is True.
+    grouping : {"greedy", "connected"}
+        "greedy": rows are visited in order, and a row is a duplicate if it is near a row that stays.  So no
+        two rows that stay are near, and each duplicate is near one of them.  "connected": pairs connect rows
+        to groups, and one row of each group stays, even if it is not near all others.
+    blocksize
+        As in `edit_self_join`.
+
+    Returns
+    -------
+    Series
+        bool, with the frame's index and partitions; lazy if the frame is.
+
+    Raises
+    ------
+    BudgetError
+        "greedy" chooses in one task, which cannot hold the pairs of distinct texts.
+
+    Notes
+    -----
+    The result does not depend on the partitioning.  Equal texts are joined once, and count as one row for
+    both groupings.  "connected" lists no pairs.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"name": ["Meyer", "Meier", "Maier", "Smith"], "orders": [1, 2, 3, 4]})
+    >>> df.simjoin.edit_near_duplicated("name", 1).tolist()
+    [False, True, False, False]
+    >>> df.simjoin.edit_near_duplicated("name", 1, grouping="connected", keep="orders").tolist()
+    [True, True, False, False]
+    """
+    meta = example_of(frame)
+    spec = request.spec(meta)
+    example = series_example(meta, None)
+    if is_dask_collection(frame):
+        from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.source import freeze
+        from dask_simjoin.strings import graph
+
+        source = freeze(frame, spec.columns)
+        common = source.inner, source, spec
+        if request.counted:
+            return new_collection(graph.EditNeighborCounts(*common, example)) != 0
+        marks = graph.EditNearDuplicated(*common, request.keep, request.grouping, example)
+        return new_collection(marks) != 0
+    (chunk,) = whole_texts([frame], spec, False)
+    gone = _marks(whole_block_pair([chunk], spec), request)
+    return frames_for(meta).series(gone, frame.index, None)
+
+
+@frame_verb(EditNearDuplicatedRequest)
+def drop_edit_near_duplicates(frame: Frame, request: EditNearDuplicatedRequest) -> Frame:
+    """Drop rows whose texts are within `k` edits of a row that stays: `drop_near_duplicates` for names.
+
+    The parameters are the same as for `edit_near_duplicated`, which marks these rows.
+
+    Returns
+    -------
+    DataFrame
+        With all columns, and the frame's index and partitions; lazy if the frame is.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"name": ["Springfield", "Sprinfield", "Springfeild", "Shelbyville"]})
+    >>> df.simjoin.drop_edit_near_duplicates("name", 2)
+              name
+    0  Springfield
+    3  Shelbyville
+    """
+    return frame[~edit_near_duplicated(frame, **vars(request))]
+
+
+def _marks(block_pair: EditBlockPair, request: EditNearDuplicatedRequest) -> Array:
+    """Return a mask of the rows to drop (n,), with one chunk."""
+    chunk, spec = block_pair.q, block_pair.spec
+    if request.counted:
+        return count_block(block_pair)[0] > 0
+    rows = standing_rows(chunk, spec, request.keep)
+    if request.grouping == CONNECTED:
+        forest = merge_edges(spec.library, forest_of_block(block_pair, [rows]))
+        best = best_of_chunk(rows, forest, spec.library)
+        return marks_of_groups(chunk, rows, best, best.candidates) != 0
+    check = functools.partial(check_pairs, room=free_memory(), request=spec.request)
+    pairs = pairs_of_block(block_pair, [rows], check)
+    (stay,) = stays_of_chunks(spec.library, [on_host(rows)], pairs)
+    return marks_but(chunk, rows, stay) != np.int64(0)

@@ -1,0 +1,32 @@
+import numpy as np
+import pandas as pd
+
+from dask_simjoin.planning.size_blocks import size_blocks
+from dask_simjoin.strings.codes import codes_bound, gather_block, read_texts, send, whole_texts
+from dask_simjoin.strings.requests import EditSelfJoinRequest
+
+FRAME = pd.DataFrame({"t": pd.Series(["ab", None, "", "ab", "\u00e9"], dtype="object")})
+SPEC = EditSelfJoinRequest(on="t", k=1).spec(FRAME.iloc[:0])
+
+
+def test_each_text_has_an_end():
+    read = read_texts(FRAME, SPEC)
+    assert read["sets"]["offsets"].tolist() == [0, 3, 3, 4, 7, 9]
+    assert read["sets"]["codes"].tolist() == [97, 98, 0, 0, 97, 98, 0, 0xE9, 0]
+    assert read["missing"].tolist() == [False, True, False, False, False]
+    assert codes_bound(read["sets"]) == 0xEA
+
+
+def test_equal_texts_are_one():
+    (chunk,) = whole_texts([FRAME], SPEC, True)
+    assert chunk["weights"].tolist() == [1, 1, 2]
+    assert chunk["order"].tolist() == [2, 4, 0, 3, 1]
+
+
+def test_parcels_make_the_same_blocks():
+    read = read_texts(FRAME, SPEC)
+    blocks = size_blocks(np.array([3, -1, 1, 3, 2]), np.zeros(5, np.uint64), np.ones(5), 2)
+    parcels = send(read, 0, blocks)
+    rows = [gather_block(FRAME.iloc[:0], SPEC, parcel)["position"].tolist() for parcel in parcels]
+    assert sorted(row for some in rows for row in some) == [0, 1, 2, 3, 4]
+    assert len(gather_block(FRAME.iloc[:0], SPEC, None)["weights"]) == 0
