@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import dask
 from fsspec.core import url_to_fs
 
-from dask_simjoin.catalog.libraries import LIBRARIES
+from dask_simjoin.catalog.frames import LIBRARIES
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.graph.inputs import example_ids
 from dask_simjoin.graph.verb import verb

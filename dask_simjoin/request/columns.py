@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dask_simjoin.catalog.dtypes import arrow_type, kind_of_number, lists_of
+from dask_simjoin.catalog.frames import arrow_type, kind_of_number, lists_of
 from dask_simjoin.errors import ColumnError, OptionTypeError
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Columns, DType, Frame, Ids

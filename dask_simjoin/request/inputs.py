@@ -7,7 +7,7 @@ from typing import Any
 
 from dask.base import is_dask_collection
 
-from dask_simjoin.catalog.libraries import check_library, library
+from dask_simjoin.catalog.frames import check_library, library
 from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.messages import instead_of_frame

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dask_simjoin.catalog.libraries import LIBRARIES
+from dask_simjoin.catalog.frames import LIBRARIES
 from dask_simjoin.catalog.methods import (
     CHOICES,
     LOSSY,
