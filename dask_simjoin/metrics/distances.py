@@ -274,7 +274,7 @@ def _check_norm(metric: Metric) -> None:
     """Refuse groups with a metric whose terms are not powers of differences: they may not grow with them."""
     if not is_norm(metric.norm):
         raise OptionError(
-            f"by= is not allowed with metric={metric.name!r}, which is not a norm of differences; leave out "
+            f"by= is not allowed with metric={metric.name!r}, which is not a norm of differences. Leave out "
             "by=, and filter the pairs by columns that keep= keeps."
         )
 

@@ -20,6 +20,7 @@ from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Frame, SparseM
 from dask_simjoin.planning.budget import (
     DEVICE_ENTRY,
     ENTRY,
+    MEMORY_LIMIT,
     PIECE,
     ROW,
     Fitting,
@@ -27,7 +28,6 @@ from dask_simjoin.planning.budget import (
     Resources,
     free_memory,
 )
-from dask_simjoin.planning.machine import MEMORY_LIMIT
 from dask_simjoin.planning.resources import ITSELF
 from dask_simjoin.request.inputs import optional
 from dask_simjoin.request.spec import JoinSpec

@@ -8,9 +8,10 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from distributed.system import MEMORY_LIMIT as DISTRIBUTED_LIMIT
 
 from dask_simjoin.errors import BudgetError
-from dask_simjoin.planning.budget import MAX_RESULT
+from dask_simjoin.planning.budget import MAX_RESULT, MEMORY_LIMIT, memory_limit
 from dask_simjoin.planning.resources import resources_for
 
 FRAME = pd.DataFrame(np.random.default_rng(0).uniform(size=(2000, 2)), columns=["x", "y"])
@@ -67,3 +68,16 @@ def test_disks_that_are_not_seen_limit_nothing(disks, client):
         assert lazy().simjoin.self_join(0.3).expr.plan.budget.result == MAX_RESULT
     finally:
         del client.scheduler_info
+
+
+def test_the_limit_is_that_of_distributed():
+    assert MEMORY_LIMIT == DISTRIBUTED_LIMIT
+
+
+def test_control_groups_lower_the_limit(tmp_path):
+    whole = memory_limit(tmp_path)
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory_limit(tmp_path) == whole
+    (tmp_path / "memory.high").write_text("1048576\n")
+    (tmp_path / "memory.low").write_text("0\n")
+    assert memory_limit(tmp_path) == 2**20
