@@ -8,7 +8,7 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.graph.examples import counts_example, pairs_by_eps
+from dask_simjoin.graph.outputs import counts_example, pairs_by_eps
 from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.budget import Resources

@@ -8,8 +8,8 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.graph.examples import pairs_example, series_example
 from dask_simjoin.graph.inputs import check_other, same_library
+from dask_simjoin.graph.outputs import pairs_example, series_example
 from dask_simjoin.graph.verb import frame_verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import within_memory

@@ -11,8 +11,8 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import Counters
 from dask_simjoin.errors import TABLES, in_table
-from dask_simjoin.graph.examples import pairs_example
 from dask_simjoin.graph.inputs import check_other, one_or_two
+from dask_simjoin.graph.outputs import pairs_example
 from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.outputs import PAIRS
