@@ -19,7 +19,7 @@ from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.planning.statistics.partition import RIGHT
 from dask_simjoin.planning.statistics.unique_ids import check_summaries
-from dask_simjoin.reports.profile import ProfileReport
+from dask_simjoin.reports.run import ProfileReport
 from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.options import MAX_BYTES
 from dask_simjoin.sets.chunks import chunks_of, read_whole, whole_block_pair
