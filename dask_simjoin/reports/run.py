@@ -10,8 +10,7 @@ import pandas as pd
 from dask.utils import format_bytes
 
 from dask_simjoin.engine.base import ABOUT, Counters
-from dask_simjoin.reports.block_pairs import BlockReport
-from dask_simjoin.reports.facts import PicturedReport, Report
+from dask_simjoin.reports.facts import BlockReport, PicturedReport, Report
 from dask_simjoin.reports.svg import Bars
 from dask_simjoin.request.messages import counted
 
