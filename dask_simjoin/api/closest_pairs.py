@@ -22,8 +22,7 @@ from dask_simjoin.graph.outputs import pairs_example
 from dask_simjoin.graph.verb import frame_verb
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.statistics.unique_ids import check_summaries, summarise_ids
-from dask_simjoin.request.columns import free_name
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.columns import example_of, free_name
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import ClosestPairsRequest
 from dask_simjoin.request.spec import JoinSpec, TotalsSpec

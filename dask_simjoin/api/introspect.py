@@ -23,7 +23,7 @@ from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.statistics.estimate import ALL, Recall
 from dask_simjoin.reports.plan import NearestPlanReport, PlanReport
 from dask_simjoin.reports.run import NearestProfile, ProfileReport, RunReport
-from dask_simjoin.request.inputs import example_of, load
+from dask_simjoin.request.columns import example_of, load
 from dask_simjoin.request.requests import (
     KnnJoinRequest,
     PlanRequest,

@@ -29,7 +29,7 @@ from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.checks import check_edges
 from dask_simjoin.planning.outputs import CLUSTERS, LISTS
 from dask_simjoin.request.clusters import HdbscanRequest
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import listed, shown
 from dask_simjoin.request.options import MAX_BYTES
 from dask_simjoin.request.requests import DbscanRequest, OpticsRequest

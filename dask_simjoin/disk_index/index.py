@@ -48,7 +48,7 @@ from dask_simjoin.disk_index.updating import (
 from dask_simjoin.disk_index.writing import FILE_ROWS, coordinates_of
 from dask_simjoin.errors import VersionGoneError
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.units import check_choice, check_eps, check_metric, check_whole, without_unit
 
 DIFF = "diff"

@@ -26,7 +26,7 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, CoordinateError, DuplicateIdError, OptionError, OptionTypeError
 from dask_simjoin.graph.inputs import lazy
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import NO_UNICODE, counted, is_unicode, listed, shown
 from dask_simjoin.request.requests import SelfJoinRequest
 from dask_simjoin.request.units import check_whole

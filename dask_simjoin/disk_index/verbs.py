@@ -18,7 +18,7 @@ from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.graph.inputs import example_ids
 from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import listed, shown
 from dask_simjoin.request.options import Coordinates, Distance, Kept, Size, about
 from dask_simjoin.request.requests import DISTANCE, SelfJoinRequest

@@ -30,10 +30,10 @@ from dask_simjoin.request.columns import (
     as_names,
     check_column_exists,
     check_columns,
+    example_of,
     free_name,
     has_column,
 )
-from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import NO_UNICODE, listed, shown
 from dask_simjoin.request.units import check_eps, check_metric, several_of, without_unit
 

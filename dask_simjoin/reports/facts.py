@@ -14,7 +14,7 @@ from dask.utils import format_bytes
 from dask_simjoin.planning.checks import NEED
 from dask_simjoin.planning.outputs import describe_tasks
 from dask_simjoin.reports.svg import Matrix, Picture, matrix
-from dask_simjoin.request.inputs import new_axes
+from dask_simjoin.request.columns import new_axes
 
 Facts = tuple[tuple[str, Callable[[Any], str | None]], ...]
 """Labels, and functions that return the text of a fact, or None to omit it.

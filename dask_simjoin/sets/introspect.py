@@ -20,7 +20,7 @@ from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.planning.statistics.partition import RIGHT
 from dask_simjoin.planning.statistics.unique_ids import check_summaries
 from dask_simjoin.reports.run import ProfileReport
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.options import MAX_BYTES
 from dask_simjoin.sets.chunks import chunks_of, read_whole, whole_block_pair
 from dask_simjoin.sets.pairs import count_block_pairs

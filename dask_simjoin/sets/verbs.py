@@ -16,7 +16,7 @@ from dask_simjoin.graph.outputs import NEIGHBORS, pairs_example, series_example
 from dask_simjoin.graph.verb import frame_verb, series_verb, verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import free_memory, within_memory
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI
 from dask_simjoin.sets.chunks import SetBlockPair, room_check, whole_block_pair, whole_sets
 from dask_simjoin.sets.near_duplicates import (

@@ -29,7 +29,7 @@ from dask_simjoin.planning.budget import (
     free_memory,
 )
 from dask_simjoin.planning.resources import ITSELF
-from dask_simjoin.request.inputs import optional
+from dask_simjoin.request.columns import optional
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import count_block
