@@ -1,4 +1,4 @@
-"""Choose the columns of a join, and refuse unsuitable columns."""
+"""Check data frames, choose the columns of a join, and refuse unsuitable columns."""
 
 from __future__ import annotations
 
