@@ -17,8 +17,7 @@ from dask_simjoin.disk_index.index import Index
 from dask_simjoin.disk_index.verbs import PathLike, Policy, StorageOptions
 from dask_simjoin.metrics.norms import Columns, Frame
 from dask_simjoin.reports.plan import PlanReport
-from dask_simjoin.reports.profile import ProfileReport
-from dask_simjoin.reports.run import RunReport
+from dask_simjoin.reports.run import ProfileReport, RunReport
 from dask_simjoin.request.clusters import Grouping, Selection
 from dask_simjoin.request.options import (
     Distance,

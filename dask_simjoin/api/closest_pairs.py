@@ -17,14 +17,13 @@ from dask_simjoin.engine.base import frames_for, searcher_for
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import TABLES, SimJoinWarning, in_table
-from dask_simjoin.graph.examples import pairs_example
 from dask_simjoin.graph.groups import moved_apart
 from dask_simjoin.graph.inputs import check_other, one_or_two
+from dask_simjoin.graph.outputs import pairs_example
 from dask_simjoin.graph.verb import frame_verb
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.statistics.unique_ids import check_summaries, summarise_ids
-from dask_simjoin.request.columns import free_name
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.columns import example_of, free_name
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import ClosestPairsRequest
 from dask_simjoin.request.spec import JoinSpec, TotalsSpec

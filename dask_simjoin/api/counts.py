@@ -8,13 +8,13 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.graph.examples import counts_example, pairs_by_eps
+from dask_simjoin.graph.outputs import counts_example, pairs_by_eps
 from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.data_warnings import raise_if_none
 from dask_simjoin.planning.outputs import COUNTS, LISTS
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.requests import CountPairsRequest, NeighborCountsRequest, NeighborGraphRequest
 from dask_simjoin.tasks import csr
 from dask_simjoin.tasks.chunks import whole_chunk

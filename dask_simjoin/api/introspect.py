@@ -13,8 +13,8 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import Counters, joiner_of_library, profiler_of_library, recall_module
 from dask_simjoin.errors import PlanningError, UnsupportedFrameError
-from dask_simjoin.graph.examples import pairs_example
 from dask_simjoin.graph.inputs import check_other, one_or_two
+from dask_simjoin.graph.outputs import pairs_example
 from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.data_warnings import raise_if_none
@@ -22,9 +22,8 @@ from dask_simjoin.planning.outputs import COUNTS, PAIRS, OutputSpec, nearest_out
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.statistics.estimate import ALL, Recall
 from dask_simjoin.reports.plan import NearestPlanReport, PlanReport
-from dask_simjoin.reports.profile import NearestProfile, ProfileReport
-from dask_simjoin.reports.run import RunReport
-from dask_simjoin.request.inputs import example_of, load
+from dask_simjoin.reports.run import NearestProfile, ProfileReport, RunReport
+from dask_simjoin.request.columns import example_of, load
 from dask_simjoin.request.requests import (
     KnnJoinRequest,
     PlanRequest,

@@ -8,8 +8,8 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.graph.examples import pairs_example, series_example
 from dask_simjoin.graph.inputs import check_other, same_library
+from dask_simjoin.graph.outputs import pairs_example, series_example
 from dask_simjoin.graph.verb import frame_verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import within_memory
@@ -17,7 +17,7 @@ from dask_simjoin.planning.data_warnings import raise_if_none
 from dask_simjoin.planning.outputs import COUNTS, PAIRS
 from dask_simjoin.planning.plan import WholePlan
 from dask_simjoin.planning.statistics.partition import points
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI, JoinRequest, SelfJoinRequest
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk, whole_chunk, whole_chunks

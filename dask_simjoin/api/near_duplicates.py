@@ -17,13 +17,12 @@ from dask_simjoin.cluster.algorithms.duplicates import (
 from dask_simjoin.cluster.algorithms.edges import all_cores, components_by_place
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionTypeError
-from dask_simjoin.graph.examples import series_example
+from dask_simjoin.graph.outputs import series_example
 from dask_simjoin.graph.verb import frame_verb, series_verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.outputs import LISTED_CLUSTERS
 from dask_simjoin.request.clusters import NearDuplicatedRequest
-from dask_simjoin.request.columns import ROW_ID, check_columns
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.columns import ROW_ID, check_columns, example_of
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import RowIdRequest
 from dask_simjoin.request.spec import JoinSpec

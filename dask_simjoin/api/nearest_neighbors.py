@@ -18,7 +18,7 @@ from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import OptionError, UnsupportedFrameError
 from dask_simjoin.metrics.norms import Columns, Frame, SparseMatrix
 from dask_simjoin.planning.outputs import LISTS
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.options import Method, MetricName
 from dask_simjoin.request.requests import GraphMode, KnnJoinRequest, NeighborGraphRequest
 from dask_simjoin.request.units import (

@@ -26,8 +26,8 @@ from dask_simjoin.disk_index.index import Index
 from dask_simjoin.disk_index.reports import CheckReport
 from dask_simjoin.disk_index.updating import IF_EXISTS
 from dask_simjoin.disk_index.verbs import check_path, open_index
-from dask_simjoin.graph.examples import NEIGHBORS
 from dask_simjoin.graph.lazy_join import LazyJoin
+from dask_simjoin.graph.outputs import NEIGHBORS
 from dask_simjoin.graph.records import RUNS
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import ROW_ID

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_simjoin.cluster.condensed_tree import choose_clusters, condensed_tree
 from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan, cluster_optics_xi
-from dask_simjoin.request.inputs import load
+from dask_simjoin.request.columns import load
 
 if TYPE_CHECKING:
     from dask_simjoin.cluster.estimators import DBSCAN, OPTICS

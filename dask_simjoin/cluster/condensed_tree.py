@@ -13,7 +13,7 @@ from dask_simjoin.engine.base import frames_for, host_kernels
 from dask_simjoin.errors import ColumnError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.clusters import Choice, HdbscanRequest, Selection
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.units import check_whole
 
 COLUMNS: dict[str, Any] = {

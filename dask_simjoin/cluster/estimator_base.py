@@ -14,8 +14,7 @@ from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError, UnsupportedFrameError
 from dask_simjoin.graph.inputs import as_frame, is_dask_array
 from dask_simjoin.metrics.norms import Frame, Series
-from dask_simjoin.request.columns import has_column
-from dask_simjoin.request.inputs import example_of, is_frame
+from dask_simjoin.request.columns import example_of, has_column, is_frame
 from dask_simjoin.request.messages import listed
 from dask_simjoin.request.spec import JoinSpec
 

@@ -23,7 +23,7 @@ from dask_simjoin.metrics.norms import Frame, Ids
 from dask_simjoin.planning.checks import check_samples
 from dask_simjoin.planning.outputs import nearest_output, tree_output
 from dask_simjoin.request.clusters import Choice, HdbscanRequest
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.requests import KnnJoinRequest
 from dask_simjoin.tasks.chunks import whole_chunk, whole_chunks
 from dask_simjoin.tasks.nearest import search_chunk

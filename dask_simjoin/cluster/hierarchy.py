@@ -23,13 +23,13 @@ from dask_simjoin.cluster.algorithms.spanning import (
 from dask_simjoin.cluster.verbs import LABELS
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionError
-from dask_simjoin.graph.examples import series_example
+from dask_simjoin.graph.outputs import series_example
 from dask_simjoin.graph.verb import frame_verb
 from dask_simjoin.metrics.norms import Frame, Ids, Series
 from dask_simjoin.planning.checks import check_samples
 from dask_simjoin.planning.outputs import tree_output
 from dask_simjoin.request.clusters import HdbscanRequest, SpanningTreeRequest
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.resolve import check_flag
 from dask_simjoin.request.spec import JoinSpec

@@ -14,7 +14,7 @@ from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan, example_of_ord
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.clusters import HdbscanRequest
-from dask_simjoin.request.inputs import Axes, new_axes, optional
+from dask_simjoin.request.columns import Axes, new_axes, optional
 
 STEPS = 30
 """Bars that a cluster is drawn with at most."""

@@ -24,16 +24,15 @@ from dask_simjoin.cluster.algorithms.optics import COLUMNS, FOREST, IN_MEMORY, o
 from dask_simjoin.cluster.algorithms.scratch import free_at, new_folder, scratch_directory, this_process
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
-from dask_simjoin.graph.examples import series_example
 from dask_simjoin.graph.inputs import as_frame
-from dask_simjoin.graph.outputs import in_library_of
+from dask_simjoin.graph.outputs import in_library_of, series_example
 from dask_simjoin.graph.verb import frame_verb, series_verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.checks import check_edges
 from dask_simjoin.planning.outputs import CLUSTERS, LISTS
 from dask_simjoin.planning.resources import plain_threads
 from dask_simjoin.request.clusters import HdbscanRequest
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import listed, shown
 from dask_simjoin.request.options import MAX_BYTES
 from dask_simjoin.request.requests import DbscanRequest, OpticsRequest

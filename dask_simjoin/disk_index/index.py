@@ -12,7 +12,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.catalog.libraries import library
+from dask_simjoin.catalog.frames import library
 from dask_simjoin.disk_index import changes as joins
 from dask_simjoin.disk_index.cache import IndexReader, changes_to
 from dask_simjoin.disk_index.changes import PairChanges
@@ -49,7 +49,7 @@ from dask_simjoin.disk_index.vacuum import history_of, vacuumed
 from dask_simjoin.disk_index.writing import FILE_ROWS, coordinates_of
 from dask_simjoin.errors import VersionGoneError
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.units import check_choice, check_eps, check_metric, check_whole, without_unit
 
 DIFF = "diff"

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 
 from dask_simjoin.errors import IndexStoreError, OptionError, OptionTypeError
-from dask_simjoin.request.inputs import optional
+from dask_simjoin.request.columns import optional
 from dask_simjoin.request.messages import shown
 
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss")

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 from dask.base import is_dask_collection
 
-from dask_simjoin.catalog.libraries import library
+from dask_simjoin.catalog.frames import library
 from dask_simjoin.disk_index.commits import Change
 from dask_simjoin.disk_index.graph import parts_of
 from dask_simjoin.disk_index.publishing import Transaction
@@ -26,7 +26,7 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, CoordinateError, DuplicateIdError, OptionError, OptionTypeError
 from dask_simjoin.graph.inputs import lazy
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import NO_UNICODE, counted, is_unicode, listed, shown
 from dask_simjoin.request.requests import SelfJoinRequest
 from dask_simjoin.request.units import check_whole

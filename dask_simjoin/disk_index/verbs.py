@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import dask
 from fsspec.core import url_to_fs
 
-from dask_simjoin.catalog.libraries import LIBRARIES
+from dask_simjoin.catalog.frames import LIBRARIES
 from dask_simjoin.disk_index.stores import AnyPath, object_path
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.graph.inputs import example_ids
 from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import listed, shown
 from dask_simjoin.request.options import Coordinates, Distance, Kept, Size, WithUnit, about
 from dask_simjoin.request.requests import DISTANCE, SelfJoinRequest

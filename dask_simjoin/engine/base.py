@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dask_simjoin.catalog.libraries import HOME, check_library, library
+from dask_simjoin.catalog.frames import HOME, check_library, library
 from dask_simjoin.catalog.methods import METHODS, Method, as_method, name_of
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.protocols import (

@@ -11,8 +11,8 @@ from dask_simjoin.engine.compat import values_of
 from dask_simjoin.graph.aligned import Aligned, add_counts, add_partitions, pieces_by_partition
 from dask_simjoin.graph.base import LabelledExpr
 from dask_simjoin.graph.dask_private import Expr, List, PartitionsFiltered, Shuffle, Task, TaskRef
-from dask_simjoin.graph.examples import pairs_by_eps
 from dask_simjoin.graph.lazy_join import LazyJoin, block_pair_of
+from dask_simjoin.graph.outputs import pairs_by_eps
 from dask_simjoin.graph.source import FrozenSource, MapPartition, Shared, optimise_in_place
 from dask_simjoin.metrics.norms import Frame, Ids, Series
 from dask_simjoin.planning.entity_chunks import Shuffled, is_shuffled

@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 from dask.base import is_dask_collection
 
-from dask_simjoin.catalog.dtypes import arrow_type, kind_of_number
+from dask_simjoin.catalog.frames import arrow_type, kind_of_number
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of, on_gpu, to_host
 from dask_simjoin.engine.ids import decoded, joined, listed_values, rounded_together
@@ -32,10 +32,10 @@ from dask_simjoin.request.columns import (
     as_names,
     check_column_exists,
     check_columns,
+    example_of,
     free_name,
     has_column,
 )
-from dask_simjoin.request.inputs import example_of
 from dask_simjoin.request.messages import NO_UNICODE, listed, shown
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import check_eps, check_metric, several_of, without_unit

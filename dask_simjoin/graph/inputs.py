@@ -15,13 +15,12 @@ import pandas as pd
 import pyarrow as pa
 from dask.base import is_dask_collection
 
-from dask_simjoin.catalog.libraries import HOME, LIBRARIES, library
+from dask_simjoin.catalog.frames import HOME, LIBRARIES, library
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.metrics.norms import Frame, Ids
-from dask_simjoin.request.columns import as_names, free_name
-from dask_simjoin.request.inputs import example_of, is_frame, optional
+from dask_simjoin.request.columns import as_names, example_of, free_name, is_frame, optional
 from dask_simjoin.request.messages import instead_of_frame, shown
 from dask_simjoin.request.options import texts_as_given
 from dask_simjoin.request.spec import DistanceUnit, RowSpec

@@ -29,7 +29,7 @@ from dask_simjoin.planning.outputs import COUNTS, OutputSpec
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import check_shuffle
 from dask_simjoin.planning.tables import JoinStatistics
-from dask_simjoin.reports.block_pairs import BlockReport
+from dask_simjoin.reports.facts import BlockReport
 from dask_simjoin.reports.plan import PlanReport
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import gather_chunk, make_chunk, read_chunk, read_points

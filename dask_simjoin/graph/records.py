@@ -19,7 +19,7 @@ from typing import Any
 from distributed import Client, get_worker
 
 from dask_simjoin.graph.workers import is_worker
-from dask_simjoin.reports.block_pairs import BlockReport
+from dask_simjoin.reports.facts import BlockReport
 from dask_simjoin.reports.run import MAKE_ROWS, RunReport, StepRecord
 from dask_simjoin.request.options import current_client
 

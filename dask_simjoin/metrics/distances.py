@@ -14,7 +14,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from dask_simjoin.metrics.norms import Array, ArrayModule, Norm, power, reach
+from dask_simjoin.errors import OptionError
+from dask_simjoin.metrics.norms import Array, ArrayModule, Norm, is_norm, power, reach
 from dask_simjoin.metrics.sphere import LIMITS, metres, squared_chord, unit_vectors
 
 BLOCK_BYTES = 1 << 20
@@ -268,15 +269,25 @@ def make_metric(name: str, p: Norm = 2) -> Metric:
     return METRICS[SAME[p] if name == Minkowski.name else name]()
 
 
+def _check_norm(metric: Metric) -> None:
+    """Refuse groups with a metric whose terms are not powers of differences: they may not grow with them."""
+    if not is_norm(metric.norm):
+        raise OptionError(
+            f"by= is not allowed with metric={metric.name!r}, which is not a norm of differences. Leave out "
+            "by=, and filter the pairs by columns that keep= keeps."
+        )
+
+
 class Grouped(Metric):
     """Distance of another metric, for rows whose last column is their group.
 
     That column becomes the last coordinate. Within a group it differs by 0, which leaves the total unchanged
     to the last bit. Between groups it differs by at least `separation`, which makes the total larger than the
-    threshold.
+    threshold. Both need a norm.
     """
 
     def __init__(self, inner: Metric) -> None:
+        _check_norm(inner)
         super().__init__(inner.norm)
         self.inner = inner
         self.__dict__.update(
@@ -311,6 +322,7 @@ def separation(metric: Metric, eps: float) -> float:
     Whole numbers times a power of two are float64 numbers, and so are their differences: no rounding brings
     groups nearer. Infinity: no such number exists.
     """
+    _check_norm(metric)
     with np.errstate(over="ignore"):
         threshold = float(metric.threshold(eps))
     if not math.isfinite(threshold):

@@ -59,6 +59,11 @@ SMALLEST = 2.0**-1021
 """Powers at least as large were computed without underflow."""
 
 
+def is_norm(p: Norm) -> bool:
+    """Return whether a number stands for a norm of differences: 1, 2, 3, ... and infinity do."""
+    return p == math.inf or (p >= 1 and p == int(p))
+
+
 def power(a: Array, p: Norm) -> Array:
     """Raise numbers or arrays >= 0 to ``a**p``, squaring and multiplying from the exponent's highest bit on.
 

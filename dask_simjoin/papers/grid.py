@@ -17,7 +17,7 @@ from dask_simjoin.catalog.methods import Method
 from dask_simjoin.engine.filters.bounds import Bounds
 from dask_simjoin.engine.index.sweep import KEY_BITS, MAX_CELL_BITS, WIDEN
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, reach
-from dask_simjoin.papers.options import check_batches, check_one_of, check_whole, is_word
+from dask_simjoin.papers.lists import check_batches, check_one_of, check_whole, is_word
 
 MAX_INDEXED = 12
 """Maximum indexed dimensions: a query looks up 3**k cells."""

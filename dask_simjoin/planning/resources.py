@@ -17,9 +17,8 @@ from dask.utils import format_bytes
 
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.errors import BudgetError, PlanningError, Remedy
-from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.budget import MEMORY_LIMIT, Resources
 from dask_simjoin.planning.checks import MAX_ROWS
-from dask_simjoin.planning.machine import MEMORY_LIMIT
 from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.request.options import current_client, on_cluster
 

@@ -14,8 +14,7 @@ from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.outputs import directions, making_tasks
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.statistics.estimate import UNKNOWN
-from dask_simjoin.reports.block_pairs import COST_FACTS, RESULT_FACTS, ROWS, BlockReport
-from dask_simjoin.reports.facts import Facts, size, without
+from dask_simjoin.reports.facts import COST_FACTS, RESULT_FACTS, ROWS, BlockReport, Facts, size, without
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.spec import JoinSpec
 

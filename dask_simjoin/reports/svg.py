@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.request.inputs import optional
+from dask_simjoin.request.columns import optional
 
 CELLS = 64
 """Maximum cells per side; more chunks share a cell, so that the picture stays small."""

@@ -1,7 +1,8 @@
-"""Choose the columns of a join, and refuse unsuitable columns."""
+"""Check data frames, choose the columns of a join, and refuse unsuitable columns."""
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -9,12 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from dask.base import is_dask_collection
 
-from dask_simjoin.catalog.dtypes import arrow_type, kind_of_number, lists_of
-from dask_simjoin.errors import ColumnError, OptionTypeError
+from dask_simjoin.catalog.frames import arrow_type, check_library, kind_of_number, library, lists_of
+from dask_simjoin.errors import ColumnError, OptionTypeError, UnsupportedFrameError
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Columns, DType, Frame, Ids
-from dask_simjoin.request.messages import did_you_mean, listed, number_in_text, shown
+from dask_simjoin.request.messages import did_you_mean, instead_of_frame, listed, number_in_text, shown
 from dask_simjoin.request.units import parsed
 
 NAMED_SO = re.compile(
@@ -340,3 +342,60 @@ class Groups(NamedTuple):
 def groups_of(by: Groups | None) -> tuple[tuple[Hashable, ...], tuple[str, ...]]:
     """Return the columns that `by` names, and the column that was added for them."""
     return ((), ()) if by is None else (by.names, (by.code,))
+
+
+def is_frame(frame: object) -> bool:
+    """Return whether it is a data frame of any library."""
+    meta = getattr(frame, "_meta", frame) if is_dask_collection(frame) else frame
+    return getattr(meta, "ndim", 0) == 2 and hasattr(meta, "columns")
+
+
+def example_of(frame: Frame) -> Frame:
+    """Return the empty example of a frame; refuse other objects."""
+    meta = frame._meta if is_dask_collection(frame) and hasattr(frame, "_meta") else frame
+    if not is_frame(frame):
+        raise UnsupportedFrameError(
+            f"{_kind(frame)} is not a data frame; use a Dask "
+            "DataFrame or a pandas DataFrame, or cuDF's. Functions of the package also take an array of "
+            "shape (rows, columns), or a table that Arrow can stream (__arrow_c_stream__)."
+            f"{instead_of_frame(frame)}"
+        )
+    check_library(library(meta))
+    return meta.iloc[:0]
+
+
+def _kind(value: object) -> str:
+    """Return the type of a value, with its module unless it is a builtin."""
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+Axes = Any
+"""Matplotlib's axes, which may not be installed."""
+
+
+def optional(module: str, package: str, wanted: str) -> Any:
+    """Import an optional module; if it is missing, say how to install it.
+
+    Examples
+    --------
+    >>> optional("no_such_module", "no-such-package", "Colours")
+    Traceback (most recent call last):
+    ModuleNotFoundError: Colours need no-such-package, which is not installed: pip install no-such-package
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"{wanted} need {package}, which is not installed: pip install {package}", name=error.name
+        ) from error
+
+
+def load(module: str) -> Any:
+    """Import a module of this package by its name."""
+    return importlib.import_module(module)
+
+
+def new_axes(ax: Axes = None) -> Axes:
+    """Return the given Matplotlib axes, or the axes of a new figure."""
+    return ax or optional("matplotlib.pyplot", "matplotlib", "Plots").subplots()[1]

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dask_simjoin.catalog.dtypes import arrow_type
+from dask_simjoin.catalog.frames import arrow_type
 from dask_simjoin.engine.columns import a_value
 from dask_simjoin.engine.compat import on_gpu
 from dask_simjoin.errors import ColumnError, ListError, TokenError
@@ -173,7 +173,7 @@ def _is_missing(value: Any) -> bool:
 
 
 LEAVE_OUT = "; leave out tokenizer= for lists"
-"""What to do about lists among texts, in messages."""
+"""The remedy for lists among texts, in messages."""
 
 
 def _present_texts(values: np.ndarray, hint: str = LEAVE_OUT) -> np.ndarray:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.reports.block_pairs import RESULT_FACTS, ROWS, BlockReport
-from dask_simjoin.reports.facts import size, without
+from dask_simjoin.reports.facts import RESULT_FACTS, ROWS, BlockReport, size, without
 from dask_simjoin.sets.plan import SetPlan
 from dask_simjoin.sets.requests import SetSpec
 

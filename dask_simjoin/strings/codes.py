@@ -1,8 +1,8 @@
 """Strings as blocks of codes: read from partitions, put together, and compared in pairs.
 
-A block of strings is a block of sets whose tokens are code points, in the order of the text.  Each string has
-a tail: the code 0, so that an empty string has a size too, or the number of its group in four codes.  So
-equal strings of one group are one string with several rows, and a missing one has the size 0.
+A block of strings is a block of sets whose tokens are code points, in the order of the text.  A tail
+follows each string: the code 0, or four codes with the number of its group.  So an empty string has a size
+too, and a missing one has the size 0.  Equal strings of one group are one string with several rows.
 """
 
 from __future__ import annotations

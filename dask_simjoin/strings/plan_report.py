@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dask_simjoin.reports.block_pairs import RESULT_FACTS, ROWS
-from dask_simjoin.reports.facts import size, without
+from dask_simjoin.reports.facts import RESULT_FACTS, ROWS, size, without
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.strings.requests import EditSpec
 

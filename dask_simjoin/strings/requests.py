@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dask_simjoin.catalog.libraries import HOME, library
+from dask_simjoin.catalog.frames import HOME, library
 from dask_simjoin.errors import TABLES, ColumnError, OptionError, OptionTypeError, in_table
 from dask_simjoin.metrics.norms import DType, Frame
 from dask_simjoin.request.clusters import OneStays, check_kept_row, with_representative
@@ -201,7 +201,7 @@ class EditOptions(Within):
     names_rows : bool
         Whether the result names rows by their ids; otherwise those are not read, so they may repeat.
     groups_need_bound : bool
-        False: numbers of groups are compared, and are no coordinates.
+        False: numbers of groups are compared, and are not used as coordinates.
     """
 
     names_rows: ClassVar[bool] = True

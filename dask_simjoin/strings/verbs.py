@@ -11,12 +11,12 @@ from dask.base import is_dask_collection
 from dask_simjoin.cluster.algorithms.dbscan import merge_edges
 from dask_simjoin.cluster.algorithms.duplicates import CONNECTED
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.graph.examples import NEIGHBORS, pairs_example, series_example
 from dask_simjoin.graph.inputs import check_other, same_library
+from dask_simjoin.graph.outputs import NEIGHBORS, pairs_example, series_example
 from dask_simjoin.graph.verb import frame_verb, series_verb, verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import free_memory, within_memory
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI
 from dask_simjoin.sets.chunks import room_check
 from dask_simjoin.sets.near_duplicates import (

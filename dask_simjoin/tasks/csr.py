@@ -20,6 +20,7 @@ from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Frame, SparseM
 from dask_simjoin.planning.budget import (
     DEVICE_ENTRY,
     ENTRY,
+    MEMORY_LIMIT,
     PIECE,
     ROW,
     Fitting,
@@ -27,9 +28,8 @@ from dask_simjoin.planning.budget import (
     Resources,
     free_memory,
 )
-from dask_simjoin.planning.machine import MEMORY_LIMIT
 from dask_simjoin.planning.resources import ITSELF
-from dask_simjoin.request.inputs import optional
+from dask_simjoin.request.columns import optional
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import count_block

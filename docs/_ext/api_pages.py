@@ -9,8 +9,7 @@ from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cluster import plots
 from dask_simjoin.disk_index.index import Index, IndexChanges
 from dask_simjoin.reports.plan import PlanReport
-from dask_simjoin.reports.profile import ProfileReport
-from dask_simjoin.reports.run import RunReport
+from dask_simjoin.reports.run import ProfileReport, RunReport
 from dask_simjoin.sets.plan_report import SetPlanReport
 
 GIVEN = (PlanReport, ProfileReport, RunReport, SetPlanReport, Index, IndexChanges)

@@ -5,7 +5,7 @@ import ast
 import numpy as np
 import pytest
 
-from dask_simjoin.catalog.libraries import LIBRARIES
+from dask_simjoin.catalog.frames import LIBRARIES
 from dask_simjoin.catalog.methods import (
     CHOICES,
     LOSSY,

@@ -134,7 +134,7 @@ MUTATIONS = [
              "sets/test_token_ids.py"),
     Mutation("planning/size_blocks.py", "np.where(sizes > 0, self._first[ranges] + within, 0)", "self._first[ranges]",
              "planning/test_size_blocks.py"),
-    Mutation("papers/cpu/unsorted.py", "start : stop + SWEEP_LANES", "start:stop", "papers/cpu/test_unsorted.py"),
+    Mutation("papers/cpu/nested.py", "start : stop + SWEEP_LANES", "start:stop", "papers/cpu/test_nested.py"),
     Mutation("tasks/closest.py", "most = n * (1 + one_table) * len(found)", "most = n", "tasks/test_closest.py"),
     Mutation("tasks/closest.py", "np.lexsort((right, left, total))", "np.lexsort((left, right, total))",
              "tasks/test_closest.py"),

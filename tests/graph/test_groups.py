@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.errors import ColumnError, CoordinateError, OptionError, OptionTypeError
-from dask_simjoin.metrics import make_metric
-from dask_simjoin.metrics.distances import Grouped, separation
-from dask_simjoin.metrics.norms import add
+from dask_simjoin.metrics import METRICS, make_metric
+from dask_simjoin.metrics.distances import Grouped, Metric, separation
+from dask_simjoin.metrics.norms import add, is_norm
 from tests.support.density import labels_of_neighbours
 from tests.support.duplicates import marked, order_of
 from tests.support.frames import computed, itself, lay, split
@@ -239,6 +239,33 @@ def test_refused():
         FRAME.rename(columns={"country": "shop"}).simjoin.count_pairs(1.0, on="x", by="shop")
     with pytest.raises(OptionTypeError, match="has no option 'by'"):
         verbs.k_distances(2, on="x", by="shop")
+
+
+class Canberra(Metric):
+    """A metric that is not a norm: its terms do not grow with the numbers of groups."""
+
+    name = "canberra"
+
+    def __init__(self):
+        super().__init__(-1)
+
+
+@pytest.mark.parametrize("how", ["pandas", "dask-3"])
+def test_metrics_that_are_no_norms_are_refused(monkeypatch, how):
+    monkeypatch.setitem(METRICS, "canberra", Canberra)
+    data = lay(FRAME, how)
+    for call in (
+        lambda: data.simjoin.self_join(0.2, on=["x", "y"], by="shop", metric="canberra"),
+        lambda: data.simjoin.join(data, 0.2, on=["x", "y"], by="shop", metric="canberra"),
+        lambda: data.simjoin.dbscan(0.2, on=["x", "y"], by="shop", metric="canberra"),
+        lambda: data.simjoin.knn_join(k=1, on=["x", "y"], by="shop", metric="canberra", max_distance=1.0),
+        lambda: Grouped(Canberra()),
+    ):
+        with pytest.raises(OptionError, match="by= is not allowed with metric='canberra'"):
+            call()
+    served = [make_metric(name, 3 if name == "minkowski" else 2) for name in METRICS if name != "canberra"]
+    assert all(is_norm(metric.norm) for metric in served)
+    assert not any(map(is_norm, (0, 0.5, 1.5, -1, -np.inf, np.nan)))
 
 
 @pytest.mark.parametrize("kind", [object, pd.ArrowDtype(pa.list_(pa.int64()))])

@@ -1,12 +1,15 @@
 import json
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
 import dask_simjoin
-from dask_simjoin.errors import UnsupportedFrameError
+from dask_simjoin.errors import ColumnError, UnsupportedFrameError
+from dask_simjoin.graph.outputs import nearest_example, pairs_example, series_example
+from dask_simjoin.request.requests import JoinRequest, KnnJoinRequest
 
 COLUMNS = {"x": [0.0, 1.0, 5.0], "name": ["a", "b", "c"], "size": [1.5, float("nan"), 2.5]}
 TABLE = pa.table(COLUMNS)
@@ -103,3 +106,34 @@ def test_points_of_geoarrow_are_coordinates(interleaved):
     assert "4326" in json.dumps(json.loads(extension[b"ARROW:extension:metadata"])["crs"])
     rows = dask_simjoin.drop_near_duplicates(table, "50 km")
     assert rows.column_names == table.column_names and rows.num_rows == 2
+
+
+LEFT = pd.DataFrame({"x": [0.0], "name": ["a"]}, index=["i"])
+RIGHT = pd.DataFrame({"x": [1.0], "size": np.array([3], np.int32)})
+
+
+def test_examples_are_empty_and_have_the_columns_of_results():
+    spec = JoinRequest(RIGHT, 2.0, on="x", keep=["name", "size"], return_distance=True).spec(LEFT, RIGHT)
+    found = pairs_example(LEFT, RIGHT, spec)
+    assert len(found) == 0
+    assert list(found.columns) == ["left", "right", "distance", "name", "size"]
+    assert found.dtypes["right"] == np.int64 and found.dtypes["size"] == np.int32
+    missing = pairs_example(LEFT, RIGHT, spec, some_missing=True)
+    assert missing.dtypes["size"] == pd.Int32Dtype()
+
+
+def test_nearest_rows_have_ranks():
+    spec = KnnJoinRequest(RIGHT, 1, on="x", keep="name").spec(LEFT, RIGHT)
+    assert list(nearest_example(LEFT, RIGHT, spec).columns) == ["left", "right", "rank", "distance", "name"]
+
+
+def test_series_have_the_index_of_the_frame():
+    found = series_example(LEFT, "count")
+    assert found.name == "count" and found.dtype == np.int64
+    assert found.index.dtype == LEFT.index.dtype
+
+
+def test_categories_that_dask_does_not_know_are_refused():
+    other = dd.from_pandas(RIGHT.assign(kind=["k"]), npartitions=1).astype({"kind": "category"})
+    with pytest.raises(ColumnError, match="whose categories Dask does not know"):
+        dd.from_pandas(LEFT, npartitions=1).simjoin.join(other, 2.0, on="x", how="left", keep="kind")

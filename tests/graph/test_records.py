@@ -13,7 +13,7 @@ import pytest
 import dask_simjoin
 from dask_simjoin.graph.lazy_join import LazyJoin
 from dask_simjoin.graph.records import MOST_RUNS, Runs
-from dask_simjoin.reports.block_pairs import BlockReport
+from dask_simjoin.reports.facts import BlockReport
 
 EPS = 0.1
 

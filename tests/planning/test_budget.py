@@ -8,9 +8,10 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from distributed.system import MEMORY_LIMIT as DISTRIBUTED_LIMIT
 
 from dask_simjoin.errors import BudgetError
-from dask_simjoin.planning.budget import MAX_RESULT
+from dask_simjoin.planning.budget import MAX_RESULT, MEMORY_LIMIT, memory_limit
 from dask_simjoin.planning.resources import resources_for
 
 FRAME = pd.DataFrame(np.random.default_rng(0).uniform(size=(2000, 2)), columns=["x", "y"])
@@ -77,3 +78,16 @@ def test_a_refusal_names_the_unit_of_eps():
         pytest.raises(BudgetError, match=r"^eps=20000\.0 m gives "),
     ):
         dd.from_pandas(points, npartitions=2).simjoin.plan("20 km", **how)
+
+
+def test_the_limit_is_that_of_distributed():
+    assert MEMORY_LIMIT == DISTRIBUTED_LIMIT
+
+
+def test_control_groups_lower_the_limit(tmp_path):
+    whole = memory_limit(tmp_path)
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory_limit(tmp_path) == whole
+    (tmp_path / "memory.high").write_text("1048576\n")
+    (tmp_path / "memory.low").write_text("0\n")
+    assert memory_limit(tmp_path) == 2**20

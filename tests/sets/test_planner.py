@@ -4,7 +4,7 @@ import pandas as pd
 from dask_simjoin.graph.planner import STATISTICS, collect, plan_for
 from dask_simjoin.graph.source import freeze
 from dask_simjoin.planning.outputs import PAIRS
-from dask_simjoin.request.inputs import example_of
+from dask_simjoin.request.columns import example_of
 from dask_simjoin.sets.planner import SET_STEPS
 from dask_simjoin.sets.requests import SetSelfJoinRequest
 

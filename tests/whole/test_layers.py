@@ -194,7 +194,7 @@ def test_modules_are_imported_by_name_only_where_they_are_chosen():
                 found.add(module)
         if any(imported.rpartition(".")[2] in IMPORTING_FUNCTIONS for imported, _ in imports(module)):
             found.add(module)
-    assert found == {"catalog.methods", "engine.base", "request.inputs"}
+    assert found == {"catalog.methods", "engine.base", "request.columns"}
 
 
 DOCUMENTED = {

@@ -24,7 +24,7 @@ from dask_simjoin.engine.base import frames_for, host_kernels
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics.norms import Array, Frame, Series
-from dask_simjoin.request.inputs import optional
+from dask_simjoin.request.columns import optional
 from dask_simjoin.tasks.counts import PREDECESSOR
 from dask_simjoin.tasks.matches import BlockPair
 

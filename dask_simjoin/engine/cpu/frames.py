@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dask_simjoin.catalog.dtypes import lists_of
+from dask_simjoin.catalog.frames import lists_of
 from dask_simjoin.engine.columns import blocks, look_up, vectors
 from dask_simjoin.engine.compat import BITS, columns_like
 from dask_simjoin.engine.cpu.kernels import moments

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dask_simjoin.catalog.libraries import HOME
+from dask_simjoin.catalog.frames import HOME
 from dask_simjoin.catalog.methods import AUTO, DENSE, Method, choose, name_of, options_of
 from dask_simjoin.engine.base import method_module
 from dask_simjoin.engine.columns import appended

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.catalog.libraries import HOME
+from dask_simjoin.catalog.frames import HOME
 from dask_simjoin.catalog.methods import AUTO, Method
 from dask_simjoin.engine.base import method_module, search_layout_of
 from dask_simjoin.engine.cpu.kernels import nearest as kernels

@@ -14,7 +14,7 @@ from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.metrics.norms import Index, Norm, reach
 from dask_simjoin.papers import grid as grid_index
 from dask_simjoin.papers.cpu.kernels.grid import join, scratch, workloads
-from dask_simjoin.papers.cpu.unsorted import points as points
+from dask_simjoin.papers.cpu.nested import points as points
 from dask_simjoin.papers.grid import PATTERNS, Grid, GridLayout, make_grid_layout
 from dask_simjoin.papers.grid_batches import facts
 

@@ -20,8 +20,8 @@ from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.metrics.norms import Index, Norm
 from dask_simjoin.papers.cluster_index import KMeansLayout, make_kmeans_layout
 from dask_simjoin.papers.cpu.kernels import lists as list_kernels
-from dask_simjoin.papers.cpu.unsorted import end as end
-from dask_simjoin.papers.cpu.unsorted import points as points
+from dask_simjoin.papers.cpu.nested import end as end
+from dask_simjoin.papers.cpu.nested import points as points
 from dask_simjoin.papers.lists import KMeans
 
 PairCallback = Callable[[np.ndarray, np.ndarray], None]

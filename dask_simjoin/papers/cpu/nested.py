@@ -7,17 +7,35 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.base import Numbers
+from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.sinks import NO_COUNTS, NO_PAIRS, Sink, fill
 from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.metrics.norms import Index, Norm
 from dask_simjoin.papers.cpu.kernels import lists as list_kernels
-from dask_simjoin.papers.cpu.unsorted import build as build
-from dask_simjoin.papers.cpu.unsorted import end as end
-from dask_simjoin.papers.cpu.unsorted import part as part
-from dask_simjoin.papers.cpu.unsorted import points as points
 from dask_simjoin.papers.list_index import NestedLayout, compared
 from dask_simjoin.papers.lists import NestedLoop
+
+
+def build(x: np.ndarray, layout: Layout, threads: int = 1) -> Index:
+    """Return the rows in their order, and their positions."""
+    order = np.zeros(len(x) + SWEEP_LANES, np.int32)
+    order[: len(x)] = np.arange(len(x))
+    return {"order": order, "y": np.ascontiguousarray(x)}
+
+
+def part(index: Index, start: int, stop: int) -> Index:
+    return {"order": index["order"][start : stop + SWEEP_LANES], "y": index["y"][start:stop]}
+
+
+def points(index: Index) -> np.ndarray:
+    return index["y"]
+
+
+def end(index: Index, stop: int, layout: Layout) -> int:
+    return len(index["y"])
+
 
 writes_names = False
 

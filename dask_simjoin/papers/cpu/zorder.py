@@ -20,10 +20,10 @@ from dask_simjoin.engine.cpu.sinks import MAX_ROOM, NO_COUNTS, NO_PAIRS, NamedPa
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.metrics.norms import Index, Norm, reaches
 from dask_simjoin.papers.cpu.kernels import lists as kernels
-from dask_simjoin.papers.cpu.unsorted import build as build
-from dask_simjoin.papers.cpu.unsorted import end as end
-from dask_simjoin.papers.cpu.unsorted import part as part
-from dask_simjoin.papers.cpu.unsorted import points as points
+from dask_simjoin.papers.cpu.nested import build as build
+from dask_simjoin.papers.cpu.nested import end as end
+from dask_simjoin.papers.cpu.nested import part as part
+from dask_simjoin.papers.cpu.nested import points as points
 from dask_simjoin.papers.list_index import (
     FULL_SHARE,
     ListCosts,

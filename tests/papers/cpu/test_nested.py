@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.errors import OptionError
+from dask_simjoin.papers.cpu import nested
 from dask_simjoin.papers.cpu.kernels import lists as kernels
 from dask_simjoin.papers.lists import BLOCKS, SCHEDULES, NestedLoop
 from dask_simjoin.planning.statistics.sample import moments
@@ -71,3 +72,13 @@ def test_profile_and_plan():
 def test_options_are_checked(name, value):
     with pytest.raises(OptionError, match=rf"NestedLoop\({name}="):
         NestedLoop(**{name: value})
+
+
+def test_rows_and_parts_of_them_keep_their_order():
+    x = np.asfortranarray(np.random.default_rng(0).normal(size=(50, 3)))
+    index = nested.build(x, None)
+    assert nested.points(index).tolist() == x.tolist() and index["y"].flags.c_contiguous
+    assert index["order"][:50].tolist() == list(range(50)) and nested.end(index, 7, None) == 50
+    part = nested.part(index, 10, 30)
+    assert part["y"].tolist() == x[10:30].tolist() and part["order"][:20].tolist() == list(range(10, 30))
+    assert len(part["order"]) - len(part["y"]) == len(index["order"]) - len(index["y"])  # read as vectors

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from dask_simjoin.engine.cpu.kernels.nearest import drop_one_way
 from dask_simjoin.engine.cpu.nearest import build, fresh, nearest
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from tests.engine.cpu.test_nearest import check, layout_of, search
@@ -74,3 +75,15 @@ def test_queries_far_from_all_data_and_repeated_calls():
     nearest(index, far, layout, *state, is_self_join=True)  # nothing is close enough
     for part, before in zip(state, once, strict=True):
         np.testing.assert_array_equal(part, before)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_neighbors_that_do_not_have_the_row_are_dropped(k):
+    rng = np.random.default_rng(k)
+    rows = 9
+    numbers = np.array([rng.permutation(rows)[:k] for _ in range(rows)], np.int64)
+    numbers[2, -1] = -1  # a row with fewer neighbors
+    back = np.sort(numbers, axis=1)
+    want = [[n if n >= 0 and row in numbers[n] else -1 for n in own] for row, own in enumerate(numbers)]
+    drop_one_way(numbers, back)
+    assert numbers.tolist() == want
