@@ -1,4 +1,4 @@
-"""Expressions of lazy edit joins and of their blocks.  They are like those of set joins without a vocabulary."""
+"""Expressions of lazy edit joins and of their blocks, as in set joins without a vocabulary."""
 
 from __future__ import annotations
 
