@@ -91,7 +91,7 @@ def mutual_state(q: Chunk, d: Chunk, search: Callable[[Chunk, Chunk], State]) ->
     back = None if q is d else _sorted_numbers(search(d, q))
     state = search(q, d)
     back = _sorted_numbers(state) if back is None else back
-    host_kernels("mutual").drop_one_way(state["row_numbers"], back)
+    host_kernels("nearest").drop_one_way(state["row_numbers"], back)
     return state
 
 

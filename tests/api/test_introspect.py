@@ -111,7 +111,7 @@ def test_a_result_beyond_the_limit_is_refused(frame, how):
     least = int(said.split(" pairs")[0].rpartition(" ")[2].replace(",", ""))
     assert 0 < least <= pairs
     assert dask.utils.format_bytes(16 * least)[:2] in said  # the need,
-    assert "the limit is 0.98 kiB" in said
+    assert "The limit is 0.98 kiB" in said
     assert "smaller eps" in said and "count_pairs()" in said and "simjoin.result-limit" in said
 
 

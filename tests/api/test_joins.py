@@ -377,7 +377,7 @@ def test_what_is_refused_when_planned():
         lazy.compute()
     with pytest.raises(DuplicateIdError, match=r"In the right table: .* 0 repeats in partition 0"):
         left.simjoin.join(again, 1.0, on=on)
-    dear = pytest.raises(BudgetError, match="the limit is 100 B")
+    dear = pytest.raises(BudgetError, match="The limit is 100 B")
     with dask.config.set({"simjoin.result-limit": "100 B"}), dear:
         split(left, [5]).simjoin.join(split(right, [5]), 9.0, on=on).compute()
 

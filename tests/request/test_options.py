@@ -676,7 +676,7 @@ def test_every_error_is_covered_above():
         for value in vars(errors).values()
         if isinstance(value, type) and issubclass(value, errors.SimJoinError)
     }
-    assert len(defined) == 15 + 4  # and those of indexes on disk
+    assert len(defined) == 15 + 5  # and those of indexes on disk
 
 
 def test_an_id_is_no_coordinate_of_counts_either(how):
