@@ -1,7 +1,7 @@
 """Edit distance of two strings of codes, as far as a limit.
 
-Ukkonen (1985) and Landau and Vishkin (1989): for e = 0, 1, ... edits, and for each diagonal of the table of
-prefixes, find how far the diagonal is reached.  A cell is reached by a substitution, an insertion or a
+Ukkonen (1985) and Landau and Vishkin (1989): for e = 0, 1, ... edits, find how far each diagonal of the table
+of prefixes is reached.  A cell is reached by a substitution, an insertion or a
 deletion from e - 1 edits, then by equal codes.  Only diagonals that may still reach the end are visited.  So
 the work is about limit**2, and the codes that are equal, for strings of any length and any alphabet.
 

@@ -31,8 +31,8 @@ Side = tuple[Array, Array, Array, Array, Array]
 Three = tuple[Array, Array, Array]
 
 Tables = tuple[Array, Array, Array, Array, Array, Array]
-"""Lengths of indexed strings, the first string of each, and its segments; by length, the largest distance if
-the longer string has it, and the first of those lengths that is not below it; powers of the base."""
+"""Lengths of indexed strings, with the first string and the segments of each.  Then by length: the largest
+distance if the longer string has it, and the first indexed length not below it.  Last, powers of the base."""
 
 Out = tuple[Array, Array, Array, Array, Array]
 """Strings looked up, indexed strings, and distances; counts of both sides, or empty arrays."""
