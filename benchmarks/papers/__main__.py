@@ -26,7 +26,7 @@ if __name__ == "__main__" and "--model" in sys.argv:
     pin()
 
 from benchmarks.harness.report import environment
-from benchmarks.papers import lists, rejoin, several
+from benchmarks.papers import files, lists, rejoin, several
 from benchmarks.papers.figures import CHOICES, MORE, PAPERS, not_there
 from benchmarks.papers.lists_rows import RUNS as LISTS
 from benchmarks.papers.rows import GPU_JOIN, ROWS_OF, Row
@@ -46,6 +46,13 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--paper", choices=CHOICES, nargs="+", default=list(PAPERS))
     parser.add_argument("--figure", nargs="+", help="such as tab3 or fig13; all by default")
     parser.add_argument("--data", nargs="+", help="such as Expo2D; all by default")
+    parser.add_argument(
+        "--file",
+        nargs="+",
+        default=[],
+        metavar="NAME=PATH",
+        help=f"real data; names: {', '.join(files.NAMES)}",
+    )
     parser.add_argument("--model", action="store_true", help="without a GPU")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} points or sets")
     parser.add_argument("--rows", type=int, help="points or sets, instead of as many as each row has")
@@ -54,6 +61,12 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--output", type=Path, help="JSON, written after each row")
     asked = parser.parse_args(given)
+    files.FILES.clear()
+    for text in asked.file:
+        try:
+            files.use(text)
+        except ValueError as error:
+            parser.error(f"--file {error}")
     if asked.figure and (wrong := not_there(asked.figure, asked.paper)):
         parser.error(f"--figure {wrong}")
     if not asked.model and asked.paper != [rejoin.PAPER] and not has_gpu():
@@ -107,6 +120,8 @@ def runs(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     first: dict[tuple[str, str, float], float] = {}
     for row in chosen(asked):
         rows = asked.rows or (QUICK if asked.quick else row.rows)
+        if row.data in files.FILES:
+            rows = len(files.points_of_file(row.data, rows))
         found = by_model(row, rows) if asked.model else on_gpu(row, rows, 1 if asked.quick else asked.repeat)
         rows = found.get("rows", rows)
         if row.figure == "fig7":
@@ -190,6 +205,8 @@ def main() -> None:
     parts += [of_lists(asked)] if set(LISTS) & set(asked.paper) else []
     parts += [rejoined(asked)] if rejoin.PAPER in asked.paper else []
     for one in itertools.chain.from_iterable(parts):
+        if one.get("data") in files.FILES:
+            one |= {"data": files.named(one["data"]), "file": files.FILES[one["data"]][1].name}
         report["runs"].append(one)
         if asked.output is not None:
             asked.output.write_text(json.dumps(report, indent=1) + "\n")

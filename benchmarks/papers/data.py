@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks.papers import files
+
 ROWS = 2_000_000
 
 
 def points(name: str, rows: int) -> np.ndarray:
     """Points (rows, d), float64, of a set: Expo2D, Unif6D, Syn16D, skew18, mixture2, ..."""
+    if name in files.FILES:
+        return files.points_of_file(name, rows)
     kind = name.rstrip("D").rstrip("0123456789")
     dims = int(name.rstrip("D")[len(kind) :])
     rng = np.random.default_rng(0)

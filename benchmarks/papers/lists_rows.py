@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.papers import files
 from dask_simjoin.methods import KMeans, NestedLoop, ZOrder
 
 PLANTED = 0.01
@@ -66,6 +67,8 @@ def points(data: str, rows: int, dims: int, eps: float, seed: int = 0) -> np.nda
 
     That is of heavy tails and few directions, as image features are; the thesis's file is not at hand.
     """
+    if data in files.FILES:
+        return files.points_of_file(data, rows)[:, :dims].astype(np.float32)
     rng = np.random.default_rng(seed)
     if data in CLUSTERS:
         number = CLUSTERS[data]

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.repeats import rounded
-from benchmarks.harness.sets import sets_like
+from benchmarks.harness.sets import block_of, sets_like
+from benchmarks.papers import files
 from benchmarks.papers.sets_told import METHODS, PAPER, SHAPES, TABLE5, THRESHOLDS
 from dask_simjoin.sets.cpu.joiner import JOINER
 from dask_simjoin.sets.methods import AUTO, CHOICES
@@ -30,7 +31,9 @@ MANY = 3000
 
 
 def made(data: str, rows: int | None) -> SetBlock:
-    """Sets of a shape."""
+    """Sets of a shape, or of the file that takes its place."""
+    if data in files.FILES:
+        return block_of(*files.sets_of_file(data, rows))
     shape = SHAPES[data]
     number = rows or shape.made
     mean = shape.mean - 0.5  # which is what whole numbers have more, from one on
