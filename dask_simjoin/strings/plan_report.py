@@ -49,7 +49,7 @@ class EditPlanReport(SetPlanReport):
     )
     _exported = (
         "pair_bytes", "title", "rows", "characters", "blocks", "block_pairs", "partitions", "pairs",
-        "pairs_low", "pairs_high", "result_bytes",
+        "pairs_low", "pairs_high", "counted", "result_bytes",
     )  # fmt: skip
 
     @property
