@@ -8,12 +8,11 @@ CPU seconds of one core, and the most memory beside the rows; each run is in a p
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import statistics
 import sys
-import time
 from collections.abc import Callable
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ import scipy
 from scipy.spatial import cKDTree
 
 import dask_simjoin  # noqa: F401
+from benchmarks.harness.forked import run_forked
 from benchmarks.harness.ours import VERSION
 from benchmarks.harness.report import environment, write
 
@@ -45,8 +45,6 @@ MOST_PAIRS = 200_000_000
 
 SLACK = 1 + 1e-9
 """SciPy's distances may be rounded in another way."""
-
-STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def points(kind: str, rows: int, dims: int) -> np.ndarray:
@@ -92,31 +90,6 @@ WAYS: dict[str, Callable[[np.ndarray, int, float], np.ndarray | None]] = {
 }  # fmt: skip
 
 
-def _resident(name: str) -> int:
-    (line,) = (line for line in STATUS.read_text().splitlines() if line.startswith(name))
-    return int(line.split()[1]) * 1024
-
-
-def _run(way: str, x: np.ndarray, n: int, eps: float, connection: Any) -> None:
-    RESET.write_text("5")
-    before, began = _resident("VmRSS"), time.process_time()
-    found = WAYS[way](x, n, eps)
-    seconds = time.process_time() - began
-    connection.send((found, seconds, _resident("VmHWM") - before))
-
-
-def run(way: str, x: np.ndarray, n: int, eps: float) -> tuple[np.ndarray | None, float, int]:
-    """Return the distances, CPU seconds, and the most bytes beside the rows."""
-    context = get_context("fork")
-    receiver, sender = context.Pipe(False)
-    process = context.Process(target=_run, args=(way, x, n, eps, sender))
-    process.start()
-    sender.close()
-    found: tuple[np.ndarray | None, float, int] = receiver.recv()
-    process.join()
-    return found
-
-
 def main() -> None:
     """Run what the command line asks for and print it as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.closest_pairs", description=__doc__)
@@ -131,18 +104,17 @@ def main() -> None:
         ours(x[:QUICK], QUICK, 0.0)  # compiled and loaded before processes are forked
         for n in options.n:
             tools: dict[str, dict[str, Any]] = {}
-            reference, _, _ = run("ours", x, n, 0.0)
-            assert reference is not None
+            reference = run_forked(functools.partial(ours, x, n, 0.0)).found
             for _ in range(1 if options.quick else options.repeat):
-                for way in WAYS:
-                    found, seconds, memory = run(way, x, n, float(reference[-1]))
-                    if found is None:
+                for way, function in WAYS.items():
+                    one = run_forked(functools.partial(function, x, n, float(reference[-1])))
+                    if one.found is None:
                         tools[way] = {"skipped": "too many pairs, or fewer nearest neighbors than pairs"}
                         continue
-                    np.testing.assert_allclose(found, reference, rtol=1e-9)
+                    np.testing.assert_allclose(one.found, reference, rtol=1e-9)
                     own = tools.setdefault(way, {"runs": [], "bytes": []})
-                    own["runs"].append(rounded(seconds))
-                    own["bytes"].append(memory)
+                    own["runs"].append(rounded(one.cpu))
+                    own["bytes"].append(one.memory)
             for own in tools.values():
                 if "runs" in own:
                     own["median"] = statistics.median(own["runs"])

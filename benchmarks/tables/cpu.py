@@ -112,6 +112,20 @@ def closest_pairs(run: Found) -> Rows:
     return table
 
 
+def strings(run: Found) -> Rows:
+    """Strings within an edit distance, beside RapidFuzz, and of more rows alone."""
+    table = [["strings", "k", "cores", "pairs", "RapidFuzz, s", "dask-simjoin, s", "ratio", "memory, MiB"]]
+    for found in run["rows"]:
+        tools = found["tools"]
+        own, best = median(tools, "ours"), median(tools, "RapidFuzz") if "RapidFuzz" in tools else None
+        table.append(
+            [f"{rows(found['rows'])} {found['data']}", count(found["k"]), count(found["cores"]),
+             count(tools["ours"]["pairs"]), seconds(best) if best else "", seconds(own),
+             times(best / own) if best else "", count(tools["ours"]["bytes"] >> 20)]
+        )  # fmt: skip
+    return table
+
+
 def places(run: Found) -> Rows:
     """Joins of places on the sphere."""
     table = [["data", "pairs", "best peer, s", "dask-simjoin, s", "ratio"]]
@@ -226,6 +240,7 @@ TABLES = {
     "two-tables": two_tables,
     "nearest": nearest,
     "closest-pairs": closest_pairs,
+    "strings": strings,
     "places": places,
     "clusters": clusters,
     "hdbscan": hdbscan,

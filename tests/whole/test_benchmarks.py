@@ -26,7 +26,7 @@ def run(monkeypatch, module, *arguments):
 PROGRAMS = [
     "cpu.joins", "cpu.two_tables", "cpu.nearest", "cpu.sphere", "cpu.keep", "cpu.clusters",
     "cpu.dense_clusters", "cpu.sets", "cpu.sets_peers", "cpu.several", "cpu.growing", "cpu.verifying",
-    "cpu.plan_intervals",
+    "cpu.plan_intervals", "cpu.strings",
     "dask.overhead", "dask.growth", "dask.coverage", "papers",
     "papers.semantic", "dask.road", "dask.partitions",
     "dask.choices", "dask.balance", "dask.memory", "dask.simulate",

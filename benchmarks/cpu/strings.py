@@ -1,0 +1,186 @@
+"""``python -m benchmarks cpu.strings``: pairs of strings within an edit distance, beside RapidFuzz.
+
+Both count pairs.  RapidFuzz compares all strings with all later ones, in blocks, by `process.cdist` with
+`score_cutoff` and `workers`.  One core: a pandas DataFrame; two: a Dask DataFrame and Dask's threads.
+Each run is in a process of its own, and takes rows from memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+
+import dask_simjoin  # noqa: F401
+from benchmarks.harness.forked import run_forked
+from benchmarks.harness.ours import VERSION
+from benchmarks.harness.repeats import rounded
+from benchmarks.harness.report import environment, write
+
+PLACES = Path("examples/data/places.parquet")
+QUICK = 1000
+BLOCK = 500
+"""Strings that RapidFuzz compares at a time with all later ones."""
+
+CASES = (
+    ("names", 20_000, (1, 2, 3)), ("titles", 10_000, (2, 5)), ("DNA", 10_000, (2, 5)),
+)  # fmt: skip
+"""Kind of strings, rows beside RapidFuzz, and distances."""
+
+GROWTH = ((250_000, (1, 2)), (1_000_000, (1, 2)))
+"""Rows of names with errors, and distances."""
+
+LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz "))
+
+
+def names(path: Path) -> list[str]:
+    """Return the distinct names of places, in a fixed random order."""
+    found = pd.read_parquet(path, columns=["name"])["name"].drop_duplicates()
+    return list(found.sample(frac=1.0, random_state=0))
+
+
+def with_errors(texts: list[str], rows: int, errors: int) -> list[str]:
+    """Return texts, each repeated with up to `errors` random edits."""
+    rng = np.random.default_rng(0)
+    made = []
+    for which, number in zip(
+        rng.integers(len(texts), size=rows), rng.integers(errors + 1, size=rows), strict=True
+    ):
+        text = texts[which]
+        for _ in range(number):
+            at, kind = int(rng.integers(len(text) + 1)), int(rng.integers(3))
+            text = text[:at] + ("" if kind == 0 else str(rng.choice(LETTERS))) + text[at + (kind != 1) :]
+        made.append(text)
+    return made
+
+
+def strings(kind: str, rows: int, path: Path) -> list[str]:
+    """Return strings: names of places, titles of 40 to 100 characters, or sequences of 100 letters."""
+    if kind == "names":
+        return names(path)[:rows]
+    rng = np.random.default_rng(1)
+    if kind == "DNA":
+        bases = ["".join(one) for one in rng.choice(list("ACGT"), (rows // 2, 100))]
+        return with_errors(bases, rows, 6)
+    words = names(path)
+    bases = []
+    for size in rng.integers(40, 101, rows // 2):
+        text = ""
+        while len(text) < size:
+            text += words[int(rng.integers(len(words)))] + " "
+        bases.append(text[:size])
+    return with_errors(bases, rows, 6)
+
+
+def ours(frame: pd.DataFrame, k: int, cores: int) -> int:
+    """Return the number of pairs."""
+    if cores == 1:
+        return int(frame.simjoin.count_edit_pairs("text", k))
+    with dask.config.set(scheduler="threads", num_workers=cores):
+        return int(dd.from_pandas(frame, npartitions=2 * cores).simjoin.count_edit_pairs("text", k).compute())
+
+
+def rapidfuzz(texts: list[str], k: int, cores: int) -> int:
+    """Return the number of pairs."""
+    from rapidfuzz import process
+    from rapidfuzz.distance import Levenshtein
+
+    found = 0
+    for start in range(0, len(texts), BLOCK):
+        block = texts[start : start + BLOCK]
+        away = process.cdist(
+            block, texts[start:], scorer=Levenshtein.distance, score_cutoff=k, workers=cores, dtype=np.uint8
+        )
+        near = away <= k
+        found += int(near.sum()) - len(block) - int(np.tril(near[:, : len(block)], -1).sum())
+    return found
+
+
+def prepare(frame: pd.DataFrame, k: int) -> None:
+    """Compile and load what a join needs, without threads, before processes are forked."""
+    few = frame[:QUICK]
+    ours(few, k, 1)
+    with dask.config.set(scheduler="synchronous"):
+        dd.from_pandas(few, npartitions=2).simjoin.count_edit_pairs("text", k).compute()
+
+
+def measured(call: Any, cores: int, repeat: int) -> dict[str, Any]:
+    """Return the pairs, and the seconds and bytes of each run."""
+    runs = [run_forked(call, cores) for _ in range(repeat)]
+    (pairs,) = {one.found for one in runs}
+    return {
+        "pairs": pairs,
+        "runs": [rounded(one.wall) for one in runs],
+        "cpu": [rounded(one.cpu) for one in runs],
+        "median": rounded(statistics.median(one.wall for one in runs)),
+        "bytes": max(one.memory for one in runs),
+    }
+
+
+def beside(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return the cases beside RapidFuzz."""
+    rows = []
+    for kind, number, distances in CASES:
+        texts = strings(kind, QUICK if options.quick else number, options.names)
+        frame = pd.DataFrame({"text": texts})
+        for k in distances:
+            prepare(frame, k)
+            for cores in options.cores:
+                tools = {"ours": measured(functools.partial(ours, frame, k, cores), cores, options.repeat)}
+                if not options.alone:
+                    call = functools.partial(rapidfuzz, texts, k, cores)
+                    tools["RapidFuzz"] = measured(call, cores, options.repeat)
+                    assert tools["RapidFuzz"]["pairs"] == tools["ours"]["pairs"], (kind, k)
+                rows.append({"data": kind, "rows": len(texts), "k": k, "cores": cores, "tools": tools})
+                print(rows[-1], file=sys.stderr, flush=True)
+    return rows
+
+
+def growth(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return the cases of more rows, alone."""
+    rows, words = [], names(options.names)
+    cases = [(len(words), (1, 2, 3))] if not options.quick else []
+    for number, distances in [*cases, *(GROWTH if not options.quick else [(QUICK, (1,))])]:
+        texts = words if number == len(words) else with_errors(words, number, 2)
+        frame = pd.DataFrame({"text": texts})
+        for k in distances:
+            own = measured(functools.partial(ours, frame, k, 1), 1, 1)
+            kind = "all names" if texts is words else "names with errors"
+            rows.append({"data": kind, "rows": len(texts), "k": k, "cores": 1, "tools": {"ours": own}})
+            print(rows[-1], file=sys.stderr, flush=True)
+    return rows
+
+
+def main() -> None:
+    """Run what the command line asks for and print it as JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.strings", description=__doc__)
+    parser.add_argument("--names", type=Path, default=PLACES, help="Parquet with a column name")
+    parser.add_argument("--cores", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--alone", action="store_true", help="without RapidFuzz")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} rows")
+    parser.add_argument("--output", type=Path, help="JSON file (default: standard output)")
+    options = parser.parse_args()
+    where = environment([], VERSION)
+    if not options.alone:
+        import rapidfuzz as peer
+
+        where["versions"]["rapidfuzz"] = peer.__version__
+    report = {
+        "environment": where,
+        "unit": "seconds by the clock, and bytes beside the rows",
+        "rows": beside(options) + growth(options),
+    }
+    write(report, options.output)
+
+
+if __name__ == "__main__":
+    main()
