@@ -221,7 +221,7 @@ def near_by_tiles(
 
 
 def _of_tiles(rows: RowBatch, chosen: np.ndarray) -> RowBatch:
-    """Select the rows of some tiles (tiles,), bool."""
+    """Select the rows of the tiles that the mask `chosen` (tiles,) marks."""
     if chosen.all():
         return rows
     tiles = rows["tiles"]
@@ -304,7 +304,7 @@ def _there(replaced: ReplacedRows, seq: Array) -> tuple[Array, Array]:
 
 
 def _kept_otherwise(replaced: ReplacedRows, rows: RowBatch) -> Array:
-    """Return which rows (n,) have other kept values in the other version."""
+    """Return a mask (n,) of the rows whose kept values differ between the two versions."""
     xp = module_of(rows["seq"])
     at, there = _there(replaced, rows["seq"])
     both, found = xp.flatnonzero(there), xp.zeros(len(there), bool)

@@ -80,7 +80,7 @@ class SpatialChunks:
 
     @property
     def sides(self) -> tuple[SpatialChunks]:
-        """These chunks, of one table."""
+        """These chunks, as the only side of a self-join."""
         return (self,)
 
     @property
@@ -222,7 +222,7 @@ class RegionChunks(HomeChunks):
 
     @property
     def sides(self) -> tuple[RegionChunks]:
-        """These chunks, of one table."""
+        """These chunks, as the only side of a self-join."""
         return (self,)
 
     @property

@@ -40,7 +40,7 @@ class Tokenizer(Protocol):
 
 
 def _of_lists(lists: Any) -> Occurrences:
-    """Number the strings between separators, in an Arrow array of lists that begins at its first.
+    """Number the strings between separators; `lists` is an Arrow array of lists without an offset.
 
     Empty strings between adjacent separators, and at the ends of texts, are left out.
     """

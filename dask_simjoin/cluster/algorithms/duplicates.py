@@ -215,7 +215,7 @@ def order_of_preference(keys: Array) -> Array:
 
 
 def best_of(groups: Array, keys: Array, rows: Array) -> Array:
-    """Return the place of each group's best row, in the order of groups; all (n,) int64."""
+    """Return the places of the best rows, one int64 per group, in the order of groups."""
     xp = module_of(groups)
     order = _sorted(rows, ~keys, groups)
     some = groups[order]

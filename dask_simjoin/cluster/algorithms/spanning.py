@@ -96,7 +96,7 @@ def _behind(near: np.ndarray, start: int, beyond: np.ndarray) -> tuple[np.ndarra
 
 
 def _listed(totals: Array) -> int:
-    """Return how many of the nearest rows to keep; `totals`: of one more.
+    """Return how many nearest rows to keep for each row; `totals` has a column for one more.
 
     Rows up to the core distance can decide a row's edge.  If they are too many, a few are kept as a bound.
     """

@@ -51,7 +51,7 @@ class Bits(NamedTuple):
 
     @classmethod
     def of(cls, join: Operands, words: int | None) -> Bits:
-        """Make bitmaps; `words`: of each, by default chosen by the sizes of sets."""
+        """Make bitmaps of `words` words each; by default the sizes of sets choose the number."""
         words = words or words_for(join.left, join.right)
         made = []
         for side in (join.left,) if join.same else (join.left, join.right):
@@ -215,7 +215,7 @@ def verify_grouped(join: Operands, some: GroupedSets, verify: str, threads: int,
         return
     largest = [int(side.distinct[-1]) for side in (join.left, join.right)]
     tokens = {"A": 0, "B": largest[some.turned], "C": sum(largest)}[way]
-    shared = min(4 * tokens, SHARED_BYTES - 256)  # the kernel has some of its own
+    shared = min(4 * tokens, SHARED_BYTES - 256)  # 256 bytes stay for the kernel's own arrays
     size = np.int32(number if way == "A" else shared // 4)
     arguments = (
         *(join.turned if some.turned else join.sides), some.probes, some.starts, some.candidates, size,
