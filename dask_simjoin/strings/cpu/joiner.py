@@ -87,6 +87,7 @@ class EditSearch:
         self._scratch = (
             np.empty(longest + 1, np.int64), np.full(len(d_lengths), -1, np.int64),
             np.empty(2 * int(limits[-1]) + 5, np.int64),
+            np.zeros(1 + max(int(side[1].max(initial=0)) for side in (self._q, self._d)), np.int64),
         )  # fmt: skip
 
     def _parts(self, kinds: np.ndarray, strings: np.ndarray, parts: np.ndarray, gap: int) -> np.ndarray:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
 from dask_simjoin.metrics.norms import Array
-from dask_simjoin.strings.cpu.kernels.distance import distance_within
+from dask_simjoin.strings.cpu.kernels.distance import (
+    WORD,
+    clear_matches,
+    distance_by_bits,
+    distance_within,
+    set_matches,
+)
 from dask_simjoin.strings.cpu.kernels.segments import (
     BASE,
     CHECK,
@@ -29,6 +35,8 @@ Side = tuple[Array, Array, Array, Array, Array]
 """Offsets, codes and weights of strings, and both signatures with room for more; see `set_signatures`."""
 
 Three = tuple[Array, Array, Array]
+
+Scratch = tuple[Array, Array, Array, Array]
 
 Tables = tuple[Array, Array, Array, Array, Array, Array]
 """Lengths of indexed strings, with the first string and the segments of each.  Then by length: the largest
@@ -55,19 +63,20 @@ def _same_group(q: Array, a: int, d: Array, b: int, tail: int) -> bool:
 
 
 @kernel
-def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tables: Tables, scratch: Three,
+def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tables: Tables, scratch: Scratch,
            state: Array, out: Out, tally: Array) -> None:  # fmt: skip
     """Find the pairs of strings from `state[NEXT]` on; stop before the one whose pairs do not fit.
 
     `same`: both sides are one block, and each pair is found once.  `tail`: codes after each string, which are
     equal in a pair.  `gap`: 1 if a transposition is one edit.  `scratch`: for hashes of prefixes
-    (longest + 1,), the last string that each indexed one was compared with (n,), and distances.
+    (longest + 1,), the last string that each indexed one was compared with (n,), distances, and zeros for
+    each code.
     """
     q_offsets, q_tokens, q_weights, q_signatures, q_grams = q
     d_offsets, d_tokens, d_weights, d_signatures, d_grams = d
     starts, entries, marks = index
     kinds, firsts, parts, limits, places, powers = tables
-    prefix, stamps, reached = scratch
+    prefix, stamps, reached, matches = scratch
     left, right, apart, q_counts, d_counts = out
     mask, grams_of_edit = len(starts) - 2, 2 + gap
     room, written, counted = len(left), 0, len(q_counts) > 0
@@ -82,6 +91,10 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
             code = code * BASE + (q_tokens[begin + p] + 1)
             prefix[p + 1] = code
         signature, grams = q_signatures[x], q_grams[x]
+        # steps by bits are as many as codes; by diagonals, about the square of the limit
+        by_bits = gap == 0 and length <= WORD and length <= (limits[length] + 1) ** 2
+        if by_bits:
+            set_matches(q_tokens, begin, length, matches)
         before = written
         fits = True
         for kind in range(places[max(0, length - limits[length])], len(kinds)):
@@ -140,9 +153,13 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
                             if size != other or not _same_group(q_tokens, stop, d_tokens, ends, tail):
                                 continue
                             verified += 1
-                            found = distance_within(
-                                q_tokens, begin, length, d_tokens, d_offsets[y], size, limit, gap > 0, reached
-                            )
+                            if by_bits:
+                                found = distance_by_bits(matches, length, d_tokens, d_offsets[y], size, limit)
+                            else:
+                                found = distance_within(
+                                    q_tokens, begin, length, d_tokens, d_offsets[y], size, limit, gap > 0,
+                                    reached,
+                                )  # fmt: skip
                             if found > limit:
                                 continue
                             if written < room:
@@ -156,6 +173,8 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
                             if counted:
                                 q_counts[x] += d_weights[y]
                                 d_counts[y] += q_weights[x]
+        if by_bits:
+            clear_matches(q_tokens, begin, length, matches)
         if not fits:
             # the string is looked up again
             for kind in range(len(stamps)):
