@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -100,13 +101,18 @@ def check(pairs: pd.DataFrame, parts: int, rows: int) -> bool:
     return len(found) == len(want) and bool((np.unique(found, axis=0) == np.unique(want, axis=0)).all())
 
 
-def join_once(data: Path, options: argparse.Namespace, limit: int, shape: tuple[int, int],
-              temporary: Path) -> dict[str, Any]:  # fmt: skip
-    """Join on a fresh cluster, and watch it; "failed" tells what was raised."""
+def set_pairs(frame: Any, options: argparse.Namespace) -> Any:
+    """Return the lazy pairs."""
+    return frame.simjoin.set_self_join("sets", options.threshold, id="id")
+
+
+def join_once(data: Path, options: argparse.Namespace, limit: int, shape: tuple[int, int], temporary: Path,
+              join: Callable[[Any, argparse.Namespace], Any] = set_pairs) -> dict[str, Any]:  # fmt: skip
+    """Join on a fresh cluster, and watch it; "failed" is the error that was raised."""
 
     def work(found: dict[str, Any]) -> None:
         began = time.perf_counter()
-        pairs = fresh(data).simjoin.set_self_join("sets", options.threshold, id="id")
+        pairs = join(fresh(data), options)
         found["outputs"] = pairs.npartitions
         found["planning"] = time.perf_counter() - began
         found["plan"] = repr(pairs.expr.plan)
@@ -121,6 +127,17 @@ def join_once(data: Path, options: argparse.Namespace, limit: int, shape: tuple[
         found["pairs"], found["exact"] = len(made), check(made, *shape)
 
     return watched(work, WORKERS, limit, options.patience, temporary)
+
+
+def summarize(title: str, limit: int, options: argparse.Namespace, run: dict[str, Any]) -> None:
+    """Print a run."""
+    killed = "" if options.kill is None else "; one was killed"
+    print(f"{title} of {WORKERS} workers of {format_bytes(limit)}{killed}")
+    names = ["planning s", "joining s", "CPU s", "pairs", "exact", "peak memory", "spilled", "restarts"]
+    found = [run.get(name) for name in ("planning", "joining", "cpu", "pairs", "exact")]
+    peak = format_bytes(max(run["peak_rss"]))
+    print(table(names, [[*found, peak, format_bytes(run["spilled_peak"]), run["restarts"]]]))
+    print(run.get("failed", "done"), run.get("plan", "not planned"), sep="; ")
 
 
 def main() -> int:
@@ -142,15 +159,8 @@ def main() -> int:
         progress(f"{parts * each:,} rows of {tokens:,} tokens in {parts} files, {copies:,} pairs")
         run = join_once(data, options, limit, (parts, each), folder / "dask")
     share = tokens * TOKEN_BYTES / memory
-    print(
-        f"{parts * each:,} sets of {tokens:,} tokens: {share:.2f} times the memory of {WORKERS} workers of "
-        f"{format_bytes(limit)}{'' if options.kill is None else '; one was killed'}"
-    )
-    names = ["planning s", "joining s", "CPU s", "pairs", "exact", "peak memory", "spilled", "restarts"]
-    told = [run.get(name) for name in ("planning", "joining", "cpu", "pairs", "exact")]
-    peak = format_bytes(max(run["peak_rss"]))
-    print(table(names, [[*told, peak, format_bytes(run["spilled_peak"]), run["restarts"]]]))
-    print(run.get("failed", "done"), run.get("plan", "not planned"), sep="; ")
+    title = f"{parts * each:,} sets of {tokens:,} tokens: {share:.2f} times the memory"
+    summarize(title, limit, options, run)
     save(
         "sets-out-of-core",
         where,

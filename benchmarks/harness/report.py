@@ -50,6 +50,7 @@ def write(report: dict[str, Any], output: Path | None) -> None:
     if output is None:
         print(text)
     else:
+        output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text + "\n")
 
 

@@ -317,10 +317,12 @@ Gathered = tuple[list[SampledSets], int]
 
 def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec, resources: Resources,
                   gather: Callable[[list[list[SetSummary]]], Gathered] = gather_sets,
-                  kind: type[SetBlockPair] = SetBlockPair, index_bytes: float = 0.0) -> SetPlan:  # fmt: skip
+                  kind: type[SetBlockPair] = SetBlockPair, index_bytes: float = 0.0,
+                  min_tokens: int = MIN_TOKENS) -> SetPlan:  # fmt: skip
     """Plan a join from summaries of its tables; refuse tables that do not fit.
 
-    `gather`: concatenates samples; `kind`: of block pairs; `index_bytes`: of a row of a block in its index.
+    `gather`: concatenates samples; `kind`: of block pairs; `index_bytes`: of a row of a block in its index;
+    `min_tokens`: smallest number of tokens that is worth a block of its own.
     """
     for summaries in tables:
         for number, summary in enumerate(summaries):
@@ -337,7 +339,7 @@ def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec,
         / max(1, sum(rows))
     )
     sides = tuple(
-        _blocks(table, n, own, ROW_BYTES + index_bytes + size, budget, resources)
+        _blocks(table, n, own, ROW_BYTES + index_bytes + size, budget, resources, min_tokens)
         for table, n, own, size in zip(sampled, rows, tokens, sizes, strict=True)
     )
     special = spec.empty_match or spec.allow_missing
@@ -385,7 +387,7 @@ def _average(summaries: list[SetSummary], name: str) -> float:
 
 
 def _blocks(table: SampledSets, rows: int, tokens: float, row_bytes: float, budget: Budget,
-            resources: Resources) -> SizeBlocks:  # fmt: skip
+            resources: Resources, min_tokens: int) -> SizeBlocks:  # fmt: skip
     """Make the blocks of a table: enough that each fits its memory, and that threads are busy.
 
     `row_bytes`: bytes of a row besides its tokens.
@@ -393,7 +395,7 @@ def _blocks(table: SampledSets, rows: int, tokens: float, row_bytes: float, budg
     number = math.ceil((rows * row_bytes + ELEMENT_BYTES * tokens) / budget.chunk)
     if not budget.chosen:
         busy = resources.threads if resources.gpu else BLOCKS_PER_THREAD * resources.threads
-        number = max(number, min(int(tokens // MIN_TOKENS), busy))
+        number = max(number, min(int(tokens // min_tokens), busy))
     return size_blocks(table.sizes, table.hashes, table.points.weight, max(1, number), row_bytes)
 
 

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs, kinds_of, sizes_of
-from dask_simjoin.strings.cpu.kernels.search import DONE, LISTED, NEXT, TOGETHER, TOTAL, Out, Side, search
+from dask_simjoin.strings.cpu.kernels.lanes import LANES, WORD
+from dask_simjoin.strings.cpu.kernels.search import DONE, LISTED, NEXT, TOTAL, Out, Side, search
 from dask_simjoin.strings.cpu.kernels.segments import fill, set_powers, set_signatures
 from dask_simjoin.strings.predicate import EditRule
 
-LOOKUP, ENTRY, COMPARED = 12.0, 2.5, 1.0
-"""Nanoseconds: to look up a substring, to read an entry of its list, and to compare two signatures."""
+LOOKUP, ENTRY, COMPARED = 12.0, 5.0, 7.0
+"""Nanoseconds: to look up a substring, to compare an entry of its list, and to compare a string without an
+index. Each includes a share of the candidates that are verified."""
 
 CODES = 1 << 16
 """Codes of a sample, for the frequencies of characters."""
@@ -76,11 +78,12 @@ class EditSearch:
         buckets = 1 << max(entries - 1, 1).bit_length()
         self._index = (
             np.zeros(buckets + 1, np.int64), np.empty(entries, np.int64),
-            np.zeros(entries + TOGETHER, np.int64),
+            np.zeros(entries + LANES, np.int64),
         )  # fmt: skip
         offsets, tokens, _, signatures, _ = self._d
         fill(offsets, tokens, signatures, rule.tail, gap, kinds, firsts, parts, *self._index)
         powers = np.empty(longest + 1, np.int64)
+        steps = min(longest, rule.longest(min(longest, WORD)) or 0)
         set_powers(powers)
         places = np.searchsorted(kinds, np.arange(longest + 1))
         self._tables = kinds, firsts, parts, limits, places, powers
@@ -88,6 +91,7 @@ class EditSearch:
             np.empty(longest + 1, np.int64), np.full(len(d_lengths), -1, np.int64),
             np.empty(2 * int(limits[-1]) + 5, np.int64),
             np.zeros(1 + max(int(side[1].max(initial=0)) for side in (self._q, self._d)), np.int64),
+            np.empty(LANES, np.int64), np.empty(LANES, np.int64), np.empty(LANES * max(steps, 1), np.int64),
         )  # fmt: skip
 
     def _parts(self, kinds: np.ndarray, strings: np.ndarray, parts: np.ndarray, gap: int) -> np.ndarray:
@@ -96,7 +100,7 @@ class EditSearch:
         `strings`: number of strings of each length; `parts`: segments that are needed.
         """
         lengths = np.maximum(kinds - gap * (parts - 1), 0) // parts
-        windows = (parts - 1.0) ** 2 / 2 + parts
+        windows = (parts - 1.0) ** 2 / 3 + parts  # the mean over lengths of the other string
         listed = windows * strings * self._repetition() ** lengths
         is_indexed = (lengths > 0) & (LOOKUP * windows + ENTRY * listed < COMPARED * strings)
         return np.where(is_indexed, parts, 0)
@@ -116,7 +120,7 @@ def _side(block: SetBlock, tail: int) -> Side:
         values.flags.writeable = False
         found.append(values)
     offsets, tokens, weights = found
-    signatures, grams = (np.zeros(len(weights) + TOGETHER, np.int64) for _ in range(2))
+    signatures, grams = (np.zeros(len(weights) + LANES, np.int64) for _ in range(2))
     set_signatures(offsets, tokens, tail, np.zeros(64, np.int64), signatures, grams)
     return offsets, tokens, weights, signatures, grams
 

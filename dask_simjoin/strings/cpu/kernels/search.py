@@ -5,12 +5,14 @@ from __future__ import annotations
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
 from dask_simjoin.metrics.norms import Array
-from dask_simjoin.strings.cpu.kernels.distance import (
+from dask_simjoin.strings.cpu.kernels.distance import distance_within
+from dask_simjoin.strings.cpu.kernels.lanes import (
+    LANES,
     WORD,
     clear_matches,
-    distance_by_bits,
-    distance_within,
+    lane_distances,
     set_matches,
+    similar_signatures,
 )
 from dask_simjoin.strings.cpu.kernels.segments import (
     BASE,
@@ -28,15 +30,18 @@ NEXT, DONE = range(2)
 LISTED, CANDIDATES, VERIFIED, PAIRS, TOTAL = range(5)
 """Places in the tally; see `dask_simjoin.sets.token_ids.SetCounters`. The last is pairs of rows."""
 
-TOGETHER = 16
-"""Entries whose signatures are compared together; lists of signatures have room for as many more."""
+STEPS = 4
+"""Steps by bits that take the time of one by diagonals."""
 
 Side = tuple[Array, Array, Array, Array, Array]
 """Offsets, codes and weights of strings, and both signatures with room for more; see `set_signatures`."""
 
 Three = tuple[Array, Array, Array]
 
-Scratch = tuple[Array, Array, Array, Array]
+Scratch = tuple[Array, Array, Array, Array, Array, Array, Array]
+"""Space for hashes of the prefixes of a string (longest + 1,), for the last string that each indexed one was
+compared with (n,), for diagonals, for zeros for each code, and for the strings that are verified together,
+their distances (LANES,) and the matches of their codes."""
 
 Tables = tuple[Array, Array, Array, Array, Array, Array]
 """Lengths of indexed strings, with the first string and the segments of each.  Then by length: the largest
@@ -62,25 +67,57 @@ def _same_group(q: Array, a: int, d: Array, b: int, tail: int) -> bool:
     return p > tail
 
 
+@device_function
+def _verify(q: Side, d: Side, x: int, length: int, limit: int, by_bits: bool, tail: int, gap: int, count: int,
+            scratch: Scratch, out: Out, written: int, tally: Array) -> int:  # fmt: skip
+    """Compare a string with `count` candidates of this length, and write the pairs.
+
+    Return the pairs written so far, or -1 if they do not fit.
+    """
+    offsets, tokens, weights, _, _ = q
+    d_offsets, d_tokens, d_weights, _, _ = d
+    _, _, reached, matches, pending, found, rows = scratch
+    left, right, apart, q_counts, d_counts = out
+    begin, n = offsets[x], offsets[x + 1] - tail - offsets[x]
+    if by_bits:
+        lane_distances(matches, n, d_tokens, d_offsets, pending, count, length, gap > 0, rows, found)
+    else:
+        for s in range(count):
+            start = d_offsets[pending[s]]
+            found[s] = distance_within(tokens, begin, n, d_tokens, start, length, limit, gap > 0, reached)
+    for s in range(count):
+        if found[s] > limit:
+            continue
+        y = pending[s]
+        if len(left):
+            if written == len(left):
+                return -1
+            left[written], right[written], apart[written] = x, y, found[s]
+            written += 1
+        tally[PAIRS] += 1
+        tally[TOTAL] += weights[x] * d_weights[y]
+        if len(q_counts):
+            q_counts[x] += d_weights[y]
+            d_counts[y] += weights[x]
+    return written
+
+
 @kernel
 def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tables: Tables, scratch: Scratch,
            state: Array, out: Out, tally: Array) -> None:  # fmt: skip
     """Find the pairs of strings from `state[NEXT]` on; stop before the one whose pairs do not fit.
 
     `same`: both sides are one block, and each pair is found once.  `tail`: codes after each string, which are
-    equal in a pair.  `gap`: 1 if a transposition is one edit.  `scratch`: for hashes of prefixes
-    (longest + 1,), the last string that each indexed one was compared with (n,), distances, and zeros for
-    each code.
+    equal in a pair.  `gap`: 1 if a transposition is one edit.
     """
     q_offsets, q_tokens, q_weights, q_signatures, q_grams = q
-    d_offsets, d_tokens, d_weights, d_signatures, d_grams = d
+    d_offsets, d_tokens, _, d_signatures, d_grams = d
     starts, entries, marks = index
     kinds, firsts, parts, limits, places, powers = tables
-    prefix, stamps, reached, matches = scratch
-    left, right, apart, q_counts, d_counts = out
+    prefix, stamps, _, matches, pending, _, _ = scratch
     mask, grams_of_edit = len(starts) - 2, 2 + gap
-    room, written, counted = len(left), 0, len(q_counts) > 0
-    listed, candidates, verified, pairs, total = 0, 0, 0, 0, 0
+    written, waiting = 0, 0
+    listed, candidates, verified = 0, 0, 0
     for x in range(state[NEXT], len(q_weights)):
         begin, stop = q_offsets[x], q_offsets[x + 1]
         length = stop - tail - begin
@@ -92,7 +129,7 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
             prefix[p + 1] = code
         signature, grams = q_signatures[x], q_grams[x]
         # steps by bits are as many as codes; by diagonals, about the square of the limit
-        by_bits = gap == 0 and length <= WORD and length <= (limits[length] + 1) ** 2
+        by_bits = 0 < length <= min(WORD, STEPS * (limits[length] + 1) ** 2)
         if by_bits:
             set_matches(q_tokens, begin, length, matches)
         before = written
@@ -116,27 +153,20 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
                     hi = min(length - own, at + i, at + length - other + (limit - i))
                 for w in range(lo, hi + 1):
                     key, check = 0, 0
-                    e, stop_list = first, last
+                    e, stop_list, listed_at = first, last, d_signatures.ctypes.data
                     if number:
                         key = mixed(prefix[w + own] - prefix[w] * powers[own], other, i, group)
                         bucket = (key >> CHECK_BITS) & mask
                         e, stop_list = starts[bucket], starts[bucket + 1]
-                        check = key & CHECK
+                        check, listed_at = key & CHECK, marks.ctypes.data
                     listed += stop_list - e
                     while e < stop_list:
-                        # some at a time, which the compiler does at once
-                        near = 0
-                        if number:
-                            for s in range(TOGETHER):
-                                near |= int(_differ(signature, marks[e + s]) <= limit) << s
-                        else:
-                            for s in range(TOGETHER):
-                                near |= int(_differ(signature, d_signatures[e + s]) <= limit) << s
-                        if stop_list - e < TOGETHER:
+                        near = similar_signatures(signature, listed_at + 8 * e, limit)
+                        if stop_list - e < LANES:
                             near &= (1 << (stop_list - e)) - 1
-                        e += TOGETHER
+                        e += LANES
                         while near:
-                            s = e - TOGETHER + lowest_bit(near)
+                            s = e - LANES + lowest_bit(near)
                             near &= near - 1
                             y = s
                             if number:
@@ -153,26 +183,21 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
                             if size != other or not _same_group(q_tokens, stop, d_tokens, ends, tail):
                                 continue
                             verified += 1
-                            if by_bits:
-                                found = distance_by_bits(matches, length, d_tokens, d_offsets[y], size, limit)
-                            else:
-                                found = distance_within(
-                                    q_tokens, begin, length, d_tokens, d_offsets[y], size, limit, gap > 0,
-                                    reached,
-                                )  # fmt: skip
-                            if found > limit:
-                                continue
-                            if written < room:
-                                left[written], right[written], apart[written] = x, y, found
-                                written += 1
-                            elif room:
-                                fits = False
-                                break
-                            pairs += 1
-                            total += q_weights[x] * d_weights[y]
-                            if counted:
-                                q_counts[x] += d_weights[y]
-                                d_counts[y] += q_weights[x]
+                            pending[waiting] = y
+                            waiting += 1
+                            if waiting == LANES:
+                                if fits:
+                                    written = _verify(
+                                        q, d, x, other, limit, by_bits, tail, gap, waiting, scratch, out,
+                                        written, tally,
+                                    )  # fmt: skip
+                                waiting, fits = 0, written >= 0
+            if waiting and fits:
+                written = _verify(
+                    q, d, x, other, limit, by_bits, tail, gap, waiting, scratch, out, written, tally
+                )
+                fits = written >= 0
+            waiting = 0
         if by_bits:
             clear_matches(q_tokens, begin, length, matches)
         if not fits:
@@ -185,6 +210,4 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
     tally[LISTED] += listed
     tally[CANDIDATES] += candidates
     tally[VERIFIED] += verified
-    tally[PAIRS] += pairs
-    tally[TOTAL] += total
     state[NEXT], state[DONE] = -1, written

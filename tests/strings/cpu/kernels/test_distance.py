@@ -1,32 +1,70 @@
 import numpy as np
+import pytest
+from numba import njit
 
-from dask_simjoin.strings.cpu.kernels.distance import distances
+from dask_simjoin.strings.cpu.kernels.distance import distance_within
+from dask_simjoin.strings.cpu.kernels.lanes import LANES, clear_matches, lane_distances, set_matches
 from tests.support.edits import ALPHABETS, changed, edit_distance
 
 
-def test_distances_are_those_of_the_table_of_prefixes():
+@njit
+def by_diagonals(one, one_ends, other, other_ends, limits, swaps, reached, out):
+    for k in range(len(out)):
+        a, b = one_ends[k], other_ends[k]
+        n, m = one_ends[k + 1] - a, other_ends[k + 1] - b
+        out[k] = distance_within(one, a, n, other, b, m, limits[k], swaps, reached)
+
+
+@njit
+def by_bits(tokens, ends, n, swaps, matches, strings, rows, out):
+    set_matches(tokens, 0, n, matches)
+    length = ends[2] - ends[1]
+    lane_distances(matches, n, tokens, ends, strings, len(strings), length, swaps, rows, out)
+    clear_matches(tokens, 0, n, matches)
+
+
+def codes_of(texts):
+    codes = np.array([ord(c) for text in texts for c in text], np.int32)
+    return codes, np.cumsum([0, *map(len, texts)])
+
+
+@pytest.mark.parametrize("swaps", [False, True])
+def test_distances_by_diagonals_are_those_of_the_table_of_prefixes(swaps):
     rng = np.random.default_rng(0)
     pairs = []
     for _ in range(600):
         letters = ALPHABETS[rng.integers(len(ALPHABETS))]
-        one = "".join(
-            letters[k] for k in rng.integers(0, len(letters), rng.integers(20 if rng.random() < 0.9 else 65))
-        )
+        longest = 20 if rng.random() < 0.9 else 65
+        one = "".join(letters[k] for k in rng.integers(0, len(letters), rng.integers(longest)))
         other = one
         for _ in range(rng.integers(0, 8)):
             other = changed(rng, other, letters)
         pairs.append((one, other))
-    sides = []
-    for texts in zip(*pairs, strict=True):
-        codes = np.array([ord(c) for text in texts for c in text], np.int32)
-        sides += [codes, np.cumsum([0, *map(len, texts)])]
+    sides = [column for texts in zip(*pairs, strict=True) for column in codes_of(texts)]
     limits = rng.integers(0, 10, len(pairs))
-    every = np.zeros(max(side.max() for side in sides[::2]) + 1, np.int64)
-    for swaps, matches in ((False, every[:0]), (True, every[:0]), (False, every)):
-        found = np.empty(len(pairs), np.int64)
-        distances(*sides, limits, swaps, np.empty(32, np.int64), matches, found)
-        want = [
-            min(edit_distance(*pair, swaps), limit + 1) for pair, limit in zip(pairs, limits, strict=True)
-        ]
-        assert found.tolist() == want
+    found = np.empty(len(pairs), np.int64)
+    by_diagonals(*sides, limits, swaps, np.empty(32, np.int64), found)
+    want = [min(edit_distance(*pair, swaps), limit + 1) for pair, limit in zip(pairs, limits, strict=True)]
+    assert found.tolist() == want
+
+
+@pytest.mark.parametrize("swaps", [False, True])
+def test_distances_by_bits_are_those_of_the_table_of_prefixes(swaps):
+    rng = np.random.default_rng(1)
+    for case in range(60):
+        letters = ALPHABETS[rng.integers(len(ALPHABETS))]
+        n = 64 if case < 5 else int(rng.integers(1, 65))
+        one = "".join(letters[k] for k in rng.integers(0, len(letters), n))
+        others = []
+        for _ in range(rng.integers(1, LANES + 1)):
+            other = one
+            for _ in range(rng.integers(0, 12)):
+                other = changed(rng, other, letters)
+            length = len(others[0]) if others else len(other)
+            others.append(other[:length] + "".join(rng.choice(list(letters), max(length - len(other), 0))))
+        codes, ends = codes_of([one, *others])
+        matches = np.zeros(codes.max() + 1, np.int64)
+        rows, found = np.empty(LANES * max(len(others[0]), 1), np.int64), np.empty(LANES, np.int64)
+        by_bits(codes, ends, n, swaps, matches, np.arange(len(others)) + 1, rows, found)
+        assert found[: len(others)].tolist() == [edit_distance(one, other, swaps) for other in others]
         assert not matches.any()

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from dask_simjoin.strings.cpu.joiner import NONE, EditSearch
 from dask_simjoin.strings.predicate import EditRule
@@ -10,14 +11,15 @@ def columns(room):
     return np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int32)
 
 
-def test_a_search_goes_on_where_pairs_did_not_fit():
-    block, texts = block_of([f"abcdefgh{k:02d}" for k in range(40)])
-    search, found = EditSearch(block, None, EditRule(1)), []
+@pytest.mark.parametrize("rows, k, room", [(40, 1, 25), (100, 2, 120)])
+def test_a_search_goes_on_where_pairs_did_not_fit(rows, k, room):
+    block, texts = block_of([f"abcdefgh{number:02d}" for number in range(rows)])
+    search, found = EditSearch(block, None, EditRule(k)), []
     while search.next is not None:
-        out = columns(25)
+        out = columns(room)
         done = search.run((*out, NONE, NONE))
         found += [(i, j) for i, j in zip(out[0][:done].tolist(), out[1][:done].tolist(), strict=True)]
-    want = [(i, j) for i in range(40) for j in range(i) if edit_distance(texts[i], texts[j]) == 1]
+    want = [(i, j) for i in range(rows) for j in range(i) if edit_distance(texts[i], texts[j]) <= k]
     assert sorted(found) == want
 
 

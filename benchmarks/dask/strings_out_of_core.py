@@ -1,0 +1,96 @@
+"""``python -m benchmarks dask.strings_out_of_core``: an edit join of more text than memory, checked.
+
+Random texts lie in Parquet files.  Some of each file's are those of another file with one edit, so the pairs
+are known.  Two workers find them; with ``--kill`` one of them is killed in the middle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from dask.utils import parse_bytes
+
+from benchmarks.dask.sets_out_of_core import COPIED, TIMES, WORKERS, join_once, summarize
+from benchmarks.harness.lazy import known, progress, quiet, save, scratch
+
+CODE_BYTES = 4
+"""Bytes of a character in a join."""
+
+LENGTH = 40
+"""Characters of a text."""
+
+
+def arguments() -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks dask.strings_out_of_core", description=__doc__
+    )
+    parser.add_argument("--limit", default="600 MB", help="memory of each of the two workers")
+    parser.add_argument("--rows", type=int, help="default: characters take twice the memory")
+    parser.add_argument("--part-rows", type=int, default=100_000, help="rows of a file")
+    parser.add_argument("-k", type=int, default=2)
+    parser.add_argument("--kill", type=float, help="seconds after which a worker is killed")
+    parser.add_argument("--patience", type=float, default=3600, help="seconds until a run is given up")
+    parser.add_argument("--folder", type=Path, help="for temporary files: on a disk, not in memory")
+    parser.add_argument("--output", type=Path, help="JSON file")
+    return parser.parse_args()
+
+
+def letters(part: int, rows: int) -> np.ndarray:
+    """Return the texts of a file before some are copies (rows, LENGTH), uint8."""
+    return np.random.default_rng(part).integers(97, 123, (rows, LENGTH), dtype=np.uint8)
+
+
+def write_file(folder: Path, part: int, parts: int, rows: int) -> int:
+    """Write a file; return its number of copies."""
+    copies = rows // COPIED
+    texts = letters(part, rows)
+    # rows of the next file behind its copies, with one other character
+    texts[:copies] = letters((part + 1) % parts, rows)[copies : 2 * copies]
+    texts[np.arange(copies), np.arange(copies) % LENGTH] = ord("_")
+    ends = np.arange(rows + 1, dtype=np.int32) * LENGTH
+    strings = pa.StringArray.from_buffers(rows, pa.py_buffer(ends), pa.py_buffer(texts.tobytes()))
+    ids = pa.array(np.arange(part * rows, (part + 1) * rows))
+    pq.write_table(pa.table({"id": ids, "text": strings}), folder / f"{part:05}.parquet")
+    return copies
+
+
+def edit_pairs(frame: Any, options: argparse.Namespace) -> Any:
+    """Return the lazy pairs."""
+    return frame.simjoin.edit_self_join("text", options.k, id="id")
+
+
+def main() -> int:
+    """Run what the command line asks for; return 1 if it failed or its pairs are wrong."""
+    quiet()
+    options = arguments()
+    limit = parse_bytes(options.limit)
+    memory = WORKERS * limit
+    rows = options.rows or math.ceil(TIMES * memory / (LENGTH * CODE_BYTES))
+    parts = max(2, round(rows / options.part_rows))
+    each = math.ceil(rows / parts)
+    where = known()
+    with scratch(options.folder) as folder:
+        data = folder / "data"
+        data.mkdir()
+        copies = sum(write_file(data, part, parts, each) for part in range(parts))
+        progress(f"{parts * each:,} rows in {parts} files, {copies:,} pairs")
+        run = join_once(data, options, limit, (parts, each), folder / "dask", edit_pairs)
+    share = parts * each * LENGTH * CODE_BYTES / memory
+    summarize(
+        f"{parts * each:,} texts of {LENGTH} characters: {share:.2f} times the memory", limit, options, run
+    )
+    results = {"times_memory": share, "rows": parts * each, "run": run}
+    save("strings-out-of-core", where, options, results, options.output)
+    return 0 if "failed" not in run and run["exact"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""Edit distances of one short string and several others of one length, by bits and vector instructions.
+
+Bits are the differences of adjacent cells of a column of the table of prefixes: Myers (1999), in the form of
+Hyyro (2003), section 3; with transpositions, section 4.  Each code of the other strings takes one step.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from dask_simjoin.engine.cpu.kernels.jit import device_function
+from dask_simjoin.engine.cpu.kernels.simd import (
+    I64,
+    Builder,
+    Intrinsic,
+    NumbaType,
+    Signature,
+    TargetContext,
+    TypingContext,
+    Value,
+    Values,
+    bits,
+    call,
+    const,
+    load,
+    splat,
+    store,
+)
+from dask_simjoin.metrics.norms import Array
+
+WORD = 64
+"""Codes of the longest string whose cells fit the bits of a word."""
+
+LANES = 16
+"""Strings that are compared at once."""
+
+VECTOR = ir.VectorType(I64, LANES)
+
+
+def _all(value: int) -> ir.Constant:
+    return ir.Constant(VECTOR, [value] * LANES)
+
+
+@intrinsic
+def _walk(typingctx: TypingContext, rows: NumbaType, steps: NumbaType, n: NumbaType, swaps: NumbaType,
+          out: NumbaType) -> Intrinsic:  # fmt: skip
+    """Write the distances of n codes, at least one, and the strings of `steps` codes at the address `out`.
+
+    `rows`: address of (steps, LANES) matches of their codes: see `set_matches`.  `swaps`: whether a
+    transposition of adjacent codes is one edit.
+    """
+
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
+        rows_, steps_, n_, swaps_, out_ = args
+        with builder.if_else(swaps_) as (then, otherwise):
+            with then:
+                _emit(builder, rows_, steps_, n_, out_, swaps=True)
+            with otherwise:
+                _emit(builder, rows_, steps_, n_, out_, swaps=False)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64, types.boolean, types.int64), codegen
+
+
+def _emit(builder: Builder, rows: Value, steps: Value, n: Value, out: Value, swaps: bool) -> None:
+    """Emit the loop over the columns of the tables."""
+    ones = _all(1)
+    top = splat(builder, builder.sub(n, const(1)), VECTOR)
+    increases, decreases, found, diagonal, previous = (
+        cgutils.alloca_once(builder, VECTOR) for _ in range(5)
+    )  # fmt: skip
+    builder.store(_all(-1), increases)
+    builder.store(splat(builder, n, VECTOR), found)
+    for slot in (decreases, diagonal, previous):
+        builder.store(_all(0), slot)
+    with cgutils.for_range_slice(builder, const(0), steps, const(1)) as (p, _):
+        same = load(builder, builder.add(rows, builder.mul(p, const(8 * LANES))), VECTOR, 8)
+        up, down = builder.load(increases), builder.load(decreases)
+        carried = builder.xor(builder.add(builder.and_(same, up), up), up)
+        equal = builder.or_(builder.or_(carried, same), down)
+        if swaps:
+            open_ = builder.shl(builder.and_(builder.not_(builder.load(diagonal)), same), ones)
+            equal = builder.or_(equal, builder.and_(open_, builder.load(previous)))
+            builder.store(equal, diagonal)
+            builder.store(same, previous)
+        more = builder.or_(down, builder.not_(builder.or_(equal, up)))
+        less = builder.and_(equal, up)
+        grown = builder.and_(builder.lshr(more, top), ones)
+        shrunk = builder.and_(builder.lshr(less, top), ones)
+        builder.store(builder.sub(builder.add(builder.load(found), grown), shrunk), found)
+        more = builder.or_(builder.shl(more, ones), ones)
+        less = builder.shl(less, ones)
+        builder.store(builder.or_(less, builder.not_(builder.or_(equal, more))), increases)
+        builder.store(builder.and_(more, equal), decreases)
+    store(builder, builder.load(found), out, 8)
+
+
+@intrinsic
+def similar_signatures(typingctx: TypingContext, signature: NumbaType, others: NumbaType,
+                       limit: NumbaType) -> Intrinsic:  # fmt: skip
+    """Return a mask of the `LANES` signatures at the address `others` that few edits may turn into one.
+
+    Neither has more than `limit` bits that the other one has not.
+    """
+
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
+        own, there = splat(builder, args[0], VECTOR), load(builder, args[1], VECTOR, 8)
+        most = splat(builder, args[2], VECTOR)
+        differ = builder.xor(own, there)
+        alone = [builder.and_(differ, one) for one in (own, there)]
+        counts = [call(builder, f"llvm.ctpop.v{LANES}i64", VECTOR, some) for some in alone]
+        within = [builder.icmp_signed("<=", count, most) for count in counts]
+        return bits(builder, builder.and_(*within))
+
+    return types.int64(*(types.int64,) * 3), codegen
+
+
+@device_function
+def set_matches(tokens: Array, start: int, length: int, matches: Array) -> None:
+    """Set bit p of a code's matches if it is code p of a string of at most `WORD` codes."""
+    for p in range(length):
+        matches[tokens[start + p]] |= 1 << p
+
+
+@device_function
+def clear_matches(tokens: Array, start: int, length: int, matches: Array) -> None:
+    """Undo `set_matches`."""
+    for p in range(length):
+        matches[tokens[start + p]] = 0
+
+
+@device_function
+def lane_distances(
+    matches: Array, n: int, tokens: Array, starts: Array, strings: Array, count: int, length: int,
+    swaps: bool, rows: Array, out: Array
+) -> None:  # fmt: skip
+    """Write the distances of n codes (see `set_matches`), at least one, and `count` strings of one length.
+
+    `starts`: offsets of all strings; `strings`: the numbers of up to `LANES` of them.  `rows`: space for
+    LANES * length numbers; `out` (LANES,).
+    """
+    for s in range(count):
+        start = starts[strings[s]]
+        for p in range(length):
+            rows[p * LANES + s] = matches[tokens[start + p]]
+    _walk(rows.ctypes.data, length, n, swaps, out.ctypes.data)
