@@ -303,7 +303,7 @@ class SetPlan(SizeBlockPlan):
         return float(sum(side.elements.sum() for side in self.sides))
 
     def __repr__(self) -> str:
-        return f"<{self.rows:,} rows, {self.number} blocks of sets, {len(self):,} block pairs>"
+        return f"<{self.rows:,} rows, {self.number} blocks, {len(self):,} block pairs>"
 
     def __dask_tokenize__(self) -> Any:
         lows = [(side.lows, side.splits) for side in self.sides]
