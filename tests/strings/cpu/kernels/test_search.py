@@ -11,7 +11,7 @@ def columns(room):
     return np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int32)
 
 
-@pytest.mark.parametrize("rows, k, room", [(40, 1, 25), (100, 2, 120)])
+@pytest.mark.parametrize(("rows", "k", "room"), [(40, 1, 25), (100, 2, 120)])
 def test_a_search_goes_on_where_pairs_did_not_fit(rows, k, room):
     block, texts = block_of([f"abcdefgh{number:02d}" for number in range(rows)])
     search, found = EditSearch(block, None, EditRule(k)), []
