@@ -187,7 +187,7 @@ def lay_out(packed: Array, begin: int, end: int, x: Array, sweep: int, value_bit
     """Fill an index from the sorted numbers of `pack_keys`; return the number of rows, or -1.
 
     It handles the numbers `begin` ... `end` - 1, which begin and end with a row, and fills `keys` and
-    `starts` from there.  It sorts points with equal fixed-point values. -1 means that there are too many, and
+    `starts` from there.  It sorts points with equal fixed-point values. -1: too many values are equal, so
     another sort is faster.
     """
     dims = x.shape[1]
@@ -224,7 +224,10 @@ def lay_out(packed: Array, begin: int, end: int, x: Array, sweep: int, value_bit
 
 @kernel
 def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Array) -> None:
-    """Count the numbers `begin` ... `end` - 1 of each part; all parts but the last have a limit."""
+    """Count how many of the numbers `begin` ... `end` - 1 are in each part; `limits`: ends of parts but one.
+
+    The last part has no limit.
+    """
     for i in range(begin, end):
         part = 0
         for limit in limits:

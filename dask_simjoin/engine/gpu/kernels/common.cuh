@@ -69,7 +69,7 @@ __device__ __forceinline__ double total_of(const double* p, const double* q) {
 }
 #endif
 
-// The same for norm 2, whatever `real` is.
+// The same for norm 2; it is float64 for both types of `real`.
 __device__ __forceinline__ double squared_distance(const double* p, const double* q) {
     double sum = 0.0;
 #pragma unroll 4

@@ -30,13 +30,13 @@ SHARED = {
     "dendrogram": (),
     "arrays": (),
 }
-"""Files of this package, ``.cu``, and what each of them shares with others besides ``common.cuh``."""
+"""Name of each ``.cu`` file of this package -> the ``.cuh`` files that it needs besides ``common.cuh``."""
 
 NAMES = tuple(SHARED)
 
 
 class Source(NamedTuple):
-    """CUDA C++ of another room.
+    """CUDA C++ of another package.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ def _text(name: str | Source) -> str:
 
 
 def source(name: str | Source, **constants: int) -> str:
-    """Return the text of a source, or of another room's source, for these values of its constants."""
+    """Return the text of a program of this or another package, for these values of its constants."""
     return _defined(constants) + _text(name)
 
 
