@@ -63,7 +63,7 @@ ABOUT = {
     "largest_batch": "pairs of the largest batch",
     "estimated_pairs": "pairs, estimated from a sample",
     "warp_efficiency": "share of a warp's lanes at work while candidates are compared",
-    "warp_efficiency_model": "warp efficiency by a model in which a warp waits for its slowest query",
+    "warp_efficiency_model": "warp efficiency by a model: a warp waits for its slowest query",
 }
 """Name -> meaning of each counter, in the order of reports."""
 

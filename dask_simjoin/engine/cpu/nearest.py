@@ -92,9 +92,9 @@ def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, thread
 
 
 def renamed(index: Index, names: Any) -> Index:
-    """Return the index with other names: those of all rows (n,), in their order, or a number to add to each.
+    """Return the index with other names for its rows; it was built with row numbers as names.
 
-    The index was built with row numbers as names.
+    `names`: a name per row (n,), in the order of rows, or a number to add to each row number.
     """
     if isinstance(names, int) and not names:
         return index

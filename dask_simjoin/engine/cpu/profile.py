@@ -154,7 +154,7 @@ def _norms(index: Index) -> np.ndarray:
 def _narrowed(index: Index, layout: TilesLayout, norms: np.ndarray) -> Index:
     """Give an index the limits of a narrowed layout, as `kernels.pack.pack_filter` has them.
 
-    The sums from which on a pair is sure stay unchanged, which is safe: a smaller threshold needs less.
+    The sums that make a pair sure are not lowered: they are larger than necessary, which is safe.
     """
     if layout.filter is None:
         return index

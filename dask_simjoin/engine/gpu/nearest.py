@@ -31,7 +31,7 @@ BLOCKS = 2
 """Lists are in shared memory only if the lists of this number of blocks fit."""
 
 HALVED = 48
-"""Longest vectors with which a multiprocessor runs two blocks: see `BLOCKS` in nearest_tensor.cu."""
+"""Longest vectors for two blocks per multiprocessor: see `BLOCKS` in nearest_tensor.cu."""
 
 SOUGHT = 1 << 27
 """Most neighbors of all queries of one search, 16 bytes each, if memory is scarce."""
@@ -99,7 +99,7 @@ class GpuSearcher:
 
     @staticmethod
     def renamed(index: Index, names: Array | int) -> Index:
-        """Return the index with other names: those of all rows (n,), or a number to add to row numbers."""
+        """Return the index with other names: one per row (n,), or a number to add to row numbers."""
         return device_nearest.relabelled(index, names, cupy)
 
     @staticmethod

@@ -115,7 +115,7 @@ AT_ONCE = 1 << 27
 GROUPED_DIMS = 5
 """Fewest dimensions to group rows by component, once components have a tile of rows on average.
 
-In so many dimensions tiles of neighboring rows are large anyway, even more so with noise.
+From there on, tiles of neighboring rows are large anyway, even more so with noise.
 """
 
 RUN = 4 * TILE

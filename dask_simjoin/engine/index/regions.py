@@ -67,7 +67,7 @@ class Regions:
     def walls(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The dimensions that are cut, and the walls (leaves, cut) of each leaf in them.
 
-        A side without leaves behind it has no wall.
+        A side without leaves beyond it has no wall.
         """
         cut = np.unique(self.dim)
         lower, upper = self.lower[:, cut], self.upper[:, cut]

@@ -97,7 +97,7 @@ class SweepLayout:
 
     @property
     def swept_dims(self) -> int:
-        """How many dimensions are swept."""
+        """Number of swept dimensions."""
         return 1 + len(self.grid.dims)
 
     @property

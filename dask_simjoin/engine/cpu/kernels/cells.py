@@ -5,8 +5,8 @@ has enough points.  All its points are core points of one cluster, and no distan
 
 No step relies on the width of cells.  Each cell has the bounds of its own points.  The largest total of two
 boxes is computed from their bounds with the operations of a point's total, in the same order.  Rounding is
-monotone, so it is at least the computed total of any two of their points.  The same holds for the least total
-(see `norms.box_gap`).  So both decide exactly as the points would.
+monotone, so it is at least the computed total of any two of their points.  In the same way the least total is
+at most that total (see `norms.box_gap`).  So decisions by boxes agree with decisions by points.
 
 Cells are in ascending order of their keys, and the last dimension of the grid has stride 1.  So neighbors of
 a cell are a few runs of consecutive cells.  The keys of a run differ from its middle by at most `REACH`.

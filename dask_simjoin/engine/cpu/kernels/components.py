@@ -85,8 +85,8 @@ def labels_of_roots(parent: Array, core: Array, number: Array, start: int, stop:
 def drop_near(earlier: Array, later: Array, dropped: Array) -> None:
     """Drop the later row of each pair whose earlier one stays; pairs are in the order of their earlier rows.
 
-    A row's pairs as the later row precede its pairs as the earlier row.  So it is decided whether it stays
-    before its first pair as the earlier row.
+    All pairs that may drop a row come before the pairs in which it is the earlier row.  So by then it is
+    known whether the row stays.
     """
     for n in range(earlier.size):
         if not dropped[earlier[n]]:
@@ -224,10 +224,7 @@ def lay_out(packed: Array, begin: int, end: int, x: Array, sweep: int, value_bit
 
 @kernel
 def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Array) -> None:
-    """Count how many of the numbers `begin` ... `end` - 1 are in each part; `limits`: ends of parts but one.
-
-    The last part has no limit.
-    """
+    """Count the numbers `begin` ... `end` - 1 in each part; `limits`: ends of all parts but the last."""
     for i in range(begin, end):
         part = 0
         for limit in limits:

@@ -115,9 +115,9 @@ def pack_quantized(y: Array, centre: Array, scale: float, outer: float, most: in
     """Fill the arrays of the 8-bit filter: see `filters.int8`.
 
     `y` (n, d) float64: coordinates in order; `queries` (n, steps, 4) int8 and `points` (tiles, steps, 64, 4)
-    uint8: vectors; `take` (n, 2) and `first` (tiles, 64, 2) int16, zeros at first: their terms for each half
-    of the coordinates; if int32, (n, 1) and (tiles, 64, 1): for all coordinates;
-    `marked` (tiles,) uint64: points that always pass; `sums` (3, 2) float64: scratch.
+    uint8: vectors.  `take` (n, 2) and `first` (tiles, 64, 2), int16, zeros at first: their terms for each
+    half of the coordinates.  As int32 these are (n, 1) and (tiles, 64, 1), for all coordinates.  `marked`
+    (tiles,) uint64: points that always pass; `sums` (3, 2) float64: scratch.
     """
     n, d = y.shape
     ones = np.uint64(1)

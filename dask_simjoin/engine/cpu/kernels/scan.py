@@ -1,8 +1,8 @@
 """Find the points of a tile near some queries: 8-bit filter, float32 filter, or float64.
 
-The type of a side's terms selects one.  Terms are a tuple of a `FilterScan`, of a `FilterScan` and a
-`Quantized` or `QuantizedLongs`, of a `Rounded`, or of a `Decided`: see `terms_of` in cpu/tiles.py.  These
-hold addresses: with arrays, every call in the innermost loop would count references to each.
+The type of a side's terms selects one.  Terms are a tuple with a `FilterScan`, a `Rounded` or a `Decided`; a
+`Quantized` or `QuantizedLongs` may follow a `FilterScan`.  See `terms_of` in cpu/tiles.py.  These hold
+addresses: with arrays, every call in the innermost loop would count references to each.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ NONE = np.uint64(0)
 ALL = np.uint64(2**64 - 1)
 
 FOUR = 2 * TILE
-"""Position of the masks of four queries, behind a tile's: 4 of points that may be near, 4 of sure ones."""
+"""Position of the masks of four queries, after the masks of a tile: four masks of points that may be near,
+then four of points that surely are."""
 
 SCORE, PAUSE = FOUR + 8, FOUR + 9
 """Positions of the 8-bit filter's score (see `WORST`), and of the tiles left of its pause."""

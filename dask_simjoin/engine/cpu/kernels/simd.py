@@ -33,7 +33,7 @@ Intrinsic = tuple[Signature, Callable[..., Any]]
 """The types of a call, and what emits its code."""
 
 Terms = tuple[Any, ...]
-"""What kernels compare, for one side: arrays, or tuples of addresses (see `terms_of` in cpu/tiles.py)."""
+"""Data of one side that kernels compare: arrays, or tuples of addresses (see `terms_of` in cpu/tiles.py)."""
 
 Tree = tuple[Array, Array, Array]
 """A tree of boxes: lower and upper bounds, and where each level begins."""

@@ -126,7 +126,7 @@ def tile_filter(typingctx: TypingContext, tile: NumbaType, start: NumbaType, dim
     `tile`: address of float32 [dims][64]; `start`: of the 64 float32 that the sums begin
     with; `p0..p3`: of the queries' first coordinates in their tile.  Returns the union of the
     four masks of the first question.  If that is not 0, these masks are written at `out`, and the four masks
-    of the second question behind them.
+    of the second question after them.
     """
     sig = types.uint64(*(types.int64,) * 7, *(types.float32,) * 8, types.int64)
 

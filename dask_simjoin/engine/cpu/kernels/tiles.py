@@ -253,7 +253,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
             unsettled = MIXED if task == LINK else 0
             # compare tiles with themselves first, which often suffices
             own_round = q_tiles if is_self_join else 0
-            again = own_round  # turn at which the marks of nodes are computed next
+            again = own_round  # next turn that computes the marks of nodes
             mark_tiles(notes, notes.q_values, notes.q_marks, q_points)
             if not is_self_join:
                 mark_tiles(notes, notes.d_values, notes.d_marks, d_points)

@@ -265,8 +265,8 @@ def tally(left: Array, right: Array, totals: Array, limits: Array, by_row: bool,
           d_found: Array) -> None:  # fmt: skip
     """Count pairs by the first of some ascending limits that is at least their total.
 
-    `by_row`: each pair is counted for both of its rows, `left` and `right`, in numbers (n, limits); else all
-    pairs are counted in `q_found` (1, limits).
+    `by_row`: each pair is counted for both of its rows, in `q_found` and `d_found` (n, limits).  Otherwise
+    all pairs are counted in `q_found` (1, limits).
     """
     for n in range(totals.size):
         first, size = 0, limits.size

@@ -24,7 +24,7 @@ THREADS = 256
 """Threads of a block in kernels that give each thread its own items."""
 
 ASIDE = Aside(cupy.cuda, asked())
-"""The own stream for kernels, if there is one."""
+"""The stream of its own for kernels, if the environment selects one: see `streams`."""
 
 _Key = tuple[str | Source, int, tuple[tuple[str, int], ...]]
 

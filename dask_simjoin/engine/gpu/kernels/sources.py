@@ -80,7 +80,7 @@ far above that (see `engine.filters.bounds`).
 
 @functools.cache
 def _text(name: str | Source) -> str:
-    """Return the text of a program, behind the files and constants that it shares with others."""
+    """Return the text of a program, preceded by the files and constants that it shares with others."""
     if isinstance(name, str):
         name = Source(HERE, (f"{name}.cu",), ("common.cuh", *SHARED[name]))
     files = [*((HERE, file) for file in name.shared), *((name.package, file) for file in name.files)]

@@ -20,8 +20,8 @@ ROOM = 3
 def partners(size: int, block: int, unit: int) -> int:
     """Return the number of blocks that block `unit` is compared with in a rotation, including itself.
 
-    Two blocks are compared by the one from which the other is less than halfway ahead. If the number of
-    blocks is even, two blocks exactly halfway apart are compared by the first of them.
+    A block is compared with the blocks less than halfway ahead of it. If the number of blocks is even, two
+    blocks exactly halfway apart are compared by the first of them.
     """
     number = -(-size // block)
     half = number // 2
