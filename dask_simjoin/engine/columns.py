@@ -105,7 +105,7 @@ def appended(parts: Sequence[Array]) -> np.ndarray:
 
 
 def look_up(table: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return values of a table by their places, in batches: NumPy converts each place to 8 bytes."""
+    """Return `table[places]`, in batches: NumPy converts each place to 8 bytes."""
     found = np.empty(len(places), table.dtype)
     for some in blocks(len(places)):
         found[some] = table[places[some]]
@@ -113,7 +113,7 @@ def look_up(table: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 A_NUMBER = "but a number"
-"""Message for objects such as Decimal in a column that may hold lists."""
+"""End of the error message for a number, such as a Decimal, in a column of lists."""
 
 BLOCK = 1 << 18
 """Numbers converted at a time, so that they stay in a cache."""
@@ -171,7 +171,7 @@ def a_value(value: Any) -> str:
 
 
 class _Part(NamedTuple):
-    """Consecutive rows: a mask of those with a list, and all their numbers."""
+    """Consecutive rows: a mask of rows with a list, the numbers of all lists, and the length of each."""
 
     present: np.ndarray
     numbers: np.ndarray
@@ -179,7 +179,7 @@ class _Part(NamedTuple):
 
 
 def _parts(column: Series) -> Iterator[_Part]:
-    """Yield the rows of a pandas column, all lists of one length; raise `ListError` otherwise."""
+    """Yield consecutive rows of a pandas column of lists; raise `ListError` if their lengths differ."""
     if isinstance(column.dtype, pd.ArrowDtype):
         yield from _arrow_parts(_chunks(column))
     elif len(column):
@@ -211,7 +211,7 @@ def _arrow_parts(chunks: list[Any]) -> Iterator[_Part]:
 
 
 def _checked(lengths: np.ndarray, length: int | None, start: int) -> int | None:
-    """Return the length of some lists; unless `length` is None, check that it is the same."""
+    """Return the length of all lists; raise `ListError` if it varies or is not `length` (None: any)."""
     there = np.flatnonzero(~np.isnan(lengths))
     if not len(there):
         return length

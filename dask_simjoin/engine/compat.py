@@ -11,7 +11,7 @@ import numpy as np
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids, Series
 
 BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-"""Item size in bytes -> dtype whose bits are moved."""
+"""Item size in bytes -> unsigned dtype of that size, to copy values as bits."""
 
 
 def _library(value: Any) -> str:
@@ -32,8 +32,8 @@ def to_host(array: Array) -> np.ndarray:
 def all_of(flags: Array) -> bool:
     """Return whether all flags (n,) are set.
 
-    CuPy compiles `any`, `all` and sums of flags on first use, for seconds and once per size class. Its
-    minimum of bytes is already compiled; the functions below use it.
+    CuPy compiles `any`, `all` and sums of flags on first use, which takes seconds for each size class. Its
+    minimum of bytes is already compiled, so the functions below use it.
     """
     if module_of(flags) is np:
         return bool(flags.all())
@@ -61,7 +61,7 @@ def count_of(flags: Array) -> int:
 
 
 def tally(places: Array, number: int, weights: Array | None = None) -> Array:
-    """Count the occurrences of each place (number,), int64, or sum their weights, float64."""
+    """Count how often each place occurs (number,), int64; with weights, sum them per place, float64."""
     xp, kind = module_of(places), np.int64 if weights is None else np.float64
     if xp is np:
         return np.bincount(places, weights, minlength=number).astype(kind, copy=False)
@@ -90,7 +90,7 @@ def _adder(weighted: bool) -> Any:
 
 
 def float32_below(values: Array) -> Array:
-    """Round numbers, at least 0 or -1, down to float32, so that lower bounds stay lower bounds.
+    """Round numbers that are -1 or at least 0 down to float32, so that lower bounds stay lower bounds.
 
     A GPU may flush subnormal results to 0.
     """
@@ -126,7 +126,7 @@ def inverse_of(order: Array) -> Array:
 
 
 def put_entries(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
-    """Write entries of a sparse matrix to the next free places of their rows on a GPU, and advance these."""
+    """Write entries of a sparse matrix on a GPU; `at`: next free place of each row, which is advanced."""
     body = """
         const long long place = (long long)atomicAdd((unsigned long long*)&at[row], 1ull);
         columns[place] = column;
@@ -153,7 +153,6 @@ def values_of(column: Ids | Series) -> Array:
 
 
 def columns_like(values: Array, example: Frame, xp: ArrayModule) -> dict[Any, Array]:
-    """Return columns with the names and dtypes of an example, from numbers (n, k) int64 that hold their
-    bits."""
+    """Return columns with the names and dtypes of an example; `values` (n, k), int64, has their bits."""
     kinds = zip(example.columns, example.dtypes, strict=True)
     return {name: xp.ascontiguousarray(values[:, k]).view(kind) for k, (name, kind) in enumerate(kinds)}

@@ -162,7 +162,7 @@ class Frames(Protocol):
         """Return the concatenation of frames with the same columns, numbered anew."""
 
     def optional(self, dtype: DType) -> DType:
-        """Return the nullable dtype of a dtype's values."""
+        """Return the dtype for values of `dtype` that may be missing."""
 
     def missing(self, dtype: DType, rows: int) -> Values:
         """Return `rows` missing values of an optional dtype, as `result` takes them."""
@@ -287,8 +287,8 @@ class Joiner(Protocol):
                enough: int | None = None, rows: Rows | None = None) -> list[Array]:  # fmt: skip
         """Return the number of neighbors (int64) of the rows of both chunks, by position.
 
-        `enough`: counts from this value on need not be exact, but are at least `enough`. `rows`: only a part
-        of the counts; the parts of a cut add up to the counts.
+        `enough`: counts from this value on need not be exact, but are at least `enough`. `rows`: only the
+        pairs for these places of the first side; the results for all parts of the places add up.
         """
 
     def weights(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool,
@@ -300,7 +300,7 @@ class Joiner(Protocol):
 
     def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, *, is_self_join: bool,
               by_row: bool, rows: Rows | None = None) -> list[Array]:  # fmt: skip
-        """Count pairs within each of some ascending limits; the last one is the layout's threshold.
+        """Count pairs within each of several ascending limits; the last one is the layout's threshold.
 
         It returns int64 counts of the neighbors of both chunks' rows, by position (n, limits), as `counts`
         does. Unless `by_row` it returns the counts of all pairs (1, limits). `rows`: see `pairs`.
@@ -332,14 +332,14 @@ class Searcher(Protocol):
                approximate: bool = ...) -> SearchLayout:  # fmt: skip
         """Choose the layout of chunks for `Joiner.build` from moments (d,) of all points and a sample.
 
-        `method`: a value of `NEAREST` that serves the library; `approximate`: whether it may miss neighbors.
+        `method`: a value of `NEAREST` that runs on the library; `approximate`: whether it may miss neighbors.
         """
 
     def prepare(self) -> None:
         """Start to compile the steps after a search, where this can overlap with searches."""
 
     def renamed(self, index: Index, names: Array | int) -> Index:
-        """Return the index with new names: numbers (n,) int64, or a number to add to each place."""
+        """Return the index with new names: numbers (n,) int64, or a number to add to each row number."""
 
     def fresh(self, rows: int, k: int) -> tuple[Array, Array]:
         """Return the state before any search: totals and names of neighbors (rows, k)."""
@@ -450,7 +450,7 @@ class Spanner(Protocol):
         """Return the edges between two indexes in their common tree; `trees`: the tree of each index."""
 
     def merge(self, rows: int, *parts: Edges) -> Edges:
-        """Return the forest of the edges of several sorted forests; `rows`: more than any name."""
+        """Return the forest of the edges of several sorted forests; `rows`: larger than all names."""
 
     def condense(self, start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int) -> Clusters:
         """Return the clusters of at least `min_rows` rows of a tree with at least two rows.

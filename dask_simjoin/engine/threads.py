@@ -13,10 +13,10 @@ from typing import TypeVar
 Made = TypeVar("Made")
 
 LEAST_NUMBERS = 1 << 18
-"""Numbers that are worth a thread to move them."""
+"""Fewest numbers to move that justify a thread."""
 
 LEAST = 1 << 16
-"""Items that are worth a thread."""
+"""Fewest items that justify a thread."""
 
 
 def numbers_apart(dims: int) -> int:

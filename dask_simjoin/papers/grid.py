@@ -55,7 +55,8 @@ class Grid(Method):
         The cells that a query visits besides its own. Two chunks always use "full".
 
         - "full": all adjacent cells.
-        - "unicomp": the cells that last differ in a dimension with an odd own coordinate (UNICOMP).
+        - "unicomp": the cells whose last differing dimension has an odd coordinate in the query's cell
+          (UNICOMP).
         - "lid": the cells with higher numbers (LID-UNICOMP, section III-B of the second paper).
     order : {"given", "workload", "queue"}
         The order of queries. "given": the order of the rows. "workload": points with the most candidates

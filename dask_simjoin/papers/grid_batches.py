@@ -43,7 +43,7 @@ class Cut(Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """Some queries: `first`, `first + step`, ..., `count` of them."""
+    """Some queries: `first`, `first + step`, ..., `number` of them."""
 
     first: int
     step: int
@@ -163,7 +163,7 @@ def warp_efficiency(work: np.ndarray, threads: int) -> tuple[float, float]:
 
 def facts(index: Index, layout: GridLayout, places: np.ndarray, work: np.ndarray, pairs: float,
           comparisons: float) -> dict[str, float]:  # fmt: skip
-    """Return counters of a grid, and of the batches on a GPU if the estimate of their pairs is right.
+    """Return counters of a grid, and of the batches that a GPU would run for an estimate of `pairs`.
 
     `places`: queries in their order, before cutting into batches; `work`: candidates per cell.
     """

@@ -11,7 +11,7 @@ from dask_simjoin.errors import OptionError
 
 
 def is_word(value: object, *words: str) -> bool:
-    """Return whether a value is one of some words; arrays compare by element, so they are not."""
+    """Return whether a value is one of the words; arrays, which compare by element, never are."""
     return isinstance(value, str) and value in words
 
 
@@ -24,7 +24,7 @@ def check_whole(owner: str, name: str, value: object, low: int, high: int, other
 
 
 def check_one_of(owner: str, name: str, value: object, allowed: tuple[object, ...]) -> None:
-    """Refuse other values, and values of another type."""
+    """Refuse values that are not among the allowed ones, or have another type than the equal one."""
     if not any(type(value) is type(one) and value == one for one in allowed):
         raise OptionError(
             f"{owner}({name}={value!r}) is not allowed; use one of {', '.join(map(repr, allowed))}."
@@ -58,8 +58,8 @@ class KMeans(Method):
     This is a published method for comparison; `method="kmeans"` selects it with these defaults. It follows
     KMEANS-JOIN of Korkmaz, "K-means Clustering Based Similarity Join on GPU" (MSc thesis, Bilkent 2012),
     section 4.3, with other windows. Each row belongs to the cluster of the nearest center. It is copied to
-    another cluster if it lies within a window at the border between the two, so that each pair meets in a
-    cluster.
+    another cluster if it lies within a window at the border between the two, so that some cluster has both
+    rows of each pair.
 
     Parameters
     ----------
@@ -73,9 +73,9 @@ class KMeans(Method):
         The rows to copy. Two chunks or tables always copy rows of the left one, within `eps` of the border.
 
         - "one-sided": rows within `eps` of the border to a cluster with a higher number. They are compared
-          with its own rows, so each pair meets once.
-        - "two-sided": rows within half of `eps` of a border, to the other side. A pair that meets in several
-          clusters belongs to the one with the highest number.
+          with its own rows, so each pair is compared once.
+        - "two-sided": rows within half of `eps` of a border, to the other side. A pair with both rows in
+          several clusters belongs to the one with the highest number.
         - "thesis": as "two-sided", but within `eps`, as published.
     inner : {"tiles", "nested_loop"}
         The join within a cluster: tiles in kd order, or all rows with all others. On CPUs the latter compares
@@ -173,7 +173,7 @@ class NestedLoop(Method):
     Notes
     -----
     The thesis pads rows to an odd number of blocks, and padded rows form pairs. Here there is no padding. If
-    the number of blocks is even, two blocks that are half the way round apart meet in the first of them.
+    the number of blocks is even, two blocks that are half the way round apart are compared by the first one.
 
     Examples
     --------

@@ -89,7 +89,7 @@ def expected_recall(pairs: Sampled, layout: KMeansLayout, joiner: Joiner) -> Rec
 
 
 def _between(recall: Recall, below: float, above: float) -> Recall:
-    """Return a recall with an interval of this size below and above."""
+    """Return a recall whose interval extends `below` under and `above` over its share."""
     if math.isnan(recall.share):
         return recall
     return recall._replace(low=max(0.0, recall.share - below), high=min(1.0, recall.share + above))
@@ -150,7 +150,7 @@ PLANNED = 1_000
 """Random rows that a plan searches exactly; a profile searches `MEASURED_ROWS`."""
 
 MAX_NEIGHBORS = 1 << 24
-"""Maximum neighbors to search exactly in all, unless this leaves fewer than `MIN_ROWS` rows."""
+"""Maximum total number of neighbors to search exactly, unless this leaves fewer than `MIN_ROWS` rows."""
 
 MIN_ROWS = 100
 

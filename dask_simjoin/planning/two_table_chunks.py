@@ -60,7 +60,7 @@ class TwoTableChunks:
 
     @property
     def own_rows(self) -> np.ndarray:
-        """Points of each chunk: no pair of two tables counts twice."""
+        """Points expected in each chunk; rows in halos count, as no pair of two tables is found twice."""
         return self.rows
 
     @functools.cached_property

@@ -1,4 +1,4 @@
-"""Chunks of sets: read from partitions, put together as blocks, and compared in pairs."""
+"""Chunks of sets: read from partitions, gathered into blocks, and compared in pairs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class SetChunk(Chunk, SetBlock):
     """
 
     firsts: Array
-    """Start of each set's rows in that order, of empty sets, of rows without a set, and the end (n + 3,)."""
+    """Start of each set's rows in that order, of rows with empty sets, of rows without a set; then the end
+    (n + 3,)."""
 
 
 class ReadSetRows(TypedDict):
@@ -55,7 +56,7 @@ class ReadSetRows(TypedDict):
 
     sets: EncodedSets
     missing: np.ndarray | None
-    """Which rows have no set (rows,), bool; None: each has one."""
+    """Mask of rows without a set (rows,), bool; None: every row has one."""
     ids: Ids
     example: Frame
     kept: NotRequired[Frame]
@@ -81,7 +82,8 @@ def checked_presence(frame: Frame, spec: SetSpec, number: int | None) -> np.ndar
 def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, named: bool = True) -> ReadSets:
     """Read the sets and the ids of rows.
 
-    `number`: the partition's, for messages, if there are several; `named`: whether ids are needed.
+    `number`: number of the partition, for messages; None: there is only one.  `named`: whether ids are
+    needed.
     """
     try:
         present, found = occurrences(frame[spec.on[0]], spec.tokenizer)
@@ -94,7 +96,7 @@ def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, named: boo
 def rows_read(
     frame: Frame, spec: RowSpec, sets: EncodedSets, present: np.ndarray, named: bool
 ) -> ReadSetRows:
-    """Describe the rows of a frame; `sets`: of the rows that have one; `named`: whether ids are needed."""
+    """Return the rows of a frame; `sets`: sets of the rows that have one; `named`: whether ids are needed."""
     missing = None
     if not present.all():
         missing = ~present
@@ -123,7 +125,7 @@ def hash_rows(frame: Frame, spec: SetSpec) -> Array:
 
 
 def refused(frame: Frame, spec: RowSpec, number: int | None, error: ListError, what: str = "texts") -> str:
-    """Describe a row that does not hold `what`; `number`: the partition's, if there are several."""
+    """Return a message about a row that does not hold `what`; `number`: of its partition, or None."""
     label = frame.index[error.row] if spec.id not in frame.columns else frame[spec.id].iloc[error.row]
     where = "" if number is None else f" of partition {number}"
     plain = label.item() if isinstance(label, np.generic) else label
@@ -139,7 +141,7 @@ def _held(spec: SetSpec) -> str:
 
 def set_chunk(sets: EncodedSets, universe: int, missing: np.ndarray | None, ids: Ids, example: Frame,
               kept: Frame | None = None, position: np.ndarray | None = None) -> SetChunk:  # fmt: skip
-    """Make a chunk of rows whose tokens are ranks; `position`: their numbers in the frame, ascending."""
+    """Make a chunk of rows whose tokens are ranks; `position`: row numbers in the frame, ascending."""
     xp = frames_for(example).xp
     made = collapse(sets, universe, missing)
     block = made["block"]
@@ -160,7 +162,7 @@ class SetParcel(TypedDict):
     sets: EncodedSets
     missing: np.ndarray | None
     position: np.ndarray
-    """Their numbers in the frame (rows,), int64."""
+    """Row numbers in the frame (rows,), int64."""
     ids: Ids
     kept: NotRequired[Frame]
 
@@ -250,7 +252,7 @@ class SetComparison(NamedTuple):
     Attributes
     ----------
     left, right : SetBlock
-        `right` None: each pair within `left` once.
+        If `right` is None, each pair within `left` is found once.
     left_first, right_first : int
         The positions of their first sets in the chunks.
     """
@@ -267,7 +269,7 @@ class SetBlockPair(NamedTuple):
     Attributes
     ----------
     q, d : SetChunk
-        The first and the second chunk, or twice the same.
+        The first and the second chunk; the same chunk twice in a self-join.
     same : bool
         Whether they are one chunk; then each pair is found once.
     spec : SetSpec
@@ -384,7 +386,7 @@ def whole_block_pair(chunks: Sequence[SetChunk], spec: SetSpec) -> SetBlockPair:
 
 
 def room_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], None]:
-    """Return a function that refuses a number of result rows that does not fit memory."""
+    """Return a function that raises an error if a number of result rows does not fit memory."""
     sides = chunks[0], chunks[-1]
     kept = sum(
         value_bytes(chunk["kept"][name])

@@ -47,7 +47,7 @@ def held_by(dtype: DType) -> str | None:
 
 
 def check_holds(name: Hashable, dtype: DType, tokenizer: Tokenizer | None) -> None:
-    """Refuse a column that by its dtype holds no sets, or not as the tokenizer takes them."""
+    """Refuse a column whose dtype holds no sets, or does not agree with the presence of a tokenizer."""
     held = held_by(dtype)
     if held is None:
         raise ColumnError(
@@ -94,7 +94,7 @@ def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray
     lists = _arrow(column)
     _check_unicode(lists)
     if _is_list(lists.type) and pa.types.is_string_view(lists.type.value_type):
-        lists = cast_arrow(lists, pa.large_list(pa.large_string()))  # Arrow filters no lists of views
+        lists = cast_arrow(lists, pa.large_list(pa.large_string()))  # Arrow cannot filter lists of views
     present = _validity(lists)
     if not present.all():
         lists = lists.filter(pa.array(present))
@@ -177,7 +177,7 @@ LEAVE_OUT = "; leave out tokenizer= for lists"
 
 
 def _present_texts(values: np.ndarray, hint: str = LEAVE_OUT) -> np.ndarray:
-    """Return which rows have a text; `hint`: what to do about lists."""
+    """Return a mask of the rows with a text; `hint`: advice in the error message about lists."""
     if set(map(type, values)) == {str}:
         return np.ones(len(values), np.bool_)
     for row, value in enumerate(values):
@@ -188,7 +188,7 @@ def _present_texts(values: np.ndarray, hint: str = LEAVE_OUT) -> np.ndarray:
 
 
 def texts_of(column: Series, hint: str = LEAVE_OUT) -> tuple[np.ndarray, Any]:
-    """Return which rows have a text, and those as Arrow's strings; `hint`: see `_present_texts`."""
+    """Return a mask of rows with a text, and their texts as an Arrow array; `hint`: see `_present_texts`."""
     values = _objects(column)
     if values is not None:
         present = _present_texts(values, hint)
@@ -207,7 +207,7 @@ def texts_of(column: Series, hint: str = LEAVE_OUT) -> tuple[np.ndarray, Any]:
 
 
 def _objects(column: Series) -> np.ndarray | None:
-    """Return a column as objects of Python, if it may hold such that Arrow does not take; otherwise None."""
+    """Return a column as Python objects if its values, or its categories, are of dtype object; else None."""
     if on_gpu(column):
         return None
     dtype = column.dtype

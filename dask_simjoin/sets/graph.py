@@ -37,7 +37,7 @@ from dask_simjoin.sets.token_ids import Merged, Vocabulary, merge, ranks, ranks_
 from dask_simjoin.tasks.counts import Groups
 
 FAN_IN = 4
-"""Vocabularies that one task merges: few, as a worker holds all of them at a time."""
+"""Vocabularies that one task merges: few, because a worker holds all of them at the same time."""
 
 
 def read_tables(tables: list[tuple[FrozenSource, SetSpec]], plan: SetPlan) -> tuple[FrozenSource, ...]:

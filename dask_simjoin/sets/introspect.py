@@ -30,11 +30,11 @@ from dask_simjoin.sets.requests import SetPlanRequest, SetProfileRequest, SetSel
 
 ABOUT = {
     "tokens": "tokens of all rows, each counted once per row",
-    "universe": "tokens that differ",
-    "sets": "sets that differ, empty ones left out",
-    "listed": "entries of the index, or pairs of sets of admissible sizes, that were looked at",
-    "candidates": "pairs of sets that filters of prefixes, sizes and positions left",
-    "verified": "of those, pairs whose tokens were compared",
+    "universe": "distinct tokens",
+    "sets": "distinct sets, without empty ones",
+    "listed": "entries of the index, or pairs of sets of admissible sizes, that were scanned",
+    "candidates": "pairs of sets that passed the filters of prefixes, sizes and positions",
+    "verified": "candidates whose tokens were compared",
     "pairs": "pairs of sets that match",
     "row_pairs": "pairs of rows, including pairs of equal sets",
 }
@@ -126,7 +126,7 @@ def set_profile(frame: Frame, request: SetProfileRequest) -> SetProfileReport:
     It runs at the call, on one core or one GPU, with all rows as one block.  The column of a Dask DataFrame
     is computed first, and must fit memory.
 
-    The parameters are the same as for `count_set_pairs`.  A separate run makes the counters.
+    The parameters are the same as for `count_set_pairs`.  The counters come from a separate run.
 
     Returns
     -------

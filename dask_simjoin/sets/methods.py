@@ -19,23 +19,24 @@ WORDS = (1, 2, 4, 8, 16, 32)
 
 @dataclass(frozen=True, kw_only=True)
 class OnGpu:
-    """Options of all methods for GPUs; they change no pair.
+    """Options of all methods for GPUs; they do not change the pairs.
 
     Parameters
     ----------
     verify : {"auto", "thread", "warp", "A", "B", "C"}
-        Who compares the tokens of a candidate: a thread, or a warp whose threads share the path on which
-        the two sets are merged.  Or as in Bellas & Gounaris: "A", a thread all candidates of a probe; "B", a
-        block those of a probe, a thread each, the probe in shared memory; "C", a block each candidate, by
-        such a path.  "auto": a thread, or for long sets a warp.
+        How the tokens of a candidate are compared.  "thread": by one thread.  "warp": by a warp, whose
+        threads share the path on which the two sets are merged.  "A", "B" and "C" are those of Bellas &
+        Gounaris.  "A": a thread compares all candidates of a probe.  "B": a block does, with one thread per
+        candidate and the probe in shared memory.  "C": a block compares each candidate, by such a path.
+        "auto": "thread", or "warp" for long sets.
     block : int
         Threads of a block that compares bitmaps, or that verifies by "A", "B" or "C": 32 to 256.
     words : int or None
         Words of 32 bits in the bitmap of a set: 1, 2, 4, 8, 16 or 32.  None: chosen by the sizes of sets.  On
         CPUs words have 64 bits, so half as many are used; None: chosen by a sample of the sets.
     chunk_bytes : int or None
-        Bytes of the candidates that are on the GPU at a time, and of what is written where they match: the
-        paper's M_c.  None: a part of the memory that is free, or 64 MB where the CPU filters.
+        Bytes of the candidates that are on the GPU at a time, and of their matches: the paper's M_c.  None: a
+        share of the free memory, or 64 MiB if the CPU filters.
     """
 
     verify: str = "auto"
@@ -69,8 +70,8 @@ class Filtered(OnGpu):
     Parameters
     ----------
     filter : {"gpu", "cpu"}
-        Who filters for a GPU: itself, or the CPU, as in the paper, while the GPU verifies the candidates that
-        the CPU found before.
+        Where candidates for a GPU are filtered: on the GPU, or on the CPU, as in the paper.  The CPU filters
+        while the GPU verifies the candidates that were found before.
     """
 
     filter: str = "gpu"
@@ -94,18 +95,18 @@ class AllPairs(Filtered):
 
 @dataclass(frozen=True, kw_only=True)
 class PPJoin(Filtered):
-    """Look up prefixes in an index, and leave out sets that meet too late in them to match."""
+    """Look up prefixes in an index, and leave out sets whose common token comes too late for a match."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupJoin(Filtered):
-    """Look up groups of sets that have one prefix as if they were one set, then pair their members.
+    """Look up each group of sets with the same size and prefix as one set, then pair the members.
 
     Parameters
     ----------
     members : {"gpu", "cpu"}
-        Who pairs members where the CPU filters for a GPU.  "cpu": as in Bellas & Gounaris, whose GPU verifies
-        the sets that stand for groups only.
+        Where members are paired if the CPU filters for a GPU.  "cpu": as in Bellas & Gounaris, whose GPU
+        verifies only the sets that represent groups.
     """
 
     members: str = "gpu"
@@ -117,7 +118,7 @@ class GroupJoin(Filtered):
 
 @dataclass(frozen=True, kw_only=True)
 class Bitmap(OnGpu):
-    """Compare bitmaps of all pairs of sets of admissible sizes, then the tokens of those that are left."""
+    """Compare bitmaps of all pairs of sets of admissible sizes, then the tokens of the remaining pairs."""
 
 
 METHODS: dict[str, SetMethod] = {
@@ -162,7 +163,7 @@ class SetJoiner(Protocol):
 
     def counts(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                method: str | SetMethod) -> tuple[Array, Array]:  # fmt: skip
-        """Return the weight of each set's partners (n,), int64, by side; for one block twice the same."""
+        """Return the weight of each set's partners (n,), int64, by side; for one block, one array twice."""
 
     def counters(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                  method: str | SetMethod) -> SetCounters:  # fmt: skip

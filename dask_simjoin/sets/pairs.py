@@ -26,7 +26,7 @@ ROWS, DEVICE_ROWS = 1 << 18, 1 << 24
 
 
 class SetMatches(NamedTuple):
-    """Pairs of groups: the rows of one set, all rows of empty sets, or all rows without a set.
+    """Pairs of groups.  A group is the rows of one set, all rows of empty sets, or all rows without a set.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class SetMatches(NamedTuple):
         Numbers of groups of the first and of the second chunk.
     score : array (pairs,), float64, or None
     rows : array (pairs,), int64
-        Pairs of rows that each represents.
+        Number of pairs of rows that each pair represents.
     """
 
     left: Array
@@ -104,7 +104,7 @@ def all_groups(chunk: SetChunk) -> int:
 
 def rows_of_matches(block_pair: SetBlockPair, found: SetMatches, scored: bool,
                     some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
-    """Turn pairs of sets into pairs of rows; `some`: a range of them, by the second chunk's sets."""
+    """Turn pairs of sets into pairs of rows; `some`: only this range, in the order of the second chunk."""
     xp = block_pair.xp
     left, right, score, rows = found
     if some is not None:
@@ -242,7 +242,8 @@ def row_pairs(
 class SetCuts(TypedDict):
     """Positions that cut the result of two chunks into parts.
 
-    `own`: pairs of equal sets; `ends`: cumulative pairs of each group of the second chunk (sets + 2,).
+    `own`: number of pairs of rows with equal sets; `ends`: cumulative numbers of pairs of the groups of the
+    second chunk (sets + 2,).
     """
 
     own: int

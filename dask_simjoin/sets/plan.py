@@ -83,7 +83,7 @@ class SetSummary:
     source_rows, missing : int
         Rows of the partition, and its rows without a set.
     ids : IdSummary or None
-        None where rows need no names.
+        None if ids are not needed.
     id_bytes, kept_bytes : float
         Memory of one row's id, and of its columns that the result keeps.
     sample : SetSample
@@ -98,7 +98,7 @@ class SetSummary:
 
     @property
     def nbytes(self) -> int:
-        """Memory of its sample, which is most of it."""
+        """Memory of the sample, by far the largest part."""
         return self.sample.tokens.nbytes + 3 * self.sample.offsets.nbytes
 
 
@@ -312,7 +312,7 @@ class SetPlan(SizeBlockPlan):
 
 
 Gathered = tuple[list[SampledSets], int]
-"""The samples of each table, and a bound of the numbers of tokens."""
+"""The samples of each table, and the number of tokens that are numbered."""
 
 
 def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec, resources: Resources,

@@ -1,6 +1,6 @@
 """The predicate of a join: thresholds are compared as integers, so rounding changes no pair.
 
-With sizes a and b, an overlap o and a threshold p/q, each similarity reaches the threshold where
+With sizes a and b, an overlap o and a threshold p/q, each similarity reaches the threshold if
 
 - Jaccard, o / (a+b-o) >= p/q:   o / (a+b) >= p / (p+q)
 - Dice, 2o / (a+b) >= p/q:       o / (a+b) >= p / (2q)
@@ -32,8 +32,8 @@ class Limits(NamedTuple):
     """The predicate for sets up to some sizes, in numbers that kernels can multiply as int64.
 
     Let f be the overlap or its square, and g the sum of sizes, their product, or 1.  A pair matches if
-    f * denominator >= numerator * g, or > with `above`.  With `exact`, a pair above that does not match: if
-    f * denominator > numerator * g with `more_above`, else >=.
+    f * denominator >= numerator * g, or > with `above`.  With `exact`, a pair with too large an overlap does
+    not match: with `more_above`, if f * denominator > numerator * g, otherwise if >=.
     """
 
     kind: int

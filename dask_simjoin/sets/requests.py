@@ -98,7 +98,7 @@ def is_set_method(value: object) -> bool:
 def check_threshold(value: Any, similarity: str, option: str = "threshold") -> Fraction:
     """Return a threshold as the exact fraction of its text; refuse other values.
 
-    `similarity`: its range; `option`: the name of the option, in messages.
+    `similarity`: determines the allowed range; `option`: the name of the option, in messages.
     """
     allowed = "a whole number of tokens above 0, such as 2" if similarity == "overlap" else BETWEEN
     # NumPy counts timedelta64 among its integers
@@ -133,7 +133,7 @@ def _of_text(value: object) -> str:
 
 
 def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> SetSpec:
-    """Check the options of a request for one frame like `meta` (its empty example), but for `keep`."""
+    """Check the options of a request, except `keep`, for one frame like its empty example `meta`."""
     settings, name = current_settings(on_cluster()), library(meta)
     check_choices(request, is_set_method)
     given = request.threshold
@@ -182,7 +182,7 @@ def check_sets(meta: Frame, on: object, tokenizer: Tokenizer | None) -> Hashable
 
 def resolve_two(request: Any, left: Frame, right: Frame, columns: tuple[Any, Any, Any],
                 ids: tuple[Any, Any, Any]) -> SetSpec:  # fmt: skip
-    """Check the options of a request for two frames like these, but for `keep`.
+    """Check the options of a request, except `keep`, for two frames like these empty examples.
 
     `columns`, `ids`: names for both tables, the left table and the right table.
     """
@@ -231,7 +231,7 @@ class SetOptions:
     Attributes
     ----------
     names_rows : bool
-        Whether the result names rows by their ids; otherwise those are not read, so they may repeat.
+        Whether the result names rows by their ids; otherwise ids are not read, so they may repeat.
     """
 
     names_rows: ClassVar[bool] = True
@@ -252,7 +252,7 @@ class SetOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class OneSetTable(SetOptions):
-    """Ask for something of the rows of one table."""
+    """Options of requests about the rows of one table."""
 
     on: Hashable = field(kw_only=False, metadata=ON)
     threshold: Threshold = field(kw_only=False, metadata=THRESHOLD)
@@ -302,7 +302,7 @@ class SetProfileRequest(CountSetPairsRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoSetTables(SetOptions, Kept):
-    """Ask for something of the rows of two tables, whose columns may have different names."""
+    """Options of requests about two tables, whose columns may have different names."""
 
     left_on: Hashable | None = field(default=None, metadata=about("column of sets of the left table"))
     right_on: Hashable | None = field(default=None, metadata=about("column of sets of the right table"))

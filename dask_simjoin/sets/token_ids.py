@@ -176,7 +176,7 @@ def _numbered_parts(parts: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarra
 
 
 def _cut(codes: np.ndarray, parts: list[Tokens]) -> list[np.ndarray]:
-    """Cut the numbers of several vocabularies to separate copies, which are sent alone."""
+    """Split the numbers of several vocabularies into separate copies: each is sent to another task."""
     ends = np.cumsum([len(part) for part in parts])
     return [some.copy() for some in np.split(codes, ends[:-1])]
 
@@ -288,7 +288,7 @@ def ranked(sets: EncodedSets, rank: np.ndarray) -> EncodedSets:
     offsets, codes = sets["offsets"], sets["codes"]
     own, ordered = rank, None
     if int(rank.max(initial=-1)) >= len(rank):  # other partitions have more tokens
-        # sorted with their positions: lookups take ten times as long
+        # ranks are sorted with their positions: looking them up takes ten times as long
         keys = np.sort((rank.astype(np.int64) << INDEX_BITS) | np.arange(len(rank)))
         ordered = (keys >> INDEX_BITS).astype(np.int32)
         own = np.empty(len(rank), np.int32)

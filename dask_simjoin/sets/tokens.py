@@ -98,7 +98,7 @@ class Delimiter:
 
 @dataclass(frozen=True)
 class Words:
-    """Take words: letters, marks and digits of Unicode that follow each other; no word is empty.
+    """Take words, which are runs of Unicode letters, marks and digits; no word is empty.
 
     Attributes
     ----------
@@ -122,15 +122,15 @@ class Words:
 
 @dataclass(frozen=True)
 class QGrams:
-    """Take all q characters that follow each other; an empty text has none.
+    """Take all runs of q characters; an empty text has none.
 
     Attributes
     ----------
     q : int
         Characters of each gram, 1 to 32.
     padding : bool
-        Whether q - 1 times "#" is put before a text first, and "$" after it, so that each character is in q
-        grams.  Without it a text of fewer characters has no gram.
+        Whether to put q - 1 times "#" before a text, and "$" after it, so that each character is in q grams.
+        Without padding, a text of fewer than q characters has no gram.
     lower : bool
         Whether letters become lower case first.
     """

@@ -267,7 +267,7 @@ def set_near_duplicated(frame: Frame, request: SetNearDuplicatedRequest) -> Seri
     on, threshold, similarity, comparison, tokenizer
         Two rows are near if their sets match, as in `set_self_join`.
     keep : {"first", "last", False} or column
-        The row of near ones that stays, and is False: the first in the frame, the last, or the row with the
+        Which of several near rows stays, and is False: the first in the frame, the last, or the row with the
         largest value in a numeric column.  Equal values keep the first row, and rows without a value come
         last.  False: no row stays, so every row that matches another is True.
     grouping : {"greedy", "connected"}

@@ -20,10 +20,10 @@ from dask_simjoin.engine.threads import shared_out, together
 from dask_simjoin.metrics.norms import Index, reach
 
 PARTS = 8
-"""Parts of the work for each thread: cells of some take longer."""
+"""Parts of the work per thread; more than one, because some parts take longer."""
 
 POINTS = 1 << 14
-"""Fewest points that are a part."""
+"""Fewest points of a part."""
 
 NOWHERE = np.iinfo(np.int64).max
 """Label of a point without a near core point."""
@@ -47,13 +47,14 @@ SAMPLE_BITS = 6
 """The sample has one cell of 2**SAMPLE_BITS. It shows how many points share a cell."""
 
 FILLED = (0.1, 0.1, 0.1, 0.05)
-"""Largest number of cells per point, for 1 to 4 dimensions, that is faster whatever `min_samples` is."""
+"""Cells are faster up to this number of cells per point, in 1 to 4 dimensions, for any `min_samples`."""
 
 FILLED_BY_CORES = (0.1, 0.25, 0.46, 0.15)
-"""The same if a point's cell has at least `min_samples` / `RATIO` points on average."""
+"""`FILLED` if a point's cell has at least `min_samples` / `RATIO` points on average."""
 
 RATIO = 4.5
-"""A cell and its neighbors then settle most points at once.  All three were measured with 300,000 points."""
+"""Up to this ratio of `min_samples` to a cell's points, a cell and its neighbors settle most points at once.
+`FILLED`, `FILLED_BY_CORES` and `RATIO` were measured with 300,000 points."""
 
 FEW = 1 << 16
 """Up to this number of points, the sample has half of the cells."""
@@ -65,7 +66,7 @@ BLOCK = 2048
 def worthwhile(x: np.ndarray, layout: CellLayout, min_samples: int) -> bool:
     """Estimate whether points (n, d) share cells enough that clusters are found faster by cells.
 
-    A sample of cells with all their points gives an estimate without bias.
+    A sample of cells with all their points gives an unbiased estimate.
     """
     n, dims = x.shape
     if not n or not serves(dims, layout.norm):
@@ -119,7 +120,7 @@ class CellClusters:
         return core
 
     def components(self) -> np.ndarray:
-        """Return the first place of the component of each place (n,) int32, or itself."""
+        """Return for each core point (n,), int32, the first place of its component; for others their own."""
         index, places, boxes = self._core_index, self._places, self._core_boxes
         whole, starts = boxes[2], index["starts"]
         parent = np.empty(len(places), np.int32)
@@ -145,9 +146,9 @@ class CellClusters:
         return out
 
     def borders(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the places near core points that are none, ascending, and the lowest label near each.
+        """Return the places of border points, ascending, and the lowest label near each.
 
-        `labels`: of each place (n,) int64; -1: not a core point.
+        A border point is near a core point, but is not one.  `labels` (n,), int64: -1 if not a core point.
         """
         if len(self._places) in (0, len(labels)):
             return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -185,7 +186,7 @@ class CellClusters:
         return low, high, whole
 
     def _first(self, begin: int, offsets: np.ndarray) -> np.ndarray:
-        """Return the first cell that runs of the cell `begin` can have."""
+        """Return for each offset the first cell that the run of neighbors of cell `begin` can have."""
         keys = self._all["keys"]
         return np.searchsorted(keys, keys[begin] + offsets - REACH)
 

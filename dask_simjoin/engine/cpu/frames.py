@@ -21,16 +21,16 @@ NULLABLE: dict[str, Callable[[np.dtype[Any]], str]] = {
     "u": lambda dtype: f"UInt{8 * dtype.itemsize}",
     "b": lambda dtype: "boolean",
 }
-"""pandas' dtypes of numbers that may be missing: as float64 large ids would change."""
+"""Kind of dtype -> pandas' nullable dtype.  Float64 with NaN for missing numbers would change large ids."""
 
 
 FLOAT64 = np.dtype(np.float64)
 
 ALIKE = {*map(np.dtype, "bhilBHILfd")}
-"""Numeric dtypes of columns that pandas holds side by side."""
+"""Numeric dtypes whose columns pandas stores side by side in one array."""
 
 MANY = 8
-"""Fewest columns that are copied together: copied alone, each takes ten microseconds of Python."""
+"""Fewest columns that are copied in one call: one call per column takes ten microseconds each."""
 
 
 class PandasFrames:
@@ -125,14 +125,14 @@ def _taken(values: pd.Series | pd.Index, places: np.ndarray) -> Values:
 
 
 def _empty(rows: int, columns: int, buffer: np.ndarray | None) -> np.ndarray:
-    """Uninitialized points, stored by column; in the given memory if there is any."""
+    """Return uninitialized points, stored by column; they use the memory of `buffer`, if given."""
     if buffer is None:
         return np.empty((rows, columns), order="F")
     return buffer[: rows * columns].reshape(columns, rows).T
 
 
 def _column(values: pa.ChunkedArray, dtype: str | None) -> Values:
-    """A column for pandas, with the dtype of that name if there is one."""
+    """Return a column for pandas; `dtype`: name of its dtype, None: pandas' default."""
     if dtype is not None and dtype.endswith("[pyarrow]") and not dtype.startswith("string"):
         return pd.arrays.ArrowExtensionArray(values)
     plain = values.to_pandas(ignore_metadata=True)
@@ -166,11 +166,11 @@ FRAMES = PandasFrames()
 
 
 LONG_ROWS = 16
-"""Fewest coordinates that make NumPy faster row by row than with a copy by column."""
+"""From this number of coordinates on, NumPy reduces rows faster than a copy that is stored by column."""
 
 
 def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Smallest and largest coordinates (d,) of points (n, d), n > 0, NaN where one is."""
+    """Smallest and largest coordinates (d,) of points (n, d), n > 0; NaN in columns that have a NaN."""
     if x.shape[1] < LONG_ROWS:  # along short rows, NumPy takes several times as long as a copy
         x = np.asfortranarray(x)
     return x.min(axis=0), x.max(axis=0)

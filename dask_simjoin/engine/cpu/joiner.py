@@ -49,10 +49,10 @@ from dask_simjoin.metrics.norms import Index, Norm
 
 def comparisons(module: CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool, rows: Rows | None,
                 chosen: bool = False) -> Iterator[tuple[Index, Index, bool]]:  # fmt: skip
-    """Yield the joins that cover the pairs of the first side's places `rows`; None: all of them.
+    """Yield (queries, data, whether a self-join) of joins that find all pairs of query places `rows`.
 
-    For one index with itself (`is_self_join`) a pair belongs to its earlier place. A part is then compared
-    with itself and with later places that may be near. `chosen`: for `connect` and `lowest`.
+    None: all places.  In a self-join a pair belongs to its earlier place.  The part with these places is then
+    compared with itself, and with later places that may be near.  `chosen`: use `Choosing.loose_part`.
     """
     if rows is None:
         yield q, d, is_self_join
@@ -68,12 +68,12 @@ def comparisons(module: CpuMethod, q: Index, d: Index, layout: Layout, is_self_j
 
 
 NOWHERE = np.empty((0, 0), order="F")
-"""Points where none are looked at."""
+"""Points for sinks that read no coordinates."""
 
 WORK = Remembered[np.ndarray]()
 
 WRITTEN = {np.dtype(np.int32), np.dtype(np.int64)}
-"""Dtypes of names that kernels write."""
+"""Dtypes of row names that kernels can write."""
 
 ROOM_PER_POINT = 256
 """Initial capacity in pairs per point."""
@@ -299,7 +299,7 @@ def _module(method: str) -> CpuMethod:
 def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bool, distance: Measured | None,
            labels: tuple[np.ndarray, np.ndarray] | None, kept: Kept | None = None,
            firsts: tuple[int, int] = (0, 0)) -> Pairs:  # fmt: skip
-    """Pairs of two indexes; `one_chunk`: both are parts of one chunk, so the smaller position is left."""
+    """Return pairs of two indexes; `one_chunk`: of one chunk, so `left` gets the smaller positions."""
     module = _module(layout.method)
     sides, capacity = (q, d), 0
     if all(len(s["order"]) > SWEEP_LANES for s in sides):

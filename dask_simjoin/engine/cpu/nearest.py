@@ -28,14 +28,14 @@ from dask_simjoin.metrics.norms import Norm
 Index = dict[str, Any]
 
 PACKED = 64 * cpu_tiles.TILE
-"""Rows that are put in order at a time before they become tiles."""
+"""Rows that are reordered at a time before they are packed into tiles."""
 
 SEARCHED = 1 << 12
-"""Rows whose neighbors are sought at a time where little memory is to be taken."""
+"""Rows that are searched at a time to save memory."""
 
 
 def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, threads: int = 1) -> Index:
-    """Index of a chunk's points, to be searched and to search with: a plain dict of arrays.
+    """Return the index of a chunk's points, for queries and for data: a dict of arrays.
 
     Parameters
     ----------
@@ -92,9 +92,9 @@ def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, thread
 
 
 def renamed(index: Index, names: Any) -> Index:
-    """The index with other names: of all rows (n,), in their order, or what to add to each place.
+    """Return the index with other names for its rows; it was built with row numbers as names.
 
-    `build` was given the rows' places as names.
+    `names`: a name per row (n,), in the order of rows, or a number to add to each row number.
     """
     if isinstance(names, int) and not names:
         return index
@@ -179,7 +179,7 @@ def improved(q: Index, d: Index, layout: NearestLayout | MethodSearch, best_d2: 
              bound2: float = math.inf) -> None:  # fmt: skip
     """Improve the nearest neighbors of a chunk's points by another chunk's, by the layout's method.
 
-    Only tiles have a smallest total: requests refuse it for other methods.
+    Only tiles support a smallest total (`least2`): requests refuse it for other methods.
     """
     if isinstance(layout, MethodSearch):
         module: SearchMethod = method_module(layout.method, HOME)

@@ -23,7 +23,7 @@ from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.metrics.norms import Index
 
 WARM = 100
-"""Points whose join compiles the kernels, or finds them compiled, before anything is timed."""
+"""Points of an untimed first join, which compiles or loads the kernels."""
 
 
 class CpuProfiler:
@@ -64,7 +64,7 @@ SAMPLED = 8
 """Tiles whose points' neighbors are counted to estimate neighbors per row."""
 
 MANY = 24
-"""Fewest neighbors of a row, for each limit, that make passes faster, in 4 to 16 dimensions."""
+"""From this number of neighbors per row and limit on, passes are faster, in 4 to 16 dimensions."""
 
 QUANTIZED = ("queries", "tiles", "take", "first", "marked")
 """Arrays of an index for the 8-bit filter, which hold for one threshold only."""
@@ -101,7 +101,7 @@ def worthwhile(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits:
 
 def tally(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, is_self_join: bool,
           by_row: bool, q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
-    """Do what `Tallying.tally` says."""
+    """See `Tallying.tally`."""
     passes = [layout.narrowed(limit) for limit in limits.tolist()]
     norms = _norms(q) if layout.filter is not None else np.empty(0)
     few = sum(each is None for each in passes)  # the smallest ones
@@ -142,7 +142,7 @@ def _tally_few(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits:
 
 
 def _norms(index: Index) -> np.ndarray:
-    """Squares of the filtered points' lengths, by place."""
+    """Squared norms of the filtered points, by place."""
     z = index["z"]
     norms = np.zeros((len(z), TILE))
     for k in range(z.shape[1]):
@@ -154,7 +154,7 @@ def _norms(index: Index) -> np.ndarray:
 def _narrowed(index: Index, layout: TilesLayout, norms: np.ndarray) -> Index:
     """Give an index the limits of a narrowed layout, as `kernels.pack.pack_filter` has them.
 
-    Sums that make a pair sure stay unchanged: larger thresholds have larger ones.
+    The sums that make a pair sure are not lowered: they are larger than necessary, which is safe.
     """
     if layout.filter is None:
         return index
@@ -165,5 +165,5 @@ def _narrowed(index: Index, layout: TilesLayout, norms: np.ndarray) -> Index:
 
 
 def _above(values: np.ndarray) -> np.ndarray:
-    """Float32 numbers that are not smaller, and larger by less than 2**-22 of them plus 2**-147."""
+    """Round up to float32; the results are larger by less than 2**-22 * abs(values) + 2**-147."""
     return (values + np.abs(values) * 2.0**-23 + 2.0**-148).astype(np.float32)

@@ -97,7 +97,7 @@ class BoruvkaRounds:
             self.near, self.away = nearest[:2]
             self.beyond = nearest[2].copy() if progress is None else nearest[2]
         self.sizes, self.components = np.broadcast_to(np.int32(1), self.rows), self.rows
-        # in parts; omit weights that equal the larger core distance
+        # found edges in parts, without weights that equal the larger core distance
         self.found: list[tuple[np.ndarray, ...]] = []
         if progress is not None:
             self.component, self.least, self.to, self.beyond = (
@@ -110,7 +110,7 @@ class BoruvkaRounds:
 
     @property
     def progress(self) -> Progress:
-        """State after some rounds, with the offers of nodes for the next one."""
+        """State after some rounds, with the best known edges of components for the next one."""
         self._make_room()
         offered = self._offers()[:3]
         return {

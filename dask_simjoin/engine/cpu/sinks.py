@@ -238,7 +238,7 @@ class Deciding:
         self.left, self.right = (np.empty(SCRATCH + SWEEP_LANES, np.int32) for _ in range(2))
 
     def full(self, n: int, min_capacity: int) -> None:
-        """Decide `n` candidates; the space exceeds what kernels request."""
+        """Decide `n` candidates; `min_capacity` is ignored: the arrays exceed what kernels request."""
         q, d = self._sides
         places, near, totals = (self.left[:n], self.right[:n]), np.empty(n, np.int32), np.empty(n)
         found = decide(q["x"], d["x"], *places, self._threshold, self._norm, near, totals, *self._scratch)
@@ -275,7 +275,7 @@ class CpuMethod(Protocol):
     """
 
     writes_names: bool
-    """Whether names may be int64, like the sink's arrays, and totals are written if it has space for them."""
+    """Whether `pairs` can write int64 names, and totals if the sink has an array for them."""
 
     def layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
                variance: np.ndarray, threshold: float, norm: Norm,
@@ -337,7 +337,7 @@ class Tallying(Protocol):
     """A method that can count pairs within several limits without keeping any."""
 
     def tallies(self, q: Index, d: Index, layout: Layout, limits: np.ndarray) -> bool:
-        """Return whether this method counts without pairs, and is faster so."""
+        """Return whether this method can count here without pairs, and is faster than with them."""
 
     def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, is_self_join: bool, by_row: bool,
               q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip

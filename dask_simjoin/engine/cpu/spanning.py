@@ -29,10 +29,10 @@ from dask_simjoin.engine.threads import shared_out
 from dask_simjoin.metrics.norms import Index, Norm, box_gap
 
 COARSE = 16
-"""Boxes of an index, at most, which say how far another one's tiles are."""
+"""Most boxes that stand for an index when distances to another index's tiles are bounded."""
 
 AT_ONCE = 256
-"""Tiles whose gaps are computed at a time: workers give larger arrays back, and to take them anew costs."""
+"""Tiles whose gaps are computed at a time: larger arrays would be returned to the system each time."""
 
 
 def _nodes_of(index: Index, first: int, ends: np.ndarray) -> np.ndarray:
@@ -47,14 +47,14 @@ def _boxes(index: Index) -> tuple[np.ndarray, np.ndarray]:
     """Return the smallest and largest coordinates of each tile (tiles, d)."""
     if "y" not in index:
         return index["low"], index["high"]
-    y = index["y"]  # boxes exist, but in the filter's numbers
+    y = index["y"]  # the index has boxes, but of the filter's scaled points
     starts = np.arange(0, len(y), cpu_tiles.TILE)
     return np.minimum.reduceat(y, starts), np.maximum.reduceat(y, starts)
 
 
 def _least_across(index: Index, core: np.ndarray, other: Index, other_core: np.ndarray,
                  norm: Norm) -> np.ndarray:  # fmt: skip
-    """Bound the weights of edges of each place (n,) to another index from below.
+    """Return lower bounds of the weights of edges from each place (n,) to another index.
 
     An edge is no lighter than the gap between its place's tile and the nearest boxes of the other index, nor
     than core distances.  Neither index is empty.
@@ -152,7 +152,7 @@ class CpuSpanner:
     @staticmethod
     def tree_of(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
                 progress: Progress | None = None) -> Edges:  # fmt: skip
-        """Find the tree of the points of an index; `core`: of its places."""
+        """Find the tree of the points of an index; `core`: core distances, as totals, by place."""
         rounds = BoruvkaRounds([index], layout, [core], nearest, progress)
         del index, core, nearest, progress  # free them as soon as the rounds no longer need them
         found, names, core = rounds.run(), rounds.names, rounds.core
@@ -183,7 +183,7 @@ class CpuSpanner:
     @staticmethod
     def edges_between(sides: Sequence[Index], layout: NearestLayout, cores: Sequence[np.ndarray],
                       trees: Sequence[Edges]) -> Edges:  # fmt: skip
-        """Find the edges between two indexes that are in the tree of both; `trees`: of each of them."""
+        """Find the edges between two indexes that are in the tree of both; `trees`: each index's tree."""
         rounds = BoruvkaRounds(sides, layout, cores)
         across = rounds.sides[1].first
         first = [(index, side.first) for index, side in zip(sides, rounds.sides, strict=True)]
@@ -291,7 +291,7 @@ def least_rows(parent: np.ndarray, order: np.ndarray, threads: int) -> np.ndarra
         components.first_rows(parent, order, start, stop, first)
         return np.flatnonzero(parent[start:stop] < start) + start
 
-    for tied in shared_out(lower, n, threads):  # up to where another thread starts
+    for tied in shared_out(lower, n, threads):  # nodes whose roots other threads write
         np.minimum.at(first, parent[tied], order[tied])
     return first
 
@@ -330,7 +330,7 @@ class _Told(Generic[T]):
 class Remembered(Generic[T]):
     """Weak cache of values by pair of indexes, shared by all tasks of a process.
 
-    Tasks for parts of the same two chunks ask for the same value.
+    Tasks for parts of the same two chunks need the same value.
     """
 
     def __init__(self) -> None:

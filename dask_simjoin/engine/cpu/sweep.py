@@ -23,7 +23,7 @@ from dask_simjoin.engine.threads import shared_out, together
 from dask_simjoin.metrics.norms import Index, Norm, reach
 
 SAMPLED = 4096
-"""Sampled numbers that choose where to cut all into parts."""
+"""Most numbers that are sampled to choose where parts end."""
 
 LEAST = 1 << 18
 """Fewest points per thread: distributing numbers to threads costs half as much as sorting them."""
@@ -186,7 +186,7 @@ def _candidates(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, nam
 
 
 def _chosen(index: Index, places: np.ndarray) -> Index:
-    """The index of the points at some places, which are its "order"."""
+    """Return the index of the points at some places; its "order" has these places."""
     found = grid.chosen(index, places, SWEEP_LANES)
     if "x" in index:
         found["x"] = grid.chosen({**index, "cols": index["x"]}, places, SWEEP_LANES)["cols"]
@@ -277,7 +277,7 @@ def tallies(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray) -> bool
 
 def tally(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray, is_self_join: bool, by_row: bool,
           q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
-    half = is_self_join and not by_row  # as with counts; otherwise each pair is found from both of its points
+    half = is_self_join and not by_row  # as in `counts`; otherwise each pair is found from both of its points
     sides = ((q, d, q_found),) if is_self_join or not by_row else ((q, d, q_found), (d, q, d_found))
     for one, other, found in sides:
         offsets, most, at = _swept(one, other, layout, half)

@@ -11,7 +11,7 @@ by 2**-150.  With m_k the largest \|a_k\|, two points' differences are off by a 
 
     outer = s sqrt((eps2 + d 2**-1074) (1 + (d + 4) 2**-52)),
 
-and one of at most inner = s sqrt((eps2 - d 2**-1074) (1 - (d + 4) 2**-52)) makes a pair.
+and a true distance of at most inner = s sqrt((eps2 - d 2**-1074) (1 - (d + 4) 2**-52)) makes a pair.
 
 **float32.**  Consider the sum of squares of differences of z, fused or not, in any order.  It errs by a
 factor of 1 + (d + 4) 2**-24 at most: one rounding of each difference, d + 1 of the squares and sums.
@@ -52,7 +52,7 @@ and a total of at most sure = (inner - rho) (1 - (d + 6) u) belongs to a pair.  
 most inner - rho.  The rounding of these products themselves is below u of them.
 
 **Boxes.**  A gap between boxes of z, or between a point and a box, is no larger than a difference it bounds.
-A span is no smaller than one.  Both are added in the order of the total's terms.  Rounding is monotone, so
+A span is no smaller than a difference it bounds.  Both are added in the order of the total's terms.  Rounding is monotone, so
 `reach` and `sure` serve boxes too.  In float64, a box's own span is added, and `sure` is smaller than
 necessary.
 """
@@ -69,7 +69,7 @@ from dask_simjoin.metrics.norms import Norm
 U = 2.0**-24
 
 MAX_DIMS = 4096
-"""Up to here (1 + 2**-24)**(d + 4) is below the factor assumed, 1 + (d + 6) 2**-24."""
+"""Up to this number of dimensions, (1 + 2**-24)**(d + 4) is below the assumed 1 + (d + 6) 2**-24."""
 
 ROOM = 2.0**14
 """Largest squared distance of a point from the center, and largest eps2, after scaling.

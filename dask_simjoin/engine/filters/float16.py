@@ -55,10 +55,10 @@ TILE = 128
 """Points of a tile; queries come in blocks of two tiles."""
 
 MAX_DIMS = 200
-"""Most dimensions: a query's vectors stay in registers."""
+"""Most dimensions: up to here, a query's vectors stay in registers."""
 
 STAGE = 512
-"""Pairs that a warp stages in shared memory; 8 warps a block."""
+"""Pairs that a warp stages in shared memory; a block has 8 warps."""
 
 NOWHERE = -60000.0
 
@@ -69,22 +69,22 @@ def width(dims: int) -> int:
 
 
 def shared_bytes(dims: int, *, counting: bool = False) -> int:
-    """Shared memory that a block of the kernel asks for when it is launched."""
+    """Return the shared memory in bytes that a block of the kernel requests at launch."""
     return 2 * TILE * (width(dims) + 8) * 2 + (0 if counting else 8 * STAGE * 4)
 
 
 def shared_in_all(dims: int) -> int:
-    """Total shared memory, with the static part: lists of tiles, and the queries' box."""
+    """Return the total shared memory in bytes, with the static part: lists of tiles, and queries' box."""
     return shared_bytes(dims) + 9216 + 8 * dims
 
 
 def search_bytes(dims: int, listed: int = 0) -> int:
-    """Shared memory that a block of the search asks for, with lists of a number of neighbors per query."""
+    """Return the shared memory in bytes that a block of the search requests; `listed`: listed neighbors."""
     return 2 * TILE * (width(dims) + 8) * 2 + 2 * TILE * listed * 16
 
 
 def shared_in_search(dims: int, listed: int = 0) -> int:
-    """Return its total shared memory, with the static part: the queries' box, last numbers and candidates."""
+    """Return the search's total shared memory in bytes, with the static part: box, bounds and candidates."""
     return search_bytes(dims, listed) + 15360 + 8 * dims
 
 

@@ -13,8 +13,8 @@ and the inner product must reach half of (1 - u - 2u**2)(N_i + N_j) - E**2 (1 + 
 The kernel begins a sum with start_j - h_i and adds the d products.  These are m = d + 4 roundings, fused or
 not; let g = m*u / (1 - m*u).  Let Q be the sum without its roundings.  A partial sum is Q less the products
 still to come, so at most |Q| + (N_i + N_j)/2 in size.  So all roundings together err by at most
-g(|Q| + (N_i + N_j)/2).  The terms start_j and h_i were rounded by 3u(N_i + N_j + E2)/2 at most, to pass.  The
-part g|Q| cannot change a sign.  With
+g(|Q| + (N_i + N_j)/2).  The terms start_j and h_i were rounded by 3u(N_i + N_j + E2)/2 at most, so that more
+pairs pass.  The part g|Q| cannot change a sign.  With
 
     start_j = -N_j (1 - kappa) / 2,    h_i = (N_i (1 - kappa) - E2) / 2,
     kappa = 2g + 3u,                   E2 = E**2 (1 + 8u) + d * 2**-140
@@ -29,7 +29,7 @@ belongs to a pair for any rounding: with N = N_i + N_j, |z_i - z_j|**2 is then a
     E2 (1 - 32u + 3u) - N (4 kappa - kappa - g - 3u)  <=  E**2 (1 - 20u) - N (5g + 6u),
 
 and (|z_i - z_j| + u(|z_i| + |z_j|))**2 <= |z_i - z_j|**2 (1 + u) + 2uN (1 + u) is below E**2 (1 - 8u).  Only
-sums between 0 and that are decided in float64.
+sums between 0 and sure_i + sure_j are decided in float64.
 """
 
 from __future__ import annotations

@@ -17,17 +17,17 @@ which is a bound for each point by itself.  With N_i = \\|b_i\\|**2, N_j = \\|p_
     V_h  =  <b_i, A_j + 128>_h - (N_i + 128 sum(b_i))_h + x_i - floor(N_j)_h + x_j,
 
 A_j + 128 is an unsigned byte here, and a pair has V_0 + V_1 >= 0.  Two products are added to 16 bits: no such
-sum exceeds 2 * 64 * 255 = 32,640.  All other sums wrap, which is exact modulo 2**16.  So the kernel must only
-know where to cut the ring.  Let X be the largest x.  A pair's V_h is at most 2X.  It is at least -2X, since
-half of its squared distance is no more than all of it.  The kernel sums V_h + 32,766 - 2X, and while X <=
-16,380 no sum of a pair wraps.  A pair passes if both halves together are at least 2 (32,766 - 2X).  Points so
-far apart that half of their squared distance wraps may pass as well, which costs time.  The width w is large
-enough to make this rare, judging by the data's variance.
+sum exceeds 2 * 64 * 255 = 32,640.  All other sums wrap, which is exact modulo 2**16.  So the kernel only
+needs a range of 2**16 values for V_h.  Let X be the largest x.  A pair's V_h is at most 2X.  It is at least
+-2X, since half of its squared distance is no more than all of it.  The kernel sums V_h + 32,766 - 2X.  While
+X <= 16,380, no sum of a pair wraps.  A pair passes if both halves together are at least 2 (32,766 - 2X).
+Points so far apart that half of their squared distance wraps may pass as well, which costs time.  The width w
+is large enough to make this rare, judging by the data's variance.
 
 **In 32 bits.**  If the machine adds four products to a long (VNNI), V_0 + V_1 is summed up at once.  No sum
 of at most 4096 products exceeds 64 * 255 * 4096 < 2**27, and neither does N, so nothing wraps.
 
-A point with a larger T has a large error.  It is marked and passes with all others.
+A point with a larger T has a large error.  It is marked, and all of its pairs pass.
 
 E is as in `filters.bounds`: c, w and 1/w stand for any real numbers.  The roundings of a are less than 2**-51
 of it.  To cover them, 2**-50 of \\|b\\| or \\|p\\| and 2**-40 of r are added to r.  T is increased by 2**-40
@@ -51,7 +51,7 @@ MAX_DIMS = 4096
 """Most dimensions for the filter: then N is at most 2**24."""
 
 STEP = 4
-"""Consecutive coordinates of a point, two from each half of the dimensions."""
+"""Coordinates of a point that are stored side by side, two from each half of the dimensions."""
 
 DEVIATIONS = 12.0
 """Coordinates beyond this many standard deviations from the mean are clipped."""
@@ -60,7 +60,7 @@ SPREAD = 2.5
 """Largest squared distance that does not wrap, as a multiple of the mean."""
 
 REST = 1.5
-"""Rounding error that no point is marked for, as a multiple of the error of uniform numbers."""
+"""Points are not marked up to this rounding error, a multiple of the error of uniform numbers."""
 
 
 @dataclass(frozen=True)
@@ -86,14 +86,14 @@ class Int8Filter:
 
     @property
     def bias(self) -> int:
-        """The number that is added to each half."""
+        """The number that is added to the sum of each half."""
         return 32766 - 2 * self.max_x
 
 
 def make_int8_filter(
     lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray, eps2: float
 ) -> Int8Filter | None:
-    """The filter for points of these moments, or None where it cannot serve.
+    """Return the filter for points of these moments, or None if it cannot be used.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The kernels of the tensor cores: which serves how many dimensions, slices of long vectors, when it pays.
+"""Choose a tensor-core kernel by the number of dimensions, and decide whether its filter pays.
 
 Vectors of more dimensions than registers hold are read slice by slice.  The vectors and their bounds come
 from `dask_simjoin.engine.filters.float16`.
@@ -29,17 +29,17 @@ FURTHER = 2.0
 """Largest typical distance of candidates that pass the filter, as a multiple of E."""
 
 SLICINGS = ((4, 3), (2, 3), (2, 2))
-"""Slicings of vectors, the fastest first: length of a slice in units of 16 numbers, and slices held."""
+"""Slicings of vectors, the fastest first: length of a slice in units of 16 numbers, slices in memory."""
 
 
 def shared_bytes(slicing: tuple[int, int], *, counting: bool = False) -> int:
-    """Shared memory that a block of the kernel of slices asks for when it is launched."""
+    """Return the shared memory in bytes that a block of the kernel of slices requests at launch."""
     depth, stages = slicing
     return stages * 3 * half.TILE * 16 * depth * 2 + (0 if counting else 8 * half.STAGE * 4)
 
 
 def shared_in_all(dims: int, slicing: tuple[int, int]) -> int:
-    """Return its total shared memory, with the static part: lists of tiles, and the queries' box."""
+    """Return that kernel's total shared memory, with the static part: lists of tiles, and queries' box."""
     return shared_bytes(slicing) + 9216 + 8 * dims
 
 

@@ -1,8 +1,8 @@
 """Array programs of trees, and bounds, means and squares of columns; needs CuPy but no cuDF.
 
 CuPy compiles a kernel for each operation and each choice of types, a tenth of a second each.  NVRTC reads
-their headers one after the other, even for several threads.  This took half the time of a first tree.  All
-arrays are C-contiguous; positions are less than 2**31.
+their headers one after the other, even for several threads.  This took half the time of a process's first
+tree, so these operations are one program.  All arrays are C-contiguous; positions are less than 2**31.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dask_simjoin.metrics.norms import Array, Spread
 
 
 def program(function: str) -> load.Program:
-    """Return the compiled program: one has all functions."""
+    """Return the program of an array function: all functions are in one file, with the same constants."""
     return "arrays", function, {"DIMS": 1, "EXACT": True}
 
 
@@ -31,7 +31,7 @@ def _run(name: str, items: int, *arguments: Any) -> None:
 
 
 def fill(out: Array, value: float | np.generic) -> None:
-    """Write one value everywhere."""
+    """Fill an array with one value."""
     bits = np.array([value], out.dtype).view(BITS[out.itemsize])[0]
     _run(f"fill_{out.itemsize}", len(out), bits, out)
 
@@ -44,7 +44,7 @@ def full(n: int, value: float | np.generic, dtype: Any = np.float64) -> Array:
 
 
 def numbers(first: int, n: int) -> Array:
-    """Count up from a number (n,), int32."""
+    """Return `n` consecutive numbers from `first` on, int32."""
     out = cupy.empty(n, cupy.int32)
     _run("number_on", n, np.int32(first), out)
     return out
@@ -96,7 +96,7 @@ def places_of(flags: Array, counted: Array | None = None) -> Array:
 
 THREADS = 256
 BLOCKS = 2048
-"""Blocks of all columns together, about: enough to read as fast as memory can be read."""
+"""Approximate number of blocks for all columns together: enough to read at the speed of memory."""
 
 
 def _columns(x: Array, name: str, values: int, *arguments: Any) -> np.ndarray:
@@ -110,7 +110,7 @@ def _columns(x: Array, name: str, values: int, *arguments: Any) -> np.ndarray:
 
 
 def bounds(x: Array) -> tuple[np.ndarray, np.ndarray] | None:
-    """Smallest and largest coordinates (d,) of points (n, d), n > 0; None where `spread` gives none."""
+    """Smallest and largest coordinates (d,) of points (n, d), n > 0; None if `spread` returns None."""
     found = _sums(x)
     return found and found[:2]
 
@@ -130,7 +130,7 @@ def spread(x: Array) -> Spread | None:
 
 
 def _read_some() -> None:
-    """Run the array steps of every join on a few points: sampling, and places to numbers."""
+    """Run array operations that every join uses, on two points: sampling rows, and converting places."""
     places = cupy.asarray(np.arange(2))
     cupy.empty((4, 2), order="F")[places]
     places.astype(cupy.int32).astype(cupy.int64)

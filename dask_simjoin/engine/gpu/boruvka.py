@@ -1,4 +1,4 @@
-"""The rounds of Boruvka's algorithm on the GPU besides searches: needs CuPy, but no cuDF."""
+"""Array steps of Boruvka's rounds on the GPU, without the searches: needs CuPy, but no cuDF."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dask_simjoin.metrics.norms import Array
 WARP = 32
 
 ITSELF = np.uint64(0)
-"""In place of edges' starts: each is the node of its number."""
+"""Null pointer for the starts of edges: edge e starts at node e."""
 
 FEW = 2
-"""Times the median component's rows that one has which still searches: see the CPU's."""
+"""Largest component that searches, as a multiple of the median size: see `rounds` of the CPU."""
 
 UNKNOWN = np.uint64(0x7FF0000000000000)
 """Unknown weight of a component's least edge, as bits: inf."""
@@ -55,7 +55,7 @@ def offer_edges(component: Array, edges: list[ListedEdges], bounds: Array) -> No
 
 def least_edges(component: Array, names: Array, edges: list[ListedEdges],
                 bounds: Array) -> tuple[Array, Array]:  # fmt: skip
-    """Find the least edge of each component, with the weight in `bounds`: both nodes, or -1."""
+    """Find both nodes of the least edge of each component, or -1; `bounds`: its weight, as bits."""
     least = full(len(bounds), NO_NAMES, cupy.uint64)
     starts, ends = (full(len(bounds), -1, cupy.int32) for _ in range(2))
     for name, more in (("name_edges", ()), ("take_edges", (starts, ends))):

@@ -34,10 +34,10 @@ from dask_simjoin.engine.protocols import Kept, Measured, MethodSearch, Pairs, R
 from dask_simjoin.metrics.norms import Array, Index, Norm
 
 LEVELS = 8
-"""Capacity for levels of the regions' tree grows by this number, so few programs serve all trees."""
+"""The capacity for levels of the regions' tree is a multiple of this, so few programs serve all trees."""
 
 VISITED = 1 << 24
-"""Pairs that are shown to a visitor at a time, at most."""
+"""Most pairs that are passed to a visitor at a time."""
 
 
 def _of_components(function: str, wide: bool = False) -> load.Program:

@@ -28,23 +28,23 @@ QUEUE = 16
 WARPS, TENSOR_WARPS = 4, 8
 
 BLOCKS = 2
-"""Blocks of a multiprocessor whose lists must fit into shared memory; otherwise no list is there."""
+"""Lists are in shared memory only if the lists of this number of blocks fit."""
 
 HALVED = 48
-"""Longest vectors that let two blocks of the search with tensor cores fit: see its `BLOCKS`."""
+"""Longest vectors for two blocks per multiprocessor: see `BLOCKS` in nearest_tensor.cu."""
 
 SOUGHT = 1 << 27
-"""Neighbors of all queries, 16 bytes each, per search if memory is scarce."""
+"""Most neighbors of all queries of one search, 16 bytes each, if memory is scarce."""
 
 PART = FANOUT * half.TILE
-"""Queries can be cut at multiples of this position: boxes, the larger ones too, are in groups."""
+"""Queries can be cut at multiples of this place: there, a group of boxes begins for both tile sizes."""
 
 SCRATCH_SHARE = 16
 """Lists may take one part in this many of a GPU's memory if shared memory is too small."""
 
 
 def _tell_some() -> None:
-    """Run the array programs around searches once, to load them: distances and rows of neighbors."""
+    """Run the array operations that follow a search, on little data, to load their kernels."""
     totals, _ = GpuSearcher.fresh(2, 2)
     last = totals[:, 1]
     cupy.where(cupy.isinf(last), last, cupy.sqrt(last.copy()))
@@ -61,7 +61,7 @@ def build(x: Array, layout: NearestDeviceLayout) -> Index:
 
 
 def _program(layout: NearestDeviceLayout, lists: bool) -> load.Program:
-    """Return the search program; `lists`: queries' neighbors fit into shared memory."""
+    """Return the search program; `lists`: whether lists of neighbors are in shared memory."""
     constants = {"DIMS": layout.dims, "LISTS": lists}
     if layout.engine == "float16":
         told = {"EXACT": False, "WIDTH": half.width(layout.dims), "ROWS": 32}
@@ -71,12 +71,12 @@ def _program(layout: NearestDeviceLayout, lists: bool) -> load.Program:
 
 
 def _shared() -> int:
-    """Shared memory of a multiprocessor that blocks can have."""
+    """Return the shared memory in bytes that one block can use."""
     return int(cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"])
 
 
 def _tiles_bytes(layout: NearestDeviceLayout, levels: int, listed: int) -> int:
-    """Shared memory of a block of `nearest.cu`, with lists of a number of neighbors per query."""
+    """Return the shared memory in bytes of a block of `nearest.cu`; `listed`: neighbors per query."""
     size = 8 if layout.engine == "float64" else 4
     return WARPS * TILE * (levels * (size + 4) + QUEUE * 4 + listed * 16)
 
@@ -99,7 +99,7 @@ class GpuSearcher:
 
     @staticmethod
     def renamed(index: Index, names: Array | int) -> Index:
-        """The index with other names: of all rows (n,), in their order, or what to add to each place."""
+        """Return the index with other names: one per row (n,), or a number to add to row numbers."""
         return device_nearest.relabelled(index, names, cupy)
 
     @staticmethod

@@ -97,7 +97,7 @@ class GpuMethod(Protocol):
     def layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
                variance: np.ndarray, threshold: float, norm: Norm,
                drawn: Drawn | None = None) -> GpuLayout:  # fmt: skip
-        """Choose how to index all chunks, from moments (d,) of all points and the decision.
+        """Choose how to index all chunks, from moments (d,) of all points and the threshold.
 
         `options`: the method as an object, of the class that `METHODS` has; `drawn`: some points, on the
         host.
@@ -127,7 +127,7 @@ class GpuMethod(Protocol):
 
 
 Timed = Callable[[str, Callable[[], Any]], Any]
-"""Runs a step of a profiled join to its end on the GPU, and keeps its seconds by this name."""
+"""Function of a name and a step: runs the step to its end on the GPU, and stores its seconds by name."""
 
 
 @runtime_checkable
@@ -162,7 +162,7 @@ LIBRARY = "cudf"
 
 
 def method_of(name: str) -> GpuMethod:
-    """Return what a method does on GPUs."""
+    """Return the GPU module of a method."""
     method: GpuMethod = method_module(name, LIBRARY)
     return method
 

@@ -101,28 +101,28 @@ class SearchSide:
 
 
 BLOCKS = 1 << 12
-"""Blocks of a search: more than a GPU runs at a time; each takes tiles until there are none left."""
+"""Most blocks of a search, more than a GPU runs at a time; each takes tiles until none are left."""
 
 WORK = 1 << 13
-"""Pieces of work that a search is cut into where it has fewer tiles: some for each warp of a GPU."""
+"""Up to this number of pieces, several warps share a tile, so that all warps of a GPU have work."""
 
 EVERY, MANY = 16, 1 << 17
 """From `MANY` active queries on, search from every `EVERY`-th first: the results prune the others."""
 
 AT_ONCE = 1 << 27
-"""Coordinates of rows that ask, gathered at a time."""
+"""Most coordinates of searching rows that are gathered at a time."""
 
 GROUPED_DIMS = 5
-"""Fewest dimensions to group rows by component, once components have at least a tile of rows each.
+"""Fewest dimensions to group rows by component, once components have a tile of rows on average.
 
-There, tiles of neighboring rows are large, the more so with noise.
+From there on, tiles of neighboring rows are large anyway, even more so with noise.
 """
 
 RUN = 4 * TILE
 """Consecutive queries per work item of a shared search; neighbors share bounds."""
 
 Nearest = tuple[Array, Array, Array]
-"""As the CPU's, on the GPU."""
+"""`Nearest` of the CPU's rounds, on the GPU."""
 
 
 def warps_of_tile(tiles: int) -> int:
@@ -141,13 +141,13 @@ def _in_turn(places: Array, most: int) -> Iterator[Array]:
 
 
 def program(function: str, layout: NearestDeviceLayout) -> load.Program:
-    """Return the compiled program: one has all functions."""
+    """Return the program of a function of `spanning.cu`: all functions have the same constants."""
     constants = {"DIMS": layout.dims, "EXACT": layout.bounds is None}
     return "spanning", function, constants | norm_constant(layout.norm)
 
 
 def search_some() -> None:
-    """Gather a few searching rows and their data, as `GpuBoruvkaRounds` and `SearchSide` do."""
+    """Gather a few searching rows and their data, as rounds do, to load all kernels in advance."""
     nodes, flags = numbers(0, TILE), cupy.asarray(np.arange(TILE) % 2 == 0)
     places = places_of(take(flags, nodes))
     BUILDER.rows(cupy.zeros((TILE, 2)), places)

@@ -199,7 +199,7 @@ class GpuSpanner:
     @staticmethod
     def tree_of(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
                 progress: Progress | None = None) -> Edges:  # fmt: skip
-        """Find the tree of the points of an index; `core`: of its places."""
+        """Find the tree of the points of an index; `core`: core distances, as totals, by place."""
         rounds = GpuBoruvkaRounds([index], layout, [core], nearest, progress)
         found, names = rounds.run(), rounds.names
         del rounds  # its memory is free for later steps
@@ -228,7 +228,7 @@ class GpuSpanner:
     @staticmethod
     def edges_between(sides: Sequence[Index], layout: NearestDeviceLayout, cores: Sequence[Array],
                       trees: Sequence[Edges]) -> Edges:  # fmt: skip
-        """Find the edges between two indexes that are in the tree of both; `trees`: of each of them."""
+        """Find the edges between two indexes that are in the tree of both; `trees`: each index's tree."""
         rounds = GpuBoruvkaRounds(sides, layout, cores)
         across = rounds.sides[1].first
         nodes = cupy.argsort(rounds.names).astype(cupy.int32)

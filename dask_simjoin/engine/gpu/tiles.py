@@ -1,4 +1,4 @@
-"""Finds pairs by comparing tiles on a GPU: units of work, batches, and what to do when a buffer is full."""
+"""Find pairs by comparing tiles on a GPU: in units of work, and in batches that end when a buffer is full."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.metrics.norms import Array, Index, Norm
 
 BATCH = 1 << 29
-"""Pairs that are held as places at a time, at most: 4 GiB."""
+"""Most pairs of a batch: their places take 4 GiB."""
 
 BATCH_SHARE = 32
 """Pairs may take one part in this many of a GPU's memory."""
@@ -35,10 +35,10 @@ MAX_UNITS = 1 << 26
 """Most units of work: each costs a few box tests, even if no tile is near."""
 
 MANY_BLOCKS = 16
-"""Blocks of queries per block of threads that suffice as units: then a unit has all ranges.
+"""From this number of query blocks per thread block on, a unit of work has all ranges of a query block.
 
-With long vectors, blocks of threads then run in step, each a little behind the one before.  They find in the
-L2 cache what that one has read: a tenth less time for a million points of 384 dimensions.
+With long vectors, thread blocks then run in step, each a little behind the one before.  They find in the L2
+cache what that one has read.  This saves a tenth of the time for a million points of 384 dimensions.
 """
 
 TILES_WARPS, TENSOR_WARPS = 4, 8
@@ -124,7 +124,7 @@ class _Launch:
 
 
 def _program(layout: DeviceLayout, counting: bool, **sink: int) -> tuple[load.Program, int]:
-    """Return the program that joins, and its shared memory in bytes."""
+    """Return the join program, and the shared memory in bytes that each of its blocks needs."""
     engine = ENGINES[layout.engine]
     constants = {"DIMS": layout.dims, "EXACT": not engine.filters, "COUNTING": counting}
     constants |= sink | norm_constant(layout.norm)
@@ -143,7 +143,7 @@ def _program(layout: DeviceLayout, counting: bool, **sink: int) -> tuple[load.Pr
 
 def layout(options: Tiles, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
            threshold: float, norm: Norm, drawn: Drawn | None = None) -> DeviceLayout:  # fmt: skip
-    # of this process's GPU; all GPUs of a cluster are assumed equal
+    # bytes per block on this process's GPU; other GPUs of the cluster are assumed to have as much
     shared = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
     return make_device_layout(lower, upper, mean, variance, threshold, shared=shared, norm=norm)
 
@@ -168,11 +168,11 @@ def _nothing(rows: Rows | None) -> bool:
 
 def batches(q: Index, d: Index, layout: DeviceLayout, *, is_self_join: bool,
             rows: Rows | None = None, max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
-    """All pairs of two indexes, or of one with itself (`is_self_join`: each once), as places in them.
+    """Yield all pairs of two indexes, or of one with itself (`is_self_join`: each once), as places.
 
     `rows`: only the pairs of the queries at these positions.  The start is a multiple of the layout's grain;
     the stop is one, too, or the end.  Any such cut of all positions gives each pair once.
-    `max_pairs`: pairs of a batch.
+    `max_pairs`: most pairs of a batch.
     """
     if not len(q["y"]) or not len(d["y"]) or _nothing(rows):
         return
@@ -197,8 +197,8 @@ def count(q: Index, d: Index, layout: DeviceLayout, *, is_self_join: bool, both:
           rows: Rows | None = None) -> list[Array]:  # fmt: skip
     """Return numbers of pairs for each position of the queries, and (`both`) of the other side.
 
-    For one index with itself there is one array: pairs of each position, or (not `both`) only its pairs in
-    `batches`.  `rows`: as there.
+    For one index with itself there is one array: all pairs of each position.  Unless `both`, these are only
+    the pairs that `batches` yields with the position as the query.  `rows`: see `batches`.
     """
     counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if is_self_join else (q, d))]
     if len(q["y"]) and len(d["y"]) and not _nothing(rows):

@@ -12,7 +12,7 @@ from dask_simjoin.engine.index.sweep import KEY_BITS, MAX_CELL_BITS, WIDEN, Swee
 from dask_simjoin.metrics.norms import Norm, reach
 
 REACH = 2
-"""Cells that near points can be apart in each dimension."""
+"""Near points are at most this number of cells apart in each dimension."""
 
 MAX_DIMS = 4
 
@@ -34,7 +34,7 @@ class CellLayout:
 
     @property
     def method(self) -> str:
-        """Return a name, which is none of the methods that users choose."""
+        """The name of this layout; it is not a method that users can choose."""
         return "cells"
 
 
@@ -74,7 +74,7 @@ def make_cells(lower: np.ndarray, upper: np.ndarray, layout: CellLayout) -> Swee
 
 
 def runs(grid: SweepGrid, *, half: bool) -> tuple[np.ndarray, int]:
-    """Return the offsets of runs of neighbor cells, the nearest first, and how many are next to the own one.
+    """Return the key offsets of runs of neighbor cells, the nearest first, and the number of adjacent runs.
 
     `half`: only runs that have later cells.
     """

@@ -15,7 +15,7 @@ from dask_simjoin.engine.index.screen import Drawn, Screen, make_screen
 from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Index, Norm
 
 TILE = 64
-"""Points of a tile, boxes of a group: the bits of a mask."""
+"""Points per tile, and boxes per group: each has one bit of a mask."""
 
 ALIGNED = "z", "start", "lower", "upper"
 """Arrays of an index that searches read as vectors."""
@@ -77,10 +77,10 @@ def box_tree(low: Array, high: Array, xp: ArrayModule = np) -> tuple[Array, Arra
 
 
 CUTS = 2.5
-"""Times that each dimension is cut in two before the next one is."""
+"""Number of times that each dimension is halved before the next one is cut."""
 
 FAN_OUT = 4
-"""Parts per cut of a block: half the sorts of cuts in two, with boxes as good."""
+"""Parts per cut of a block: four parts take half as many sorts as two, and boxes are as good."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,12 @@ class TilesLayout:
     ----------
     threshold : float
         Threshold of the float64 decision.
-    cut : Cuts
+    cut : KdCuts
         Dimensions that order the points.
     filter : Filter or None
         The float32 filter of squares; without any filter float64 decides all.
     rounded : RoundedFilter or None
-        The float32 filter of norms that do not multiply.
+        The float32 filter of the norms 1 and infinity.
     quantized : Int8Filter or None
         The 8-bit filter that runs first.
     norm : int or float
@@ -152,7 +152,7 @@ class TilesLayout:
     def narrowed(self, threshold: float) -> TilesLayout | None:
         """Return the layout for a smaller threshold; its indexes differ only in filter limits.
 
-        None: no filter serves it.
+        None: it is too small for the filter.
         """
         if self.rounded is not None:
             fewer = self.rounded.within(threshold)
@@ -215,19 +215,19 @@ FILTER_DIMS = 7.5
 
 
 WIDE_FAN_OUT_DIMS = 3
-"""Most dimensions with cuts into four parts per level: half the sorts, with boxes as good."""
+"""Most dimensions with cuts into four parts per level: half as many sorts as two, and boxes as good."""
 
 SAMPLE = 512
 """Sample size to check whether float32 can separate neighbors."""
 
 CLEAR = 64.0
-"""Smallest ratio of the typical distance to the filter's blur."""
+"""Smallest ratio of typical squared distances of neighbors to the filter's error."""
 
 MAX_EXPONENT = 200
-"""Largest exponent of the filter's scale: its square, times 2**-900 too, must be a normal number."""
+"""Largest exponent of the filter's scale: its square must be a normal number, also times 2**-900."""
 
 NO_NAME = np.iinfo(np.int64).max
-"""Smallest name of unused places."""
+"""Stands for the smallest name of an empty box."""
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ class NearestLayout:
     Attributes
     ----------
     dims : int
-    cut : Cuts
+    cut : KdCuts
         Dimensions that order the points.
     filter : Filter or None
         The float32 filter, or None if float64 computes all. Its `eps2` is 0: each query has its own shrinking
@@ -282,7 +282,7 @@ def make_nearest_layout(
     mean, variance : array (d,), float64
         Approximate moments of all points.
     sample : array (m, d), optional
-        Some points to check whether the filter pays; without them it is assumed to.
+        Some points to check whether the filter pays; without them it is assumed to pay.
     norm : int or float
         Norm of the totals that order neighbors.
     """
@@ -308,7 +308,7 @@ def wide_dims(variance: np.ndarray) -> float:
 
 
 def _tells_apart(f: Filter, sample: np.ndarray) -> bool:
-    """Return whether the filter's blur is small against nearest-neighbor distances in a sample."""
+    """Return whether the filter's error is small against nearest-neighbor distances in a sample."""
     some = sample[:: -(-len(sample) // SAMPLE) or 1]
     if len(some) < 2:
         return True

@@ -1,12 +1,12 @@
 """Layouts of indexes on GPUs, of joins and of nearest neighbors; for NumPy and CuPy.
 
 Points lie in kd order, in tiles with boxes under a tree of boxes.  Units of work are pairs of tiles, of equal
-size by construction.  So there is no load imbalance.  The successor of GPU-Join sorts cells by workload
-against it (Gallet & Gowanlock 2019, "Load imbalance mitigation optimizations for GPU-accelerated similarity
+size by construction.  So there is no load imbalance.  To reduce it, the successor of GPU-Join sorts cells by
+workload (Gallet & Gowanlock 2019, "Load imbalance mitigation optimizations for GPU-accelerated similarity
 joins").  The code is written once for NumPy and CuPy (`xp` is either module).
 
-In searches, no distance is known beforehand.  Each query has its own, which shrinks, so the filters' bounds
-are functions of it.
+In searches, no distance is known beforehand.  Each query has its own search distance, which shrinks, so the
+filters' bounds are functions of this distance.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TENSOR_DIMS = 9
 """Fewest dimensions for tensor cores: in fewer, boxes exclude most candidates."""
 
 ENOUGH = 227 * 1024
-"""Shared memory of a block on compute capability 9.0."""
+"""Shared memory in bytes that a block can use on compute capability 9.0."""
 
 CUTS = 3
 """Times that each dimension is halved before the next one.  Among 2 to 4, 3 is best or second best from 6 to
@@ -53,7 +53,7 @@ class GpuChoice:
     tensor : bool
         Whether tensor cores compare.
     filters : bool
-        Whether it is a filter with error bounds; otherwise it decides.
+        Whether the comparison is a filter with error bounds; otherwise it decides pairs.
     """
 
     tile: int
@@ -82,7 +82,7 @@ class TilesOnDevice:
         How candidates are compared, a key of `ENGINES`.
     bounds : Bounds or None
         Bounds of the filter, if there is one.
-    cut : Cuts
+    cut : KdCuts
         Dimensions that order the points.
     norm : int or float
         Norm of the totals that are compared.
@@ -115,7 +115,7 @@ class TilesOnDevice:
         return 2, 2 if ENGINES[self.engine].tensor else 3
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Describe it in a plan; `names` calls dimensions by name."""
+        """Describe it in a plan; `names` maps dimensions to column names."""
         return f"tiles, in order of {names(self.cut.dims)}"
 
 
@@ -137,7 +137,7 @@ class DeviceLayout(TilesOnDevice):
         return ENGINES[self.engine].grain
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Describe it in a plan; `names` calls dimensions by name."""
+        """Describe it in a plan; `names` maps dimensions to column names."""
         return f"tiles on GPUs, in {self.engine}, in order of {names(self.cut.dims)}"
 
 
@@ -239,7 +239,7 @@ class Builder:
 
 
 HOST = Builder(np, kd_order, rows_at, boxed, half.make_vectors, half.make_nearest_vectors)
-"""Builds with NumPy what a GPU's index is, for tests that need no GPU."""
+"""Builds the index of a GPU with NumPy, for tests without a GPU."""
 
 
 def build(x: Array, layout: DeviceLayout, builder: Builder = HOST) -> Index:
@@ -310,7 +310,7 @@ def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.nd
     mean, variance : array (d,), float64
         Approximate moments of all points.
     sample : array (m, d), optional
-        Some points, that show whether a filter pays; without them it is assumed to.
+        Some points to check whether a filter pays; without them it is assumed to pay.
     engine : {"auto", "float16", "float32", "float64"}
         "auto": the fastest that is useful.  A requested filter is used if its bounds hold.
     shared : int
@@ -346,12 +346,12 @@ def _bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Bounds | 
     """Center, scale and rho, such that no scaled point is farther than 2**6.5 from the center."""
     with np.errstate(over="ignore", invalid="ignore"):
         most = np.maximum(upper - mean, mean - lower) * (1 + 2.0**-50)
-        # half of the range for each, with space for twice their squares
+        # passed as `eps2`, twice the largest squared norm halves the range that points use
         return make_bounds(lower, upper, mean, 2 * float(np.einsum("i,i->", most, most)) * (1 + 2.0**-40))
 
 
 def _blur(bounds: Bounds, sample: np.ndarray | None) -> dict[str, float]:
-    """The errors of a distance between two points, relative to the distance of neighbors."""
+    """Return each filter's error of a distance, relative to the typical distance of neighbors."""
     some = np.zeros((0, 1)) if sample is None else sample[:: -(-len(sample) // SAMPLE) or 1]
     if len(some) < 2:
         return {"float16": 0.0, "float32": 0.0}
@@ -405,7 +405,7 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 
 def relabelled(index: Index, names: Array | int, xp: ArrayModule = np) -> Index:
-    """The index with rows named by numbers (n,) int64, or by their places plus a number.
+    """Return the index with names of rows: numbers (n,), int64, or row numbers plus a number.
 
     Adds ``names`` (n,), in the index's order, and ``least``, the smallest name of each tile of 64.
     """

@@ -171,7 +171,7 @@ def kd_order(
     ----------
     x : array (n, d), float
         Coordinates; any order is valid, so they need not be exact.
-    cuts : Cuts
+    cuts : KdCuts
         The dimensions to cut.
     tile, fan_out : int
         Points of a tile, and parts of a block per level: powers of two.

@@ -18,7 +18,7 @@ LEAST_WIDTH = 2.0
 """Width of a region, in reaches, below which cutting it would send most of its points to both parts."""
 
 LEAST_SAMPLE = 8
-"""Points of the sample below which a region is not cut: there would be nothing to go by."""
+"""A region with fewer points of the sample is not cut: its median would be arbitrary."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class Regions:
     def walls(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The dimensions that are cut, and the walls (leaves, cut) of each leaf in them.
 
-        A side without leaves behind it has no wall.
+        A side without leaves beyond it has no wall.
         """
         cut = np.unique(self.dim)
         lower, upper = self.lower[:, cut], self.upper[:, cut]
@@ -86,7 +86,7 @@ def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np
     x : array (m, d), float64
         A sample of the points.
     weight : array (m,)
-        Points that each of them stands for.
+        Number of points that each point of the sample stands for.
     lower, upper : array (d,)
         The box of all points.
     reach : float
@@ -129,7 +129,7 @@ def _cut(x: np.ndarray, weight: np.ndarray, places: np.ndarray, reach: float) ->
         order = np.argsort(column, kind="stable")
         at = np.searchsorted(np.cumsum(weight[places][order]), weight[places].sum() / 2)
         value = column[order[min(int(at), len(order) - 1)]]
-        if value == column[order[0]]:  # it has no children
+        if value == column[order[0]]:  # the left part would be empty
             value = column[column > value].min()
         return int(k), float(value)
     return None

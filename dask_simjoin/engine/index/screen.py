@@ -32,9 +32,9 @@ Each costs about as much as screening 64 candidates.
 """
 
 CERTAIN = 20.0
-"""Factor above the limit where independent dimensions surely leave too many candidates.
+"""Screening is given up if an estimate for independent dimensions exceeds the limit by this factor.
 
-Dimensions are correlated, and balls are smaller than cubes.
+The estimate is rough: dimensions are correlated, and balls are smaller than cubes.
 """
 
 LEAST_QUERIES, MOST_QUERIES, POINTS = 64, 2048, 2048
@@ -57,7 +57,7 @@ MOST_SWEPT = 4.0
 
 
 class Drawn(NamedTuple):
-    """Samples of points (m, d) of both sides (one array twice for one table), and rows of the second."""
+    """Samples of points (m, d) of both sides, one array twice for one table; `rows`: of the second side."""
 
     queries: np.ndarray
     points: np.ndarray
@@ -124,8 +124,8 @@ def make_screen(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, thre
 def dims_to_sweep(variance: np.ndarray, threshold: float, norm: Norm, drawn: Drawn) -> tuple[int, ...] | None:
     """Choose dimensions whose sweep leaves few candidates, ascending; None: there are none.
 
-    It adds the dimension that leaves fewest candidates, one at a time. A wide column may repeat another one,
-    or have the same value in most rows.
+    It adds the dimension that leaves fewest candidates, one at a time. Width is not enough: a wide column may
+    repeat another one, or have the same value in most rows.
     """
     queries, points, share = _some(drawn)
     tried = [k for k in np.argsort(-variance, kind="stable")[:TRIED].tolist() if variance[k] > 0]

@@ -22,10 +22,10 @@ KEY_BITS = 62
 
 MAX_CELL_BITS = 30
 UNCHECKED = {"numpy": {"mode": "clip"}}
-"""How to take without a copy that only serves to check positions."""
+"""Options of `take` that avoid NumPy's copy for checking positions."""
 
 MIN_VALUE_BITS = 16
-"""Fewer than these, and most points would share their fixed-point value with others."""
+"""With fewer bits, most points would share their fixed-point value with others."""
 
 MAX_SHARED = 0.1
 WIDEN = 1 + 2.0**-18
@@ -57,7 +57,7 @@ class SweepGrid:
     scale: float
 
     def offsets(self, *, half: bool) -> np.ndarray:
-        """Keys of the neighbor rows relative to a row's own, ascending; `half`: own and later."""
+        """Keys of neighbor rows minus a row's own key, ascending; `half`: only its own and later rows."""
         steps = itertools.product((-1, 0, 1), repeat=len(self.dims))
         keys = sorted(sum(s * t for s, t in zip(step, self.strides, strict=True)) for step in steps)
         return np.array([key for key in keys if key >= 0 or not half], np.int64)
@@ -71,7 +71,7 @@ class SweepLayout:
     ----------
     threshold : float
         Threshold of the float64 decision.
-    grid : Grid
+    grid : SweepGrid
         The rows.
     norm : int or float
         Norm of the totals that the decision compares.
@@ -97,7 +97,7 @@ class SweepLayout:
 
     @property
     def swept_dims(self) -> int:
-        """How many dimensions are swept."""
+        """Number of swept dimensions."""
         return 1 + len(self.grid.dims)
 
     @property
@@ -106,7 +106,7 @@ class SweepLayout:
         return 1
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Describe it in a plan; `names` calls dimensions by name."""
+        """Describe it in a plan; `names` maps dimensions to column names."""
         cells = f" in cells of {names(self.grid.dims)}" if self.grid.dims else ""
         decided = "" if self.dims is None else ", then all columns"
         return f"sweep along {names([self.grid.sweep])}{cells}{decided}"
@@ -120,7 +120,7 @@ def make_sweep_layout(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray
 
 def make_screened_layout(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, threshold: float,
                          norm: Norm, drawn: Drawn) -> SweepLayout | None:  # fmt: skip
-    """Choose a sweep of few of many dimensions, where it leaves few candidates; None: it would leave many."""
+    """Choose a sweep of a few dimensions that leaves few candidates; None: any would leave too many."""
     dims = dims_to_sweep(variance, threshold, norm, drawn)
     if dims is None:
         return None
@@ -136,8 +136,8 @@ def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, max_di
     `max_difference`: the largest difference of one coordinate, as computed, that a pair can have.
 
     Two points of a pair lie at most one cell apart.  Let t = (x - origin) / width.  Without rounding, both t
-    differ by at most most / width <= 1 / WIDEN < 1 - 2**-19.  Three roundings change each t by at most
-    3 * 2**-53 * 2**30 < 2**-20.  So their floors differ by 1 at most.
+    differ by at most max_difference / width <= 1 / WIDEN < 1 - 2**-19.  Three roundings change each t by at
+    most 3 * 2**-53 * 2**30 < 2**-20.  So their floors differ by 1 at most.
     """
     order = sorted(range(len(lower)), key=lambda k: (-float(variance[k]), k))
     sweep, dims = order[0], tuple(order[1:])
@@ -235,7 +235,7 @@ def build(x: Array, grid: SweepGrid, pad: int, xp: ArrayModule = np) -> Index:
     Parameters
     ----------
     x : array (n, d), float64
-    grid : Grid
+    grid : SweepGrid
     pad : int
         Number of extra points at the end of the arrays.
     xp : module

@@ -111,7 +111,7 @@ def counts(q: Index, d: Index, layout: GridLayout, is_self_join: bool, q_counts:
 
 
 def work(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.ndarray:
-    return np.ones(1)  # cells meet adjacent cells everywhere
+    return np.ones(1)  # cells are compared with adjacent cells everywhere
 
 
 def end(index: Index, stop: int, layout: GridLayout) -> int:

@@ -1,9 +1,10 @@
 """Find pairs and nearest rows in the intervals of lists in Z-order, on CPUs.
 
-The search follows LSS, section V-E (Lieberman, Sankaranarayanan & Samet 2008). The best rows within k places
-of a row in each list are its approximate neighbors. The distance of the k-th bounds all nearer rows. So an
-interval of the best list contains them. A row that occurs in several lists counts once, and is not its own
-neighbor. So k + 1 places on either side have k other rows, if there are as many.
+The search follows LSS, section V-E (Lieberman, Sankaranarayanan & Samet 2008). It compares a row with the
+rows around it in each list; the k nearest of these are its approximate neighbors. No true neighbor is farther
+than the k-th of them. So in each list an interval contains all true neighbors, and the shortest is searched.
+A row that occurs in several lists counts once, and is not its own neighbor. So k + 1 places on either side
+have k other rows, if there are as many.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Walks:
     lists : array (queries,), int16
         List of each query.
     half : bool
-        Whether intervals begin behind the query itself, all in one list.
+        Whether intervals begin after the query itself, in one list for all queries.
     """
 
     orders: list[np.ndarray]

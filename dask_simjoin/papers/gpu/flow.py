@@ -87,7 +87,7 @@ class Stream:
 
 
 def estimate(join: Launch) -> float:
-    """Estimate the pairs from some queries: a run of the kernel that writes none, as in the papers."""
+    """Estimate the number of pairs by running the kernel on some queries, as in the papers; write none."""
     some, state = sampled(join.options, join.queries), cupy.zeros(STATE_SIZE, cupy.uint64)
     join.run(some, 0, np.uint64(0), (np.uint64(0), np.uint64(0)), state)
     return int(state[0]) * join.queries / some.number

@@ -29,7 +29,7 @@ from dask_simjoin.papers.lists import KMeans
 THREADS = 256
 
 LISTED_SHARE = 32
-"""Share of a GPU's memory for rows near to some clusters, as if all rows were near."""
+"""Share of a GPU's memory (1/32) for lists of rows near some clusters, as if all rows were near."""
 
 
 class Near(NamedTuple):
@@ -149,7 +149,7 @@ KD_PARTS = 2, 3
 
 @dataclass(frozen=True)
 class ListsOnGpu:
-    """Lists of queries, and the rows that each list meets.
+    """Lists of queries, and the rows that each list is compared with.
 
     Attributes
     ----------
@@ -158,11 +158,11 @@ class ListsOnGpu:
     starts : array (lists + 1,), int64
         Start of each list in `items`.
     members, member_starts : array
-        The same for the rows that they meet.
+        The same for the rows that each list is compared with.
     first : int
         The cluster of the first list.
     later : bool
-        Whether a query meets only the rows behind it.
+        Whether a query is compared only with the rows after it.
     by_row : array or None
         For each row a bit per cluster, if pairs belong to the highest common cluster.
     """
@@ -239,7 +239,7 @@ class KMeansLaunch:
     @classmethod
     def of(cls, given: ListsOnGpu, q: Index, d: Index, layout: KMeansLayout, is_self_join: bool,
            rows: Rows | None = None, **constants: int) -> KMeansLaunch:  # fmt: skip
-        """Cut the queries, and the rows that they meet, into parts."""
+        """Cut the queries, and the rows that they are compared with, into parts."""
         jobs, tiles = (cut(starts, SIDE, cupy) for starts in (given.starts, given.member_starts))
         boxes = (
             *_boxes(given.items, jobs, _compared(q, layout), layout),

@@ -99,7 +99,7 @@ class GpuWalks:
     orders : array (lists, points), int32
         Positions of the rows of each list.
     half : bool
-        Whether intervals begin behind the query itself, all in one list.
+        Whether intervals begin after the query itself, in one list for all queries.
     """
 
     starts: Array

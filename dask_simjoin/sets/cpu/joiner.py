@@ -94,13 +94,14 @@ FEW = 1 << 20
 """No sample is taken for at most this many pairs of sets: every method is fast."""
 
 EVERY = np.iinfo(np.int64).max
-"""No limit of pairs."""
+"""Stands for an unlimited number of pairs."""
 
 
 class SetSearch:
     """Finds the pairs of two blocks, or of one with itself: see `SetJoiner`.
 
-    Sets of the side with larger sets are looked up in the other side; `turned`: this is the right side.
+    Sets of the side with larger sets are looked up in the other side; `turned`: whether that is the right
+    side.
     """
 
     def __init__(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> None:

@@ -29,7 +29,7 @@ class Flat(NamedTuple):
     Attributes
     ----------
     pairs : array (candidates, 2), int32
-        Left and right sets; valid until the next batch is asked for.
+        Left and right sets; valid until the next batch is requested.
     next : int or None
         The next part of the work; None: this was the last.
     """

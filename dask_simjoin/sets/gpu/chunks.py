@@ -91,7 +91,7 @@ class Filled(NamedTuple):
     following : int or None
         The next probe after the chunk; None: there is no such probe, or the candidates of the chunk's last
         probe continue in the next one.
-    matches : Matches or None
+    matches : GpuSetMatches or None
         Matches of the other members of groups, if the CPU pairs them.
     """
 
@@ -107,12 +107,12 @@ class GpuSetChunk(NamedTuple):
 
     Attributes
     ----------
-    found : Grouped
+    found : GroupedSets
     ends : bool
         Whether none of its probes has candidates in the next chunk.
     next : int or None
         The next probe, if `ends` and if there is one.
-    matches : Matches or None
+    matches : GpuSetMatches or None
         As in `Filled`, on the host.
     """
 

@@ -32,7 +32,7 @@ class Prefixes(NamedTuple):
 
 
 def prefixes(join: Operands, *, groups: bool) -> Prefixes:
-    """Choose the lengths of prefixes, so that matching sets have a common token in theirs.
+    """Choose the lengths of prefixes, so that the prefixes of matching sets have a common token.
 
     In a self-join a set looks up sets that are at least as large, so a shorter prefix is enough.  Members of
     a group share both prefixes, so these have equal lengths.

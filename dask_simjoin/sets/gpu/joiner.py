@@ -29,7 +29,7 @@ WORTH = 1e-3
 """Use bitmaps if they take fewer seconds than the choice of a method."""
 
 TOKENS = 1 << 22
-"""Counters of the prefixes' tokens; in a larger universe several tokens share one."""
+"""Number of counters of the prefixes' tokens; in a larger universe several tokens share a counter."""
 
 
 def options_for(join: Operands, method: str | SetMethod) -> SetMethod:
@@ -89,7 +89,7 @@ class GpuSetSearch:
     ----------
     join : Operands
     method : SetMethod
-    sink : Sink
+    sink : SetPairSink
         Takes the matching pairs.
     room : int or None
         Largest number of candidates of a part; None: by the options of the method.

@@ -67,7 +67,7 @@ class Operands:
 
     Attributes
     ----------
-    left, right : Side
+    left, right : SetOperand
     same : bool
         Whether both sides are one; then pairs have positions i < j.
     rule : Rule

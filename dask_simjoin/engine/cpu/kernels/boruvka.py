@@ -2,7 +2,7 @@
 
 Nodes are positions in indexes.  Each has `least`, a lower bound of the weight of its edges to other
 components.  Once the lightest such edge is found, `to` is its end and `least` its weight.  The first round
-joins most nodes. If the nearest nodes decide this round, both arrays are empty there, and only the found
+joins most nodes.  If the nearest nodes decide that round, both arrays are empty during it, and only the found
 edges take memory.
 """
 
@@ -24,9 +24,9 @@ def offer_listed(component: Array, core: Array, names: Array, near: Array, away:
                  least: Array, to: Array, best: Any) -> None:  # fmt: skip
     """Offer the known edges of nodes: edges found before, and edges to their nearest nodes.
 
-    `near` (n, k): the nearest nodes, -1: none, or, of int16, how far behind the node they are, 0: none;
-    `away` (n, k or 0): their totals, if these may exceed the core distance; `beyond` (n,): a lower bound of
-    all other totals; -1 if none of `near` is left.
+    `near` (n, k): the nearest nodes, -1 for none; if int16, their offsets from the node, 0 for none.  `away`
+    (n, k or 0): their totals, if these may exceed the core distance.  `beyond` (n,): a lower bound of all
+    other totals; -1 if all nodes of `near` are in the node's component.
     """
     k = near.shape[1]
     for i in range(component.size):
@@ -80,9 +80,10 @@ def offer_edges(component: Array, names: Array, weight: Array, low: Array, high:
 @kernel
 def who_searches(component: Array, core: Array, least: Array, to: Array, beyond: Array, asked: Array,
                  weights: Array, wanted: Array) -> int:  # fmt: skip
-    """Find the nodes that may have an edge lighter than the best of their component, as a mask for each tile.
+    """Mark the nodes that may have an edge lighter than their component's best; return their number.
 
-    If `asked` is empty, all components search.  If `least` and `to` are empty, `beyond` has the bounds.
+    `asked`: whether each component searches; empty: all do.  If `least` and `to` are empty, `beyond` has the
+    bounds.  `wanted`: output, one mask per tile.
     """
     number = 0
     for a in range(wanted.size):
@@ -172,7 +173,7 @@ def part_edges(core: Array, weight: Array, start: Array, end: Array) -> int:
 
 @kernel
 def number_nodes(component: Array, renamed: Array, sizes: Array) -> None:
-    """Renumber the components of nodes, if numbers are given, and count their nodes; `sizes`: zeros."""
+    """Count the nodes of components; `renamed`: new numbers of components, or empty; `sizes`: zeros."""
     for i in range(component.size):
         if component[i] >= 0:
             if renamed.size > 0:
@@ -213,7 +214,7 @@ def tag_boxes(values: Array, levels: Array, tags: Array) -> None:
 
 @device_function
 def _empty(levels: Array, level: int, group: int, bit: int, points: int) -> bool:
-    """Whether a box of a group of the level below has no points."""
+    """Whether box `bit` of `group`, in the level below `level`, has no points."""
     boxes = points // TILE if level == 1 else levels[level - 1] - levels[level - 2]
     return bool(group * TILE + bit >= boxes)
 
@@ -224,7 +225,7 @@ def least_cores(core: Array, levels: Array, least: Array) -> None:
     least[:] = np.inf
     for i in range(core.size):
         b = i // TILE
-        if core[i] < least[b >> 6, b & 63]:  # padding has no such order
+        if core[i] < least[b >> 6, b & 63]:  # false for padding
             least[b >> 6, b & 63] = core[i]
     for level in range(1, levels.size - 1):
         for child in range(levels[level] - levels[level - 1]):
@@ -234,7 +235,8 @@ def least_cores(core: Array, levels: Array, least: Array) -> None:
 
 
 SPREAD, BITS = 2654435769, 2**32 - 1
-"""2**32 by the golden ratio: products with it are spread evenly in their upper bits (Knuth, TAOCP 3, 6.4)."""
+"""2**32 / the golden ratio, and a mask of 32 bits: upper bits of products with `SPREAD` are spread evenly
+(Knuth, TAOCP 3, 6.4)."""
 
 
 @kernel
@@ -263,9 +265,9 @@ def contract(component: Array, bound: Array, weight: Array, low: Array, high: Ar
              joined: Array, sizes: Array) -> tuple[int, int]:  # fmt: skip
     """Join nodes along edges that must be in the tree of both sides, and number the components.
 
-    Edges of one side's tree are taken in order.  Each joins two components and is the lightest edge that
-    leaves either on its side.  If all edges of either to the other side are heavier, it is in the tree of
-    both.
+    Edges of one side's tree are taken in ascending order.  Each edge joins two components, and is the
+    lightest edge of its side that leaves either.  If one of the two has only heavier edges to the other side,
+    the edge is in the tree of both sides.
 
     Parameters
     ----------

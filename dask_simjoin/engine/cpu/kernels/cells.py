@@ -5,8 +5,8 @@ has enough points.  All its points are core points of one cluster, and no distan
 
 No step relies on the width of cells.  Each cell has the bounds of its own points.  The largest total of two
 boxes is computed from their bounds with the operations of a point's total, in the same order.  Rounding is
-monotone, so it is at least the computed total of any two of their points.  The same holds for the least total
-(see `norms.box_gap`).  So both decide exactly as the points would.
+monotone, so it is at least the computed total of any two of their points.  In the same way the least total is
+at most that total (see `norms.box_gap`).  So decisions by boxes agree with decisions by points.
 
 Cells are in ascending order of their keys, and the last dimension of the grid has stride 1.  So neighbors of
 a cell are a few runs of consecutive cells.  The keys of a run differ from its middle by at most `REACH`.
@@ -39,7 +39,7 @@ def sample_cells(x: Array, dims: Array, origin: Array, width: Array, strides: Ar
                  begin: int, end: int, keys: Array, found: Array) -> int:  # fmt: skip
     """Write keys of points `begin` ... `end` - 1 whose cells are in a sample of one cell of 2**`bits`.
 
-    Return their number, at most the room in `found`.  `keys` (BLOCK,): scratch.
+    Return their number, at most the size of `found`.  `keys` (BLOCK,): scratch.
     """
     n, shift = 0, np.uint64(64 - bits)
     for first in range(begin, end, keys.size):
@@ -76,7 +76,7 @@ def _run_stop(keys: Array, p: int, most: int) -> int:
 
 @device_function
 def least_total(low: Array, high: Array, c: int, e: int, norm: Kind) -> float:
-    """The least total of points of two cells, or less."""
+    """A lower bound of the totals of any two points of two cells."""
     total = 0.0
     for k in range(low.shape[1]):
         gap = max(low[e, k] - high[c, k], low[c, k] - high[e, k])
@@ -86,7 +86,7 @@ def least_total(low: Array, high: Array, c: int, e: int, norm: Kind) -> float:
 
 @device_function
 def largest_total(low: Array, high: Array, c: int, e: int, norm: Kind) -> float:
-    """The largest total of points of two cells, or more."""
+    """An upper bound of the totals of any two points of two cells."""
     total = 0.0
     for k in range(low.shape[1]):
         total = add_term(total, max(high[e, k] - low[c, k], high[c, k] - low[e, k]), norm)
@@ -95,7 +95,7 @@ def largest_total(low: Array, high: Array, c: int, e: int, norm: Kind) -> float:
 
 @device_function
 def point_total(cols: Array, i: int, low: Array, high: Array, e: int, norm: Kind) -> float:
-    """The least total of a point and the points of a cell, or less."""
+    """A lower bound of the totals of a point with the points of a cell."""
     total = 0.0
     for k in range(low.shape[1]):
         gap = max(low[e, k] - cols[k, i], cols[k, i] - high[e, k])
@@ -106,9 +106,9 @@ def point_total(cols: Array, i: int, low: Array, high: Array, e: int, norm: Kind
 @kernel
 def bound(cols: Array, starts: Array, threshold: float, norm: Kind, begin: int, end: int, low: Array,
           high: Array, whole: Array) -> None:  # fmt: skip
-    """Fill the bounds of cells `begin` ... `end` - 1, and in `whole` whether all their points are near.
+    """Fill bounds of cells `begin` ... `end` - 1; `whole`: whether all points of a cell are near each other.
 
-    Cells without points get bounds that are near nothing.
+    Empty cells get bounds that are near nothing.
     """
     dims = cols.shape[0]
     for c in range(begin, end):
@@ -124,7 +124,10 @@ def bound(cols: Array, starts: Array, threshold: float, norm: Kind, begin: int, 
 @device_function
 def _count(cols: Array, dims: int, first: int, stop: int, start: int, end: int, threshold: float, norm: Kind,
            enough: int, counts: Array, core: Array) -> int:  # fmt: skip
-    """Add points near some points to their counts, until they are enough; return how many became so."""
+    """Count the points `start` ... `end` - 1 near each of `first` ... `stop` - 1, up to `enough` of them.
+
+    Return the number of points that reached `enough` now.
+    """
     base, stride = cols.ctypes.data, cols.strides[0]
     done = 0
     for i in range(first, stop):
@@ -149,8 +152,9 @@ def find_cores(cols: Array, keys: Array, starts: Array, low: Array, high: Array,
                core: Array) -> None:  # fmt: skip
     """Fill `core` for points of the cells `begin` ... `end` - 1: whether they have `enough` near points.
 
-    A point is near itself.  `offsets`: of runs of neighbor cells, the own one first and the nearest next;
-    `at`: scratch, the first cell that each may begin with; `counts` (points,): scratch.
+    A point is near itself.  `offsets`: differences of keys between a cell and its runs of neighbor cells; the
+    cell's own run is first, and the nearest runs follow.  `at`: scratch, the first cell that each run may
+    begin with.  `counts` (points,): scratch.
     """
     dims = cols.shape[0]
     for c in range(begin, end):
@@ -250,8 +254,8 @@ def connect(cols: Array, keys: Array, starts: Array, low: Array, high: Array, wh
             roots: Array, parent: Array) -> None:  # fmt: skip
     """Join the sets of near points of the cells `begin` ... `end` - 1 and of their later neighbors.
 
-    `offsets`: of runs of neighbor cells, none before the own one; `roots` (cells,): numbers of sets that are
-    known before.
+    `offsets`: differences of keys between a cell and its runs of neighbor cells, none negative; `roots`
+    (cells,): the set of each cell in an earlier step, so that cells of one set are skipped.
     """
     forest = parent.ctypes.data
     for c in range(begin, end):
@@ -292,7 +296,7 @@ def roots_of_cells(starts: Array, parent: Array, begin: int, end: int, roots: Ar
 @kernel
 def roots_of_points(starts: Array, whole: Array, parent: Array, places: Array, begin: int, end: int,
                     out: Array) -> None:  # fmt: skip
-    """Fill at the places of points of the cells `begin` ... `end` - 1 the places of their roots."""
+    """Write for each point of cells `begin` ... `end` - 1 the place of its root; `places`: of each point."""
     forest = parent.ctypes.data
     for c in range(begin, end):
         root = 0

@@ -1,9 +1,9 @@
 """A checksum of bytes, as fast as memory.  It detects accidental changes, not forgery.
 
-A multiple of its number is added to each word of 64 bits.  The checksum sums up these words and the products
-of their halves: NH of Black and others 1999, "UMAC", with numbers for keys.  A change within one half of a
-word always changes it.  Other changes go undetected with a probability of 2**-32.  Zlib's CRC takes ten times
-as long.
+Its number times `KEY` is added to each word of 64 bits.  The checksum is the sum of these words and of the
+products of their halves.  This is NH (Black et al. 1999, "UMAC") with word numbers for keys.  A change within
+one half of a word always changes the checksum.  Other changes go undetected with a probability of 2**-32.
+Zlib's CRC takes ten times as long.
 """
 
 from __future__ import annotations

@@ -85,8 +85,8 @@ def labels_of_roots(parent: Array, core: Array, number: Array, start: int, stop:
 def drop_near(earlier: Array, later: Array, dropped: Array) -> None:
     """Drop the later row of each pair whose earlier one stays; pairs are in the order of their earlier rows.
 
-    A row's pairs as the later row precede its pairs as the earlier row.  So it is decided whether it stays
-    before its first pair as the earlier row.
+    All pairs that may drop a row come before the pairs in which it is the earlier row.  So by then it is
+    known whether the row stays.
     """
     for n in range(earlier.size):
         if not dropped[earlier[n]]:
@@ -187,7 +187,7 @@ def lay_out(packed: Array, begin: int, end: int, x: Array, sweep: int, value_bit
     """Fill an index from the sorted numbers of `pack_keys`; return the number of rows, or -1.
 
     It handles the numbers `begin` ... `end` - 1, which begin and end with a row, and fills `keys` and
-    `starts` from there.  It sorts points with equal fixed-point values. -1 means that there are too many, and
+    `starts` from there.  It sorts points with equal fixed-point values. -1: too many values are equal, so
     another sort is faster.
     """
     dims = x.shape[1]
@@ -224,7 +224,7 @@ def lay_out(packed: Array, begin: int, end: int, x: Array, sweep: int, value_bit
 
 @kernel
 def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Array) -> None:
-    """Count the numbers `begin` ... `end` - 1 of each part; all parts but the last have a limit."""
+    """Count the numbers `begin` ... `end` - 1 in each part; `limits`: ends of all parts but the last."""
     for i in range(begin, end):
         part = 0
         for limit in limits:

@@ -98,7 +98,10 @@ def condense(left: Array, right: Array, size: Array, away: Array, min_rows: int,
 @kernel
 def measure(row_parent: Array, row_lambda: Array, parent: Array, birth: Array, rows: Array, stability: Array,
             death: Array, deepest: Array) -> None:  # fmt: skip
-    """Compute the stability of clusters, and the largest 1 / distance in each alone and with children."""
+    """Compute the stability of clusters, and the largest 1 / distance in each.
+
+    `death` has this for the cluster itself, `deepest` for the cluster and all its descendants.
+    """
     stability[:] = 0.0
     death[:] = 0.0
     for i in range(row_parent.size):

@@ -1,9 +1,9 @@
 """Compile kernels with Numba, and keep the compiled code in files that all processes of a machine share.
 
 Numba's own cache is not used, for four reasons.  It loads the whole compiler before it looks a kernel up,
-which takes longer than a first call may.  It notices changes in the kernel's module, but not in modules that
-this one imports.  Two processes that write at a time may give one file name to two different kernels.  It
-reads only from folders that it can write to, so an image could not bring compiled kernels along.
+which takes longer than a whole first call should.  It notices changes in the kernel's module, but not in
+modules that are imported there.  Two processes that write at the same time may give one file name to two
+kernels.  It reads only from folders that it can write to, so an image could not include compiled kernels.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def root_of(parent: int, i: int) -> int:
 
 @device_function
 def unite(parent: int, i: int, j: int) -> int:
-    """Join the sets of two nodes; the root."""
+    """Join the sets of two nodes; return the root."""
     a, b = root_of(parent, i), root_of(parent, j)
     if a < b:
         put_int32(parent, b, a)
@@ -176,7 +176,10 @@ def settled(task: int, x: int, y: int) -> int:
 
 @device_function
 def _tie_tile(parent: int, values: int, marks: int, tile: int, points: int, root: int) -> int:
-    """Join all participating points of a tile with a set, or (-1) with each other; return the root, or -1."""
+    """Join the participating points of a tile with the set of `root`, or with each other if that is -1.
+
+    Return the root of the joined set, or -1.
+    """
     mark = long_at(marks, tile)
     if mark == NOBODY:
         return root
@@ -230,9 +233,10 @@ def all_pairs(notes: Any, a: int, q_points: int, node: int, first: int, last: in
 
 @kernel
 def windows(x: Array, keys: Array, starts: Array, offsets: Array, reach: float, told: Array) -> None:
-    """Count the rows of cells that the sweep looks for and finds, and the points in its windows, in `told`.
+    """Count rows of cells that the sweep looks up, those that exist, and points in its windows.
 
-    `x`: the swept coordinate (n or more,); `offsets`: of neighbor rows, the own one first.
+    `told` (3,): the three counters; `x`: the swept coordinate (n or more,); `offsets`: differences of keys
+    between a row and its neighbor rows, 0 first.
     """
     for r in range(keys.size):
         for o in range(offsets.size):
@@ -256,9 +260,9 @@ def windows(x: Array, keys: Array, starts: Array, offsets: Array, reach: float, 
 
 @kernel
 def tiles(low: Array, high: Array, z: Array, points: int, reach: float, norm: Kind, told: Array) -> None:
-    """Count pairs of tiles whose boxes are near, queries near a tile's box, and their candidates, in `told`.
+    """Count pairs of tiles whose boxes are near, queries near a tile's box, and their candidates.
 
-    `low`, `high` (tiles, k): the boxes; `z` (tiles, k, 64): the points.
+    `told` (3,): the three counters; `low`, `high` (tiles, k): the boxes; `z` (tiles, k, 64): the points.
     """
     number, k = low.shape
     for a in range(number):

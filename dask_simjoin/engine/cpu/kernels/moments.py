@@ -1,4 +1,4 @@
-"""Box, means and sums of squared deviations of points, in one go and without Python's lock."""
+"""Box, means and sums of squared deviations of points, in one pass and without the GIL."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from dask_simjoin.engine.cpu.kernels.totals import larger
 from dask_simjoin.metrics.norms import Array
 
 CACHED = 2048
-"""Numbers of a column that are gone through twice: their sum first, then the squares about their mean."""
+"""Numbers of a column that are read twice while cached: for their sum, then for squares about their mean."""
 
 LANES = 8
-"""Sums that are added to at a time: what a processor adds at once."""
+"""Partial sums: a processor adds this many numbers at once."""
 
 EIGHT = ir.VectorType(F64, LANES)
 
@@ -111,10 +111,10 @@ def summed_squares(typingctx: TypingContext, address: NumbaType, rows: NumbaType
 
 @kernel
 def column_moments(columns: Array, bounds: Array, mean: Array, squares: Array) -> None:
-    """Fill the arrays (d,), and `bounds` (d, 2), with the moments of the `columns` (d, n), n > 0.
+    """Fill `mean` and `squares` (d,), and `bounds` (d, 2), with the moments of the `columns` (d, n), n > 0.
 
-    Values that are not finite make `mean` not finite, and so may a sum that overflows; the other results are
-    then undefined.  Parts are combined by the pairwise update of Chan, Golub & LeVeque 1979.
+    A mean is not finite if one of its values is not, or if a sum overflows; the other results are then
+    undefined.  Parts are combined by the pairwise update of Chan, Golub & LeVeque 1979.
     """
     d, n = columns.shape
     column, bound = columns.ctypes.data, bounds.ctypes.data

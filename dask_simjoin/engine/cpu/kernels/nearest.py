@@ -3,9 +3,9 @@
 A tile of 64 queries visits the other index's boxes nearest first, from a heap.  It stops once the nearest
 remaining box is farther than the worst neighbor of each of its queries.
 
-Pruning is exact: a box or point is left out only if a lower bound of its d2 is larger than the worst d2
-kept.  So names decide between points that are as far as the worst.  If the worst d2 is 0, boxes without a
-smaller name are left out, too.  For norms other than 2, d2 is their total.
+A d2 is a squared distance, or for norms other than 2 the norm's total.  Pruning is exact: a box or point is
+left out only if a lower bound of its d2 is larger than the worst d2 kept.  So names decide between points
+that are as far as the worst.  If the worst d2 is 0, boxes without a smaller name are left out, too.
 """
 
 from __future__ import annotations

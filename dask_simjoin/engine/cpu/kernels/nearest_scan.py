@@ -3,10 +3,8 @@
 Neighbors are ordered by (d2, name).  A free slot is (inf, -1), and it comes last: names are compared as
 unsigned numbers, and -1 is the largest.  So a neighbor at d2 = inf takes a free slot.
 
-Exact and filtered scans have the same name. The types of the two sides' terms choose between them.
-
-A query whose row is not full would accept all points of a tile. The distance of the previous query is a guess
-that excludes most of them at once.  The guess is used only if enough points are within it.
+A query with fewer than k neighbors so far would accept all points of a tile.  The distance of the previous
+query is a guess that excludes most of them at once.  The guess is used only if enough points are within it.
 """
 
 from __future__ import annotations
@@ -70,16 +68,16 @@ NONE = np.uint64(0)
 ALL = np.uint64(2**64 - 1)
 MAX_GUESS = 2.0**1000
 SLACK = 1.5
-"""How much larger than the last query's distance the next one's is guessed to be."""
+"""The guess for the next query is the last query's distance times `SLACK`."""
 
 U = 2.0**-24
 LEAST_D2 = 2.0**-900
-"""Below this the filter takes distances for larger than they are."""
+"""The filter raises smaller squared distances to this."""
 
 
 @inline_source
 def begin(q: Terms, a: int, rows: Array) -> None:
-    """Put the filtered queries of tile `a` side by side."""
+    """Copy the filtered queries of tile `a` to `rows` (64, dims)."""
     z = q[0]
     for k in range(z.shape[1]):
         for t in range(TILE):
@@ -89,12 +87,14 @@ def begin(q: Terms, a: int, rows: Array) -> None:
 @inline_source
 def set_limits(q: Terms, terms: Any, i: int, t: int, d2: float, first: float, reach: Array,
                limit: Array) -> None:  # fmt: skip
-    """Set the limits of filtered query `i` in lane `t`: `d2` for neighbors, and `first` for now.
+    """Set the limits of filtered query `i` in lane `t`.
 
-    Sets ``reach[t]``, the largest gap of a box, and ``limit[t]``, the filter's term h: see `filters.float32`.
+    `d2`: the largest for a neighbor; `first`: the same, or a smaller guess that is tried first.  Sets
+    ``reach[t]``, the largest gap of a box, from `d2`, and ``limit[t]``, the filter's term h, from `first`
+    (see `filters.float32`).
     """
     scale2, kappa, tiny, most, largest_norm = terms
-    # `most` is more than any two points' distance: a larger threshold is not needed, and it is finite
+    # `most` exceeds the distance of any two points, and keeps the threshold finite
     e2 = min(max(d2, LEAST_D2) * scale2 * (1 + 8 * U) + tiny, most)
     side = np.sqrt(e2) + 2 * U * np.sqrt(largest_norm)
     # a margin of one part in 2**22 plus 2**-148 exceeds the rounding to float32
@@ -138,7 +138,7 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any
                bound2: float, guess: float, norm: Kind, work: Any) -> np.uint64:  # fmt: skip
     """Offer the points of tile `b` to the `wanted` queries of tile `a`.
 
-    Return a mask of those that took some.
+    Return a mask of the queries whose neighbors changed.
     """
     rows, own, worst, best_d2, best_name, d_names = state
     distances, new_d2, new_name = work[:3]
@@ -152,7 +152,7 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any
         wanted &= wanted - ONE
         row, furthest = rows[t], worst[t]
         most = min(furthest, bound2)
-        # a guess is right if enough points are within it, and points that are too near do not count
+        # a guess is right if enough points are within it; with `least2`, some of these would not count
         first = min(guess, most) if furthest == np.inf and least2 == 0.0 else most
         mask = tile_totals(tile, dims, points + t * size, first, distances.ctypes.data, norm)
         while first < most and count_bits(mask) <= k:

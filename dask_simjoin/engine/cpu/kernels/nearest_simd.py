@@ -1,6 +1,6 @@
 """Explicit SIMD for nearest neighbors: totals and gaps of a tile, with a limit per lane.
 
-Masks are ``uint64``: bit ``t`` speaks of lane ``t`` of a tile.
+Masks are ``uint64``: bit ``t`` belongs to lane ``t`` of a tile.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ VECTORS = 4
 """Vectors of totals that are kept in registers at a time."""
 
 UNROLLED_DIMS = 4
-"""Up to here there is code without a loop over dimensions."""
+"""Up to this number of dimensions, the code has no loop over them."""
 
 
 def _by_dims(builder: Builder, dims: Value, kind: LLVMType, emit: Callable[[int | None], None]) -> None:
-    """Run ``emit(d)`` for the few dimensions with specialized code, and ``emit(None)`` for others."""
+    """Run ``emit(d)`` for each number of dimensions with specialized code, and ``emit(None)`` for others."""
     if kind.instance_class is not Squares:
         emit(None)
         return
@@ -210,7 +210,7 @@ def box_gaps(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, dims:
                     near = builder.shl(near, const(g * vector.count))
                     builder.store(builder.or_(builder.load(mask), near), mask)
 
-        if number is F32:  # the filter pays only in dimensions without specialized code
+        if number is F32:  # the filter is used only in more dimensions than have specialized code
             emit(None)
         else:
             _by_dims(builder, dims_, norm, emit)

@@ -64,8 +64,8 @@ def kth_smallest(ends: Array, values: Array, k: int, out: Array, some: Array) ->
 
     `ends` (n + 1,): bounds of the rows; `some`: scratch for the values of any row.
 
-    Hoare's FIND (1961, Communications of the ACM 4, algorithm 65) on a copy: `numpy.partition` is compiled
-    for four seconds.
+    Hoare's FIND (1961, Communications of the ACM 4, algorithm 65) on a copy: compiling `numpy.partition`
+    takes four seconds.
     """
     for i in range(out.size):
         n = ends[i + 1] - ends[i]
@@ -218,7 +218,7 @@ def _sort_few(order: Array, weight: Array, key: Array, many: Array) -> int:
 def sort_ties(order: Array, weight: Array, key: Array) -> None:
     """Sort entries of `order` with equal weights by a second key.
 
-    Longer runs are left to NumPy: Numba compiles a sort for two seconds.
+    NumPy sorts longer runs: compiling a sort with Numba takes two seconds.
     """
     many = np.empty((len(order) // FEW, 2), np.int64)
     for start, stop in many[: _sort_few(order, weight, key, many)].tolist():

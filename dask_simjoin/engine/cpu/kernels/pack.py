@@ -12,15 +12,15 @@ from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
 
 AHEAD = 16
-"""Rows in advance that memory is asked for one."""
+"""Each row is prefetched this many rows before it is copied."""
 
 AHEAD_BYTES = 1024
-"""Bytes of a row that are asked for; a core follows longer ones by itself."""
+"""Bytes of a row that are prefetched; cores prefetch the rest of longer rows by themselves."""
 
 
 @inline_source
 def _above(value: float) -> np.float32:
-    """A float32 number that is not smaller, and larger by less than 2**-22 of it plus 2**-147."""
+    """Round up to float32; the result is larger by less than 2**-22 * abs(value) + 2**-147."""
     return np.float32(value + abs(value) * 2.0**-23 + 2.0**-148)
 
 
@@ -115,9 +115,9 @@ def pack_quantized(y: Array, centre: Array, scale: float, outer: float, most: in
     """Fill the arrays of the 8-bit filter: see `filters.int8`.
 
     `y` (n, d) float64: coordinates in order; `queries` (n, steps, 4) int8 and `points` (tiles, steps, 64, 4)
-    uint8: vectors; `take` (n, 2) and `first` (tiles, 64, 2) int16, zeros: their terms of both halves, or
-    (n, 1) and (tiles, 64, 1) int32: of all;
-    `marked` (tiles,) uint64: points that always pass; `sums` (3, 2) float64: scratch.
+    uint8: vectors.  `take` (n, 2) and `first` (tiles, 64, 2), int16, zeros at first: their terms for each
+    half of the coordinates.  As int32 these are (n, 1) and (tiles, 64, 1), for all coordinates.  `marked`
+    (tiles,) uint64: points that always pass; `sums` (3, 2) float64: scratch.
     """
     n, d = y.shape
     ones = np.uint64(1)
@@ -183,7 +183,7 @@ def _find_leaves(x: Array, dim: Array, split: Array, child: Array, depth: int, o
     """Fill `own` with the leaf of each point.
 
     All points descend the same number of levels, so that no branch is mispredicted. A leaf above the last
-    level is its own child. `place`, `value` (nodes), zeros, and `below` (2 of each): to work with.
+    level is its own child. Scratch: `place`, `value` (nodes and leaves,), zeros, and `below`, twice as long.
     """
     nodes = dim.size
     if nodes == 0:
@@ -222,13 +222,13 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
 
     Writes points and the regions that need them, as far as they fit, and returns their number. A region needs
     a point if its number is lower than the number of the point's own region, and its box is near enough.
-    With `everywhere`, its number does not matter. A gap to a box is computed as a total is. It never exceeds
+    With `everywhere`, its number does not matter. A gap to a box is computed like a total. It never exceeds
     the total of a point in the box, because rounding is monotone. Other regions lie behind the walls of the
     point's own region. So none needs a point that is farther than `reach` from all walls.
 
     `middle`: the first region right of each cut; `depth`: levels of the tree; `cut`: the dimensions that
-    are cut; `low_wall`, `high_wall` (regions, cut): the walls there; `norm`: see `totals.kind_of`;
-    the last four: see `scratch`.
+    are cut; `low_wall`, `high_wall` (regions, cut): each region's bounds in these dimensions; `norm`: see
+    `totals.kind_of`; the last four: see `scratch`.
     """
     dims = x.shape[1]
     _find_leaves(x, dim, split, child, depth, own, place, value, below)

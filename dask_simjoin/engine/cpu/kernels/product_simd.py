@@ -50,10 +50,10 @@ from dask_simjoin.engine.filters.int8 import STEP
 from dask_simjoin.engine.index.cpu_tiles import TILE
 
 QUERIES = 6
-"""Queries that go through a tile together."""
+"""Queries that are compared with a tile at once."""
 
 VECTORS = 4 if REGISTER == 64 else 2
-"""Vectors of the tile at a time: 24 sums in the 32 registers of AVX-512, 12 in the 16 of AVX2."""
+"""Vectors of the tile at a time: this gives 24 sums for AVX-512 (32 registers), and 12 for AVX2 (16)."""
 
 PARTS = TILE * 4 // (VECTORS * REGISTER)
 """Parts of a tile: each stays in a core's first cache while all queries go through it."""
@@ -65,7 +65,7 @@ UNROLL = 2
 def part_products(typingctx: TypingContext, tile: NumbaType, start: NumbaType, dims: NumbaType,
                   rows: NumbaType, step: NumbaType, lanes: NumbaType, limits: NumbaType, part: NumbaType,
                   masks: NumbaType) -> Intrinsic:  # fmt: skip
-    """Add the points of a tile's part with start + <z, p> >= limit to the masks of 6 queries p; whether any.
+    """Add points of a tile's part with start + <z, p> >= limit to the masks of 6 queries p; return if any.
 
     `tile`, `start`, `rows`, `lanes`, `limits` and `masks` are addresses.  `tile` is float32 [dims][64], and
     `start` float32 [64].  `rows` has the queries' coordinates, `step` bytes from one query to the next.
@@ -143,16 +143,16 @@ in 16 (AVX2)."""
 _WIDE = "avx512vnni" in FEATURES and "avx512bw" in FEATURES
 
 LANES = {"longs": 16 if _WIDE else 8, "words": 8}
-"""Points of a vector: in 16 bits of 256 bits also where there are longer ones."""
+"""Points per vector; for sums in 16 bits, vectors have 256 bits even if the machine has longer ones."""
 
 QUANTIZED_VECTORS = {"longs": 4 if _WIDE else 2, "words": 2}
-"""Vectors of the tile at a time: with 4 queries 8 sums in 16 registers, or 16 in 32."""
+"""Vectors of the tile at a time: with 4 queries this gives 8 sums for 16 registers, or 16 sums for 32."""
 
 MULTIPLY_BYTES, MULTIPLY_WORDS = "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"
-"""Products of bytes without and with a sign, or of signed words, two of them added."""
+"""Multiply unsigned by signed bytes, or signed words, and add each two neighboring products."""
 
 MULTIPLY_ADD = "llvm.x86.avx512.vpdpbusd"
-"""Four products of bytes without and with a sign, added to a long."""
+"""Multiply four unsigned by signed bytes, and add the products to 32 bits."""
 
 Slots = list[list[Value]]
 """Slots for sums: a list of vectors for each query."""
@@ -173,7 +173,7 @@ def _starts(builder: Builder, first: Value, limits: list[Value], kind: ir.Vector
 
 def _add_up(builder: Builder, tile: Value, steps: Value, points: list[Value], slots: Slots, lanes: int,
             add: Callable[[Value, Value, Value], Value]) -> None:  # fmt: skip
-    """Add the products of the vectors' bytes: `add(sums, of the tile, of a query)`."""
+    """Add products of bytes to the sums by `add(sums, tile's vector, query's vector)`."""
     size = lanes * STEP
     loaded = ir.VectorType(I32, lanes)
     with cgutils.for_range_slice(builder, const(0), steps, const(1)) as (k, _):
@@ -199,7 +199,7 @@ def _add_bits(builder: Builder, sums: Slots, some: Value, near: Callable[[Value]
 
 def _in_words(builder: Builder, tile: Value, first: Value, steps: Value, points: list[Value],
               limits: list[Value], least: Value, shift: Value, masks: list[Value]) -> None:  # fmt: skip
-    """Some vectors of a tile, summed in 16 bits."""
+    """Filter some vectors of a tile with sums in 16 bits."""
     lanes = LANES["words"]
     every, words = ir.VectorType(I8, lanes * STEP), ir.VectorType(ir.IntType(16), lanes * STEP // 2)
     longs = ir.VectorType(I32, lanes)
@@ -224,7 +224,7 @@ def _in_words(builder: Builder, tile: Value, first: Value, steps: Value, points:
 
 def _in_longs(builder: Builder, tile: Value, first: Value, steps: Value, points: list[Value],
               limits: list[Value], least: Value, shift: Value, masks: list[Value]) -> None:  # fmt: skip
-    """Some vectors of a tile, summed in 32 bits."""
+    """Filter some vectors of a tile with sums in 32 bits."""
     lanes = LANES["longs"]
     longs = ir.VectorType(I32, lanes)
     add = functools.partial(call, builder, f"{MULTIPLY_ADD}.{lanes * 32}", longs)

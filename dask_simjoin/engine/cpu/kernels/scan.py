@@ -1,8 +1,8 @@
 """Find the points of a tile near some queries: 8-bit filter, float32 filter, or float64.
 
-The type of a side's terms says which.  Terms are a tuple of a `Filtered`, a `Filtered` and a `Quantized` or
-`QuantizedLongs`, a `Rounded`, or a `Decided`: see `sides`.  These hold addresses: with arrays, every call in
-the innermost loop would count references to each.
+The type of a side's terms selects one.  Terms are a tuple with a `FilterScan`, a `Rounded` or a `Decided`; a
+`Quantized` or `QuantizedLongs` may follow a `FilterScan`.  See `terms_of` in cpu/tiles.py.  These hold
+addresses: with arrays, every call in the innermost loop would count references to each.
 """
 
 from __future__ import annotations
@@ -101,10 +101,11 @@ NONE = np.uint64(0)
 ALL = np.uint64(2**64 - 1)
 
 FOUR = 2 * TILE
-"""Position of the masks of four queries, behind a tile's: 4 of points that may be near, 4 of sure ones."""
+"""Position of the masks of four queries, after the masks of a tile: four masks of points that may be near,
+then four of points that surely are."""
 
 SCORE, PAUSE = FOUR + 8, FOUR + 9
-"""Positions of the 8-bit filter's score and pause."""
+"""Positions of the 8-bit filter's score (see `WORST`), and of the tiles left of its pause."""
 
 STATES = FOUR + 10
 """Length of the state (uint64)."""
@@ -114,10 +115,10 @@ FEW = 24
 long."""
 
 WORST = np.uint64(64)
-"""Score that pauses the 8-bit filter: how much more often more than `FEW` candidates passed than fewer."""
+"""The 8-bit filter pauses above this score, which rises when more than `FEW` candidates pass, else falls."""
 
 PAUSED = np.uint64(256)
-"""Tiles of a pause."""
+"""Length of a pause in tiles."""
 
 
 @inline_source
@@ -206,7 +207,7 @@ def _decided(
 def _rounded(
     q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
 ) -> np.uint64:
-    """The float32 filter of norms that do not multiply."""
+    """The float32 filter of the norms 1 and infinity."""
     own, other = q[0], d[0]
     tile = other.z + b * other.dims * (4 * TILE)
     union = NONE
@@ -265,7 +266,7 @@ def _coarse_first(way: str) -> Any:
     @inline_source
     def coarse_first(q: Terms, d: Terms, a: int, b: int, near: np.uint64, ahead: int, share: int, masks: int,
                       norm: Kind) -> Any:  # fmt: skip
-        """Run the 8-bit filter for its queries, as long as it pays."""
+        """Run the 8-bit filter for queries that are not marked, unless it pauses; else the float32 filter."""
         marked = mask_at(q[1].marked, a)
         pause = mask_at(masks, PAUSE)
         if pause != NONE or mask_at(d[1].marked, b) == ALL:
@@ -291,8 +292,8 @@ def _one_by_one(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind
 
 @inline_source
 def _at_once(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind) -> bool:
-    """The same decision, with sums in any order where that suffices."""
-    # sums of the same d squares, whatever is added first, differ by a factor of 1 + d 2**-52 at most
+    """The same decision; dimensions are added in any order unless the total is close to the threshold."""
+    # sums of the same d squares in any order differ by a factor of at most 1 + d 2**-52
     dims = q[0].width
     one, two = q[0].y + i * dims * 8, d[0].y + j * dims * 8
     total, slack = squares(one, two, dims), threshold * ((dims + 8) * 2.0**-52)
@@ -304,7 +305,7 @@ def _at_once(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind) -
 
 @inline_source
 def _of_norm(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind) -> bool:
-    """The same decision by another norm."""
+    """The same decision for norms other than 2."""
     dims, total = q[0].dims, 0.0
     one, two = q[0].y + i * dims * 8, d[0].y + j * dims * 8
     for k in range(dims):

@@ -33,7 +33,7 @@ Intrinsic = tuple[Signature, Callable[..., Any]]
 """The types of a call, and what emits its code."""
 
 Terms = tuple[Any, ...]
-"""Arrays of one side for comparisons, first for the float32 filter or the decision: see `sides`."""
+"""Data of one side that kernels compare: arrays, or tuples of addresses (see `terms_of` in cpu/tiles.py)."""
 
 Tree = tuple[Array, Array, Array]
 """A tree of boxes: lower and upper bounds, and where each level begins."""
@@ -121,9 +121,9 @@ _IS_GENERIC = llvmlite.binding.llvm_version_info[0] >= 20
 
 def store_compressed(builder: Builder, value: Value, mask: Value, address: Value,
                      way: str = WAYS[0]) -> None:  # fmt: skip
-    """Write the lanes of `value` that `mask`, an integer of 64 bits, selects side by side at `address`.
+    """Write the lanes of `value` that `mask` (64 bits) selects, side by side, at `address`.
 
-    May write anything behind them, up to the vector's full width.  `way`: one of `WAYS`.
+    Any values may follow them, up to the vector's full width.  `way`: one of `WAYS`.
     """
     size = 4 if value.type.element == I32 else 8
     width = min(_BYTES[way] // size, value.type.count)

@@ -1,7 +1,5 @@
 """Find the least edges that leave components, between two tile indexes.
 
-Both ways are functions of one name, chosen by the types of the two sides' terms, as in `nearest_scan`.
-
 The weight of an edge is its mutual reachability: the largest of the total of its rows and their core
 distances (totals too).  A tile of 64 queries visits the other index's boxes nearest first, as in `nearest`.
 It stops once the nearest box left is further than the best edge of each of its components.  Three kinds of
@@ -46,10 +44,10 @@ def comes_first(best: Any, c: int, a: int, b: int) -> bool:
 
 @device_function
 def offer(best: Any, c: int, weight: float, a: int, b: int, start: int, end: int) -> bool:
-    """Make an edge the least of component `c` if it is; `a`, `b`: names of its nodes start and end.
+    """Make an edge the best of component `c` if it comes before the best one so far; return whether it does.
 
-    Edges are ordered by (weight, smaller name, larger name); `best`: weights and nodes for each component, -1
-    for none, and the names of nodes.
+    `a`, `b`: names of its nodes `start` and `end`.  Edges are ordered by (weight, smaller name, larger name).
+    `best`: weights and nodes for each component, -1 for none, and the names of nodes.
     """
     weights, starts, ends, _ = best
     if weight > weights[c] or (weight == weights[c] and not comes_first(best, c, a, b)):
@@ -63,9 +61,8 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, rows: Any,
                work: Any) -> bool:  # fmt: skip
     """Offer edges from `wanted` queries of tile `a` to points of `b` in other components.
 
-    Whether one was taken.
-
-    `rows`: components, core distances, names and the first nodes of both sides.
+    Return whether a component took one.  `rows`: components, core distances, names and the first node of
+    each side.
     """
     (q_component, q_core, q_names, q_first), (d_component, d_core, d_names, d_first) = rows
     distances = work[0]
@@ -177,7 +174,7 @@ def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array,
 
     `q`, `d`, `terms`, `own_tiles`, `norm`: see `nearest.search`.  `d_nodes` has three values for each box:
     the smallest name below it, the component of all its points or -1, and the smallest core distance.
-    `rows`, `best`: see `spanning_scan`; `work`: see `scratch`.
+    `rows`: see `scan_exact`; `best`: see `offer`; `work`: see `scratch`.
     """
     (components, cores, names, _), _ = rows
     lower, upper, levels = d_tree
@@ -226,7 +223,7 @@ def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array,
                     left &= left - ONE
                     i = a * TILE + t
                     bound = best[0][components[i]]
-                    if cores[i] > bound:  # no edge of this row is as light
+                    if cores[i] > bound:  # all edges of this row are heavier
                         valid &= ~(ONE << np.uint64(t))
                         reach[t] = kind(-1)
                         continue

@@ -47,7 +47,7 @@ _NUMBERS = ir.VectorType(F64, SWEEP_LANES)
 
 @intrinsic
 def first_within(typingctx: TypingContext, numbers: NumbaType, x: NumbaType, reach: NumbaType) -> Intrinsic:
-    """How many of 16 ascending numbers at an address come before the first y with x - y <= reach."""
+    """Number of values, among 16 ascending ones at an address, before the first y with x - y <= reach."""
     sig = types.int64(types.int64, types.float64, types.float64)
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
@@ -172,7 +172,7 @@ FRESH = (0, 0, -1, 0, -1)
 
 @inline_source
 def _opening(x: float, base: int, lo: int, stop: int, reach: float) -> int:
-    """The first place in `lo` ... `stop` whose swept coordinate is not too far before `x`."""
+    """The first place in `lo` ... `stop` whose swept coordinate is at most `reach` below `x`."""
     passed = SWEEP_LANES
     while passed == SWEEP_LANES and lo < stop:
         passed = first_within(base + 8 * lo, x, reach)
@@ -296,9 +296,9 @@ def counts(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Ar
 def tally(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Array, d_keys: Array,
           d_starts: Array, offsets: Array, reach: float, limits: Array, norm: Kind, half: bool, by_row: bool,
           found: Array, at: Array, totals: Array) -> None:  # fmt: skip
-    """Do what `counts` does within each of some ascending limits; of all queries together unless `by_row`.
+    """Count near points as `counts` does, for each of several ascending limits.
 
-    `found` (queries or 1, limits); `totals` (16,): scratch.
+    `found` (queries, limits), or (1, limits) unless `by_row`: output; `totals` (16,): scratch.
     """
     dims, most = q_cols.shape[0], limits.size - 1
     q_base, q_stride = q_cols.ctypes.data, q_cols.strides[0]

@@ -1,8 +1,6 @@
 """SIMD of the tile engine: points and boxes against tiles of 64.
 
-Masks are ``uint64``: bit ``t`` speaks of lane ``t`` of a tile.
-
-Masks are ``uint64``: bit ``t`` speaks of lane ``t`` of a tile.
+Masks are ``uint64``: bit ``t`` belongs to lane ``t`` of a tile.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ from dask_simjoin.engine.index.cpu_tiles import TILE
 _WIDE = "avx512f" in FEATURES
 
 REGISTER = 64 if _WIDE else 32
-"""Bytes of a vector: of a register of AVX-512 or AVX2, or of two of NEON."""
+"""Bytes of a vector: one register of AVX-512 or AVX2, or two of NEON."""
 
 PASSES = 1 if _WIDE else 4
 """Parts of a tile that the filter handles one by one, so its sums fit into registers.
@@ -128,7 +126,7 @@ def tile_filter(typingctx: TypingContext, tile: NumbaType, start: NumbaType, dim
     `tile`: address of float32 [dims][64]; `start`: of the 64 float32 that the sums begin
     with; `p0..p3`: of the queries' first coordinates in their tile.  Returns the union of the
     four masks of the first question.  If that is not 0, these masks are written at `out`, and the four masks
-    of the second question behind them.
+    of the second question after them.
     """
     sig = types.uint64(*(types.int64,) * 7, *(types.float32,) * 8, types.int64)
 
@@ -150,7 +148,7 @@ def tile_filter(typingctx: TypingContext, tile: NumbaType, start: NumbaType, dim
 
     def filter_part(builder: Builder, args: Values, vector: LLVMType, part: range, width: int, size: int,
                     masks: list[Value]) -> None:  # fmt: skip
-        """Some vectors of the tile: adds their bits to the masks."""
+        """Add the bits of some vectors of the tile to the masks."""
         tile_, start_, dims_ = args[:3]
         points, limits, sures = args[3:7], args[7:11], args[11:15]
         slots = [[cgutils.alloca_once(builder, vector) for _ in part] for _ in points]
@@ -307,8 +305,8 @@ def boxes_near(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, dim
     `lower`, `upper`: addresses of [dims][64] numbers (the same one for points);
     `low`, `high`: of the box's bounds; `limit`: largest total, whose type (float32 or
     float64) is the type of all of them.  The gaps are added in the order and with the
-    operations of the total itself, so in float64 rounding, which is monotone, keeps the
-    bound a bound.
+    operations of the total itself.  Rounding is monotone, so in float64 the result is a lower
+    bound of the total.
     """
     sig = types.uint64(*(types.int64,) * 5, limit, norm)
 
@@ -324,7 +322,7 @@ def boxes_within(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, d
                  norm: NumbaType) -> Intrinsic:  # fmt: skip
     """Mask of the 64 boxes whose points are all within a limit of all points of one box; see `boxes_near`.
 
-    No difference of two of their points is larger than the boxes' common span.  So, for the same reason, no
+    No difference of two of their points is larger than the boxes' common span.  Rounding is monotone, so no
     total of two points in float64 is larger than the total of the spans.
     """
     sig = types.uint64(*(types.int64,) * 5, limit, norm)

@@ -116,7 +116,7 @@ def scratch(tiles: int) -> tuple[np.ndarray, ...]:
 
 
 def points_of(index: Index, names: np.ndarray, first: tuple[int, int]) -> TileSide:
-    """Return the addresses of a side, valid while its arrays live; `first`: `first` and `step` of it."""
+    """Return the addresses of a side, valid while its arrays live; `first`: its fields (`first`, `step`)."""
     z = index["z"]
     assert names.dtype == np.int32
     return TileSide(
@@ -145,10 +145,10 @@ GROUPS = 16
 """Groups of four queries in a tile, over which the next tile's prefetch is spread."""
 
 MANY = 16
-"""Neighbors of a point in a tile that make adding to all 64 counts at once worthwhile."""
+"""From this number of neighbors in a tile on, adding to all 64 counts at once is faster."""
 
 WORTHWHILE = 58
-"""A test costs about a twelfth of what it can save: it pays if fewer points of 64 are kept."""
+"""A test costs a twelfth of what it can save, so it pays if it keeps fewer of 64 points than this."""
 
 
 @device_function
@@ -165,8 +165,8 @@ def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, least: 
                notes: Any, a: int, q_points: int, d_points: int, scratch: Scratch) -> int:  # fmt: skip
     """Write the numbers of the tiles >= `least` within `reach` of tile `a` to `scratch`; return their number.
 
-    `low`, `high`: the tile's box.  With `notes`, settled tiles are left out.  Tiles are noted at once and
-    left out, too, if all their pairs are within `sure`.
+    `low`, `high`: the tile's box.  With `notes`, settled tiles are left out.  So are tiles whose pairs are
+    all within `sure`: these pairs are recorded at once.
     """
     d, tiles, levels = boxes.dims, boxes.tiles, boxes.levels
     n = 0
@@ -232,10 +232,10 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
         - 3: pairs that only float64 could decide;
         - 4: pairs that float64 refused.
 
-        With `notes` nothing else is written; both of their sides are one if `is_self_join`.  With None, the
-        compiled code has no trace of them.
+        With `notes`, only these are written; in a self-join their arrays for both sides are the same.  With
+        None, the compiled code does not contain them.
 
-        `q` and `d` describe the two sides: see `sides`; `norm`: see `totals.kind_of`.  `reach` and
+        `q` and `d`: see `terms_of` in cpu/tiles.py; `norm`: see `totals.kind_of`.  `reach` and
         `sure_span` are totals: the largest gap between boxes that hold a pair, and the largest span of boxes
         that hold only pairs.
         """
@@ -253,7 +253,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
             unsettled = MIXED if task == LINK else 0
             # compare tiles with themselves first, which often suffices
             own_round = q_tiles if is_self_join else 0
-            again = own_round  # when the marks of nodes are computed again
+            again = own_round  # next turn that computes the marks of nodes
             mark_tiles(notes, notes.q_values, notes.q_marks, q_points)
             if not is_self_join:
                 mark_tiles(notes, notes.d_values, notes.d_marks, d_points)

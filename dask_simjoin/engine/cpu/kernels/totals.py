@@ -118,8 +118,8 @@ def add_terms(builder: Builder, kind: types.NamedUniTuple, norm: NumbaType, slot
               difference: Callable[[int], Value]) -> None:  # fmt: skip
     """Add the terms of vectors of differences to the totals that lie in these slots.
 
-    `difference`: makes the vector for the total of a number.  A lane with only NaN differences has the total
-    NaN.
+    `difference(n)`: emits the vector of differences for slot n.  A lane with only NaN differences has the
+    total NaN.
     """
     together = len(slots) if kind.instance_class is Powers else 1
     for first in range(0, len(slots), together):
@@ -168,10 +168,10 @@ def zeros(builder: Builder, vector: ir.VectorType, number: int) -> list[Value]:
 
 
 BLOCK = 512
-"""Candidates that are gone through at a time, some dimensions after others."""
+"""Candidates that are processed at a time, `STEP` dimensions after others."""
 
 STEP = 4
-"""Dimensions after which candidates are dropped whose totals are too large: totals only grow."""
+"""After every STEP dimensions, candidates with too large totals are dropped: totals only grow."""
 
 
 def scratch() -> tuple[np.ndarray, ...]:
@@ -184,7 +184,7 @@ def decide(q_x: Array, d_x: Array, q_places: Array, d_places: Array, threshold: 
            near: Array, totals: Array, i: Array, j: Array, number: Array, total: Array) -> int:  # fmt: skip
     """Fill `near` with the candidates that are pairs, and `totals` with their totals; return their number.
 
-    `q_x`, `d_x` (d, n or more): coordinates by place; the last four: see `scratch`.  It is branch-free,
+    `q_x`, `d_x` (d, n or more): coordinates by place; the last four: see `scratch`.  The code is branch-free,
     because totals are unpredictable.
     """
     dims = q_x.shape[0]
@@ -226,9 +226,10 @@ def label(q_order: Array, q_labels: Array, d_order: Array, d_labels: Array, is_s
 @kernel
 def orient(q_order: Array, d_order: Array, is_self_join: bool, q_places: Array, d_places: Array, q_first: int,
            d_first: int, left: Array, right: Array) -> None:  # fmt: skip
-    """Fill `left` and `right` with positions in an index, from positions in its parts and where these begin.
+    """Fill `left` and `right` with places in the whole indexes, from places in their parts.
 
-    With `is_self_join`, the smaller position comes first.
+    `q_first`, `d_first`: first places of the parts.  With `is_self_join`, the row of the smaller position
+    comes first.
     """
     for n in range(q_places.size):
         i, j = q_places[n], d_places[n]
@@ -264,7 +265,8 @@ def tally(left: Array, right: Array, totals: Array, limits: Array, by_row: bool,
           d_found: Array) -> None:  # fmt: skip
     """Count pairs by the first of some ascending limits that is at least their total.
 
-    `by_row`: to the numbers (n, limits) of both their rows, `left` and `right`; else to one row of them.
+    `by_row`: each pair is counted for both of its rows, in `q_found` and `d_found` (n, limits).  Otherwise
+    all pairs are counted in `q_found` (1, limits).
     """
     for n in range(totals.size):
         first, size = 0, limits.size
@@ -281,6 +283,6 @@ def tally(left: Array, right: Array, totals: Array, limits: Array, by_row: bool,
 
 @kernel
 def scatter(order: Array, values: Array, out: Array) -> None:
-    """Write values of the first places in `order` to their rows."""
+    """Write the value of each place to its row in `out`; `order`: rows by place."""
     for i in range(values.size):
         out[order[i]] = values[i]

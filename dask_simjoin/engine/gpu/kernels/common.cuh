@@ -4,10 +4,11 @@
 // the box tree two levels above the tiles: at most 64 groups of 64 tiles. Thread blocks take units from a counter,
 // so all are busy until the end, whatever the data.
 //
-// Pairs are staged in shared memory, and written behind a counter, 8 bytes each. When the counter passes `room`,
-// every block saves its state, and the next launch resumes from there. So any number of pairs fits through a
-// buffer of fixed size. A block notices a full buffer only when it writes, and then finishes its tile. The buffer
-// therefore has space behind `room` for one stage and one tile of every block (see _Launch.slack).
+// Pairs are staged in shared memory, and then written to places that a counter assigns, 8 bytes each. When the
+// counter passes `room`, every block saves its state, and the next launch resumes from there. So any number of
+// pairs fits through a buffer of fixed size. A block notices a full buffer only when it writes, and then finishes
+// its tile. The buffer therefore has space beyond `room` for one stage and one tile of every block (see
+// _Launch.slack).
 
 typedef unsigned long long u64;
 typedef unsigned int u32;
@@ -69,7 +70,7 @@ __device__ __forceinline__ double total_of(const double* p, const double* q) {
 }
 #endif
 
-// The same for norm 2, whatever `real` is.
+// The same for norm 2; it is float64 for both types of `real`.
 __device__ __forceinline__ double squared_distance(const double* p, const double* q) {
     double sum = 0.0;
 #pragma unroll 4

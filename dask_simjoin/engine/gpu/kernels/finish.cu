@@ -1,5 +1,5 @@
-// Converts places in two indexes to rows: positions or labels with the left row first, totals, and kept columns of
-// both rows. Or to positions in the first and the second index, in either order, and totals.
+// Converts pairs of places in two indexes. `name_pairs` writes positions or labels, the left row first, and totals.
+// `keep_columns` writes kept columns of both rows. `measure_pairs` writes positions without swapping rows, and totals.
 //
 // Constants: DIMS; NORM; LABELS 0 (positions, int32) or 1 (labels, int64).
 

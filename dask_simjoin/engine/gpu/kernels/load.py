@@ -24,7 +24,7 @@ THREADS = 256
 """Threads of a block in kernels that give each thread its own items."""
 
 ASIDE = Aside(cupy.cuda, asked())
-"""The own stream for kernels, if there is one."""
+"""The stream of its own for kernels, if the environment selects one: see `streams`."""
 
 _Key = tuple[str | Source, int, tuple[tuple[str, int], ...]]
 
@@ -43,7 +43,7 @@ def _compile(function: str, name: str | Source, device: int, constants: tuple[tu
 
 
 def _begun(name: str | Source, function: str, constants: dict[str, int]) -> tuple[Future[Any], _Key]:
-    """The module with a function, or the future of its compilation."""
+    """Return the future of a module with a function, and its key; start to compile it if necessary."""
     key = name, cupy.cuda.runtime.getDevice(), tuple(sorted(constants.items()))
     with _lock:
         if key not in _modules:
@@ -67,7 +67,7 @@ def _rehearsed(work: Callable[[], object], device: int) -> Future[None]:
 
 
 def rehearse(*steps: Callable[[], object]) -> None:
-    """Run steps early, on almost no data, so that CuPy's kernels for them are loaded later.
+    """Run steps early, on almost no data, so that CuPy's kernels for them are loaded when they are needed.
 
     CuPy compiles and loads its own kernels at their first call, one after the other, each in a tenth of a
     second.  Steps must be thread-safe, so each creates all of its data.

@@ -58,7 +58,8 @@ __device__ __forceinline__ int list_tiles(Lists& lists, int i, int r, int tiles,
     return lists.begin[FANOUT];
 }
 
-// A staged pair in 32 bits: place in the list of tiles, one of ROWS rows of the warp, and point of the tile.
+// Writes the staged pairs of a warp, or passes them to the sink. A staged pair has 32 bits: place in the list of
+// tiles, one of ROWS rows of the warp, and point of the tile.
 template <int ROWS>
 __device__ __forceinline__ void flush(Stage& stage, const u32* buffer, int lane, int row0,
                                       const unsigned short* list, int tile0, u64* count, u64 room, int2* out) {

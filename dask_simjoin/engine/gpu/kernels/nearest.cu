@@ -18,7 +18,7 @@
 #define WARPS 4
 #define THREADS (32 * WARPS)
 #define QUEUE 16                       // most candidates that wait in a row's queue
-#define PATIENCE (DIMS <= 8 ? 1 : 4)   // number of a row's candidates drained at the end of a tile
+#define PATIENCE (DIMS <= 8 ? 1 : 4)   // from this number of a row's candidates on, queues are drained after a tile
 #define NONE 0xffffffffu
 #define SMALL (DIMS <= 16)             // queries fit into registers
 #define AT_ONCE 4

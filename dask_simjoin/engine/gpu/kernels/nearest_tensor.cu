@@ -17,9 +17,9 @@
 
 #define STEPS (WIDTH / 16)
 #define LINE (WIDTH + 8)   // halfs per vector in shared memory: avoids bank conflicts between the lanes of a load
-#define AT_ONCE 2          // eighths of points whose products are judged together
-#define STAGE 96           // products of a warp's lanes that wait
-#define PATIENCE 32        // number of them handled at the end of a tile
+#define AT_ONCE 2          // groups of 8 points whose products are judged together
+#define STAGE 96           // most entries that wait in a warp's queue: each has the passing products of one lane
+#define PATIENCE 32        // from this number of entries on, they are handled after a tile
 #define BLOCKS (WIDTH <= 48 ? 2 : 1) // per multiprocessor: with longer vectors, two would spill registers
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
@@ -92,7 +92,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
         Worst worst = {best_d2[(size_t)row * k + k - 1], best_name[(size_t)row * k + k - 1]};
         real reach = -1;
         u32 a[2][STEPS][4];
-        auto ask = [&]() { // lists after the update
+        auto ask = [&]() { // updates the row's bound and s_i from the worst neighbor in its list
             if (there) reach = reach_of(fmin(worst.d2, bound2), scale2, rho);
             const double s = there ? query_term(fmin(worst.d2, bound2), scale2, norm, error, other_error) : NOWHERE;
             *(uint4*)s_tail[warp][lane] = tail(s);
@@ -234,7 +234,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
             if (t >= 0) load(t, 0);
             while (t >= 0) {
                 copies_done<0>();
-                // also, all threads are done with the previous tile, whose place the next one takes
+                // this barrier also ends all reads of the previous tile, whose place the next one takes
                 const bool patient = !__syncthreads_or(staged >= PATIENCE);
                 const int next = mask ? pop() : -1;
                 if (next >= 0) load(next, buffer ^ 1);

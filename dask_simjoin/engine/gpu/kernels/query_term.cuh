@@ -1,4 +1,4 @@
-// What a query adds to its product with a point's vector. The sign of the result then says whether the point is
+// The term that a query adds to its product with a point's vector. The sign of the sum shows whether the point is
 // near enough.
 //
 // Constants: DIMS; WIDTH of a vector.

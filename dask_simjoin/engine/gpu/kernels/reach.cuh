@@ -1,8 +1,8 @@
-// How a shrinking search distance translates to the numbers of a filter, for all searches of box trees.
+// Converts a shrinking search distance to the bounds of a filter, for all searches of box trees.
 //
 // Constants: DIMS, EXACT, NORM.
 
-// `total_of`, with more points read before any of them is used.
+// `total_of`, with 16 coordinates read before any of them is used.
 __device__ __forceinline__ double away_from(const double* __restrict__ p, const double* __restrict__ q) {
     double sum = 0.0;
     for (int j = 0; j < DIMS; j += 16) {
@@ -34,13 +34,13 @@ __device__ __forceinline__ double away_from(const double* __restrict__ p, const 
 #define TINY 4.9406564584124654e-324
 
 // E**2, where E bounds the scaled distance of two points whose computed d2 is at most `d2`. This is `outer` in
-// engine/filters/bounds.py. Underflow here is far below the margin that sums get for theirs.
+// engine/filters/bounds.py. Underflow here is far below the margin for the underflow of sums.
 __device__ __forceinline__ double scaled_square(double d2, double scale2) {
     return (d2 * (1 + (DIMS + 8) * U52) + (DIMS + 2) * TINY) * scale2;
 }
 
 #if !EXACT
-// A bound on the distance of two such points in the numbers that a filter sees.
+// A bound on the distance of two such points in the filter's scaled coordinates.
 __device__ __forceinline__ double farthest(double d2, double scale2, double rho) {
     const double square = scaled_square(d2, scale2);
     if (!(square < EVERYWHERE)) return __longlong_as_double(0x7ff0000000000000ll);

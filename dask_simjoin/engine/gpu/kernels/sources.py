@@ -30,13 +30,13 @@ SHARED = {
     "dendrogram": (),
     "arrays": (),
 }
-"""Files of this package, ``.cu``, and what each of them shares with others besides ``common.cuh``."""
+"""Name of each ``.cu`` file of this package -> the ``.cuh`` files that it needs besides ``common.cuh``."""
 
 NAMES = tuple(SHARED)
 
 
 class Source(NamedTuple):
-    """CUDA C++ of another room.
+    """CUDA C++ of another package.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ far above that (see `engine.filters.bounds`).
 
 @functools.cache
 def _text(name: str | Source) -> str:
-    """Return the text of a program, behind the files and constants that it shares with others."""
+    """Return the text of a program, preceded by the files and constants that it shares with others."""
     if isinstance(name, str):
         name = Source(HERE, (f"{name}.cu",), ("common.cuh", *SHARED[name]))
     files = [*((HERE, file) for file in name.shared), *((name.package, file) for file in name.files)]
@@ -89,7 +89,7 @@ def _text(name: str | Source) -> str:
 
 
 def source(name: str | Source, **constants: int) -> str:
-    """Return the text of a source, or of another room's source, for these values of its constants."""
+    """Return the text of a program of this or another package, for these values of its constants."""
     return _defined(constants) + _text(name)
 
 

@@ -28,7 +28,7 @@
 #if SMALL
 constexpr int UNROLL = DIMS, AT_ONCE = 4;
 #else
-constexpr int UNROLL = 4, AT_ONCE = 8; // queries are read again for this many points
+constexpr int UNROLL = 4, AT_ONCE = 8; // queries are read once per this number of points
 #endif
 
 struct alignas(16) Some { real v[AT_ONCE]; };
@@ -113,7 +113,7 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
                 if (limit[h] < 0) continue;
                 const double known = __longlong_as_double((long long)*(volatile u64*)(bounds + component[h]));
                 if (known < limit[h]) lower_to(h, known);
-                if (core[h] > limit[h]) { // no edge of this row is as light
+                if (core[h] > limit[h]) { // all edges of this row are heavier
                     limit[h] = -1;
                     reach[h] = -1;
                 }
@@ -250,7 +250,7 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
                 const int c = lane + 32 * h;
                 const bool there = number * FANOUT + c < boxes && d_tags[group * FANOUT + c] != only
                                    && d_cores[group * FANOUT + c] <= most
-                                   && (level || (c & (spread - 1)) == part); // neighbors in different components
+                                   && (level || (c & (spread - 1)) == part); // neighboring tiles are in different parts
                 gaps[level * FANOUT + c] = gap[h];
                 orders[level * FANOUT + c] = there ? (__float_as_uint(order[h]) & ~(FANOUT - 1)) | c : NONE;
             }

@@ -7,7 +7,7 @@ struct Stage {             // pairs of a warp that are not written yet
     bool stopped;          // the buffer only has space for the tile in progress
 };
 
-// How many pairs of a warp float64 decided, and how many of these it refused.
+// Adds to `state` how many pairs of a warp float64 decided, and how many of these it refused.
 __device__ __forceinline__ void tell_decided(u64* state, u32 decided, u32 refused, int lane) {
     for (int o = 16; o; o >>= 1) {
         decided += __shfl_down_sync(FULL, decided, o);
@@ -19,7 +19,7 @@ __device__ __forceinline__ void tell_decided(u64* state, u32 decided, u32 refuse
     }
 }
 
-// Pairs that are staged as places of both sides.
+// Writes staged pairs of places, or passes them to the sink.
 __device__ __forceinline__ void flush(Stage& stage, const int2* buffer, int lane, u64* count, u64 room,
                                       int2* out) {
     __syncwarp();

@@ -3,7 +3,8 @@
 UCX does not use stream order.  So distributed-ucxx waits for the legacy default stream before it sends or
 receives an array of a GPU.  It waits in the thread that serves a worker's communication.  Kernels on that
 stream therefore delay all transfers of the worker.  So do kernels on any stream that blocks with it, as the
-per-thread default stream does.  A non-blocking stream delays no transfer.  The consequences are:
+per-thread default stream does.  A non-blocking stream, here "the own stream", delays no transfer.  The
+consequences are:
 
 - Before kernels start, the own stream waits for the default stream.  cuDF made the columns there, and copies
   from the host ran there.  Memory that this stream allocates again may still be read there.
@@ -31,7 +32,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 VARIABLE = "SIMJOIN_GPU_STREAM"
-"""Environment variable; the value "own" selects an own stream."""
+"""Environment variable; the value "own" selects a stream of its own for kernels."""
 
 Class = TypeVar("Class")
 
@@ -44,7 +45,7 @@ class Aside:
     cuda : module
         ``cupy.cuda``.
     asked : bool
-        Whether to use a stream.
+        Whether to use a stream of its own.
     """
 
     def __init__(self, cuda: Any, asked: bool) -> None:
@@ -109,5 +110,5 @@ class Aside:
 
 
 def asked() -> bool:
-    """Return whether the environment asks for a stream of its own."""
+    """Return whether the environment variable selects a stream of its own for kernels."""
     return os.environ.get(VARIABLE, "") == "own"

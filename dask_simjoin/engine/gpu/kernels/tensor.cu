@@ -130,7 +130,7 @@ join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, 
 #pragma unroll
                     for (int e = 0; e < 8; e++) signs &= __float_as_int(sums[e >> 2][e & 3]);
                     if (!__any_sync(FULL, signs >= 0)) continue;
-                    // of a lane's eight: row of the warp, point of the tile
+                    // row of the warp, and point of the tile, of each of a lane's eight sums
                     auto row_of = [&](int e) { return (e >> 2) * 16 + (e >> 1 & 1) * 8 + group; };
                     const int point0 = b * 8 + pair * 2;
                     u32 hits = 0, doubt = 0;

@@ -14,7 +14,7 @@
 
 #define STEPS (WIDTH / 16)
 #define SLICES ((STEPS + DEPTH - 1) / DEPTH)
-#define REST (STEPS - (SLICES - 1) * DEPTH) // of the last slice
+#define REST (STEPS - (SLICES - 1) * DEPTH) // steps of the last slice
 #define AT_ONCE (THREADS / PIECES)          // rows that are copied at once
 #define STAGE_BYTES ((QUERIES + TILE) * SLICE * 2)
 #define PART 64                             // queries and points of a warp

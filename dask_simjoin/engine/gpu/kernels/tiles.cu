@@ -109,7 +109,7 @@ join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const rea
                 near_ranges = (u64)s_ranges[0] | (u64)s_ranges[1] << 32;
             }
             const u64 later = near_ranges >> r % FANOUT;
-            if (!(later & 1)) { // skip to the next tile that is near
+            if (!(later & 1)) { // skip to the next range that is near
                 r += later ? __ffsll(later) - 2 : FANOUT - 1 - r % FANOUT;
                 from = 0;
                 continue;

@@ -29,8 +29,8 @@ __device__ __forceinline__ double from_half(unsigned short h) {
 #define U50 8.881784197001252e-16
 #define NOWHERE -60000.0
 
-// y (n, dims) in the index's order; vectors (a multiple of 256, width). For joins, `first` is v, the largest value
-// of each tile. For searches, `norm` is N, and `error` is r, with the bits of the largest r.
+// y (n, dims) in the index's order; vectors (a multiple of 256, width). For joins, `sure` is v, the largest value
+// of each tile. For searches, `norms` is N, `errors` is r, and `most_error` has the bits of the largest r.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
 make_vectors(const double* __restrict__ y, int n, int dims, int width, const double* __restrict__ centre,
              double scale, double outer, double inner, unsigned short* __restrict__ vectors,

@@ -33,9 +33,9 @@ def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, k
                there: Array, digits: Array, out: Array, counters: Array) -> int:  # fmt: skip
     """Fill `out` with the cells that a pattern visits from these coordinates; return their number.
 
-    All cells that last differ in dimension i form a stage. In it, UNICOMP visits cells if the own coordinate
-    is odd. LID visits cells with a larger coordinate; their numbers are larger, because the first dimension
-    is the fastest. `there` (k, 3) and `digits` (k,): scratch.
+    All cells whose last differing dimension is i form a stage. In it, UNICOMP visits cells if the own
+    coordinate is odd. LID visits cells with a larger coordinate; their numbers are larger, because the first
+    dimension varies fastest. `there` (k, 3) and `digits` (k,): scratch.
     """
     k = coords.size
     own, first, missing = 0, 0, False

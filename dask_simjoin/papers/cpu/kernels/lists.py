@@ -18,10 +18,10 @@ ROOM = 3
 
 @device_function
 def partners(size: int, block: int, unit: int) -> int:
-    """Return the number of blocks that a block meets in a rotation, including itself.
+    """Return the number of blocks that block `unit` is compared with in a rotation, including itself.
 
-    Two blocks meet in the one that has the other less than half the way ahead. If the number of blocks
-    is even, two blocks exactly half the way apart meet in the first of them.
+    A block is compared with the blocks less than halfway ahead of it. If the number of blocks is even, two
+    blocks exactly halfway apart are compared by the first of them.
     """
     number = -(-size // block)
     half = number // 2
@@ -44,9 +44,9 @@ def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d
     TRIANGLE need the same range twice. `q_places`: positions of the rows of `q_y`, within `d_y` if
     `is_self_join`.  `staged` and `totals`: see `scratch`.
 
-    The kernel stops before a row that might exceed `cap`. Then `state` has the job, the unit, the row, and
-    the needed capacity (0: complete). The rows of a block are transposed, so that a vector instruction
-    compares several of them. Each total is summed in the order of the columns.
+    The kernel stops before a row that might exceed `cap`. Then `state` has the job, the pair of blocks, the
+    row, and the needed capacity (0: complete). The rows of a block are transposed, so that a vector
+    instruction compares several of them. Each total is summed in the order of the columns.
     """
     dims = q_y.shape[1]
     n = 0

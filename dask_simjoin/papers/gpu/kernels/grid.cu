@@ -219,7 +219,7 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
                     }
                 }
 #endif
-                // rounded sums never decrease: beyond `reach` they stay so
+                // rounded sums never decrease: a sum beyond `reach` stays beyond it
 #pragma unroll AT_ONCE
                 for (int k0 = 0; k0 < DIMS; k0 += TERMS) {
 #pragma unroll

@@ -11,7 +11,7 @@ typedef long long i64;
 #define DECIDED 2
 #define REFUSED 3
 
-struct Told {              // of a thread
+struct Told {              // counters of a thread
     u32 decided, refused;
     u64 mine;              // pairs of its query
 };

@@ -1,6 +1,6 @@
 // Nested loops: see dask_simjoin/papers/lists.py. NLJ and INLJ are algorithms 4 and 5 of Korkmaz (2012).
 //
-// Each thread has one query, and each block has BLOCK of them, those of block `first + number * step`. In a
+// Each thread has one query. Each thread block has the BLOCK queries of row block `first + number * step`. In a
 // rotation (INLJ), a block loads the rows of each other block to shared memory, and all threads read the same row.
 // Long rows are loaded a few at a time. In a triangle (NLJ), each query visits the rows after it, without shared
 // memory. Coordinates are stored column by column, so that reads of a warp are adjacent.

@@ -1,7 +1,7 @@
 // Keys of lists in Z-order: see dask_simjoin/papers/list_index.py.
 //
-// Keys of points and of corners use the same operations, each rounded by itself. So no key is smaller where no
-// coordinate is.
+// Keys of points and of corners use the same operations, each rounded by itself. So if no coordinate of a point is
+// smaller than another point's, its key is not smaller either.
 //
 // Constants: DIMS; COLUMNS of a key; WORDS of 64 bits.
 

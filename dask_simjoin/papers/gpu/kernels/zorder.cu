@@ -40,7 +40,7 @@ walk_lists(const int* __restrict__ queries, i64 first, i64 step, u32 number, int
         if (later && j <= p) continue;
         const real* other = dz + (size_t)j * DIMS;
         real sum = 0;
-        // rounded terms are not negative: beyond `reach` a sum stays so
+        // rounded terms are not negative: a sum beyond `reach` stays beyond it
         for (int k0 = 0; k0 < DIMS; k0 += TERMS) {
 #pragma unroll
             for (int k = k0; k < k0 + TERMS; k++)

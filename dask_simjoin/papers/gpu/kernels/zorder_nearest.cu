@@ -4,7 +4,7 @@
 // enter the query's list one after another, by all lanes together. Everything is float64.
 //
 // Neighbors are ordered by (d2, name). A free place is (inf, -1) and comes last: names are compared as unsigned
-// numbers. A row that comes again from another list has the same d2, so it is found at its place.
+// numbers. A row that comes again from another list has the same d2, so it is found among the neighbors.
 //
 // Constants: DIMS; COLUMNS; WORDS; NORM; EXACT 1.
 
@@ -90,7 +90,7 @@ look(const int* __restrict__ queries, int number, const int* __restrict__ starts
             if (!same || name != own) {
                 const double* other = dy + (size_t)j * DIMS;
                 const double most = fmin(bound2, worst);
-                // rounded terms are not negative: beyond `most` a sum stays so
+                // rounded terms are not negative: a sum beyond `most` stays beyond it
                 for (int c0 = 0; c0 < DIMS; c0 += TERMS) {
 #pragma unroll
                     for (int c = c0; c < c0 + TERMS; c++)

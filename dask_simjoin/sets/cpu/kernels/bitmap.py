@@ -46,10 +46,10 @@ from dask_simjoin.sets.cpu.kernels.candidates import (
 
 @kernel
 def set_bits(offsets: Array, tokens: Array, bits: Array) -> None:
-    """Flip bits of zeros (n, words): two sets differ in at least as many tokens as their bitmaps in bits.
+    """Fill `bits` (n, words), zeros at first, with bitmaps: each token of a set flips one bit.
 
-    The last bits of a token's number select its bit.  The most frequent tokens have consecutive numbers, so
-    each has a bit of its own.
+    So two sets differ in at least as many tokens as their bitmaps differ in bits.  The last bits of a token's
+    number select its bit.  The most frequent tokens have consecutive numbers, so each has a bit of its own.
     """
     last = 64 * bits.shape[1] - 1
     for k in range(offsets.size - 1):
@@ -59,7 +59,7 @@ def set_bits(offsets: Array, tokens: Array, bits: Array) -> None:
 
 
 LANES = 16
-"""Bitmaps that are compared at once; arrays of bitmaps are padded by as many."""
+"""Bitmaps that are compared at once; arrays of bitmaps are padded by this number."""
 
 VECTOR = ir.VectorType(I64, LANES)
 

@@ -16,7 +16,7 @@ from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.kinds import NEVER, NONE, PRODUCT
 
 STEPS = 8
-"""Steps between two checks whether the rest can still decide."""
+"""Merge steps between two checks whether the smallest overlap can still be reached."""
 
 
 @inline_source
@@ -78,8 +78,8 @@ def beyond(limits: Numbers, a: int, b: int) -> int:
 def set_rows(limits: Numbers, a: int, lo: int, hi: int, kinds: Array, rows: Array) -> tuple[int, int]:
     """Return the range lo ... hi-1 of `kinds` of sizes that may match a size, and set the bounds of each.
 
-    Pass `lo` and `hi` of a smaller size, or 0.  For each size in the range, `rows[0]` gets the smallest
-    overlap.  `rows[1]` gets the largest number of tokens in one set only, for pairs up to that size.
+    Pass the range of a smaller size as `lo` and `hi`, or 0.  For each size in the range, `rows[0]` gets the
+    smallest overlap.  `rows[1]` gets the largest number of tokens in one set only, for pairs up to that size.
     """
     while lo < kinds.size and need(limits, a, kinds[lo]) > kinds[lo]:
         lo += 1
@@ -101,13 +101,13 @@ Lists = tuple[Array, Array, Array]
 """An index: bounds of each token's list, and the sets and token positions in the lists."""
 
 PROBE, FOUND, HANDED, LISTED = range(4)
-"""State of `fill`: the current probe, its candidates, and how many of them are written.  The last is the
-number of scanned entries of the index."""
+"""Positions in the state of `fill`: the current probe, the number of its candidates, and how many of these
+are written.  The last is the number of scanned entries of the index."""
 
 
 @kernel
 def build(side: Probes, index: Lists) -> None:
-    """Build the index of prefixes; its first array (universe + 1, 2) is of zeros."""
+    """Build the index of prefixes; its first array (universe + 1, 2) has zeros at first."""
     offsets, tokens, lengths = side
     lists, sets, places = index
     for k in range(lengths.size):
@@ -127,9 +127,9 @@ def build(side: Probes, index: Lists) -> None:
 @device_function
 def meet(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, positional: bool,
          scratch: tuple[Array, Array, Array], state: Array) -> int:  # fmt: skip
-    """Write the candidates of a probe to the last array of `scratch`, and return their number.
+    """Write the candidates of a probe to `met`, the last array of `scratch`, and return their number.
 
-    The array before it has zeros, before and after the call.
+    `seen`, the array before it, has zeros before and after the call.
     """
     row, seen, met = scratch
     offsets, tokens, lengths = q
@@ -140,7 +140,7 @@ def meet(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], in
     for i in range(lengths[probe]):
         token = tokens[begin + i]
         at, stop = lists[token, 0], lists[token, 1]
-        while at < stop and sets[at] < first:  # it does not decrease for later probes
+        while at < stop and sets[at] < first:  # `first` does not decrease for later probes
             at += 1
         lists[token, 0] = at
         while at < stop and sets[at] < last:
@@ -251,14 +251,14 @@ Out = tuple[Array, Array, Array, Array, Array]
 """Output: positions of both sides and overlaps of pairs, and the weights of each set's partners."""
 
 NEXT, FILLED, STAMP, DONE = range(4)
-"""State of a search: its next set, the number of sets in lists, its last visit, and its written pairs."""
+"""State of a search: the next set, the number of sets in lists, the number of visits, and written pairs."""
 
 TOTAL, TALLY_LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
 """Counters: the sum of products of weights, and the fields of `SetCounters`."""
 
 
 PARTNERS = 31
-"""About the number of sets that each sampled set is compared with."""
+"""Approximate number of sets that each sampled set is compared with."""
 
 ADMISSIBLE, COMPARED, LOOKUPS, ENTRIES, LEFT = range(5)
 """Counters of `sample`: pairs of admissible sizes, compared pairs, tokens of prefixes, and entries of their

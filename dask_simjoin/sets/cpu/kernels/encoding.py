@@ -13,7 +13,7 @@ def take_each_once(offsets: Array, codes: Array, seen: Array, out_offsets: Array
                    frequency: Array) -> int:  # fmt: skip
     """Copy each row's codes without repetitions, count rows by code, and return the number of codes.
 
-    `seen`: an array for each code, of zeros.
+    `seen`: zeros, one per code.
     """
     done = 0
     for row in range(len(offsets) - 1):
@@ -32,9 +32,10 @@ def take_each_once(offsets: Array, codes: Array, seen: Array, out_offsets: Array
 @kernel
 def put_in_order(offsets: Array, codes: Array, rank: Array, starts: Array, cursor: Array, rows: Array,
                  out: Array) -> None:  # fmt: skip
-    """Write each row's tokens, the ranks of its codes, ascending: by token, then back by row.
+    """Write each row's tokens, which are the ranks of its codes, in ascending order.
 
-    `starts`: (tokens + 1,) int64 zeros; `cursor`: (rows,) int64; `rows`: (codes,) int32.
+    Rows are listed by token; then each token, in order, is appended to its rows.  Scratch: `starts`
+    (tokens + 1,) int64 zeros; `cursor` (rows,) int64; `rows` (codes,) int32.
     """
     for k in range(len(codes)):
         starts[rank[codes[k]] + 1] += 1
@@ -170,7 +171,8 @@ WORD = 8
 """Bytes of a token that are hashed at a time."""
 
 FAR = 1 << 17
-"""With more slots, tokens are also looked up in groups: smaller tables are in a core's cache."""
+"""From this number of slots on, the slots of a group of tokens are read together: smaller tables are in a
+core's cache."""
 
 
 @device_function

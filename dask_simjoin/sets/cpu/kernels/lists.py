@@ -1,9 +1,10 @@
 """Prefix lists: AllPairs, PPJoin and GroupJoin, with and without bitmaps.
 
-AllPairs: Bayardo, Ma & Srikant 2007.  PPJoin, with positions: Xiao, Wang, Lin & Yu 2008; they bound sizes
-too: Mann & Augsten 2014.  GroupJoin, where sets of one size and prefix are one unit: Bouros, Ge & Mamoulis
-2012.  Bitmaps: Sandes, Teodoro & Melo 2020; here they are in the lists, which are read in order, so most
-entries cost nothing more.  A pair is verified once it is met, from its first common token on.
+AllPairs: Bayardo, Ma & Srikant 2007.  PPJoin also uses positions of tokens: Xiao, Wang, Lin & Yu 2008.
+Positions bound sizes, too: Mann & Augsten 2014.  GroupJoin, where sets of one size and prefix are one unit:
+Bouros, Ge & Mamoulis 2012.  Bitmaps: Sandes, Teodoro & Melo 2020; here they are in the lists, which are read
+in order, so reading them adds little cost.  A pair is verified when it is first found, from its first common
+token on.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def join(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits:
          out: Out, tally: Array) -> None:  # fmt: skip
     """Join units `q` with units `d`, or with the units before each of them (`same`), from `state[NEXT]` on.
 
-    As `bitmap.join`, but in units.  `positions`: whether positions of tokens reject pairs.  `seen`: for each
-    unit of `d` the last visit with it as a candidate.
+    See `bitmap.join`; here `state[NEXT]` is a unit.  `positions`: whether positions of tokens reject pairs.
+    `seen`: for each unit of `d`, the last visit with it as a candidate.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
@@ -155,7 +156,8 @@ def join(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits:
 def set_prefixes(limits: Numbers, min_size: int, at_least_own: bool, prefixes: Array) -> None:
     """Set the length of the prefix of each size up to `prefixes.size - 1`; 0: no set of this size matches.
 
-    `min_size`: smallest size of the other sets; `at_least_own`: they are not smaller than the set itself.
+    `min_size`: smallest size of the other sets; `at_least_own`: whether these are at least as large as the
+    set itself.
     """
     low = np.int64(1)  # Numba would compile a version for each literal
     for a in range(1, prefixes.size):

@@ -19,7 +19,8 @@ __device__ __forceinline__ void write_survivors(const int2* queue, int number, i
 }
 
 // A tile of rows has `work[tile + 1] - work[tile]` units of work, each with some of its columns. The columns start
-// at `low[tile]` and end before `high[tile]`. Survivors are written behind the counter `told`, if there is space.
+// at `low[tile]` and end before `high[tile]`. Survivors are written to places that the counter `told` assigns, if
+// there is space.
 extern "C" __global__ void __launch_bounds__(ROWS)
 survivors(const u32* left_bits, const int* left_sizes, int left_number, const u32* right_bits,
           const int* right_sizes, const int* needs, const i64* limits, const i64* work, const int* low,

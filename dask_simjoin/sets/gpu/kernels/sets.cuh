@@ -130,7 +130,7 @@ struct Found {             // where matching pairs go
     Told* told;
 };
 
-// The next place behind a counter: one atomic addition for all active threads of a warp.
+// The next place that a counter assigns: one atomic addition for all active threads of a warp.
 __device__ __forceinline__ u64 next_place(u64* counter) {
     const u32 active = __activemask(), lane = threadIdx.x & 31;
     const int first = __ffs(active) - 1;
