@@ -52,9 +52,9 @@ and a total of at most sure = (inner - rho) (1 - (d + 6) u) belongs to a pair.  
 most inner - rho.  The rounding of these products themselves is below u of them.
 
 **Boxes.**  A gap between boxes of z, or between a point and a box, is no larger than a difference it bounds.
-A span is no smaller than a difference it bounds.  Both are added in the order of the total's terms.  Rounding is monotone, so
-`reach` and `sure` serve boxes too.  In float64, a box's own span is added, and `sure` is smaller than
-necessary.
+A span is no smaller than a difference it bounds.  Both are added in the order of the total's terms.  Rounding
+is monotone, so `reach` and `sure` serve boxes too.  In float64, a box's own span is added, and `sure` is
+smaller than necessary.
 """
 
 from __future__ import annotations
