@@ -85,8 +85,8 @@ def labels_of_roots(parent: Array, core: Array, number: Array, start: int, stop:
 def drop_near(earlier: Array, later: Array, dropped: Array) -> None:
     """Drop the later row of each pair whose earlier one stays; pairs are in the order of their earlier rows.
 
-    All pairs that may drop a row come before the pairs in which it is the earlier row.  So by then it is
-    known whether the row stays.
+    Pairs that may drop a row precede the pairs whose earlier row it is.  So by then it is known whether the
+    row stays.
     """
     for n in range(earlier.size):
         if not dropped[earlier[n]]:

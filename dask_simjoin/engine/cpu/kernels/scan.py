@@ -101,8 +101,9 @@ NONE = np.uint64(0)
 ALL = np.uint64(2**64 - 1)
 
 FOUR = 2 * TILE
-"""Position of the masks of four queries, after the masks of a tile: four masks of points that may be near,
-then four of points that surely are."""
+"""Position of the masks of four queries, after the masks of a tile.
+
+First four masks of points that may be near, then four masks of points that surely are."""
 
 SCORE, PAUSE = FOUR + 8, FOUR + 9
 """Positions of the 8-bit filter's score (see `WORST`), and of the tiles left of its pause."""

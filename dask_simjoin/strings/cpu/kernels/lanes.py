@@ -1,7 +1,8 @@
 """Edit distances of one short string and several others of one length, by bits and vector instructions.
 
-Bits are the differences of adjacent cells of a column of the table of prefixes: Myers (1999), in the form of
-Hyyro (2003), section 3; with transpositions, section 4.  Each code of the other strings takes one step.
+Each step takes one code of the other strings and makes a column of the table of distances of prefixes.
+Differences of its adjacent cells are bits: Myers (1999), in the form of Hyyro (2003), section 3.  Section 4
+adds transpositions.
 """
 
 from __future__ import annotations

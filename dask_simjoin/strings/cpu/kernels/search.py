@@ -39,9 +39,11 @@ Side = tuple[Array, Array, Array, Array, Array]
 Three = tuple[Array, Array, Array]
 
 Scratch = tuple[Array, Array, Array, Array, Array, Array, Array]
-"""Space for hashes of the prefixes of a string (longest + 1,), for the last string that each indexed one was
-compared with (n,), for diagonals, for zeros for each code, and for the strings that are verified together,
-their distances (LANES,) and the matches of their codes."""
+"""Space for one search.
+
+Hashes of a string's prefixes (longest + 1,); the last string that each indexed string was compared with (n,);
+diagonals; zeros for each code.  Then of strings compared together: numbers, distances (LANES,) and the
+matches of their codes."""
 
 Tables = tuple[Array, Array, Array, Array, Array, Array]
 """Lengths of indexed strings, with the first string and the segments of each.  Then by length: the largest
