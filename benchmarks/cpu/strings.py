@@ -35,7 +35,7 @@ CASES = (
 )  # fmt: skip
 """Kind of strings, rows beside RapidFuzz, and distances."""
 
-GROWTH = ((250_000, (1, 2)), (1_000_000, (1, 2)))
+GROWTH = ((250_000, (1, 2)), (1_000_000, (1, 2)), (4_000_000, (1,)))
 """Rows of names with errors, and distances."""
 
 LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz "))
@@ -152,10 +152,12 @@ def growth(options: argparse.Namespace) -> list[dict[str, Any]]:
         texts = words if number == len(words) else with_errors(words, number, 2)
         frame = pd.DataFrame({"text": texts})
         for k in distances:
-            own = measured(functools.partial(ours, frame, k, 1), 1, 1)
             kind = "all names" if texts is words else "names with errors"
-            rows.append({"data": kind, "rows": len(texts), "k": k, "cores": 1, "tools": {"ours": own}})
-            print(rows[-1], file=sys.stderr, flush=True)
+            for cores in options.cores:
+                own = measured(functools.partial(ours, frame, k, cores), cores, options.repeat)
+                one = {"data": kind, "rows": len(texts), "k": k, "cores": cores}
+                rows.append(one | {"tools": {"ours": own}})
+                print(rows[-1], file=sys.stderr, flush=True)
     return rows
 
 

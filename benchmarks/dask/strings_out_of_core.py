@@ -23,8 +23,8 @@ from benchmarks.harness.lazy import known, progress, quiet, save, scratch
 CODE_BYTES = 4
 """Bytes of a character in a join."""
 
-LENGTH = 40
-"""Characters of a text."""
+LENGTHS = 20, 60
+"""Fewest and most characters of a text."""
 
 
 def arguments() -> argparse.Namespace:
@@ -43,19 +43,27 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def letters(part: int, rows: int) -> np.ndarray:
-    """Return the texts of a file before some are copies (rows, LENGTH), uint8."""
-    return np.random.default_rng(part).integers(97, 123, (rows, LENGTH), dtype=np.uint8)
+def text_ends(rows: int, copies: int) -> np.ndarray:
+    """Return where each text of a file ends (rows + 1,); the first ones are copies of as many later ones."""
+    like = np.arange(rows)
+    like[:copies] += copies
+    low, high = LENGTHS
+    return np.concatenate([[0], np.cumsum(low + like % (high - low + 1))]).astype(np.int32)
+
+
+def letters(part: int, size: int) -> np.ndarray:
+    """Return the letters of a file before some texts are copies (size,), uint8."""
+    return np.random.default_rng(part).integers(97, 123, size, dtype=np.uint8)
 
 
 def write_file(folder: Path, part: int, parts: int, rows: int) -> int:
     """Write a file; return its number of copies."""
     copies = rows // COPIED
-    texts = letters(part, rows)
+    ends = text_ends(rows, copies)
+    texts = letters(part, ends[-1])
     # rows of the next file behind its copies, with one other character
-    texts[:copies] = letters((part + 1) % parts, rows)[copies : 2 * copies]
-    texts[np.arange(copies), np.arange(copies) % LENGTH] = ord("_")
-    ends = np.arange(rows + 1, dtype=np.int32) * LENGTH
+    texts[: ends[copies]] = letters((part + 1) % parts, ends[-1])[ends[copies] : ends[2 * copies]]
+    texts[ends[:copies] + np.arange(copies) % LENGTHS[0]] = ord("_")
     strings = pa.StringArray.from_buffers(rows, pa.py_buffer(ends), pa.py_buffer(texts.tobytes()))
     ids = pa.array(np.arange(part * rows, (part + 1) * rows))
     pq.write_table(pa.table({"id": ids, "text": strings}), folder / f"{part:05}.parquet")
@@ -73,7 +81,8 @@ def main() -> int:
     options = arguments()
     limit = parse_bytes(options.limit)
     memory = WORKERS * limit
-    rows = options.rows or math.ceil(TIMES * memory / (LENGTH * CODE_BYTES))
+    length = sum(LENGTHS) / 2
+    rows = options.rows or math.ceil(TIMES * memory / (length * CODE_BYTES))
     parts = max(2, round(rows / options.part_rows))
     each = math.ceil(rows / parts)
     where = known()
@@ -83,10 +92,9 @@ def main() -> int:
         copies = sum(write_file(data, part, parts, each) for part in range(parts))
         progress(f"{parts * each:,} rows in {parts} files, {copies:,} pairs")
         run = join_once(data, options, limit, (parts, each), folder / "dask", edit_pairs)
-    share = parts * each * LENGTH * CODE_BYTES / memory
-    summarize(
-        f"{parts * each:,} texts of {LENGTH} characters: {share:.2f} times the memory", limit, options, run
-    )
+    share = parts * each * length * CODE_BYTES / memory
+    title = f"{parts * each:,} texts of {LENGTHS[0]} to {LENGTHS[1]} characters"
+    summarize(f"{title}: {share:.2f} times the memory", limit, options, run)
     results = {"times_memory": share, "rows": parts * each, "run": run}
     save("strings-out-of-core", where, options, results, options.output)
     return 0 if "failed" not in run and run["exact"] else 1
