@@ -12,6 +12,7 @@ from dask.tokenize import tokenize
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.graph.base import LabelledExpr
 from dask_simjoin.graph.dask_private import Alias, Expr, Task, TaskRef, guard_repr
+from dask_simjoin.graph.kept_rows import ROWS
 from dask_simjoin.graph.planner import DISTANCE_STEPS, PlanningSteps, plan_for, plan_key
 from dask_simjoin.graph.records import NO_RUN, RUNS, Named, RunName
 from dask_simjoin.graph.shuffle import (
@@ -319,7 +320,8 @@ class LazyJoin(LabelledExpr):
         for (source, own), sources, chunks in zip(tables, plan.sources, plan.chunks.sides, strict=True):
             if chunks.method is not None:
                 check_shuffle(chunks.method, spec.settings.cluster)
-            each.append(indexed_chunks(source, replace(own, dims=plan.dims), sources, chunks, *how))
+            rows = ROWS.take(source)
+            each.append(indexed_chunks(rows, replace(own, dims=plan.dims), sources, chunks, *how))
         return each[0] if len(each) == 1 else BothChunks(*each)
 
 

@@ -27,6 +27,7 @@ from dask.tokenize import tokenize
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import TABLES, PlanningError, in_table
 from dask_simjoin.graph.dask_private import Expr, FromPandas, Projection, Task, TaskRef
+from dask_simjoin.graph.kept_rows import ROWS, PassedRows
 from dask_simjoin.graph.records import RUNS, Named
 from dask_simjoin.graph.shuffle import held_by_workers
 from dask_simjoin.graph.source import FrozenSource, gather, is_held, map_frozen, pick
@@ -220,7 +221,8 @@ def plan_join(source: FrozenSource, spec: RowSpec, output: OutputSpec, other: Fr
     collected: list[TableStatistics] = []
     for name, first, (table, own) in zip(names, (0, RIGHT), tables, strict=False):
         with in_table(name if steps.names_table else None):
-            collected.append(collect(table, own, output.with_ids, first, steps))
+            keep = not (output.by_row or output.single_home)  # else the result holds more columns
+            collected.append(collect(table, own, output.with_ids, first, steps, keep))
     summaries, sources = [table.summaries for table in collected], [table for table, _ in tables]
     plan = steps.make(summaries, sources, spec, output, resources_for(spec.library), check)
     check_disk(plan)
@@ -235,20 +237,33 @@ def plan_join(source: FrozenSource, spec: RowSpec, output: OutputSpec, other: Fr
 
 
 def collect(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int = 0,
-            steps: PlanningSteps = DISTANCE_STEPS) -> TableStatistics:  # fmt: skip
+            steps: PlanningSteps = DISTANCE_STEPS, keep: bool = False) -> TableStatistics:  # fmt: skip
     """Collect statistics of a table by one pass over its columns.
 
-    If its rows are in memory, earlier statistics are looked up.
+    If its rows are in memory, earlier statistics are looked up.  Else `keep`: whether the join may take the
+    rows from this pass.
     """
     place = STATISTICS.place(source.inner, (*steps.key(spec), with_ids, first))
     found = STATISTICS.find(place)
     if found is None:
         number = source.inner.npartitions
         each = list(range(first, first + number))
-        expr = map_frozen(steps.label, steps.summarize, source, spec, with_ids, number, each=each)
+        passed = ROWS.passed(source, spec.library) if keep and place is None else None
+        how = steps.summarize, passed, first, spec, with_ids, number
+        expr = map_frozen(steps.label, _pass_over, source, *how, each=each)
         found = TableStatistics(gather(dict(expr.__dask_graph__()), expr.__dask_keys__()))
         STATISTICS.keep(place, found)
+        if passed is not None:
+            ROWS.keep(source, passed)
     return found
+
+
+def _pass_over(frame: Frame, number: int, summarize: Callable[..., Any], passed: PassedRows | None,
+               first: int, *args: Any) -> Any:  # fmt: skip
+    """Summarize a partition; `passed`: takes its rows."""
+    if passed is not None:
+        passed.add(number - first, frame)
+    return summarize(frame, number, *args)
 
 
 def choose_shuffle(statistics: JoinStatistics, output: OutputSpec, resources: Resources,

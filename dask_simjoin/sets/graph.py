@@ -12,6 +12,7 @@ from dask_simjoin.graph import counts, pairs
 from dask_simjoin.graph.aligned import add_counts
 from dask_simjoin.graph.base import LabelledExpr
 from dask_simjoin.graph.dask_private import Expr, Task, TaskRef
+from dask_simjoin.graph.kept_rows import ROWS
 from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin
 from dask_simjoin.graph.planner import PlanningSteps
 from dask_simjoin.graph.records import RUNS
@@ -149,7 +150,9 @@ class LazySets(LazyJoin):
 
     def _read(self) -> tuple[FrozenSource, ...]:
         spec, other = self.operand("spec"), self._other
-        tables = [(self._source, spec)] if other is None else [(self._source, spec), (other, spec.right)]
+        tables = [(ROWS.take(self._source), spec)]
+        if other is not None:
+            tables.append((ROWS.take(other), spec.right))
         return read_tables(tables, cast(Any, self.plan))
 
     def _chunks(self) -> Expr:

@@ -10,6 +10,7 @@ import numpy as np
 from dask_simjoin.graph import counts, pairs
 from dask_simjoin.graph.base import LabelledExpr
 from dask_simjoin.graph.dask_private import Expr, Task, TaskRef
+from dask_simjoin.graph.kept_rows import ROWS
 from dask_simjoin.graph.lazy_join import JoinTasks
 from dask_simjoin.graph.planner import PlanningSteps
 from dask_simjoin.graph.records import RUNS
@@ -77,7 +78,9 @@ class LazyEdits(LazySets):
 
     def _read(self) -> tuple[FrozenSource, ...]:
         spec, other = self.operand("spec"), self._other
-        tables = [(self._source, spec)] if other is None else [(self._source, spec), (other, spec.right)]
+        tables = [(ROWS.take(self._source), spec)]
+        if other is not None:
+            tables.append((ROWS.take(other), spec.right))
         plan = cast(Any, self.plan)
         return tuple(
             FrozenSource(map_frozen("simjoin_codes", read_partition, source, own, each=list(enumerate(rows))))

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 
 from dask_simjoin import errors
 from dask_simjoin.graph import planner
+from dask_simjoin.graph.kept_rows import ROWS
 from dask_simjoin.planning.checks import MAX_ROWS, check_rows
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import summarise
@@ -127,7 +128,8 @@ def test_planned_once(ddf, monkeypatch):
     assert len(calls) == 1
 
 
-def test_only_needed_columns_are_read(parquet):
+def test_only_needed_columns_are_read(parquet, monkeypatch):
+    monkeypatch.setattr(ROWS, "most", 0)
     pairs = parquet.simjoin.self_join(EPS, on=["c0", "c1"]).optimize()
     source = pairs.expr.find_operations(type(pairs.expr))
     assert source
@@ -304,6 +306,8 @@ def test_a_source_that_changed_is_refused(tmp_path):
     pairs = ddf.simjoin.self_join(EPS, partitioning="entity", blocksize=50 * 24)
     assert pairs.npartitions == 3
     frames[1].iloc[:20].to_pickle(path / "1")
+    whole = np.concatenate([x, x])
+    assert_same_pairs(as_set(pairs.compute(scheduler="sync")), brute_force(whole, EPS))  # of kept rows
     with pytest.raises(errors.SourceChangedError, match=r"Partition 1 had 50 rows .* has 20 now.*persist"):
         pairs.compute(scheduler="sync")
 
