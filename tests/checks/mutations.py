@@ -73,7 +73,7 @@ SURVIVED = [
 
 MUTATIONS = [
     *SURVIVED,
-    Mutation(K + "nearest.py", "<= row else at", "< row else at", "tasks/test_nearest.py -k mutual"),
+    Mutation(K + "nearest.py", "<= row else at", "< row else at", "tasks/test_nearest.py"),
     Mutation(K + "pack.py", "order[free[chunk[i]]] = i", "order[free[chunk[i]]] = chunk[i]", K + "test_pack.py"),
     Mutation(K + "pack.py", "min(max((y[i] - low[1]) * scale[1], 0.0), most[1])",
              "max((y[i] - low[1]) * scale[1], 0.0)", K + "test_pack.py"),
