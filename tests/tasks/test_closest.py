@@ -48,6 +48,13 @@ def test_pairs_of_one_table_that_are_found_from_both_sides_count_once():
     assert as_rows(first_pairs([found, found], 3, True)) == [(0, 1, 1.0), (2, 3, 2.0), (4, 5, 3.0)]
 
 
+def test_each_group_has_its_first_pairs():
+    found = pairs((0, 1, 1.0), (2, 3, 2.0), (4, 5, 3.0), (6, 7, 0.5), (8, 9, 4.0))
+    found = found._replace(group=np.array([7, 7, 7, 3, 3]))
+    assert as_rows(first_pairs([found], 1, False)) == [(6, 7, 0.5), (0, 1, 1.0)]
+    assert as_rows(first_pairs([found], 2, False)) == [(6, 7, 0.5), (0, 1, 1.0), (2, 3, 2.0), (8, 9, 4.0)]
+
+
 def test_rows_with_fewer_neighbors_than_asked_for_are_done():
     found = pairs((0, 1, 1.0), (0, 2, 2.0), (1, 0, 1.0))
     assert rows_to_search_again(found, 2, NO_PAIRS, 5, True).left.tolist() == [0]
