@@ -40,7 +40,7 @@ nitpick_ignore_regex = [
     # types in signatures that have no page: of modules that are not public, and of Python
     ("py:class", r"dask_simjoin\.(catalog|disk_index|engine|graph|planning|reports|request)\..+"),
     ("py:class", r"dask_simjoin\.(sets|strings)\..+"),
-    ("py:class", r"(collections\.abc|decimal|fractions|os|pathlib)\..+|dict\[str|PathLike"),
+    ("py:class", r"(collections\.abc|decimal|fractions|os|pathlib)\..+|dict\[str|PathLike|StorageOptions"),
 ]
 default_role = "soft"
 
