@@ -219,7 +219,7 @@ def test_a_zipped_package_finds_what_is_no_module(tmp_path):
     packed = shutil.make_archive(str(tmp_path / "packed"), "zip", PACKAGE.parent, PACKAGE.name)
     ran = subprocess.run(
         [sys.executable, "-c", ZIPPED, packed], capture_output=True, text=True, timeout=300, cwd=tmp_path,
-        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "no kernels")},
     )  # fmt: skip
     assert ran.stdout == "1\n", ran.stderr[-2000:]
     assert any(tmp_path.rglob("*.nbc"))
