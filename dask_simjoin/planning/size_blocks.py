@@ -75,7 +75,7 @@ class SizeBlocks:
 
 
 def size_blocks(sizes: np.ndarray, hashes: np.ndarray, weights: np.ndarray, number: int,
-                row_bytes: float = 0.0) -> SizeBlocks:  # fmt: skip
+                row_bytes: float = 0.0, element_bytes: float = ELEMENT_BYTES) -> SizeBlocks:  # fmt: skip
     """Cut sizes into about `number` blocks of equal memory.
 
     Parameters
@@ -87,9 +87,11 @@ def size_blocks(sizes: np.ndarray, hashes: np.ndarray, weights: np.ndarray, numb
     number : int
     row_bytes : float
         Bytes of a row besides its elements.
+    element_bytes : float
+        Bytes of an element.
     """
     kinds, which = np.unique(np.maximum(sizes, 0), return_inverse=True)
-    taken = weights * (row_bytes + ELEMENT_BYTES * np.maximum(sizes, 0))
+    taken = weights * (row_bytes + element_bytes * np.maximum(sizes, 0))
     size_bytes = np.bincount(which, taken, minlength=len(kinds))
     each = max(float(size_bytes.sum()) / max(number, 1), 1.0)
     lows, splits = [MISSING], []

@@ -318,11 +318,11 @@ Gathered = tuple[list[SampledSets], int]
 def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec, resources: Resources,
                   gather: Callable[[list[list[SetSummary]]], Gathered] = gather_sets,
                   kind: type[SetBlockPair] = SetBlockPair, index_bytes: float = 0.0,
-                  min_tokens: int = MIN_TOKENS) -> SetPlan:  # fmt: skip
+                  min_tokens: int = MIN_TOKENS, token_bytes: float = ELEMENT_BYTES) -> SetPlan:  # fmt: skip
     """Plan a join from summaries of its tables; refuse tables that do not fit.
 
     `gather`: concatenates samples; `kind`: of block pairs; `index_bytes`: of a row of a block in its index;
-    `min_tokens`: smallest number of tokens that is worth a block of its own.
+    `min_tokens`: smallest number of tokens that is worth a block of its own; `token_bytes`: of a token.
     """
     for summaries in tables:
         for number, summary in enumerate(summaries):
@@ -335,11 +335,11 @@ def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec,
     row_bytes = (
         ROW_BYTES
         + index_bytes
-        + (sum(size * n for size, n in zip(sizes, rows, strict=True)) + ELEMENT_BYTES * sum(tokens))
+        + (sum(size * n for size, n in zip(sizes, rows, strict=True)) + token_bytes * sum(tokens))
         / max(1, sum(rows))
     )
     sides = tuple(
-        _blocks(table, n, own, ROW_BYTES + index_bytes + size, budget, resources, min_tokens)
+        _blocks(table, n, own, ROW_BYTES + index_bytes + size, budget, resources, min_tokens, token_bytes)
         for table, n, own, size in zip(sampled, rows, tokens, sizes, strict=True)
     )
     special = spec.empty_match or spec.allow_missing
@@ -387,16 +387,16 @@ def _average(summaries: list[SetSummary], name: str) -> float:
 
 
 def _blocks(table: SampledSets, rows: int, tokens: float, row_bytes: float, budget: Budget,
-            resources: Resources, min_tokens: int) -> SizeBlocks:  # fmt: skip
+            resources: Resources, min_tokens: int, token_bytes: float) -> SizeBlocks:  # fmt: skip
     """Make the blocks of a table: enough that each fits its memory, and that threads are busy.
 
     `row_bytes`: bytes of a row besides its tokens.
     """
-    number = math.ceil((rows * row_bytes + ELEMENT_BYTES * tokens) / budget.chunk)
+    number = math.ceil((rows * row_bytes + token_bytes * tokens) / budget.chunk)
     if not budget.chosen:
         busy = resources.threads if resources.gpu else BLOCKS_PER_THREAD * resources.threads
         number = max(number, min(int(tokens // min_tokens), busy))
-    return size_blocks(table.sizes, table.hashes, table.points.weight, max(1, number), row_bytes)
+    return size_blocks(table.sizes, table.hashes, table.points.weight, max(1, number), row_bytes, token_bytes)
 
 
 def _estimate(sampled: list[SampledSets], universe: int, spec: Any, sides: tuple[SizeBlocks, ...],

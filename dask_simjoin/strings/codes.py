@@ -120,9 +120,16 @@ def send(read: ReadSetRows, first: int, blocks: SizeBlocks) -> list[SetParcel | 
 
 
 def gather_block(example: Frame, spec: EditSpec, *parcels: SetParcel | None) -> SetChunk:
-    """Make a block of the parcels of all partitions, in their order."""
-    bound = [codes_bound(parcel["sets"]) for parcel in parcels if parcel is not None]
-    return gathered(max(bound, default=1), example, lambda frame: read_texts(frame, spec), parcels)
+    """Make a block of the parcels of all partitions, in their order.
+
+    Its codes have the smallest type that holds them, so that fewer bytes are sent and spilled.
+    """
+    bound = max((codes_bound(parcel["sets"]) for parcel in parcels if parcel is not None), default=1)
+    chunk = gathered(bound, example, lambda frame: read_texts(frame, spec), parcels)
+    narrow = np.min_scalar_type(bound - 1)
+    if narrow.itemsize < chunk["tokens"].itemsize:
+        chunk["tokens"] = chunk["tokens"].astype(narrow)
+    return chunk
 
 
 def codes_bound(sets: EncodedSets) -> int:

@@ -19,6 +19,9 @@ ENTRY_BYTES = 32
 INDEX_BYTES = 48
 """Bytes of a string in a search besides: its signatures, a stamp, and a place in batches of pairs."""
 
+CODE_BYTES = 5
+"""Bytes of a code point: one in a block, if the text is Latin, and four in a search."""
+
 MIN_CODES = 1 << 16
 """Smallest number of code points that is worth a block: they cost more than tokens of sets."""
 
@@ -51,4 +54,6 @@ def make_edit_plan(
     sizes = np.concatenate([s.sample.sample.x[:, 0] for some in tables for s in some])
     mean = int(np.maximum(sizes - spec.rule.tail, 0).mean()) if len(sizes) else 0
     index = INDEX_BYTES + ENTRY_BYTES * min(spec.rule.limit(mean) + 1, MAX_ENTRIES)
-    return make_set_plan(tables, spec, output, resources, gather_texts, EditBlockPair, index, MIN_CODES)
+    return make_set_plan(
+        tables, spec, output, resources, gather_texts, EditBlockPair, index, MIN_CODES, CODE_BYTES
+    )

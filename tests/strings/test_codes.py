@@ -30,3 +30,11 @@ def test_parcels_make_the_same_blocks():
     rows = [gather_block(FRAME.iloc[:0], SPEC, parcel)["position"].tolist() for parcel in parcels]
     assert sorted(row for some in rows for row in some) == [0, 1, 2, 3, 4]
     assert len(gather_block(FRAME.iloc[:0], SPEC, None)["weights"]) == 0
+
+
+def test_codes_of_blocks_are_small():
+    for text, bits in (("\u00ff", 8), ("\u0100", 16), ("\U00010000", 32)):
+        (parcel,) = send(read_texts(FRAME.assign(t=text), SPEC), 0, size_blocks(*[np.ones(1)] * 3, 1))
+        block = gather_block(FRAME.iloc[:0], SPEC, parcel)
+        assert block["tokens"].dtype.itemsize * 8 == bits
+        assert block["tokens"].tolist() == [ord(text), 0]

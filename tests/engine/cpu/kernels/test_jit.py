@@ -206,9 +206,11 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import pandas as pd
 import dask_simjoin
+from dask_simjoin.engine.cpu.kernels.jit import sources
 from dask_simjoin.engine.gpu.kernels.sources import NAMES, source
 from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 assert ".zip/" in dask_simjoin.__file__
+assert len(sources()) > 20
 assert all(len(source(name)) > 1000 for name in (*NAMES, *SOURCES.values()))
 print(pd.DataFrame({"x": [0.0, 1.0, 3.0]}).simjoin.count_pairs(1.0, on="x"))
 """
@@ -222,7 +224,6 @@ def test_a_zipped_package_finds_what_is_no_module(tmp_path):
         env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "no kernels")},
     )  # fmt: skip
     assert ran.stdout == "1\n", ran.stderr[-2000:]
-    assert any(tmp_path.rglob("*.nbc"))
 
 
 def test_a_kernel_allocates_nothing(places):
