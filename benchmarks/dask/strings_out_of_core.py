@@ -21,7 +21,7 @@ from benchmarks.dask.sets_out_of_core import COPIED, TIMES, WORKERS, join_once, 
 from benchmarks.harness.lazy import known, progress, quiet, save, scratch
 
 CODE_BYTES = 4
-"""Bytes of a character in a join."""
+"""Bytes of a character while a file is read, and in a search; blocks keep one, as the text is Latin."""
 
 LENGTHS = 20, 60
 """Fewest and most characters of a text."""

@@ -276,7 +276,7 @@ def _rows_of_a_task(boxes: CellBoxes, counts: np.ndarray, spec: JoinSpec, thread
         near = np.fmin(1.0, 2 * reach(spec.norm, spec.threshold) / (boxes.upper - boxes.lower)).prod(axis=1)
     min_tasks = FEW_TASKS_PER_THREAD * threads if threads > 1 else 1
     tasks = max(min_tasks, math.ceil(float((near * counts) @ counts) / MOST_PAIRS))
-    # one row group above the even share, so that no remainder becomes another part
+    # parts end between row groups; with room for one more group, the last rows need no part of their own
     return max(-(-whole // min(tasks, TASKS_PER_THREAD * threads)) + max_group - 1, LEAST_ROWS)
 
 

@@ -63,7 +63,8 @@ def _check_free(root: AnyPath) -> None:
         raise OptionError(f"path={str(root)!r} is a file; use a folder that is not there yet, or is empty.")
     if versions(root):
         raise OptionError(
-            f"path={str(root)!r} holds an index already; use dask_simjoin.open_index(path), or another."
+            f"path={str(root)!r} holds an index already; open it with dask_simjoin.open_index(path), or use "
+            "another path."
         )
     others = [one.name for one in files_in(root) if one.name not in (*FOLDERS, PAIRS)]
     if others:

@@ -346,7 +346,7 @@ def _bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Bounds | 
     """Center, scale and rho, such that no scaled point is farther than 2**6.5 from the center."""
     with np.errstate(over="ignore", invalid="ignore"):
         most = np.maximum(upper - mean, mean - lower) * (1 + 2.0**-50)
-        # passed as `eps2`, twice the largest squared norm halves the range that points use
+        # points use half of the range if twice the largest squared norm takes the place of `eps2`
         return make_bounds(lower, upper, mean, 2 * float(np.einsum("i,i->", most, most)) * (1 + 2.0**-40))
 
 

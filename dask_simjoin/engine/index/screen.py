@@ -150,7 +150,7 @@ def dims_to_sweep(variance: np.ndarray, threshold: float, norm: Norm, drawn: Dra
 class _Within:
     """Pairs of queries and points, by number, that are within the threshold in some dimensions.
 
-    `share`: candidates per query that each pair stands for; `compared`: number of compared pairs.
+    `share`: candidates per query that a pair of this sample counts for; `compared`: number of compared pairs.
     """
 
     queries: np.ndarray
