@@ -137,7 +137,10 @@ def two_workers():
 
 @pytest.fixture(scope="session")
 def mortal_workers():
-    """Another, of which workers are killed: each comes back as another process."""
+    """Another, of which workers are killed: each comes back as another process.
+
+    One thread of a worker may wait at a gate while the other one works.
+    """
     with (
         dask.config.set(
             {
@@ -145,7 +148,7 @@ def mortal_workers():
                 "distributed.deploy.lost-worker-timeout": "5 minutes",  # two that die in 15 s are given up
             }
         ),
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0") as cluster,
     ):
         yield cluster
 
