@@ -137,9 +137,9 @@ def two_workers():
 
 @pytest.fixture(scope="session")
 def mortal_workers():
-    """Another, of which workers are killed: each comes back as another process.
+    """A cluster of two processes, for tests that kill workers.  A killed worker starts again.
 
-    One thread of a worker may wait at a gate while the other one works.
+    Each worker has two threads: if one waits at a gate, the other one still works.
     """
     with (
         dask.config.set(

@@ -131,7 +131,7 @@ class JoinStatistics:
         return (np.zeros(len(every.lower)),) * 4
 
     def near(self) -> tuple[float, float]:
-        """Estimate the share of pairs of points in near tiles: among all rows, and a quarter of them."""
+        """Estimate the share of pairs of points in near tiles: of all rows, and of a quarter as many."""
         points, spec = self.right.points, self.spec
         return near_share(points.x, self.right.rows, spec.threshold, spec.norm)
 

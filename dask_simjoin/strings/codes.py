@@ -124,11 +124,9 @@ def gather_block(example: Frame, spec: EditSpec, *parcels: SetParcel | None) -> 
 
     Its codes have the smallest type that holds them, so that fewer bytes are sent and spilled.
     """
-    bound = max((codes_bound(parcel["sets"]) for parcel in parcels if parcel is not None), default=1)
-    chunk = gathered(bound, example, lambda frame: read_texts(frame, spec), parcels)
-    narrow = np.min_scalar_type(bound - 1)
-    if narrow.itemsize < chunk["tokens"].itemsize:
-        chunk["tokens"] = chunk["tokens"].astype(narrow)
+    bound = [codes_bound(parcel["sets"]) for parcel in parcels if parcel is not None]
+    chunk = gathered(max(bound, default=1), example, lambda frame: read_texts(frame, spec), parcels)
+    chunk["tokens"] = chunk["tokens"].astype(np.min_scalar_type(chunk["universe"] - 1))
     return chunk
 
 

@@ -264,7 +264,9 @@ def test_frames(frame, error, message, tmp_path):
 
 
 def test_folders(made, tmp_path):
-    with pytest.raises(errors.OptionError, match=r"already; open it with dask_simjoin\.open_index"):
+    with pytest.raises(
+        errors.OptionError, match=r"holds an index already; open it with dask_simjoin\.open_index"
+    ):
         FRAME.simjoin.index(1.0, tmp_path / "index", on="x", id="key")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes").write_text("")

@@ -150,7 +150,8 @@ def dims_to_sweep(variance: np.ndarray, threshold: float, norm: Norm, drawn: Dra
 class _Within:
     """Pairs of queries and points, by number, that are within the threshold in some dimensions.
 
-    `share`: candidates per query that a pair of this sample counts for; `compared`: number of compared pairs.
+    `share`: weight of a sampled pair, as a number of candidates per query; `compared`: number of compared
+    pairs.
     """
 
     queries: np.ndarray

@@ -224,6 +224,7 @@ def test_a_zipped_package_finds_what_is_no_module(tmp_path):
         env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "no kernels")},
     )  # fmt: skip
     assert ran.stdout == "1\n", ran.stderr[-2000:]
+    assert any(tmp_path.rglob("*.nbc"))
 
 
 def test_a_kernel_allocates_nothing(places):
