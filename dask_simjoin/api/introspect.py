@@ -11,12 +11,20 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.engine.base import Counters, joiner_of_library, profiler_of_library, recall_module
+from dask_simjoin.api.knn import check_neighbors
+from dask_simjoin.engine.base import (
+    Counters,
+    frames_of_library,
+    joiner_of_library,
+    profiler_of_library,
+    recall_module,
+)
 from dask_simjoin.errors import PlanningError, UnsupportedFrameError
 from dask_simjoin.graph.inputs import check_other, one_or_two
 from dask_simjoin.graph.outputs import pairs_example
 from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.planning.budget import plain_budget
 from dask_simjoin.planning.data_warnings import raise_if_none
 from dask_simjoin.planning.outputs import COUNTS, PAIRS, OutputSpec, nearest_output
 from dask_simjoin.planning.plan import Plan
@@ -24,6 +32,7 @@ from dask_simjoin.planning.statistics.estimate import ALL, Recall
 from dask_simjoin.reports.plan import NearestPlanReport, PlanReport
 from dask_simjoin.reports.run import NearestProfile, ProfileReport, RunReport
 from dask_simjoin.request.columns import example_of, load
+from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import (
     KnnJoinRequest,
     PlanRequest,
@@ -53,15 +62,16 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
     k : int, optional
         Number of neighbors, as in `knn_join`.
     others
-        All other options of `self_join`, `join` and `knn_join`.
+        All other options of `self_join`, `join` and `knn_join`, except `how`, `mutual` and `min_distance`.
 
     Returns
     -------
     PlanReport
         It prints as text, and shows a table and a picture in notebooks. For programs it has the attributes
         ``rows``, ``chunks``, ``block_pairs``, ``partitions``, ``pairs``, ``pairs_low``, ``pairs_high``,
-        ``counted``, ``recall``, ``result_bytes``, ``partitioning`` and ``method``. Its methods are
-        ``to_dict()``, ``to_frame()``, ``svg()`` and ``plot()``.
+        ``counted``, ``recall``, ``result_bytes``, ``partition_bytes``, ``task_bytes``, ``chunk_limit``,
+        ``partition_limit``, ``result_limit``, ``partitioning`` and ``method``. Its methods are ``to_dict()``,
+        ``to_frame()``, ``svg()`` and ``plot()``.
 
     Raises
     ------
@@ -69,7 +79,8 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
         As in the planned verb.
     BudgetError
         The result exceeds the configuration value ``simjoin.result-limit``, or a task needs more memory than
-        a worker has. The message contains both sizes and a remedy.
+        a worker has. For plain frames: the result exceeds the memory that is free now. The message contains
+        both sizes and a remedy.
 
     Notes
     -----
@@ -143,6 +154,9 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
     max_total = planned.max_total(spec) if isinstance(planned, KnnJoinRequest) else math.inf
     output = PAIRS if k is None else nearest_output(k, with_ids=True, max_total=max_total)
     made = _planned(frame, other, spec, output)
+    if k is not None and not is_dask_collection(frame):
+        device = frames_of_library(spec.library).memory()
+        check_neighbors(made, k, (0.0, max_total), device, f"k={shown(k)}")
     if output.k is not None and spec.approximate and not is_dask_collection(frame):
         every = [frame] if other is None else [frame, other]
         made = replace(made, recall=_neighbor_recall(every, made, spec, output))
@@ -159,7 +173,7 @@ def _planned(frame: Frame, other: Frame | None, spec: JoinSpec, output: OutputSp
     made = plan_whole([frame] if other is None else [frame, other], spec, output, sampled=True)
     raise_if_none(made.data_warnings, 0)
     size = round(made.rows * made.row_bytes)
-    budget = replace(made.budget, chunk=size, output=size, origin="the size of the frame in memory")
+    budget = plain_budget(made.budget, size, frames_of_library(spec.library).memory())
     return replace(made, budget=budget, slices=np.ones_like(made.slices))
 
 

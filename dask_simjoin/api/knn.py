@@ -18,6 +18,7 @@ from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.budget import check_room
 from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.outputs import nearest_output, rows_found
+from dask_simjoin.planning.plan import Plan, WholePlan
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import ANTI, LEFT, KDistancesRequest, KnnJoinRequest, NearestHow
@@ -257,6 +258,25 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     return found.merge(swapped, on=["left", "right"])
 
 
+def check_neighbors(plan: Plan | WholePlan, number: int, totals: Totals, device: int | None, what: str,
+                    mutual: bool = False, with_alone: bool = False) -> None:  # fmt: skip
+    """Refuse neighbors of plain frames that do not fit in the memory that is free now: see `nearest`.
+
+    `device`: as in `check_room`; `with_alone`: whether the result has rows without a neighbor.
+    """
+    rows = plan.rows_found(number)
+    row_bytes = plan.pair_bytes + RANK_BYTES if totals == ANY_TOTAL else 0.0
+    # on the host, arrays of the search become columns of the result
+    if device is not None or with_alone:
+        row_bytes = (NEIGHBOR_BYTES + row_bytes) * (MERGE_COPIES if mutual or with_alone else 1)
+    elif mutual:
+        rows = max(rows, rows_found(plan.table_rows[::-1], number))
+        row_bytes = max(NEIGHBOR_BYTES + REVERSE_BYTES, row_bytes)
+    else:
+        row_bytes = max(NEIGHBOR_BYTES, row_bytes)
+    check_room(rows, row_bytes, what, False, device)
+
+
 def _on_host(frame: Frame, other: Frame | None) -> bool:
     """Return whether both tables are plain frames in host memory."""
     plain = not (is_dask_collection(frame) or is_dask_collection(other))
@@ -303,17 +323,8 @@ def nearest(frame: Frame, other: Frame | None, spec: JoinSpec, number: int, tota
     queries, data = chunks[0], chunks[-1]
     if not (len(queries["ids"]) and len(data["ids"])):
         return nearest_or_missing(queries, None, spec, example) if with_alone else example
-    rows, device = plan.rows_found(number), frames_for(left).memory()
-    row_bytes = plan.pair_bytes + RANK_BYTES if totals == ANY_TOTAL else 0.0
-    # on the host, arrays of the search become columns of the result
-    if device is not None or with_alone:
-        row_bytes = (NEIGHBOR_BYTES + row_bytes) * (MERGE_COPIES if mutual or with_alone else 1)
-    elif mutual:
-        rows = max(rows, rows_found(plan.table_rows[::-1], number))
-        row_bytes = max(NEIGHBOR_BYTES + REVERSE_BYTES, row_bytes)
-    else:
-        row_bytes = max(NEIGHBOR_BYTES, row_bytes)
-    check_room(rows, row_bytes, what, False, device)
+    device = frames_for(left).memory()
+    check_neighbors(plan, number, totals, device, what, mutual, with_alone)
     search = functools.partial(
         search_chunk,
         layout=plan.layout,

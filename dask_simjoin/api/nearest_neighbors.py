@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -122,7 +123,8 @@ class NearestNeighbors(PointsEstimator):
         request = NeighborGraphRequest(eps=self._distance(self.radius), **self._options(NeighborGraphRequest))
         frame = _numbered(self._frame(X, request))
         spec = request.spec(example_of(frame))
-        whole_chunk(frame, spec, LISTS)  # raise errors for invalid rows now
+        # raise errors for invalid rows now; warnings about an `eps` wait for queries within the radius
+        whole_chunk(frame, replace(spec, bound="radius"), LISTS)
         self._fitted, self._columns = frame, list(spec.on)
         self.n_samples_fit_ = len(frame)
         return self

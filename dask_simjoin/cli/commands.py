@@ -245,11 +245,13 @@ def _print(as_json: bool, summary: dict[str, Any], text: object) -> None:
 
 
 TABLES = click.Argument(["tables"], nargs=-1, required=True, type=click.Path())
+NEW_ROWS = click.Argument(["tables"], nargs=-1, type=click.Path())
 FOLDER = click.Argument(["folder"], type=click.Path())
 UNTIL = click.Option(["--until"], type=int, help="Last version to compare; default: the newest.")
 SINCE = click.Option(["--since"], type=int, required=True, help="First version to compare.")
 UPDATE = [
-    click.Option(["--delete"], type=Names(), default="", help="Ids of rows to delete."),
+    click.Option(["--delete"], type=Names(), default="",
+                 help="Ids of rows to delete, separated by commas; then TABLES may be left out."),
     click.Option(["--if-exists"], type=OneOf(IF_EXISTS), default=IF_EXISTS[0], show_default=True,
                  help="Policy for new rows whose ids are in the index."),
     click.Option(["--batch"], help="A name for this update; an update with the same name runs only once."),
@@ -285,13 +287,15 @@ class MakeCommand(click.Command):
 
 
 def _update(**params: Any) -> None:
+    if not params["tables"] and not params["delete"]:
+        raise click.UsageError("There is nothing to update: name TABLES with new rows, or ids with --delete.")
     found = open_index(params["folder"])
     ids = found.rows()._meta.iloc[:, 0].dtype
     delete = pd.Series(params["delete"]).astype(ids) if params["delete"] else None
     target = sink(params, params["tables"], params["folder"])
 
     def update() -> Any:
-        new = read(params["tables"], params["input_format"])
+        new = read(params["tables"], params["input_format"]) if params["tables"] else None
         return found.update(new, delete=delete, if_exists=params["if_exists"], batch=params["batch"])
 
     with target.made() as begun:
@@ -367,7 +371,7 @@ indexes = NamedCommands(
 for _made in (
     MakeCommand(),
     _command("update", _update, "Add and delete rows, and write the added and removed pairs.",
-             [TABLES, *UPDATE, *WRITTEN]),
+             [NEW_ROWS, *UPDATE, *WRITTEN]),
     _command("pairs", _pairs, "Write all pairs of an index.", [*WRITTEN]),
     _command("changes", _changes, "Write the pairs that were added or removed between two versions.",
              [SINCE, UNTIL, *WRITTEN]),

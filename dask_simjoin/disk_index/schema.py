@@ -161,7 +161,7 @@ def check_types(found: pa.Schema, schema: pa.Schema, where: str) -> None:
 def _alike(own: pa.DataType, other: pa.DataType) -> bool:
     """Return whether both types are decimal, or lists of the same numbers; their details may differ."""
     if pa.types.is_decimal(own) and pa.types.is_decimal(other):
-        return True  # decimal objects have only the digits that they need
+        return True  # precision follows the values of each table
     lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     both = all(any(kind(each) for kind in lists) for each in (own, other))
     return both and (own.value_type == other.value_type or pa.types.is_null(other.value_type))
@@ -187,7 +187,7 @@ def _wide(kind: pa.DataType) -> pa.DataType:
 
 
 def _roomy(kind: pa.DataType, dtype: str | None) -> pa.DataType:
-    """Return a type for later rows, too: decimal objects get the most digits."""
+    """Return a type that also fits later rows: for decimal objects, the one with the highest precision."""
     if not pa.types.is_decimal(kind) or dtype != "object":
         return kind
     made = pa.decimal256 if pa.types.is_decimal256(kind) else pa.decimal128

@@ -171,7 +171,8 @@ class ObjectPath:
             self._call("put", content, **how)
         except FileNotFoundError:
             raise IndexStoreError(
-                f"{self.base!r}, of {str(self)!r}, does not exist; create it first."
+                f"{str(self)!r} cannot be written, because {self.base!r} does not exist. Create the "
+                "bucket first."
             ) from None
 
     def unlink(self, missing_ok: bool = False) -> None:

@@ -329,8 +329,8 @@ def _scale(example: Frame, given: Mapping[str, Any], needs_bound: bool) -> float
         return 1.0
     if bound is None:
         raise OptionError(
-            "by= needs a maximum distance, to separate the groups; use max_distance=, however large (in a "
-            "plan, eps=)."
+            "by= needs a largest distance here. Use max_distance= (eps= in plan); any finite number works, "
+            "also one that is larger than all distances."
         )
     value = given[bound]
     if isinstance(value, str) and has_column(example.columns, value):

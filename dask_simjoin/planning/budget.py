@@ -227,6 +227,16 @@ def free_memory() -> int:
     return max(0, int(min(free)))
 
 
+def plain_budget(budget: Budget, size: int, device: int | None) -> Budget:
+    """Return the budget of a plain frame of `size` bytes, whose result fits in the memory that is free now.
+
+    `device`: see `check_room`.
+    """
+    room = int(free_memory() / PEAK if device is None else device / DEVICE_PEAK)
+    result = min(budget.result, room)
+    return replace(budget, chunk=size, output=result, result=result, origin="the size of the frame in memory")
+
+
 def check_room(rows: float, row_bytes: float, cause: str, sampled: bool, device: int | None = None,
                free: int | None = None) -> None:  # fmt: skip
     """Refuse a result that does not fit memory while it is made.

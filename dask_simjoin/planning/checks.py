@@ -14,6 +14,7 @@ from dask_simjoin.errors import BudgetError, CoordinateError, OptionError, Parti
 from dask_simjoin.planning.budget import (
     FREE,
     MARGIN,
+    PEAK,
     SHARE,
     Budget,
     Resources,
@@ -74,6 +75,11 @@ def check_rows(rows: int, number: int) -> None:
 
 GRAIN = 2
 """Factor between the requested size of chunks and the smallest: cutting a partition may halve it."""
+
+
+def task_bytes(chunk: float, partition: float) -> float:
+    """Return the memory of a task, for the bytes of the largest chunk and of the largest result partition."""
+    return (NEED - 1) * chunk + max(chunk, PEAK * partition)
 
 
 def fits_task(size: float, resources: Resources) -> bool:

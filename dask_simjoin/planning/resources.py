@@ -133,10 +133,10 @@ def shuffle_method(configured: str | None, resources: Resources, size: float, pa
 def check_shuffle(method: str, cluster: bool) -> None:
     """Refuse a shuffle that was planned with a cluster and runs without one, or the other way round."""
     if cluster != on_cluster() and method != "tasks":
-        was, is_ = ("on a cluster", "without one") if cluster else ("without a cluster", "on one")
+        was, is_ = ("for a cluster", "without one") if cluster else ("without a cluster", "on one")
         raise PlanningError(
-            f"The join was planned {was} and is computed {is_}, where rows cannot be shuffled with "
-            f"{method!r}; build it again now."
+            f"The join was planned {was}, and now runs {is_}. Its shuffle method {method!r} does not work "
+            "there. Call the verb again to plan the join anew."
         )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from dask.utils import format_bytes
 
-from dask_simjoin.planning.checks import NEED
+from dask_simjoin.planning.checks import task_bytes
 from dask_simjoin.planning.outputs import describe_tasks
 from dask_simjoin.reports.svg import Matrix, Picture, matrix
 from dask_simjoin.request.columns import new_axes
@@ -21,6 +21,10 @@ Facts = tuple[tuple[str, Callable[[Any], str | None]], ...]
 
 A fact without a label continues the line above.
 """
+
+
+MEMORY = ("partition_bytes", "task_bytes", "chunk_limit", "partition_limit", "result_limit")
+"""Attributes of a plan about memory, in bytes."""
 
 
 class Report:
@@ -162,7 +166,7 @@ def _number(name: str, value: Any) -> str:
 ROWS: Facts = (("rows", lambda r: " and ".join(f"{rows:,}" for rows in r.plan.table_rows)),)
 
 COST_FACTS: Facts = (
-    ("memory", lambda r: f"{size(NEED * r._largest_bytes)} for the largest task"),
+    ("memory", lambda r: f"{size(r.task_bytes)} for the largest task"),
     ("budget", lambda r: f"{size(r.plan.budget.chunk)} per {r._unit} ({r.plan.budget.origin})"),
     (
         "",
@@ -232,6 +236,31 @@ class BlockReport(PicturedReport):
     @property
     def pair_bytes(self) -> float:
         return self.plan.pair_bytes
+
+    @property
+    def partition_bytes(self) -> int:
+        """Return the expected memory of the largest partition of the result."""
+        return round(self._largest_partition)
+
+    @property
+    def task_bytes(self) -> int:
+        """Return the expected memory of the largest task: chunks, indexes, and a partition of the result."""
+        return round(task_bytes(self._largest_bytes, self._largest_partition))
+
+    @property
+    def chunk_limit(self) -> int:
+        """Return the largest size of a chunk in bytes."""
+        return self.plan.budget.chunk
+
+    @property
+    def partition_limit(self) -> int:
+        """Return the largest size of a partition of the result in bytes."""
+        return self.plan.budget.output
+
+    @property
+    def result_limit(self) -> int:
+        """Return the largest size of the whole result in bytes; larger ones are refused."""
+        return self.plan.budget.result
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per block pair."""

@@ -14,7 +14,16 @@ from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.outputs import directions, making_tasks
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.statistics.estimate import UNKNOWN
-from dask_simjoin.reports.facts import COST_FACTS, RESULT_FACTS, ROWS, BlockReport, Facts, size, without
+from dask_simjoin.reports.facts import (
+    COST_FACTS,
+    MEMORY,
+    RESULT_FACTS,
+    ROWS,
+    BlockReport,
+    Facts,
+    size,
+    without,
+)
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.spec import JoinSpec
 
@@ -78,8 +87,13 @@ class PlanReport(BlockReport):
         The share of the true pairs that the join finds, and its 95 % interval. It is 1.0 without
         `approximate`. With `approximate` it is estimated from the sample, and NaN if the sample has too few
         pairs. With `k` it is measured for some rows of a plain frame, and NaN for a Dask DataFrame.
-    result_bytes : int
-        Estimated memory of the whole result.
+    result_bytes, partition_bytes : int
+        Estimated memory of the whole result, and of its largest partition.
+    task_bytes : int
+        Estimated memory of the largest task: its chunks and their indexes, and its part of the result.
+    chunk_limit, partition_limit, result_limit : int
+        Largest sizes in bytes of a chunk, of a partition of the result, and of the whole result. A plain
+        frame has one of each, and its result is limited by the memory that is free now.
     partitioning : {"entity", "spatial", "replicated"}
         Division of rows into chunks.
     method : str
@@ -103,7 +117,7 @@ class PlanReport(BlockReport):
     _exported = (
         "pair_bytes", "title", "rows", "chunks", "block_pairs", "partitions", "pairs", "pairs_low",
         "pairs_high", "counted", "recall", "recall_low", "recall_high", "result_bytes", "partitioning",
-        "method", "engine", "seconds", "writing_seconds", "spilled_bytes", "shuffled_bytes",
+        "method", "engine", "seconds", "writing_seconds", "spilled_bytes", "shuffled_bytes", *MEMORY,
     )  # fmt: skip
 
     @property
@@ -309,6 +323,12 @@ class NearestPlanReport(PlanReport):
     @property
     def pair_bytes(self) -> float:
         return self.plan.pair_bytes + RANK_BYTES
+
+    @property
+    def _largest_partition(self) -> float:
+        chunks = self.plan.chunks
+        rows = chunks.rows[: chunks.first_data or len(chunks)].max(initial=0.0)
+        return float(rows) * self.pairs / max(1, self.plan.table_rows[0]) * self.pair_bytes
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per chunk of rows and chunk that is searched for their neighbors.

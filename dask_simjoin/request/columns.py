@@ -266,8 +266,8 @@ def own_radius(meta: Frame, eps: object) -> str | None:
             return None
         meant = meant_columns(eps, meta.columns)
         raise OptionTypeError(
-            f"eps={shown(eps)} is not a number; use a finite number >= 0{number_in_text(eps)}, or the name "
-            f"of a column of each row's own distance. There is none of this name{meant}; the columns are "
+            f"eps={shown(eps)} is not a number; use a finite number >= 0{number_in_text(eps)}. For one "
+            f"distance per row, name a column. No column has this name{meant}; the columns are "
             f"{listed(meta.columns)}."
         )
     if kind_of_number(meta[eps].dtype) not in ("i", "u", "f"):

@@ -164,8 +164,8 @@ def losing(spec: JoinSpec, approximate: object, methods: tuple[str, ...] = LOSSY
     approximate = check_flag("approximate", approximate)
     if approximate and name_of(spec.method) not in methods:
         raise OptionError(
-            f"approximate=True is not allowed with method={name_of(spec.method)!r}, which finds all pairs; "
-            f"use method={' or '.join(map(repr, methods))}, or leave it out."
+            f"approximate=True is not allowed with method={name_of(spec.method)!r}, which finds all pairs. "
+            f"Remove approximate=True, or use method={' or '.join(map(repr, methods))}."
         )
     return replace(spec, approximate=approximate)
 
@@ -243,7 +243,7 @@ def keeping(request: Kept, spec: Spec, left: Frame, right: Frame | None = None) 
 
 
 def resolve_two(request: TwoTableOptions, left: Frame, right: Frame, eps: object) -> JoinSpec:
-    """Check the options of a request, except `keep`, for two frames like these (empty examples)."""
+    """Check the options of a request, except `keep`; `left` and `right` are empty examples of the frames."""
     ids = [request.id if own is None else own for own in (request.left_id, request.right_id)]
     radius = own_radius(left, eps) if request.radii else None
     by, added = groups_of(getattr(request, "by", None))

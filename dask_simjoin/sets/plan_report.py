@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.reports.facts import RESULT_FACTS, ROWS, BlockReport, size, without
+from dask_simjoin.reports.facts import MEMORY, RESULT_FACTS, ROWS, BlockReport, size, without
 from dask_simjoin.sets.plan import SetPlan
 from dask_simjoin.sets.requests import SetSpec
 
@@ -58,7 +58,7 @@ class SetPlanReport(BlockReport):
     )
     _exported = (
         "pair_bytes", "title", "rows", "tokens", "blocks", "block_pairs", "partitions", "pairs", "pairs_low",
-        "pairs_high", "counted", "result_bytes",
+        "pairs_high", "counted", "result_bytes", *MEMORY,
     )  # fmt: skip
 
     @property

@@ -156,7 +156,10 @@ def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
 def _numbered(
     offsets: np.ndarray, points: np.ndarray, q: int, bits: int, number: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Number grams whose characters fit one key; also return the first position of each distinct gram."""
+    """Return the number of each gram (`number`,), and the position where each distinct gram comes first.
+
+    The characters of a gram, of `bits` bits each, fit one uint64 key.
+    """
     codes, keys, firsts = np.empty(number, np.int32), np.empty(number, np.uint64), np.empty(number, np.int64)
     ends, done = np.zeros(len(offsets), np.int64), np.zeros(4, np.int64)
     offsets, points = np.asarray(offsets, np.int64), np.require(points, np.uint32, "W")

@@ -9,12 +9,13 @@ from typing import ClassVar
 
 from dask.base import is_dask_collection
 
-from dask_simjoin.engine.base import Counters, edit_joiner
+from dask_simjoin.engine.base import Counters, edit_joiner, frames_of_library
 from dask_simjoin.errors import TABLES, in_table
 from dask_simjoin.graph.inputs import check_other, one_or_two
 from dask_simjoin.graph.outputs import pairs_example
 from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.planning.budget import plain_budget
 from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.planning.statistics.partition import RIGHT
@@ -116,8 +117,8 @@ def _plan_whole(frames: list[Frame], spec: EditSpec) -> SetPlan:
     whole = replace(spec, blocksize=MAX_BYTES, settings=replace(spec.settings, output=None))
     plan = make_edit_plan(tables, whole, PAIRS, resources_for(spec.library))
     size = round(plan.block_bytes.sum())
-    budget = replace(plan.budget, chunk=size, output=size, origin="the whole frame, as it is in memory")
-    return replace(plan, budget=budget)
+    device = frames_of_library(spec.library).memory()
+    return replace(plan, budget=plain_budget(plan.budget, size, device))
 
 
 @verb(EditProfileRequest)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dask_simjoin.reports.facts import RESULT_FACTS, ROWS, size, without
+from dask_simjoin.reports.facts import MEMORY, RESULT_FACTS, ROWS, size, without
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.strings.requests import EditSpec
 
@@ -49,7 +49,7 @@ class EditPlanReport(SetPlanReport):
     )
     _exported = (
         "pair_bytes", "title", "rows", "characters", "blocks", "block_pairs", "partitions", "pairs",
-        "pairs_low", "pairs_high", "counted", "result_bytes",
+        "pairs_low", "pairs_high", "counted", "result_bytes", *MEMORY,
     )  # fmt: skip
 
     @property

@@ -326,14 +326,7 @@ def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sa
     statistics, scans = _scan(frames, spec, output, sampled)
     plan = make_whole_plan(statistics, output)
     _check_ids(statistics, frames, spec)
-    if output.materialise:
-        own = plan.rows if spec.include_self else 0
-        rows, low = plan.estimate.total_low * directions(spec) + own, plan.estimate.total_low
-        device = frames_of_library(spec.library).memory()
-        check_share(plan.data_warnings, low / max(1.0, statistics.candidates), rows, plan.pair_bytes, spec)
-    raise_warnings(plan.data_warnings, None)
-    if output.materialise:
-        check_room(rows, plan.pair_bytes, spec.request, True, device)
+    _check_result(plan, statistics, spec, output)
     if refine is not None and plan.meets and scans[0] is not None:
         plan = replace(plan, layout=refine(plan.layout, scans[0].x))
     chunks = [
@@ -358,8 +351,22 @@ def plan_whole(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, samp
     output = replace(output, result_bytes_per_row=0, others_per_row=0, max_total=math.inf)
     plan = make_plan(statistics, output)
     _check_ids(statistics, frames, spec)
-    raise_warnings(plan.data_warnings, None)
+    _check_result(plan, statistics, spec, output)
     return plan
+
+
+def _check_result(plan: Plan | WholePlan, statistics: JoinStatistics, spec: JoinSpec,
+                  output: OutputSpec) -> None:  # fmt: skip
+    """Raise the warnings of a plan, and refuse pairs that do not fit in the memory that is free now."""
+    found, own = plan.estimate, plan.rows if spec.include_self else 0
+    rows = found.total_low * directions(spec) + own
+    if output.materialise:
+        share = found.total_low / max(1.0, statistics.candidates)
+        check_share(plan.data_warnings, share, rows, plan.pair_bytes, spec)
+    raise_warnings(plan.data_warnings, None)
+    if output.materialise:
+        device = frames_of_library(spec.library).memory()
+        check_room(rows, plan.pair_bytes, spec.request, not found.counted, device)
 
 
 def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:

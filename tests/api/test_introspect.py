@@ -16,7 +16,7 @@ from dask_simjoin.errors import (
     OptionTypeError,
     UnsupportedFrameError,
 )
-from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.budget import PEAK, Resources
 from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import summarise
@@ -113,6 +113,58 @@ def test_a_result_beyond_the_limit_is_refused(frame, how):
     assert dask.utils.format_bytes(16 * least)[:2] in said  # the need,
     assert "The limit is 0.98 kiB" in said
     assert "smaller eps" in said and "count_pairs()" in said and "simjoin.result-limit" in said
+
+
+@pytest.fixture
+def little_memory(monkeypatch):
+    monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", lambda: 80 * 2**20)
+
+
+def test_a_plan_of_a_plain_frame_refuses_what_the_join_refuses(little_memory):
+    x = frame_of(np.random.default_rng(0).uniform(size=(20_000, 2)))
+    for call in ({"eps": 0.3}, {"k": 300}):
+        verb = x.simjoin.self_join if "eps" in call else x.simjoin.knn_join
+        said = []
+        for refused in (verb, x.simjoin.plan):
+            with pytest.raises(BudgetError, match="are free in this machine's memory") as caught:
+                refused(**call)
+            said.append(str(caught.value).partition(" rows")[2].partition("Only")[2])
+        assert said[0] == said[1]
+    lazy = dd.from_pandas(x, npartitions=2).simjoin.plan(0.3)
+    assert lazy.result_bytes > 80 * 2**20
+
+
+@pytest.mark.parametrize("limit", [None, "10 MiB"])
+def test_the_limit_of_a_plain_result_is_the_smaller_one(frame, little_memory, limit):
+    sets = pd.DataFrame({"t": [["a"], ["a"]]})
+    with dask.config.set({"simjoin.result-limit": limit}):
+        plans = [
+            frame.simjoin.plan(EPS),
+            frame.simjoin.plan(k=2),
+            sets.simjoin.set_plan("t", 0.5),
+            pd.DataFrame({"t": ["a", "b"]}).simjoin.edit_plan("t", k=1),
+        ]
+    expected = int(80 * 2**20 / PEAK) if limit is None else 10 * 2**20
+    assert [plan.result_limit for plan in plans] == [expected] * 4
+    assert [plan.partition_limit for plan in plans] == [expected] * 4
+    assert dask.utils.format_bytes(expected) in str(plans[0])
+
+
+@pytest.mark.parametrize("k", [None, 40])
+def test_memory_includes_the_result(frame, k):
+    plan = frame.simjoin.plan(**({"eps": 0.5} if k is None else {"k": k}))
+    result = frame.simjoin.self_join(0.5) if k is None else frame.simjoin.knn_join(k=k)
+    size = result.memory_usage(index=False).sum()
+    found = plan.to_dict()
+    assert found["partition_bytes"] == pytest.approx(size, rel=0.05)
+    chunk = plan.rows * plan.plan.row_bytes
+    assert found["task_bytes"] == pytest.approx(4 * chunk + PEAK * found["partition_bytes"])
+    assert dask.utils.format_bytes(found["task_bytes"]) in str(plan)
+    lazy = dd.from_pandas(frame, npartitions=3).simjoin.plan(
+        k=k or 20, blocksize="64 kB", partitioning="entity"
+    )
+    assert 0 < lazy.partition_bytes < lazy.result_bytes
+    assert lazy.chunk_limit == lazy.partition_limit == 64_000
 
 
 def test_chunks_beyond_the_memory_of_a_worker_are_refused():

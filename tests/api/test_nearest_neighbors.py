@@ -1,5 +1,7 @@
 """Neighbors of new rows as an estimator, equal to scikit-learn's."""
 
+import warnings
+
 import dask.array as da
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ from dask_simjoin.errors import (
     CoordinateError,
     OptionError,
     OptionTypeError,
+    UnitsWarning,
     UnsupportedFrameError,
 )
 from dask_simjoin.neighbors import NearestNeighbors
@@ -98,3 +101,13 @@ def test_queries_have_the_columns_that_were_fitted():
     lists = pd.DataFrame({"v": list(X)})
     found = NearestNeighbors(on="v").fit(lists.assign(other=0)).kneighbors(pd.DataFrame({"v": list(NEW)}))
     assert all(np.array_equal(*pair) for pair in zip(found, want, strict=True))
+
+
+def test_only_queries_within_the_radius_warn_about_it():
+    x = np.random.default_rng(0).uniform(size=(3000, 2)) / 100
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted = NearestNeighbors().fit(x)
+        fitted.kneighbors(x[:3])
+    with pytest.warns(UnitsWarning, match="are within eps=1.0"):
+        fitted.radius_neighbors(x)

@@ -58,6 +58,16 @@ def test_an_update_writes_the_pairs_that_changed(points):
     assert [one["version"] for one in told] == [1, 2] and told[1]["batch"] == "one"
 
 
+def test_rows_are_deleted_without_a_table(points):
+    run("update", "grown", "--delete", "k0,k1", "-o", "changes.csv", *QUIET)
+    found = written("changes.csv")[1]
+    went = set(zip(found["left"], found["right"], strict=True))
+    assert went == pairs_of(points[:60]) - pairs_of(points[2:60]) != set()
+    assert set(found["diff"]) == {-1}
+    ran = run("update", "grown", "-o", "none.csv", *QUIET, code=2)
+    assert "There is nothing to update" in ran.output and "--delete" in ran.output
+
+
 def test_an_index_is_no_place_for_outputs(points, tmp_path):
     """What is in its folder is the index's own, be it replaced or added to."""
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}

@@ -219,7 +219,7 @@ def test_groups_of_a_dictionary_of_arrow():
 
 def test_refused():
     verbs = FRAME.simjoin
-    with pytest.raises(OptionError, match="by= needs a maximum distance"):
+    with pytest.raises(OptionError, match="by= needs a largest distance"):
         verbs.knn_join(on="x", by="shop")
     with pytest.raises(OptionError, match="names a column, which by= does not support"):
         verbs.neighbor_counts("z", on="x", by="shop")

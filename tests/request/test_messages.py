@@ -81,7 +81,7 @@ def test_a_missing_column_is_told_with_its_table(verb, options, table):
 
 def test_an_eps_that_is_no_column():
     text = told(OptionTypeError, FRAME.simjoin.self_join, "radius", on="x", pairs="both")
-    assert "There is none of this name (did you mean 'radii'?)" in text
+    assert "No column has this name (did you mean 'radii'?)" in text
     assert "; the columns are 'x', 'name', 'radii'." in text
 
 

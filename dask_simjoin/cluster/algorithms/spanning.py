@@ -140,7 +140,7 @@ def known_of_state(chunk: Chunk, own: RowNumbers, state: State, min_samples: int
     place = _places(chunk)
     near = xp.full(numbers.shape, -1, np.int32)
     near[here] = place[row[here]]
-    if "rows" not in state:  # a part's rows are in the order of places
+    if "rows" not in state:  # the rows of a part are sorted by place already
         order = chunk["order"][: len(place)]
         totals, near = totals[order], near[order]
     start = int(place[state["rows"][0]]) if len(state.get("rows", ())) else 0

@@ -209,7 +209,7 @@ class CpuJoiner:
         by_position = [
             np.zeros(len(s["order"]) - SWEEP_LANES, np.int64) for s in ((q,) if is_self_join else (q, d))
         ]
-        if is_self_join and isinstance(module, OneSided):  # counting all neighbors of some rows is as fast
+        if is_self_join and isinstance(module, OneSided):  # one-sided counts cost no more
             some = slice(*rows)
             found = np.zeros(len(q["order"]), np.int64)
             if rows[1] > rows[0]:

@@ -83,7 +83,8 @@ def condense(left: Array, right: Array, size: Array, away: Array, min_rows: int,
             if child >= n and size[child - n] >= min_rows:
                 owner[child - n] = -2 - e if large > 1 else own
                 continue
-            stack[0], todo = child, 1  # parts have different rows, so these fit
+            # the stack holds parts of disjoint rows, at most n of them
+            stack[0], todo = child, 1
             while todo > 0:
                 todo -= 1
                 child = stack[todo]

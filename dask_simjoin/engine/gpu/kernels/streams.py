@@ -79,7 +79,7 @@ class Aside:
         thread = threading.get_ident()
         if self._thread is None:
             self._thread = thread
-        if thread != self._thread:  # holding the lock means that the other kernels are done
+        if thread != self._thread:  # this thread holds the lock, so kernels of the other one are done
             self.asked = False
             return None
         device = self._cuda.runtime.getDevice()

@@ -76,10 +76,11 @@ def beyond(limits: Numbers, a: int, b: int) -> int:
 
 @device_function
 def set_rows(limits: Numbers, a: int, lo: int, hi: int, kinds: Array, rows: Array) -> tuple[int, int]:
-    """Return the range lo ... hi-1 of `kinds` of sizes that may match a size, and set the bounds of each.
+    """Return `lo` and `hi`: sets of size `a` can match only sets of the sizes `kinds[lo:hi]`.
 
-    Pass the range of a smaller size as `lo` and `hi`, or 0.  For each size in the range, `rows[0]` gets the
-    smallest overlap.  `rows[1]` gets the largest number of tokens in one set only, for pairs up to that size.
+    `lo`, `hi`: the result for a smaller `a`, or 0.  For each of these sizes b, set `rows[0, b]` to the
+    smallest overlap of a pair.  Set `rows[1, b]` to the largest number of tokens that only one set of a pair
+    may have, for the sizes up to b.
     """
     while lo < kinds.size and need(limits, a, kinds[lo]) > kinds[lo]:
         lo += 1
