@@ -147,8 +147,12 @@ class Grid(Method):
 
     @classmethod
     def gpu_join(cls, indexed: int | str = USUAL_INDEXED) -> Grid:
-        """Return GPU-Join with all its optimizations, for many dimensions."""
-        return cls(indexed=indexed, sort=True, pattern="full", order="given", threads=1)
+        """Return GPU-Join with all its optimizations, for many dimensions.
+
+        The order of queries is that of the authors' later code, GDS-Join: by workload. So threads that run
+        together read the same points.
+        """
+        return cls(indexed=indexed, sort=True, pattern="full", order="workload", threads=1)
 
     @property
     def needs_sample(self) -> bool:

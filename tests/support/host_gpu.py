@@ -42,6 +42,8 @@ static double __dsub_rn(double a, double b) { return a - b; }
 static double __ddiv_rn(double a, double b) { return a / b; }
 static double __dmul_rn(double a, double b) { return a * b; }
 template <class T> T min(T a, T b) { return a < b ? a : b; }
+template <class T> T max(T a, T b) { return a < b ? b : a; }
+static unsigned __match_any_sync(unsigned active, int) { return active; }
 static int __popc(unsigned a) { return __builtin_popcount(a); }
 static int __ffs(int a) { return __builtin_ffs(a); }
 static unsigned __activemask() { return 1u << (threadIdx.x & 31); }

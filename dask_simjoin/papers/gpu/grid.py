@@ -33,6 +33,18 @@ from dask_simjoin.papers.grid_batches import Batch, facts
 THREADS = 256
 """Threads per block, as in the papers."""
 
+COORDINATES = 64
+"""Maximum coordinates that a thread holds of its queries, unless it has only one."""
+
+MAX_QUERIES = 4
+"""Maximum queries of a thread."""
+
+FILL = 1 << 19
+"""Threads that occupy a GPU. If queries are fewer, several threads share the points of a cell."""
+
+MIN_SHARE = 1024
+"""Minimum points per share."""
+
 
 @dataclass(frozen=True)
 class GridLaunch:
@@ -74,9 +86,29 @@ class GridLaunch:
         """Return the number of the pattern; two indexes need all adjacent cells."""
         return np.int32(PATTERNS.index(self.layout.options.pattern if self.is_self_join else "full"))
 
+    @property
+    def _queries_per_thread(self) -> int:
+        """Return how many queries use each point that a thread loads.
+
+        They are consecutive, so only the order of workload puts queries of one cell into a thread.
+        """
+        layout, options = self.layout, self.options
+        if options.order != "workload" or options.threads > 1 or layout.sort_dim < 0:
+            return 1
+        if layout.bounds is None or "TELLING" in self.constants:
+            return 1
+        return self.constants.get("QUERIES", min(MAX_QUERIES, max(1, COORDINATES // layout.dims)))
+
+    def _parts(self, groups: int) -> int:
+        """Return the shares of each cell's points, for groups of threads with so many queries."""
+        if self.options.order == "queue" or self.layout.sort_dim < 0:
+            return 1
+        return max(1, min(FILL // (groups * self.options.threads), len(self.d["y"]) // MIN_SHARE))
+
     def _kernel(self, function: str) -> Any:
         layout = self.layout
-        constants = {"COUNTING": 0} | self.constants | norm_constant(layout.norm)
+        constants = {"COUNTING": 0} | self.constants | {"QUERIES": self._queries_per_thread}
+        constants |= norm_constant(layout.norm)
         shape = {"DIMS": layout.dims, "INDEXED": len(layout.cells.dims), "EXACT": layout.bounds is None}
         return load.kernel(SOURCES["grid"], function, **shape, **constants)
 
@@ -98,14 +130,16 @@ class GridLaunch:
             q[name], q["y"], q["starts"], np.int32(len(q["keys"])), q["coords"], d[name], d["y"], d["keys"],
             d["starts"], np.int32(len(d["keys"])), d["mask"], d["mask_starts"], self.strides,
         )  # fmt: skip
+        groups = -(-batch.number // self._queries_per_thread)
+        parts = self._parts(groups)
         arguments = (
             self.places, np.int64(batch.first), np.int64(batch.step), np.uint32(batch.number),
-            np.int32(options.threads), np.int32(options.order == "queue"), *sides,
+            np.int32(options.threads), np.int32(parts), np.int32(options.order == "queue"), *sides,
             np.int32(self.is_self_join), self._pattern, np.int32(layout.sort_dim),
             np.int32(options.short_circuit), np.float64(reach(layout.norm, layout.threshold)),
             *limits(layout.threshold, layout.bounds), np.uint64(capacity), out, *counts, state,
         )  # fmt: skip
-        blocks = -(-batch.number * options.threads // THREADS)
+        blocks = -(-groups * options.threads * parts // THREADS)
         self._kernel("join_grid")((blocks,), (THREADS,), arguments)
 
 

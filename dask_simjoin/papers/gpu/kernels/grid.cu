@@ -1,26 +1,37 @@
 // The grid joins of two papers: see dask_simjoin/papers/grid.py. P1 is GPU-Join (Gowanlock & Karsin 2019), P2 the
 // load balancing for few dimensions (Gallet & Gowanlock 2019).
 //
-// A group of `threads` lanes handles one query. Each lane looks up the cells around it, and the group shares the
-// points of every cell (P2, III-A). Queries are `places[first + number * step]`, in strided batches. With `queue`,
-// each group takes the next free query of its batch (P2, III-D), so batches stay deterministic.
+// A group of `threads` lanes handles QUERIES consecutive queries. Each lane looks up the cells around them, and the
+// group shares the points of every cell (P2, III-A). Queries are `places[first + number * step]`, in strided batches.
+// With `queue`, each group takes the next free query of its batch (P2, III-D), so batches stay deterministic. With
+// `parts` > 1, so many groups share a cell's points: few queries then occupy the GPU, too.
+//
+// Speed depends on lanes that read the same point at the same time: the load is then one for the warp. So lanes with
+// queries of the same cell visit the same points, and QUERIES > 1 uses each load several times.
 //
 // Pairs beyond `room` are counted but not written. The batch is then repeated in parts.
 //
 // Constants: DIMS; INDEXED; NORM; EXACT 0 or 1 (norms other than 2: 1); COUNTING 0 (pairs) or 1 (numbers of
-// neighbors); TELLING 0 or 1 (count the work); SINK.
+// neighbors); TELLING 0 or 1 (count the work); SINK; QUERIES (more than 1: neither TELLING nor `queue`).
 
 #define THREADS 256
 #define FULL_PATTERN 0
 #define UNICOMP 1
 #define LID 2
-#define TERMS 8            // terms between two checks of a sum
-#define SMALL (DIMS <= 16) // queries fit into registers
+#define TERMS 8 // terms between two checks of a sum
 
-#if SMALL
-constexpr int AT_ONCE = (DIMS + TERMS - 1) / TERMS;
+// The first coordinates of a query are in registers. Most sums end in them: the columns have descending variances.
+#if DIMS <= 64
+#define HELD DIMS
 #else
-constexpr int AT_ONCE = 1;
+#define HELD 32
+#endif
+
+// Coordinates per load: rows are aligned to them.
+constexpr int WIDTH = DIMS % 4 == 0 && !EXACT ? 4 : DIMS % 2 == 0 ? 2 : 1;
+
+#ifndef QUERIES
+#define QUERIES 1
 #endif
 
 #ifndef TELLING
@@ -63,8 +74,7 @@ __device__ __forceinline__ u32 visit_cells(const i64* __restrict__ own, const i6
     u64 there = 0;  // 3 bits per dimension: whether its coordinates -1, 0, +1 exist
     u32 odd = 0, lookups = 0;
     i64 key = 0;
-    int from = 0;
-    bool missing = false;
+    int from = -1;  // stage -1: the own cell
 #pragma unroll
     for (int j = 0; j < INDEXED; j++) {
         const i64 c = own[j];
@@ -74,21 +84,13 @@ __device__ __forceinline__ u32 visit_cells(const i64* __restrict__ own, const i6
         for (int s = 0; s < 3; s++)
             if (find(mask, (int)mask_starts[j], (int)mask_starts[j + 1], c + s - 1) >= 0) there |= 1ull << (3 * j + s);
         // another index may lack this coordinate: then only this stage and later ones visit cells
-        if (!(there >> (3 * j + 1) & 1)) {
-            from = j;
-            missing = true;
-        }
-    }
-    if (!missing) {
-        lookups++;
-        const int at = find(keys, 0, cells, key);
-        if (at >= 0) visit(at);
+        if (!(there >> (3 * j + 1) & 1)) from = j;
     }
     for (int i = from; i < INDEXED; i++) {
-        if (pattern == UNICOMP && !(odd >> i & 1)) continue;
-        for (int s = pattern == LID ? 2 : 0; s < 3; s += 2) {
-            if (!(there >> (3 * i + s) & 1)) continue;
-            i64 target = key + (s - 1) * strides[i];
+        if (i >= 0 && pattern == UNICOMP && !(odd >> i & 1)) continue;
+        for (int s = i < 0 || pattern == LID ? 2 : 0; s < 3; s += 2) {
+            if (i >= 0 && !(there >> (3 * i + s) & 1)) continue;
+            i64 target = i < 0 ? key : key + (s - 1) * strides[i];
             u32 digits = 0;  // 2 bits for each earlier dimension
             bool more = true;
             for (int j = 0; j < i; j++) {
@@ -139,8 +141,34 @@ grid_work(const i64* __restrict__ coords, int number, const i64* __restrict__ ma
     work[c] = total;
 }
 
+struct alignas(WIDTH * sizeof(real)) several {
+    real at[WIDTH];
+};
+
+// Adds the terms from k0 on of QUERIES sums, and returns the smallest sum.
+template <class Coordinate>
+__device__ __forceinline__ real add_terms(real* sums, const real* __restrict__ other, int k0, Coordinate coordinate) {
+    real loaded[TERMS];
+#pragma unroll
+    for (int k = 0; k < TERMS; k += WIDTH)
+        if (k0 + k < DIMS) {
+            const several some = *(const several*)(other + k0 + k);
+#pragma unroll
+            for (int m = 0; m < WIDTH; m++) loaded[k + m] = some.at[m];
+        }
+#pragma unroll
+    for (int i = 0; i < QUERIES; i++)
+#pragma unroll
+        for (int k = 0; k < TERMS; k++)
+            if (k0 + k < DIMS) sums[i] = add_term(sums[i], minus(coordinate(i, k0 + k), loaded[k]));
+    real smallest = sums[0];
+#pragma unroll
+    for (int i = 1; i < QUERIES; i++) smallest = smallest < sums[i] ? smallest : sums[i];
+    return smallest;
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS)
-join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int threads, int queue,
+join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int threads, int parts, int queue,
           const real* __restrict__ qz, const double* __restrict__ qy, const i64* __restrict__ q_starts, int q_cells,
           const i64* __restrict__ q_coords, const real* __restrict__ dz, const double* __restrict__ dy,
           const i64* __restrict__ keys, const i64* __restrict__ starts, int cells, const i64* __restrict__ mask,
@@ -149,127 +177,191 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
           int2* __restrict__ out, u64* __restrict__ q_counts, u64* __restrict__ d_counts, u64* __restrict__ state) {
     const int lane = threadIdx.x & 31, rank = lane % threads;
     const u32 group = (threads == 32 ? FULL : (1u << threads) - 1) << (lane - rank);
+    const u32 groups = (number + QUERIES - 1) / QUERIES;
     u32 taken;
+    int part = 0;
     if (queue) {
         taken = 0;
         if (rank == 0) taken = (u32)min(atomicAdd(state + HEAD, (u64)1), (u64)0xffffffffu);
         taken = __shfl_sync(group, taken, lane - rank);
+        if (taken >= number) return;  // all lanes of the group
     } else {
-        taken = (u32)(((u64)blockIdx.x * THREADS + threadIdx.x) / threads);
+        const u64 at = ((u64)blockIdx.x * THREADS + threadIdx.x) / threads;
+        if (at >= (u64)groups * parts) return;  // all lanes of the group
+        taken = (u32)(at % groups) * QUERIES;
+        part = (int)(at / groups);
     }
-    if (taken >= number) return;  // all lanes of the group
-    const int p = places[first + taken * step];
-    int low = 0, high = q_cells;  // the last cell that starts at p or before
-    while (high - low > 1) {
-        const int middle = low + (high - low) / 2;
-        if (q_starts[middle] <= p) low = middle;
-        else high = middle;
-    }
-    const int cell = low;
-    const real* my = qz + (size_t)p * DIMS;
-#if SMALL
-    real query[DIMS];
-#pragma unroll
-    for (int k = 0; k < DIMS; k++) query[k] = my[k];
-#endif
+    const u32 stop = min(taken + QUERIES, number);
     u32 decided = 0, refused = 0;
 #if COUNTING
-    u64 mine = 0;
+    u64 mine[QUERIES] = {};
 #endif
 #if TELLING
     u64 found = 0, candidates = 0, comparisons = 0, summed = 0, used = 0, lanes = 0;
 #endif
-    const u32 lookups = visit_cells(
-        q_coords + (size_t)cell * INDEXED, mask, mask_starts, strides, keys, cells, pattern, [&](int c) {
-            int lo = (int)starts[c], hi = (int)starts[c + 1];
-#if TELLING
-            found++;
-            candidates += hi - lo;
-#endif
-            if (sort_dim >= 0) {  // P1, 4.3: a difference is monotonic in both numbers, so no slack is needed
-                const double x = qy[(size_t)p * DIMS + sort_dim];
-                const double* u = dy + sort_dim;
-                int end = hi;
-                while (lo < end) {
-                    const int middle = lo + (end - lo) / 2;
-                    if (__dsub_rn(x, u[(size_t)middle * DIMS]) > window) lo = middle + 1;
-                    else end = middle;
-                }
-                int begin = lo;
-                while (begin < hi) {
-                    const int middle = begin + (hi - begin) / 2;
-                    if (__dsub_rn(u[(size_t)middle * DIMS], x) > window) hi = middle;
-                    else begin = middle + 1;
+    u32 lookups = 0;
+    while (taken < stop) {  // consecutive queries of one cell: all of them but at the end of a cell
+        int p[QUERIES];
+        p[0] = places[first + taken * step];
+        int low = 0, high = q_cells;  // the last cell that starts at p[0] or before
+        while (high - low > 1) {
+            const int middle = low + (high - low) / 2;
+            if (q_starts[middle] <= p[0]) low = middle;
+            else high = middle;
+        }
+        const int cell = low;
+        int live = 1;
+#pragma unroll
+        for (int i = 1; i < QUERIES; i++) {
+            p[i] = p[0];
+            if (live == i && taken + i < stop) {
+                const int other = places[first + (taken + i) * step];
+                if (other >= q_starts[cell] && other < q_starts[cell + 1]) {
+                    p[i] = other;
+                    live++;
                 }
             }
-            const bool twice = same && (pattern == FULL_PATTERN || c == cell);  // both points visit the pair
-            const int size = (hi - lo) / threads, extra = (hi - lo) % threads;
-            const int begin = lo + rank * size + min(rank, extra);
-            const int end = begin + size + (rank < extra);
-            for (int j = begin; j < end; j++) {
-                const real* other = dz + (size_t)j * DIMS;
-                real sum = 0;
+        }
+        taken += live;
+        real query[QUERIES][HELD];
+#pragma unroll
+        for (int i = 0; i < QUERIES; i++)
+#pragma unroll
+            for (int k = 0; k < HELD; k++) query[i][k] = qz[(size_t)p[i] * DIMS + k];
+        // The windows of P1, 4.3, become one for all lanes of a cell, if it is at most half as long again.
+        double lowest = 0, highest = 0;
+        if (sort_dim >= 0) {
+            lowest = highest = qy[(size_t)p[0] * DIMS + sort_dim];
+#pragma unroll
+            for (int i = 1; i < QUERIES; i++) {
+                const double x = qy[(size_t)p[i] * DIMS + sort_dim];
+                lowest = min(lowest, x);
+                highest = max(highest, x);
+            }
+            if (threads == 1) {
+                const u32 alike = __match_any_sync(__activemask(), cell);
+                double least = lowest, most = highest;
+                for (u32 rest = alike; rest; rest &= rest - 1) {
+                    const int from = __ffs((int)rest) - 1;
+                    least = min(least, __shfl_sync(alike, lowest, from));
+                    most = max(most, __shfl_sync(alike, highest, from));
+                }
+                if (most - least <= window) {
+                    lowest = least;
+                    highest = most;
+                }
+            }
+        }
+        lookups += visit_cells(
+            q_coords + (size_t)cell * INDEXED, mask, mask_starts, strides, keys, cells, pattern, [&](int c) {
+                int lo = (int)starts[c], hi = (int)starts[c + 1];
 #if TELLING
-                {
-                    const u32 active = __activemask();
-                    comparisons++;
-                    if (lane == __ffs(active) - 1) {
-                        used += __popc(active);
-                        lanes += 32;
+                found++;
+                candidates += hi - lo;
+#endif
+                if (sort_dim >= 0) {  // a difference is monotonic in both numbers, so no slack is needed
+                    const double* u = dy + sort_dim;
+                    int end = hi;
+                    while (lo < end) {
+                        const int middle = lo + (end - lo) / 2;
+                        if (__dsub_rn(lowest, u[(size_t)middle * DIMS]) > window) lo = middle + 1;
+                        else end = middle;
+                    }
+                    int begin = lo;
+                    while (begin < hi) {
+                        const int middle = begin + (hi - begin) / 2;
+                        if (__dsub_rn(u[(size_t)middle * DIMS], highest) > window) hi = middle;
+                        else begin = middle + 1;
                     }
                 }
-#endif
-                // rounded sums never decrease: a sum beyond `reach` stays beyond it
-#pragma unroll AT_ONCE
-                for (int k0 = 0; k0 < DIMS; k0 += TERMS) {
-#pragma unroll
-                    for (int k = k0; k < k0 + TERMS; k++)
-                        if (k < DIMS) {
-#if SMALL
-                            sum = add_term(sum, minus(query[k], other[k]));
-#else
-                            sum = add_term(sum, minus(my[k], other[k]));
-#endif
-                        }
+                const bool twice = same && (pattern == FULL_PATTERN || c == cell);  // both points visit the pair
+                const int shares = threads * parts, share = part * threads + rank;
+                const int size = (hi - lo) / shares, extra = (hi - lo) % shares;
+                const int begin = lo + share * size + min(share, extra);
+                const int end = begin + size + (share < extra);
+                for (int j = begin; j < end; j++) {
+                    const real* other = dz + (size_t)j * DIMS;
+                    real sums[QUERIES] = {};
 #if TELLING
-                    summed += min(TERMS, DIMS - k0);
+                    const bool compared =
+                        sort_dim < 0 || fabs(__dsub_rn(dy[(size_t)j * DIMS + sort_dim],
+                                                       qy[(size_t)p[0] * DIMS + sort_dim])) <= window;
+                    if (compared) {
+                        const u32 active = __activemask();
+                        comparisons++;
+                        if (lane == __ffs(active) - 1) {
+                            used += __popc(active);
+                            lanes += 32;
+                        }
+                    }
 #endif
-                    if (short_circuit && sum > reach) break;
-                }
-                bool hit = sum <= reach && !(twice && j <= p);
+                    // rounded sums never decrease: a sum beyond `reach` stays beyond it
+                    bool beyond = false;
+#pragma unroll
+                    for (int k0 = 0; k0 < HELD; k0 += TERMS) {
+                        const real least = add_terms(sums, other, k0, [&](int i, int k) { return query[i][k]; });
+#if TELLING
+                        if (compared) summed += min(TERMS, DIMS - k0);
+#endif
+                        if (short_circuit && least > reach) {
+                            beyond = true;
+                            break;
+                        }
+                    }
+                    if (beyond) continue;
+#if HELD < DIMS
+                    for (int k0 = HELD; k0 < DIMS; k0 += TERMS) {
+                        const real least = add_terms(
+                            sums, other, k0, [&](int i, int k) { return qz[(size_t)p[i] * DIMS + k]; });
+#if TELLING
+                        if (compared) summed += min(TERMS, DIMS - k0);
+#endif
+                        if (short_circuit && least > reach) break;
+                    }
+#endif
+#pragma unroll
+                    for (int i = 0; i < QUERIES; i++) {
+                        bool hit = sums[i] <= reach && i < live && !(twice && j <= p[i]);
 #if !EXACT
-                if (hit && sum > sure) {
-                    hit = squared_distance(qy + (size_t)p * DIMS, dy + (size_t)j * DIMS) <= threshold;
-                    decided++;
-                    refused += !hit;
-                }
+                        if (hit && sums[i] > sure) {
+                            const double* y = qy + (size_t)p[i] * DIMS;
+                            hit = squared_distance(y, dy + (size_t)j * DIMS) <= threshold;
+                            decided++;
+                            refused += !hit;
+                        }
 #endif
-                if (!hit) continue;
+                        if (!hit) continue;
 #if COUNTING
-                mine++;
-                if (d_counts) atomicAdd(d_counts + j, (u64)1);
+                        mine[i]++;
+                        if (d_counts) atomicAdd(d_counts + j, (u64)1);
 #elif SINK
-                take(p, j, (const u64*)out);
+                        take(p[i], j, (const u64*)out);
 #else
-                // lanes with a pair add up here; the order of their slots does not matter
-                const u32 active = __activemask();
-                const int leader = __ffs(active) - 1;
-                u64 slot = 0;
-                if (lane == leader) slot = atomicAdd(state + PAIRS, (u64)__popc(active));
-                slot = __shfl_sync(active, slot, leader) + __popc(active & ((1u << lane) - 1));
-                if (slot < room) out[slot] = make_int2(p, j);
+                        // lanes with a pair add up here; the order of their slots does not matter
+                        const u32 active = __activemask();
+                        const int leader = __ffs(active) - 1;
+                        u64 slot = 0;
+                        if (lane == leader) slot = atomicAdd(state + PAIRS, (u64)__popc(active));
+                        slot = __shfl_sync(active, slot, leader) + __popc(active & ((1u << lane) - 1));
+                        if (slot < room) out[slot] = make_int2(p[i], j);
 #endif
-            }
-        });
+                    }
+                }
+            });
 #if COUNTING
-    if (mine) atomicAdd(q_counts + p, mine);
+#pragma unroll
+        for (int i = 0; i < QUERIES; i++) {
+            if (mine[i]) atomicAdd(q_counts + p[i], mine[i]);
+            mine[i] = 0;
+        }
 #endif
+    }
     if (decided) {
         atomicAdd(state + DECIDED, (u64)decided);
         if (refused) atomicAdd(state + REFUSED, (u64)refused);
     }
 #if TELLING
-    if (rank == 0) {
+    if (rank == 0 && part == 0) {
         atomicAdd(state + LOOKUPS, (u64)lookups);
         atomicAdd(state + FOUND, found);
         atomicAdd(state + CANDIDATES, candidates);
