@@ -87,7 +87,7 @@ class GridLaunch:
         return np.int32(PATTERNS.index(self.layout.options.pattern if self.is_self_join else "full"))
 
     @property
-    def _queries_per_thread(self) -> int:
+    def queries_per_thread(self) -> int:
         """Return how many queries use each point that a thread loads.
 
         They are consecutive, so only the order of workload puts queries of one cell into a thread.
@@ -99,7 +99,7 @@ class GridLaunch:
             return 1
         return self.constants.get("QUERIES", min(MAX_QUERIES, max(1, COORDINATES // layout.dims)))
 
-    def _parts(self, groups: int) -> int:
+    def parts(self, groups: int) -> int:
         """Return the shares of each cell's points, for groups of threads with so many queries."""
         if self.options.order == "queue" or self.layout.sort_dim < 0:
             return 1
@@ -107,7 +107,7 @@ class GridLaunch:
 
     def _kernel(self, function: str) -> Any:
         layout = self.layout
-        constants = {"COUNTING": 0} | self.constants | {"QUERIES": self._queries_per_thread}
+        constants = {"COUNTING": 0} | self.constants | {"QUERIES": self.queries_per_thread}
         constants |= norm_constant(layout.norm)
         shape = {"DIMS": layout.dims, "INDEXED": len(layout.cells.dims), "EXACT": layout.bounds is None}
         return load.kernel(SOURCES["grid"], function, **shape, **constants)
@@ -130,8 +130,8 @@ class GridLaunch:
             q[name], q["y"], q["starts"], np.int32(len(q["keys"])), q["coords"], d[name], d["y"], d["keys"],
             d["starts"], np.int32(len(d["keys"])), d["mask"], d["mask_starts"], self.strides,
         )  # fmt: skip
-        groups = -(-batch.number // self._queries_per_thread)
-        parts = self._parts(groups)
+        groups = -(-batch.number // self.queries_per_thread)
+        parts = self.parts(groups)
         arguments = (
             self.places, np.int64(batch.first), np.int64(batch.step), np.uint32(batch.number),
             np.int32(options.threads), np.int32(parts), np.int32(options.order == "queue"), *sides,

@@ -34,6 +34,14 @@ constexpr int WIDTH = DIMS % 4 == 0 && !EXACT ? 4 : DIMS % 2 == 0 ? 2 : 1;
 #define QUERIES 1
 #endif
 
+#ifndef POINTS
+#define POINTS 1
+#endif
+
+#ifndef PREFETCH
+#define PREFETCH 0
+#endif
+
 #ifndef TELLING
 #define TELLING 0
 #endif
@@ -145,25 +153,30 @@ struct alignas(WIDTH * sizeof(real)) several {
     real at[WIDTH];
 };
 
-// Adds the terms from k0 on of QUERIES sums, and returns the smallest sum.
+// Adds the terms from k0 on to the sums of QUERIES queries and POINTS points, and returns the smallest sum.
 template <class Coordinate>
-__device__ __forceinline__ real add_terms(real* sums, const real* __restrict__ other, int k0, Coordinate coordinate) {
-    real loaded[TERMS];
+__device__ __forceinline__ real add_terms(real (*sums)[QUERIES], const real* const* other, int k0,
+                                          Coordinate coordinate) {
+    real loaded[POINTS][TERMS];
 #pragma unroll
-    for (int k = 0; k < TERMS; k += WIDTH)
-        if (k0 + k < DIMS) {
-            const several some = *(const several*)(other + k0 + k);
+    for (int u = 0; u < POINTS; u++)
 #pragma unroll
-            for (int m = 0; m < WIDTH; m++) loaded[k + m] = some.at[m];
+        for (int k = 0; k < TERMS; k += WIDTH)
+            if (k0 + k < DIMS) {
+                const several some = *(const several*)(other[u] + k0 + k);
+#pragma unroll
+                for (int m = 0; m < WIDTH; m++) loaded[u][k + m] = some.at[m];
+            }
+    real smallest = 0;
+#pragma unroll
+    for (int u = 0; u < POINTS; u++)
+#pragma unroll
+        for (int i = 0; i < QUERIES; i++) {
+#pragma unroll
+            for (int k = 0; k < TERMS; k++)
+                if (k0 + k < DIMS) sums[u][i] = add_term(sums[u][i], minus(coordinate(i, k0 + k), loaded[u][k]));
+            smallest = (u || i) && smallest < sums[u][i] ? smallest : sums[u][i];
         }
-#pragma unroll
-    for (int i = 0; i < QUERIES; i++)
-#pragma unroll
-        for (int k = 0; k < TERMS; k++)
-            if (k0 + k < DIMS) sums[i] = add_term(sums[i], minus(coordinate(i, k0 + k), loaded[k]));
-    real smallest = sums[0];
-#pragma unroll
-    for (int i = 1; i < QUERIES; i++) smallest = smallest < sums[i] ? smallest : sums[i];
     return smallest;
 }
 
@@ -279,9 +292,18 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
                 const int size = (hi - lo) / shares, extra = (hi - lo) % shares;
                 const int begin = lo + share * size + min(share, extra);
                 const int end = begin + size + (share < extra);
-                for (int j = begin; j < end; j++) {
-                    const real* other = dz + (size_t)j * DIMS;
-                    real sums[QUERIES] = {};
+                for (int j = begin; j < end; j += POINTS) {
+                    const real* other[POINTS];
+#pragma unroll
+                    for (int u = 0; u < POINTS; u++) other[u] = dz + (size_t)min(j + u, end - 1) * DIMS;
+                    real sums[POINTS][QUERIES] = {};
+#if PREFETCH
+                    constexpr int ROWS = DIMS < 256 ? 256 / DIMS / POINTS * POINTS : POINTS;
+                    if ((j - begin) % ROWS == 0) {
+                        const size_t ahead = min((size_t)(j + ROWS) * DIMS + lane * 8, (size_t)end * DIMS - 1);
+                        asm volatile("prefetch.global.L1 [%0];" ::"l"(dz + ahead));
+                    }
+#endif
 #if TELLING
                     const bool compared =
                         sort_dim < 0 || fabs(__dsub_rn(dy[(size_t)j * DIMS + sort_dim],
@@ -320,12 +342,14 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
                     }
 #endif
 #pragma unroll
-                    for (int i = 0; i < QUERIES; i++) {
-                        bool hit = sums[i] <= reach && i < live && !(twice && j <= p[i]);
+                    for (int n = 0; n < POINTS * QUERIES; n++) {
+                        const int i = n % QUERIES, at = j + n / QUERIES;
+                        const real sum = sums[n / QUERIES][i];
+                        bool hit = sum <= reach && i < live && at < end && !(twice && at <= p[i]);
 #if !EXACT
-                        if (hit && sums[i] > sure) {
+                        if (hit && sum > sure) {
                             const double* y = qy + (size_t)p[i] * DIMS;
-                            hit = squared_distance(y, dy + (size_t)j * DIMS) <= threshold;
+                            hit = squared_distance(y, dy + (size_t)at * DIMS) <= threshold;
                             decided++;
                             refused += !hit;
                         }
@@ -333,9 +357,9 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
                         if (!hit) continue;
 #if COUNTING
                         mine[i]++;
-                        if (d_counts) atomicAdd(d_counts + j, (u64)1);
+                        if (d_counts) atomicAdd(d_counts + at, (u64)1);
 #elif SINK
-                        take(p[i], j, (const u64*)out);
+                        take(p[i], at, (const u64*)out);
 #else
                         // lanes with a pair add up here; the order of their slots does not matter
                         const u32 active = __activemask();
@@ -343,7 +367,7 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
                         u64 slot = 0;
                         if (lane == leader) slot = atomicAdd(state + PAIRS, (u64)__popc(active));
                         slot = __shfl_sync(active, slot, leader) + __popc(active & ((1u << lane) - 1));
-                        if (slot < room) out[slot] = make_int2(p[i], j);
+                        if (slot < room) out[slot] = make_int2(p[i], at);
 #endif
                     }
                 }

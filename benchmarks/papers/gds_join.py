@@ -1,0 +1,240 @@
+"""``python -m benchmarks.papers.gds_join``: GPU-Join beside its authors' code, GDS-Join, kernel by kernel.
+
+Needs a GPU. `--binaries` is a folder with GDS-Join's executables, `gds-<dims>-<options>`, and `gds.json`,
+which says how they were built. They read rows of float32. With `GDS_REPEATS` they run the kernels of all
+batches so often on their three streams, and print the milliseconds and pairs of each run to stderr.
+
+Kernels are timed by events around all batches of a join. Before, the kernel ran once, for the estimate.
+`whole` is a wall time: index, order, estimate and join here; transfers, estimate, join and table of neighbors
+of GDS-Join, whose index is not in its time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cupy
+import numpy as np
+
+from benchmarks.harness.repeats import repeated
+from benchmarks.harness.source import commit, source_digest
+from benchmarks.papers.data import points
+from dask_simjoin.papers.gpu import grid
+from dask_simjoin.papers.gpu.flow import estimate, flow, found_by
+from dask_simjoin.papers.grid import Grid
+from dask_simjoin.planning.statistics.sample import moments
+
+
+class Data(NamedTuple):
+    """Points and a distance."""
+
+    name: str
+    rows: int
+    eps: float
+
+
+DATA = (Data("Syn16D", 500_000, 0.05), Data("Syn32D", 500_000, 0.08), Data("Syn64D", 50_000, 0.16))
+
+PRESET = "preset"
+
+SETTINGS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
+    PRESET: ({}, {}),
+    "given": ({"order": "given"}, {}),
+    **{
+        f"{queries}x{points}": ({}, {"QUERIES": queries, "POINTS": points})
+        for queries in (1, 2, 4)
+        for points in (1, 2)
+    },
+    "1x4": ({}, {"QUERIES": 1, "POINTS": 4}),
+    "1x1 ahead": ({}, {"QUERIES": 1, "PREFETCH": 1}),
+    "2x1 ahead": ({}, {"QUERIES": 2, "PREFETCH": 1}),
+}
+"""Options and constants of the kernel: queries x points of a thread."""
+
+LONG = 4.0
+"""Seconds from which a run is not repeated."""
+
+
+def arguments() -> argparse.Namespace:
+    """Return the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.papers.gds_join", description=__doc__)
+    parser.add_argument("--binaries", type=Path, help="without: only our kernels")
+    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=[PRESET])
+    parser.add_argument("--data", nargs="+", choices=[data.name for data in DATA])
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--output", type=Path)
+    return parser.parse_args()
+
+
+def told(runs: list[float]) -> dict[str, Any]:
+    """Return the least and the median of runs, and all of them."""
+    return {"least": min(runs), "median": statistics.median(runs), "runs": runs}
+
+
+def ours(x: cupy.ndarray, data: Data, settings: list[str], repeat: int) -> dict[str, Any]:
+    """Time our kernels for each setting; all must find the same pairs."""
+    m = moments(x.get())
+    layouts = {}
+    for name in settings:
+        options = replace(Grid.gpu_join(), **SETTINGS[name][0])
+        layouts[name] = grid.layout(options, m.lower, m.upper, m.mean, m.variance, data.eps**2, 2)
+    index = grid.build(x, layouts[settings[0]])
+
+    def launched(name: str) -> grid.GridLaunch:
+        return grid.GridLaunch.of(index, index, layouts[name], True, **SETTINGS[name][1])
+
+    with ThreadPoolExecutor(8) as pool:  # compiles all programs together
+        launches = dict(zip(settings, pool.map(launched, settings), strict=True))
+    found = {name: _one(x, launches[name], repeat) for name in settings}
+    if len({(run["pairs"], run["digest"]) for run in found.values()}) != 1:
+        raise AssertionError(f"{data}: the settings find different pairs")
+    return found
+
+
+def _one(x: cupy.ndarray, launch: grid.GridLaunch, repeat: int) -> dict[str, Any]:
+    running, made = flow(launch, estimate(launch))
+    pairs, digest = _digest(launch, running, made)
+    kernels = repeated(lambda: _kernels(running, made), repeat, LONG)
+    wholes: list[dict[str, float]] = []
+    while len(wholes) < repeat and (not wholes or wholes[0]["whole"] <= LONG) and min(kernels) <= LONG:
+        wholes.append(_whole(x, launch))
+    return {
+        "kernels": told(kernels), "pairs": pairs, "digest": digest, "batches": len(made),
+        "repeated_batches": running.repeated, "wholes": wholes,
+        "whole": told([run["whole"] for run in wholes]) if wholes else None,
+    }  # fmt: skip
+
+
+def _kernels(running: Any, made: Any) -> float:
+    """Run the kernels of all batches on their streams; seconds."""
+    first, *others = (lane.stream for lane in running.lanes)
+    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+    cupy.cuda.Device().synchronize()
+    begin.record(first)
+    for stream in others:
+        stream.wait_event(begin)
+    for n, batch in enumerate(made):
+        running.lanes[n % len(running.lanes)].launch(batch)
+    for stream in others:
+        first.wait_event(stream.record())
+    end.record(first)
+    end.synchronize()
+    return cupy.cuda.get_elapsed_time(begin, end) / 1000
+
+
+def _whole(x: cupy.ndarray, launch: grid.GridLaunch) -> dict[str, float]:
+    """Join from the points on, and drop the pairs; seconds of each step."""
+    marks = [time.perf_counter()]
+
+    def mark() -> None:
+        cupy.cuda.Device().synchronize()
+        marks.append(time.perf_counter())
+
+    index = grid.build(x, launch.layout)
+    mark()
+    join = grid.GridLaunch.of(index, index, launch.layout, True, **launch.constants)
+    mark()
+    expected = estimate(join)
+    mark()
+    for _ in found_by(*flow(join, expected), join.queries):
+        pass
+    mark()
+    steps = zip(("index", "order", "estimate", "join"), np.diff(marks).tolist(), strict=True)
+    return {"whole": marks[-1] - marks[0]} | dict(steps)
+
+
+def _digest(launch: grid.GridLaunch, running: Any, made: Any) -> tuple[int, int]:
+    """Return the number of pairs, and the sum of a hash of their rows."""
+    order, pairs, digest = launch.q["order"].astype(cupy.uint64), 0, 0
+    for found in found_by(running, made, launch.queries):
+        a, b = order[found.places[:, 0]], order[found.places[:, 1]]
+        key = cupy.minimum(a, b) * np.uint64(1 << 32) + cupy.maximum(a, b)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            key = (key ^ (key >> np.uint64(shift))) * np.uint64(factor)
+        digest = (digest + int(key.sum())) % 2**64
+        pairs += len(found.places)
+    return pairs, digest
+
+
+def theirs(binary: Path, path: Path, data: Data, repeat: int, whole: bool) -> dict[str, Any]:
+    """Time the kernels of an executable of GDS-Join, and if `whole` once all that it does."""
+    dims = data.name.removeprefix("Syn").removesuffix("D")
+    command = [str(binary.resolve()), str(path), str(data.eps), dims, "3"]
+    libraries = f"{os.environ.get('LD_LIBRARY_PATH', '')}:{binary.parent.resolve()}"
+    environment = os.environ | {"LD_LIBRARY_PATH": libraries}
+
+    def ran(**more: str) -> str:
+        with tempfile.TemporaryDirectory() as folder:  # it appends to a file where it runs
+            done = subprocess.run(
+                command, cwd=folder, env=environment | more, capture_output=True, text=True, errors="replace",
+            )  # fmt: skip
+        if done.returncode:
+            raise RuntimeError(f"{binary}: {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return done.stdout + done.stderr
+
+    text = ran(GDS_REPEATS=str(repeat + 1))
+    runs = re.findall(r"KERNELS (\S+) ms FOUND (\d+) BATCHES (\d+) FITS (\d)", text)
+    if len({run[1] for run in runs}) != 1:
+        raise RuntimeError(f"{binary}: {runs}: {text[-2000:]}")
+    ordered, fits = int(runs[-1][1]), runs[-1][3] == "1"
+    found: dict[str, Any] = {
+        "kernels": told([float(run[0]) / 1000 for run in runs[1:]]), "ordered": ordered,
+        "pairs": (ordered - data.rows) / 2, "batches": int(runs[-1][2]), "fits its buffers": fits,
+        "estimate": float(re.findall(r"Time to estimate batches: (\S+)", text)[0]),
+    }  # fmt: skip
+    if whole and fits:
+        found["whole"] = float(re.findall(r"\nTime: (\S+)", ran())[0])
+    return found
+
+
+def measured(data: Data, given: argparse.Namespace) -> dict[str, Any]:
+    """Time both programs on a set of points."""
+    x = points(data.name, data.rows).astype(np.float32)
+    prefix = f"gds-{x.shape[1]}-"
+    found: dict[str, dict[str, Any]] = {"theirs": {}}
+    found["ours"] = ours(cupy.asarray(x, cupy.float64), data, given.settings, given.repeat)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "points"
+        x.tofile(path)
+        for binary in sorted(given.binaries.glob(f"{prefix}*")) if given.binaries else []:
+            kind = binary.name.removeprefix(prefix)
+            found["theirs"][kind] = theirs(binary, path, data, given.repeat, kind == "default")
+    for who, runs in found.items():
+        for name, run in runs.items():
+            times, whole = run["kernels"], run.get("whole")
+            print(data.name, who, name, times["least"], times["median"], run["pairs"], whole, flush=True)
+    return data._asdict() | found
+
+
+def main() -> None:
+    """Run all, print a line per time, and write JSON."""
+    given = arguments()
+    runtime = cupy.cuda.runtime
+    report = {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "gpu": runtime.getDeviceProperties(0)["name"].decode(), "driver": runtime.driverGetVersion(),
+        "cuda": runtime.runtimeGetVersion(), "cupy": cupy.__version__, "commit": commit(),
+        "source": source_digest(), "rows": [],
+        "gds_join": json.loads((given.binaries / "gds.json").read_text()) if given.binaries else None,
+    }  # fmt: skip
+    for data in DATA:
+        if not given.data or data.name in given.data:
+            report["rows"].append(measured(data, given))
+            if given.output:  # after each, so that a run that is cut keeps what it has
+                given.output.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
