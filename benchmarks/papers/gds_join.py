@@ -1,12 +1,12 @@
-"""``python -m benchmarks.papers.gds_join``: GPU-Join beside its authors' code, GDS-Join, kernel by kernel.
+"""``python -m benchmarks.papers.gds_join``: compare GPU-Join's kernel with its authors' code, GDS-Join.
 
 Needs a GPU. `--binaries` is a folder with GDS-Join's executables, `gds-<dims>-<options>`, and `gds.json`,
-which says how they were built. They read rows of float32. With `GDS_REPEATS` they run the kernels of all
-batches so often on their three streams, and print the milliseconds and pairs of each run to stderr.
+which says how they were built. They read rows of float32. `GDS_REPEATS` is how often they run the kernels of
+all batches on their three streams. They print the milliseconds and pairs of each run to stderr.
 
 Kernels are timed by events around all batches of a join. Before, the kernel ran once, for the estimate.
-`whole` is a wall time: index, order, estimate and join here; transfers, estimate, join and table of neighbors
-of GDS-Join, whose index is not in its time.
+`whole` is a wall time. Ours includes index, order, estimate and join. GDS-Join's excludes the index, and
+includes transfers and a table of neighbors.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
 """Options and constants of the kernel: queries x points of a thread."""
 
 LONG = 4.0
-"""Seconds from which a run is not repeated."""
+"""A run of more seconds is not repeated."""
 
 
 def arguments() -> argparse.Namespace:

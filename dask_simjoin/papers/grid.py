@@ -149,7 +149,7 @@ class Grid(Method):
     def gpu_join(cls, indexed: int | str = USUAL_INDEXED) -> Grid:
         """Return GPU-Join with all its optimizations, for many dimensions.
 
-        The order of queries is that of the authors' later code, GDS-Join: by workload. So threads that run
+        Queries run in the order of workload, as in the authors' later code, GDS-Join. So threads that run
         together read the same points.
         """
         return cls(indexed=indexed, sort=True, pattern="full", order="workload", threads=1)

@@ -34,7 +34,7 @@ THREADS = 256
 """Threads per block, as in the papers."""
 
 COORDINATES = 64
-"""Maximum coordinates that a thread holds of its queries, unless it has only one."""
+"""Maximum coordinates of queries that a thread holds, unless it has one query."""
 
 MAX_QUERIES = 4
 """Maximum queries of a thread."""
@@ -100,7 +100,7 @@ class GridLaunch:
         return self.constants.get("QUERIES", min(MAX_QUERIES, max(1, COORDINATES // layout.dims)))
 
     def parts(self, groups: int) -> int:
-        """Return the shares of each cell's points, for groups of threads with so many queries."""
+        """Return how many threads share each cell's points per query; `groups` groups handle all queries."""
         if self.options.order == "queue" or self.layout.sort_dim < 0:
             return 1
         return max(1, min(FILL // (groups * self.options.threads), len(self.d["y"]) // MIN_SHARE))
