@@ -87,7 +87,7 @@ class Grid(Method):
     - Each batch has its own queue, and one that overflows is repeated in two halves.
     - float32 only excludes pairs; float64 decides those near the threshold.
     - Cells of equal workload are ordered by number, and equal sorted values by position.
-    - With sorted cells, a GPU's thread handles up to four queries. Threads share the candidates of few queries.
+    - With sorted cells, a GPU's thread handles up to four queries, and threads share the candidates of a few.
 
     Examples
     --------
