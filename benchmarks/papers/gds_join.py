@@ -100,6 +100,7 @@ def ours(x: cupy.ndarray, data: Data, settings: list[str], repeat: int) -> dict[
     for name in (PRESET,) if PRESET in settings else ():
         wholes = [_whole(x, launches[name]) for _ in range(repeat)]
         found[name] |= {"whole": told([run["whole"] for run in wholes]), "wholes": wholes}
+    _print(data, "ours", found)
     if len({(run["pairs"], run["digest"]) for run in found.values()}) != 1:
         raise AssertionError(f"{data}: the settings find different pairs")
     return found
@@ -177,6 +178,7 @@ def theirs(binary: Path, path: Path, data: Data, repeat: int, whole: bool) -> di
         with tempfile.TemporaryDirectory() as folder:  # it appends to a file where it runs
             done = subprocess.run(
                 command, cwd=folder, env=environment | more, capture_output=True, text=True, errors="replace",
+                timeout=60,
             )  # fmt: skip
         if done.returncode:
             raise RuntimeError(f"{binary}: {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
@@ -197,6 +199,12 @@ def theirs(binary: Path, path: Path, data: Data, repeat: int, whole: bool) -> di
     return found
 
 
+def _print(data: Data, who: str, runs: dict[str, Any]) -> None:
+    for name, run in runs.items():
+        times, whole = run["kernels"], run.get("whole")
+        print(data.name, who, name, times["least"], times["median"], run["pairs"], whole, flush=True)
+
+
 def measured(data: Data, given: argparse.Namespace) -> dict[str, Any]:
     """Time both programs on a set of points."""
     x = points(data.name, data.rows).astype(np.float32)
@@ -208,11 +216,11 @@ def measured(data: Data, given: argparse.Namespace) -> dict[str, Any]:
         x.tofile(path)
         for binary in sorted(given.binaries.glob(f"{prefix}*")) if given.binaries else []:
             kind = binary.name.removeprefix(prefix)
-            found["theirs"][kind] = theirs(binary, path, data, given.repeat, kind == "default")
-    for who, runs in found.items():
-        for name, run in runs.items():
-            times, whole = run["kernels"], run.get("whole")
-            print(data.name, who, name, times["least"], times["median"], run["pairs"], whole, flush=True)
+            try:
+                found["theirs"][kind] = theirs(binary, path, data, given.repeat, kind == "default")
+            except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+                print(f"{binary.name} failed: {error}", flush=True)
+    _print(data, "theirs", found["theirs"])
     return data._asdict() | found
 
 
