@@ -12,7 +12,10 @@ ALWAYS = [
     ("order", "middle", ORDER),
     *(("boxes", "tile_boxes", {"DIMS": 1, "EXACT": exact}) for exact in (False, True)),
     ("moments", "column_sums", {"DIMS": 1, "EXACT": True}),
-    *(("vectors", "make_vectors", {"DIMS": 1, "EXACT": True, "NEAREST": near}) for near in (False, True)),
+    *(
+        ("vectors", "make_vectors", {"DIMS": 1, "EXACT": True, "NEAREST": near, "SLICED": False})
+        for near in (False, True)
+    ),
     *(("components", "tie_to_roots", {"DIMS": 1, "EXACT": True, "NODES_64": wide}) for wide in (False, True)),
 ]
 """What is run whatever the data are."""

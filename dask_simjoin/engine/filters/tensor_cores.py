@@ -28,6 +28,12 @@ from dask_simjoin.engine.filters import float16 as half
 FURTHER = 2.0
 """Largest typical distance of candidates that pass the filter, as a multiple of E."""
 
+SLICED_DIMS = 32
+"""Fewest dimensions for `tensor_hopper.cu`: in fewer, the other kernels were faster on an H100."""
+
+SLICE, ALIGNED = 64, 1024
+"""Numbers of a slice in `tensor_hopper.cu`, and bytes that align slices in shared memory."""
+
 SLICINGS = ((4, 3), (2, 3), (2, 2))
 """Slicings of vectors, the fastest first: length of a slice in units of 16 numbers, slices in memory."""
 
@@ -58,6 +64,40 @@ def program(dims: int, shared: int, *, counting: bool = False) -> tuple[str, dic
         return None
     told |= dict(zip(("DEPTH", "STAGES"), slicing, strict=True))
     return "tensor_wide", told, shared_bytes(slicing, counting=counting)
+
+
+def hopper_program(
+    dims: int, shared: int, *, counting: bool = False
+) -> tuple[str, dict[str, int], int] | None:
+    """Return the kernel for compute capability 9.0, `tensor_hopper.cu`: see `program`."""
+    width, pairs = half.width(dims), 0 if counting else 8 * half.STAGE * 4
+    static = 10496 + 8 * dims  # lists of tiles, counts of queries, and queries' box
+    for stages in (4, 3, 2):
+        size = ALIGNED + stages * 3 * half.TILE * SLICE * 2 + pairs
+        if size + static <= shared:
+            told = {"WIDTH": width, "STAGES": stages, "LATER": steps_later(-(-width // SLICE), stages)}
+            return "tensor_hopper", told, size
+    return None
+
+
+def sliced_width(width: int) -> int:
+    """Return the numbers that a vector takes in `tensor_hopper.cu`: its last slice has 16, 32 or 64."""
+    rest = (width - 1) % SLICE + 1
+    return width if rest <= SLICE // 2 else width - rest + SLICE
+
+
+def steps_later(slices: int, stages: int) -> int:
+    """Return the number of tiles whose pairs a block of `tensor_hopper.cu` writes after its output is full.
+
+    All warps of a block must stop at the same tile.  A warp that finds the output full, at its tile j, names
+    tile j + L.  Every warp must know this before it writes tile j + L.
+
+    By then it has multiplied slice (j + L) * slices + slices - 1.  This slice was copied to the place of an
+    earlier one, number (j + L) * slices + slices - 1 - stages, which all warps had released.  A warp that has
+    released a slice of tile j + 1 has written tile j.  So L is enough if that number is at least
+    (j + 1) * slices, which is L >= (stages + 1) / slices.
+    """
+    return -(-(stages + 1) // slices)
 
 
 def pays(dims: int, outer: float, typical: float) -> bool:

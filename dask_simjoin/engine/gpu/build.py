@@ -7,7 +7,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.filters import float16
+from dask_simjoin.engine.filters import float16, tensor_cores
 from dask_simjoin.engine.filters.bounds import Bounds
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import FANOUT
@@ -106,26 +106,36 @@ def kd_order(x: Array, cuts: KdCuts, tile: int, fan_out: int, many: int) -> Arra
     return order
 
 
-def _vectors(y: Array, bounds: Bounds, results: dict[str, Array], *, nearest: bool) -> Index:
-    """Launch the kernel: it writes ``vectors``, and each of its other results that is in `results`."""
+def _vectors(y: Array, bounds: Bounds, results: dict[str, Array], *, nearest: bool,
+             sliced: bool = False) -> Index:  # fmt: skip
+    """Launch the kernel: it writes ``vectors``, and each of its other results that is in `results`.
+
+    `sliced`: vectors are ``slices``, in the order that `tensor_hopper.cu` reads.
+    """
     n, dims = y.shape
     width = float16.width(dims)
-    vectors = cupy.empty((float16.rows(n), width), cupy.float16)
-    sizes = (np.int32(size) for size in (n, dims, width))
+    stride = tensor_cores.sliced_width(width) if sliced else width
+    vectors = cupy.empty((float16.rows(n), stride), cupy.float16)
+    sizes = (np.int32(size) for size in (n, dims, width, stride))
     centre = cupy.asarray(bounds.centre, cupy.float64)
     numbers = (np.float64(some) for some in (bounds.scale, bounds.outer, bounds.inner))
     names = ("vectors_sure", "norm", "error", "most_error")
     told = (results.get(name, np.uint64(0)) for name in names)
-    function = load.kernel("vectors", "make_vectors", DIMS=1, EXACT=True, NEAREST=nearest)
+    function = load.kernel("vectors", "make_vectors", DIMS=1, EXACT=True, NEAREST=nearest, SLICED=sliced)
     blocks = (len(vectors) // float16.TILE,)
     function(blocks, (THREADS,), (y, *sizes, centre, *numbers, vectors, *told))
-    return {"vectors": vectors} | results
+    return {"slices" if sliced else "vectors": vectors} | results
+
+
+def sliced_here(dims: int) -> bool:
+    """Return whether joins of `dims` dimensions use `tensor_hopper.cu` on the current device."""
+    return dims >= tensor_cores.SLICED_DIMS and load.has_warpgroups()
 
 
 def make_vectors(y: Array, bounds: Bounds) -> Index:
     """Return the arrays that joins compare, for points (n, d), float64; see the host's."""
     results = {"vectors_sure": cupy.empty(float16.rows(len(y)), cupy.float32)}
-    return _vectors(y, bounds, results, nearest=False)
+    return _vectors(y, bounds, results, nearest=False, sliced=sliced_here(y.shape[1]))
 
 
 def make_nearest_vectors(y: Array, bounds: Bounds) -> Index:

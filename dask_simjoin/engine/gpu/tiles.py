@@ -11,7 +11,7 @@ import numpy as np
 from dask_simjoin.catalog.methods import Tiles
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters import tensor_cores as wide
-from dask_simjoin.engine.gpu.build import BUILDER
+from dask_simjoin.engine.gpu.build import BUILDER, sliced_here
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import FANOUT, MIXED, Sink, norm_constant
 from dask_simjoin.engine.gpu.pairs import PairBatch
@@ -43,6 +43,9 @@ cache what that one has read.  This saves a tenth of the time for a million poin
 
 TILES_WARPS, TENSOR_WARPS = 4, 8
 
+SLICED = {"vectors": "slices"}
+"""Arrays of an index that have another name and order for `tensor_hopper.cu`."""
+
 
 class _Launch:
     """One join of two indexes, or of one with itself, that can pause and resume."""
@@ -60,15 +63,23 @@ class _Launch:
         self.level2 = groups + self.ranges if self.ranges > 1 else 0
         blocks = self.last - self.first
         self.warps = TENSOR_WARPS if tensor else TILES_WARPS
-        (name, function, constants), self.shared = _program(layout, counting, **sink)
+        self.sliced = "slices" in q
+        if self.sliced != ("slices" in d) or (self.sliced and not load.has_warpgroups()):
+            raise UnsupportedFrameError(
+                "The chunks were indexed on a GPU of another architecture. Use workers with equal GPUs."
+            )
+        (name, function, constants), self.shared = _program(layout, counting, self.sliced, **sink)
+        self.constants = constants
         self.function = load.kernel(name, function, **constants)
         if tensor:
             self.function.max_dynamic_shared_size_bytes = self.shared
-        full = load.grid_size(self.function, 32 * self.warps, self.shared)
+        self.threads = 32 * (self.warps + self.sliced)  # one more warp copies slices
+        full = load.grid_size(self.function, self.threads, self.shared)
         self.span = max(1, -(-blocks * self.ranges // MAX_UNITS))
         if (layout.dims > half.MAX_DIMS or not tensor) and blocks >= MANY_BLOCKS * full:
             self.span = max(self.span, self.ranges)
-        self.blocks = max(1, min(full, blocks * -(-self.ranges // self.span)))
+        share = 1 + self.sliced  # blocks that share a unit
+        self.blocks = share * max(1, min(full // share, blocks * -(-self.ranges // self.span)))
         self.state = cupy.zeros(5, cupy.uint64)
         self.resume = cupy.empty((self.blocks, 3 if tensor else 2 + self.warps), cupy.int32)
         self.resume.data.memset_async(0xFF, self.resume.nbytes)  # -1
@@ -80,6 +91,9 @@ class _Launch:
         A warp (or, with tensor cores, a block) notices when it writes its staged pairs, and then only
         finishes the two tiles that it compares.  A block that stages nothing never notices.
         """
+        if self.sliced:
+            tiles = self.constants["LATER"] + 1
+            return self.blocks * (tiles * half.TILE * 2 * half.TILE + self.warps * half.STAGE)
         if self.engine.tensor:
             return self.blocks * (half.TILE * 2 * half.TILE + self.warps * half.STAGE)
         return self.blocks * self.warps * (self.layout.tile**2 + half.STAGE)
@@ -91,7 +105,9 @@ class _Launch:
         self.state[2] = 0
         sides = []
         for side in (q, d):
-            compared = [side[name] for name in self.engine.compared]
+            compared = [
+                side[SLICED.get(name, name) if self.sliced else name] for name in self.engine.compared
+            ]
             sides.append([*compared, side["y"], side["lower"], side["upper"], np.int32(len(side["y"]))])
         if layout.bounds is None:
             limits: list[Any] = [np.float64(layout.threshold), np.float64(-1)]
@@ -102,7 +118,7 @@ class _Launch:
             limits, levels = limits[:1], levels[:1]
         self.function(
             (self.blocks,),
-            (32 * self.warps,),
+            (self.threads,),
             (
                 *sides[0], np.int32(self.first), np.int32(self.last), *sides[1], *levels,
                 np.int32(self.is_self_join), np.int32(self.ranges), np.int32(self.span), *limits,
@@ -123,15 +139,21 @@ class _Launch:
         return min(1.0, self.told[1] / max(1, units))
 
 
-def _program(layout: DeviceLayout, counting: bool, **sink: int) -> tuple[load.Program, int]:
-    """Return the join program, and the shared memory in bytes that each of its blocks needs."""
+def _program(layout: DeviceLayout, counting: bool, sliced: bool | None = None,
+             **sink: int) -> tuple[load.Program, int]:  # fmt: skip
+    """Return the join program, and the shared memory in bytes that each of its blocks needs.
+
+    `sliced`: whether indexes have slices; None: as they are built on the current device.
+    """
     engine = ENGINES[layout.engine]
     constants = {"DIMS": layout.dims, "EXACT": not engine.filters, "COUNTING": counting}
     constants |= sink | norm_constant(layout.norm)
     if not engine.tensor:
         return ("tiles", "join_tiles", constants), 0
     there = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
-    program = wide.program(layout.dims, there, counting=counting)
+    if sliced is None:
+        sliced = sliced_here(layout.dims)
+    program = (wide.hopper_program if sliced else wide.program)(layout.dims, there, counting=counting)
     if program is None:
         raise UnsupportedFrameError(
             f"The join was planned for GPUs with more shared memory than this one has ({there} bytes "

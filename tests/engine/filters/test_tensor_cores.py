@@ -2,6 +2,10 @@
 
 import itertools
 
+import numpy as np
+import pytest
+
+from dask_simjoin.engine.filters import float16
 from dask_simjoin.engine.filters import tensor_cores as wide
 
 
@@ -16,3 +20,61 @@ def test_kernels_of_the_tensor_cores_fit():
             assert told["WIDTH"] >= dims + 8 and -(-told["WIDTH"] // 16 // told["DEPTH"]) >= 2
             assert wide.program(dims, shared * 1024, counting=True)[2] < most
     assert wide.program(384, 227 * 1024)[1] == {"WIDTH": 400, "DEPTH": 4, "STAGES": 3}
+
+
+def test_the_kernel_of_warpgroups_fits():
+    for counting, dims in itertools.product((False, True), (32, 200, 768, 2048, 4096)):
+        name, told, size = wide.hopper_program(dims, 227 * 1024, counting=counting)
+        lists, box = 64 * 8 + 64 * 64 * 2 + 65 * 4, 8 * dims
+        barriers, rows = 16 * told["STAGES"] + 64, 1024 if counting else 0
+        assert name == "tensor_hopper" and size + lists + box + barriers + rows <= 227 * 1024
+        assert told["WIDTH"] == float16.width(dims)
+    assert wide.hopper_program(768, 227 * 1024)[1] == {"WIDTH": 784, "STAGES": 4, "LATER": 1}
+    assert wide.hopper_program(768, 99 * 1024) is None
+
+
+@pytest.mark.parametrize(("width", "sliced"), [(16, 16), (32, 32), (48, 64), (64, 64), (80, 80), (784, 784)])
+def test_slices_have_64_numbers_and_the_last_one_fewer(width, sliced):
+    assert wide.sliced_width(width) == sliced
+
+
+WARPS = 4
+
+
+def stops(slices, stages, later, rng, tiles=30):
+    """Run warps in a random order until the output is full; return the tiles that each of them wrote.
+
+    A model of tensor_hopper.cu: a slice is copied once all warps have released the one in its place, and a
+    warp writes a tile after it has released the tile's last slice.
+    """
+    released, writes, stop = [0] * WARPS, [[] for _ in range(WARPS)], tiles
+    pending = [None] * WARPS  # the tile that a warp is about to write
+    pace = rng.exponential(size=WARPS) + 0.05
+    while any(done < tiles * slices for done in released) or any(tile is not None for tile in pending):
+        warp = rng.choice(WARPS, p=pace / pace.sum())
+        if pending[warp] is not None:
+            tile, pending[warp] = pending[warp], None
+            if tile < stop:
+                writes[warp].append(tile)
+                if rng.random() < 0.2:
+                    stop = min(stop, tile + later)
+        elif released[warp] < tiles * slices and released[warp] < min(released) + stages:
+            released[warp] += 1
+            if released[warp] % slices == 0:
+                pending[warp] = released[warp] // slices - 1
+    return writes, stop
+
+
+@pytest.mark.parametrize("slices", [1, 2, 3, 4, 5, 13])
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_warps_stop_at_the_same_tile(slices, stages):
+    rng, later = np.random.default_rng(slices), wide.steps_later(slices, stages)
+    for _ in range(60):
+        writes, stop = stops(slices, stages, later, rng)
+        assert all(tiles == list(range(stop)) for tiles in writes)
+
+
+def test_one_tile_less_is_not_enough():
+    rng, later = np.random.default_rng(0), wide.steps_later(1, 4)
+    found = (stops(1, 4, later - 1, rng) for _ in range(200))
+    assert any(tiles != list(range(stop)) for writes, stop in found for tiles in writes)

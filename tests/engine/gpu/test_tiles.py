@@ -1,4 +1,4 @@
-"""The kernel of slices, for more dimensions than registers hold: pure functions, no Dask, no data frames."""
+"""Kernels of slices: for more dimensions than registers hold, and of warpgroups. No Dask, no data frames."""
 
 import itertools
 import math
@@ -11,16 +11,17 @@ cupy = pytest.importorskip("cupy")
 
 from dask_simjoin.engine.filters import tensor_cores as wide
 from dask_simjoin.engine.gpu import tiles as gpu_tiles
+from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import OPTIONS, source
 from tests.support.gpu_kernels import layout_for
 from tests.support.gpu_programs import SINKS, USES
 from tests.support.oracle import assert_same_pairs, brute_force, squared_distances
 from tests.support.points import KINDS, make_points
-from tests.support.products import PRODUCTS
+from tests.support.products import PRODUCTS, PRODUCTS_OF_WARPGROUP
 
 pytestmark = pytest.mark.gpu
 
-DIMS = [201, 256, 384, 1000]
+DIMS = [33, 64, 201, 256, 384, 1000]
 
 
 def programs():
@@ -31,6 +32,15 @@ def programs():
         (told[d][0], f"join_{told[d][0]}", {"DIMS": d, "EXACT": False} | told[d][1] | use)
         for d, use in wanted
     ]
+
+
+@pytest.fixture(autouse=True, params=["warpgroups", "warps"])
+def kernel(request, monkeypatch):
+    """Both kernels of a GPU that has warpgroups."""
+    if request.param == "warps":
+        monkeypatch.setattr(wide, "SLICED_DIMS", 10**9)
+    elif not load.has_warpgroups():
+        pytest.skip("warpgroups need compute capability 9.0")
 
 
 def squares(x, y):
@@ -228,18 +238,46 @@ def test_sinks(same):
     assert (found == np.where(told < 0, lowest, 1000)).all()
 
 
-@pytest.mark.parametrize("dims", [384, 1024, 2048])
-def test_tensor_cores_round_less_than_is_assumed(dims):
-    """Half of the bound in dask_simjoin.engine.filters.float16, also where all products are of one sign,
-    then cancel."""
+def products_of_warps(dims):
+    """A function that multiplies 16 rows by 8 on tensor cores, and the width of these rows."""
     _, told, _ = wide.program(dims, 2**20)
-    width = told["WIDTH"]
     module = cupy.RawModule(
         code=source("tensor_wide", DIMS=dims, EXACT=0, COUNTING=0, **told) + PRODUCTS, options=OPTIONS
     )
+
+    def multiply(x, y):
+        out = cupy.empty((16, 8), cupy.float32)
+        module.get_function("products")((1,), (32,), (cupy.asarray(x), cupy.asarray(y), out))
+        return out.get()
+
+    return multiply, 16, 8, told["WIDTH"]
+
+
+def products_of_warpgroups(dims):
+    """The same for 64 rows by 128."""
+    _, told, _ = wide.hopper_program(dims, 227 * 1024)
+    code = source("tensor_hopper", DIMS=dims, EXACT=0, COUNTING=0, **told) + PRODUCTS_OF_WARPGROUP
+    multiply_all = load._compiled_for("90a", code, "products_of_warpgroup").get_function(
+        "products_of_warpgroup"
+    )
+
+    def multiply(x, y):
+        out = cupy.empty((64, 128), cupy.float32)
+        multiply_all((1,), (128,), (cupy.asarray(x), cupy.asarray(y), out))
+        return out.get()
+
+    return multiply, 64, 128, told["WIDTH"]
+
+
+@pytest.mark.parametrize("dims", [384, 1024, 2048])
+def test_tensor_cores_round_less_than_is_assumed(dims, kernel, request):
+    """Half of the bound in dask_simjoin.engine.filters.float16, also where all products are of one sign,
+    then cancel."""
+    by_group = "warpgroups" in request.node.callspec.id
+    multiply, rows, points, width = (products_of_warpgroups if by_group else products_of_warps)(dims)
     rng, worst = np.random.default_rng(0), 0.0
     for trial in range(120):
-        x, y = (np.exp(rng.normal(0, trial % 3, (rows, width))) for rows in (16, 8))
+        x, y = (np.exp(rng.normal(0, trial % 3, (number, width))) for number in (rows, points))
         if trial % 2:
             y[:, width // 2 :] = -y[:, : width // 2]
             x[:, width // 2 :] = x[:, : width // 2] * (1 + 1e-3 * (trial % 3))
@@ -247,10 +285,9 @@ def test_tensor_cores_round_less_than_is_assumed(dims):
             shuffle = rng.permutation(width)
             x, y = np.ascontiguousarray(x[:, shuffle]), np.ascontiguousarray(y[:, shuffle])
         x, y = x.astype(np.float16), y.astype(np.float16)
-        out = cupy.empty((16, 8), cupy.float32)
-        module.get_function("products")((1,), (32,), (cupy.asarray(x), cupy.asarray(y), out))
+        found = multiply(x, y)
         x, y = x.astype(np.float64), y.astype(np.float64)
-        error = np.abs(out.get() - x @ y.T) / (np.abs(x) @ np.abs(y).T)
+        error = np.abs(found - x @ y.T) / (np.abs(x) @ np.abs(y).T)
         worst = max(worst, float(error.max()))
     bound = 1.5 * width * 2.0**-23
     print(f"{dims} dimensions: {worst:.2e} of {bound:.2e}")

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
+import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import cupy
 
 from dask_simjoin.engine.gpu.kernels.sources import OPTIONS, Source, source
 from dask_simjoin.engine.gpu.kernels.streams import Aside, asked
+from dask_simjoin.engine.private_files import make_folder, read_private, write_private
 
 Program = tuple[str | Source, str, dict[str, int]]
 """A file, one of its functions, and the constants that it is compiled with."""
 
 AT_ONCE = min(8, os.cpu_count() or 1)
 """Programs that are compiled at a time: the compiler releases the GIL."""
+
+OF_ARCHITECTURE = {"tensor_hopper": "90a"}
+"""Programs with instructions that only one architecture has."""
 
 THREADS = 256
 """Threads of a block in kernels that give each thread its own items."""
@@ -36,10 +43,57 @@ _modules: dict[_Key, Future[Any]] = {}
 
 
 def _compile(function: str, name: str | Source, device: int, constants: tuple[tuple[str, int], ...]) -> Any:
+    code = source(name, **dict(constants))
     with cupy.cuda.Device(device):
-        module = cupy.RawModule(code=source(name, **dict(constants)), options=OPTIONS)
+        if name in OF_ARCHITECTURE:
+            return _compiled_for(OF_ARCHITECTURE[str(name)], code, function)
+        module = cupy.RawModule(code=code, options=OPTIONS)
         module.get_function(function)  # compiles the whole program
         return module
+
+
+def has_warpgroups() -> bool:
+    """Return whether the current device multiplies with warpgroups, as `tensor_hopper.cu` does."""
+    return str(cupy.cuda.Device().compute_capability) == "90"
+
+
+def _compiled_for(architecture: str, code: str, function: str) -> Any:
+    """Compile for one architecture only, which CuPy itself cannot; keep the result in CuPy's folder."""
+    options = (*OPTIONS, f"-arch=sm_{architecture}")
+    said = repr((cupy.cuda.nvrtc.getVersion(), options, code))
+    name = f"simjoin-{hashlib.sha256(said.encode()).hexdigest()}.cubin"
+    folder = Path(os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache")
+    try:
+        read_private(folder / name)
+        return _loaded(folder / name, function)
+    except OSError:
+        found = _machine_code(code, options)
+    try:
+        make_folder(folder)
+        write_private(folder / name, found)
+        return _loaded(folder / name, function)
+    except OSError:  # for example a read-only home
+        with tempfile.TemporaryDirectory() as own:
+            (Path(own) / name).write_bytes(found)
+            return _loaded(Path(own) / name, function)
+
+
+def _machine_code(code: str, options: tuple[str, ...]) -> bytes:
+    compiler = cupy.cuda.nvrtc
+    program = compiler.createProgram(code, "join.cu", (), ())
+    try:
+        compiler.compileProgram(program, options)
+        return bytes(compiler.getCUBIN(program))
+    except compiler.NVRTCError as error:
+        raise RuntimeError(compiler.getProgramLog(program)) from error
+    finally:
+        compiler.destroyProgram(program)
+
+
+def _loaded(path: Path, function: str) -> Any:
+    module = cupy.RawModule(path=str(path))
+    module.get_function(function)  # reads the file
+    return module
 
 
 def _begun(name: str | Source, function: str, constants: dict[str, int]) -> tuple[Future[Any], _Key]:

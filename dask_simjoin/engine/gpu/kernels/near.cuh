@@ -1,5 +1,10 @@
 // Lists the tiles that a block of queries is compared with, and stages pairs by their places in that list.
 
+#ifndef SYNC               // kernels with other warps beside these define a barrier of their own
+#define SYNC() __syncthreads()
+#define SYNC_OR(flag) __syncthreads_or(flag)
+#endif
+
 struct Lists {             // of a block, in shared memory
     u64 mask[FANOUT];
     unsigned short tiles[RANGE];
@@ -19,7 +24,7 @@ __device__ __forceinline__ int list_tiles(Lists& lists, int i, int r, int tiles,
         pass = d_level1 == 0 || box_near(d_lower + at, d_upper + at, tid, low, high, reach);
     }
     if (tid < FANOUT) lists.begin[tid] = pass;
-    if (!__syncthreads_or(pass)) return 0;
+    if (!SYNC_OR(pass)) return 0;
     for (int g = warp; g < FANOUT; g += WARPS) {
         u64 mask = 0;
         if (lists.begin[g]) {
@@ -36,7 +41,7 @@ __device__ __forceinline__ int list_tiles(Lists& lists, int i, int r, int tiles,
         }
         if (lane == 0) lists.mask[g] = mask;
     }
-    __syncthreads();
+    SYNC();
     if (warp == 0) {
         int n0 = __popcll(lists.mask[2 * lane]), n1 = __popcll(lists.mask[2 * lane + 1]), sum = n0 + n1;
 #pragma unroll
@@ -48,13 +53,13 @@ __device__ __forceinline__ int list_tiles(Lists& lists, int i, int r, int tiles,
         lists.begin[2 * lane + 1] = sum - n1;
         if (lane == 31) lists.begin[FANOUT] = sum;
     }
-    __syncthreads();
+    SYNC();
     for (int at = tid; at < RANGE; at += THREADS) {
         u64 mask = lists.mask[at / FANOUT];
         if (mask >> at % FANOUT & 1)
             lists.tiles[lists.begin[at / FANOUT] + __popcll(mask & ((1ull << at % FANOUT) - 1))] = at;
     }
-    __syncthreads();
+    SYNC();
     return lists.begin[FANOUT];
 }
 

@@ -12,13 +12,6 @@ struct Fragments {         // what a warp multiplies in one step
 // The place of piece 0 of a row. The place of piece p is that XOR p.
 __device__ __forceinline__ int swizzle(int row) { return row / (8 / PIECES) % PIECES; }
 
-__device__ __forceinline__ void read_matrices(u32* to, u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(address)
-                 : "memory");
-}
-
 __device__ __forceinline__ void read_step(Fragments& to, u32 queries, u32 points, int step) {
 #pragma unroll
     for (int m = 0; m < 4; m++) {

@@ -38,3 +38,10 @@ __device__ __forceinline__ void end_of_copies() {
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
+
+__device__ __forceinline__ void read_matrices(u32* to, u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address)
+                 : "memory");
+}

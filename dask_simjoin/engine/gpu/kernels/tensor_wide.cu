@@ -6,8 +6,7 @@
 // last products of this one, so the tensor cores do not wait. Pieces of 16 bytes are swizzled within the rows of a
 // slice, so no two rows of a matrix share a bank.
 //
-// Vectors, signs and bounds are those of tensor.cu. If only float64 can decide a pair, a warp sums its squares
-// together, in any order. The defined order is needed only next to the threshold.
+// Vectors, signs and bounds are those of tensor.cu.
 //
 // Constants: DIMS; WIDTH of a vector, a multiple of 16; DEPTH of a slice in units of 16 numbers: 2 or 4; STAGES, 2
 // or more; COUNTING 0 or 1; SINK.
@@ -18,30 +17,10 @@
 #define AT_ONCE (THREADS / PIECES)          // rows that are copied at once
 #define STAGE_BYTES ((QUERIES + TILE) * SLICE * 2)
 #define PART 64                             // queries and points of a warp
-#define BUFFER 512
 
 template <int N> struct Steps { // a constant that the lambdas below can use
     static constexpr int number = N;
 };
-
-// The squared distance of two points, summed by a warp. All lanes receive it.
-__device__ __forceinline__ double sum_of_warp(const double* p, const double* q, int lane) {
-    double sum = 0.0;
-#pragma unroll 4
-    for (int k = lane; k < DIMS; k += 32) sum = fma(p[k] - q[k], p[k] - q[k], sum);
-#pragma unroll
-    for (int o = 16; o; o >>= 1) sum += __shfl_xor_sync(FULL, sum, o);
-    return sum;
-}
-
-// Two sums of the same d squares of rounded differences, each square and sum rounded by 2**-53, differ by less
-// than (2 d + 6) 2**-53 of either, and of a threshold that one of them reaches. The margin is four times that.
-// Squares that underflow do not matter, because filters serve thresholds above 2**-960.
-#define ROUNDING ((DIMS + 8) * 4.440892098500626e-16)   // 2**-51
-
-// The query and the point of sum e, among the 32 sums that a lane has for 16 queries.
-__device__ __forceinline__ int row_of(int lane, int e) { return (e >> 1 & 1) * 8 + (lane >> 2); }
-__device__ __forceinline__ int point_of(int lane, int e) { return (e >> 2) * 8 + (lane & 3) * 2 + (e & 1); }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_sure,
@@ -184,48 +163,17 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
                     // each pair of a tile once: only points after the query
                     const int before = same && (t >> 1) == i ? row0 - point0 + (lane >> 2) - (lane & 3) * 2 : -TILE;
                     u32 all_hits[4], all_doubt[4];
-#pragma unroll
-                    for (int m = 0; m < 4; m++) {
-                        u32 hits = 0, doubt = 0;
-#pragma unroll
-                        for (int e = 0; e < 32; e++) {
-                            const float sum = sums[m][e >> 2][e & 3];
-                            if (before < (e >> 2) * 8 + (e & 1) - m * 16 - (e >> 1 & 1) * 8) {
-                                if (sum >= sure) hits |= 1u << e;
-                                else if (sum >= 0.f) doubt |= 1u << e;
-                            }
-                        }
-                        all_hits[m] = hits;
-                        all_doubt[m] = doubt;
-                    }
+                    split<0>(&sums[0][0][0], sure, before, all_hits[0], all_doubt[0]);
+                    split<16>(&sums[1][0][0], sure, before, all_hits[1], all_doubt[1]);
+                    split<32>(&sums[2][0][0], sure, before, all_hits[2], all_doubt[2]);
+                    split<48>(&sums[3][0][0], sure, before, all_hits[3], all_doubt[3]);
 #pragma unroll 1
                     for (int m = 0; m < 4; m++) {
                         u32 hits = m == 0 ? all_hits[0] : m == 1 ? all_hits[1] : m == 2 ? all_hits[2] : all_hits[3];
                         u32 open = m == 0 ? all_doubt[0] : m == 1 ? all_doubt[1] : m == 2 ? all_doubt[2] : all_doubt[3];
                         const int row1 = m * 16;
-                        u32 tied = 0;
-                        for (;;) {
-                            const u32 lanes = __ballot_sync(FULL, open != 0);
-                            if (!lanes) break;
-                            const int asks = __ffs(lanes) - 1, e = __ffs(__shfl_sync(FULL, open, asks)) - 1;
-                            const double sum = sum_of_warp(qy + (size_t)(row0 + row1 + row_of(asks, e)) * DIMS,
-                                                           dy + (size_t)(point0 + point_of(asks, e)) * DIMS, lane);
-                            if (lane != asks) continue;
-                            open &= open - 1;
-                            decided++;
-                            if (sum <= threshold * (1 - ROUNDING)) hits |= 1u << e;
-                            else if (sum <= threshold * (1 + ROUNDING)) tied |= 1u << e;
-                            else refused++;
-                        }
-                        while (tied) {
-                            const int e = __ffs(tied) - 1;
-                            tied &= tied - 1;
-                            const bool hit = squared_distance(
-                                qy + (size_t)(row0 + row1 + row_of(lane, e)) * DIMS,
-                                dy + (size_t)(point0 + point_of(lane, e)) * DIMS) <= threshold;
-                            if (hit) hits |= 1u << e;
-                            refused += !hit;
-                        }
+                        hits = decide(hits, open, qy + (size_t)(row0 + row1) * DIMS, dy + (size_t)point0 * DIMS,
+                                      threshold, lane, decided, refused);
 #if COUNTING
                         while (hits) {
                             const int e = __ffs(hits) - 1;
@@ -234,25 +182,8 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
                             if (d_counts) atomicAdd(s_points + warp_point + point_of(lane, e), 1u);
                         }
 #else
-                        while (__any_sync(FULL, hits != 0)) {   // the buffer has space for eight pairs per lane
-                            const int found = min(__popc(hits), 8);
-                            int sum = found;
-#pragma unroll
-                            for (int o = 1; o < 32; o <<= 1) {
-                                int below = __shfl_up_sync(FULL, sum, o);
-                                if (lane >= o) sum += below;
-                            }
-                            const int at = stage.held + sum - found;
-                            stage.held += __shfl_sync(FULL, sum, 31);
-                            for (int k = 0; k < found; k++) {
-                                const int e = __ffs(hits) - 1;
-                                hits &= hits - 1;
-                                buffer[at + k] = n << 13 | (row1 + row_of(lane, e)) << 7
-                                                 | (warp_point + point_of(lane, e));
-                            }
-                            if (stage.held > BUFFER - 256)
-                                flush<PART>(stage, buffer, lane, row0, s_lists.tiles, tile0, state, room, out);
-                        }
+                        stage_hits<PART>(hits, n << 13 | row1 << 7 | warp_point, stage, buffer, lane, row0,
+                                         s_lists.tiles, tile0, state, room, out);
 #endif
                     }
                 }

@@ -1,8 +1,8 @@
 // Builds the float16 vectors of dask_simjoin/engine/filters/float16.py, which derives their bounds, in one launch.
 // With array expressions, most of the time went into launches and float64 temporaries.
 //
-// Constants: EXACT 1; NEAREST 0 (for joins) or 1 (for searches). A block takes the rows of a tile, and a warp
-// takes them one after the other.
+// Constants: EXACT 1; NEAREST 0 (for joins) or 1 (for searches); SLICED 1 for tensor_hopper.cu. A block takes the
+// rows of a tile, and a warp takes them one after the other.
 
 #define TILE 128
 #define WARPS 8
@@ -19,6 +19,18 @@ __device__ __forceinline__ double from_half(unsigned short h) {
     return a;
 }
 
+// The place of number k of a row in the numbers of its tile.
+__device__ __forceinline__ int place_in_tile(int row, int k, int width) {
+#if SLICED
+    const int slice = k / 64, slices = (width + 63) / 64, rest = width - (slices - 1) * 64;
+    const int numbers = slice < slices - 1 || rest > 32 ? 64 : rest;   // of a row in this slice
+    const int piece = k % 64 / 8 ^ row / (64 / numbers) % (numbers / 8);
+    return slice * TILE * 64 + row * numbers + piece * 8 + k % 8;
+#else
+    return row * width + k;
+#endif
+}
+
 // Powers of two that widen the bounds.
 #define U20 9.5367431640625e-7
 #define U23 1.1920928955078125e-7
@@ -29,10 +41,10 @@ __device__ __forceinline__ double from_half(unsigned short h) {
 #define U50 8.881784197001252e-16
 #define NOWHERE -60000.0
 
-// y (n, dims) in the index's order; vectors (a multiple of 256, width). For joins, `sure` is v, the largest value
+// y (n, dims) in the index's order; vectors (a multiple of 256, stride), with `width` numbers of a row in use. For joins, `sure` is v, the largest value
 // of each tile. For searches, `norms` is N, `errors` is r, and `most_error` has the bits of the largest r.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-make_vectors(const double* __restrict__ y, int n, int dims, int width, const double* __restrict__ centre,
+make_vectors(const double* __restrict__ y, int n, int dims, int width, int stride, const double* __restrict__ centre,
              double scale, double outer, double inner, unsigned short* __restrict__ vectors,
              float* __restrict__ sure, double* __restrict__ norms, double* __restrict__ errors,
              u64* __restrict__ most_error) {
@@ -46,7 +58,7 @@ make_vectors(const double* __restrict__ y, int n, int dims, int width, const dou
     const double g = 3 * width * U23;
     for (int row = warp; row < TILE; row += WARPS) {
         const long long i = (long long)blockIdx.x * TILE + row;
-        unsigned short* vector = vectors + i * width;
+        unsigned short* tile = vectors + (long long)blockIdx.x * TILE * stride;
         const bool there = i < n;
         double norm = 0, lost = 0;
         for (int k = lane; k < width - 8; k += 32) {
@@ -58,7 +70,7 @@ make_vectors(const double* __restrict__ y, int n, int dims, int width, const dou
                 norm += rounded * rounded;
                 lost += away * away;
             }
-            vector[k] = h;
+            tile[place_in_tile(row, k, width)] = h;
         }
 #pragma unroll
         for (int o = 16; o; o >>= 1) {
@@ -91,7 +103,7 @@ make_vectors(const double* __restrict__ y, int n, int dims, int width, const dou
             }
             if (!there && lane == 0) last = to_half(NOWHERE);
             if (lane >= 4 && lane < 7) last = to_half(1.0);
-            vector[width - 8 + lane] = last;
+            tile[place_in_tile(row, width - 8 + lane, width)] = last;
         }
     }
 #if NEAREST

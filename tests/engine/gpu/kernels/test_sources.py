@@ -70,6 +70,9 @@ def variants(name):
         ]
         every += [(some | {"DEPTH": d, "STAGES": n}, PURPOSES[0]) for d, n in wide.SLICINGS[1:]]
         return [one | purpose for one, purpose in every]
+    if name == "tensor_hopper":
+        told = [{"DIMS": d, "EXACT": 0} | wide.hopper_program(d, 227 * 1024)[1] for d in (33, 88, 384, 2048)]
+        return [one | use for one, use in zip(told, [*PURPOSES, SINKS[1], SINKS[2]], strict=True)]
     if name == "finish":
         every = itertools.product((1, 200), (0, 1), ({}, *NORMS))
         return [{"DIMS": d, "EXACT": 1, "LABELS": k} | norm for d, k, norm in every]
@@ -80,7 +83,7 @@ def variants(name):
     if name == "moments":
         return [{"DIMS": 1, "EXACT": 1}]
     if name == "vectors":
-        return [{"DIMS": 1, "EXACT": 1, "NEAREST": k} for k in (0, 1)]
+        return [{"DIMS": 1, "EXACT": 1, "NEAREST": n, "SLICED": s} for n, s in ((0, 0), (0, 1), (1, 0))]
     if name == "spanning":
         plain = [{"DIMS": d, "EXACT": e} for d, e in itertools.product((1, 2, 6, 16, 17, 2048), (0, 1))]
         return plain + [{"DIMS": d, "EXACT": 1} | norm for d, norm in zip((2, 17, 2), NORMS, strict=True)]
@@ -128,17 +131,29 @@ def programs(names, variants):
                 )
 
 
-@pytest.mark.parametrize(("name", "architecture", "some"), list(programs(NAMES, variants)))
+ONLY = "tensor_hopper"
+"""What compiles for one architecture only."""
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture", "some"), list(programs([n for n in NAMES if n != ONLY], variants))
+)
 def test_every_variant_compiles(nvrtc, name, architecture, some):
     check_compiles(nvrtc, name, architecture, some)
 
 
-def check_compiles(nvrtc, name, architecture, some):
+def check_compiles(nvrtc, name, architecture, some, haste=HASTE):
     for constants in some:
         said = complaints(
-            nvrtc, source(name, **constants), [f"--gpu-architecture={architecture}", *HASTE, *OPTIONS]
+            nvrtc, source(name, **constants), [f"--gpu-architecture={architecture}", *haste, *OPTIONS]
         )
         assert not said, f"{constants}: {said}"
+
+
+@pytest.mark.parametrize("some", variants(ONLY), ids=lambda some: f"{some['DIMS']}")
+def test_products_of_warpgroups_compile(nvrtc, some):
+    """As they are shipped: what is made in haste waits for each product."""
+    check_compiles(nvrtc, ONLY, "sm_90a", [some], [])
 
 
 COMPARISONS = {">=": operator.ge, "<": operator.lt}

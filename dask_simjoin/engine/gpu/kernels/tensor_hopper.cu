@@ -1,0 +1,362 @@
+// Joins tiles of 128 points with blocks of 256 queries like tensor_wide.cu, with the instructions of compute
+// capability 9.0: products of whole warpgroups, which read shared memory themselves, and bulk copies.
+//
+// Two thread blocks form a cluster. Both have the same queries, and take every other tile of the list. Each copies
+// one tile of the queries' slices to both, so queries are read once. A ninth warp issues all copies; eight warps
+// multiply and decide. Barriers in shared memory say when a stage is full, and when all warps of both blocks have
+// read it.
+//
+// Vectors lie in global memory as shared memory needs them: per tile and slice, 128 rows of 64 numbers, whose pieces
+// of 16 bytes are swizzled (see vectors.cu). The last slice may be narrower.
+//
+// If the output is full, a block writes the pairs of LATER more tiles, and multiplies the rest of the range in vain.
+// So both blocks stay in step. The next launch repeats the range from there.
+//
+// Constants: DIMS; WIDTH of a vector, a multiple of 16; STAGES; LATER, see engine/filters/tensor_cores.py; COUNTING
+// 0 or 1; SINK.
+
+#define STEPS (WIDTH / 16)
+#define SLICES ((STEPS + 3) / 4)
+#define REST (STEPS - (SLICES - 1) * 4)        // steps of the last slice
+#define LAST (REST < 3 ? REST * 16 : 64)       // numbers of a row in the last slice
+#define STRIDE ((SLICES - 1) * 64 + LAST)
+#define SLICE_BYTES (TILE * 128)
+#define LAST_BYTES (TILE * LAST * 2)
+#define STAGE_BYTES (3 * SLICE_BYTES)          // two tiles of queries and one of points
+#define ALL_WARPS (WARPS + 1)
+#define ROWS_OF_WARP 128                       // more than the span of a warp's rows, a power of two
+__device__ __forceinline__ u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
+
+__device__ __forceinline__ u32 peer_address(u32 at, u32 rank) {
+    u32 there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(rank));
+    return there;
+}
+
+__device__ __forceinline__ void store_in(u32 rank, int* at, int value) {
+    asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(peer_address(shared_address(at), rank)), "r"(value)
+                 : "memory");
+}
+
+__device__ __forceinline__ void sync_cluster() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void wait_for(u32 barrier, u32 parity) {
+    asm volatile("{\n.reg .pred done;\nagain:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                 "@done bra after;\nbra again;\nafter:\n}" ::"r"(barrier), "r"(parity)
+                 : "memory");
+}
+
+// Arrives at a barrier, which then waits for copies of so many bytes.
+__device__ __forceinline__ void expect(u32 barrier, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+// Arrives at a barrier of both blocks. No memory is ordered: what was read has arrived in registers.
+__device__ __forceinline__ void release(u32 barrier) {
+#pragma unroll
+    for (u32 rank = 0; rank < 2; rank++)
+        asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(
+                         peer_address(barrier, rank))
+                     : "memory");
+}
+
+__device__ __forceinline__ void copy_to_both(u32 to, const half_bits* from, u32 bytes, u32 barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1], %2, [%3], %4;" ::"r"(to), "l"(from), "r"(bytes), "r"(barrier), "h"((short)3)
+                 : "memory");
+}
+
+__device__ __forceinline__ void copy_here(u32 to, const half_bits* from, u32 bytes, u32 barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+// Describes a matrix in shared memory: rows of NUMBERS numbers (16, 32 or 64), swizzled, in groups of eight.
+template <int NUMBERS> __device__ __forceinline__ u64 matrix(u32 at) {
+    constexpr u64 kind = NUMBERS == 64 ? 1 : NUMBERS == 32 ? 2 : 3;
+    return (u64)((at & 0x3ffff) >> 4) | (u64)1 << 16 | (u64)(NUMBERS * 2 * 8 >> 4) << 32 | kind << 62;
+}
+
+#define R4(x, n) "+f"(x[n]), "+f"(x[n + 1]), "+f"(x[n + 2]), "+f"(x[n + 3])
+#define R16(x, n) R4(x, n), R4(x, n + 4), R4(x, n + 8), R4(x, n + 12)
+#define R64(x) R16(x, 0), R16(x, 16), R16(x, 32), R16(x, 48)
+#define SUMS                                                                                                  \
+    "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27," \
+    "%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,"    \
+    "%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},"
+
+// Multiplies 64 queries by 128 points, in 16 dimensions; `more`: adds to the sums.
+__device__ __forceinline__ void multiply(float* sums, u64 queries, u64 points, int more) {
+    asm volatile("{\n.reg .pred more;\nsetp.ne.b32 more, %66, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 " SUMS " %64, %65, more, 1, 1, 0, 0;\n}"
+                 : R64(sums)
+                 : "l"(queries), "l"(points), "r"(more));
+}
+
+// The same with queries from registers.
+__device__ __forceinline__ void multiply(float* sums, const u32* queries, u64 points, int more) {
+    asm volatile("{\n.reg .pred more;\nsetp.ne.b32 more, %69, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 " SUMS
+                 " {%64,%65,%66,%67}, %68, more, 1, 1, 0;\n}"
+                 : R64(sums)
+                 : "r"(queries[0]), "r"(queries[1]), "r"(queries[2]), "r"(queries[3]), "l"(points), "r"(more));
+}
+
+__device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int LEFT> __device__ __forceinline__ void products_done() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}
+
+// The compiler may not move what reads or writes sums across this.
+__device__ __forceinline__ void hold(float* sums) {
+#pragma unroll
+    for (int e = 0; e < 64; e++) asm volatile("" : "+f"(sums[e])::"memory");
+}
+
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(32 * ALL_WARPS, 1)
+join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q_sure,
+                   const double* __restrict__ qy, const real* __restrict__ q_lower,
+                   const real* __restrict__ q_upper, int q_points, int q_first, int q_last,
+                   const half_bits* __restrict__ dh, const float* __restrict__ d_sure,
+                   const double* __restrict__ dy, const real* __restrict__ d_lower,
+                   const real* __restrict__ d_upper, int d_points, int d_level1, int same, int ranges, int span,
+                   real reach, double threshold, u64 room, int2* __restrict__ out, u64* __restrict__ q_counts,
+                   u64* __restrict__ d_counts, u64* __restrict__ state, int* __restrict__ resume) {
+    // state and resume are those of tensor_wide.cu; both blocks of a cluster resume together
+    extern __shared__ unsigned char unaligned[];
+    __shared__ Lists s_lists;
+    __shared__ real s_low[DIMS], s_high[DIMS];
+    __shared__ __align__(8) u64 s_full[STAGES], s_empty[STAGES];
+    __shared__ int s_unit, s_listed, s_from[2], s_stops[2], s_stop;
+    const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31;
+    const int rank = blockIdx.x & 1;
+    const u32 memory = (shared_address(unaligned) + 1023) & ~1023u;
+    const u32 full = shared_address(s_full), empty = shared_address(s_empty);
+#if COUNTING
+    __shared__ u32 s_rows[QUERIES];
+#else
+    u32* buffer = (u32*)(unaligned + (memory - shared_address(unaligned)) + STAGES * STAGE_BYTES) + warp * BUFFER;
+    Stage stage = {0, false};
+#endif
+    const int tiles = (d_points + TILE - 1) / TILE;
+    const int q_tiles = (q_points + TILE - 1) / TILE, blocks = (q_points + QUERIES - 1) / QUERIES;
+    const int per_query = (ranges + span - 1) / span;
+    const u64 units = (u64)(q_last - q_first) * per_query;
+    u32 decided = 0, refused = 0, used = 0;    // used: slices so far, of all tiles
+    if (tid == 0) {
+        for (int s = 0; s < STAGES; s++) {
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full + s * 8));
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(empty + s * 8), "r"(2 * WARPS));
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    // two warpgroups have a tile of queries each; a warp has rows 16 ... 31 of both halves, for example
+    const int group = warp >> 2, warp_row = group * TILE + (warp & 3) * 16;
+    int* const note = resume + blockIdx.x * 3;
+    bool again = note[0] >= 0;
+
+    for (;;) {
+        sync_cluster();
+        if (tid == 0) {
+            const int from = again ? note[2] : 0;
+            for (u32 to = 0; to < 2; to++) {
+                store_in(to, s_from + rank, from);
+                store_in(to, s_stops + rank, 0);
+            }
+            if (rank == 0) {
+                const int unit = again ? note[0] : (int)min(atomicAdd(state + 1, (u64)1), (u64)0x7fffffff);
+                for (u32 to = 0; to < 2; to++) store_in(to, &s_unit, unit);
+            }
+            s_stop = 0x7fffffff;
+        }
+        sync_cluster();
+        const int unit = s_unit;
+        if ((u64)unit >= units) break;
+        int own = s_from[rank], from = min(s_from[0], s_from[1]) & ~1;
+        const int i = q_first + unit / per_query, r_begin = unit % per_query * span;
+        const int r_end = min(r_begin + span, ranges), row0 = i * QUERIES + warp_row;
+        int r = again ? note[1] : r_begin;
+        if (again && tid == 0) note[0] = -1;
+        again = false;
+        if (tid < THREADS) {
+            box_of_queries(i, q_tiles, q_lower, q_upper, s_low, s_high, tid);
+#if COUNTING
+            s_rows[tid] = 0;
+#endif
+            SYNC();
+        }
+        bool stopped = false;
+        for (; r < r_end && !stopped; r++) {
+            const int tile0 = r * RANGE;
+            if (tid < THREADS) {
+                const int found = list_tiles(s_lists, i, r, tiles, blocks, same, d_lower, d_upper, d_level1, s_low,
+                                             s_high, reach, tid);
+                if (tid == 0) s_listed = found;
+            }
+            __syncthreads();
+            const int listed = s_listed, begin = from;
+            // blocks that run together begin with the same tile, so they find it in the L2 cache
+            int turn = 0;
+            if (same) {
+                const int wave = gridDim.x >> 1, first = ((i / wave + 1) * wave * 2 - tile0);
+                int low = 0, high = listed;    // the first entry from there on
+                while (low < high) {
+                    const int middle = (low + high) >> 1;
+                    if ((int)s_lists.tiles[middle] < first) low = middle + 1;
+                    else high = middle;
+                }
+                turn = low < listed ? low : 0;
+            }
+            auto entry = [&](int n) { n += turn; return n < listed ? n : n - listed; };
+            from = 0;
+            if (begin < listed) {
+                if (warp == WARPS) {
+                    if (lane == 0) {
+                        const half_bits* queries = qh + (size_t)(2 * i + rank) * TILE * STRIDE;
+                        for (int n = begin; n < listed; n += 2) {
+                            const int t = tile0 + s_lists.tiles[entry(min(n + rank, listed - 1))];
+                            const half_bits* points = dh + (size_t)t * TILE * STRIDE;
+                            for (int s = 0; s < SLICES; s++, used++) {
+                                const u32 at = used % STAGES, to = memory + at * STAGE_BYTES, on = full + at * 8;
+                                const u32 bytes = s < SLICES - 1 ? SLICE_BYTES : LAST_BYTES;
+                                wait_for(empty + at * 8, (used / STAGES & 1) ^ 1);
+                                expect(on, 3 * bytes);
+                                copy_to_both(to + rank * SLICE_BYTES, queries + s * TILE * 64, bytes, on);
+                                copy_here(to + 2 * SLICE_BYTES, points + s * TILE * 64, bytes, on);
+                            }
+                        }
+                    }
+                    __syncwarp();
+                } else {
+                    float sums[2][64];
+                    for (int step = begin; step < listed; step += 2) {
+                        // the halves of the queries' tile
+#pragma unroll 1
+                        for (int s = 0; s < SLICES - 1; s++, used++) {
+                            const u32 at = used % STAGES, here = memory + at * STAGE_BYTES;
+                            wait_for(full + at * 8, used / STAGES & 1);
+                            const u64 a = matrix<64>(here + group * SLICE_BYTES);
+                            const u64 b = matrix<64>(here + 2 * SLICE_BYTES);
+                            hold(sums[0]);
+                            hold(sums[1]);
+                            begin_products();
+#pragma unroll
+                            for (int k = 0; k < 4; k++) {
+                                multiply(sums[0], a + 2 * k, b + 2 * k, s | k);
+                                multiply(sums[1], a + 2 * k + (64 * 128 >> 4), b + 2 * k, s | k);
+                            }
+                            end_products();
+                            products_done<1>();
+                            if (s && lane == 0) release(empty + (used - 1) % STAGES * 8);
+                        }
+                        {
+                            const u32 at = used % STAGES, here = memory + at * STAGE_BYTES;
+                            wait_for(full + at * 8, used / STAGES & 1);
+                            const u64 a = matrix<LAST>(here + group * SLICE_BYTES);
+                            const u64 b = matrix<LAST>(here + 2 * SLICE_BYTES);
+                            u32 last[2][4];    // the last step's queries, whose last eight numbers have swapped halves
+#pragma unroll
+                            for (int m = 0; m < 2; m++) {
+                                const int row = m * 64 + (warp & 3) * 16 + (lane & 15);
+                                const int piece = (REST - 1) * 2 + (lane >> 4);
+                                read_matrices(last[m], here + group * SLICE_BYTES + row * LAST * 2
+                                                       + (piece ^ swizzled<LAST>(row)) * 16);
+                                last[m][2] = __shfl_xor_sync(FULL, last[m][2], 2);
+                                last[m][3] = __shfl_xor_sync(FULL, last[m][3], 2);
+                            }
+                            hold(sums[0]);
+                            hold(sums[1]);
+                            begin_products();
+#pragma unroll
+                            for (int k = 0; k < REST - 1; k++) {
+                                multiply(sums[0], a + 2 * k, b + 2 * k, SLICES - 1 | k);
+                                multiply(sums[1], a + 2 * k + (64 * LAST * 2 >> 4), b + 2 * k, SLICES - 1 | k);
+                            }
+                            multiply(sums[0], last[0], b + 2 * (REST - 1), SLICES - 1 | REST - 1);
+                            multiply(sums[1], last[1], b + 2 * (REST - 1), SLICES - 1 | REST - 1);
+                            end_products();
+                            products_done<0>();
+                            hold(sums[0]);
+                            hold(sums[1]);
+                            if (lane == 0) {
+                                if (SLICES > 1) release(empty + (used - 1) % STAGES * 8);
+                                release(empty + at * 8);
+                            }
+                            used++;
+                        }
+                        const int n = step + rank;
+                        if (n < own || n >= listed || n >= *(volatile int*)&s_stop) continue;
+                        int signs = -1;
+#pragma unroll
+                        for (int e = 0; e < 128; e++) signs &= __float_as_int(sums[e >> 6][e & 63]);
+                        if (!__any_sync(FULL, signs >= 0)) continue;
+                        const int place = entry(n), t = tile0 + s_lists.tiles[place], point0 = t * TILE;
+                        const float sure = q_sure[row0] + d_sure[point0];
+                        // each pair of a tile once: only points after the query
+                        const int before = same && (t >> 1) == i ? row0 - point0 + (lane >> 2) - (lane & 3) * 2 : -TILE * 4;
+                        u32 all_hits[4], all_doubt[4];
+                        // half of the rows, and half of the points
+                        split<0>(sums[0], sure, before, all_hits[0], all_doubt[0]);
+                        split<-64>(sums[0] + 32, sure, before, all_hits[1], all_doubt[1]);
+                        split<64>(sums[1], sure, before, all_hits[2], all_doubt[2]);
+                        split<0>(sums[1] + 32, sure, before, all_hits[3], all_doubt[3]);
+#pragma unroll 1
+                        for (int m = 0; m < 4; m++) {
+                            u32 hits = m == 0 ? all_hits[0] : m == 1 ? all_hits[1] : m == 2 ? all_hits[2] : all_hits[3];
+                            u32 open = m == 0 ? all_doubt[0] : m == 1 ? all_doubt[1] : m == 2 ? all_doubt[2] : all_doubt[3];
+                            const int row1 = (m >> 1) * 64, point1 = (m & 1) * 64;
+                            hits = decide(hits, open, qy + (size_t)(row0 + row1) * DIMS,
+                                          dy + (size_t)(point0 + point1) * DIMS, threshold, lane, decided, refused);
+#if COUNTING
+                            while (hits) {
+                                const int e = __ffs(hits) - 1;
+                                hits &= hits - 1;
+                                atomicAdd(s_rows + warp_row + row1 + row_of(lane, e), 1u);
+                                if (d_counts) atomicAdd(d_counts + point0 + point1 + point_of(lane, e), (u64)1);
+                            }
+#else
+                            stage_hits<ROWS_OF_WARP>(hits, place << 14 | row1 << 7 | point1, stage, buffer, lane, row0,
+                                                     s_lists.tiles, tile0, state, room, out);
+                            if (stage.stopped && lane == 0) atomicMin(&s_stop, n + 2 * LATER);
+#endif
+                        }
+                    }
+#if !COUNTING
+                    if (stage.held) {
+                        flush<ROWS_OF_WARP>(stage, buffer, lane, row0, s_lists.tiles, tile0, state, room, out);
+                        if (stage.stopped && lane == 0) atomicMin(&s_stop, listed);
+                    }
+#endif
+                }
+                __syncthreads();
+                if (tid == 0 && s_stop != 0x7fffffff)
+                    for (u32 to = 0; to < 2; to++) store_in(to, s_stops + rank, 1);
+                sync_cluster();
+                if (s_stops[0] | s_stops[1]) {
+                    if (tid == 0) {
+                        note[0] = unit;
+                        note[1] = r;
+                        note[2] = min(s_stop, listed);
+                        atomicAdd(state + 2, (u64)1);
+                    }
+                    stopped = true;
+                }
+            } else {
+                __syncthreads();
+            }
+            own = 0;
+        }
+#if COUNTING
+        __syncthreads();
+        if (tid < THREADS && s_rows[tid]) atomicAdd(q_counts + i * QUERIES + tid, (u64)s_rows[tid]);
+#endif
+        if (stopped) break;
+    }
+    if (warp < WARPS) tell_decided(state, decided, refused, lane);
+    sync_cluster();                            // no block ends while the other may reach its memory
+}
