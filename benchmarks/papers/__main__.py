@@ -5,6 +5,7 @@ With a GPU all is timed on it, and every count of pairs compared with the packag
 counted on fewer points; of the joins of sets (`--paper sets`) one core of the CPU runs the algorithms, and
 those of lists in Z-order and of clusters (`--paper lss kmeans`), of a tenth of the rows.
 `--paper rejoin` always runs on a CPU: an index on disk that takes batches in, beside joining all rows anew.
+So does `--paper ego`: Super-EGO on one thread and on two, the baseline of three papers.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ if __name__ == "__main__" and "--model" in sys.argv:
     pin()
 
 from benchmarks.harness.report import environment
-from benchmarks.papers import files, lists, rejoin, several
-from benchmarks.papers.figures import CHOICES, MORE, PAPERS, not_there
+from benchmarks.papers import ego_rows, files, lists, rejoin, several
+from benchmarks.papers.figures import CHOICES, MORE, ON_CPUS, PAPERS, not_there
 from benchmarks.papers.lists_rows import RUNS as LISTS
 from benchmarks.papers.rows import GPU_JOIN, ROWS_OF, Row
 from benchmarks.papers.runs import by_model, eps_of, estimated, on_gpu
@@ -69,8 +70,8 @@ def arguments(given: list[str]) -> argparse.Namespace:
             parser.error(f"--file {error}")
     if asked.figure and (wrong := not_there(asked.figure, asked.paper)):
         parser.error(f"--figure {wrong}")
-    if not asked.model and asked.paper != [rejoin.PAPER] and not has_gpu():
-        parser.error("this needs a GPU and CuPy; add --model, which needs none, or --paper rejoin")
+    if not asked.model and not set(asked.paper) <= set(ON_CPUS) and not has_gpu():
+        parser.error("this needs a GPU and CuPy; add --model, which needs none, or --paper rejoin or ego")
     return asked
 
 
@@ -191,11 +192,19 @@ def rejoined(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield found
 
 
+def baseline(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Run Super-EGO."""
+    rows, repeat = asked.rows or (QUICK if asked.quick else None), 1 if asked.quick else asked.repeat
+    for row in ego_rows.results(asked.figure, asked.data, rows, repeat):
+        print(ego_rows.line(row), flush=True)
+        yield row
+
+
 def main() -> None:
     """Run what is asked for."""
     asked = arguments(sys.argv[1:])
     report: dict[str, Any] = {"environment": environment([], __version__), "model": asked.model, "runs": []}
-    if not asked.model and asked.paper != [rejoin.PAPER]:
+    if not asked.model and not set(asked.paper) <= set(ON_CPUS):
         from benchmarks.harness.gpu_report import environment as gpu  # which needs a GPU
 
         report["environment"] = gpu()
@@ -204,6 +213,7 @@ def main() -> None:
     parts += [sets(asked)] if SETS in asked.paper else []
     parts += [of_lists(asked)] if set(LISTS) & set(asked.paper) else []
     parts += [rejoined(asked)] if rejoin.PAPER in asked.paper else []
+    parts += [baseline(asked)] if ego_rows.PAPER in asked.paper else []
     for one in itertools.chain.from_iterable(parts):
         if one.get("data") in files.FILES:
             one |= {"data": files.named(one["data"]), "file": files.FILES[one["data"]][1].name}
