@@ -68,6 +68,8 @@ def arguments(given: list[str]) -> argparse.Namespace:
             files.use(text)
         except ValueError as error:
             parser.error(f"--file {error}")
+    if wrong := files.unused(asked.paper):
+        parser.error(f"--file {wrong}")
     if asked.figure and (wrong := not_there(asked.figure, asked.paper)):
         parser.error(f"--figure {wrong}")
     if not asked.model and not set(asked.paper) <= set(ON_CPUS) and not has_gpu():
@@ -88,15 +90,14 @@ def chosen(asked: argparse.Namespace) -> Iterator[Row]:
     for paper in asked.paper:
         for row in ROWS_OF[paper]() if paper in ROWS_OF else ():
             figure = not asked.figure or row.figure in asked.figure
-            if figure and (not asked.data or row.data in asked.data):
+            if figure and (not asked.data or files.name_of(row.data) in asked.data):
                 yield row
 
 
 def line(row: Row, rows: int, found: dict[str, Any], ratio: float) -> str:
     """What is printed of a run."""
-    words = [
-        f"{row.figure:8} {row.data:9} {rows:>9,} eps {eps_of(row.data, rows, row.eps):<8.4g} {row.setting:24}"
-    ]
+    eps = eps_of(row.data, rows, row.eps)
+    words = [f"{row.figure:8} {files.named(row.data):9} {rows:>9,} eps {eps:<8.4g} {row.setting:24}"]
     words.append(f"k={found['indexed']:<2} {found['comparisons']:>10.3g} comparisons")
     if "seconds" in found:
         words.append(" ".join(f"{name} {seconds:.4f}" for name, seconds in found["seconds"].items()))
@@ -121,7 +122,7 @@ def runs(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     first: dict[tuple[str, str, float], float] = {}
     for row in chosen(asked):
         rows = asked.rows or (QUICK if asked.quick else row.rows)
-        if row.data in files.FILES:
+        if files.is_file(row.data):
             rows = len(files.points_of_file(row.data, rows))
         found = by_model(row, rows) if asked.model else on_gpu(row, rows, 1 if asked.quick else asked.repeat)
         rows = found.get("rows", rows)
@@ -171,6 +172,8 @@ def sets(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     rows = asked.rows or (QUICK if asked.quick else None)
     for found in runner(data, asked.figure, thresholds, rows, 1 if asked.quick else asked.repeat):
         told = {key: value for key, value in found.items() if key not in ("paper", "counters", "settings")}
+        if "data" in told:
+            told["data"] = files.named(told["data"])
         print(told, flush=True)
         yield found
 
@@ -200,6 +203,14 @@ def baseline(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield row
 
 
+def _readable(found: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield results, and end the program at a file that cannot be read."""
+    try:
+        yield from found
+    except files.DataError as error:
+        sys.exit(str(error))
+
+
 def main() -> None:
     """Run what is asked for."""
     asked = arguments(sys.argv[1:])
@@ -214,12 +225,17 @@ def main() -> None:
     parts += [of_lists(asked)] if set(LISTS) & set(asked.paper) else []
     parts += [rejoined(asked)] if rejoin.PAPER in asked.paper else []
     parts += [baseline(asked)] if ego_rows.PAPER in asked.paper else []
-    for one in itertools.chain.from_iterable(parts):
-        if one.get("data") in files.FILES:
-            one |= {"data": files.named(one["data"]), "file": files.FILES[one["data"]][1].name}
+    for one in _readable(itertools.chain.from_iterable(parts)):
+        data = one.get("data", "")
+        if files.is_file(data):
+            one |= {"data": files.named(data), "file": files.FILES[files.name_of(data)].name}
+        elif data in files.STAND_INS:
+            one |= {"synthetic": True}
         report["runs"].append(one)
         if asked.output is not None:
             asked.output.write_text(json.dumps(report, indent=1) + "\n")
+    if not report["runs"]:
+        sys.exit("Nothing was run: no figure of these papers has the data, or --model leaves them out.")
     ran = {one["figure"] for one in report["runs"]}
     why = "as it needs a GPU, or" if asked.model else "as it needs --model, or"
     for figure in asked.figure or ():

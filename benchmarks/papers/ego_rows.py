@@ -23,7 +23,8 @@ from scipy.spatial import cKDTree
 
 from benchmarks.harness.repeats import summaries
 from benchmarks.papers import data as points_of
-from benchmarks.papers import ego, lists_rows
+from benchmarks.papers import ego, files, lists_rows
+from benchmarks.papers.rows import FIG5, FIG8, SKIES
 from dask_simjoin.methods import Grid
 
 PAPER = "ego"
@@ -71,7 +72,25 @@ CASES = (
 )  # fmt: skip
 """Table 3 of GPU-Join, figure 13 on load imbalance, figures 3a and 3b of LSS (16 dimensions)."""
 
+REAL = (
+    *((name, "tab3", eps) for name, some in FIG5.items() for eps in (some[0], some[-1])),
+    *((name, "tab3", eps) for name, some in FIG8.values() for eps in (some[0], some[-1])),
+    *((name, "fig13", some[0]) for name, some in SKIES.items()),
+)
+"""Real data, the figure and the distance: cases if there are files."""
+
+FEWER = 50_000
+"""Points of a file that are joined, unless the command line has another number."""
+
 FIGURES = tuple(dict.fromkeys(case.figure for case in CASES))
+
+
+def cases() -> Iterator[Case]:
+    """Yield the cases; the columns of the first paper's real data are scaled."""
+    yield from CASES
+    for name, figure, eps in REAL:
+        if files.is_file(name):
+            yield Case(figure, name + files.SCALED * (figure == "tab3"), FEWER, eps)
 
 
 def points(case: Case) -> np.ndarray:
@@ -154,15 +173,16 @@ def results(figures: Sequence[str] | None, data: Sequence[str] | None, rows: int
         x = np.random.default_rng(0).uniform(size=(500, dims))
         for way in ways(x, 0.1).values():
             way()
-    for case in CASES:
-        if (not figures or case.figure in figures) and (not data or case.data in data):
+    for case in cases():
+        if (not figures or case.figure in figures) and (not data or files.name_of(case.data) in data):
             given = case if rows is None else case._replace(rows=rows)
             yield {"paper": PAPER, "figure": case.figure, "data": case.data, **measured(given, repeat)}
 
 
 def line(row: dict[str, Any]) -> str:
     """Format a row for people."""
-    words = [f"{row['figure']:6} {row['data']:9} {row['rows']:>7,} of {row['dims']}-D, eps {row['eps']:g}"]
+    data = files.named(row["data"])
+    words = [f"{row['figure']:6} {data:9} {row['rows']:>7,} of {row['dims']}-D, eps {row['eps']:g}"]
     words.append(f"{row['pairs']:,} pairs, EGO compares {100 * row['compared_ratio']:.1f} % of all")
     for name, took in row["seconds"].items():
         words.append(f"{name}: {took['cpu']:.4g} CPU s, {took['wall']:.4g} s")
