@@ -78,6 +78,8 @@ def algorithms(run: Found) -> Rows:
         for name in data:
             row = next(r for r in runs if r["data"] == name and r["threshold"] == told["threshold"])
             others = ", ".join(f"{k} {v:.1f}" for k, v in row["ratio"].items() if k != row["winner"])
+            if "bitmaps/winner" in row:
+                others += f", with bitmaps {row['bitmaps/winner']:.2f}"
             cells.append(f"{row['winner']}; {others}")
         best = [
             ", ".join(str(told[key][k]) for k in ("ALL", "PPJ", "GRP")) for key in ("published", "best of")

@@ -33,8 +33,8 @@ class OnGpu:
         Threads of a block that compares bitmaps, or that verifies by "A", "B" or "C": 32 to 256.
     words : int or None
         Words of 32 bits in the bitmap of a set: 1, 2, 4, 8, 16 or 32.  None: chosen by the sizes of sets.  On
-        CPUs words have 64 bits, so half as many are used; None: chosen by a sample of the sets.  0: no bitmaps,
-        for methods with an index, as they were published.
+        CPUs words have 64 bits, so half as many are used; None: chosen by a sample of the sets.  0: no
+        bitmaps, as in the publications of the methods with an index.
     chunk_bytes : int or None
         Bytes of the candidates that are on the GPU at a time, and of their matches: the paper's M_c.  None: a
         share of the free memory, or 64 MiB if the CPU filters.

@@ -251,6 +251,9 @@ def test_the_paper_of_sets_is_told_without_a_gpu(tmp_path, monkeypatch, capsys):
         (data, threshold) for data in ("AOL", "DBLP") for threshold in ("0.9", "0.7", "0.5")
     }
     assert all(one["ratio"][one["winner"]] == 1 for one in joins)
+    plain = [one["counters"]["PPJ"]["candidates"] for one in joins]
+    assert plain <= [one["counters"]["ALL"]["candidates"] for one in joins] and min(plain) > 0
+    assert all(set(one["seconds"]) == {"ALL", "PPJ", "GRP", "PPJ with bitmaps", "auto"} for one in joins)
     best = [one for one in runs if one["figure"] == "tab5"]
     assert [sum(one["published"].values()) for one in best] == [7, 7, 7]
     assert [sum(one["best of"].values()) for one in best] == [2, 2, 2]
