@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.norms import Array
@@ -45,7 +45,7 @@ class OnGpu:
     words: int | None = None
     chunk_bytes: int | None = None
 
-    allowed_words = WORDS
+    allowed_words: ClassVar[tuple[int, ...]] = WORDS
 
     def __post_init__(self) -> None:
         self._check("verify", WAYS)
@@ -79,7 +79,7 @@ class Filtered(OnGpu):
 
     filter: str = "gpu"
 
-    allowed_words = (0, *WORDS)
+    allowed_words: ClassVar[tuple[int, ...]] = (0, *WORDS)
 
     def __post_init__(self) -> None:
         super().__post_init__()
