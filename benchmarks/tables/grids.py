@@ -163,8 +163,31 @@ def optimizations(run: Found) -> Rows:
     return table
 
 
+FIGURES = {"tab3": "GPU-Join, table 3", "fig13": "load imbalance, 13", "3a": "LSS, 3a", "3b": "LSS, 3b"}
+WAYS = ("Super-EGO, 1", "Super-EGO, 2", "Grid.gpu_join(6), 1", "SciPy's cKDTree, 1", '"auto", 1', '"auto", 2')
+
+
+def baseline(run: Found) -> Rows:
+    """Super-EGO and this package: CPU seconds."""
+    table = [
+        ["figure", "points, eps", "pairs", "compared by EGO, %", "Super-EGO", "Super-EGO, two threads",
+         "`Grid.gpu_join(6)`", "SciPy's tree", '"auto"', '"auto", Dask, two threads']
+    ]  # fmt: skip
+    last = None
+    for row in run["runs"]:
+        figure = FIGURES[row["figure"]]
+        head = f"{count(row['rows'])} of {named(row['data'])}, {row['eps']:g}"
+        cells = [seconds(row["seconds"].get(way, {}).get("cpu")) for way in WAYS]
+        table.append([
+            "" if figure == last else figure, head, count(row["pairs"]), share(100 * row["compared_ratio"]),
+            *cells,
+        ])  # fmt: skip
+        last = figure
+    return table
+
+
 TABLES = {
     "grid-patterns": patterns, "grid-threads": threads, "grid-orders": orders, "grid-balanced": balanced,
     "grid-columns": columns, "grid-model": model, "grid-counted": counted,
-    "grid-optimizations": optimizations,
+    "grid-optimizations": optimizations, "ego": baseline,
 }  # fmt: skip
