@@ -5,6 +5,7 @@ With a GPU all is timed on it, and every count of pairs compared with the packag
 counted on fewer points; of the joins of sets (`--paper sets`) one core of the CPU runs the algorithms, and
 those of lists in Z-order and of clusters (`--paper lss kmeans`), of a tenth of the rows.
 `--paper rejoin` always runs on a CPU: an index on disk that takes batches in, beside joining all rows anew.
+So does `--paper ego`: Super-EGO on one thread and on two, the baseline of three papers.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ if __name__ == "__main__" and "--model" in sys.argv:
     pin()
 
 from benchmarks.harness.report import environment
-from benchmarks.papers import files, lists, rejoin, several
-from benchmarks.papers.figures import CHOICES, MORE, PAPERS, not_there
+from benchmarks.papers import ego_rows, files, lists, rejoin, several
+from benchmarks.papers.figures import CHOICES, MORE, ON_CPUS, PAPERS, not_there
 from benchmarks.papers.lists_rows import RUNS as LISTS
 from benchmarks.papers.rows import GPU_JOIN, ROWS_OF, Row
 from benchmarks.papers.runs import by_model, eps_of, estimated, on_gpu
@@ -67,10 +68,12 @@ def arguments(given: list[str]) -> argparse.Namespace:
             files.use(text)
         except ValueError as error:
             parser.error(f"--file {error}")
+    if wrong := files.unused(asked.paper):
+        parser.error(f"--file {wrong}")
     if asked.figure and (wrong := not_there(asked.figure, asked.paper)):
         parser.error(f"--figure {wrong}")
-    if not asked.model and asked.paper != [rejoin.PAPER] and not has_gpu():
-        parser.error("this needs a GPU and CuPy; add --model, which needs none, or --paper rejoin")
+    if not asked.model and not set(asked.paper) <= set(ON_CPUS) and not has_gpu():
+        parser.error("this needs a GPU and CuPy; add --model, which needs none, or --paper rejoin or ego")
     return asked
 
 
@@ -87,15 +90,14 @@ def chosen(asked: argparse.Namespace) -> Iterator[Row]:
     for paper in asked.paper:
         for row in ROWS_OF[paper]() if paper in ROWS_OF else ():
             figure = not asked.figure or row.figure in asked.figure
-            if figure and (not asked.data or row.data in asked.data):
+            if figure and (not asked.data or files.name_of(row.data) in asked.data):
                 yield row
 
 
 def line(row: Row, rows: int, found: dict[str, Any], ratio: float) -> str:
     """What is printed of a run."""
-    words = [
-        f"{row.figure:8} {row.data:9} {rows:>9,} eps {eps_of(row.data, rows, row.eps):<8.4g} {row.setting:24}"
-    ]
+    eps = eps_of(row.data, rows, row.eps)
+    words = [f"{row.figure:8} {files.named(row.data):9} {rows:>9,} eps {eps:<8.4g} {row.setting:24}"]
     words.append(f"k={found['indexed']:<2} {found['comparisons']:>10.3g} comparisons")
     if "seconds" in found:
         words.append(" ".join(f"{name} {seconds:.4f}" for name, seconds in found["seconds"].items()))
@@ -120,7 +122,7 @@ def runs(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     first: dict[tuple[str, str, float], float] = {}
     for row in chosen(asked):
         rows = asked.rows or (QUICK if asked.quick else row.rows)
-        if row.data in files.FILES:
+        if files.is_file(row.data):
             rows = len(files.points_of_file(row.data, rows))
         found = by_model(row, rows) if asked.model else on_gpu(row, rows, 1 if asked.quick else asked.repeat)
         rows = found.get("rows", rows)
@@ -170,6 +172,8 @@ def sets(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     rows = asked.rows or (QUICK if asked.quick else None)
     for found in runner(data, asked.figure, thresholds, rows, 1 if asked.quick else asked.repeat):
         told = {key: value for key, value in found.items() if key not in ("paper", "counters", "settings")}
+        if "data" in told:
+            told["data"] = files.named(told["data"])
         print(told, flush=True)
         yield found
 
@@ -191,11 +195,27 @@ def rejoined(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield found
 
 
+def baseline(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Run Super-EGO."""
+    rows, repeat = asked.rows or (QUICK if asked.quick else None), 1 if asked.quick else asked.repeat
+    for row in ego_rows.results(asked.figure, asked.data, rows, repeat):
+        print(ego_rows.line(row), flush=True)
+        yield row
+
+
+def _readable(found: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield results, and end the program at a file that cannot be read."""
+    try:
+        yield from found
+    except files.DataError as error:
+        sys.exit(str(error))
+
+
 def main() -> None:
     """Run what is asked for."""
     asked = arguments(sys.argv[1:])
     report: dict[str, Any] = {"environment": environment([], __version__), "model": asked.model, "runs": []}
-    if not asked.model and asked.paper != [rejoin.PAPER]:
+    if not asked.model and not set(asked.paper) <= set(ON_CPUS):
         from benchmarks.harness.gpu_report import environment as gpu  # which needs a GPU
 
         report["environment"] = gpu()
@@ -204,12 +224,18 @@ def main() -> None:
     parts += [sets(asked)] if SETS in asked.paper else []
     parts += [of_lists(asked)] if set(LISTS) & set(asked.paper) else []
     parts += [rejoined(asked)] if rejoin.PAPER in asked.paper else []
-    for one in itertools.chain.from_iterable(parts):
-        if one.get("data") in files.FILES:
-            one |= {"data": files.named(one["data"]), "file": files.FILES[one["data"]][1].name}
+    parts += [baseline(asked)] if ego_rows.PAPER in asked.paper else []
+    for one in _readable(itertools.chain.from_iterable(parts)):
+        data = one.get("data", "")
+        if files.is_file(data):
+            one |= {"data": files.named(data), "file": files.FILES[files.name_of(data)].name}
+        elif data in files.STAND_INS:
+            one |= {"synthetic": True}
         report["runs"].append(one)
         if asked.output is not None:
             asked.output.write_text(json.dumps(report, indent=1) + "\n")
+    if not report["runs"]:
+        sys.exit("Nothing was run: no figure of these papers has the data, or --model leaves them out.")
     ran = {one["figure"] for one in report["runs"]}
     why = "as it needs a GPU, or" if asked.model else "as it needs --model, or"
     for figure in asked.figure or ():

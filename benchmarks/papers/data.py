@@ -11,7 +11,7 @@ ROWS = 2_000_000
 
 def points(name: str, rows: int) -> np.ndarray:
     """Points (rows, d), float64, of a set: Expo2D, Unif6D, Syn16D, skew18, mixture2, ..."""
-    if name in files.FILES:
+    if files.is_file(name):
         return files.points_of_file(name, rows)
     kind = name.rstrip("D").rstrip("0123456789")
     dims = int(name.rstrip("D")[len(kind) :])

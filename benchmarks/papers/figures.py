@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from benchmarks.papers import rejoin
+from benchmarks.papers import ego_rows, rejoin
 from benchmarks.papers.lists_rows import RUNS as LISTS
 from benchmarks.papers.rows import GPU_JOIN, ROWS_OF
 from benchmarks.papers.sets_told import PAPER as SETS
@@ -17,7 +17,10 @@ OF_SETS = ("tab3", "fig10-cpu", "tab5", "fig10", "tab4", "fig11", "fig12", "fig1
 PAPERS = (*ROWS_OF, SETS)
 """Papers that run by default."""
 
-CHOICES = (*PAPERS, *LISTS, rejoin.PAPER)
+ON_CPUS = (rejoin.PAPER, ego_rows.PAPER)
+"""Papers that always run on CPUs."""
+
+CHOICES = (*PAPERS, *LISTS, *ON_CPUS)
 
 
 def figures_of(papers: Iterable[str]) -> list[str]:
@@ -30,6 +33,8 @@ def _of(paper: str) -> Iterable[str]:
         return [*(row.figure for row in ROWS_OF[paper]()), *(MORE if paper == GPU_JOIN else ())]
     if paper in LISTS:
         return [*(run.figure for run in LISTS[paper]()), *(("rate",) if paper == "kmeans" else ())]
+    if paper == ego_rows.PAPER:
+        return ego_rows.FIGURES
     return [figure for figure, _ in rejoin.PUBLISHED] if paper == rejoin.PAPER else OF_SETS
 
 

@@ -20,6 +20,7 @@ import pandas as pd
 
 import dask_simjoin  # noqa: F401
 from benchmarks.harness.repeats import repeated, rounded, summary, timed
+from benchmarks.papers import files
 from benchmarks.papers.lists_rows import MILLION, RUNS, Run, points
 from dask_simjoin.errors import ApproximateWarning
 from dask_simjoin.methods import NestedLoop
@@ -127,6 +128,8 @@ def rate(backend: str, rows: int, repeat: int) -> dict[str, Any]:
 
 def sized(run: Run, backend: str, quick: bool) -> Run | None:
     """Return a run with the rows that it has here, or None where it is left out."""
+    if files.is_file(run.data):
+        run = replace(run, rows=len(files.points_of_file(run.data)))
     if run.rows > run.largest or (backend == "gpu" and "cudf" not in run.method.modules):
         return None
     if quick:
@@ -145,7 +148,11 @@ def results(papers: Sequence[str], figures: Sequence[str] | None, data: Sequence
     began, first = time.monotonic(), dict[Any, float]()
     for given in (run for paper in papers for run in RUNS[paper]()):
         run = sized(given, backend, quick)
-        if run is None or (figures and run.figure not in figures) or (data and run.data not in data):
+        if (
+            run is None
+            or (figures and run.figure not in figures)
+            or (data and files.name_of(run.data) not in data)
+        ):
             continue
         if time.monotonic() - began > 60 * minutes:
             yield {"paper": run.paper, "figure": run.figure, "not run": f"{minutes:g} minutes were over"}
@@ -161,6 +168,8 @@ def told(row: dict[str, Any]) -> str:
     """What is printed of a row."""
     numbers = {name: row["numbers"][name] for name in TOLD if name in row.get("numbers", {})}
     words = {name: value for name, value in row.items() if name not in HIDDEN} | numbers
+    if "data" in words:
+        words["data"] = files.named(words["data"])
     return " ".join(
         f"{name}={f'{value:.4g}' if isinstance(value, float) else value}" for name, value in words.items()
     )

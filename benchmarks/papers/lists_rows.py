@@ -19,6 +19,9 @@ LISTS = (1, 3, 5, 9, 17, 33, "auto")
 """Numbers of lists; those of the papers' heuristic are odd here."""
 
 
+COREL = ("ColorHist", "ColorMoments", "CoocTexture", "LayoutHist")
+"""Figure 4 and table I of LSS, if there are files; the paper's distances are in a plot without numbers."""
+
 CLUSTERS = {"clusters": 10, "100 clusters": 100}
 """Sets of points in clusters, and how many."""
 
@@ -67,7 +70,7 @@ def points(data: str, rows: int, dims: int, eps: float, seed: int = 0) -> np.nda
 
     That is of heavy tails and few directions, as image features are; the thesis's file is not at hand.
     """
-    if data in files.FILES:
+    if files.is_file(data):
         return files.points_of_file(data, rows)[:, :dims].astype(np.float32)
     rng = np.random.default_rng(seed)
     if data in CLUSTERS:
@@ -132,6 +135,11 @@ def lss() -> Iterator[Run]:
     for dims in (16, 64, 256, 1024):
         for number in (3, 5, 6, *LISTS[3:5], "auto"):
             yield Run("lss", "8d", "planted", 131_072, dims, 0.1, f"lists={number}", ZOrder(lists=number))
+    for name in COREL:
+        for eps in (0.05, 0.1, 0.2) if files.is_file(name) else ():
+            of = "lss", "4", name + files.SCALED, files.ALL, files.POINTS[name], eps
+            yield Run(*of, "nested loop", NestedLoop())
+            yield Run(*of, "lists=auto", ZOrder())
     for eps in (0.05, 0.1, 0.2, 0.4):
         for walk in ("full", "half"):
             method = ZOrder(lists=17, walk=walk)
@@ -157,7 +165,8 @@ def kmeans() -> Iterator[Run]:
     large = "kmeans", "larger", "clusters", 8 * MILLION, 8, 0.2
     yield Run(*large, "one-sided, tiles, k=20", own)
     yield Run(*large, "one-sided, tiles, k=256", replace(own, clusters=256))
-    sets = (("5.8-10", "clusters", 100_000, 8), ("5.11-12", "colours", 68_040, 9),
+    colours = ("ColorMoments", files.ALL) if files.is_file("ColorMoments") else ("colours", 68_040)
+    sets = (("5.8-10", "clusters", 100_000, 8), ("5.11-12", *colours, 9),
             ("5.13-14", "uniform10", 100_000, 8))  # fmt: skip
     for figure, data, rows, dims in sets:
         for eps in (0.2, 0.4, 0.6, 0.8, 1.0):
@@ -171,7 +180,7 @@ def kmeans() -> Iterator[Run]:
                 if windows == "one-sided" or k <= 256:
                     method = replace(thesis, clusters=k, windows=windows)
                     yield Run("kmeans", "5.9, 5.15", data, rows, dims, 0.5, f"{windows}, k={k}", method)
-    for data, rows, dims in (("clusters", 200_000, 8), ("clusters", 500_000, 8), ("colours", 68_040, 9)):
+    for data, rows, dims in (("clusters", 200_000, 8), ("clusters", 500_000, 8), (*colours, 9)):
         for k in (5, 10, 20, 40, 64):
             of = "kmeans", "5.16-17", data, rows, dims, 0.4, f"no copies, k={k}"
             yield Run(*of, replace(thesis, clusters=k), approximate=True)

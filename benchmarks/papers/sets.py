@@ -14,9 +14,9 @@ import numpy as np
 from benchmarks.harness.repeats import rounded
 from benchmarks.harness.sets import block_of, sets_like
 from benchmarks.papers import files
-from benchmarks.papers.sets_told import METHODS, PAPER, SHAPES, TABLE5, THRESHOLDS
+from benchmarks.papers.sets_told import METHODS, PAPER, SHAPES, TABLE5, THRESHOLDS, WITH_BITMAPS
 from dask_simjoin.sets.cpu.joiner import JOINER
-from dask_simjoin.sets.methods import AUTO, CHOICES
+from dask_simjoin.sets.methods import AUTO, CHOICES, PPJoin, SetMethod
 from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, sizes_of
 
@@ -56,7 +56,9 @@ def rule_of(threshold: str) -> Rule:
     return Rule("jaccard", Fraction(threshold))
 
 
-def cpu_seconds(block: SetBlock, threshold: str, method: str, repeat: int) -> tuple[list[float], int]:
+def cpu_seconds(
+    block: SetBlock, threshold: str, method: str | SetMethod, repeat: int
+) -> tuple[list[float], int]:
     """CPU seconds of each run of a count, its index included, and how many pairs there are."""
     rule, pairs, times = rule_of(threshold), 0, 1
     seconds: list[float] = []
@@ -78,7 +80,7 @@ def compiled() -> None:
     Few sets are joined without the sample that chooses a method for many.
     """
     for rows in (300, MANY):
-        for method in CHOICES:
+        for method in (*CHOICES, *METHODS.values()):
             JOINER.count(made("AOL", rows), None, rule_of("0.5"), method)
 
 
@@ -86,10 +88,11 @@ def algorithms(
     data: str, block: SetBlock, thresholds: tuple[str, ...], repeat: int
 ) -> Iterator[dict[str, Any]]:
     """Time the three algorithms, and what "auto" takes; the CPU's side of Figs. 9 and 10."""
+    ways: dict[str, str | SetMethod] = {**METHODS, WITH_BITMAPS: PPJoin(), AUTO: AUTO}
     for threshold in thresholds:
         runs, pairs = {}, set()
-        for name in (*METHODS, AUTO):
-            runs[name], found = cpu_seconds(block, threshold, METHODS.get(name, name), repeat)
+        for name, method in ways.items():
+            runs[name], found = cpu_seconds(block, threshold, method, repeat)
             pairs.add(found)
         if len(pairs) > 1:
             raise AssertionError(f"{data}, {threshold}: methods find {sorted(pairs)} pairs")
@@ -104,6 +107,7 @@ def algorithms(
             "seconds": {name: rounded(one) for name, one in seconds.items()}, "winner": winner,
             "runs": {name: [rounded(one) for one in some] for name, some in runs.items()},
             "ratio": {name: round(seconds[name] / seconds[winner], 2) for name in METHODS},
+            "bitmaps/winner": round(seconds[WITH_BITMAPS] / seconds[winner], 2),
             "auto/winner": round(seconds[AUTO] / seconds[winner], 2), "counters": counters,
         }  # fmt: skip
 

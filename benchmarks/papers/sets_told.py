@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dask_simjoin.sets.methods import AllPairs, GroupJoin, PPJoin
+
 PAPER = "sets"
 
-METHODS = {"ALL": "allpairs", "PPJ": "ppjoin", "GRP": "groupjoin"}
-"""The paper's three algorithms, and what they are called here."""
+METHODS = {"ALL": AllPairs(), "PPJ": PPJoin(words=0), "GRP": GroupJoin()}
+"""The paper's three algorithms, without bitmaps on a CPU."""
+
+WITH_BITMAPS = "PPJ with bitmaps"
+"""The default of PPJoin on a CPU, which is not the paper's."""
 
 THRESHOLDS = ("0.95", "0.9", "0.85", "0.8", "0.75", "0.7", "0.65", "0.6", "0.55", "0.5")
 QUICK_THRESHOLDS = ("0.9", "0.7", "0.5")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from benchmarks.papers.files import named
 from benchmarks.tables.cells import count, seconds
 
 Found = dict[str, Any]
@@ -33,7 +34,7 @@ def _named(rows: list[Found]) -> Iterator[tuple[str, Found]]:
     """Rows with the set and the distance before the first of each."""
     last = None
     for row in rows:
-        head = f"{row['data']}, {row['eps']:g}"
+        head = f"{named(row['data'])}, {row['eps']:g}"
         yield "" if head == last else head, row
         last = head
 
@@ -85,7 +86,7 @@ def balanced(run: Found) -> Rows:
             if row["setting"] == "balanced":
                 first = plain[row["data"]]["total"]
                 table.append([
-                    f"{row['data']}, {row['eps']:g}", seconds(first), seconds(row["total"]),
+                    f"{named(row['data'])}, {row['eps']:g}", seconds(first), seconds(row["total"]),
                     ratio(row["ratio"]), published, seconds(row["tiles"]),
                 ])  # fmt: skip
     return table
@@ -138,7 +139,8 @@ def counted(run: Found) -> Rows:
     found: dict[str, dict[str, Found]] = {}
     for row in of(run, "fig6", "fig7"):
         k, _, how = row["setting"].partition(", ")
-        name = f"{row['data']}, {how}" if how else f"{row['data']}, {row['eps']:g}"
+        data = named(row["data"])
+        name = f"{data}, {how}" if how else f"{data}, {row['eps']:g}"
         found.setdefault(name, {})[k] = row
     ks = [f"k={k}" for k in (1, 2, 3, 4, 6, 8)]
     table = [["points", "count", *ks]]
@@ -157,12 +159,35 @@ def optimizations(run: Found) -> Rows:
     names = ("none", "reorder", "reorder, sort", "reorder, short circuit", "all")
     table = [["points, eps", *names]]
     for (data, eps), each in found.items():
-        table.append([f"{data}, {eps:.3g}", *(f"{each[name]['total']:.2g}" for name in names)])
+        table.append([f"{named(data)}, {eps:.3g}", *(f"{each[name]['total']:.2g}" for name in names)])
+    return table
+
+
+FIGURES = {"tab3": "GPU-Join, table 3", "fig13": "load imbalance, 13", "3a": "LSS, 3a", "3b": "LSS, 3b"}
+WAYS = ("Super-EGO, 1", "Super-EGO, 2", "Grid.gpu_join(6), 1", "SciPy's cKDTree, 1", '"auto", 1', '"auto", 2')
+
+
+def baseline(run: Found) -> Rows:
+    """Super-EGO and this package: CPU seconds."""
+    table = [
+        ["figure", "points, eps", "pairs", "compared by EGO, %", "Super-EGO", "Super-EGO, two threads",
+         "`Grid.gpu_join(6)`", "SciPy's tree", '"auto"', '"auto", Dask, two threads']
+    ]  # fmt: skip
+    last = None
+    for row in run["runs"]:
+        figure = FIGURES[row["figure"]]
+        head = f"{count(row['rows'])} of {named(row['data'])}, {row['eps']:g}"
+        cells = [seconds(row["seconds"].get(way, {}).get("cpu")) for way in WAYS]
+        table.append([
+            "" if figure == last else figure, head, count(row["pairs"]), share(100 * row["compared_ratio"]),
+            *cells,
+        ])  # fmt: skip
+        last = figure
     return table
 
 
 TABLES = {
     "grid-patterns": patterns, "grid-threads": threads, "grid-orders": orders, "grid-balanced": balanced,
     "grid-columns": columns, "grid-model": model, "grid-counted": counted,
-    "grid-optimizations": optimizations,
+    "grid-optimizations": optimizations, "ego": baseline,
 }  # fmt: skip

@@ -81,7 +81,7 @@ def by_distance(run: Found) -> Rows:
     for figure in ("5.8-10", "5.13-14"):
         for (data, eps), found in _grouped(of(run, figure), "data", "eps").items():
             own = [seconds(found[way]["seconds"]) for way in ("INLJ", "thesis", "two-sided", "one-sided")]
-            table.append([ROWS[data], f"{eps:g}", *own, seconds(found["INLJ"]["auto"])])
+            table.append([ROWS.get(data, data), f"{eps:g}", *own, seconds(found["INLJ"]["auto"])])
     return table
 
 
@@ -92,7 +92,7 @@ def by_number(run: Found) -> Rows:
     for (data,), found in _grouped(of(run, "5.9, 5.15"), "data").items():
         for windows in ("thesis", "one-sided"):
             own = [seconds(found.get(f"{windows}, k={k}", {}).get("seconds")) for k in numbers]
-            table.append([ROWS[data], windows, *own, seconds(found["thesis, k=5"]["auto"])])
+            table.append([ROWS.get(data, data), windows, *own, seconds(found["thesis, k=5"]["auto"])])
     return table
 
 

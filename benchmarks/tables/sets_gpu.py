@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.papers.files import named
 from benchmarks.tables.cells import count, seconds
 
 Found = dict[str, Any]
@@ -71,12 +72,14 @@ def algorithms(run: Found) -> Rows:
     """Table 5: which algorithm is best, published and here."""
     runs = [row for row in run["runs"] if row["figure"] == "fig10-cpu"]
     data = list(dict.fromkeys(row["data"] for row in runs))
-    table = [["threshold", "best of, published (ALL, PPJ, GRP)", "best of, here", *data]]
+    table = [["threshold", "best of, published (ALL, PPJ, GRP)", "best of, here", *map(named, data)]]
     for told in (row for row in run["runs"] if row["figure"] == "tab5"):
         cells = []
         for name in data:
             row = next(r for r in runs if r["data"] == name and r["threshold"] == told["threshold"])
             others = ", ".join(f"{k} {v:.1f}" for k, v in row["ratio"].items() if k != row["winner"])
+            if "bitmaps/winner" in row:
+                others += f", with bitmaps {row['bitmaps/winner']:.2f}"
             cells.append(f"{row['winner']}; {others}")
         best = [
             ", ".join(str(told[key][k]) for k in ("ALL", "PPJ", "GRP")) for key in ("published", "best of")
@@ -93,7 +96,7 @@ def shapes(run: Found) -> Rows:
     ]  # fmt: skip
     last = None
     for row in (row for row in run["runs"] if row["figure"] == "fig10"):
-        head = f"{row['data']}, {count(row['rows'])}"
+        head = f"{named(row['data'])}, {count(row['rows'])}"
         core, both, alone = (row["seconds"][name] for name in ("cpu", "gpu", "all on the gpu"))
         table.append([
             "" if head == last else head, row["threshold"], count(row["pairs"]),

@@ -213,7 +213,8 @@ SHIFTS = ("even", "random")
 WALKS = ("auto", "full", "half")
 SIDES = ("smaller", "left", "right")
 THREADS = (1, 2, 4, 8, 16, 32)
-OUTPUTS = ("staged", "ordered")
+OUTPUTS = ("staged", "ordered", "bounded")
+ASSIGNMENTS = ("query", "candidate")
 MAX_LISTS = 4097
 
 
@@ -242,12 +243,17 @@ class ZOrder(Method):
         best for all rows. "auto": the cheaper one.
     index : {"smaller", "left", "right"}
         The table or chunk to sort; rows of the other one look up their intervals.
-    output : {"staged", "ordered"}
-        Order of the pairs of two chunks: as they are found, or sorted by left and then right rows.
+    output : {"staged", "ordered", "bounded"}
+        Order of the pairs of two chunks: as they are found, or sorted by left and then right rows. "bounded":
+        as "staged". On GPUs each candidate then has a place in the buffer from prefix sums of the intervals'
+        lengths, and empty places are removed. No counter is shared, but `buffer` limits candidates.
     words : int
         64-bit words per key, 1 to 4. They determine the bits per coordinate, at most 20.
     threads : int
         On GPUs: threads that share the interval of a query: 1, 2, 4, 8, 16 or 32.
+    assign : {"query", "candidate"}
+        On GPUs: what a thread handles. "query": a share of the interval of a query. "candidate": one
+        candidate, whose query it finds by binary search in prefix sums of the intervals' lengths.
     precision : {"float32", "float64"}
         On GPUs: the precision of the first comparison. float64 decides the cases that float32 leaves open.
         Norms other than squares always use float64.
@@ -290,6 +296,7 @@ class ZOrder(Method):
     output: str = "staged"
     words: int = 1
     threads: int = 8
+    assign: str = "query"
     precision: str = "float32"
     buffer: int = 10**8
     batches: int = 3
@@ -306,6 +313,7 @@ class ZOrder(Method):
         check_one_of("ZOrder", "output", self.output, OUTPUTS)
         check_one_of("ZOrder", "words", self.words, (1, 2, 3, 4))
         check_one_of("ZOrder", "threads", self.threads, THREADS)
+        check_one_of("ZOrder", "assign", self.assign, ASSIGNMENTS)
         check_batches("ZOrder", self)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.norms import Array
@@ -33,7 +33,8 @@ class OnGpu:
         Threads of a block that compares bitmaps, or that verifies by "A", "B" or "C": 32 to 256.
     words : int or None
         Words of 32 bits in the bitmap of a set: 1, 2, 4, 8, 16 or 32.  None: chosen by the sizes of sets.  On
-        CPUs words have 64 bits, so half as many are used; None: chosen by a sample of the sets.
+        CPUs words have 64 bits, so half as many are used; None: chosen by a sample of the sets.  0: no
+        bitmaps, as in the publications of the methods with an index.
     chunk_bytes : int or None
         Bytes of the candidates that are on the GPU at a time, and of their matches: the paper's M_c.  None: a
         share of the free memory, or 64 MiB if the CPU filters.
@@ -44,10 +45,12 @@ class OnGpu:
     words: int | None = None
     chunk_bytes: int | None = None
 
+    allowed_words: ClassVar[tuple[int, ...]] = WORDS
+
     def __post_init__(self) -> None:
         self._check("verify", WAYS)
         self._check("block", BLOCKS)
-        self._check("words", (None, *WORDS))
+        self._check("words", (None, *self.allowed_words))
         if self.chunk_bytes is not None and (type(self.chunk_bytes) is not int or self.chunk_bytes < 1):
             raise OptionError(
                 f"{type(self).__name__}(chunk_bytes={self.chunk_bytes!r}) is not allowed; use a whole number "
@@ -75,6 +78,8 @@ class Filtered(OnGpu):
     """
 
     filter: str = "gpu"
+
+    allowed_words: ClassVar[tuple[int, ...]] = (0, *WORDS)
 
     def __post_init__(self) -> None:
         super().__post_init__()

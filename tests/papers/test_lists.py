@@ -19,7 +19,7 @@ def test_auto_takes_more_lists_where_intervals_are_long():
     [
         ("lists", 0), ("lists", "many"), ("lists", np.arange(2)), ("shifts", "odd"), ("seed", -1),
         ("walk", "none"), ("index", "both"),
-        ("output", "sorted"), ("words", 5),
+        ("output", "sorted"), ("words", 5), ("assign", "warp"),
     ],
 )  # fmt: skip
 def test_options_are_checked(name, value):

@@ -3,7 +3,7 @@
 import pytest
 
 from dask_simjoin.errors import OptionError
-from dask_simjoin.sets.methods import METHODS, Bitmap, PPJoin
+from dask_simjoin.sets.methods import METHODS, AllPairs, Bitmap, GroupJoin, PPJoin
 
 
 @pytest.mark.parametrize(
@@ -12,7 +12,8 @@ from dask_simjoin.sets.methods import METHODS, Bitmap, PPJoin
         ({"verify": "a"}, r"PPJoin\(verify='a'\) is not allowed; use one of 'auto', .*'C'\."),
         ({"block": 48}, r"PPJoin\(block=48\) is not allowed; use one of 32, 64, "),
         ({"block": 64.0}, r"PPJoin\(block=64.0\) is not"),
-        ({"words": 3}, r"PPJoin\(words=3\) is not allowed; use one of None, 1, 2, "),
+        ({"words": 3}, r"PPJoin\(words=3\) is not allowed; use one of None, 0, 1, 2, "),
+        ({"words": False}, r"PPJoin\(words=False\) is not"),
         ({"chunk_bytes": 0}, r"PPJoin\(chunk_bytes=0\) is not allowed; use a whole number above 0, or None"),
         ({"chunk_bytes": True}, r"PPJoin\(chunk_bytes=True\) is not"),
         ({"filter": "host"}, r"PPJoin\(filter='host'\) is not allowed; use one of 'gpu', 'cpu'\."),
@@ -21,6 +22,13 @@ from dask_simjoin.sets.methods import METHODS, Bitmap, PPJoin
 def test_values_that_are_not_allowed(options, allowed):
     with pytest.raises(OptionError, match=allowed):
         PPJoin(**options)
+
+
+def test_bitmaps_can_be_left_out_where_there_is_an_index():
+    for method in (PPJoin, AllPairs, GroupJoin):
+        assert method(words=0).words == 0 and method().words is None
+    with pytest.raises(OptionError, match=r"Bitmap\(words=0\) is not allowed; use one of None, 1, 2, "):
+        Bitmap(words=0)
 
 
 def test_names_stand_for_default_options():

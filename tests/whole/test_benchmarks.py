@@ -6,8 +6,6 @@ import runpy
 import subprocess
 import sys
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from tests.support.paths import ROOT
@@ -230,29 +228,6 @@ def test_nothing_is_compiled_while_joins_of_sets_are_timed():
     assert ran.stdout == "6 []\n", ran.stdout + ran.stderr
 
 
-def test_files_take_the_place_of_what_stands_in(tmp_path, monkeypatch, capsys):
-    """Of points with a line of names, and of sets; their results have the real names."""
-    points = np.random.default_rng(0).normal(size=(900, 18))
-    pd.DataFrame(points).add_prefix("c").to_csv(tmp_path / "susy.csv", index=False)
-    lines = np.random.default_rng(0).integers(0, 50, (200, 6))
-    (tmp_path / "bms.txt").write_text("\n".join(" ".join(map(str, line)) for line in lines) + "\n")
-    found = tmp_path / "found.json"
-    arguments = [
-        "--paper", "gpu_join", "sets", "--model", "--quick", "--figure", "fig6", "tab3",
-        "--data", "skew18", "BMS-POS",
-        "--file", f"SuSy={tmp_path / 'susy.csv'}", f"BMS-POS={tmp_path / 'bms.txt'}", "--output", found,
-    ]  # fmt: skip
-    assert not run(monkeypatch, "benchmarks", "papers", *arguments)
-    runs = json.loads(found.read_text())["runs"]
-    assert {(one["figure"], one["data"], one["rows"], one["file"]) for one in runs} == {
-        ("fig6", "SuSy (file)", 900, "susy.csv"), ("tab3", "BMS-POS (file)", 200, "bms.txt"),
-    }  # fmt: skip
-    assert next(one["tokens"] for one in runs if one["figure"] == "tab3") == 50
-    for wrong in ("Moons=x.npy", "SuSy", f"SuSy={tmp_path / 'none.csv'}"):
-        assert run(monkeypatch, "benchmarks", "papers", "--model", "--file", wrong) == 2
-        assert "--file" in capsys.readouterr().err
-
-
 def test_the_paper_of_sets_is_told_without_a_gpu(tmp_path, monkeypatch, capsys):
     found = tmp_path / "found.json"
     arguments = [
@@ -276,6 +251,9 @@ def test_the_paper_of_sets_is_told_without_a_gpu(tmp_path, monkeypatch, capsys):
         (data, threshold) for data in ("AOL", "DBLP") for threshold in ("0.9", "0.7", "0.5")
     }
     assert all(one["ratio"][one["winner"]] == 1 for one in joins)
+    plain = [one["counters"]["PPJ"]["candidates"] for one in joins]
+    assert plain <= [one["counters"]["ALL"]["candidates"] for one in joins] and min(plain) > 0
+    assert all(set(one["seconds"]) == {"ALL", "PPJ", "GRP", "PPJ with bitmaps", "auto"} for one in joins)
     best = [one for one in runs if one["figure"] == "tab5"]
     assert [sum(one["published"].values()) for one in best] == [7, 7, 7]
     assert [sum(one["best of"].values()) for one in best] == [2, 2, 2]

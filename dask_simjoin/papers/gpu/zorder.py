@@ -16,7 +16,16 @@ from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm, reaches
-from dask_simjoin.papers.gpu.flow import OneKernel, bounds_for, filtered, is_none, limits
+from dask_simjoin.papers.gpu.flow import (
+    BATCH_SHARE,
+    NOWHERE,
+    STATE_SIZE,
+    OneKernel,
+    bounds_for,
+    filtered,
+    is_none,
+    limits,
+)
 from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.grid_batches import Batch
 from dask_simjoin.papers.list_index import (
@@ -187,20 +196,34 @@ class ZOrderLaunch:
         """Return the number of queries."""
         return len(self.places)
 
+    def slots(self, batch: Batch) -> Array:
+        """Return the prefix sums (number + 1,) of the lengths of the intervals of a batch's queries."""
+        some = self.places[batch.first :: batch.step][: batch.number]
+        found = cupy.zeros(batch.number + 1, cupy.int64)
+        cupy.cumsum((self.walks.stops - self.walks.starts)[some], dtype=cupy.int64, out=found[1:])
+        return found
+
     def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
         """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
         layout, options, q, d, walks = self.layout, self.layout.options, self.q, self.d, self.walks
         name = "y" if layout.bounds is None else "z"
+        each, slots = options.assign == "candidate", NOWHERE
+        work = batch.number * options.threads
+        if each or self.constants.get("BOUNDED"):
+            slots = self.slots(batch)
+            work = int(slots[-1]) if each else work
+        if work == 0:
+            return
         arguments = (
             self.places, np.int64(batch.first), np.int64(batch.step), np.uint32(batch.number),
             np.int32(options.threads), walks.starts, walks.stops, walks.lists, walks.orders,
             np.int32(len(d["y"])), np.int32(self.is_self_join and not walks.half), np.int32(self.turned),
             q[name], q["y"], d[name], d["y"], *limits(layout.threshold, layout.bounds), np.uint64(capacity),
-            out, *(counts[::-1] if self.turned else counts), state,
+            out, *(counts[::-1] if self.turned else counts), state, slots,
         )  # fmt: skip
-        walk = kernel("zorder", layout, "walk_lists", **_constants(layout, **self.constants))
-        walk(*blocks(batch.number * options.threads), arguments)
+        function = "walk_candidates" if each else "walk_lists"
+        kernel("zorder", layout, function, **_constants(layout, **self.constants))(*blocks(work), arguments)
 
 
 def _mean_length(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout) -> float:
@@ -234,6 +257,9 @@ def batches(q: Index, d: Index, layout: ZOrderLayout, *, is_self_join: bool,
     """See `GpuMethod.batches`; sorted pairs are one batch."""
     if is_none(q, d, rows):
         return
+    if layout.options.output == "bounded":
+        yield from _bounded(ZOrderLaunch.of(q, d, layout, is_self_join, rows, BOUNDED=1), max_pairs)
+        return
     found = _KERNEL.batches(q, d, layout, is_self_join=is_self_join, rows=rows, max_pairs=max_pairs)
     if layout.options.output == "staged":
         yield from found
@@ -244,6 +270,26 @@ def batches(q: Index, d: Index, layout: ZOrderLayout, *, is_self_join: bool,
         decisions = one.decided, one.refused
     places = cupy.concatenate(parts)
     yield PairBatch(places[cupy.lexsort(cupy.stack([places[:, 1], places[:, 0]]))], *decisions)
+
+
+def _bounded(join: ZOrderLaunch, max_pairs: int | None) -> Iterator[PairBatch]:
+    """Yield pairs of batches of candidates: each candidate has a slot, and empty slots are removed.
+
+    A batch has as many queries as have slots in the buffer (section V-A, algorithm 3), and at least one.
+    """
+    ends = to_host(join.slots(Batch(0, 1, join.queries)))
+    memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8
+    room = min(join.options.buffer, memory, max_pairs or memory)
+    first = decided = refused = written = 0
+    while first < join.queries:
+        stop = max(int(np.searchsorted(ends, ends[first] + room, side="right")) - 1, first + 1)
+        state = cupy.zeros(STATE_SIZE, cupy.uint64)
+        out = cupy.full((int(ends[stop] - ends[first]), 2), -1, cupy.int32)
+        join.run(Batch(first, 1, stop - first), len(out), out, (NOWHERE, NOWHERE), state)
+        pairs = out[out[:, 0] >= 0]
+        _, _, new, no = (int(one) for one in to_host(state)[:4])
+        decided, refused, written, first = decided + new, refused + no, written + len(pairs), stop
+        yield PairBatch(pairs, decided, refused, int(written * (join.queries - stop) / stop))
 
 
 WARP = 32

@@ -138,9 +138,11 @@ class SetSearch:
 
     def _open(self, method: SetMethod | None) -> SetChoice:
         """Make the arrays of a method, or of the best one."""
-        words = None if method is None or method.words is None else max(method.words // 2, 1)
+        words = None if method is None else method.words
         if isinstance(method, AllPairs | GroupJoin):
             words = 0
+        if words:
+            words = max(words // 2, 1)
         if isinstance(method, Bitmap) and words:
             return self._open_bitmaps(words)
         prefixes = self._prefixes()

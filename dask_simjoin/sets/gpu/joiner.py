@@ -116,7 +116,7 @@ class GpuSetSearch:
 
     def _by_index(self, method: Filtered, lengths: Prefixes, start: int) -> Iterator[Done]:
         join, grouped = self._join, isinstance(method, GroupJoin)
-        met, bits = index.Meetings.of(join, lengths), Bits.of(join, method.words)
+        met, bits = index.Meetings.of(join, lengths), self._bits()
         if grouped and start == 0:
             self._pair_members(lengths, groups.own_pairs(join, lengths), bits)
             yield Done(0, self._verified, OWN if met.number else None)
@@ -132,7 +132,7 @@ class GpuSetSearch:
     def _by_chunks(self, method: Filtered, lengths: Prefixes, start: int) -> Iterator[Done]:
         join, grouped = self._join, isinstance(method, GroupJoin)
         split = isinstance(method, GroupJoin) and method.members == "cpu"
-        bits = Bits.of(join, method.words) if grouped and not split else NO_BITS
+        bits = self._bits() if grouped and not split else NO_BITS
         first = max(start - OWN, 0) if grouped else start
         positional = not isinstance(method, AllPairs)
         filters = HostFilter(join, lengths, first, positional=positional, members=split)
@@ -153,6 +153,9 @@ class GpuSetSearch:
                 self._accept(chunk.matches)
             if chunk.ends:
                 yield Done(filters.listed, self._verified, _after_own_pairs(chunk.next, grouped))
+
+    def _bits(self) -> Bits:
+        return NO_BITS if self._method.words == 0 else Bits.of(self._join, self._method.words)
 
     def _pair_members(self, lengths: Prefixes, pairs: Array, bits: Bits) -> None:
         for part in groups.expanded(self._join, lengths, pairs, bits, self._room):

@@ -53,6 +53,10 @@ def variants(name):
         every += [
             {"DIMS": d, "EXACT": e} | keys[0] | s for d, e, s in itertools.product((2, 17), (0, 1), SINKS)
         ]
+        every += [
+            {"DIMS": d, "EXACT": e, "COUNTING": 0, "BOUNDED": 1} | keys[0]
+            for d, e in itertools.product((2, 17), (0, 1))
+        ]
         return every + [
             {"DIMS": d, "EXACT": 1, "COUNTING": 0} | keys[0] | norm
             for d, norm in itertools.product((2, 17), NORMS)

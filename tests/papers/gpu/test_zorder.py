@@ -13,7 +13,7 @@ pytest.importorskip("cudf")
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.papers.gpu.kernels.sources import SOURCES
-from dask_simjoin.papers.lists import OUTPUTS, SIDES, THREADS, WALKS, ZOrder
+from dask_simjoin.papers.lists import ASSIGNMENTS, OUTPUTS, SIDES, THREADS, WALKS, ZOrder
 from dask_simjoin.planning.statistics.sample import moments
 from tests.papers.gpu.test_grid import laid_out
 from tests.support.method_checks import check_all, check_frames
@@ -29,9 +29,13 @@ any_options = st.builds(
     ZOrder, lists=st.sampled_from(["auto", "d+1", 1, 2]), shifts=st.sampled_from(["even", "random"]),
     walk=st.sampled_from(WALKS), index=st.sampled_from(SIDES), output=st.sampled_from(OUTPUTS),
     words=st.sampled_from(WORDS), threads=st.sampled_from(THREADS),
+    assign=st.sampled_from(ASSIGNMENTS),
     precision=st.sampled_from(["float32", "float64"]), buffer=st.sampled_from([1, 64, 10**8]),
     batches=st.sampled_from([1, 3]), streams=st.sampled_from([1, 3]), sample=st.sampled_from([0.01, 1.0]),
 )  # fmt: skip
+
+
+EACH_CANDIDATE = [("walk_candidates", 0), ("walk_candidates", 1), ("walk_lists", 1)]
 
 
 def programs():
@@ -43,7 +47,13 @@ def programs():
             {"DIMS": d, "COLUMNS": min(d, 64 * w), "WORDS": w, "EXACT": exact, "COUNTING": count},
         )
         for d, w, exact, (name, count) in itertools.product(DIMS, WORDS, (True, False), functions)
-    ]
+    ] + [
+        (
+            SOURCES["zorder"], name,
+            {"DIMS": d, "COLUMNS": d, "WORDS": 1, "EXACT": exact, "COUNTING": 0, "BOUNDED": bounded},
+        )
+        for d, exact, (name, bounded) in itertools.product(DIMS[:2], (True, False), EACH_CANDIDATE)
+    ]  # fmt: skip
 
 
 @settings(max_examples=examples(200), deadline=None)

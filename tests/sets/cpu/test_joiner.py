@@ -16,7 +16,7 @@ from tests.support.sets_oracle import block_of, matching
 
 THRESHOLDS = [Fraction(t) for t in ("0.55", "0.65", "0.8", "0.9", "1/3", "1")]
 
-TOLD = [*CHOICES, PPJoin(words=1), PPJoin(words=16), Bitmap(words=2), Bitmap(words=32)]
+TOLD = [*CHOICES, PPJoin(words=0), PPJoin(words=1), PPJoin(words=16), Bitmap(words=2), Bitmap(words=32)]
 
 TOKENS = st.sampled_from([*range(15), 64, 128, 1024, 4096, 4097, 10**6])
 """Few, so that sets are alike, and some whose last bits are alike, which share bits and lists."""
@@ -127,3 +127,42 @@ def test_arrays_that_are_read_only_or_apart_are_taken_as_they_are():
     other = block | {"tokens": np.repeat(block["tokens"], 2)[::2], "weights": block["weights"].copy()}
     other["weights"].flags.writeable = False
     assert JOINER.count(other, None, rule, "auto") == expected > 0
+
+
+def filtered_by_prefixes(sets, rule):
+    """Candidates of the published PPJoin: by prefixes, sizes and the positions of the first common token.
+
+    Return how many sets are found, and how many of them are compared.
+    """
+    lists, candidates, verified = {}, 0, 0
+    for one, tokens in enumerate(sets):
+        size, seen = len(tokens), set()
+        for i, token in enumerate(tokens[: size - rule.smallest(size) + 1]):
+            for other, j in lists.get(token, ()):
+                need = rule.need(size, len(sets[other]))
+                if other in seen or len(sets[other]) < rule.smallest(size) or need > size - i:
+                    continue
+                seen.add(other)
+                candidates += 1
+                verified += min(size - i, len(sets[other]) - j) >= need
+        for j, token in enumerate(tokens[: size - rule.need(size, size) + 1]):
+            lists.setdefault(token, []).append((one, j))
+    return candidates, verified
+
+
+@pytest.mark.parametrize("threshold", ["0.5", "0.7", "0.9"])
+def test_ppjoin_without_bitmaps_is_the_published_one(threshold):
+    rule = Rule("jaccard", Fraction(threshold))
+    block, sets = block_of(alike(np.random.default_rng(4), 400, 30, 80))
+    plain, usual = (JOINER.counters(block, None, rule, PPJoin(words=words)) for words in (0, None))
+    assert (plain.candidates, plain.verified) == filtered_by_prefixes(sets, rule)
+    assert plain.pairs == usual.pairs > 0
+    assert plain.candidates > usual.candidates  # bitmaps reject sets before their tokens are looked at
+    every = JOINER.counters(block, None, rule, "allpairs")
+    assert plain.candidates <= every.candidates and plain.verified < every.verified
+    search = [joiner.SetSearch(block, None, rule, PPJoin(words=words)) for words in (0, None, 4)]
+    assert [one.choice.words for one in search] == [
+        0,
+        joiner.usual_words(np.diff(block["offsets"]).mean()),
+        2,
+    ]

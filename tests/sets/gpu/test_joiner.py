@@ -44,8 +44,8 @@ def programs():
         found += [(SOURCES["bitmaps"], "survivors", tiles | {"WORDS": w, "ROWS": rows})
                   for w, rows in ((2, 128), (1, 32), (32, 96), (2, 64))]  # fmt: skip
         found += [(SOURCES["index"], "meet", ANY | rule | {"WORDS": w, "POSITIONAL": p})
-                  for w, p in ((2, 1), (4, 1), (2, 0), (0, 1))]  # fmt: skip
-        found.append((SOURCES["groups"], "expand", rule | {"WORDS": 2}))
+                  for w, p in ((2, 1), (4, 1), (2, 0), (0, 1), (0, 0))]  # fmt: skip
+        found += [(SOURCES["groups"], "expand", rule | {"WORDS": w}) for w in (0, 2)]
     return any_sets + found
 
 

@@ -1,8 +1,13 @@
 // Handles a candidate whose total is known: decides it, and writes, counts or passes on the pair.
 //
-// Pairs beyond `room` are counted but not written. The batch is then repeated in parts.
+// Pairs beyond `room` are counted but not written. The batch is then repeated in parts. BOUNDED: each candidate has
+// a slot of its own, so nothing is counted.
 //
-// Constants: EXACT, COUNTING, SINK.
+// Constants: EXACT, COUNTING, SINK, BOUNDED.
+
+#ifndef BOUNDED
+#define BOUNDED 0
+#endif
 
 typedef long long i64;
 
@@ -14,6 +19,7 @@ typedef long long i64;
 struct Told {              // counters of a thread
     u32 decided, refused;
     u64 mine;              // pairs of its query
+    i64 slot;              // of the candidate
 };
 
 // `turned`: whether the query is on the right side.
@@ -35,6 +41,8 @@ __device__ __forceinline__ void meet(int p, int j, real sum, real reach, real su
     if (d_counts) atomicAdd(d_counts + j, (u64)1);
 #elif SINK
     take(turned ? j : p, turned ? p : j, (const u64*)out);
+#elif BOUNDED
+    out[told.slot] = turned ? make_int2(j, p) : make_int2(p, j);
 #else
     // lanes with a pair add up here; the order of their slots does not matter
     const u32 active = __activemask();

@@ -4,7 +4,7 @@
 // interval. A group of `threads` lanes handles one query, and shares its interval.
 //
 // Constants: DIMS; COLUMNS of a key; WORDS of 64 bits; NORM; EXACT 0 or 1 (norms other than 2: 1); COUNTING 0
-// (pairs) or 1 (numbers of neighbors); SINK.
+// (pairs) or 1 (numbers of neighbors); SINK; BOUNDED 0 or 1 (each candidate has a slot for its pair).
 
 #define TERMS 8            // terms between two checks of a sum
 
@@ -20,34 +20,69 @@ find_intervals(const double* __restrict__ x, int number, const int* __restrict__
     between(least, largest, keys, points, starts + i, stops + i);
 }
 
+__device__ __forceinline__ void compare(int p, int j, const real* __restrict__ qz, const double* __restrict__ qy,
+                                        const real* __restrict__ dz, const double* __restrict__ dy, real reach,
+                                        real sure, double threshold, int turned, u64 room, int2* __restrict__ out,
+                                        u64* __restrict__ d_counts, u64* __restrict__ state, Told& told) {
+    const real* my = qz + (size_t)p * DIMS;
+    const real* other = dz + (size_t)j * DIMS;
+    real sum = 0;
+    // rounded terms are not negative: a sum beyond `reach` stays beyond it
+    for (int k0 = 0; k0 < DIMS; k0 += TERMS) {
+#pragma unroll
+        for (int k = k0; k < k0 + TERMS; k++)
+            if (k < DIMS) sum = add_term(sum, minus(my[k], other[k]));
+        if (sum > reach) break;
+    }
+    meet(p, j, sum, reach, sure, threshold, qy, dy, turned, room, out, d_counts, state, told);
+}
+
 // `queries`: places of the scanning queries; `orders`: places of the rows of each list, one list after another.
-// `later`: compare only with rows after the query.
+// `later`: compare only with rows after the query. `slots`: the first candidate of each query of the batch.
 extern "C" __global__ void __launch_bounds__(THREADS)
 walk_lists(const int* __restrict__ queries, i64 first, i64 step, u32 number, int threads,
            const int* __restrict__ starts, const int* __restrict__ stops, const int* __restrict__ lists,
            const int* __restrict__ orders, int points, int later, int turned, const real* __restrict__ qz,
            const double* __restrict__ qy, const real* __restrict__ dz, const double* __restrict__ dy, real reach,
            real sure, double threshold, u64 room, int2* __restrict__ out, u64* __restrict__ q_counts,
-           u64* __restrict__ d_counts, u64* __restrict__ state) {
+           u64* __restrict__ d_counts, u64* __restrict__ state, const i64* __restrict__ slots) {
     const i64 thread = (i64)blockIdx.x * THREADS + threadIdx.x;
-    if (thread / threads >= number) return;
-    const int p = queries[first + thread / threads * step];
+    const i64 place = thread / threads;
+    if (place >= number) return;
+    const int p = queries[first + place * step];
     const int* order = orders + (size_t)lists[p] * points;
-    const real* my = qz + (size_t)p * DIMS;
-    Told told = {0, 0, 0};
+    Told told = {0, 0, 0, 0};
     for (int at = starts[p] + (int)(thread % threads); at < stops[p]; at += threads) {
         const int j = order[at];
         if (later && j <= p) continue;
-        const real* other = dz + (size_t)j * DIMS;
-        real sum = 0;
-        // rounded terms are not negative: a sum beyond `reach` stays beyond it
-        for (int k0 = 0; k0 < DIMS; k0 += TERMS) {
-#pragma unroll
-            for (int k = k0; k < k0 + TERMS; k++)
-                if (k < DIMS) sum = add_term(sum, minus(my[k], other[k]));
-            if (sum > reach) break;
-        }
-        meet(p, j, sum, reach, sure, threshold, qy, dy, turned, room, out, d_counts, state, told);
+#if BOUNDED
+        told.slot = slots[place] + (at - starts[p]);
+#endif
+        compare(p, j, qz, qy, dz, dy, reach, sure, threshold, turned, room, out, d_counts, state, told);
     }
+    tell(p, told, q_counts, state);
+}
+
+// The same with a thread for each of the slots[number] candidates; it finds its query by binary search.
+extern "C" __global__ void __launch_bounds__(THREADS)
+walk_candidates(const int* __restrict__ queries, i64 first, i64 step, u32 number, int threads,
+                const int* __restrict__ starts, const int* __restrict__ stops, const int* __restrict__ lists,
+                const int* __restrict__ orders, int points, int later, int turned, const real* __restrict__ qz,
+                const double* __restrict__ qy, const real* __restrict__ dz, const double* __restrict__ dy, real reach,
+                real sure, double threshold, u64 room, int2* __restrict__ out, u64* __restrict__ q_counts, u64* __restrict__ d_counts,
+                u64* __restrict__ state, const i64* __restrict__ slots) {
+    const i64 candidate = (i64)blockIdx.x * THREADS + threadIdx.x;
+    if (candidate >= slots[number]) return;
+    u32 low = 0, high = number;  // slots[low] <= candidate < slots[high]
+    while (high - low > 1) {
+        const u32 middle = low + (high - low) / 2;
+        if (slots[middle] <= candidate) low = middle;
+        else high = middle;
+    }
+    const int p = queries[first + (i64)low * step];
+    const int j = orders[(size_t)lists[p] * points + starts[p] + (candidate - slots[low])];
+    if (later && j <= p) return;
+    Told told = {0, 0, 0, candidate};
+    compare(p, j, qz, qy, dz, dy, reach, sure, threshold, turned, room, out, d_counts, state, told);
     tell(p, told, q_counts, state);
 }
