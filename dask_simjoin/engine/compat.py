@@ -33,7 +33,7 @@ def all_of(flags: Array) -> bool:
     """Return whether all flags (n,) are set.
 
     CuPy compiles `any`, `all` and sums of flags on first use, which takes seconds for each size class. Its
-    minimum of bytes is already compiled, so the functions below use it.
+    minimum of bytes is already compiled, so this function and those below use that minimum.
     """
     if module_of(flags) is np:
         return bool(flags.all())
