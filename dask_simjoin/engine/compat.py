@@ -153,6 +153,6 @@ def values_of(column: Ids | Series) -> Array:
 
 
 def columns_like(values: Array, example: Frame, xp: ArrayModule) -> dict[Any, Array]:
-    """Return columns with the names and dtypes of an example; `values` (n, k), int64, has their bits."""
+    """Return columns with the names and dtypes of an example, from their bits `values` (n, k), int64."""
     kinds = zip(example.columns, example.dtypes, strict=True)
     return {name: xp.ascontiguousarray(values[:, k]).view(kind) for k, (name, kind) in enumerate(kinds)}

@@ -21,7 +21,7 @@ from dask_simjoin.metrics.norms import Array, DType, Frame, Ids, Values
 
 
 def row_ids(frame: Frame, id: Hashable | None, dtype: DType = None) -> Ids:
-    """Return the ids of a partition's rows as an index of its library. `dtype`: of the result; None: any."""
+    """Return the ids of a partition's rows, as an index of its library in `dtype` (None: unchanged)."""
     ids = frame.index if id is None else frames_for(frame).index(frame[id])
     if dtype is None or ids.dtype == dtype or hasattr(dtype, "categories"):
         return ids

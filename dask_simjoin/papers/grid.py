@@ -335,7 +335,7 @@ def build(x: Array, layout: GridLayout, pad: int, xp: ArrayModule = np) -> Index
         - ``keys`` (cells, int64): numbers of the non-empty cells, ascending;
         - ``starts`` (cells + 1, int64): start of each cell in ``y``;
         - ``coords`` (cells, k, int64): coordinates of the cells;
-        - ``mask`` (int64): existing coordinates, ascending within each dimension;
+        - ``mask`` (int64): coordinates of non-empty cells, ascending within each dimension;
         - ``mask_starts`` (k + 1, int64): start of each dimension in ``mask``.
     """
     n, cells = len(x), layout.cells
@@ -367,7 +367,7 @@ def build(x: Array, layout: GridLayout, pad: int, xp: ArrayModule = np) -> Index
 def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np) -> Index:
     """Return the index of the points start ... stop-1 in index order; positions stay the same.
 
-    The mask stays complete: it may let missing cells through, but excludes no existing one.
+    The mask stays complete: it may pass cells without points, but excludes no cell with points.
     """
     starts = index["starts"]
     first = int(xp.searchsorted(starts, start, side="right")) - 1

@@ -59,7 +59,7 @@ class Batch:
 
 
 def sample(options: Cut, queries: int) -> Batch:
-    """Return the queries for the estimate: strided, or the first of a queue (second paper, III-D)."""
+    """Return the queries for the estimate: strided, or the first queries of a queue (second paper, III-D)."""
     if options.order == "queue":
         return Batch(0, 1, math.ceil(queries * options.sample))
     step = max(1, min(queries, round(1 / options.sample)))

@@ -92,7 +92,7 @@ class ZOrderLayout:
     dims : int
         Dimensions of points.
     columns : tuple of int
-        Dimensions in the keys, largest variance first: all of them, or as many as there are bits.
+        Dimensions in the keys, largest variance first: all, or as many as a key has bits.
     bits : int
         Bits per dimension of a key; one bit is for the shift.
     low : tuple of float

@@ -339,7 +339,7 @@ def matrix(values: Array, columns: Array, starts: Array) -> SparseMatrix:
 
 
 def fitting_for(spec: JoinSpec, rows: int, example: Frame, resources: Resources, pieces: bool) -> Fitting:
-    """List the memory limits of a neighbor matrix; `pieces`: it is assembled from parts by chunk."""
+    """List the memory limits of a neighbor matrix; `pieces`: whether chunks make parts of the matrix."""
     gpu = resources.gpu
     entry = DEVICE_ENTRY if gpu else ENTRY
     result, made = (entry, 8), (entry + PIECE * pieces, ROW)

@@ -31,7 +31,7 @@ numbers underflow.
 G = I**2/2 - 2 I r.  If I < r_i + r_j, the right side is below 0 and never reached.  In terms of Q the
 condition is Q >= v_i + v_j with v = (T - G)/2 + 2 g P + 2**-23 + 2**-29 |s|.
 
-A vector is h, zeros until 8 numbers are missing to a multiple of 16, and (s0, s1, s2, 0, 1, 1, 1, 0).  A
+A vector is h, then zeros, then (s0, s1, s2, 0, 1, 1, 1, 0).  The zeros make its length a multiple of 16.  A
 vector without a point has h = 0 and s0 = -60000.
 
 **Nearest neighbors.**  Here each query has its own E, the distance of its furthest neighbor so far.  With R

@@ -14,8 +14,8 @@ pairs.  That distance is about
     sqrt((E + 2 r)**2 + 4 g N)
 
 for points of squared norm N; in high dimensions g dominates.  For unit vectors of 384 dimensions it is
-1.004 E for a cosine distance of 0.05, and 1.14 E for 0.001.  The filter is used if that is at most E times
-`FURTHER`.  For 100,000 points of 384 dimensions on an H200, the float32 filter took 49 times as
+1.004 E for a cosine distance of 0.05, and 1.14 E for 0.001.  The filter is used if this distance is at most
+E times `FURTHER`.  For 100,000 points of 384 dimensions on an H200, the float32 filter took 49 times as
 long as this filter.  Float64 decided at least 300 million candidates per second.
 """
 
@@ -39,7 +39,7 @@ def shared_bytes(slicing: tuple[int, int], *, counting: bool = False) -> int:
 
 
 def shared_in_all(dims: int, slicing: tuple[int, int]) -> int:
-    """Return the total shared memory of `shared_bytes`' kernel, with its tile lists and queries' box."""
+    """Return the total shared memory in bytes of the kernel of slices, with tile lists and queries' box."""
     return shared_bytes(slicing) + 9216 + 8 * dims
 
 

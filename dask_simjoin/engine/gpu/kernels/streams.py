@@ -19,7 +19,7 @@ no transfer.  The consequences are:
   have one thread.  Once a second thread calls, all kernels run on the default stream.
 
 RMM's pool may give memory that the own stream freed to the default stream, which then waits for earlier
-kernels.  So transfers wait for fewer kernels, but sometimes for some.
+kernels.  Transfers still wait for these kernels.
 """
 
 from __future__ import annotations
