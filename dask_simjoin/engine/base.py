@@ -35,27 +35,27 @@ ABOUT = {
     "near_queries": "queries near a tile's box",
     "candidates": "pairs of points that cells, windows or boxes could not exclude",
     "comparisons": "pairs of points whose distance was computed, at least in part",
-    "compared_ratio": "share of all pairs of points that was compared, or left to compare",
+    "compared_ratio": "share of all pairs of points that was compared, or that were candidates",
     "terms": "coordinates whose differences were summed",
     "decided": "pairs that only float64 could decide",
     "refused": "decided pairs that were refused",
     "pairs": "pairs that were found, each once",
-    "neighbors": "nearest rows found, over all rows",
+    "neighbors": "nearest rows found, summed over all rows",
     "recall": "share of the true pairs or neighbors that was found",
     "recall_low": "lower bound of the recall, with 95 % confidence",
     "recall_high": "upper bound of the recall, with 95 % confidence",
-    "recall_pairs": "true pairs that measured the recall; below 1,000 too few, unless all are known",
+    "recall_pairs": "true pairs that the recall was measured on; fewer than 1,000 are too few",
     "selectivity": "mean number of neighbors of a point, without itself",
     "clusters": "clusters that are not empty",
     "largest_cluster": "rows of the largest cluster",
-    "copies": "rows copied to other clusters, near whose borders they are",
+    "copies": "copies of rows in other clusters whose borders are near",
     "lists": "lists in Z-order",
-    "walked_lists": "lists in Z-order with an interval of each row",
-    "half_walk": "1 if intervals begin after the row itself, in one list for all rows; else 0",
+    "walked_lists": "lists in Z-order that rows searched: each row takes the list with its shortest interval",
+    "half_walk": "1 if all rows search one list, with intervals that begin after the row itself; else 0",
     "interval_mean": "mean rows of an interval",
     "interval_median": "median rows of an interval",
     "interval_p99": "99th percentile of the rows of an interval",
-    "interval_max": "most rows of an interval",
+    "interval_max": "rows of the largest interval",
     "search_ops": "reads to find cells: queries x 3^indexed x log2(cells)",
     "compare_ops": "coordinates read to compare: dimensions x comparisons",
     "batches": "batches of queries",
@@ -84,7 +84,7 @@ class Counters:
     Attributes
     ----------
     numbers : dict
-        Counters by name, see `ABOUT`; without those that the method does not count.
+        Values of the counters that the method keeps, by name: see `ABOUT`.
     seconds : dict
         Seconds of each step, in the order of the steps.
     """
@@ -179,7 +179,7 @@ def method_module(name: str, library: str) -> Any:
 
 def search_layout_of(method: str | Method, library: str, lower: np.ndarray, upper: np.ndarray,
                      variance: np.ndarray, norm: Norm, approximate: bool) -> MethodSearch | None:  # fmt: skip
-    """Return the layout for a search by the method's own module, a `SearchMethod`; None: tiles search."""
+    """Return the layout for a search by the method's module, a `SearchMethod`; None: tiles search instead."""
     options = as_method(method)
     if options is None or not options.has_search:
         return None

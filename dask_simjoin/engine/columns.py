@@ -19,7 +19,7 @@ from dask_simjoin.errors import ListError
 from dask_simjoin.metrics.norms import Array, DType, Series
 
 GROWTH = 8
-"""Columns grow by a GROWTH-th: NumPy zeroes new memory, which commits it before it is used."""
+"""Columns grow by 1 / GROWTH only: NumPy zeroes all added memory, so even unused memory is committed."""
 
 AT_ONCE = 1 << 20
 """Values that are looked up or converted at a time."""
@@ -28,8 +28,8 @@ AT_ONCE = 1 << 20
 class GrowingColumns:
     """Columns of equal length, which is not known in advance.
 
-    Unwritten memory costs nothing, so the initial capacity is generous. The system grows columns by remapping
-    pages, and unused memory is returned in the same way.
+    Unwritten memory costs nothing, so the initial capacity is generous. The system remaps pages instead of
+    copying them, both to grow columns and to take unused memory back.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def blocks(length: int, parts: int = 1) -> Iterator[slice]:
 
 
 def longer(values: np.ndarray, length: int) -> np.ndarray:
-    """Return an array of `length` values that begins with `values`, which is grown in place if possible.
+    """Return an array of `length` values that begins with `values`. It grows `values` in place if possible.
 
     `values` and its views must not be used afterwards, except with their former length.
     """
@@ -113,7 +113,7 @@ def look_up(table: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 A_NUMBER = "but a number"
-"""End of the error message for a number, such as a Decimal, in a column of lists."""
+"""End of the message that refuses a number, such as a Decimal, in a column of lists."""
 
 BLOCK = 1 << 18
 """Numbers converted at a time, so that they stay in a cache."""
@@ -203,7 +203,7 @@ def _arrow_parts(chunks: list[Any]) -> Iterator[_Part]:
         start += len(chunk)
     for chunk in chunks:
         present = chunk.is_valid().to_numpy(zero_copy_only=False)
-        # missing lists have no numbers in the result
+        # `flatten` skips missing lists
         numbers = chunk.flatten().to_numpy(zero_copy_only=False)
         if numbers.dtype == object:  # booleans, some of them missing
             numbers = numbers.astype(np.float64)

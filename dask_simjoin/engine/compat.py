@@ -33,7 +33,7 @@ def all_of(flags: Array) -> bool:
     """Return whether all flags (n,) are set.
 
     CuPy compiles `any`, `all` and sums of flags on first use, which takes seconds for each size class. Its
-    minimum of bytes is already compiled, so the functions below use it.
+    minimum of bytes is already compiled, so this function and those below use that minimum.
     """
     if module_of(flags) is np:
         return bool(flags.all())
@@ -153,6 +153,6 @@ def values_of(column: Ids | Series) -> Array:
 
 
 def columns_like(values: Array, example: Frame, xp: ArrayModule) -> dict[Any, Array]:
-    """Return columns with the names and dtypes of an example; `values` (n, k), int64, has their bits."""
+    """Return columns with the names and dtypes of an example, from their bits `values` (n, k), int64."""
     kinds = zip(example.columns, example.dtypes, strict=True)
     return {name: xp.ascontiguousarray(values[:, k]).view(kind) for k, (name, kind) in enumerate(kinds)}

@@ -1,7 +1,7 @@
 """Ids: the names of rows, and whether they are unique.
 
-Partitions with disjoint ranges of ids cannot share an id. Comparing ranges certifies most data. Only
-partitions with overlapping ranges are read again, in buckets by hash.
+Partitions with disjoint ranges of ids cannot share an id, so for most data it is enough to compare ranges.
+Only partitions with overlapping ranges are read again, in buckets by hash.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dask_simjoin.metrics.norms import Array, DType, Frame, Ids, Values
 
 
 def row_ids(frame: Frame, id: Hashable | None, dtype: DType = None) -> Ids:
-    """Return the ids of a partition's rows, an index of its library, as `dtype` (None: unchanged)."""
+    """Return the ids of a partition's rows, as an index of its library in `dtype` (None: unchanged)."""
     ids = frame.index if id is None else frames_for(frame).index(frame[id])
     if dtype is None or ids.dtype == dtype or hasattr(dtype, "categories"):
         return ids
@@ -33,7 +33,7 @@ def row_ids(frame: Frame, id: Hashable | None, dtype: DType = None) -> Ids:
     if not kept:
         raise DuplicateIdError(
             f"{describe_ids(id)} are of dtype {ids.dtype} in a partition, and some are not values of "
-            f"the frame's dtype {dtype}, so partitions disagree on names. {_remedy(id)}"
+            f"the frame's dtype {dtype}, so one id can differ between partitions. {_remedy(id)}"
         )
     return cast
 
@@ -56,7 +56,7 @@ def rounded_together(*parts: Ids) -> bool:
 
 
 def joined(parts: Sequence[Ids]) -> Ids:
-    """Concatenate ids; objects stay unchanged, whereas `append` converts numbers to floats.
+    """Concatenate ids. Objects stay unchanged: pandas' `append` would convert numbers to floats.
 
     Parts without ids are left out: their dtype carries no meaning, and pandas 2 warns about it.
     """
@@ -93,7 +93,7 @@ def value_bytes(values: Values, looked_at: int = 1000) -> float:
 
 
 def as_id_keys(ids: Ids, places: Array) -> Array:
-    """Return the ids at some places as int64 keys; None: they have no such form."""
+    """Return the ids at some places as int64 keys; None: int64 cannot represent them."""
     if not isinstance(ids.dtype, np.dtype) or ids.dtype.kind not in "iumM":
         return None
     if _is_range(ids):
@@ -118,7 +118,7 @@ def from_id_keys(labels: Array, ids: Ids) -> Values:
     """
     dtype = ids.dtype
     if dtype.kind in "mM" and on_gpu(ids):
-        # CuPy has no dates; as numbers they count units of `dtype`, as labels do
+        # CuPy has no dates; cuDF reads integers as counts of the unit of `dtype`, which labels are
         return frames_for(ids).index(labels).astype(dtype)
     return labels.view(dtype) if dtype.itemsize == labels.dtype.itemsize else labels.astype(dtype)
 

@@ -1,7 +1,7 @@
-"""Files that code is loaded from: only those that no other user can have written.
+"""Read and write files that code is loaded from, if no other user can have written them.
 
-The file is checked after it is opened, and so are its folder and the one above: this package makes both.
-Folders above those may be open to all, as /tmp is, because what another user puts there belongs to that user.
+The open file, its folder and the folder above are checked. This package makes both folders. Folders above
+these two may be open to all, like /tmp: a folder that another user makes there belongs to that user.
 ``__pycache__`` is not checked: whoever can write there can change the package itself.
 """
 
@@ -13,7 +13,7 @@ import uuid
 from pathlib import Path
 
 FOLDER, FILE = 0o755, 0o644
-"""Modes of new folders and files, before the umask. Others may read: root may have built the image."""
+"""Modes of new folders and files, before the umask. Others can read: a file of an image may be root's."""
 
 
 def check_private(found: os.stat_result, path: Path) -> None:
@@ -32,12 +32,12 @@ def check_private(found: os.stat_result, path: Path) -> None:
 
 
 def read_private(path: Path) -> bytes:
-    """Content of a file that only this user or root can have written.
+    """Return the content of a file that only this user or root can have written.
 
     Raises
     ------
     OSError
-        PermissionError where another user could write the file, its folder or the folder above.
+        A PermissionError if another user could write the file, its folder or the folder above.
     """
     _check_folders(path.parent)
     with open(path, "rb") as file:
@@ -53,7 +53,7 @@ def write_private(path: Path, content: bytes) -> None:
         with open(part, "xb", opener=functools.partial(os.open, mode=FILE)) as file:
             file.write(content)
         part.replace(path)
-    finally:  # a full disk would stay full
+    finally:  # partial files would keep a full disk full
         part.unlink(missing_ok=True)
 
 

@@ -76,7 +76,7 @@ class Layout(Protocol):
 
     @property
     def grain(self) -> int:
-        """Points per unit of a query cut: cuts lie at its multiples."""
+        """Queries are cut into parts at multiples of this number of points."""
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
         """Return a description for plans; `names` maps dimensions to column names."""
@@ -147,7 +147,7 @@ class Frames(Protocol):
         """
 
     def result(self, columns: dict[Any, Values], rows: int) -> Frame:
-        """Return a data frame of these columns; it has rows even without columns."""
+        """Return a data frame of these columns. It has `rows` rows, even without columns."""
 
     def values(self, frame: Frame, name: Hashable, places: Array) -> Values:
         """Return the values of a column at some places, as `result` takes them."""
@@ -159,7 +159,7 @@ class Frames(Protocol):
         """Return a column as an array (n,) that `Joiner.pairs` can gather; None: it has no such form."""
 
     def stacked(self, frames: list[Frame]) -> Frame:
-        """Return the concatenation of frames with the same columns, numbered anew."""
+        """Return the concatenation of frames with the same columns, with a new index from 0."""
 
     def optional(self, dtype: DType) -> DType:
         """Return the dtype for values of `dtype` that may be missing."""
@@ -189,7 +189,7 @@ class Frames(Protocol):
         """
 
     def memory(self) -> int | None:
-        """Return the bytes of device memory, unless a cluster reports them; None: arrays lie on the host."""
+        """Return the bytes of device memory; None: arrays lie on the host. Clusters report their memory."""
 
 
 class Joiner(Protocol):
@@ -226,9 +226,9 @@ class Joiner(Protocol):
         `is_self_join`: `q` and `d` are one index; each pair comes once, with the smaller position first.
         `distance`: converts totals (pairs,) float64 to distances, in place if possible. `labels`: names of
         the rows of both sides (n,) in index order: int64, on the host any integers; None: positions. `kept`:
-        with labels, arrays (n,) for the left and the right rows, in index order, to gather. `rows`: only the
-        pairs that `weights` counts for these places of the first side. Start and stop are multiples of the
-        layout's `grain`, or the end.
+        with labels, arrays (n,) for the left and the right rows, in index order, to gather. `rows`: return
+        only the pairs that `weights` counts for these places of the first side. Start and stop are multiples
+        of the layout's `grain`; stop may also be the number of places.
         """
 
     def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, is_self_join: bool,
@@ -241,15 +241,15 @@ class Joiner(Protocol):
 
     def connect(self, q: Index, d: Index, layout: Layout, parent: Array, taking: tuple[Array, Array],
                 offset: int, *, is_self_join: bool, rows: Rows | None = None) -> None:  # fmt: skip
-        """Join the sets of all pairs of two indexes (or of one) whose rows both take part.
+        """Unite the sets of both rows of each pair of two indexes (or of one), if both rows take part.
 
         `parent`: the parent of each node (int32 or int64) in a disjoint-set forest; the smallest node of a
-        set is its root. A row's node is its position, on the second side plus `offset`. `taking`: masks
-        (bool) by position of the rows that take part. `rows`: see `pairs`.
+        set is its root. A row's node is its position, plus `offset` on the second side. `taking`: mask (bool)
+        of the rows that take part, by position, for each side. `rows`: see `pairs`.
         """
 
     def link(self, parent: Array, left: Array, right: Array) -> None:
-        """Join the sets of both ends of edges between nodes: see `connect`."""
+        """Unite the sets of both ends of each edge between nodes: see `connect`."""
 
     def roots(self, parent: Array) -> None:
         """Make every node's parent the root of its set."""
@@ -288,12 +288,12 @@ class Joiner(Protocol):
         """Return the number of neighbors (int64) of the rows of both chunks, by position.
 
         `enough`: counts from this value on need not be exact, but are at least `enough`. `rows`: only the
-        pairs for these places of the first side; the results for all parts of the places add up.
+        pairs for these places of the first side. The counts for all parts of the places sum to the result.
         """
 
     def weights(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool,
                 rows: Rows | None = None) -> Array:  # fmt: skip
-        """Return the number of pairs (int64) of each place of the first side in `pairs`, in index order.
+        """Return for each place of the first side the number of its pairs in `pairs` (int64), in index order.
 
         `rows`: only for these places.
         """
@@ -314,10 +314,10 @@ class Joiner(Protocol):
 
     def regions(self, x: Array, regions: Regions, reach: float, threshold: float, norm: Norm = 2, *,
                 everywhere: bool = False) -> tuple[Array, Array, Array]:  # fmt: skip
-        """Return the region of each point (n,), and pairs of points and other regions that need them.
+        """Return the region of each point (n,), and pairs of a point and another region that needs the point.
 
-        These are the regions within reach whose numbers are below the point's own. `everywhere`: all regions
-        within reach, the own one included.
+        A region needs a point within reach if the region's number is below the one of the point's region.
+        `everywhere`: all regions within reach need the point, its own region included.
         """
 
 
@@ -325,7 +325,7 @@ class Searcher(Protocol):
     """Searches chunks for the nearest neighbors of other chunks' rows."""
 
     grain: int
-    """Places per unit of a query cut: cuts lie at its multiples."""
+    """Queries are cut into parts at multiples of this number of places."""
 
     def layout(self, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
                sample: np.ndarray, norm: Norm = 2, method: str | Method = ...,
@@ -339,16 +339,16 @@ class Searcher(Protocol):
         """Start to compile the steps after a search, where this can overlap with searches."""
 
     def renamed(self, index: Index, names: Array | int) -> Index:
-        """Return the index with new names: numbers (n,) int64, or a number to add to each row number."""
+        """Return the index with new names: int64 (n,), or one number to add to each row number."""
 
     def fresh(self, rows: int, k: int) -> tuple[Array, Array]:
         """Return the state before any search: totals and names of neighbors (rows, k)."""
 
     def nearest(self, q: Index, d: Index, layout: SearchLayout, best_d2: Array, best_name: Array, *,
                 is_self_join: bool, bound2: float = ...) -> None:  # fmt: skip
-        """Improve the neighbors of the queries `q` by the rows of `d`, in place; see the CPU's `nearest`.
+        """Improve the neighbors of the queries `q` by the rows of `d`, in place: see `engine.cpu.nearest`.
 
-        On the CPU `least2` is the smallest total of a neighbor.
+        On the CPU, the argument `least2` is the smallest total that a neighbor can have.
         """
 
     def part(self, index: Index, start: int, stop: int) -> Index:
@@ -359,14 +359,14 @@ class Searcher(Protocol):
 
 
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Weights (n,) of edges, and the names of both ends, the smaller first, on the host."""
+"""Host arrays: weights (n,) of edges, and the names of both ends, the smaller name first."""
 
 Clusters = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""Cluster hierarchy as five host arrays, of rows (n,) and of clusters.
+"""Cluster hierarchy as five host arrays: two for rows, three for clusters.
 
-Rows: the cluster that each row falls out of (int32), and the 1 / distance (float64). Clusters: the parent
-(int32), the 1 / distance of the split (float64), and the number of rows (int32). Cluster 0 has all rows;
-others are numbered by their last merges, the last one first.
+For each row: the cluster that it falls out of (int32), and 1 / distance there (float64). For each cluster:
+its parent (int32), 1 / distance where the parent splits (float64), and its number of rows (int32). Cluster 0
+has all rows. The others are numbered by their last merges, the last merge first.
 """
 
 
@@ -377,12 +377,12 @@ Coordination would cost more than it saves.
 """
 
 Part = tuple[int, int]
-"""The number of a part, and the number of all parts."""
+"""The index of a part, and the count of all parts."""
 
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Edges that a part of a round's searches found: weights (n,) and both nodes, on the host.
 
-There is at most one edge per component. All workers that share the rounds get them.
+There is at most one edge per component. All workers that share the rounds get all edges.
 """
 
 
@@ -399,7 +399,7 @@ class Progress(TypedDict):
     least: Array
     to: Array
     beyond: Array
-    """The last array of `Nearest`."""
+    """The last array of `Nearest` in `dask_simjoin.engine.cpu.rounds`."""
     found: list[tuple[Array, ...]]
     """Edges of the tree by round: weights, and both nodes."""
     offered: NotRequired[tuple[Array, ...]]
@@ -422,7 +422,7 @@ class Spanner(Protocol):
 
     def tree_of(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
                 progress: Progress | None = None) -> Edges:  # fmt: skip
-        """Return the tree of the points of an index, by their names; see the CPU's `tree_of`.
+        """Return the tree of the points of an index, by their names: see `engine.cpu.spanning`.
 
         `progress`: the state after earlier shared rounds; None: no earlier rounds.
         """

@@ -13,14 +13,14 @@ from typing import TypeVar
 Made = TypeVar("Made")
 
 LEAST_NUMBERS = 1 << 18
-"""Fewest numbers to move that justify a thread."""
+"""Each thread has at least this many numbers to move: for fewer, it costs more than it saves."""
 
 LEAST = 1 << 16
-"""Fewest items that justify a thread."""
+"""Each thread has at least this many items."""
 
 
 def numbers_apart(dims: int) -> int:
-    """Return the least number of points in `dims` dimensions that justify a thread."""
+    """Return the minimum number of points in `dims` dimensions for each thread."""
     return max(1, min(LEAST, LEAST_NUMBERS // max(1, dims)))
 
 
@@ -37,7 +37,7 @@ def shared_out(work: Callable[[int, int], Made], n: int, threads: int, grain: in
                min_items: int | None = None) -> list[Made]:  # fmt: skip
     """Call `work(start, stop)` concurrently for parts of n items that begin at multiples of `grain`.
 
-    `min_items`: least number of items that justify a thread; None: `LEAST`. Return the results.
+    `min_items`: minimum number of items for each thread; None: `LEAST`. Return the results.
     """
     number = max(1, min(threads, n // (LEAST if min_items is None else min_items)))
     cuts = [min(round(n * k / number / grain) * grain, n) for k in range(number)]
@@ -49,8 +49,8 @@ def shared_out(work: Callable[[int, int], Made], n: int, threads: int, grain: in
 def not_collecting() -> Iterator[None]:
     """Disable Python's garbage collector for a while.
 
-    It scans all objects of all modules repeatedly and frees little. That takes half of the time to load
-    Numba, and a seventh of the time to compile.
+    The collector scans all objects of all modules repeatedly and frees little. These scans take half of the
+    time to load Numba, and a seventh of the time to compile.
     """
     if not gc.isenabled():
         yield

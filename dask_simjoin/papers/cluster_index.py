@@ -85,8 +85,8 @@ class KMeansLayout:
     windows : Windows
         Width of the windows at borders.
     tiles : object
-        Layout of the tiles that join the rows of a cluster, if any. On GPUs it is the dimensions that sort
-        these rows.
+        Layout of the tiles that join the rows of a cluster, if any. On GPUs: the dimensions that sort the
+        rows.
     norm : int or float
         Norm of the totals that are compared.
     bounds : Bounds or None
@@ -117,7 +117,7 @@ class KMeansLayout:
 
     @property
     def grain(self) -> int:
-        """Return the number of points whose multiples are valid cuts of queries."""
+        """Return a number of points: queries can be cut at its multiples."""
         return 1
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
@@ -135,7 +135,7 @@ def make_windows(lower: np.ndarray, upper: np.ndarray, threshold: float, norm: N
     underflow. For p-th powers it is (d + 2p) u. The relative error of its root is p times smaller, plus
     rounding. The border between clusters i and j depends on two totals for each end of a pair. Totals of the
     other end are at most twice as large, plus some of `gap`, because the points are `gap` apart. `slack` is
-    at least twice one error, so three times `slack` exceeds the sum of all of them.
+    at least twice one error, so three times `slack` exceeds the sum of all errors.
     """
     dims = len(lower)
     quarter = max(float(u) * 0.25 - float(v) * 0.25 for u, v in zip(upper, lower, strict=True))
@@ -165,7 +165,7 @@ def sample_of(drawn: Drawn | None, dims: int) -> np.ndarray:
 
 
 def squares(x: np.ndarray, centers: np.ndarray) -> np.ndarray:
-    """Return approximate squared distances (n, k) between points and centers; enough to choose clusters."""
+    """Return squared distances (n, k) between points and centers, exact enough to choose clusters."""
     found = -2 * (x @ centers.T)
     found += np.einsum("ij,ij->i", centers, centers)
     found += np.einsum("ij,ij->i", x, x)[:, None]
@@ -196,8 +196,8 @@ def lloyd(x: np.ndarray, clusters: int, iterations: int, seed: int) -> np.ndarra
 def predicted(x: np.ndarray, rows: float, centers: np.ndarray, gap: float) -> float:
     """Predict the comparisons of a join of `rows` points from a sample `x` (m, d).
 
-    They are pairs within a cluster, copied rows with the rows of the other cluster (one-sided), and rows with
-    all centers, weighted by their cost.
+    It counts comparisons of rows within a cluster, and of copied rows with the rows of the other cluster
+    (one-sided). It adds comparisons of all rows with all centers, times `CENTER_COST`.
     """
     found, k = squares(x, centers), len(centers)
     labels = found.argmin(axis=1)
@@ -251,7 +251,7 @@ def make_kmeans_layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, me
 
 
 def labels_of(index: Index, layout: KMeansLayout, xp: ArrayModule = np) -> Array:
-    """Return the clusters of an index's rows by position; a join without copies depends on them."""
+    """Return the clusters of an index's rows, by position; without copies, these decide the pairs."""
     rows = len(index["y"])
     labels = xp.empty(rows, xp.int32)
     places = xp.arange(rows, dtype=index["starts"].dtype)

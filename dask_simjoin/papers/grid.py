@@ -23,7 +23,7 @@ MAX_INDEXED = 12
 """Maximum indexed dimensions: a query looks up 3**k cells."""
 
 USUAL_INDEXED = 6
-"""Indexed dimensions in GPU-Join's experiments, except the one that varies their number."""
+"""Indexed dimensions in GPU-Join's experiments, except in the experiment that varies their number."""
 
 PATTERNS = ("full", "unicomp", "lid")
 ORDERS = ("given", "workload", "queue")
@@ -48,19 +48,19 @@ class Grid(Method):
         Whether to index the dimensions of largest variance (first paper, section 4.2).
     sort : bool or None
         Whether to sort the points of a cell by the first dimension that is not indexed, and compare only
-        those within reach in it (section 4.3). None: if there is such a dimension.
+        points within reach in that dimension (section 4.3). None: if there is such a dimension.
     short_circuit : bool
         Whether to end a sum once it exceeds the threshold (section 4.4).
     pattern : {"full", "unicomp", "lid"}
         The cells that a query visits besides its own. Two chunks always use "full".
 
         - "full": all adjacent cells.
-        - "unicomp": the cells whose last differing dimension has an odd coordinate in the query's cell
-          (UNICOMP).
+        - "unicomp": an adjacent cell is visited if the query's cell has an odd coordinate in the last
+          dimension in which the two cells differ (UNICOMP).
         - "lid": the cells with higher numbers (LID-UNICOMP, section III-B of the second paper).
     order : {"given", "workload", "queue"}
         The order of queries. "given": the order of the rows. "workload": points with the most candidates
-        first (section III-C), in strided batches. "queue": the same order, in consecutive batches (section
+        first (section III-C), in strided batches. "queue": as "workload", but in consecutive batches (section
         III-D).
     threads : int
         On GPUs: threads that share a query's candidates (section III-A): 1, 2, 4, 8, 16 or 32.
@@ -73,19 +73,19 @@ class Grid(Method):
     batches, streams : int
         On GPUs: minimum number of batches, and batches that run at the same time.
     sample : float
-        On GPUs: share of the queries for the estimate; for a queue its first ones.
+        On GPUs: share of the queries for the estimate; for "queue", the first queries.
 
     Notes
     -----
-    There are these differences to the papers:
+    The differences to the papers are:
 
     - Unordered pairs are written once.
     - Cells are wider than `eps` by one part in 2**18, so that rounding loses no pair. They are twice as wide
       if their numbers would not fit 62 bits.
-    - Points are stored in the order of cells, and variances are those over all rows.
+    - Points are stored in the order of cells, and variances are computed from all rows.
     - Cells that a half pattern skips are not enumerated.
-    - Each batch has its own queue, and one that overflows is repeated in two halves.
-    - float32 only excludes pairs; float64 decides those near the threshold.
+    - Each batch has its own queue, and a batch that overflows is repeated in two halves.
+    - float32 decides only within its error bounds; float64 decides pairs near the threshold.
     - Cells of equal workload are ordered by number, and equal sorted values by position.
     - With sorted cells, a GPU's thread handles up to four queries, and threads share the candidates of a few.
 
@@ -190,7 +190,7 @@ class Cells:
     origin, width : tuple of float
         Start of cell 1, and width of cells, in units of `scale`.
     number : tuple of int
-        Number of cells, with an empty one at each end. So numbers of adjacent cells stay within a row.
+        Number of cells, with an empty cell at each end, so that adjacent cells are in one row of cells.
     scale : float
         Power of two that keeps differences of coordinates finite.
     widened : tuple of int
@@ -206,7 +206,7 @@ class Cells:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Return the difference of cell numbers per step in each dimension; the first one is the fastest."""
+        """Return the difference of cell numbers per step in each dimension; the first varies fastest."""
         return tuple(math.prod(self.number[:k]) for k in range(len(self.number)))
 
 
@@ -250,7 +250,7 @@ class GridLayout:
 
     @property
     def grain(self) -> int:
-        """Return the number of points whose multiples are valid cuts of queries."""
+        """Return a number of points: queries can be cut at its multiples."""
         return 1
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
@@ -289,8 +289,8 @@ def make_cells(lower: np.ndarray, upper: np.ndarray, dims: Sequence[int], max_di
     """Choose cells so that the points of a pair are at most one cell apart in each dimension.
 
     `max_difference`: the largest computed difference of one coordinate in a pair. Cells of exactly that width
-    lose pairs to rounding. `dask_simjoin.engine.index.sweep.make_grid` proves that these cells do not. Its
-    cells have the same width, and its coordinates of at most 30 bits are computed in the same way.
+    would lose pairs to rounding, but the cells made here do not. `dask_simjoin.engine.index.sweep.make_grid`
+    has the proof: widths, and cell coordinates of at most 30 bits, are computed as here.
     """
     span = [float(upper[k]) * 0.25 - float(lower[k]) * 0.25 for k in dims]
     scale = 1.0 if max(span) < 2.0**1020 else 0.25
@@ -340,7 +340,7 @@ def build(x: Array, layout: GridLayout, pad: int, xp: ArrayModule = np) -> Index
         - ``keys`` (cells, int64): numbers of the non-empty cells, ascending;
         - ``starts`` (cells + 1, int64): start of each cell in ``y``;
         - ``coords`` (cells, k, int64): coordinates of the cells;
-        - ``mask`` (int64): existing coordinates, ascending within each dimension;
+        - ``mask`` (int64): coordinates of non-empty cells, ascending within each dimension;
         - ``mask_starts`` (k + 1, int64): start of each dimension in ``mask``.
     """
     n, cells = len(x), layout.cells
@@ -372,7 +372,7 @@ def build(x: Array, layout: GridLayout, pad: int, xp: ArrayModule = np) -> Index
 def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np) -> Index:
     """Return the index of the points start ... stop-1 in index order; positions stay the same.
 
-    The mask stays complete: it may let missing cells through, but excludes no existing one.
+    The mask stays complete: it may pass cells without points, but excludes no cell with points.
     """
     starts = index["starts"]
     first = int(xp.searchsorted(starts, start, side="right")) - 1
@@ -416,8 +416,8 @@ class Cost:
     search : float
         3**k lookups per query; each costs the logarithm of the number of non-empty cells.
     compare : float
-        Coordinates of the candidates of all queries. The paper weights them by a factor that our copy lacks;
-        we count coordinates.
+        Number of coordinates of the candidates of all queries. The paper multiplies it by a factor that is
+        missing in our copy of the paper; here the factor is 1.
     """
 
     indexed: int

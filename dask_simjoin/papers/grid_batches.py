@@ -18,7 +18,7 @@ ALPHA = 0.05
 """Safety margin of estimated results, from the code of the first paper's authors."""
 
 MIN_CAPACITY = 1 << 10
-"""Minimum pairs of a buffer, unless fewer are allowed."""
+"""Minimum capacity of a buffer in pairs, unless the options allow less."""
 
 
 class Cut(Protocol):
@@ -43,14 +43,14 @@ class Cut(Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """Some queries: `first`, `first + step`, ..., `number` of them."""
+    """A batch of `number` queries: `first`, `first + step`, and so on."""
 
     first: int
     step: int
     number: int
 
     def halves(self) -> tuple[Batch, Batch]:
-        """Cut it into two: every other query of a strided batch, or halves of a queue."""
+        """Cut the batch into two: every other query of a strided batch, or halves of a queue."""
         half = self.number // 2
         if self.step == 1:
             return Batch(self.first, 1, self.number - half), Batch(self.first + self.number - half, 1, half)
@@ -59,7 +59,7 @@ class Batch:
 
 
 def sample(options: Cut, queries: int) -> Batch:
-    """Return the queries for the estimate: strided, or the first of a queue (second paper, III-D)."""
+    """Return the queries for the estimate: strided, or the first queries of a queue (second paper, III-D)."""
     if options.order == "queue":
         return Batch(0, 1, math.ceil(queries * options.sample))
     step = max(1, min(queries, round(1 / options.sample)))

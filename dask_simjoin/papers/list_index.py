@@ -6,8 +6,8 @@ the cell of each coordinate, from the highest bit on:
 
 These operations are monotone, also after rounding and after truncation of the key. So if no coordinate of a
 point is smaller than another point's, its key is not smaller either (LSS, lemma 4.1). It follows that the
-keys of all points in a box lie between the keys of its lower and upper corners (lemma 4.2). Points outside
-the range are moved to its edge.
+keys of all points in a box lie between the keys of its lower and upper corners (lemma 4.2). Cells outside
+the range are replaced by the nearest cell.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class NestedLayout:
 
     @property
     def grain(self) -> int:
-        """Return the number of points whose multiples are valid cuts of queries."""
+        """Return a number of points: queries can be cut at its multiples."""
         return self.options.block
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
@@ -92,11 +92,11 @@ class ZOrderLayout:
     dims : int
         Dimensions of points.
     columns : tuple of int
-        Dimensions in the keys, largest variance first: all of them, or as many as there are bits.
+        Dimensions in the keys, largest variance first: all, or as many as a key has bits.
     bits : int
         Bits per dimension of a key; one bit is for the shift.
     low : tuple of float
-        Minimum of each of these dimensions, times `scale`.
+        Minimum of each dimension in `columns`, times `scale`.
     extent : float
         Extent of the widest dimension, times `scale`.
     scale : float
@@ -128,7 +128,7 @@ class ZOrderLayout:
 
     @property
     def grain(self) -> int:
-        """Return the number of points whose multiples are valid cuts of queries."""
+        """Return a number of points: queries can be cut at its multiples."""
         return 1
 
     @property
@@ -136,7 +136,8 @@ class ZOrderLayout:
         """Return the distance from a point to the corners of its box in each dimension.
 
         A rounded difference of a pair is at most the norm's reach, so it is smaller than this distance.
-        Rounding is monotone, so the rounded sum of this and one coordinate is at least the other coordinate.
+        Rounding is monotone. So the rounded sum of this distance and a coordinate of one point is at least
+        the coordinate of the other.
         """
         return math.nextafter(reach(self.norm, self.threshold), math.inf)
 
@@ -183,10 +184,10 @@ def make_zorder_layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, va
 
 
 CHOICES = (1, 3, 5, 9, 17, 33, 65)
-"""Numbers of lists to try, besides the number of the theory; all are odd, see `lists_of`."""
+"""Numbers of lists to try, besides "d+1"; all are odd, see `lists_of`."""
 
 QUERIES, POINTS = 512, 4096
-"""Points of the sample whose intervals are measured, and the points of these intervals."""
+"""Number of sampled queries whose intervals are measured, and number of sampled points in the lists."""
 
 FULL_SHARE = 0.9
 """Measured cost of a row in a full interval, relative to a half interval: earlier rows are only skipped."""
@@ -201,11 +202,12 @@ class ListCosts(NamedTuple):
     Attributes
     ----------
     entry, column : float
-        Per row of a list: its keys, the keys of its corners, sorting and two searches; and per column of it.
+        Cost per row of a list, and per column of such a row: keys of the row and of its corners, sorting, and
+        two searches.
     row, term : float
-        Per row in an interval, and per column of it.
+        Cost per row in an interval, and per column of such a row.
     search : float
-        The choice of a number of lists by a sample. A join that costs less takes the default number.
+        Cost of choosing the number of lists by a sample. A join that costs less takes the default number.
     """
 
     entry: float
@@ -253,7 +255,7 @@ def fitted(options: ZOrder, layout: ZOrderLayout, drawn: Drawn | None, mean_leng
 
 
 MAX_LISTS = 5
-"""Maximum number of lists for "auto"; otherwise it is the number of dimensions plus one."""
+"""Maximum number of lists of a search for "auto", which is the number of dimensions plus one, made odd."""
 
 
 @dataclass(frozen=True)

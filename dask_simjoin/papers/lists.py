@@ -24,7 +24,7 @@ def check_whole(owner: str, name: str, value: object, low: int, high: int, other
 
 
 def check_one_of(owner: str, name: str, value: object, allowed: tuple[object, ...]) -> None:
-    """Refuse values that are not among the allowed ones, or have another type than the equal one."""
+    """Refuse values that do not equal an allowed value of the same type."""
     if not any(type(value) is type(one) and value == one for one in allowed):
         raise OptionError(
             f"{owner}({name}={value!r}) is not allowed; use one of {', '.join(map(repr, allowed))}."
@@ -70,22 +70,22 @@ class KMeans(Method):
     seed : int
         Seed for the rows that are the first centers.
     windows : {"one-sided", "two-sided", "thesis"}
-        The rows to copy. Two chunks or tables always copy rows of the left one, within `eps` of the border.
+        The rows to copy. For two chunks or tables, these are always left rows within `eps` of the border.
 
         - "one-sided": rows within `eps` of the border to a cluster with a higher number. They are compared
-          with its own rows, so each pair is compared once.
+          with that cluster's own rows, so each pair is compared once.
         - "two-sided": rows within half of `eps` of a border, to the other side. A pair with both rows in
-          several clusters belongs to the one with the highest number.
+          several clusters belongs to the cluster with the highest number.
         - "thesis": as "two-sided", but within `eps`, as published.
     inner : {"tiles", "nested_loop"}
-        The join within a cluster: tiles in kd order, or all rows with all others. On CPUs the latter compares
-        blocks in a rotation, as in the thesis.
+        The join within a cluster: by tiles in kd order, or by a nested loop. On CPUs, the nested loop
+        compares blocks in a rotation, as in the thesis.
     precision, buffer, batches, streams, sample
         For GPUs, as in `NestedLoop`.
 
     Notes
     -----
-    Unlike the thesis, the centers come from a sample, and any number of clusters is possible. Windows are
+    Unlike in the thesis, the centers come from a sample, and any number of clusters is possible. Windows are
     wider by the possible rounding errors, and no pair is found twice.
 
     Examples
@@ -126,7 +126,7 @@ class KMeans(Method):
 
     @property
     def order(self) -> str:
-        """Return the order of batches: strided, so that each has rows of each cluster."""
+        """Return the order of batches: strided, so that each batch has rows of each cluster."""
         return "given"
 
     @property
@@ -154,9 +154,9 @@ class NestedLoop(Method):
     Parameters
     ----------
     schedule : {"rotation", "triangle"}
-        The comparisons of a row. "rotation": each block is compared with the blocks that follow it, up to
-        half the way round, so that all have equal work (GPU-INLJ, algorithm 5). "triangle": each row is
-        compared with all later rows (GPU-NLJ, algorithm 4).
+        The comparisons of a row. "rotation": blocks are on a circle, and each block is compared with the
+        half of the circle after it, so that all blocks have equal work (GPU-INLJ, algorithm 5). "triangle":
+        each row is compared with all later rows (GPU-NLJ, algorithm 4).
     block : int
         Rows per block: 32, 64, 128 or 256; on GPUs the threads per block.
     precision : {"float32", "float64"}
@@ -173,7 +173,7 @@ class NestedLoop(Method):
     Notes
     -----
     The thesis pads rows to an odd number of blocks, and padded rows form pairs. Here there is no padding. If
-    the number of blocks is even, two blocks that are half the way round apart are compared by the first one.
+    the number of blocks is even, two opposite blocks of the circle are compared by the first of the two.
 
     Examples
     --------
@@ -205,7 +205,7 @@ class NestedLoop(Method):
 
     @property
     def order(self) -> str:
-        """Return the order of batches: strided, so that each has early and late rows."""
+        """Return the order of batches: strided, so that each batch has early and late rows."""
         return "given"
 
 
@@ -230,19 +230,19 @@ class ZOrder(Method):
     Parameters
     ----------
     lists : int or {"auto", "d+1", "log"}
-        Number of lists. "d+1": the number of dimensions plus one, made odd; the theory bounds its work for
-        small `eps`. "log": the logarithm of the dimensions plus one. "auto": the cheapest number on a sample.
-        On GPUs "auto" is "log" if the join takes less time than the choice.
+        Number of lists. "d+1": the number of dimensions plus one, made odd; for small `eps`, the paper proves
+        a bound of its work. "log": the logarithm of the dimensions plus one. "auto": the cheapest number on a
+        sample. On GPUs "auto" is "log" if the join takes less time than the choice.
     shifts : {"even", "random"}
         Shifts of the lists, as fractions of the widest column's extent: 0, 1/lists, 2/lists, ..., or random.
     seed : int
         Seed of random shifts.
     walk : {"auto", "full", "half"}
-        The rows to compare with a row of a self-join. "full": all rows of its shortest interval; later ones
-        form pairs with it. "half": the rows from the row itself to the upper corner, in the one list that is
-        best for all rows. "auto": the cheaper one.
+        The rows to compare with a row of a self-join. "full": all rows of its shortest interval; later rows
+        form pairs with the row. "half": the rows from the row itself to the upper corner, in the one list
+        that is best for all rows. "auto": the cheaper of the two.
     index : {"smaller", "left", "right"}
-        The table or chunk to sort; rows of the other one look up their intervals.
+        The table or chunk to sort; rows of the other table or chunk look up their intervals.
     output : {"staged", "ordered", "bounded"}
         Order of the pairs of two chunks: as they are found, or sorted by left and then right rows. "bounded":
         as "staged". On GPUs each candidate then has a place in the buffer from prefix sums of the intervals'
@@ -267,8 +267,8 @@ class ZOrder(Method):
 
     Notes
     -----
-    There are three differences to the paper. Corners are moved outward by the possible rounding error. A half
-    interval is walked in the same list for all rows: with a list per row, pairs are lost and repeated. And
+    There are three differences to the paper. Corners are moved outward by the possible rounding error. Half
+    intervals are in the same list for all rows: with a list per row, pairs are lost and repeated. And
     intervals are never cut to fit a buffer.
 
     Examples
@@ -318,7 +318,7 @@ class ZOrder(Method):
 
     @property
     def order(self) -> str:
-        """Return the order of batches: strided, so that each has long and short intervals."""
+        """Return the order of batches: strided, so that each batch has long and short intervals."""
         return "given"
 
     @property

@@ -29,7 +29,7 @@ def ratio(found: np.ndarray, true: np.ndarray, of: float, pairs: float, min_pair
     """Return the recall from found and true pairs of random rows.
 
     The variance is the one of a ratio estimator (Cochran 1977, "Sampling techniques", section 6.4). It is too
-    small if nearly all residuals are zero. The interval then allows for three unseen pairs.
+    small if nearly all residuals are zero. In that case, the interval allows for three unseen pairs.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def _labels(x: np.ndarray, layout: KMeansLayout, joiner: Joiner) -> np.ndarray:
 def expected_recall(pairs: Sampled, layout: KMeansLayout, joiner: Joiner) -> Recall:
     """Estimate the recall from the share of sample pairs whose rows are in one cluster.
 
-    Both rows of a pair are random. So the variance is about that for sums of the rows' squared residuals (the
+    Both rows of a pair are random. So the variance is about the sum of the squared residuals of rows (the
     first projection of a U-statistic, as in `estimate`).
     """
     left = _labels(pairs.first.x, layout, joiner)
@@ -113,7 +113,7 @@ def estimate_lossy(tables: JoinStatistics, layout: KMeansLayout,
 def recall_of(tables: JoinStatistics, layout: KMeansLayout) -> Recall:
     """Estimate the recall of a join by clusters from pairs of rows that did not define the clusters.
 
-    The recall depends on the clusters, so these very clusters are used.
+    The recall depends on the clusters, so the clusters of the join itself are used.
     """
     joiner, exact = joiner_of_library(tables.spec.library), replace(layout, copies=True)
     points = [table.hidden for table in tables.each]
@@ -157,7 +157,7 @@ MIN_ROWS = 100
 
 def measured_neighbors(q: Array, d: Array, layout: SearchLayout, k: int, library: str,
                        max_total: float = math.inf, rows: int = MEASURED_ROWS) -> Recall:  # fmt: skip
-    """Search the neighbors of random rows of `q` (n, d) among all of `d` (m, d), approximately and exactly.
+    """Search the neighbors of random rows of `q` (n, d) among all `d` (m, d), approximately and exactly.
 
     The approximate neighbors of a row depend on the searched rows only, not on other queries. A sample of the
     searched rows is less dense, and would give another recall.

@@ -43,17 +43,17 @@ from dask_simjoin.request.spec import JoinSpec
 class Chunk(TypedDict):
     """Hold the rows of a chunk: a plain dict of arrays and frames, so that it spills.
 
-    It also has the arrays of its index (see `Joiner.build`), under other names.
+    The dict also has the arrays of the chunk's index (see `Joiner.build`), under other keys.
     """
 
     ids: Ids
     """The rows' names in a result, in the order of the rows."""
     id_keys: Array | None
-    """The ids as int64 in index order, if they fit and a result has ids; else None."""
+    """The ids as int64 in index order; None if they do not fit, or if the result has no ids."""
     example: Frame
     """An empty frame of the chunk's library."""
     order: Array
-    """The row numbers (n or more) in index order, a part of the index."""
+    """The positions (n or more) of rows in the chunk, in index order: an array of the index."""
     kept: NotRequired[Frame]
     """The columns that the result keeps, in index order."""
     own_limit: NotRequired[Array]
@@ -61,7 +61,7 @@ class Chunk(TypedDict):
     ends: NotRequired[np.ndarray]
     """The end of each piece's rows, in entity chunks."""
     position: NotRequired[Array]
-    """The row numbers in the whole frame, ascending, in spatial chunks."""
+    """The rows' positions in the whole frame, ascending, in spatial chunks."""
     halo: NotRequired[Chunk]
     """The rows around the region as a chunk of their own, in spatial chunks."""
 
@@ -73,7 +73,7 @@ class ReadRows(TypedDict):
     """Coordinates (n, d), float64."""
     ids: Ids
     places: Array | None
-    """The row numbers in the partition, if some rows were left out."""
+    """The rows' positions in the partition; None: no row was left out."""
     rows: int
     """Rows of the partition."""
     example: Frame
@@ -82,7 +82,7 @@ class ReadRows(TypedDict):
 
 
 Fingerprint = tuple[int, tuple[int, str]]
-"""A partition's number, with its number of rows and the digest of its box as planned."""
+"""The index of a partition, and its count of rows and the digest of its box when the join was planned."""
 
 
 def read_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec, example: Frame | None = None,
@@ -95,7 +95,7 @@ def read_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec, example:
 
 
 def read_piece(frame: Frame, spec: JoinSpec) -> ReadRows:
-    """Read coordinates and ids of some rows of a partition that `as_planned` has passed on."""
+    """Read coordinates and ids of some rows of a partition that `as_planned` returned."""
     return _read_kept(frame, *points(frame, spec), spec)
 
 
@@ -132,7 +132,10 @@ def _read_kept(frame: Frame, x: Array, kept: Array | None, spec: JoinSpec,
 
 def _read(x: Array, frame: Frame, places: Array | None, rows: int, limit: Array | None,
           spec: JoinSpec, example: Frame | None = None) -> ReadRows:  # fmt: skip
-    """Collect the columns of a partition; `frame`: its rows that take part; `rows`: number of all rows."""
+    """Collect the columns of a partition.
+
+    `frame`: the rows of the partition that take part.  `rows`: number of all rows of the partition.
+    """
     if not len(x):
         x = module_of(x).empty((0, spec.dims))  # a frame without rows does not show how long its lists are
     ids = row_ids(frame, spec.id, spec.id_dtype)
@@ -170,7 +173,7 @@ def scanned_chunk(scan: PartitionScan, rows: int, spec: JoinSpec, layout: Layout
                   threads: int = 1) -> Chunk:  # fmt: skip
     """Index a whole frame from its scan, without reading it again.
 
-    `rows`: number of all rows; `threads`: number that share the work.
+    `rows`: number of all rows.  `threads`: number of threads that share the work.
     """
     places = None if scan.kept is None else module_of(scan.x).flatnonzero(scan.kept)
     read = _read(scan.x, scan.frame, places, rows, scan.limit, spec)
@@ -182,8 +185,8 @@ def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *pa
                  joined_points: Array | None = None) -> Chunk:  # fmt: skip
     """Index pieces of partitions as one chunk: rows start ... stop-1 of each of the parts.
 
-    `threads`: number that share the work; `named`: see `named_rows`; `joined_points`: the points of all parts
-    in one array, if there is one.
+    `threads`: number of threads that share the work.  `named`: see `named_rows`.  `joined_points`: the points
+    of all parts, if they are already in one array.
     """
     x, ids = [], []
     extra: dict[str, list[Array | Frame]] = {name: [] for name in EXTRA if name in parts[0]}
@@ -231,9 +234,9 @@ def _is_all(rows: tuple[int, int], frame: Frame) -> bool:
 
 
 def _room(rows: int, spec: JoinSpec, layout: Layout | SearchLayout, example: Frame) -> Array | None:
-    """Allocate host memory for the points of a chunk that is read part by part; None: they are on a GPU.
+    """Allocate host memory for the points of a chunk that is read part by part; None: points are on a GPU.
 
-    The buffer of one part serves the next: new memory would take longer than everything else.
+    All parts share this memory, because new memory for each part would take longer than all other work.
     """
     if frames_for(example).xp is not np or spec.dims is None:
         return None
@@ -246,7 +249,7 @@ def _order(layout: Layout | SearchLayout) -> Literal["C", "F"]:
 
 
 LEAST_READ = 1 << 18
-"""Least rows of partitions that are worth a thread to read them."""
+"""Number of rows of partitions that justify a thread to read them."""
 
 
 EXTRA = ("kept", "own_limit")
@@ -266,7 +269,7 @@ def stacked(parts: list[Array | Frame], example: Frame) -> Array | Frame:
 
 
 def whole_points(parts: list[Array], layout: Layout | SearchLayout, threads: int) -> Array:
-    """Concatenate coordinates in the memory order of the index; `threads`: number that share the work."""
+    """Concatenate coordinates in the memory order of the index, on this number of `threads`."""
     xp = module_of(parts[0])
     if len(parts) == 1 or xp is not np:
         return parts[0] if len(parts) == 1 else xp.concatenate(parts)
@@ -284,9 +287,9 @@ def whole_points(parts: list[Array], layout: Layout | SearchLayout, threads: int
 
 def indexed(x: Array, ids: Ids, layout: Layout | SearchLayout, example: Frame,
             extra: dict[str, Array | Frame], threads: int = 1, named: bool = True) -> Chunk:  # fmt: skip
-    """Index points; `extra`: their other columns, in their order; `threads`: number that share the work.
+    """Index points, on this number of `threads`.
 
-    `named`: see `named_rows`.
+    `extra`: other columns of the points, in the order of the points.  `named`: see `named_rows`.
     """
     return named_rows(joiner_for(example).build(x, layout, threads), ids, example, extra, named)
 
@@ -295,7 +298,7 @@ def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | 
                named: bool = True) -> Chunk:  # fmt: skip
     """Make a chunk from an index and the ids of its rows; `extra`: see `indexed`.
 
-    `named`: whether a result has ids, which are then looked up by position in the index.
+    `named`: whether the result has ids. If so, they are looked up by place in the index.
     """
     frames = frames_for(example)
     places = index["order"][: len(ids)]
@@ -312,7 +315,7 @@ def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | 
 
 
 Refine = Callable[[Any, Array], Any]
-"""Returns the layout for the points (n, d) of the only chunk; it takes the planned layout, and the points."""
+"""Function of the planned layout and the points (n, d) of the only chunk; it returns the layout to use."""
 
 
 def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool = False,
@@ -320,8 +323,8 @@ def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sa
                  threads: int = 1) -> tuple[list[Chunk], WholePlan]:  # fmt: skip
     """Make one chunk from each of one or two plain frames, and plan their join.
 
-    `sampled`: whether the plan always estimates the pairs, and not only for warnings; `threads`: number that
-    share the work.
+    `sampled`: whether the plan always estimates the pairs, and not only for warnings.  `threads`: number of
+    threads that share the work.
     """
     statistics, scans = _scan(frames, spec, output, sampled)
     plan = make_whole_plan(statistics, output)
@@ -332,7 +335,7 @@ def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sa
     chunks = [
         scanned_chunk(one, len(frame), replace(own_spec, dims=plan.dims), plan.layout, threads)
         for one, (frame, own_spec) in zip(scans, _sides(frames, spec), strict=True)
-        if one is not None  # else the frame was refused
+        if one is not None  # None: the frame was refused
     ]
     return chunks, plan
 
@@ -347,7 +350,7 @@ def whole_chunk(frame: Frame, spec: JoinSpec, output: OutputSpec, sampled: bool 
 def plan_whole(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool = False) -> Plan:
     """Plan a join of one or two plain frames with all figures of a report; `sampled`: see `whole_chunks`."""
     statistics, _ = _scan(frames, spec, output, sampled or output.k is not None)
-    # each frame is one chunk, searched at any distance, so that the budget does not matter
+    # each frame is one chunk, so sizes of results and the largest distance cannot cut it
     output = replace(output, result_bytes_per_row=0, others_per_row=0, max_total=math.inf)
     plan = make_plan(statistics, output)
     _check_ids(statistics, frames, spec)
@@ -372,7 +375,7 @@ def _check_result(plan: Plan | WholePlan, statistics: JoinStatistics, spec: Join
 def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
     """Return the seconds that a method takes to choose clusters, lists or dimensions from a sample.
 
-    A plan does so once; a second time everything it needs is compiled.
+    Call it after a plan, which makes the same choice: then the time includes no compilation.
     """
     statistics, _ = _scan([frame], spec, output, output.k is not None)
     began = time.perf_counter()
@@ -393,7 +396,7 @@ def _scan(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
             for data_warning in warnings_of_left_out(frame, own)
         ]
     )
-    # a plan estimates the recall of these clusters, so they are made from the same sample
+    # a plan estimates the recall for the join's clusters, so both make clusters from the same sample
     sampled = sampled or spec.approximate
     probed = sampled or output.k is not None or min(map(len, frames)) >= MIN_ROWS or needs_sample(spec.method)
     found = [

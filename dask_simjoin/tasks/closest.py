@@ -1,8 +1,8 @@
 """Choose the closest pairs among nearest neighbors, as arrays of row numbers.
 
-Pairs are ordered by total, then by left row, then by right row.  Nearest neighbors of a row have the same
-order: ties go to the first row.  So each of the n closest pairs is among the n nearest neighbors of its rows.
-The same holds within a group of rows.
+Pairs are ordered by total, then by left row, then by right row.  The nearest neighbors of a row are in the
+same order, because ties go to the first row.  So each of the n closest pairs is among the n nearest neighbors
+of its rows.  This also holds within a group of rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RowPairs(NamedTuple):
     total : array (n,), float64
         Totals, which are compared instead of distances.
     group : array (n,), float64, or None
-        Numbers of the groups that each have n closest pairs; None: all rows have them together.
+        Labels of the groups; each group has its own n closest pairs.  None: all rows are one group.
     """
 
     left: np.ndarray
@@ -41,13 +41,13 @@ NO_PAIRS = RowPairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
 
 def first_pairs(found: Sequence[RowPairs], n: int, one_table: bool) -> RowPairs:
-    """Return the first n distinct pairs of each group in order; pairs of one table become left < right."""
+    """Return the first n distinct pairs of each group, in order; in one table, left < right in each pair."""
     left, right, total = (
         np.concatenate(parts) for parts in zip(*(pairs[:3] for pairs in found), strict=True)
     )
     parts = [pairs.group for pairs in found if pairs.group is not None]
     group = np.concatenate(parts) if parts else None
-    most = n * (1 + one_table) * len(found)  # each list has a pair at most once from each side
+    most = n * (1 + one_table) * len(found)  # in one table, a list can have a pair from both of its rows
     pairs = RowPairs(left, right, total, group)
     if len(total) > most and group is None:
         pairs = pairs.take(total <= np.partition(total, most - 1)[most - 1])
@@ -68,14 +68,14 @@ def first_pairs(found: Sequence[RowPairs], n: int, one_table: bool) -> RowPairs:
 
 
 class LastPairs(NamedTuple):
-    """Hold the last of the closest pairs of each group, for some rows.
+    """Hold, for some rows, the last of the closest pairs of the row's group.
 
     Attributes
     ----------
     pairs : RowPairs
-        One for each row, or a single one for all rows.
+        One pair for each row, or a single pair for all rows.
     full : array, bool
-        Whether its group has n pairs.
+        Whether the pair's group has n pairs.
     """
 
     pairs: RowPairs
@@ -83,13 +83,16 @@ class LastPairs(NamedTuple):
 
 
 def last_pairs(best: RowPairs, n: int, group: np.ndarray | None) -> LastPairs:
-    """Return the last of the closest pairs, of the groups of some rows; `best`: these pairs, in order."""
+    """Return the last of the closest pairs of each row's group.
+
+    `best`: the closest pairs of all groups, in order.  `group`: the group of each row.
+    """
     if group is None or best.group is None:
         return LastPairs(best.take(slice(-1, None)), np.array([len(best.total) >= n]))
     groups, place, count = np.unique(best.group, return_inverse=True, return_counts=True)
     last = np.zeros(len(groups), np.int64)
     np.maximum.at(last, place, np.arange(len(place)))
-    own = np.searchsorted(groups, group)  # the best have pairs of all these groups
+    own = np.searchsorted(groups, group)  # `best` has pairs of all these groups
     return LastPairs(best.take(last[own]), count[own] >= n)
 
 
@@ -97,7 +100,7 @@ def rows_to_search_again(found: RowPairs, k: int, best: RowPairs, n: int, one_ta
     """Return the k-th neighbors of rows that may have more of the n closest pairs of their group.
 
     `found`: the neighbors of each row, in order.  `best`: the n closest pairs so far.  A row is done if it
-    has fewer than k neighbors, or if its k-th one comes after the last of the best pairs.
+    has fewer than k neighbors, or if its pair with its k-th neighbor comes after all n best pairs.
     """
     own = found.left
     ends = np.flatnonzero(np.append(own[1:] != own[:-1], len(own) > 0))
@@ -122,8 +125,8 @@ None: all rows.  Rows are numbered in each table.  Pairs are in the order of lef
 def closest(search: Search, n: int, rows: tuple[int, int], one_table: bool, max_total: float) -> RowPairs:
     """Return the n closest pairs of each group, in order, by searches for nearest neighbors.
 
-    `rows`: of both tables.  Each search is for more neighbors of fewer rows, and finds at most about 4 n
-    pairs of a group.  So memory grows with n and the rows, not with the pairs of duplicates.
+    `rows`: number of rows of each table.  Each search is for more neighbors of fewer rows, and finds at most
+    about 4 n pairs of a group.  So memory grows with n and the rows, not with the pairs of duplicates.
     """
     most = rows[1] - one_table
     if min(rows[0], most) < 1:
@@ -140,7 +143,7 @@ def closest(search: Search, n: int, rows: tuple[int, int], one_table: bool, max_
         last, full = last_pairs(best, n, again.group)
         if full.all():
             max_total = float(last.total.max())
-            if one_table:  # rows of closer pairs have one among the best
+            if one_table:  # a row with closer pairs is already in one of the best pairs
                 chosen = np.zeros(rows[0], bool)
                 chosen[best.left] = chosen[best.right] = True
                 others = np.flatnonzero(chosen)

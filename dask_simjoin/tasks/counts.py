@@ -26,18 +26,19 @@ Number = Any
 
 
 def count_block(block_pair: BlockPair, enough: int | None = None) -> tuple[Array, Array | None]:
-    """Count the neighbors that the rows of two chunks have in each other; `enough`: see `Joiner.counts`.
+    """Count for each row of two chunks its neighbors in the other chunk; `enough`: see `Joiner.counts`.
 
-    For one chunk with itself the second array is None.
+    For one chunk with itself, the second array is None.
     """
     counts = _counts(block_pair, block_pair.rows, enough)
     return counts[0], None if block_pair.same else counts[1]
 
 
 def _counts(block_pair: BlockPair, rows: Rows | None, enough: int | None = None) -> list[Array]:
-    """Count the neighbors of the rows of both chunks, by position, from the pairs of `rows`.
+    """Count the neighbors of the rows of both chunks, by position.
 
-    For several distances, counts are (n, distances).
+    `rows`: places of the first chunk whose pairs are counted.  For several distances, counts are
+    (n, distances).
     """
     same, spec, joiner = block_pair.same, block_pair.spec, block_pair.joiner
     if spec.several:
@@ -67,7 +68,7 @@ def _within_several(block_pair: BlockPair, rows: Rows | None) -> np.ndarray:
 
 
 def count_cells(block_pair: BlockPair, offsets: np.ndarray) -> Frame:
-    """Count the neighbors of rows of spatial chunks, as updates to be shuffled to the rows' partitions."""
+    """Count the neighbors of rows of spatial chunks; return updates to shuffle to the rows' partitions."""
     q, _, same, spec = block_pair[:4]
     frames, rows = frames_for(q["example"]), block_pair.rows
     parts = []
@@ -78,7 +79,7 @@ def count_cells(block_pair: BlockPair, offsets: np.ndarray) -> Frame:
     xp = frames.xp
     position = xp.concatenate([part for part, _ in parts])
     count = xp.concatenate([part for _, part in parts])
-    # a row without neighbors is sent once: when its chunk is compared with itself
+    # a row without neighbors is only sent when its chunk is compared with itself
     sent = (count if count.ndim == 1 else count.max(axis=1)) > 0
     if spec.other is not None and block_pair.first:
         sent[:] = True  # with two tables, no chunk is compared with itself
@@ -103,7 +104,7 @@ def update_columns(number: int) -> list[str]:
 
 
 def count_block_pairs(block_pair: BlockPair) -> Number:
-    """Count the pairs that `join_block` would return: an array (distances,) for several distances."""
+    """Count the pairs that `join_block` would return; for several distances, return an array (distances,)."""
     q, _, same, spec = block_pair[:4]
     pairs: Number = np.zeros(len(spec.several), np.int64) if spec.several else 0
     rows = block_pair.rows
@@ -172,14 +173,14 @@ def hash_columns(frame: Frame, groups: tuple[tuple[Hashable, ...], ...]) -> Arra
 
 
 def _mixed(state: Array, numbers: Array) -> Array:
-    """Add numbers (n,) to hashes; equal numbers give equal hashes."""
+    """Mix numbers (n,) into hashes; equal numbers give equal hashes."""
     xp = module_of(numbers)
     numbers = xp.where(xp.isnan(numbers), np.nan, numbers + 0.0)  # -0.0 becomes 0.0
     return mixed_bits(state, xp.ascontiguousarray(numbers).view(np.uint64))
 
 
 def mixed_bits(state: Array, bits: Array) -> Array:
-    """Add 64-bit values (n,) uint64 to hashes."""
+    """Mix 64-bit values (n,) uint64 into hashes."""
     state = (state ^ bits) + np.uint64(STEP)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(FIRST)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(SECOND)
@@ -187,7 +188,7 @@ def mixed_bits(state: Array, bits: Array) -> Array:
 
 
 def places_of(now: Array, then: Array) -> Array | None:
-    """Find the place of each row of a partition in another run; None: all places are equal.
+    """Find the place of each row of a partition in another run; None: rows are in the same order.
 
     Rows with equal fingerprints keep their order.
 
@@ -216,7 +217,7 @@ def places_of(now: Array, then: Array) -> Array | None:
 def _other_rows(now: int, then: int) -> SourceChangedError:
     return SourceChangedError(
         f"A partition of {now} rows differs from the {then} rows that its values were computed for. "
-        "Dask computed the frame twice, as it may after a shuffle, and got other rows "
+        "Dask computed the frame twice, as it may after a shuffle, and got different rows "
         f"the second time. {REMEDY}"
     )
 
@@ -232,14 +233,14 @@ def values_beside(frame: Frame, values: Frame | Series, then: Array, groups: Gro
     if places is not None and PREDECESSOR in getattr(values, "columns", ()):
         raise SourceChangedError(
             f"The column {PREDECESSOR!r} holds row numbers across all partitions. Dask computed the frame "
-            "twice and got its rows in another order. Take the other columns of the result "
-            f"without this one, or {REMEDY}"
+            "twice and got its rows in another order. Use the result without this column, "
+            f"or {REMEDY}"
         )
     return _labelled(values.copy(deep=False) if places is None else values.take(places), frame, kept)
 
 
 def relabelled(frame: Frame, values: Frame | Series, spec: RowSpec | None) -> Frame | Series:
-    """Give the values of a partition, which are in row order, the labels of its rows."""
+    """Label the values of a partition, which are in row order, like the partition's rows."""
     return _labelled(values.copy(deep=False), frame, kept_rows(frame, spec))
 
 
@@ -258,11 +259,11 @@ CHUNK = 1 << CHUNK_BITS
 
 
 RowNumbers = int | Array
-"""A chunk's number, or the positions of its rows in the whole frame, ascending."""
+"""The index of a chunk, or the positions of its rows in the whole frame, ascending."""
 
 
 def row_numbers(rows: Array, own: RowNumbers) -> Array:
-    """Number some rows of a chunk; `own`: the numbers of all its rows, or the chunk's number."""
+    """Return the row numbers of some rows of a chunk; `own`: the `RowNumbers` of the chunk."""
     return rows.astype(np.int64) + own * CHUNK if isinstance(own, int) else own[rows]
 
 
@@ -277,7 +278,7 @@ def new_nodes(number: int, xp: ArrayModule = np) -> Array:
 def component_roots(nodes: int, left: Array, right: Array, joiner: Joiner | None = None) -> Array:
     """Return for each of the nodes 0 ... nodes-1 the smallest node of its component.
 
-    `joiner`: for the edges' arrays; by default the host's.
+    `joiner`: the joiner for arrays such as `left` and `right`; None: they are on the host.
     """
     joiner = joiner or host_joiner()
     parent = new_nodes(nodes, joiner.xp)
@@ -287,10 +288,10 @@ def component_roots(nodes: int, left: Array, right: Array, joiner: Joiner | None
 
 
 NODES_OF_EDGE = 8
-"""Up to this many numbers per edge, an array with a node for each number beats sorting."""
+"""Up to this many row numbers per edge, an array with a node for each number is faster than sorting."""
 
 Edges = tuple[Array, Array]
-"""The numbers (k,) int64 of both ends of edges, on the host or a GPU."""
+"""The row numbers (k,) int64 of both ends of edges, on the host or a GPU."""
 
 
 def no_edges(xp: ArrayModule = np) -> Edges:
@@ -299,10 +300,10 @@ def no_edges(xp: ArrayModule = np) -> Edges:
 
 
 def spanning_forest(parts: Sequence[Edges], joiner: Joiner) -> Edges:
-    """Reduce edges to the fewest that connect the same numbers.
+    """Reduce edges to the fewest edges that connect the same row numbers.
 
-    `joiner`: for the edges' arrays.  Each edge goes from a number to the smallest number of its component.
-    A number begins one edge at most, and edges are sorted by these numbers.
+    `joiner`: the joiner for arrays such as the edges.  Each edge goes from a row number to the smallest row
+    number of its component.  A row number begins at most one edge, and edges are sorted by their beginnings.
     """
     xp = joiner.xp
     left, right = (xp.concatenate([xp.asarray(side) for side in sides]) for sides in zip(*parts, strict=True))
@@ -318,9 +319,9 @@ def spanning_forest(parts: Sequence[Edges], joiner: Joiner) -> Edges:
 
 
 def _forest_of_ranges(left: np.ndarray, right: np.ndarray, joiner: Joiner) -> Edges | None:
-    """Do as `spanning_forest`, with a node for each number up to the last one of each chunk.
+    """Do what `spanning_forest` does, with a node for each row number up to the last of each chunk.
 
-    It takes a fifth of the time of sorting if most numbers have an edge; None: too few have one.
+    If most row numbers have an edge, this takes a fifth of the time of sorting.  None: too few have an edge.
     """
     if min(int(left.min()), int(right.min())) < 0:
         return None
@@ -366,7 +367,7 @@ def components_of_ids(pairs: Frame) -> Frame:
 
 
 def _order(ids: Ids) -> Array:
-    """Order ids independently of partitions: first by type, if types do not compare."""
+    """Order ids independently of partitions: first by type, if values of different types do not compare."""
     with contextlib.suppress(TypeError):
         return ids.argsort()
     kinds = ["" if isinstance(value, numbers.Number) else type(value).__name__ for value in ids]
@@ -387,7 +388,7 @@ def _coded(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
         if on_gpu(left):
             raise ColumnError(
                 f"Columns 'left' and 'right' are of dtypes {left.dtype} and {right.dtype}, and no dtype "
-                "holds the numbers of both; convert one of them."
+                "can hold the numbers of both columns; convert one of the columns."
             )
         left, right = (pd.Index(listed_values(side), dtype=object) for side in (left, right))
     codes, ids = joined([left, right]).factorize()

@@ -1,8 +1,8 @@
 """Build sparse neighbor matrices in CSR form from chunks.
 
-The host's kernels do the work, or array operations if the arrays are on a GPU.
+Kernels do the work on the host, and array operations on a GPU.
 
-The number of a row is its row and column in the matrix: its position in the frame.
+The number of a row is its position in the frame, which is its row and its column in the matrix.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.matches import BlockPair, measured, whole_block_pair
 
 SORTED = 1 << 24
-"""Entries that array operations sort at a time."""
+"""Maximum number of entries that array operations sort at a time."""
 
 PAUSED = 0.8
 """Dask pauses a worker at this share of its memory limit."""
@@ -46,7 +46,7 @@ def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_v
     """Put entries into their rows; `at` (n,): the place of each row's next entry."""
     if module_of(at) is np:
         host_kernels("components").put(rows, columns, values, at, out, out_values)
-    elif len(rows):  # in any order: complete rows are sorted later
+    elif len(rows):  # entries come in any order, because complete rows are sorted later
         put_entries(rows, columns, values, at, out, out_values)
 
 
@@ -111,7 +111,7 @@ def starts_of(counts: Array) -> Array:
 
 
 def narrow(counts: Array) -> Array:
-    """Convert counts to the smallest type: there is one for each row and block pair."""
+    """Convert counts to the smallest type, because each row has a count for each block pair."""
     return counts.astype(np.min_scalar_type(int(counts.max()) if len(counts) else 0))
 
 
@@ -122,7 +122,7 @@ WIDE = np.iinfo(np.int32).max
 
 
 KEPT = 1 << 22
-"""Most pairs, of 16 bytes, that one pass keeps in memory, without a pass before that counts them."""
+"""Up to this number of pairs (of 16 bytes), one pass keeps all pairs; for more, a first pass counts pairs."""
 
 Listed = list[tuple[Array, Array, Array]]
 """Batches of pairs: positions of both ends, and totals."""
@@ -136,7 +136,7 @@ class MatrixRows(TypedDict):
     columns: Array
     """The columns of all entries, row after row."""
     values: Array
-    """Their values, float64."""
+    """The values of all entries, float64."""
 
 
 def sparse(xp: ArrayModule) -> ModuleType:
@@ -147,32 +147,32 @@ def sparse(xp: ArrayModule) -> ModuleType:
 
 
 def offset_type(xp: ArrayModule, max_value: int) -> DType:
-    """Choose the type of offsets and columns of a matrix; `max_value`: the larger of entries and rows.
+    """Choose the type of offsets and columns of a matrix; `max_value`: the larger count, entries or rows.
 
-    SciPy gets int64.  CuPy converts them to int32 if they fit.
+    SciPy gets int64.  CuPy converts offsets and columns to int32 if they fit.
     """
     return np.int64 if xp is np or max_value > WIDE else np.int32
 
 
 def max_entries(xp: ArrayModule) -> int | None:
     """Return how many entries a matrix can have; None: any number."""
-    # before 14.1, CuPy had no other type than int32
+    # before 14.1, CuPy had int32 only
     if xp is np or sparse(xp).csr_matrix((1, WIDE + 1)).indices.dtype == np.int64:
         return None
     return WIDE
 
 
 def weights_of(totals: Array, spec: JoinSpec, mode: str) -> Array:
-    """Compute the values of entries from totals of `Joiner.visit`; their memory may be reused."""
+    """Compute the values of entries from totals of `Joiner.visit`, whose memory may be reused."""
     xp = module_of(totals)
     return measured(spec, xp)(totals) if mode == DISTANCE else xp.ones(len(totals))
 
 
 def matrix_numbers(chunk: Chunk, firsts: list[int], kind: DType) -> Array:
-    """Number a chunk's rows as the matrix does, ascending.
+    """Return the numbers of a chunk's rows in the matrix, ascending.
 
-    `firsts`: for an entity chunk, the first row number of each piece's partition, since its rows are numbered
-    within their partitions.
+    `firsts`: for an entity chunk, the position in the frame of the first row of each piece's partition. Rows
+    of entity chunks are numbered within their partitions.
     """
     if "position" in chunk:
         return chunk["position"].astype(kind)
@@ -194,7 +194,7 @@ def fill_block(block_pair: BlockPair, counts: tuple[Array, Array | None, int], n
                mode: str) -> tuple[MatrixRows, MatrixRows | None]:  # fmt: skip
     """Make the entries of the rows of two chunks in each other's columns.
 
-    `counts`: the result of `count_entries`; `numbers`: of both chunks' rows.
+    `counts`: the result of `count_entries`.  `numbers`: the row numbers of each chunk in the matrix.
     """
     xp = block_pair.xp
     parts, at = [], []
@@ -207,15 +207,15 @@ def fill_block(block_pair: BlockPair, counts: tuple[Array, Array | None, int], n
 
 
 def _no_entries(counts: Array, entries: int, kind: DType, xp: ArrayModule) -> MatrixRows:
-    """Make rows with allocated memory for entries, which `fill` fills in later."""
+    """Make rows with memory for entries, which `fill` writes later."""
     return {"counts": counts, "columns": xp.empty(entries, kind), "values": xp.empty(entries)}
 
 
 def fill(block_pair: BlockPair, numbers: Sequence[Array], mode: str, at: list[Array],
          parts: list[MatrixRows], listed: Listed | None = None) -> None:  # fmt: skip
-    """Put the entries of two chunks, or of one with itself, at the places of their rows' next entries.
+    """Write the entries of two chunks, or of one with itself, at each row's next place (`at`).
 
-    `listed`: their pairs, if they are in memory.
+    `listed`: the pairs of the chunks, if they are in memory.
     """
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
@@ -231,7 +231,7 @@ def fill(block_pair: BlockPair, numbers: Sequence[Array], mode: str, at: list[Ar
 
 
 def with_itself(numbers: Array, mode: str, at: Array, part: MatrixRows) -> None:
-    """Put the entry of each row for itself at the place of the row's next entry."""
+    """Write the entry of each row for itself at the row's next place (`at`)."""
     part["columns"][at], part["values"][at] = numbers, float(mode == CONNECTIVITY)
     at += 1
 
@@ -269,7 +269,7 @@ def assemble(rows: int, example: Frame, numbers: list[Array], parts: list[Matrix
 
 
 class _ManyError(Exception):
-    """Ends a pass with more pairs than are kept."""
+    """Ends a pass that finds more pairs than `KEPT` allows."""
 
 
 def _listed(block_pair: BlockPair) -> Listed | None:
@@ -332,14 +332,14 @@ def matrix(values: Array, columns: Array, starts: Array) -> SparseMatrix:
     kind = sparse(xp).csr_matrix
     if xp is not np:
         return kind((values, columns, starts), shape=(rows, rows))
-    # set on an empty matrix, since the constructor converts int64 to int32 if possible
+    # set arrays on an empty matrix: the constructor would convert int64 to int32 if possible
     made = kind((rows, rows))
     made.data, made.indices, made.indptr = values, columns, starts
     return made
 
 
 def fitting_for(spec: JoinSpec, rows: int, example: Frame, resources: Resources, pieces: bool) -> Fitting:
-    """List the memory limits of a neighbor matrix; `pieces`: it is assembled from parts by chunk."""
+    """List the memory limits of a neighbor matrix; `pieces`: whether chunks make parts of the matrix."""
     gpu = resources.gpu
     entry = DEVICE_ENTRY if gpu else ENTRY
     result, made = (entry, 8), (entry + PIECE * pieces, ROW)

@@ -33,15 +33,15 @@ from dask_simjoin.tasks.pairs import cast_like, unmatched
 class State(TypedDict):
     """Hold the nearest rows found so far for each row of a chunk: a plain dict, so that it spills.
 
-    It has at most as many columns as rows were searched.
+    It has k columns, or fewer if fewer rows were searched.
     """
 
     totals: Array
     """The totals (n, k) float64 of each row's nearest rows so far, ascending; inf: none yet."""
     row_numbers: Array
-    """The numbers (n, k) int64 of the nearest rows; -1: none yet."""
+    """The row numbers (n, k) int64 of the nearest rows; -1: none yet."""
     rows: NotRequired[Array]
-    """The chunk's rows that the state is for, if it is for a part of them."""
+    """The rows that the state is for, if it is for a part of the chunk's rows."""
 
 
 Totals = tuple[float, float]
@@ -53,11 +53,12 @@ ANY_TOTAL: Totals = (0.0, math.inf)
 def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequence[RowNumbers],
                  is_self_join: bool = True, totals: Totals = ANY_TOTAL, part: tuple[int, int] = (0, 1),
                  state: State | None = None) -> State:  # fmt: skip
-    """Update the nearest rows of a chunk's rows with the rows of another chunk, or of the same one.
+    """Update the nearest rows of a chunk's rows with the rows of another chunk, or of the same chunk.
 
-    `numbers`: of both chunks' rows.  `is_self_join`: whether both are of one table, where a row is not its
-    own neighbor.  `totals`: the smallest and largest total of a neighbor.  `part`: index and number of parts
-    of the first chunk's rows.  `state`: of the chunks searched before, if any.
+    `numbers`: the `RowNumbers` of each chunk.  `is_self_join`: whether both chunks are of one table, where a
+    row is not its own neighbor.  `totals`: the smallest and largest total of a neighbor.  `part`: the part of
+    the first chunk's rows to search for, and the number of parts.  `state`: the result of earlier searches
+    for these rows in other chunks, if any.
     """
     searcher = searcher_for(q["example"])
     searcher.prepare()
@@ -65,12 +66,12 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
     start, stop = part_of_places(len(q["ids"]), searcher.grain, part)
     # no more columns than rows that can be found
     best, found = searcher.fresh(stop - start, min(k, known + len(d["ids"])))
-    if state is not None:  # copied: others may have the old one
+    if state is not None:  # copied, because other tasks may use the old state
         best[:, :known], found[:, :known] = state["totals"], state["row_numbers"]
     first, second = (own * CHUNK if isinstance(own, int) else own for own in numbers)
     query = searcher.renamed(cast(Index, q), first)
     data = query if q is d else searcher.renamed(cast(Index, d), second)
-    limits = {"bound2": totals[1]} | ({"least2": totals[0]} if totals[0] else {})  # GPUs have no smallest one
+    limits = {"bound2": totals[1]} | ({"least2": totals[0]} if totals[0] else {})  # GPUs take no `least2`
     if part[1] == 1:
         searcher.nearest(query, data, layout, best, found, is_self_join=is_self_join, **limits)
         return {"totals": best, "row_numbers": found}
@@ -85,8 +86,8 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
 def mutual_state(q: Chunk, d: Chunk, search: Callable[[Chunk, Chunk], State]) -> State:
     """Search two chunks on the host, or one chunk twice, and keep mutual neighbors.
 
-    `search`: finds the neighbors of the first chunk's rows in the second, numbered from 0.  All other places
-    of the state are -1, so that the ranks of mutual neighbors do not change.
+    `search`: finds the neighbors of the first chunk's rows in the second, whose rows are numbered from 0.
+    Neighbors that are not mutual become -1, so that mutual neighbors keep their ranks.
     """
     back = None if q is d else _sorted_numbers(search(d, q))
     state = search(q, d)
@@ -112,7 +113,7 @@ def part_of_places(rows: int, grain: int, part: tuple[int, int]) -> tuple[int, i
 
 
 def join_states(threads: int, *parts: State) -> State:
-    """Merge the states of all parts of a chunk; `threads`: number that share the work on the host."""
+    """Merge the states of all parts of a chunk, on the host with this number of `threads`."""
     xp = module_of(parts[0]["totals"])
     if xp is np:
         return _join_on_host(parts, threads)
@@ -124,7 +125,7 @@ def join_states(threads: int, *parts: State) -> State:
 
 
 def _join_on_host(parts: Sequence[State], threads: int) -> State:
-    """Do as `join_states`, on the host."""
+    """Do what `join_states` does, on the host."""
     rows, (totals, numbers) = [part["rows"] for part in parts], (parts[0]["totals"], parts[0]["row_numbers"])
     shape = sum(map(len, rows)), totals.shape[1]
     made = State(totals=np.empty(shape, totals.dtype), row_numbers=np.empty(shape, numbers.dtype))
@@ -154,20 +155,20 @@ def kth_distance(state: State, k: int, spec: JoinSpec) -> Array:
 
 
 MAX_POSITION = 2**31
-"""Number of rows that int32 cannot number."""
+"""From this number of rows on, positions are int64."""
 
 
 PARTS = 16
-"""Divisor of the block size if each block needs several arrays: glibc may keep freed memory."""
+"""Blocks are this many times smaller if each needs several arrays, because glibc may keep freed memory."""
 
 
 class FoundRows(NamedTuple):
-    """Hold the neighbors from one chunk.
+    """Hold the neighbors that are rows of one chunk.
 
     Attributes
     ----------
     places : array (rows,), int64
-        Their places in the state: row * k + rank.
+        The neighbors' places in the state: row * k + rank.
     ids : Index
     columns : dict
         Kept columns of the result, by their names.
@@ -179,7 +180,7 @@ class FoundRows(NamedTuple):
 
 
 def find_rows(state: State, d: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundRows:
-    """Select the neighbors that are rows of a chunk; `own`: the chunk's number, or its rows' numbers."""
+    """Select the neighbors that are rows of a chunk; `own`: the `RowNumbers` of the chunk."""
     numbers = state["row_numbers"].reshape(-1)
     xp = module_of(numbers)
     if isinstance(own, int):
@@ -206,7 +207,7 @@ def find_rows(state: State, d: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundR
 
 
 def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: FoundRows) -> Frame:
-    """Make the neighbors of a chunk's rows, the nearest first for each row, like an example."""
+    """Make a frame like an example: the neighbors of a chunk's rows, for each row the nearest first."""
     frames = frames_for(q["example"])
     xp, k = frames.xp, state["row_numbers"].shape[1]
     found = tuple(part for part in found if len(part.places))
@@ -249,7 +250,7 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: Fo
 
 def nearest_or_missing(q: Chunk, state: State | None, spec: JoinSpec, like: Frame,
                        *found: FoundRows) -> Frame:  # fmt: skip
-    """Do as `nearest_rows`, with one row of missing values for each row that has no neighbor.
+    """Do what `nearest_rows` does, and add a row of missing values for each row without a neighbor.
 
     `state`: None if no chunk was searched.
     """
@@ -276,7 +277,7 @@ def has_neighbor(state: State) -> Array:
 
 
 def whole_rows(q: Chunk, d: Chunk, state: State, spec: JoinSpec, like: Frame) -> Frame:
-    """Do as `nearest_rows` for a search in one chunk on the host; the state's memory becomes two columns."""
+    """Do what `nearest_rows` does for one chunk on the host; two columns reuse the state's memory."""
     frames, (totals, numbers) = frames_for(q["example"]), (state["totals"], state["row_numbers"])
     rows, ranks = _compressed(totals, numbers)
     if not len(rows):
@@ -304,7 +305,7 @@ def whole_rows(q: Chunk, d: Chunk, state: State, spec: JoinSpec, like: Frame) ->
 
 
 def _compressed(totals: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Drop missing neighbors from a state (n, k) in place; return the row and the rank of all others."""
+    """Drop missing neighbors from a state (n, k) in place; return the row and the rank of each neighbor."""
     (n, k), kind = numbers.shape, np.int32 if len(numbers) < MAX_POSITION else np.int64
     found, used = numbers.reshape(-1), 0
     if not found.size or found.min() >= 0:
@@ -325,11 +326,11 @@ def _compressed(totals: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np
 
 
 WARM = 100
-"""Points of a first search that compiles kernels, before anything is timed."""
+"""Points of an untimed first search, which compiles the kernels."""
 
 
 def profile_search(x: Array, layout: SearchLayout, k: int, max_total: float, library: str) -> Counters:
-    """Search the k nearest rows of each of the points (n, d), and return their number and the seconds."""
+    """Search the k nearest rows of each point (n, d); return the number of neighbors, and the seconds."""
     if not len(x):
         return Counters({"neighbors": 0.0}, {})
     _run(x[:WARM], layout, k, max_total, library)

@@ -1,4 +1,4 @@
-"""Make rows of a result from the pairs of two chunks: the work of one task."""
+"""Make the rows of a result from the pairs of two chunks: the work of one task."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.matches import BlockPair, ids_of, kept_values, matches, measured, rank, visit_radii
 
 PLACE = object()
-"""Key of the rows' places, which are kept if some columns need a frame to take them."""
+"""Key of the rows' places, which are kept if a column's values can only be taken by a frame."""
 
 CAPACITY = 1 << 16
-"""Pairs of the first allocation if pairs are written in batches."""
+"""Initial capacity in pairs, if pairs are written in batches."""
 
 
 class SideColumns:
-    """Arrays to gather for the left or the right rows of pairs, and the result columns made from them.
+    """Arrays to gather for the left or the right rows of pairs, and the result columns that they become.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class PairColumns:
     chunks : pair of Chunk
         The chunks of the left and of the right rows.
     names : pair of mappings
-        Their kept columns: see `SideColumns`.
+        Kept columns of each chunk: see `SideColumns`.
     measures : sequence of str
         Names of further columns of pairs, float64.
     """
@@ -131,7 +131,7 @@ class PairColumns:
 
 
 def both_directions(left: Sequence[Array], right: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-    """Append the right rows' arrays to the left rows' arrays and vice versa; the inputs are consumed."""
+    """Append right rows' arrays to left rows' arrays and vice versa; do not use the inputs afterwards."""
     sides: tuple[list[Array], list[Array]] = [], []
     for one, other in zip(left, right, strict=True):
         n = len(one)
@@ -145,7 +145,7 @@ def both_directions(left: Sequence[Array], right: Sequence[Array]) -> tuple[list
 
 
 def twice(values: Array) -> Array:
-    """Return the values twice, one copy after the other; the input must not be used afterwards."""
+    """Return two copies of the values, one after the other; do not use the input afterwards."""
     n = len(values)
     whole = longer(values, 2 * n)
     whole[n:] = whole[:n]
@@ -157,9 +157,9 @@ def join_block(block_pair: BlockPair, columns: list[str], cuts: np.ndarray | int
                alone: ResultRows | None = None) -> Frame:  # fmt: skip
     """Find all pairs of two chunks, or of one with itself.
 
-    `columns`: of the result.  `cuts`: the result of `cut_block`, or a number of parts of equal work.
-    `number`: the part of the first chunk's rows to join.  `like`: an example of the result, if its dtypes
-    differ from the columns'; `alone`: rows without a pair to append, see `concat_results`.
+    `columns`: names of the result's columns.  `cuts`: the result of `cut_block`, or a number of parts of
+    equal work.  `number`: the part of the first chunk's rows to join.  `like`: an example of the result, if
+    its dtypes differ from the dtypes of the columns.  `alone`: rows to append, see `concat_results`.
     """
     q, _, same, spec = block_pair[:4]
     frames = frames_for(q["example"])
@@ -182,9 +182,10 @@ def join_block(block_pair: BlockPair, columns: list[str], cuts: np.ndarray | int
 
 def concat_results(parts: list[ResultRows], columns: list[str], frames: Frames, like: Frame | None = None,
                    alone: ResultRows | None = None) -> Frame:  # fmt: skip
-    """Make a frame from one or more parts of a result, which are consumed.
+    """Make a frame from one or more parts of a result, whose memory it reuses.
 
-    `alone`: rows to append with missing values in other columns; `like`: an example with the dtypes.
+    `alone`: rows without a pair to append, with missing values in other columns.  `like`: an example with
+    the dtypes of the result.
     """
     total = sum(number for number, _ in parts)
     shared = collections.Counter(id(_owner(values)) for _, part in parts for values in part.values())
@@ -207,7 +208,7 @@ def cast_like(found: Frame, like: Frame) -> Frame:
 
 
 def unmatched(q: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> Frame:
-    """Make result rows for a chunk's rows without a pair; `counts`: pairs by position."""
+    """Make result rows for a chunk's rows without a pair; `counts`: number of pairs of each row."""
     frames = frames_for(q["example"])
     rows, own = unmatched_rows(q, counts, spec, like)
     columns = {c: own[c] if c in own else frames.missing(like[c].dtype, rows) for c in like.columns}
@@ -215,7 +216,7 @@ def unmatched(q: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> Fram
 
 
 def unmatched_rows(q: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> ResultRows:
-    """Return the columns of rows without a pair that have values."""
+    """Return the columns that have values for rows without a pair: ids and kept columns of the left side."""
     xp, n = frames_for(q["example"]).xp, len(q["ids"])
     order = q["order"][:n]
     places = xp.arange(n) if isinstance(counts, int) else xp.flatnonzero(xp.asarray(counts)[order] == 0)
@@ -225,7 +226,7 @@ def unmatched_rows(q: Chunk, counts: Array | int, spec: RowSpec, like: Frame) ->
 
 
 ResultRows = tuple[int, dict[str, Values]]
-"""Rows of a result: their number and their columns."""
+"""Rows of a result: their count and their columns."""
 
 Side = tuple[tuple[Chunk, ...], Array]
 """Rows of chunks: the chunks, and places in their concatenated indexes."""
@@ -355,7 +356,7 @@ def _owner(values: Values) -> Any:
 
 
 def _padded(values: Values, rows: int, like: Frame, frames: Frames) -> Values:
-    """Append missing values to a column; `like`: an example of it; `values` are consumed."""
+    """Append missing values to a column; `like`: an example of the column; memory of `values` is reused."""
     (name, dtype), n = next(iter(like.dtypes.items())), len(values)
     if isinstance(values, np.ndarray) and values.dtype.kind in "iub":  # dtypes without a missing value
         mask = np.zeros(n + rows, np.bool_)
@@ -370,7 +371,7 @@ def _padded(values: Values, rows: int, like: Frame, frames: Frames) -> Values:
 
 
 def _concat(parts: list[Values], frames: Frames, alone: bool) -> Values:
-    """Concatenate values; `alone`: whether the first array is not shared, so that it can be consumed."""
+    """Concatenate values; `alone`: whether nothing else uses the first array, so it can grow in place."""
     if all(isinstance(part, np.ndarray) for part in parts) and alone:
         return appended(parts)
     if all(isinstance(part, frames.xp.ndarray) for part in parts):
@@ -379,12 +380,12 @@ def _concat(parts: list[Values], frames: Frames, alone: bool) -> Values:
 
 
 def cut_block(block_pair: BlockPair, parts: int) -> np.ndarray:
-    """Return places in the first chunk's index that cut its rows into parts with equal numbers of pairs."""
+    """Return places that cut the index of the first chunk into parts with equal numbers of pairs."""
     return cut_weighed(block_pair.layout.grain, parts, weigh_block(block_pair))
 
 
 def weigh_block(block_pair: BlockPair) -> Array:
-    """Return the cumulative number of pairs (int64) by place of the first chunk, for this part of work."""
+    """Return the number of pairs up to each place of the first chunk (int64), for the block pair's part."""
     joiner, rows = block_pair.joiner, block_pair.rows
     start, stop = rows or (0, len(block_pair.q["ids"]))
     pairs = joiner.xp.zeros(stop - start, joiner.xp.int64)
@@ -394,7 +395,7 @@ def weigh_block(block_pair: BlockPair) -> Array:
 
 
 def cut_weighed(grain: int, parts: int, *weights: Array) -> np.ndarray:
-    """Do as `cut_block`, from the results of `weigh_block` for all parts of the work, in their order."""
+    """Do what `cut_block` does, from the results of `weigh_block` for all parts of the work, in order."""
     xp, n = module_of(weights[0]), sum(map(len, weights))
     before = np.cumsum([0, *(int(some[-1]) if len(some) else 0 for some in weights)])
     wanted = before[-1] * (np.arange(1, parts) / parts)

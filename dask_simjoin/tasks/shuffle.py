@@ -30,18 +30,18 @@ from dask_simjoin.tasks.chunks import (
 )
 
 CELL, ID, POSITION, COUNT, LIMIT = "_partitions", "id", "position", "count", "limit"
-"""Columns of frames that are shuffled; coordinates are called x0, x1, ..., kept columns k0, k1, ..."""
+"""Names of columns of frames that are shuffled. Coordinates are x0, x1, ..., kept columns k0, k1, ..."""
 
 
 class Parcel(TypedDict):
     """Hold a partition's rows, grouped by chunk and in row order, followed by the rows of halos."""
 
     x: Array
-    """Coordinates (n, d): float32 where all columns are, else float64."""
+    """Coordinates (n, d): float32 if all columns are float32, else float64."""
     position: Array
     """The rows' numbers in the whole frame (n,), int64."""
     ends: np.ndarray
-    """Start and end of each chunk's rows (2, chunks + 1): its own, and its halo's."""
+    """Bounds (2, chunks + 1) of each chunk's rows: first of the chunk itself, then of its halo."""
     ids: NotRequired[Ids]
     kept: NotRequired[Frame]
     own_limit: NotRequired[Array]
@@ -62,7 +62,7 @@ def positions(read: ReadRows, first: int) -> Array:
 
 def packed(frame: Frame, read: ReadRows, position: Array, chunks: Shuffled, spec: JoinSpec,
            with_ids: bool) -> Parcel:  # fmt: skip
-    """Pack rows that were read; `position`: of each row in the whole frame."""
+    """Pack rows that were read; `position`: the position of each row in the whole frame."""
     x = read["x"]
     frames, joiner = frames_for(frame), joiner_for(frame)
     xp = frames.xp
@@ -112,7 +112,7 @@ def _taken(x: Array, places: Array, kind: DType) -> Array:
         if xp is np and kind == x.dtype:
             x[:, k].take(
                 places, out=out[:, k], mode="clip"
-            )  # the default mode "raise" would make a copy first
+            )  # with the default mode "raise", NumPy would copy the result
         else:
             out[:, k] = x[:, k].take(places)
     return out
@@ -129,7 +129,7 @@ def unpack(c: int, example: Frame, spec: JoinSpec, layout: Layout | SearchLayout
 
 
 def spans_of(parcels: Sequence[Parcel], side: int, c: int) -> list[Span]:
-    """List the rows of a chunk, or its halo, in parcels; if there are none, an empty span of the first."""
+    """List the rows of a chunk, or of its halo, in parcels; without rows, list an empty span of a parcel."""
     spans = [(parcel, *parcel["ends"][side, c : c + 2].tolist()) for parcel in parcels]
     return [span for span in spans if span[2] > span[1]] or [(parcels[0], 0, 0)]
 
@@ -157,7 +157,7 @@ def joined_of(name: str, parts: list[Span], example: Frame) -> Any:
 
 
 def cell_columns(frame: Frame, spec: JoinSpec) -> dict[str, DType]:
-    """Name the coordinates' columns in a frame that is shuffled, with their dtypes.
+    """Return names and dtypes of the columns of coordinates in a frame that is shuffled.
 
     Columns of float32 stay float32 while they are sent, which is exact, and become float64 in the chunk.
     """
@@ -181,13 +181,13 @@ def send(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpe
          with_ids: bool) -> Frame:  # fmt: skip
     """Make the frame that Dask shuffles: each row for its own chunk, and for halos.
 
-    A row in a halo has its position as ``-1 - position``.  `with_ids`: whether ids are sent too.
+    For a row in a halo, the column of positions has ``-1 - position``.  `with_ids`: whether to send ids too.
     """
     return _sent(frame, pack(frame, fingerprint, chunks, spec, with_ids), chunks, spec)
 
 
 def send_piece(frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, with_ids: bool) -> Frame:
-    """Do as `send`, for some rows of a partition that `as_planned` returned."""
+    """Do what `send` does, for some rows of a partition that `as_planned` returned."""
     number, start, stop = piece
     some = frame.iloc[start:stop]
     first = int(chunks.offsets[number]) + start
@@ -242,8 +242,8 @@ def cell_chunk(frame: Frame, example: Frame, spec: JoinSpec, layout: Layout | Se
 ROWS_AT_ONCE = 1 << 19
 """Rows of partitions that are packed at a time.
 
-Arrays of 4 MB get memory in large pages.  Waiting for the memory of many smaller arrays would take longer
-than the packing."""
+Arrays of 4 MB get memory in large pages.  For many smaller arrays, waiting for memory would take longer than
+packing."""
 
 
 def pack_partitions(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
@@ -261,7 +261,7 @@ def pack_partitions(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprin
 
 
 def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield batches of partitions first ... last-1 to pack at once; `sizes`: their numbers of rows."""
+    """Yield batches of partitions first ... last-1 to pack at once; `sizes`: row counts of partitions."""
     first, rows = 0, 0
     for n, own in enumerate(sizes):
         rows += own
@@ -272,7 +272,7 @@ def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def _pack(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
           partitions: Sequence[Frame]) -> Parcel:  # fmt: skip
-    """Pack some partitions as one, read to one array on the host."""
+    """Pack some partitions as one, with their coordinates read into one array on the host."""
     if len(partitions) == 1:
         return pack(partitions[0], fingerprints[0], chunks, spec, with_ids)
     sizes = [len(partition) for partition in partitions]
@@ -298,7 +298,7 @@ def _pack(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequen
 
 
 def _of_chunk(parcels: list[Parcel], c: int, example: Frame) -> Parcel:
-    """Concatenate the rows of one chunk in parcels: its own rows, followed by its halo's."""
+    """Concatenate the rows of one chunk in parcels: the chunk's own rows, then the rows of its halo."""
     sides = [spans_of(parcels, side, c) for side in range(2)]
     own, halo = (sum(stop - start for _, start, stop in spans) for spans in sides)
     filled = [span for span in itertools.chain(*sides) if span[2] > span[1]] or sides[0][:1]
@@ -333,11 +333,11 @@ def _by_partition(parcel: Parcel, side: int, offsets: np.ndarray) -> list[Span]:
 
 
 PartCounts = tuple[np.ndarray, Array]
-"""Some rows of a partition (n,), as positions in it, and the count of each of them (n,)."""
+"""Positions of some rows in their partition (n,), and the count of each of these rows (n,)."""
 
 
 def counts_by_partition(chunk: Chunk, counts: Array | int, offsets: np.ndarray) -> list[PartCounts]:
-    """Split the counts of a block's rows by partition; `offsets`: the first position of each."""
+    """Split the counts of a block's rows by partition; `offsets`: the first position of each partition."""
     position = to_host(chunk["position"])
     cuts = np.searchsorted(position, offsets)
     values = np.zeros(len(position), np.int64) if isinstance(counts, int) else counts

@@ -23,14 +23,14 @@ PARTS = 8
 """Parts of the work per thread; more than one, because some parts take longer."""
 
 POINTS = 1 << 14
-"""Fewest points of a part."""
+"""Minimum number of points of a part."""
 
 NOWHERE = np.iinfo(np.int64).max
 """Label of a point without a near core point."""
 
 
 def build(x: np.ndarray, layout: CellLayout, threads: int = 1) -> Index:
-    """Index points (n, d), n > 0, by cells; as `index.sweep.build`, with cells instead of rows."""
+    """Index points (n, d), n > 0, like `index.sweep.build`, but with cells instead of rows."""
     x = np.asfortranarray(x)
     lower, upper = np.empty((2, x.shape[1]))
 
@@ -44,7 +44,7 @@ def build(x: np.ndarray, layout: CellLayout, threads: int = 1) -> Index:
 
 
 SAMPLE_BITS = 6
-"""The sample has one cell of 2**SAMPLE_BITS. It shows how many points share a cell."""
+"""The sample has one of 2**SAMPLE_BITS cells. It shows how many points share a cell."""
 
 FILLED = (0.1, 0.1, 0.1, 0.05)
 """Cells are faster up to this number of cells per point, in 1 to 4 dimensions, for any `min_samples`."""
@@ -53,7 +53,7 @@ FILLED_BY_CORES = (0.1, 0.25, 0.46, 0.15)
 """`FILLED` if a point's cell has at least `min_samples` / `RATIO` points on average."""
 
 RATIO = 4.5
-"""Up to this ratio of `min_samples` to a cell's points, a cell and its neighbors settle most points at once.
+"""Up to this ratio of `min_samples` to a cell's points, counts of neighbor cells decide most points at once.
 `FILLED`, `FILLED_BY_CORES` and `RATIO` were measured with 300,000 points."""
 
 FEW = 1 << 16
@@ -120,7 +120,7 @@ class CellClusters:
         return core
 
     def components(self) -> np.ndarray:
-        """Return for each core point (n,), int32, the first place of its component; for others their own."""
+        """Return for each core point the first place of its component, for others their place (n,), int32."""
         index, places, boxes = self._core_index, self._places, self._core_boxes
         whole, starts = boxes[2], index["starts"]
         parent = np.empty(len(places), np.int32)
@@ -186,7 +186,7 @@ class CellClusters:
         return low, high, whole
 
     def _first(self, begin: int, offsets: np.ndarray) -> np.ndarray:
-        """Return for each offset the first cell that the run of neighbors of cell `begin` can have."""
+        """Return for each offset the first cell that can be in that run of neighbors of cell `begin`."""
         keys = self._all["keys"]
         return np.searchsorted(keys, keys[begin] + offsets - REACH)
 

@@ -30,7 +30,7 @@ ALIKE = {*map(np.dtype, "bhilBHILfd")}
 """Numeric dtypes whose columns pandas stores side by side in one array."""
 
 MANY = 8
-"""Fewest columns that are copied in one call: one call per column takes ten microseconds each."""
+"""From this number of columns on, one call copies all: one call per column takes ten microseconds each."""
 
 
 class PandasFrames:
@@ -79,7 +79,7 @@ class PandasFrames:
         return np.ascontiguousarray(frame[name].to_numpy()) if fixed else None
 
     def stacked(self, frames: list[pd.DataFrame]) -> pd.DataFrame:
-        # frames without rows may have other dtypes, which would change the result's
+        # frames without rows may have other dtypes, which must not change the result
         return pd.concat([one for one in frames if len(one)] or frames[:1], ignore_index=True)
 
     def optional(self, dtype: DType) -> DType:
@@ -101,7 +101,7 @@ class PandasFrames:
         return pd.DataFrame(columns_like(values, example, np), index)
 
     def index(self, values: Values) -> pd.Index:
-        return pd.Index(values, dtype=values.dtype)  # before pandas 3, it converts objects to other dtypes
+        return pd.Index(values, dtype=values.dtype)  # without a dtype, pandas 2 converts objects
 
     def to_arrow(self, frame: pd.DataFrame) -> pa.Table:
         return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
@@ -147,8 +147,8 @@ def _column(values: pa.ChunkedArray, dtype: str | None) -> Values:
 def _in_place(frame: pd.DataFrame, columns: tuple[Hashable, ...]) -> np.ndarray | None:
     """Return a frame's numbers without a copy, if it has exactly these columns in this order.
 
-    None: the numbers have another layout, or are read-only. Read-only arrays would compile kernels again, so
-    the result is writable.  It must not be written to.
+    None: the numbers have another layout, or are read-only. Numba would compile kernels again for read-only
+    arrays, so the result is writable.  Callers must not write to it.
     """
     if tuple(frame.columns) != columns or not len(frame) or {*frame.dtypes} != {FLOAT64}:
         return None
@@ -170,16 +170,16 @@ LONG_ROWS = 16
 
 
 def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Smallest and largest coordinates (d,) of points (n, d), n > 0; NaN in columns that have a NaN."""
+    """Return smallest and largest coordinates (d,) of points (n, d), n > 0; NaN in columns with a NaN."""
     if x.shape[1] < LONG_ROWS:  # along short rows, NumPy takes several times as long as a copy
         x = np.asfortranarray(x)
     return x.min(axis=0), x.max(axis=0)
 
 
 def spread(x: np.ndarray) -> Spread | None:
-    """Bounds, means and sums of squared deviations (d,) of points (n, d), n > 0.
+    """Return bounds, means and sums of squared deviations (d,) of points (n, d), n > 0.
 
-    None if rows are long and not stored by column, or if a result is not finite.
+    None if points of at least `LONG_ROWS` dimensions are not stored by column, or if a result is not finite.
     """
     if x.dtype != np.float64:
         return None

@@ -109,7 +109,7 @@ def renamed(index: Index, names: Any) -> Index:
 
 
 def fresh(rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The state of queries before any search: totals of inf and names of -1, both (rows, k)."""
+    """Return the state of queries before any search: totals of inf and names of -1, both (rows, k)."""
     return np.full((rows, k), np.inf), np.full((rows, k), -1, np.int64)
 
 
@@ -117,9 +117,9 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
             is_self_join: bool, least2: float = 0.0, bound2: float = math.inf) -> None:  # fmt: skip
     """Improve the k nearest neighbors of a chunk's points by the points of another chunk, in place.
 
-    Neighbors are ordered by (total, name).  After searches in several chunks, one each, the result depends
-    neither on their order nor on the split into chunks.  A total that overflows is inf, and such a
-    neighbor still counts.
+    Neighbors are ordered by (total, name).  After one search in each of several chunks, the result depends
+    neither on the order of the chunks nor on the split into chunks.  A total that overflows is inf, and such
+    a neighbor still counts.
 
     Parameters
     ----------
@@ -128,10 +128,9 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
     layout : NearestLayout
         The layout of both indexes.
     best_d2, best_name : array (queries, k), C-contiguous, float64 and int64
-        The state: rows in the order of the chunk's rows, each sorted; see `fresh`.  For norms other than 2,
-        `best_d2` holds their totals.
+        The state (see `fresh`): totals and names of the neighbors of each of the chunk's rows, sorted.
     is_self_join : bool
-        Whether names are from one frame: then a row is not its own neighbor.
+        Whether both sides are rows of one frame.  If so, a row is not its own neighbor.
     least2, bound2 : float
         Smallest and largest total of a neighbor.
     """
@@ -158,7 +157,7 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
 
 
 def part(index: Index, start: int, stop: int) -> Index:
-    """The places start ... stop-1 of an index, as queries: nothing is copied."""
+    """Return the places start ... stop-1 of an index as queries; nothing is copied."""
     places, boxes = slice(start, stop), slice(start // cpu_tiles.TILE, -(-stop // cpu_tiles.TILE))
     cut = {"z": boxes, "low": boxes, "high": boxes, "start": boxes}
     cut |= dict.fromkeys(("names", "order", "y", "half_norm"), places)
@@ -177,7 +176,7 @@ def layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.
 def improved(q: Index, d: Index, layout: NearestLayout | MethodSearch, best_d2: np.ndarray,
              best_name: np.ndarray, *, is_self_join: bool, least2: float = 0.0,
              bound2: float = math.inf) -> None:  # fmt: skip
-    """Improve the nearest neighbors of a chunk's points by another chunk's, by the layout's method.
+    """Improve the nearest neighbors of a chunk's points by the points of another, with the layout's method.
 
     Only tiles support a smallest total (`least2`): requests refuse it for other methods.
     """
@@ -201,7 +200,7 @@ class CpuSearcher:
 
     @staticmethod
     def prepare() -> None:
-        """Do nothing: Numba compiles one function at a time."""
+        """Do nothing: Numba compiles one function at a time, so compilation cannot overlap."""
 
     @staticmethod
     def at_once(k: int) -> int:

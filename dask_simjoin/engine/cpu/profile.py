@@ -1,7 +1,7 @@
 """Count the work of a method on the CPU, and pairs within several limits over one index.
 
-If rows have many neighbors, tiles often decide at once that 64 points are all near.  Then one pass for each
-limit takes less time than to find each pair once and compare it with all limits.
+If rows have many neighbors, tiles often decide at once that 64 points are all near.  In that case, one pass
+for each limit takes less time than finding each pair once and comparing it with all limits.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ PROFILER = CpuProfiler()
 
 
 SAMPLED = 8
-"""Tiles whose points' neighbors are counted to estimate neighbors per row."""
+"""Number of sampled tiles.  The neighbors of their points show how many neighbors a row has."""
 
 MANY = 24
-"""From this number of neighbors per row and limit on, passes are faster, in 4 to 16 dimensions."""
+"""From this number of neighbors per row and limit on, one pass per limit is faster (4 to 16 dimensions)."""
 
 QUANTIZED = ("queries", "tiles", "take", "first", "marked")
 """Arrays of an index for the 8-bit filter, which hold for one threshold only."""
 
 
 class PairCount(Protocol):
-    """`CpuMethod.counts` of tiles."""
+    """The type of `CpuMethod.counts` for tiles."""
 
     def __call__(self, q: Index, d: Index, layout: TilesLayout, is_self_join: bool, q_counts: np.ndarray,
                  d_counts: np.ndarray) -> None: ...  # fmt: skip
@@ -87,7 +87,7 @@ class CpuWork:
 
 
 def worthwhile(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits: np.ndarray) -> bool:
-    """Return whether a pass for each limit takes less time than to find each pair."""
+    """Return whether one pass for each limit takes less time than finding each pair."""
     if not len(q["z"]) or not len(d["z"]):
         return False
     rows = pairs = 0
@@ -104,7 +104,7 @@ def tally(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits: np.n
     """See `Tallying.tally`."""
     passes = [layout.narrowed(limit) for limit in limits.tolist()]
     norms = _norms(q) if layout.filter is not None else np.empty(0)
-    few = sum(each is None for each in passes)  # the smallest ones
+    few = sum(each is None for each in passes)  # limits that are too small for a filter
     for k, each in enumerate(passes):
         if each is None:
             continue
@@ -142,7 +142,7 @@ def _tally_few(engine: CpuWork, q: Index, d: Index, layout: TilesLayout, limits:
 
 
 def _norms(index: Index) -> np.ndarray:
-    """Squared norms of the filtered points, by place."""
+    """Return the squared norms of the filtered points, by place."""
     z = index["z"]
     norms = np.zeros((len(z), TILE))
     for k in range(z.shape[1]):
@@ -154,7 +154,7 @@ def _norms(index: Index) -> np.ndarray:
 def _narrowed(index: Index, layout: TilesLayout, norms: np.ndarray) -> Index:
     """Give an index the limits of a narrowed layout, as `kernels.pack.pack_filter` has them.
 
-    The sums that make a pair sure are not lowered: they are larger than necessary, which is safe.
+    The sums that make a pair sure stay as they are: they are larger than necessary, which is safe.
     """
     if layout.filter is None:
         return index

@@ -14,10 +14,10 @@ from dask_simjoin.engine.protocols import ALONE, Found, Part, Progress
 from dask_simjoin.metrics.norms import Index
 
 FEW = 2
-"""Largest component that searches, as a multiple of the median size."""
+"""Size of the largest component that searches, as a multiple of the median size."""
 
 RUN = 4
-"""Consecutive tiles per work item of a shared search; neighbors share bounds."""
+"""Consecutive tiles per work item of a shared search: tiles that are neighbors share bounds."""
 
 Nearest = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Known nearest rows of an index's rows, by place, as three arrays.
@@ -31,7 +31,7 @@ NO_NODES = np.empty(0), np.empty(0, np.int32)
 """Empty edges of nodes in the first round: see `boruvka`."""
 
 ALL = np.empty(0, np.bool_)
-"""Components that search: all."""
+"""The mask of searching components if all components search: see `boruvka`."""
 
 SEARCHED = "z", "start", "half_norm", "y", "norm", "low", "high", "lower", "upper", "levels", "least"
 """Arrays of an index that rounds read; other arrays are released."""
@@ -61,8 +61,8 @@ class _RoundSide:
 class BoruvkaRounds:
     """Find the tree of one index, or the edges between two.
 
-    `progress`: the state after earlier rounds, which is not changed. `looks`: whether use is read-only, which
-    needs no copies.
+    `progress`: the state after earlier rounds, which is not changed. `looks`: whether the caller only reads
+    the state, so that its arrays need not be copied.
     """
 
     def __init__(self, sides: Sequence[Index], layout: NearestLayout, cores: Sequence[np.ndarray],
@@ -76,7 +76,7 @@ class BoruvkaRounds:
         self.rows = sum(side.rows for side in self.sides)
         self.component = np.full(nodes if progress is None else 0, -1, np.int32)
         self.names = np.zeros(nodes if len(sides) > 1 else self.rows, np.int32)
-        # copy core distances only for two sides, or without padding
+        # core distances of one side are not copied if they have padding
         self.core = cores[0] if len(cores) == 1 and len(cores[0]) == nodes else np.full(nodes, np.nan)
         known = 0
         for side, index, core in zip(self.sides, sides, cores, strict=True):
@@ -97,11 +97,11 @@ class BoruvkaRounds:
             self.near, self.away = nearest[:2]
             self.beyond = nearest[2].copy() if progress is None else nearest[2]
         self.sizes, self.components = np.broadcast_to(np.int32(1), self.rows), self.rows
-        # found edges in parts, without weights that equal the larger core distance
+        # found edges in parts; weights that equal the larger core distance can be left out
         self.found: list[tuple[np.ndarray, ...]] = []
         if progress is not None:
             self.component, self.least, self.to, self.beyond = (
-                # read-only arrays would compile kernels again
+                # Numba would compile kernels again for read-only arrays
                 known if looks and known.flags.writeable else known.copy()
                 for known in (progress[name] for name in ("component", "least", "to", "beyond"))
             )
@@ -110,7 +110,7 @@ class BoruvkaRounds:
 
     @property
     def progress(self) -> Progress:
-        """State after some rounds, with the best known edges of components for the next one."""
+        """State after some rounds, with the best known edges of components for the next round."""
         self._make_room()
         offered = self._offers()[:3]
         return {
@@ -185,7 +185,7 @@ class BoruvkaRounds:
         self.found += self._without_weights(best[:3]) if alone else [best[:3]]
 
     def _without_weights(self, edges: tuple[np.ndarray, ...]) -> list[tuple[np.ndarray, ...]]:
-        """Leave out weights that are the larger core distance of both ends, if most of them are."""
+        """Leave out weights that equal the larger core distance of both ends, if most weights do."""
         number = boruvka.part_edges(self.core, *edges)
         if 2 * number < len(edges[0]):
             return [edges]
@@ -219,7 +219,7 @@ class BoruvkaRounds:
     def run(self, known: tuple[np.ndarray, ...] | None = None) -> list[tuple[np.ndarray, ...]]:
         """Find edges that join all components, round by round: weights and both nodes.
 
-        `known`: further edges that may be used.
+        `known`: further edges that may join components.
         """
         if known is not None or not self.near.shape[1] or self.components < self.rows:
             self._make_room()
@@ -253,7 +253,7 @@ class BoruvkaRounds:
         asked = self._asked()
         wanted = self._wanted(asked, best)
         for weight, start, end in parts:
-            found = weight.copy(), start.copy(), end.copy()  # copies, as only some edges are kept
+            found = weight.copy(), start.copy(), end.copy()  # copies, because `offer_edges` drops edges
             boruvka.offer_edges(self.component, self.names, *found, best)
         self._settle(wanted, best)
         self._join(asked, best)

@@ -23,10 +23,10 @@ from dask_simjoin.engine.threads import shared_out, together
 from dask_simjoin.metrics.norms import Index, Norm, reach
 
 SAMPLED = 4096
-"""Most numbers that are sampled to choose where parts end."""
+"""Maximum count of numbers that are sampled to choose where parts end."""
 
 LEAST = 1 << 18
-"""Fewest points per thread: distributing numbers to threads costs half as much as sorting them."""
+"""Minimum number of points per thread: distributing numbers costs half as much as sorting them."""
 
 
 def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
@@ -186,7 +186,7 @@ def _candidates(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, nam
 
 
 def _chosen(index: Index, places: np.ndarray) -> Index:
-    """Return the index of the points at some places; its "order" has these places."""
+    """Return the index of the points at some places, with these places as its "order"."""
     found = grid.chosen(index, places, SWEEP_LANES)
     if "x" in index:
         found["x"] = grid.chosen({**index, "cols": index["x"]}, places, SWEEP_LANES)["cols"]
@@ -207,7 +207,7 @@ def lowest(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, labels: 
     sides = (q, d), labels, low
 
     def meet(first: int, second: int) -> None:
-        """Compare one side's unlabeled points with the other's labeled points; the smaller set searches."""
+        """Compare unlabeled points of one side with labeled points of the other; the smaller set searches."""
         places = [np.flatnonzero(labels[first] < 0), np.flatnonzero(labels[second] >= 0)]
         turns = (first, 0), (second, 1)
         a, b = turns if len(places[0]) <= len(places[1]) else turns[::-1]
@@ -222,7 +222,7 @@ def lowest(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, labels: 
 
 def _show_pairs(q: Index, d: Index, layout: SweepLayout, is_self_join: bool,
                 visit: Callable[[np.ndarray, np.ndarray], None]) -> None:  # fmt: skip
-    """Show the places of all pairs of chosen points."""
+    """Pass the places of all pairs of chosen points to `visit`."""
     if all(len(side["order"]) > SWEEP_LANES for side in (q, d)):
         pairs(q, d, layout, is_self_join, [q["order"], d["order"]], Shown(visit), False)
 
@@ -245,7 +245,7 @@ def counts(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, q_counts
     half = is_self_join and d_counts is not q_counts
     _count(q, d, layout, half, q_counts)
     if is_self_join and not half:
-        q_counts[: len(q["order"]) - SWEEP_LANES] -= 1  # the point itself is near
+        q_counts[: len(q["order"]) - SWEEP_LANES] -= 1  # each point was near itself
     if not is_self_join:
         _count(d, q, layout, False, d_counts)
 
@@ -287,11 +287,11 @@ def tally(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray, is_self_j
             np.empty(SWEEP_LANES),
         )  # fmt: skip
     if is_self_join and by_row:
-        q_found -= 1  # the point itself is near
+        q_found -= 1  # each point was near itself
 
 
 def work(q: Index, d: Index, layout: SweepLayout, is_self_join: bool) -> np.ndarray:
-    return np.ones(1)  # a grid row is compared with adjacent rows at any position
+    return np.ones(1)  # equal at any position: a grid row meets only the rows next to it
 
 
 def one_sided(q: Index, d: Index, layout: SweepLayout, q_counts: np.ndarray,

@@ -1,8 +1,8 @@
 r"""Error bounds of the filters on rounded differences and rounded vectors.
 
 Coordinates are centered and scaled by a power of two, a = s*(x - c), and rounded to float32: z.  The
-subtraction errs by 2**-53 of its result, scaling by nothing unless it underflows, rounding by 2**-24 or
-by 2**-150.  With m_k the largest \|a_k\|, two points' differences are off by a vector no longer than
+subtraction errs by 2**-53 of its result.  Scaling is exact unless it underflows.  Rounding errs by 2**-24 of
+the result or by 2**-150.  With m_k the largest \|a_k\|, two points' differences are off by at most
 
     rho = 2 |(2**-24 (1 + 2**-20) m_k + 2**-149)_k|.
 
@@ -20,11 +20,11 @@ Squares that underflow add d 2**-149.  So a pair's sum is at most
     reach = (outer + rho)**2 (1 + (d + 6) 2**-24) + d 2**-140,
 
 and a sum of at most sure = (inner - rho)**2 (1 - (d + 6) 2**-24) - d 2**-140 belongs to a pair.  A gap
-between boxes of z, or between a point and a box, is no larger than a difference it bounds.  Its sum of
-squares rounds the same way, so `reach` serves boxes too.
+between boxes of z, or between a point and a box, is no larger than the differences of points that it bounds.
+The sum of squares of gaps is rounded like the sum for points, so `reach` serves boxes too.
 
-**float64.**  The kernel computes d2 itself, and gaps with the operations of d2 in their order: rounding is
-monotone, so `reach` is eps2.
+**float64.**  The kernel computes d2 exactly as the decision does, and totals of gaps by the same operations
+in the same order.  Rounding is monotone, so `reach` is eps2.
 
 **Norms 1 and infinity.**  Coordinates are centered and scaled by a power of two, a = s*(x - c), and rounded
 to float32: z.  The subtraction errs by 2**-53 of its result.  Scaling is exact unless it underflows.
@@ -40,7 +40,7 @@ and so, by the triangle inequality, a norm of differences is off by at most rho.
 2**-53, and so is each of d - 1 sums (norm infinity has none).  Differences and sums of floating-point numbers
 are exact if they underflow.  So a pair's true distance, scaled, is at most
 outer = s eps (1 + (d + 4) 2**-52).  Points at a distance of at most inner = s eps (1 - (d + 4) 2**-52) are a
-pair.  A total that overflows is within neither.
+pair.  A total that overflows is above `outer` and `inner`.
 
 **float32.**  The total of differences of z, in any order, errs likewise by a factor between (1 - u)**d and
 (1 + u)**d.  With d <= 4096 these are at least 1 / (1 + (d + 2) u) and at most 1 + (d + 1) u.  So a pair's
@@ -49,12 +49,12 @@ total is at most
     reach = (outer + rho) (1 + (d + 6) u),
 
 and a total of at most sure = (inner - rho) (1 - (d + 6) u) belongs to a pair.  Then the distance of z is at
-most inner - rho.  The rounding of these products themselves is below u of them.
+most inner - rho.  Rounding changes these two products by less than u of their value.
 
-**Boxes.**  A gap between boxes of z, or between a point and a box, is no larger than a difference it bounds.
-A span is no smaller than a difference it bounds.  Both are added in the order of the total's terms.  Rounding
-is monotone, so `reach` and `sure` serve boxes too.  In float64, a box's own span is added, and `sure` is
-smaller than necessary.
+**Boxes.**  A gap between boxes of z, or between a point and a box, is no larger than the differences that it
+bounds.  A span is no smaller.  Gaps and spans are added in the order of the total's terms.  Rounding is
+monotone, so `reach` and `sure` serve boxes too.  In float64, the span of a box itself is added as well, so
+`sure` is smaller than necessary.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ MAX_DIMS = 4096
 """Up to this number of dimensions, (1 + 2**-24)**(d + 4) is below the assumed 1 + (d + 6) 2**-24."""
 
 ROOM = 2.0**14
-"""Largest squared distance of a point from the center, and largest eps2, after scaling.
+"""Upper bound, after scaling, of eps2 and of squared distances of points from the center.
 
-Scaling brings the larger of both above a quarter of this, so float16 can hold half of their sum.
+After scaling the larger of these two is above ROOM / 4, so float16 can represent half of their sum.
 """
 
 
@@ -145,7 +145,7 @@ def make_bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, eps2: fl
 
 
 OPEN = 1 / 16
-"""Largest d times rho as a share of eps: about twice this share of pairs within reach is left to float64."""
+"""Largest d times rho as a share of eps: about twice this share of the pairs within reach stays open."""
 
 NORMS = (1, math.inf)
 """Norms that the filter serves: in others, powers of differences are rounded."""
@@ -185,7 +185,7 @@ class RoundedFilter:
         return np.nextafter(np.float32(value), np.float32(0)) if value > 2.0**-100 else np.float32(-1)
 
     def within(self, eps: float) -> RoundedFilter | None:
-        """Return the filter of the same points for another threshold; None if it is too small."""
+        """Return the filter of the same points for another threshold; None if `eps` is too small."""
         scaled = min(eps, 2.0**40 / self.scale) * self.scale
         return replace(self, eps=scaled) if scaled > 2.0**-90 else None
 
@@ -194,7 +194,7 @@ def make_rounded_filter(lower: np.ndarray, upper: np.ndarray, centre: np.ndarray
                         norm: Norm) -> RoundedFilter | None:  # fmt: skip
     """Return a filter for points within the box [lower, upper], or None if float64 is better.
 
-    It is better if numbers leave the assumed ranges, or if rounding leaves too many pairs undecided.
+    Float64 is better if numbers leave the assumed ranges, or if rounding leaves too many pairs open.
     """
     dims = len(lower)
     if norm not in NORMS or dims > MAX_DIMS:

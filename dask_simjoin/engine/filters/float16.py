@@ -5,7 +5,7 @@ for each point and rounded up.  A pair has |a_i - a_j| <= E = `outer`, so with N
 
     N_i + N_j - 2<h_i, h_j>  <=  (E + r_i + r_j)**2  <=  T_i + T_j,     T = E**2/2 + 2 E r + 2 r**2
 
-(the last step since 2 r_i r_j <= r_i**2 + r_j**2): a bound for each point by itself.  Tensor cores compute
+where the last step uses 2 r_i r_j <= r_i**2 + r_j**2.  T_i depends on one point only.  Tensor cores compute
 Q = s_i + s_j + <h_i, h_j>, with s near (T - N)/2.  So Q >= 0 for every pair if s covers their rounding.
 
 **Rounding.**  Products of float16 numbers are exact in float32.  They are added to the sum so far in groups
@@ -15,31 +15,31 @@ behavior of NVIDIA tensor cores", section 4.
 
 Let M bound all summands.  Cutting m + 1 summands and the result errs by m + 2 times 2**-23 M at most.  So K
 products err by at most M times K (1 + 2/4) 2**-23.  Twice that is assumed: g M with g = 3 K 2**-23.  A test
-measures the error, so far on an H200, compute capability 9.0.  The authors measured it on 7.0, 7.5 and 8.0.
+measures the error, so far on an H200, compute capability 9.0.  The paper's authors measured 7.0, 7.5 and 8.0.
 
 Any products of coordinates add up to at most (N_i + N_j)/2, and |s| is at most a little more than (N + T)/2.
 So M = P_i + P_j with P = N + T + 1 is large enough, and
 
     s = (T - N)/2 + g P + 2**-24 + 2**-30 |s|
 
-suffices: the last two terms leave Q above 0 although s is written as a sum of three float16 numbers.  Each of
-these is rounded from the remainder of those before.  The last remainder is below 2**-33 |s|, or below 2**-25
-if they underflow.
+suffices: the last two terms leave Q above 0 although s is written as a sum of three float16 numbers.  Each
+number is s less the numbers before it, rounded.  The last remainder is below 2**-33 |s|, or below 2**-25 if
+numbers underflow.
 
 **Sure.**  |a_i - a_j| <= I = `inner` makes a pair, and so does |h_i - h_j| <= I - r_i - r_j.  Now
 (I - r)**2 >= I**2 - 2 I r for r >= 0.  So it suffices that N_i + N_j - 2<h_i, h_j> <= G_i + G_j with
 G = I**2/2 - 2 I r.  If I < r_i + r_j, the right side is below 0 and never reached.  In terms of Q the
 condition is Q >= v_i + v_j with v = (T - G)/2 + 2 g P + 2**-23 + 2**-29 |s|.
 
-A vector is h, zeros up to a multiple of 16 less 8, and (s0, s1, s2, 0, 1, 1, 1, 0).  A position without a
-point has h = 0 and s0 = -60000.
+A vector is h, then zeros, then (s0, s1, s2, 0, 1, 1, 1, 0).  The zeros make its length a multiple of 16.  A
+vector without a point has h = 0 and s0 = -60000.
 
-**Nearest neighbors.**  Here E belongs to a query: it is the distance of its worst neighbor so far.  With R
+**Nearest neighbors.**  Here each query has its own E, the distance of its furthest neighbor so far.  With R
 the largest r_j of the data, (E + r_i + r_j)**2 <= T_i + T_j for
 
     T_i = E**2 + 2 E (r_i + R) + 2 r_i**2,    T_j = 2 r_j**2,
 
-so vectors do not depend on E, and s_i (`query_term`) follows E as it shrinks.  The rest is as above.
+so vectors do not depend on E.  As E shrinks, s_i is computed again (`query_term`).  The rest is as above.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ TILE = 128
 """Points of a tile; queries come in blocks of two tiles."""
 
 MAX_DIMS = 200
-"""Most dimensions: up to here, a query's vectors stay in registers."""
+"""Up to this number of dimensions, the vectors of queries stay in registers."""
 
 STAGE = 512
 """Pairs that a warp stages in shared memory; a block has 8 warps."""
@@ -64,7 +64,7 @@ NOWHERE = -60000.0
 
 
 def width(dims: int) -> int:
-    """Numbers of a vector."""
+    """Return the length of a vector, in numbers."""
     return -(-(dims + 8) // 16) * 16
 
 
@@ -89,7 +89,7 @@ def shared_in_search(dims: int, listed: int = 0) -> int:
 
 
 def rows(n: int) -> int:
-    """Return the number of vectors for `n` points: blocks of queries are full."""
+    """Return the number of vectors for `n` points, rounded up to full blocks of queries."""
     return -(-n // (2 * TILE)) * 2 * TILE
 
 
@@ -105,8 +105,8 @@ def make_vectors(y: np.ndarray, bounds: Bounds) -> Index:
     Returns
     -------
     dict of arrays
-        ``vectors`` (rows, width), float16, with n rounded up to a multiple of 256 as rows.  ``vectors_sure``
-        (rows,), float32: v, for each point the largest of its tile.
+        ``vectors`` (rows, width), float16: rows is n rounded up to a multiple of 256.  ``vectors_sure``
+        (rows,), float32: for each point the largest v of its tile.
     """
     vectors, norm, r = _rounded(bounds.scaled(y))
     n, k = len(y), vectors.shape[1]
@@ -136,8 +136,8 @@ def make_nearest_vectors(y: np.ndarray, bounds: Bounds) -> Index:
     Returns
     -------
     dict of arrays
-        ``vectors`` (n up to a multiple of 256, width), float16; ``norm``, ``error`` (n,), float64;
-        ``most_error`` (1,), the largest of these.
+        ``vectors`` (n up to a multiple of 256, width), float16; ``norm``, ``error`` (n,), float64: N and r;
+        ``most_error`` (1,), the largest r.
     """
     vectors, norm, r = _rounded(bounds.scaled(y))
     t = 2 * r * r
@@ -149,14 +149,14 @@ def make_nearest_vectors(y: np.ndarray, bounds: Bounds) -> Index:
 
 
 def query_term(outer: Any, norm: Any, error: Any, most_error: float, width: int) -> Any:
-    """s_i of queries for neighbors within `outer`, E, as the kernel computes it."""
+    """Return s_i of queries for neighbors within E = `outer`, as the kernel computes it."""
     t = outer**2 + 2 * outer * (error + most_error) + 2 * error**2
     s = (t - norm) / 2 + 3 * width * 2.0**-23 * (norm + t + 1) + 2.0**-24
     return s + 2.0**-30 * abs(s)
 
 
 def _rounded(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Vectors without their last eight numbers, N and r."""
+    """Return the vectors without their last eight numbers, N and r."""
     n, d = a.shape
     vectors = np.zeros((rows(n), width(d)), np.float16)
     vectors[:n, :d] = a
@@ -164,7 +164,7 @@ def _rounded(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     norm = (h * h).sum(axis=1)
     h -= a
     h *= h
-    # 2**-50: rounding of the sum and of the scaled points
+    # 2**-40 covers the rounding of the sum, 2**-50 the rounding of the scaled points
     r = np.sqrt(h.sum(axis=1)) * (1 + 2.0**-40) + np.sqrt(norm) * 2.0**-50
     return vectors, norm, r
 

@@ -10,17 +10,17 @@ N = |z|**2
 
 and the inner product must reach half of (1 - u - 2u**2)(N_i + N_j) - E**2 (1 + 2u).
 
-The kernel begins a sum with start_j - h_i and adds the d products.  These are m = d + 4 roundings, fused or
-not; let g = m*u / (1 - m*u).  Let Q be the sum without its roundings.  A partial sum is Q less the products
-still to come, so at most |Q| + (N_i + N_j)/2 in size.  So all roundings together err by at most
+The kernel begins a sum with start_j - h_i and adds the d products.  It makes m = d + 4 roundings at most,
+fused or not; let g = m*u / (1 - m*u).  Let Q be the exact sum.  A partial sum is Q less the products still to
+come, so its size is at most |Q| + (N_i + N_j)/2.  So all roundings together err by at most
 g(|Q| + (N_i + N_j)/2).  The terms start_j and h_i were rounded by 3u(N_i + N_j + E2)/2 at most, so that more
-pairs pass.  The part g|Q| cannot change a sign.  With
+pairs pass.  The part g|Q| of the error cannot change the sign of the sum.  With
 
     start_j = -N_j (1 - kappa) / 2,    h_i = (N_i (1 - kappa) - E2) / 2,
     kappa = 2g + 3u,                   E2 = E**2 (1 + 8u) + d * 2**-140
 
-a pair has 2Q >= (kappa - u - 2u**2)(N_i + N_j) + 6u E**2, which exceeds the rest of the error.  So its sum
-is >= 0, and the sign is the verdict.  In the same way a sum of at least
+a pair has 2Q >= (kappa - u - 2u**2)(N_i + N_j) + 6u E**2, which exceeds the rest of the error.  So a pair's
+sum is >= 0: a sum below 0 refuses a candidate.  Likewise, a sum of at least
 
     sure_i + sure_j,   sure_i = 2 kappa N_i + 16 u E2 + d * 2**-138,   sure_j = 2 kappa N_j
 
@@ -62,7 +62,7 @@ class Filter:
     eps2: float
 
     def box_reach(self, largest_norm: float) -> np.float32:
-        """Largest squared gap, as float32 computes it, of two boxes that hold a pair.
+        """Return the largest squared gap, as float32 computes it, of two boxes that hold a pair.
 
         The boxes hold the points z, and |z_i - z_j| <= E + u(|z_i| + |z_j|).  The d squares and sums of the
         gap err by a factor of 1 + g at most.
@@ -71,13 +71,14 @@ class Filter:
         return _above((math.sqrt(self.eps2) + 2 * U * math.sqrt(largest_norm)) ** 2 * slack)
 
     def box_sure(self, largest_norm: float, rest: float = 0.0) -> np.float32:
-        """Largest float32 squared span of two boxes that proves all their points to be pairs; -1: none.
+        """Return the largest float32 squared span of two boxes that proves all their points to be pairs.
 
-        `rest`: largest contribution to a squared distance, unscaled, of the dimensions without boxes.
+        -1: no span does.  `rest`: largest contribution to a squared distance, unscaled, of the dimensions
+        without boxes.
 
-        Points of the boxes have |z_i - z_j|**2 at most the span's.  Its d squares and sums err by a factor of
-        1 + g at most, and by d 2**-149 if squares underflow.  The distance |a_i - a_j| is larger by at most
-        u(|a_i| + |a_j|).  E2 is above E**2 by a factor of 1 + 8u and a little, far below another u of it.
+        Points of the boxes have |z_i - z_j|**2 of at most the squared span.  The d squares and sums of the
+        span err by a factor of 1 + g at most, and by d 2**-149 if squares underflow.  The distance
+        |a_i - a_j| is larger by at most u(|a_i| + |a_j|).  E2 exceeds E**2 (1 + 8u) by far less than u E**2.
         """
         left = self.eps2 * (1 - 16 * U) - rest * self.scale * self.scale * (1 + 2.0**-20)
         inner = math.sqrt(max(left, 0.0)) - 3 * U * math.sqrt(largest_norm)
@@ -97,10 +98,10 @@ def _above(value: float) -> np.float32:
 def make_filter(
     lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray, eps2: float
 ) -> Filter | None:
-    """Filter for points within the box [lower, upper], or None where float64 serves better.
+    """Return a filter for points within the box [lower, upper], or None if float64 serves better.
 
-    Float64 serves better if numbers leave float32's range.  It also does if the typical point's norm is large
-    against eps: then the filter would pass much more than the pairs.
+    Float64 serves better if numbers leave float32's range, or if the norm of a typical point is large against
+    eps.  In that case many candidates that are not pairs would pass the filter.
     """
     chosen = open_filter(lower, upper, mean)
     if chosen is None or not 2.0**-900 < eps2 < 2.0**1000:
@@ -112,14 +113,14 @@ def make_filter(
 
 
 def within(filter: Filter, eps2: float) -> Filter | None:
-    """Filter of the same points for another threshold of the decision; None if it is too small."""
+    """Return the filter of the same points for another threshold; None if `eps2` is too small."""
     scale, dims = filter.scale, len(filter.centre)
     limit = min(eps2 * scale * scale, 2.0**80) * (1 + 8 * U) + dims * 2.0**-140
     return None if limit < 2.0**-90 else replace(filter, eps2=limit)
 
 
 def open_filter(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Filter | None:
-    """Filter without a distance (`eps2` is 0) for points within a box; None beyond float32's range."""
+    """Return a filter without a distance (`eps2` is 0) for points within a box; None if float32 overflows."""
     gamma = (len(lower) + 4) * U
     largest = float(np.max([upper * 0.25 - mean * 0.25, mean * 0.25 - lower * 0.25])) * 4
     exponent = math.frexp(largest)[1] if 0 < largest < math.inf else 0

@@ -1,22 +1,22 @@
 """Choose a tensor-core kernel by the number of dimensions, and decide whether its filter pays.
 
-Vectors of more dimensions than registers hold are read slice by slice.  The vectors and their bounds come
-from `dask_simjoin.engine.filters.float16`.
+Vectors that are too long for registers are read slice by slice.  The vectors and their bounds come from
+`dask_simjoin.engine.filters.float16`.
 
 Among these bounds, only g = 3 K 2**-23 depends on the number K of products.  It is 1.5e-4 for 384 dimensions
-and 7.4e-4 for 2,048.  The bound neglects the square of g, which is far below its spare factor of two.  The
+and 7.4e-4 for 2,048.  The bound neglects the square of g, which is far below the factor of two to spare.  The
 last summand, s, comes after the coordinates here too, so no partial sum leaves the assumed range.  The norm
-and r are sums of K squares in float64.  They err by K 2**-53 < 2**-41 of themselves, less than their slack.
+and r are sums of K squares in float64.  Their relative error is K 2**-53 < 2**-41, less than their slack.
 
 **When it pays.**  Candidates pass the filter up to some distance, and float64 refuses those that are not
 pairs.  That distance is about
 
     sqrt((E + 2 r)**2 + 4 g N)
 
-for points of norm N; in high dimensions g dominates.  For unit vectors of 384 dimensions it is 1.004 E within
-a cosine distance of 0.05, and 1.14 E within 0.001.  Up to `FURTHER` times E, the filter is used.  For 100,000
-points of 384 dimensions on an H200, float32 took 49 times as long.  At least 300 million candidates per
-second were decided.
+for points of squared norm N; in high dimensions g dominates.  For unit vectors of 384 dimensions it is
+1.004 E for a cosine distance of 0.05, and 1.14 E for 0.001.  The filter is used if this distance is at most
+E times `FURTHER`.  For 100,000 points of 384 dimensions on an H200, the float32 filter took 49 times as
+long as this filter.  Float64 decided at least 300 million candidates per second.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import math
 from dask_simjoin.engine.filters import float16 as half
 
 FURTHER = 2.0
-"""Largest typical distance of candidates that pass the filter, as a multiple of E."""
+"""The filter is used if candidates pass it up to this typical distance, as a multiple of E."""
 
 SLICED_DIMS = 32
 """Fewest dimensions for `tensor_hopper.cu`: in fewer, the other kernels were faster on an H100."""
@@ -35,7 +35,7 @@ SLICE, ALIGNED = 64, 1024
 """Numbers of a slice in `tensor_hopper.cu`, and bytes that align slices in shared memory."""
 
 SLICINGS = ((4, 3), (2, 3), (2, 2))
-"""Slicings of vectors, the fastest first: length of a slice in units of 16 numbers, slices in memory."""
+"""Ways to slice vectors, the fastest first: length of a slice in 16 numbers, and slices in memory."""
 
 
 def shared_bytes(slicing: tuple[int, int], *, counting: bool = False) -> int:
@@ -45,7 +45,7 @@ def shared_bytes(slicing: tuple[int, int], *, counting: bool = False) -> int:
 
 
 def shared_in_all(dims: int, slicing: tuple[int, int]) -> int:
-    """Return that kernel's total shared memory, with the static part: lists of tiles, and queries' box."""
+    """Return the total shared memory in bytes of the kernel of slices, with tile lists and queries' box."""
     return shared_bytes(slicing) + 9216 + 8 * dims
 
 
@@ -101,6 +101,6 @@ def steps_later(slices: int, stages: int) -> int:
 
 
 def pays(dims: int, outer: float, typical: float) -> bool:
-    """Whether the filter pays for points at a `typical` distance from the center."""
+    """Return whether the filter pays for points at a `typical` distance from the center."""
     g = 3 * half.width(dims) * 2.0**-23
     return math.hypot(outer + 2 * 2.0**-12 * typical, 2 * math.sqrt(g) * typical) <= FURTHER * outer

@@ -1,8 +1,9 @@
 """Array programs of trees, and bounds, means and squares of columns; needs CuPy but no cuDF.
 
-CuPy compiles a kernel for each operation and each choice of types, a tenth of a second each.  NVRTC reads
-their headers one after the other, even for several threads.  This took half the time of a process's first
-tree, so these operations are one program.  All arrays are C-contiguous; positions are less than 2**31.
+CuPy compiles a kernel for each operation and each choice of types, a tenth of a second each.  Even on several
+threads, NVRTC reads the headers of these kernels one after the other.  Compiling took half the time of a
+process's first tree, so this module's operations are one program.  All arrays are C-contiguous; positions are
+less than 2**31.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def take(values: Array, places: Array) -> Array:
 
 
 def upto(flags: Array) -> Array:
-    """Count the set flags up to and including each (n,), int32."""
+    """Count for each flag the set flags up to and including it (n,), int32."""
     out = cupy.empty(len(flags), cupy.int32)
     _run("as_numbers", len(flags), flags, out)
     return cupy.cumsum(out, dtype=cupy.int32)
@@ -96,7 +97,7 @@ def places_of(flags: Array, counted: Array | None = None) -> Array:
 
 THREADS = 256
 BLOCKS = 2048
-"""Approximate number of blocks for all columns together: enough to read at the speed of memory."""
+"""Approximate number of thread blocks for all columns together: enough to read at the speed of memory."""
 
 
 def _columns(x: Array, name: str, values: int, *arguments: Any) -> np.ndarray:
@@ -110,13 +111,13 @@ def _columns(x: Array, name: str, values: int, *arguments: Any) -> np.ndarray:
 
 
 def bounds(x: Array) -> tuple[np.ndarray, np.ndarray] | None:
-    """Smallest and largest coordinates (d,) of points (n, d), n > 0; None if `spread` returns None."""
+    """Return smallest and largest coordinates (d,) of points (n, d), n > 0; None if `spread` returns None."""
     found = _sums(x)
     return found and found[:2]
 
 
 def spread(x: Array) -> Spread | None:
-    """Bounds, means and sums of squared deviations (d,) of points (n, d), n > 0.
+    """Return bounds, means and sums of squared deviations (d,) of points (n, d), n > 0.
 
     None if columns are not stored one after the other, or if a value or a sum is not finite.
     """
@@ -130,7 +131,7 @@ def spread(x: Array) -> Spread | None:
 
 
 def _read_some() -> None:
-    """Run array operations that every join uses, on two points: sampling rows, and converting places."""
+    """Load CuPy's kernels that every join uses, by a run on two points: sample rows, convert places."""
     places = cupy.asarray(np.arange(2))
     cupy.empty((4, 2), order="F")[places]
     places.astype(cupy.int32).astype(cupy.int64)
@@ -139,7 +140,7 @@ def _read_some() -> None:
 def _sums(x: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     if x.dtype != np.float64 or not x.flags.f_contiguous:
         return None
-    load.rehearse(_read_some)  # overlaps with compiling these kernels
+    load.rehearse(_read_some)  # overlaps with compiling the kernels below
     lower, upper, sums = _columns(x, "column_sums", 3)
     with np.errstate(over="ignore", invalid="ignore"):
         found = lower.min(axis=1), upper.max(axis=1), sums.sum(axis=1)

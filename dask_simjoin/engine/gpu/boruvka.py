@@ -18,15 +18,15 @@ ITSELF = np.uint64(0)
 """Null pointer for the starts of edges: edge e starts at node e."""
 
 FEW = 2
-"""Largest component that searches, as a multiple of the median size: see `rounds` of the CPU."""
+"""Size of the largest component that searches, as a multiple of the median size: see `engine.cpu.rounds`."""
 
 UNKNOWN = np.uint64(0x7FF0000000000000)
-"""Unknown weight of a component's least edge, as bits: inf."""
+"""Inf as bits: the weight of a component's lightest edge if it is unknown."""
 
 NO_NAMES = np.uint64(2**64 - 1)
 
 ListedEdges = tuple[Array | np.uint64, Array, Array]
-"""Starts of edges, or `ITSELF`; ends, -1 where there is no edge; weights."""
+"""Starts of edges, or `ITSELF`; ends of edges, or -1 without an edge; weights."""
 
 
 def run(name: str, items: int, *arguments: Any, threads: int = 1) -> None:
@@ -38,7 +38,7 @@ def run(name: str, items: int, *arguments: Any, threads: int = 1) -> None:
 
 def list_edges(component: Array, core: Array, names: Array, nearest: tuple[Array, Array, Array], least: Array,
                to: Array) -> ListedEdges:  # fmt: skip
-    """List the known edge of each node; `nearest`, `least`, `to`: see `offer_listed` of the CPU."""
+    """List the known edge of each node; for `nearest`, `least` and `to` see the CPU's `offer_listed`."""
     near, away, beyond = nearest
     n, k = near.shape
     weight, end = cupy.empty(n), cupy.empty(n, cupy.int32)
@@ -101,7 +101,7 @@ def least_names(names: Array, box: int) -> Array:
 
 
 def who_asks(sizes: Array, every: int) -> Array:
-    """Choose the components that search, at least half of them; `every`: initial number of components."""
+    """Choose at least half of the components to search; `every`: initial number of components."""
     number = len(sizes)
     asked = cupy.empty(number, cupy.bool_)
     middle = np.int32((number - 1) // 2), np.float64(FEW)
@@ -122,10 +122,10 @@ def wanted_nodes(component: Array, asked: Array, to: Array, least: Array, core: 
 
 def join_components(component: Array, asked: Array, starts: Array, ends: Array,
                     sizes: Array) -> tuple[Array, Array, Array]:  # fmt: skip
-    """Join the searching components along their least edges, with nodes `starts` and `ends`, -1: none.
+    """Join the searching components along their least edges, from nodes `starts` to `ends` (-1: no edge).
 
-    Return the components whose edges are in the tree, the new components of the nodes, and their sizes as
-    float64.
+    Return the components whose edges are in the tree, the new component of each node, and the sizes of the
+    new components as float64.
     """
     number, n = len(asked), len(component)
     to, above, root = (cupy.empty(number, cupy.int32) for _ in range(3))
@@ -143,7 +143,7 @@ def join_components(component: Array, asked: Array, starts: Array, ends: Array,
 
 
 def name_ends(names: Array, start: Array, end: Array) -> tuple[Array, Array, Array]:
-    """Name the ends of edges, the smaller one first, and pack both names into one number."""
+    """Return the names of both ends of edges, the smaller name first, and both packed into one number."""
     n = len(start)
     low, high = (cupy.empty(n, cupy.int32) for _ in range(2))
     both = cupy.empty(n, cupy.int64)

@@ -17,11 +17,11 @@ from dask_simjoin.errors import PartitionSizeError
 from dask_simjoin.metrics.norms import Array, ArrowTable, DType, Frame, Ids, Series, Values
 
 MAX_ROWS = 2**31 - 1
-"""Rows of a cuDF frame."""
+"""Maximum number of rows of a cuDF frame."""
 
 
 def _series(values: Values) -> Series:
-    """A column of a result; NaN stays NaN, and nothing is copied."""
+    """Return a column of a result; NaN stays NaN, and nothing is copied."""
     if isinstance(values, cupy.ndarray):
         return cudf.Series(values, nan_as_null=False)
     return values if isinstance(values, cudf.Series) else cudf.Series(values)
@@ -69,7 +69,7 @@ class CudfFrames:
         return column.values if numeric and not column.has_nulls else None
 
     def stacked(self, frames: list[Frame]) -> Frame:
-        # as in pandas: dtypes of empty frames mean nothing
+        # frames without rows may have other dtypes, which must not change the result
         return cudf.concat([one for one in frames if len(one)] or frames[:1], ignore_index=True)
 
     def optional(self, dtype: DType) -> DType:

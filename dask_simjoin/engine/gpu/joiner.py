@@ -34,10 +34,10 @@ from dask_simjoin.engine.protocols import Kept, Measured, MethodSearch, Pairs, R
 from dask_simjoin.metrics.norms import Array, Index, Norm
 
 LEVELS = 8
-"""The capacity for levels of the regions' tree is a multiple of this, so few programs serve all trees."""
+"""The tree of regions gets room for a multiple of this number of levels, so few programs serve all trees."""
 
 VISITED = 1 << 24
-"""Most pairs that are passed to a visitor at a time."""
+"""Maximum number of pairs that are passed to a visitor at a time."""
 
 
 def _of_components(function: str, wide: bool = False) -> load.Program:
@@ -191,7 +191,7 @@ class GpuJoiner:
         found = [cupy.zeros(n * many, cupy.int64) for n in sizes]
 
         def add(left: Array, right: Array, totals: Array) -> None:
-            steps = cupy.searchsorted(device, totals)  # the first limit that is large enough
+            steps = cupy.searchsorted(device, totals)  # the first limit that each total is within
             if not by_row:
                 count_up(found[0], steps)
                 return
@@ -202,7 +202,7 @@ class GpuJoiner:
         return [cupy.cumsum(numbers.reshape(-1, many), axis=1) for numbers in found]
 
     def work(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool) -> np.ndarray:
-        return np.ones(1)  # the kernels distribute the pairs of one index over all of its places
+        return np.ones(1)  # equal: kernels spread the pairs of a self-join evenly over all places
 
     def regions(self, x: Array, regions: Regions, reach: float, threshold: float,
                 norm: Norm = 2, *, everywhere: bool = False) -> tuple[Array, Array, Array]:  # fmt: skip
@@ -237,11 +237,11 @@ JOINER = GpuJoiner()
 
 
 WARM = 1000
-"""Points whose join compiles the kernels before anything is timed."""
+"""Points of an untimed first join, which compiles the kernels."""
 
 
 class _Steps:
-    """Times steps to their end on the GPU."""
+    """Measures the time of steps until they end on the GPU."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -261,7 +261,7 @@ class GpuProfiler:
     def profile(self, x: Array, layout: GpuLayout) -> Counters:
         if not len(x):
             return Counters({"pairs": 0.0}, {})
-        self._run(x[:WARM], layout)  # all kernels are compiled
+        self._run(x[:WARM], layout)  # compiles all kernels
         return self._run(x, layout)
 
     def _run(self, x: Array, layout: GpuLayout) -> Counters:

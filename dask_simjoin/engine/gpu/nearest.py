@@ -23,28 +23,28 @@ from dask_simjoin.engine.protocols import MethodSearch, SearchMethod
 from dask_simjoin.metrics.norms import Array, Index, Norm
 
 QUEUE = 16
-"""Candidates of each query that wait in shared memory, in the search without tensor cores."""
+"""Without tensor cores, up to this number of candidates of each query wait in shared memory."""
 
 WARPS, TENSOR_WARPS = 4, 8
 
 BLOCKS = 2
-"""Lists are in shared memory only if the lists of this number of blocks fit."""
+"""Lists of neighbors are in shared memory only if the lists of this number of blocks fit."""
 
 HALVED = 48
-"""Longest vectors for two blocks per multiprocessor: see `BLOCKS` in nearest_tensor.cu."""
+"""Maximum length of vectors for two blocks per multiprocessor: see `BLOCKS` in nearest_tensor.cu."""
 
 SOUGHT = 1 << 27
-"""Most neighbors of all queries of one search, 16 bytes each, if memory is scarce."""
+"""Maximum number of neighbors, 16 bytes each, for all queries of a search if memory is scarce."""
 
 PART = FANOUT * half.TILE
-"""Queries can be cut at multiples of this place: there, a group of boxes begins for both tile sizes."""
+"""Queries can be cut at multiples of this number of places, where groups of both tile sizes begin."""
 
 SCRATCH_SHARE = 16
-"""Lists may take one part in this many of a GPU's memory if shared memory is too small."""
+"""If shared memory is too small, lists may take 1 / SCRATCH_SHARE of a GPU's memory."""
 
 
 def _tell_some() -> None:
-    """Run the array operations that follow a search, on little data, to load their kernels."""
+    """Load the kernels of the array operations after a search, by a run on little data."""
     totals, _ = GpuSearcher.fresh(2, 2)
     last = totals[:, 1]
     cupy.where(cupy.isinf(last), last, cupy.sqrt(last.copy()))
@@ -54,8 +54,8 @@ def _tell_some() -> None:
 
 
 def build(x: Array, layout: NearestDeviceLayout) -> Index:
-    """Index of one chunk (n, d), float64."""
-    # overlaps with building the index; the program for few neighbors
+    """Return the index of a chunk (n, d), float64."""
+    # compile while the index is built; most searches use the program for few neighbors
     load.begin(_program(layout, lists=True), arrays.program("fill_8"))
     return device_nearest.build_nearest(x, layout, BUILDER)
 
@@ -99,7 +99,7 @@ class GpuSearcher:
 
     @staticmethod
     def renamed(index: Index, names: Array | int) -> Index:
-        """Return the index with other names: one per row (n,), or a number to add to row numbers."""
+        """Return the index with new names: one per row (n,), or one number to add to each row number."""
         return device_nearest.relabelled(index, names, cupy)
 
     @staticmethod
@@ -109,7 +109,7 @@ class GpuSearcher:
 
     @staticmethod
     def fresh(rows: int, k: int) -> tuple[Array, Array]:
-        """The state of queries before any search: totals of inf and names of -1, both (rows, k)."""
+        """Return the state of queries before any search: totals of inf and names of -1, both (rows, k)."""
         size = rows * k
         totals, names = arrays.full(size, np.inf), arrays.full(size, -1, np.int64)
         return totals.reshape(rows, k), names.reshape(rows, k)
@@ -121,13 +121,13 @@ class GpuSearcher:
 
     @staticmethod
     def part(index: Index, start: int, stop: int) -> Index:
-        """The places start ... stop-1 of an index, as queries; `start`: a multiple of `PART`."""
+        """Return the places start ... stop-1 of an index as queries; `start`: a multiple of `PART`."""
         return device_nearest.part(index, start, stop)
 
     @staticmethod
     def nearest(q: Index, d: Index, layout: NearestDeviceLayout | MethodSearch, best_d2: Array,
                 best_name: Array, *, is_self_join: bool, bound2: float = math.inf) -> None:  # fmt: skip
-        """Improve the neighbors of the rows of `q` by the rows of `d`, in place; see the CPU's.
+        """Improve the neighbors of the rows of `q` by the rows of `d`, in place: see `engine.cpu.nearest`.
 
         `best_d2`, `best_name`: C-contiguous.
         """
@@ -148,13 +148,13 @@ class GpuSearcher:
 
 
 def _room(k: int) -> int:
-    """Places of a row in scratch memory: `room_of` in `nearest.cuh`."""
+    """Return the number of places of a row in scratch memory, as `room_of` in `nearest.cuh` does."""
     return 2 * k + 32
 
 
 def _launch(function: Any, warps: int, rows: int, units: int, shared: int, listed: int,
             arguments: list[Any]) -> None:  # fmt: skip
-    """Launch as many blocks as work and memory allow.
+    """Launch a search with as many blocks as work and memory allow.
 
     `rows`: rows of a warp; `listed`: places of each row in scratch memory.
     """

@@ -17,10 +17,10 @@ from dask_simjoin.engine.protocols import Kept, Layout, Measured, Pairs, Rows
 from dask_simjoin.metrics.norms import Array, DType, Index, Norm
 
 MOST_GROWTH = 4
-"""Largest growth factor of the capacity, as the number of remaining values is an estimate."""
+"""Largest growth factor of the capacity, because the estimate of remaining values may be too high."""
 
 WASTE = 8
-"""Fraction of unused capacity that triggers a copy to release it."""
+"""More than 1 / WASTE of unused capacity is released by a copy."""
 
 
 class GrowingGpuColumns:
@@ -46,7 +46,7 @@ class GrowingGpuColumns:
 
     def _grow(self, length: int, capacity: int) -> None:
         for number, column in enumerate(self._columns):
-            if len(column) < capacity:  # another buffer may have grown before memory ran short
+            if len(column) < capacity:  # some columns may have grown before memory ran short
                 longer = cupy.empty(capacity, column.dtype)
                 longer[:length] = column[:length]
                 self._columns[number] = longer
@@ -68,9 +68,9 @@ class PairBatch:
     places : array (pairs, 2), int32
         Valid until the next batch is requested.
     decided, refused : int
-        Pairs decided in float64 so far, and those refused.
+        Number of pairs decided in float64 so far, and number of those refused.
     left : int
-        Estimated pairs of later batches; 0 for the last batch.
+        Estimated number of pairs of later batches; 0 for the last batch.
     """
 
     places: Array
@@ -99,8 +99,7 @@ class GpuMethod(Protocol):
                drawn: Drawn | None = None) -> GpuLayout:  # fmt: skip
         """Choose how to index all chunks, from moments (d,) of all points and the threshold.
 
-        `options`: the method as an object, of the class that `METHODS` has; `drawn`: some points, on the
-        host.
+        `options`: the method as an object of its class in `METHODS`.  `drawn`: sampled points, on the host.
         """
 
     def build(self, x: Array, layout: GpuLayout) -> Index:
@@ -110,15 +109,15 @@ class GpuMethod(Protocol):
                 max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
         """Yield all pairs of two indexes as places, or of one with itself (`is_self_join`: each once).
 
-        `rows`: only the pairs of the queries at these places. Start and stop are multiples of the layout's
-        grain, or the end. `max_pairs`: largest number of pairs per batch.
+        `rows`: yield only the pairs of the queries at these places. Start and stop are multiples of the
+        layout's grain; stop may also be the number of places. `max_pairs`: maximum number per batch.
         """
 
     def count(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool, both: bool = True,
               rows: Rows | None = None) -> list[Array]:  # fmt: skip
         """Count pairs of each place of the queries, and (`both`) of each place of the other side.
 
-        `rows`: only the pairs that `batches` gives for them.
+        `rows`: count only the pairs that `batches` yields for these places.
         """
 
     def pass_to(self, sink: Sink, q: Index, d: Index, layout: GpuLayout, arguments: Sequence[Array | int], *,
@@ -127,7 +126,7 @@ class GpuMethod(Protocol):
 
 
 Timed = Callable[[str, Callable[[], Any]], Any]
-"""Function of a name and a step: runs the step to its end on the GPU, and stores its seconds by name."""
+"""Function that gets a name and a step: it runs the step to its end on the GPU, and stores its seconds."""
 
 
 @runtime_checkable
@@ -140,7 +139,7 @@ class Profiled(Protocol):
 
 @runtime_checkable
 class LayoutStats(Protocol):
-    """A method that counts the work of a self-join of an index, besides its batches."""
+    """A method that counts more of a self-join's work than its batches."""
 
     def layout_stats(self, index: Index, layout: Any) -> Numbers:
         """Count the work of a self-join of an index."""
@@ -213,7 +212,7 @@ def labelled_pairs(q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool,
 
 
 def _table(wanted: list[tuple[int, Array]], out: list[Array]) -> Array:
-    """Describe the columns for the kernel: addresses, bytes per value, and sides."""
+    """Return what the kernel reads of the columns: addresses, bytes per value, and sides."""
     columns = [
         (some.data.ptr, to.data.ptr, some.itemsize, side)
         for (side, some), to in zip(wanted, out, strict=True)

@@ -30,7 +30,7 @@ NOWHERE = np.uint64(0)
 
 
 class SearchSide:
-    """One index, arranged for searches; its float32 tiles are made if it has none.
+    """One index, arranged for searches; float32 tiles are made if the index has none.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class SearchSide:
         self._balls = self._make_balls()
 
     def _make_balls(self) -> tuple[Array | np.uint64, Array | np.uint64]:
-        """Make middles and radii of tiles, where there is a filter."""
+        """Return middles and radii of tiles, if there is a filter."""
         if self._bounds is None:
             return NOWHERE, NOWHERE
         z = self._boxes["z"]
@@ -81,11 +81,11 @@ class SearchSide:
         self.take(take(nodes, cupy.argsort(take(component, nodes), kind="stable")))
 
     def take(self, nodes: Array) -> None:
-        """Take all rows in another order; they must be arranged again."""
+        """Take all rows in another order; call `arrange` afterwards."""
         self.nodes, self._boxes = nodes, {}
 
     def tagged(self, component: Array) -> Array:
-        """Set the component below each box; return the components of the points."""
+        """Write the component that all points of each box share; return the components of the points."""
         own = take(component, self.nodes)
         boruvka.tag_boxes(own, self.levels, TILE, self.tags)
         return own
@@ -101,7 +101,7 @@ class SearchSide:
 
 
 BLOCKS = 1 << 12
-"""Most blocks of a search, more than a GPU runs at a time; each takes tiles until none are left."""
+"""Maximum number of blocks of a search, more than run at a time; each takes tiles until none are left."""
 
 WORK = 1 << 13
 """Up to this number of pieces, several warps share a tile, so that all warps of a GPU have work."""
@@ -110,16 +110,16 @@ EVERY, MANY = 16, 1 << 17
 """From `MANY` active queries on, search from every `EVERY`-th first: the results prune the others."""
 
 AT_ONCE = 1 << 27
-"""Most coordinates of searching rows that are gathered at a time."""
+"""Maximum number of coordinates of searching rows that are gathered at a time."""
 
 GROUPED_DIMS = 5
-"""Fewest dimensions to group rows by component, once components have a tile of rows on average.
+"""From this number of dimensions on, rows are grouped by component, once components have a tile on average.
 
-From there on, tiles of neighboring rows are large anyway, even more so with noise.
+In that many dimensions, boxes of neighboring rows are large anyway, so grouping costs little.
 """
 
 RUN = 4 * TILE
-"""Consecutive queries per work item of a shared search; neighbors share bounds."""
+"""Consecutive queries per work item of a shared search: queries that are neighbors share bounds."""
 
 Nearest = tuple[Array, Array, Array]
 """`Nearest` of the CPU's rounds, on the GPU."""
@@ -147,7 +147,7 @@ def program(function: str, layout: NearestDeviceLayout) -> load.Program:
 
 
 def search_some() -> None:
-    """Gather a few searching rows and their data, as rounds do, to load all kernels in advance."""
+    """Load CuPy's kernels in advance, by gathering a few searching rows and their data as rounds do."""
     nodes, flags = numbers(0, TILE), cupy.asarray(np.arange(TILE) % 2 == 0)
     places = places_of(take(flags, nodes))
     BUILDER.rows(cupy.zeros((TILE, 2)), places)
@@ -216,7 +216,7 @@ class GpuBoruvkaRounds:
     def _group(self) -> None:
         """Group rows by component, once there are fewer components than tiles.
 
-        This runs only once: later components are larger, and adjacent rows in them would be far apart.
+        Rows are grouped only once: components become larger, and adjacent rows in these are far apart.
         """
         if self.layout.dims >= GROUPED_DIMS and len(self.sizes) * TILE <= self.rows and not self._grouped:
             for side in self.sides:
@@ -285,7 +285,7 @@ class GpuBoruvkaRounds:
         return end, weight
 
     def run(self, known: tuple[Array, ...] | None = None) -> tuple[Array, ...]:
-        """Find the weights and nodes of the tree; `known`: further edges that may be used."""
+        """Find the weights and nodes of the tree; `known`: further edges that may join components."""
         load.begin(program("search_others", self.layout))
         while len(self.sizes) > 1:
             bounds, listed = self._offers()

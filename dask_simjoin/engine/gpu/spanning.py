@@ -2,19 +2,19 @@
 
 Dendrograms follow Sao, Prokopenko & Lebrun-Grandie (2024), "PANDORA: a parallel dendrogram construction
 algorithm for single linkage clustering on GPU".  An edge that is the first (the lightest) at either of its
-ends merges a single vertex.  So the edges that contract vertices to one are consecutive in the dendrogram: a
-chain.  The other edges make a smaller tree, with at most half as many edges.
+ends merges a single vertex.  So the edges that are contracted into one new vertex are consecutive in the
+dendrogram: a chain.  The other edges make a smaller tree, with at most half as many edges.
 
 An edge is in the chain of the vertex that it was contracted into, unless that vertex's first edge precedes
-it.  Then the next contraction of that vertex is tried, and so on.  A chain ends below the first edge of its
-vertex.  Edges and merges are numbered in the order of edges.
+the edge.  In that case the next contraction of the vertex is tried, and so on.  A chain ends below the first
+edge of its vertex.  Edges and merges are numbered in the order of edges.
 
-The trees equal the CPU's, edge by edge.  `engine.cpu.spanning` documents the order of edges, and the
-components that search in a round.
+The trees equal the trees of the CPU, edge by edge.  `engine.cpu.spanning` documents the order of edges, and
+which components search in a round.
 
-There is related work.  Prokopenko, Sao & Lebrun-Grandie (2023), "A single-tree algorithm to compute the
-Euclidean minimum spanning tree on GPUs", uses a tree of single points.  Nolet et al. (2023), "cuSLINK", joins
-the components of a graph of neighbors, and is exact only if that graph is.
+Related work: Prokopenko, Sao & Lebrun-Grandie (2023), "A single-tree algorithm to compute the Euclidean
+minimum spanning tree on GPUs", use a tree of single points.  Nolet et al. (2023), "cuSLINK", join the
+components of a graph of neighbors; the tree is exact only if that graph is.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def followed(to: Array) -> Array:
 
 
 def contract(a: Array, b: Array, first: Array) -> tuple[Array, int]:
-    """Contract each vertex along its first edge; return the new vertices, and their number."""
+    """Contract each vertex along its first edge; return the new vertex of each, and the number of these."""
     vertices = len(first)
     to, up, kept, found = (cupy.empty(vertices, cupy.int32) for _ in range(4))
     _run("other_ends", vertices, a, b, first, to)
@@ -84,7 +84,7 @@ class Dendrogram:
     first : array (n,), int32
         The first merge of each row.
     parent, size : array (n - 1,), int32
-        The merge that contains each merge (the last one contains itself), and its number of rows.
+        For each merge: the next merge that contains it (for the last merge, itself), and its number of rows.
     """
 
     def __init__(self, a: Array, b: Array) -> None:
@@ -92,7 +92,7 @@ class Dendrogram:
         self._joined = cupy.zeros(edges + 1, cupy.int32)
         self.parent, self.size = cupy.empty(edges, cupy.int32), cupy.empty(edges, cupy.int32)
         place, vertices = numbers(0, edges), edges + 1
-        # contracted edges without a chain, and their vertices
+        # contracted edges that are not in a chain yet, and the vertices that contain them
         own, inside = (cupy.empty(0, cupy.int32) for _ in range(2))
         while len(place):
             first = full(vertices, len(place), cupy.int32)
@@ -113,9 +113,9 @@ class Dendrogram:
         del self._joined
 
     def _add_chains(self, own: Array, inside: Array, ends: Array) -> None:
-        """Add edges to the chains of their vertices, which end below the edges `ends`.
+        """Add the edges `own` to the chains of their vertices `inside`, which end below the edges `ends`.
 
-        Their other operands are chains of earlier vertices.
+        Each edge merges its chain with chains of earlier contractions, which end at the edge.
         """
         n = len(own)
         if not n:
@@ -135,7 +135,7 @@ def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int
     """Find the clusters of at least `min_rows` rows of a tree; see `Spanner`.
 
     A row falls out at the smallest distance that merges enough rows with it.  Nested merges of one distance
-    count as one merge.  If such a merge has at least two parts that are large enough, these are clusters.
+    count as one merge.  If a merge has at least two parts that are large enough, these parts are clusters.
     """
     rows = len(start) + 1
     tree = Dendrogram(cupy.asarray(start, cupy.int32), cupy.asarray(end, cupy.int32))
@@ -145,11 +145,11 @@ def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int
     part, top = (cupy.empty(merges, cupy.bool_) for _ in range(2))
     parts, number = cupy.zeros(merges, cupy.int32), cupy.empty(merges, cupy.int32)
     _run("large_ones", merges, size, fewest, parent, enough)
-    for _ in range(int(min_rows).bit_length()):  # at most `min_rows` small merges are nested in each other
+    for _ in range(int(min_rows).bit_length()):  # fewer than `min_rows` small merges are nested
         enough = take(enough, enough)
     falls = take(enough, tree.first)
     _run("same_distance", merges, far, parent, whole)
-    of = take(followed(whole), parent)  # the last merge of its distance
+    of = take(followed(whole), parent)  # the last merge at the parent's distance
     _run("count_parts", merges, far, parent, of, size, fewest, part, parts)
     _run("find_tops", merges, part, parts, of, parent, top, to)
     cluster, tops = followed(to), places_of(top)
@@ -163,13 +163,13 @@ def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int
 
 
 def condense_some() -> None:
-    """Find the clusters of a few rows, to load all kernels in advance."""
+    """Load all kernels in advance, by finding the clusters of a few rows."""
     ends = np.arange(64, dtype=np.int32)
     condense(ends // 3, ends + 1, np.sort(ends * 7 % 16).astype(np.float64), 3)
 
 
 def in_order(names: Array, weight: Array, start: Array, end: Array) -> Edges:
-    """Name the ends of edges, the smaller one first; return all on the host, the lightest first."""
+    """Return edges on the host, the lightest first, with the names of their ends, the smaller name first."""
     low, high, both = boruvka.name_ends(names, start, end)
     order = cupy.argsort(both)
     order = take(order, cupy.argsort(take(weight, order), kind="stable"))
@@ -177,7 +177,7 @@ def in_order(names: Array, weight: Array, start: Array, end: Array) -> Edges:
 
 
 def join_some() -> None:
-    """Join a few components, to load all kernels in advance."""
+    """Load all kernels in advance, by joining a few components."""
     node = cupy.asarray(np.arange(4, dtype=np.int32))
     edge = boruvka.ITSELF, cupy.asarray(np.arange(4, dtype=np.int32)[::-1].copy()), full(4, 1.0)
     sizes, bounds = full(4, 1.0), full(4, boruvka.UNKNOWN, cupy.uint64)
@@ -202,7 +202,7 @@ class GpuSpanner:
         """Find the tree of the points of an index; `core`: core distances, as totals, by place."""
         rounds = GpuBoruvkaRounds([index], layout, [core], nearest, progress)
         found, names = rounds.run(), rounds.names
-        del rounds  # its memory is free for later steps
+        del rounds  # frees memory for later steps
         return in_order(names, *found)
 
     @staticmethod
@@ -228,7 +228,7 @@ class GpuSpanner:
     @staticmethod
     def edges_between(sides: Sequence[Index], layout: NearestDeviceLayout, cores: Sequence[Array],
                       trees: Sequence[Edges]) -> Edges:  # fmt: skip
-        """Find the edges between two indexes that are in the tree of both; `trees`: each index's tree."""
+        """Find the edges between two indexes in their common tree; `trees`: the tree of each index."""
         rounds = GpuBoruvkaRounds(sides, layout, cores)
         across = rounds.sides[1].first
         nodes = cupy.argsort(rounds.names).astype(cupy.int32)
@@ -240,7 +240,7 @@ class GpuSpanner:
 
     @staticmethod
     def merge(rows: int, *parts: Edges) -> Edges:
-        """Find the forest of the edges of several forests: see `Spanner`; by Boruvka's rounds."""
+        """Find the forest of the edges of several forests by Boruvka's rounds: see `Spanner`."""
         if len(parts) == 1:
             return parts[0]
         weight, low, high = (cupy.asarray(np.concatenate(column)) for column in zip(*parts, strict=True))

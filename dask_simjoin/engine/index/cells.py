@@ -39,12 +39,12 @@ class CellLayout:
 
 
 def serves(dims: int, norm: Norm) -> bool:
-    """Return whether cells of half the distance or more can have a diagonal within the distance."""
+    """Return whether cells of at least eps / 2 in width can have a diagonal of at most eps."""
     return dims <= MAX_DIMS and _share(dims, norm) >= 0.5
 
 
 def _share(dims: int, norm: Norm) -> float:
-    """Width of a cell whose diagonal is 1."""
+    """Return the width of a cell whose diagonal is 1."""
     return 1.0 if norm == math.inf else float(dims ** (-1 / norm))
 
 
@@ -55,8 +55,8 @@ def make_cells(lower: np.ndarray, upper: np.ndarray, layout: CellLayout) -> Swee
     of a coordinate.  Without rounding, both t differ by at most r / width <= 2 / WIDEN < 2 - 2**-18.  Three
     roundings change each t by at most 3 * 2**-53 * 2**30 < 2**-20.  So their floors differ by at most 2.
 
-    Cells of a dimension count from 1, as in `index.sweep`, and there are 4 more numbers than cells.  So a
-    neighbor beyond the last cell, or before the first one, has the key of no other cell.
+    Cells of a dimension are numbered from 1, as in `index.sweep`, with numbers for 4 more cells.  So a
+    neighbor beyond the last cell, or before the first, never has the key of another cell.
     """
     d = len(lower)
     half = [float(upper[k]) * 0.5 - float(lower[k]) * 0.5 for k in range(d)]
@@ -76,7 +76,7 @@ def make_cells(lower: np.ndarray, upper: np.ndarray, layout: CellLayout) -> Swee
 def runs(grid: SweepGrid, *, half: bool) -> tuple[np.ndarray, int]:
     """Return the key offsets of runs of neighbor cells, the nearest first, and the number of adjacent runs.
 
-    `half`: only runs that have later cells.
+    `half`: only runs with cells that come later than the cell itself.
     """
     steps = itertools.product(range(-REACH, REACH + 1), repeat=len(grid.dims) - 1)
     away = sorted((sum(abs(s) for s in step), step) for step in steps)

@@ -22,8 +22,7 @@ ALIGNED = "z", "start", "lower", "upper"
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
-    """Return an uninitialized NumPy array that begins on a cache line, so that vectors do not straddle
-    two."""
+    """Return an uninitialized NumPy array that begins on a cache line: no vector straddles two lines."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.empty(size + 64, np.uint8)
     begin = -raw.ctypes.data % 64
@@ -31,7 +30,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
 
 
 def aligned(array: np.ndarray) -> np.ndarray:
-    """Return `array`, or a copy that begins on a cache line: unpickled arrays may not."""
+    """Return `array`, or a copy that begins on a cache line: unpickled arrays may begin anywhere."""
     if array.ctypes.data % 64 == 0:
         return array
     copy = aligned_empty(array.shape, array.dtype)
@@ -80,7 +79,7 @@ CUTS = 2.5
 """Number of times that each dimension is halved before the next one is cut."""
 
 FAN_OUT = 4
-"""Parts per cut of a block: four parts take half as many sorts as two, and boxes are as good."""
+"""Parts per cut of a block: four parts take half as many sorts as two parts, and boxes are as small."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ class TilesLayout:
     cut : KdCuts
         Dimensions that order the points.
     filter : Filter or None
-        The float32 filter of squares; without any filter float64 decides all.
+        The float32 filter of squares. Without any filter, float64 decides all candidates.
     rounded : RoundedFilter or None
         The float32 filter of the norms 1 and infinity.
     quantized : Int8Filter or None
@@ -102,7 +101,7 @@ class TilesLayout:
     norm : int or float
         Norm of the totals that the decision compares.
     screen : Screen or None
-        Dimensions to compare first, before all decide; None: all at once.
+        Dimensions to compare first; then all dimensions decide. None: all are compared at once.
     """
 
     threshold: float
@@ -120,10 +119,10 @@ class TilesLayout:
         return self.filter.box_reach(max(q["norm"], d["norm"]))
 
     def box_sure(self, q: Index, d: Index) -> float | np.float32:
-        """Return the largest total of spans of two boxes that hold nothing but pairs; below 0: none.
+        """Return the largest total of spans of two boxes that proves all their points to be pairs.
 
-        In float64 no total exceeds the computed total of the spans. Other dimensions and the rounding of d
-        squares and sums, 2**-52 each, need a margin.
+        Below 0: no span proves it. In float64 no total of points exceeds the computed total of the spans.
+        The margin covers dimensions without boxes, and the rounding of d squares and sums, 2**-52 each.
         """
         rest = 0.0 if self.screen is None else self.screen.rest
         if self.filter is not None:
@@ -143,7 +142,7 @@ class TilesLayout:
     def sure(self) -> float:
         """Part of the float32 filter's sure bound that does not depend on the points.
 
-        Sums are halves of scaled squared distances; the bound leaves a margin for other dimensions.
+        Sums are halves of scaled squared distances. The bound leaves a margin for unscreened dimensions.
         """
         assert self.filter is not None
         rest = 0.0 if self.screen is None else self.screen.rest * self.filter.scale * self.filter.scale
@@ -152,7 +151,7 @@ class TilesLayout:
     def narrowed(self, threshold: float) -> TilesLayout | None:
         """Return the layout for a smaller threshold; its indexes differ only in filter limits.
 
-        None: it is too small for the filter.
+        None: the threshold is too small for the filter.
         """
         if self.rounded is not None:
             fewer = self.rounded.within(threshold)
@@ -211,11 +210,11 @@ def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, va
 
 
 FILTER_DIMS = 7.5
-"""Fewest effective dimensions for the filter to be faster than float64: see `wide_dims`."""
+"""With at least this number of effective dimensions (see `wide_dims`), the filter is faster than float64."""
 
 
 WIDE_FAN_OUT_DIMS = 3
-"""Most dimensions with cuts into four parts per level: half as many sorts as two, and boxes as good."""
+"""Up to this many dimensions, each level cuts a block into four parts: see `FAN_OUT`."""
 
 SAMPLE = 512
 """Sample size to check whether float32 can separate neighbors."""
@@ -227,7 +226,7 @@ MAX_EXPONENT = 200
 """Largest exponent of the filter's scale: its square must be a normal number, also times 2**-900."""
 
 NO_NAME = np.iinfo(np.int64).max
-"""Stands for the smallest name of an empty box."""
+"""The smallest name below an empty box."""
 
 
 @dataclass(frozen=True)
@@ -240,8 +239,8 @@ class NearestLayout:
     cut : KdCuts
         Dimensions that order the points.
     filter : Filter or None
-        The float32 filter, or None if float64 computes all. Its `eps2` is 0: each query has its own shrinking
-        distance.
+        The float32 filter, or None if float64 computes all totals. Its `eps2` is 0, because each query has
+        its own shrinking distance.
     norm : int or float
         Norm of the totals.
     """
@@ -282,7 +281,7 @@ def make_nearest_layout(
     mean, variance : array (d,), float64
         Approximate moments of all points.
     sample : array (m, d), optional
-        Some points to check whether the filter pays; without them it is assumed to pay.
+        Points to check whether the filter pays; without a sample it is assumed to pay.
     norm : int or float
         Norm of the totals that order neighbors.
     """
@@ -296,9 +295,10 @@ def make_nearest_layout(
 
 
 def wide_dims(variance: np.ndarray) -> float:
-    """Return the effective number of dimensions: narrow ones count as little as they add to distances.
+    """Return the effective number of dimensions: narrow dimensions count less, as they add less to distances.
 
-    It is the squared sum over the sum of squares of the variances: for equal widths their number.
+    It is the squared sum of the variances, divided by the sum of their squares. For dimensions of equal
+    variance it is their number.
     """
     most = float(variance.max(initial=0.0))
     if not 0 < most < np.inf:
@@ -327,12 +327,12 @@ def smallest_names(names: Array, levels: Array, xp: ArrayModule = np) -> Array:
     names : array (n,), int64
         In the order of the points.
     levels : array (levels + 1,), int64
-        As `box_tree` gives it.
+        The third result of `box_tree`.
 
     Returns
     -------
     array (groups, 64), int64
-        In the places of the boxes.
+        One name per box, at the place of the box in its group.
     """
     below, found = names, []
     for _ in range(len(levels)):

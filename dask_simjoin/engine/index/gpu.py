@@ -1,9 +1,9 @@
 """Layouts of indexes on GPUs, of joins and of nearest neighbors; for NumPy and CuPy.
 
 Points lie in kd order, in tiles with boxes under a tree of boxes.  Units of work are pairs of tiles, of equal
-size by construction.  So there is no load imbalance.  To reduce it, the successor of GPU-Join sorts cells by
-workload (Gallet & Gowanlock 2019, "Load imbalance mitigation optimizations for GPU-accelerated similarity
-joins").  The code is written once for NumPy and CuPy (`xp` is either module).
+size by construction, so the load is balanced.  Cells of a grid differ in size.  The successor of GPU-Join
+sorts them by workload (Gallet & Gowanlock 2019, "Load imbalance mitigation optimizations for GPU-accelerated
+similarity joins").  The code is written once for NumPy and CuPy (`xp` is either module).
 
 In searches, no distance is known beforehand.  Each query has its own search distance, which shrinks, so the
 filters' bounds are functions of this distance.
@@ -25,17 +25,17 @@ from dask_simjoin.engine.index.kdorder import KdCuts, dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm
 
 TENSOR_DIMS = 9
-"""Fewest dimensions for tensor cores: in fewer, boxes exclude most candidates."""
+"""Minimum number of dimensions for tensor cores: in fewer, boxes exclude most candidates."""
 
 ENOUGH = 227 * 1024
 """Shared memory in bytes that a block can use on compute capability 9.0."""
 
 CUTS = 3
-"""Times that each dimension is halved before the next one.  Among 2 to 4, 3 is best or second best from 6 to
-64-D."""
+"""Each dimension is halved this many times before the next one.  In 6 to 64 dimensions, 3 was fastest or
+second fastest of 2, 3 and 4."""
 
 FEW_DIMS = 3
-"""Most dimensions with equally good boxes if many cuts are made at a time, which takes half as long."""
+"""Up to this many dimensions, a sort makes many cuts.  It takes half as long, and boxes are as small."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class GpuChoice:
     tile : int
         Points of a tile.
     grain : int
-        Points per unit of a query cut: cuts lie at its multiples.
+        Queries are cut into parts at multiples of this number of points.
     compared : tuple of str
-        The arrays of a join's index that are compared.
+        Names of the index arrays that the comparison reads.
     tensor : bool
         Whether tensor cores compare.
     filters : bool
@@ -106,9 +106,9 @@ class TilesOnDevice:
 
     @property
     def parts(self) -> tuple[int, int]:
-        """The number of parts per cut of a block, and the most halvings per sort of large blocks.
+        """The number of parts per cut of a block, and the maximum of halvings per sort of large blocks.
 
-        Measured: in 16 dimensions a join took 1.4 times as long after sorts of four cuts as of two.
+        In 16 dimensions, a join took 1.4 times as long after sorts with four halvings as after two.
         """
         if self.dims <= FEW_DIMS:
             return 4, 4
@@ -133,7 +133,7 @@ class DeviceLayout(TilesOnDevice):
 
     @property
     def grain(self) -> int:
-        """Points per unit of a query cut: cuts lie at its multiples."""
+        """Queries are cut into parts at multiples of this number of points."""
         return ENGINES[self.engine].grain
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
@@ -153,7 +153,7 @@ def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, v
     threshold : float
         Threshold of the float64 decision.
     engine : {"auto", "float16", "float32", "float64"}
-        "auto": the fastest that is useful.  A requested filter is used if its bounds hold.
+        "auto": the fastest engine whose filter pays.  A requested filter is used if its bounds hold.
     shared : int
         Bytes of shared memory that a block of threads can have.
     norm : int or float
@@ -177,7 +177,7 @@ def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, v
 
 
 def _fastest(bounds: Bounds | None, variance: np.ndarray, dims: int, tensor: bool) -> str:
-    # a filter pays if few candidates besides pairs are within its error
+    # a filter pays if few candidates that are not pairs pass within its error
     if bounds is None or bounds.rho > bounds.outer / 4:
         return "float64"
     typical = math.sqrt(float(np.einsum("i->", variance * bounds.scale**2)))
@@ -194,9 +194,9 @@ def rows_at(x: Array, places: Array) -> Array:
 
 
 def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
-    """Return the tree of the boxes of the points (n, d), float64, as their filter sees them.
+    """Return the tree of boxes of the points (n, d), float64, scaled and rounded as the filter does.
 
-    With `tiled` also ``z``, the points by tile: see `build`.
+    With `tiled`, the result also has ``z``, the points by tile: see `build`.
     """
     n, d = y.shape
     z = y if bounds is None else bounds.scaled(y).astype(np.float32)
@@ -243,7 +243,7 @@ HOST = Builder(np, kd_order, rows_at, boxed, half.make_vectors, half.make_neares
 
 
 def build(x: Array, layout: DeviceLayout, builder: Builder = HOST) -> Index:
-    """Index of one chunk.
+    """Return the index of a chunk for joins.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ def build(x: Array, layout: DeviceLayout, builder: Builder = HOST) -> Index:
 
 
 def begin(x: Array, layout: TilesOnDevice, builder: Builder) -> Index:
-    """Build what the indexes of joins and of searches share: the order, the points, and their boxes."""
+    """Build the part that indexes of joins and of searches share: the order, the points, and their boxes."""
     xp, tile = builder.xp, layout.tile
     order = builder.order(x, layout.cut.first(len(x), tile, CUTS), tile, *layout.parts)
     y = builder.rows(x, order)
@@ -277,14 +277,14 @@ def begin(x: Array, layout: TilesOnDevice, builder: Builder) -> Index:
 
 
 FILTER_DIMS = 5
-"""Fewest dimensions for the float32 filter: in fewer, float64 alone takes as long."""
+"""Minimum number of dimensions for the float32 filter: in fewer, float64 alone is as fast."""
 
 
 SAMPLE = 512
 """Sampled points whose distances show whether a filter can distinguish neighbors."""
 
 CLEAR = {"float16": 16.0, "float32": 4.0}
-"""Smallest typical distance of neighbors for each filter, as a multiple of the distance's error."""
+"""A filter is used if neighbors are typically this far apart, as a multiple of the filter's error."""
 
 U16 = 2.0**-12
 """Approximate relative error of the numbers of a float16 vector."""
@@ -294,14 +294,14 @@ U16 = 2.0**-12
 class NearestDeviceLayout(TilesOnDevice):
     """How the chunks of one search are indexed on GPUs.
 
-    It uses center, scale and rho of `bounds`.  Squares of scaled distances of points are at most 2**15.
+    Searches use center, scale and rho of `bounds`.  Scaled squared distances of points are at most 2**15.
     """
 
 
 def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
                                sample: np.ndarray | None = None, engine: str = "auto",
                                shared: int = ENOUGH, norm: Norm = 2) -> NearestDeviceLayout:  # fmt: skip
-    """Choose how to index all chunks.  The results do not depend on it, the speed does.
+    """Choose how to index all chunks.  It affects only speed, not results.
 
     Parameters
     ----------
@@ -310,9 +310,9 @@ def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.nd
     mean, variance : array (d,), float64
         Approximate moments of all points.
     sample : array (m, d), optional
-        Some points to check whether a filter pays; without them it is assumed to pay.
+        Points to check whether a filter pays; without a sample it is assumed to pay.
     engine : {"auto", "float16", "float32", "float64"}
-        "auto": the fastest that is useful.  A requested filter is used if its bounds hold.
+        "auto": the fastest engine whose filter pays.  A requested filter is used if its bounds hold.
     shared : int
         Bytes of shared memory that a block of threads can have.
     norm : int or float
@@ -343,10 +343,10 @@ def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.nd
 
 
 def _bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Bounds | None:
-    """Center, scale and rho, such that no scaled point is farther than 2**6.5 from the center."""
+    """Return bounds whose scale leaves no point farther than 2**6.5 from the center."""
     with np.errstate(over="ignore", invalid="ignore"):
         most = np.maximum(upper - mean, mean - lower) * (1 + 2.0**-50)
-        # points use half of the range if twice the largest squared norm takes the place of `eps2`
+        # with twice the largest squared norm as `eps2`, points use half of the range
         return make_bounds(lower, upper, mean, 2 * float(np.einsum("i,i->", most, most)) * (1 + 2.0**-40))
 
 
@@ -360,7 +360,7 @@ def _blur(bounds: Bounds, sample: np.ndarray | None) -> dict[str, float]:
     squared = norm[:, None] + norm[None, :] - 2 * (a @ a.T)
     np.fill_diagonal(squared, np.inf)
     near = float(np.median(np.sqrt(np.maximum(squared.min(axis=1), 0.0))))
-    if not near > 2.0**-20:  # below the cancellation here and the resolution of the vectors' last numbers
+    if not near > 2.0**-20:  # smaller distances cancel here, and the vectors' last numbers are too coarse
         return {"float16": np.inf, "float32": np.inf}
     norm, rounded = float(np.median(norm)), 3 * half.width(a.shape[1]) * 2.0**-23
     vectors, sums = 2 * U16 * np.sqrt(norm) / near, 2 * rounded * norm / near**2
@@ -368,7 +368,7 @@ def _blur(bounds: Bounds, sample: np.ndarray | None) -> dict[str, float]:
 
 
 def build_nearest(x: Array, layout: NearestDeviceLayout, builder: Builder = HOST) -> Index:
-    """Index of one chunk.
+    """Return the index of a chunk for searches.
 
     Parameters
     ----------
@@ -390,7 +390,7 @@ def build_nearest(x: Array, layout: NearestDeviceLayout, builder: Builder = HOST
 
 
 def part(index: Index, start: int, stop: int) -> Index:
-    """The places start ... stop-1 of an index, as queries: nothing is copied.
+    """Return the places start ... stop-1 of an index, as queries; nothing is copied.
 
     `start`: a multiple of the points in a group of boxes.
     """
@@ -405,9 +405,9 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 
 def relabelled(index: Index, names: Array | int, xp: ArrayModule = np) -> Index:
-    """Return the index with names of rows: numbers (n,), int64, or row numbers plus a number.
+    """Return the index with names of rows: int64 (n,), or one number to add to each row number.
 
-    Adds ``names`` (n,), in the index's order, and ``least``, the smallest name of each tile of 64.
+    The result also has ``names`` (n,), in index order, and ``least``, the smallest name of each tile of 64.
     """
     if isinstance(names, int):
         own = index["order"].astype(xp.int64)

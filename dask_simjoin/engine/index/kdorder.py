@@ -1,11 +1,11 @@
 """Points in kd order: neighbors in space become neighbors in memory.
 
 Each level sorts every block along its widest dimension and cuts it into parts. Blocks hold a power of two of
-tiles (the last one fewer), so an aligned run of tiles is a node of the tree.
+tiles (the last block fewer), so an aligned run of tiles is a node of the tree.
 
-Widths are compared in the unit of the data, which is the unit of distances. A narrow column separates few
-points, however its own values spread. Sort keys are float32 differences from a central point. Fixed-point
-numbers would be nearly all equal if a few values were far away.
+Widths are compared in the unit of the data, which is the unit of distances: a narrow column separates few
+points. Sort keys are float32 differences from a central point. As fixed-point numbers, nearly all keys would
+be equal if a few values were far away.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ SAMPLE = 32
 """Points sampled per block to find its widest dimension."""
 
 MIDDLE = 33
-"""Points sampled to find a central one: an odd number, so that the median is one of them."""
+"""Points sampled to find a central point. The number is odd, so the median is a value of a point."""
 
 MAX_CUT_DIMS = 16
-"""Most dimensions to cut; trees have fewer levels."""
+"""Maximum number of dimensions to cut, which is more than trees have levels."""
 
 VALUE_BITS = 32
 
@@ -40,13 +40,13 @@ UNIFORM = 12**-0.5 / 0.8
 """Standard deviation of a uniform column whose range between these quantiles is 1."""
 
 RARE = 10
-"""Most halvings of a column's standard deviation when the range of most points sets its width."""
+"""The range of most points reduces a column's width by at most this number of halvings."""
 
 BLOCK = 2048
-"""Points that one block of GPU threads orders by itself: their keys fit into shared memory."""
+"""Points that one block of GPU threads can sort by itself, because their keys fit into shared memory."""
 
 BLOCKS_PER_THREAD = 2
-"""Fewest blocks per thread before threads cut blocks independently, for balance."""
+"""Threads cut blocks independently once each has this number of blocks, which balances their work."""
 
 MAX_EXPONENT = 900
 """Largest exponent of a scale, so that scaled values stay finite."""
@@ -70,8 +70,8 @@ class KdCuts:
     def first(self, n: int, tile: int, times: float) -> KdCuts:
         """Return the dimensions that are worth cutting for n points.
 
-        A dimension is cut `times` times before the next one, as touching halves separate no points. It is
-        also cut until it is no wider than the next one.
+        A dimension is cut at least `times` times before the next one, because two touching halves separate
+        no points. It is also cut until it is no wider than the next one.
         """
         levels = (max(1, -(-n // tile)) - 1).bit_length()
         cuts, number = 0.0, 0
@@ -82,8 +82,7 @@ class KdCuts:
         return KdCuts(self.dims[:number], self.spread[:number])
 
     def parts(self, min_parts: int) -> int:
-        """Return the number of parts of the first cut, at least `min_parts`, so that the widths become
-        similar."""
+        """Return the number of parts of the first cut, at least `min_parts`: it evens the two widest."""
         if len(self.dims) == 1:
             return 1 << 62
         return max(min_parts, 1 << int(_log2(self.spread[0], self.spread[1])))
@@ -96,7 +95,7 @@ class KdCuts:
 
 
 def _log2(own: float, other: float) -> float:
-    """Return the halvings between two widths; 0 if they cannot be compared."""
+    """Return how many halvings turn the width `own` into `other`; 0 if these cannot be compared."""
     if not own > other:
         return 0.0
     return math.log2(own / other) if own < math.inf and other > own * 2.0**-62 else 62.0
@@ -109,7 +108,7 @@ def dims_to_cut(variance: np.ndarray, sample: np.ndarray | None = None) -> KdCut
     ----------
     variance : array (d,), float64
     sample : array (m, d), optional
-        Some points: they show the range of most points in columns with a few distant values.
+        Points that show the range of most points, in columns with a few distant values.
     """
     width = np.sqrt(variance)
     if sample is not None and len(sample) >= LEAST_SAMPLE:
@@ -129,7 +128,7 @@ def middle(x: Array, dims: tuple[int, ...]) -> Array:
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:
-    """Return float32 values as uint32 numbers of the same order."""
+    """Return float32 values as uint32 numbers that sort like the values."""
     bits = values.view(np.int32)
     return (bits ^ ((bits >> 31) | np.int32(-(1 << 31)))).view(np.uint32)
 
@@ -170,7 +169,7 @@ def kd_order(
     Parameters
     ----------
     x : array (n, d), float
-        Coordinates; any order is valid, so they need not be exact.
+        Coordinates, which need not be exact: the order affects only speed.
     cuts : KdCuts
         The dimensions to cut.
     tile, fan_out : int
@@ -178,7 +177,7 @@ def kd_order(
     many : int, optional
         See `block_sizes`.
     threads : int, optional
-        Threads that share the work, once each has blocks of its own.
+        Threads that share the work as soon as there are blocks for each thread.
 
     Returns
     -------

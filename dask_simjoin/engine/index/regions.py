@@ -1,9 +1,9 @@
-"""Spatial regions: boxes that tile space, of about equally many points each.
+"""Spatial regions: boxes that tile space, with about equally many points each.
 
 A kd tree cuts a sample of the points at weighted medians.  Its leaves are the regions; every point
-belongs to exactly one.  To find all pairs each region also needs the points of other regions that
-are within reach of its box, its halo.  Points are only sent to regions with lower numbers than their own.
-So every pair between two regions is found once, in the region with the lower number.
+belongs to exactly one region.  To find all pairs, each region also needs its halo: points of other regions
+within reach of its box.  A point is only sent to regions with lower numbers than its own region.  So every
+pair between two regions is found once, in the region with the lower number.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 
 LEAST_WIDTH = 2.0
-"""Width of a region, in reaches, below which cutting it would send most of its points to both parts."""
+"""A narrower region is not cut, because most points would be needed by both parts; in multiples of reach."""
 
 LEAST_SAMPLE = 8
-"""A region with fewer points of the sample is not cut: its median would be arbitrary."""
+"""A region with fewer sampled points is not cut, because their median would be arbitrary."""
 
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """The tree.
+    """The kd tree whose leaves are the regions.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Regions:
     split : array (nodes,), float64
         Points below it lie in the left child, others in the right one.
     child : array (nodes, 2), int64
-        Left and right child: a node, or ``-1 - leaf``.
+        Left and right child of each node: a node, or ``-1 - leaf``.
     middle : array (nodes,), int64
         The first leaf of each node's right child.
     lower, upper : array (leaves, d), float64
@@ -65,13 +65,13 @@ class Regions:
 
     @functools.cached_property
     def walls(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The dimensions that are cut, and the walls (leaves, cut) of each leaf in them.
+        """The dimensions that are cut, and the lower and upper wall of each leaf in these, (leaves, cut).
 
-        A side without leaves beyond it has no wall.
+        Walls without leaves beyond them are infinite.
         """
         cut = np.unique(self.dim)
         lower, upper = self.lower[:, cut], self.upper[:, cut]
-        low = np.where(lower >= upper.min(axis=0), lower, -np.inf)  # some leaf ends at or before it
+        low = np.where(lower >= upper.min(axis=0), lower, -np.inf)  # a leaf ends at or before this wall
         high = np.where(upper <= lower.max(axis=0), upper, np.inf)
         # contiguous: kernels are compiled for one memory order
         return cut, np.ascontiguousarray(low), np.ascontiguousarray(high)
@@ -92,12 +92,12 @@ def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np
     reach : float
         Largest difference of one coordinate that a pair can have.
     max_points : float
-        Points that a region should have at most.
+        Regions with more points are cut.
     max_regions : int
-        Regions to have at most.
+        Maximum number of regions.
     """
     cuts: dict[int, tuple[int, float]] = {}
-    places = {1: np.arange(len(x))}  # of the leaves so far; children of node n are 2n and 2n + 1
+    places = {1: np.arange(len(x))}  # leaf -> its sampled points; children of node n are 2n and 2n + 1
     queue = [(-float(weight.sum()), 1)]
     while queue and len(places) < max_regions:
         size, node = heapq.heappop(queue)
@@ -136,7 +136,7 @@ def _cut(x: np.ndarray, weight: np.ndarray, places: np.ndarray, reach: float) ->
 
 
 def _number(cuts: dict[int, tuple[int, float]], lower: np.ndarray, upper: np.ndarray) -> Regions:
-    """The tree as arrays."""
+    """Return the tree as arrays, with its leaves numbered from left to right."""
     dim: list[int] = []
     split: list[float] = []
     child: list[tuple[int, int]] = []

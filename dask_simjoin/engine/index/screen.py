@@ -1,8 +1,8 @@
 """Screening: compare candidates in a few dimensions before all dimensions decide.
 
-If a few columns are wide, nearly all points within eps in these are pairs or clearly none. Tiles and boxes of
-these dimensions are smaller, faster to build, and compare fewer numbers. The total of some dimensions is at
-most the total of all: terms are not negative, and rounding is monotone. Other dimensions add at most the
+If a few columns are wide, they alone decide nearly all candidates. Tiles and boxes of these dimensions are
+smaller, faster to build, and compare fewer numbers. The total of some dimensions is at most the total of all
+dimensions, because terms are not negative and rounding is monotone. The other dimensions add at most the
 squares of their spans. So two points that are close enough in some dimensions need no further comparison.
 
 If up to three dimensions leave about one candidate per point, tiles are not needed. A sweep of these
@@ -20,44 +20,47 @@ import numpy as np
 from dask_simjoin.metrics.norms import Norm, add, reach
 
 LEAST_DIMS = 3
-"""Fewest dimensions for screening."""
+"""Minimum number of dimensions for screening."""
 
 LARGEST_PART = 0.75
-"""Largest share of the dimensions to screen by: more save little."""
+"""Largest share of the dimensions to screen by. Screening by more dimensions saves little."""
 
 MOST_OPEN = 1.0
-"""Largest number of undecided candidates per point for screening.
+"""Screening may leave at most this number of undecided candidates per point.
 
-Each costs about as much as screening 64 candidates.
+An undecided candidate costs about as much as screening 64 candidates.
 """
 
 CERTAIN = 20.0
-"""Screening is given up if an estimate for independent dimensions exceeds the limit by this factor.
+"""Screening is given up if a rough estimate of the candidates exceeds the limit by this factor.
 
-The estimate is rough: dimensions are correlated, and balls are smaller than cubes.
+The estimate multiplies shares of single dimensions, as if these were independent and balls were cubes.
 """
 
 LEAST_QUERIES, MOST_QUERIES, POINTS = 64, 2048, 2048
-"""Sampled queries whose candidates are counted, and points among which they are counted."""
+"""Range of the number of sampled queries, and the number of sampled points to compare with each."""
 
 HOPELESS = 0.25
-"""Share of the points that three dimensions may leave; above it, screening is not used."""
+"""Screening is not used if three dimensions leave more than this share of the sampled candidates."""
 
 MOST_SEEN = 1 << 15
-"""Largest number of sampled pairs within reach in one dimension; above it, fewer queries are used."""
+"""Fewer queries are used if more sampled pairs than this are within reach in one dimension."""
 
 SWEPT = 3
 """Largest number of swept dimensions: each further one triples the cells to visit."""
 
 TRIED = 8
-"""The swept dimensions are among this number of widest ones."""
+"""The swept dimensions are chosen among this number of the widest dimensions."""
 
 MOST_SWEPT = 4.0
-"""Most candidates per point for a sweep to be faster than tiles."""
+"""Up to this number of candidates per point, a sweep is faster than tiles."""
 
 
 class Drawn(NamedTuple):
-    """Samples of points (m, d) of both sides, one array twice for one table; `rows`: of the second side."""
+    """Samples of points (m, d) of both sides, for one table the same array.
+
+    `rows`: number of rows of the second side.
+    """
 
     queries: np.ndarray
     points: np.ndarray
@@ -115,17 +118,17 @@ def make_screen(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, thre
             if number == LEAST_DIMS and len(found.total) > HOPELESS * found.compared:
                 return None
             still = float(rest[number])
-            # one more than counted, because a small sample without candidates proves little
+            # counts one more, because a small sample without candidates proves little
             if (np.count_nonzero(found.total > threshold - still) + 1) * found.share <= MOST_OPEN:
                 return Screen(tuple(sorted(widest[:number].tolist())), still)
     return None
 
 
 def dims_to_sweep(variance: np.ndarray, threshold: float, norm: Norm, drawn: Drawn) -> tuple[int, ...] | None:
-    """Choose dimensions whose sweep leaves few candidates, ascending; None: there are none.
+    """Choose dimensions whose sweep leaves few candidates, ascending; None: no dimensions do.
 
-    It adds the dimension that leaves fewest candidates, one at a time. Width is not enough: a wide column may
-    repeat another one, or have the same value in most rows.
+    It adds dimensions one by one, always the one that leaves the fewest candidates. Width alone does not show
+    this: a wide column may repeat another column, or have the same value in most rows.
     """
     queries, points, share = _some(drawn)
     tried = [k for k in np.argsort(-variance, kind="stable")[:TRIED].tolist() if variance[k] > 0]
@@ -148,10 +151,10 @@ def dims_to_sweep(variance: np.ndarray, threshold: float, norm: Norm, drawn: Dra
 
 @dataclass(frozen=True, eq=False)
 class _Within:
-    """Pairs of queries and points, by number, that are within the threshold in some dimensions.
+    """Pairs of a query and a point that are within the threshold in some dimensions.
 
-    `share`: weight of a sampled pair, as a number of candidates per query; `compared`: number of compared
-    pairs.
+    `i`, `j`: their positions. `share`: number of candidates per query that each pair stands for. `compared`:
+    number of compared pairs.
     """
 
     queries: np.ndarray
@@ -181,7 +184,7 @@ def _near(x: np.ndarray, others: np.ndarray, threshold: float, norm: Norm) -> fl
 def _windows(
     x: np.ndarray, ordered: np.ndarray, threshold: float, norm: Norm
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first of the values within reach of each of `x`, and their number."""
+    """Return for each of `x` the first value within its reach, and the number of values within reach."""
     away = reach(norm, threshold)
     low = np.searchsorted(ordered, x - away)
     return low, np.searchsorted(ordered, x + away, side="right") - low

@@ -18,11 +18,11 @@ from dask_simjoin.engine.index.screen import Drawn, dims_to_sweep
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, reach
 
 KEY_BITS = 62
-"""Bits that the numbers of cells of all gridded dimensions share in one int64 row key."""
+"""Bits of an int64 row key, which the cell numbers of all gridded dimensions share."""
 
 MAX_CELL_BITS = 30
 UNCHECKED = {"numpy": {"mode": "clip"}}
-"""Options of `take` that avoid NumPy's copy for checking positions."""
+"""Options of `take` that skip the check of positions: to check them, NumPy would copy the result."""
 
 MIN_VALUE_BITS = 16
 """With fewer bits, most points would share their fixed-point value with others."""
@@ -57,7 +57,7 @@ class SweepGrid:
     scale: float
 
     def offsets(self, *, half: bool) -> np.ndarray:
-        """Keys of neighbor rows minus a row's own key, ascending; `half`: only its own and later rows."""
+        """Return keys of neighbor rows minus a row's own key, ascending; `half`: only from its own row on."""
         steps = itertools.product((-1, 0, 1), repeat=len(self.dims))
         keys = sorted(sum(s * t for s, t in zip(step, self.strides, strict=True)) for step in steps)
         return np.array([key for key in keys if key >= 0 or not half], np.int64)
@@ -76,8 +76,8 @@ class SweepLayout:
     norm : int or float
         Norm of the totals that the decision compares.
     dims : tuple of int or None
-        The dimensions that find candidates, ascending; then all dimensions decide.  None: all dimensions
-        find pairs, and there is nothing left to decide.
+        The dimensions that find candidates, ascending; then all dimensions decide.  None: the sweep compares
+        all dimensions, so its candidates need no further decision.
     """
 
     threshold: float
@@ -102,11 +102,11 @@ class SweepLayout:
 
     @property
     def grain(self) -> int:
-        """Points per unit of a query cut: cuts lie at its multiples."""
+        """Queries are cut into parts at multiples of this number of points."""
         return 1
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Describe it in a plan; `names` maps dimensions to column names."""
+        """Return a description for plans; `names` maps dimensions to column names."""
         cells = f" in cells of {names(self.grid.dims)}" if self.grid.dims else ""
         decided = "" if self.dims is None else ", then all columns"
         return f"sweep along {names([self.grid.sweep])}{cells}{decided}"
@@ -154,7 +154,7 @@ def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, max_di
 
 
 def row_keys(x: Array, grid: SweepGrid, xp: ArrayModule) -> Array:
-    """Row key of each point (int64); cells count from 1, so that a neighbor is never negative."""
+    """Return the row key of each point (int64); cells are numbered from 1, so neighbors are at least 0."""
     keys = None
     for k, origin, width, stride in zip(grid.dims, grid.origin, grid.width, grid.strides, strict=True):
         column = x[:, k] if grid.scale == 1.0 else x[:, k] * grid.scale
@@ -167,12 +167,12 @@ def row_keys(x: Array, grid: SweepGrid, xp: ArrayModule) -> Array:
     return xp.zeros(len(x), xp.int64) if keys is None else keys
 
 
-# First use of memory costs as much as the work on it.  So these functions overwrite their arguments instead
-# of making temporaries.
+# The first use of new memory costs as much as the work on it.  So these functions overwrite their arguments
+# and make no temporaries.
 
 
 def _sort_packed(key: Array, position_bits: int, xp: ArrayModule) -> tuple[Array, Array]:
-    """Sort `key` (int64, >= 0) in place, together with positions, as 64-bit numbers; return both."""
+    """Sort `key` (int64, >= 0) in place, with positions in its low bits; return keys and positions."""
     key <<= position_bits
     key |= xp.arange(len(key))
     key.view(xp.uint64).sort()
@@ -182,7 +182,7 @@ def _sort_packed(key: Array, position_bits: int, xp: ArrayModule) -> tuple[Array
 
 
 def _fixed_point(x: Array, bits: int, xp: ArrayModule) -> Array | None:
-    """Non-negative int64 numbers of `bits` bits that never reverse the order of `x`."""
+    """Return non-negative int64 numbers of `bits` bits that never reverse the order of `x`."""
     low, high = float(x.min()), float(x.max())
     if not 0 < high - low < math.inf:
         return None
@@ -198,8 +198,8 @@ def _order(x: Array, keys: Array, xp: ArrayModule) -> tuple[Array, Array]:
     """Sort by row key, then by value; return positions and keys in that order. `keys` is overwritten.
 
     It sorts (key, fixed-point value, position) in 64 bits, and then the points that share a key and a
-    fixed-point value.  If those are many, or keys take too many bits, it sorts by value, and then by key with
-    a stable sort.
+    fixed-point value.  If too many points share these, or keys take too many bits, it sorts by value, and
+    then by key with a stable sort.
     """
     position_bits = max(1, (len(x) - 1).bit_length())
     least = keys.min()
@@ -230,7 +230,7 @@ def _order(x: Array, keys: Array, xp: ArrayModule) -> tuple[Array, Array]:
 
 
 def build(x: Array, grid: SweepGrid, pad: int, xp: ArrayModule = np) -> Index:
-    """Index of one chunk.
+    """Return the index of a chunk.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ def build(x: Array, grid: SweepGrid, pad: int, xp: ArrayModule = np) -> Index:
 
 
 def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np, copied: bool = True) -> Index:
-    """The index of the points at places start ... stop-1 of an index, with the same positions."""
+    """Return the index of the points at places start ... stop-1 of an index, with unchanged positions."""
     starts, cols = index["starts"], index["cols"][:, start : stop + pad]
     first = int(xp.searchsorted(starts, start, side="right")) - 1
     last = max(int(xp.searchsorted(starts, stop, side="left")), first)
@@ -277,7 +277,7 @@ def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np, co
 
 
 def queries(index: Index, start: int, stop: int, xp: ArrayModule = np) -> Index:
-    """The places start ... stop-1 of the index as queries; nothing is copied."""
+    """Return the places start ... stop-1 of the index as queries; nothing is copied."""
     starts = index["starts"]
     first = int(xp.searchsorted(starts, start, side="right")) - 1
     last = max(int(xp.searchsorted(starts, stop, side="left")), first)
@@ -285,7 +285,7 @@ def queries(index: Index, start: int, stop: int, xp: ArrayModule = np) -> Index:
 
 
 def chosen(index: Index, places: Array, pad: int, xp: ArrayModule = np) -> Index:
-    """The index of the points at some places of an index, ascending: its "order" are the places."""
+    """Return the index of the points at some ascending places of an index, with the places as ``order``."""
     n = len(places)
     order = xp.zeros(n + pad, xp.int32)
     order[:n] = places

@@ -50,7 +50,7 @@ def workload(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.n
 
 
 def sequence(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.ndarray:
-    """Return the positions of the queries in their order on one core."""
+    """Return the positions of the queries, as one core takes them one after the other."""
     options = layout.options
     work = np.empty(0, np.int64) if options.order == "given" else workload(q, d, layout, is_self_join)
     places = grid_index.queries(q, work, options)
@@ -111,7 +111,7 @@ def counts(q: Index, d: Index, layout: GridLayout, is_self_join: bool, q_counts:
 
 
 def work(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.ndarray:
-    return np.ones(1)  # cells are compared with adjacent cells everywhere
+    return np.ones(1)  # equal at any position: a cell meets only adjacent cells
 
 
 def end(index: Index, stop: int, layout: GridLayout) -> int:

@@ -112,7 +112,7 @@ def comparisons(
 def _two_sided(index: Index, layout: KMeansLayout, emit: PairCallback, counters: ClusterScanStats) -> None:
     """Join the rows of one index, with copies on both sides of each border.
 
-    If two rows share several clusters, the pair belongs to the one with the highest number.
+    If two rows share several clusters, the pair belongs to the cluster with the highest number.
     """
     y, share = index["y"], 0.5 if layout.options.windows == "two-sided" else 1.0
     number = len(layout.centers)
@@ -238,4 +238,4 @@ def layout_stats(index: Index, layout: KMeansLayout) -> Numbers:
 
 
 def work(q: Index, d: Index, layout: KMeansLayout, is_self_join: bool) -> np.ndarray:
-    return np.ones(1)  # cluster sizes have no order
+    return np.ones(1)  # equal: clusters are not in an order of size

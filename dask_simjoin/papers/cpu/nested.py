@@ -42,7 +42,7 @@ writes_names = False
 KINDS = {"rotation": list_kernels.ROTATION, "triangle": list_kernels.TRIANGLE}
 
 WORK_PARTS = 64
-"""Parts of a triangle with a known amount of work."""
+"""Number of parts of a triangle whose work is computed."""
 
 
 def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,

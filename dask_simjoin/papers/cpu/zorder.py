@@ -1,10 +1,10 @@
 """Find pairs and nearest rows in the intervals of lists in Z-order, on CPUs.
 
 The search follows LSS, section V-E (Lieberman, Sankaranarayanan & Samet 2008). It compares a row with the
-rows around it in each list; the k nearest of these are its approximate neighbors. No true neighbor is farther
-than the k-th of them. So in each list an interval contains all true neighbors, and the shortest is searched.
-A row that occurs in several lists counts once, and is not its own neighbor. So k + 1 places on either side
-have k other rows, if there are as many.
+rows around it in each list. The k nearest of these rows are the row's approximate neighbors. No true neighbor
+is farther than the k-th approximate neighbor. So in each list an interval contains all true neighbors, and
+the shortest interval is searched. A row that occurs in several lists counts once, and is not its own
+neighbor. So k + 1 places on either side have k other rows, if there are k other rows.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def layout_stats(index: Index, layout: ZOrderLayout) -> Numbers:
 
 
 def work(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> np.ndarray:
-    return np.ones(1)  # lengths of intervals are known only after the lookup
+    return np.ones(1)  # no estimate: only the lookup shows the lengths of intervals
 
 
 QUERY_BATCH = 4096
@@ -229,7 +229,7 @@ QUERY_BATCH = 4096
 
 
 def build_nearest(x: np.ndarray) -> Index:
-    """Return the index of a chunk's points: in their order, named by position; see `cpu.nearest.build`."""
+    """Return the index of a chunk: points in their order, named by position; see `cpu.nearest.build`."""
     places = np.arange(len(x))
     return {"y": np.ascontiguousarray(x), "names": places, "order": places}
 
@@ -260,7 +260,7 @@ def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: np.ndarray, best_
         lists.append((order, own[order]))
         here = keys(q["y"], layout.keys, shift)
         kernels.bounds(lists[-1][1], here, here, begins, ends)
-        # of many equal keys take the middle ones
+        # the middle of the rows with an equal key
         middle = (begins + ends) // 2
         first, last = np.maximum(middle - k - 1, 0), np.minimum(middle + k + 1, m)
         looked += kernels.look(

@@ -1,9 +1,9 @@
-"""Kernels of Boruvka's rounds: the least edge of each component, and their contraction.
+"""Kernels of Boruvka's rounds: find the lightest edge of each component, and join components along these.
 
 Nodes are positions in indexes.  Each has `least`, a lower bound of the weight of its edges to other
 components.  Once the lightest such edge is found, `to` is its end and `least` its weight.  The first round
-joins most nodes.  If the nearest nodes decide that round, both arrays are empty during it, and only the found
-edges take memory.
+joins most nodes.  If lists of nearest nodes decide that round, `least` and `to` are empty during the round,
+and only the found edges take memory.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def offer_listed(component: Array, core: Array, names: Array, near: Array, away:
         for s in range(k):
             j = np.int32(near[i, s])
             if near.itemsize == 2:
-                j = np.int32(i + j)  # without an entry it is the node itself
+                j = np.int32(i + j)  # offset 0 gives the node itself, which is skipped
             if j < 0 or component[j] == c:
                 continue
             w = max(core[i], core[j])
@@ -108,7 +108,7 @@ def who_searches(component: Array, core: Array, least: Array, to: Array, beyond:
 def tell_nodes(component: Array, wanted: Array, best: Any, across: int, least: Array, to: Array) -> None:
     """Raise the bound of nodes that searched: none of their edges is lighter than their component's best.
 
-    `across`: for edges between two indexes, the first node of the second; 0: one index.
+    `across`: the first node of the second index, for edges between two indexes; 0: there is one index.
     """
     weights, starts, ends, _ = best
     for a in range(wanted.size):
@@ -129,9 +129,9 @@ def join_components(component: Array, asked: Array, best: Any, parent: Array, ed
                     number: int) -> tuple[int, int]:  # fmt: skip
     """Join components along their best edges; return the numbers of edges and of components.
 
-    `asked`: components whose best edges are known; empty: all.  `parent`: scratch for all components,
-    afterwards their new numbers; it may be the array of components if these are the nodes.  `edges`: output
-    arrays; they may be the arrays of the best edges.
+    `asked`: mask of components whose best edges are known; empty: all.  `parent`: output, the new number of
+    each component; it may be the array `component` if each node is a component.  `edges`: output arrays,
+    which may be the arrays of the best edges.
     """
     weights, starts, ends, _ = best
     weight, start, end = edges
@@ -146,7 +146,7 @@ def join_components(component: Array, asked: Array, best: Any, parent: Array, ed
                 weight[number], start[number], end[number] = weights[c], starts[c], ends[c]
                 number += 1
     left = 0
-    for c in range(many):  # a root precedes its descendants, so its new number is known by then
+    for c in range(many):  # a root precedes its descendants, which take over its new number
         above = parent[c]
         if above == c:
             parent[c] = left
@@ -173,7 +173,10 @@ def part_edges(core: Array, weight: Array, start: Array, end: Array) -> int:
 
 @kernel
 def number_nodes(component: Array, renamed: Array, sizes: Array) -> None:
-    """Count the nodes of components; `renamed`: new numbers of components, or empty; `sizes`: zeros."""
+    """Count the nodes of each component in `sizes` (zeros before).
+
+    `renamed`: new numbers of components, which replace the old numbers; empty: no change.
+    """
     for i in range(component.size):
         if component[i] >= 0:
             if renamed.size > 0:
@@ -205,7 +208,7 @@ def tag_boxes(values: Array, levels: Array, tags: Array) -> None:
                 if child < boxes:
                     tag = tags[below + child, 0]
                     for t in range(1, TILE):
-                        # padding is at the end of a level
+                        # empty boxes at the end of a level have no component
                         if tags[below + child, t] != tag and not _empty(levels, level, child, t, values.size):
                             tag = np.int32(-1)
                             break
@@ -225,7 +228,7 @@ def least_cores(core: Array, levels: Array, least: Array) -> None:
     least[:] = np.inf
     for i in range(core.size):
         b = i // TILE
-        if core[i] < least[b >> 6, b & 63]:  # false for padding
+        if core[i] < least[b >> 6, b & 63]:  # false for padding, which is NaN
             least[b >> 6, b & 63] = core[i]
     for level in range(1, levels.size - 1):
         for child in range(levels[level] - levels[level - 1]):
@@ -265,9 +268,9 @@ def contract(component: Array, bound: Array, weight: Array, low: Array, high: Ar
              joined: Array, sizes: Array) -> tuple[int, int]:  # fmt: skip
     """Join nodes along edges that must be in the tree of both sides, and number the components.
 
-    Edges of one side's tree are taken in ascending order.  Each edge joins two components, and is the
-    lightest edge of its side that leaves either.  If one of the two has only heavier edges to the other side,
-    the edge is in the tree of both sides.
+    Edges of one side's tree are visited in ascending order.  Each edge joins two components, and is the
+    lightest edge of its side that leaves either component.  If one of the two components has only heavier
+    edges to the other side, the edge is in the tree of both sides.
 
     Parameters
     ----------

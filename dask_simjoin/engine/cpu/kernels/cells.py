@@ -5,8 +5,8 @@ has enough points.  All its points are core points of one cluster, and no distan
 
 No step relies on the width of cells.  Each cell has the bounds of its own points.  The largest total of two
 boxes is computed from their bounds with the operations of a point's total, in the same order.  Rounding is
-monotone, so it is at least the computed total of any two of their points.  In the same way the least total is
-at most that total (see `norms.box_gap`).  So decisions by boxes agree with decisions by points.
+monotone, so it is at least the computed total of any two of their points.  Likewise, the least total of two
+boxes is at most that computed total (see `norms.box_gap`).  So decisions by boxes agree with those by points.
 
 Cells are in ascending order of their keys, and the last dimension of the grid has stride 1.  So neighbors of
 a cell are a few runs of consecutive cells.  The keys of a run differ from its middle by at most `REACH`.
@@ -26,7 +26,7 @@ from dask_simjoin.engine.index.cells import REACH
 from dask_simjoin.metrics.norms import Array
 
 RUN = 64
-"""A longer run is searched cell by cell."""
+"""A run of cells with more points than this is searched cell by cell."""
 
 NONE, ONE = np.uint64(0), np.uint64(1)
 
@@ -37,7 +37,7 @@ FACTOR = np.uint64(0x9E3779B97F4A7C15)
 @kernel
 def sample_cells(x: Array, dims: Array, origin: Array, width: Array, strides: Array, scale: float, bits: int,
                  begin: int, end: int, keys: Array, found: Array) -> int:  # fmt: skip
-    """Write keys of points `begin` ... `end` - 1 whose cells are in a sample of one cell of 2**`bits`.
+    """Write keys of points `begin` ... `end` - 1 whose cells are in a sample of one of 2**`bits` cells.
 
     Return their number, at most the size of `found`.  `keys` (BLOCK,): scratch.
     """
@@ -124,9 +124,9 @@ def bound(cols: Array, starts: Array, threshold: float, norm: Kind, begin: int, 
 @device_function
 def _count(cols: Array, dims: int, first: int, stop: int, start: int, end: int, threshold: float, norm: Kind,
            enough: int, counts: Array, core: Array) -> int:  # fmt: skip
-    """Count the points `start` ... `end` - 1 near each of `first` ... `stop` - 1, up to `enough` of them.
+    """Count the points `start` ... `end` - 1 near each of `first` ... `stop` - 1, until `enough` are found.
 
-    Return the number of points that reached `enough` now.
+    Return how many of the points `first` ... `stop` - 1 reached `enough` in this call.
     """
     base, stride = cols.ctypes.data, cols.strides[0]
     done = 0
@@ -252,10 +252,10 @@ def _link_cells(cols: Array, starts: Array, c: int, e: int, threshold: float, no
 def connect(cols: Array, keys: Array, starts: Array, low: Array, high: Array, whole: Array, sweep: int,
             offsets: Array, reach: float, threshold: float, norm: Kind, begin: int, end: int, at: Array,
             roots: Array, parent: Array) -> None:  # fmt: skip
-    """Join the sets of near points of the cells `begin` ... `end` - 1 and of their later neighbors.
+    """Join the sets of near points of the cells `begin` ... `end` - 1 and of their later neighbor cells.
 
-    `offsets`: differences of keys between a cell and its runs of neighbor cells, none negative; `roots`
-    (cells,): the set of each cell in an earlier step, so that cells of one set are skipped.
+    `offsets`: differences of keys between a cell and its runs of neighbor cells, at least 0.  `roots`
+    (cells,): the set of each cell in an earlier step; two cells of one set are not compared.
     """
     forest = parent.ctypes.data
     for c in range(begin, end):
@@ -296,7 +296,7 @@ def roots_of_cells(starts: Array, parent: Array, begin: int, end: int, roots: Ar
 @kernel
 def roots_of_points(starts: Array, whole: Array, parent: Array, places: Array, begin: int, end: int,
                     out: Array) -> None:  # fmt: skip
-    """Write for each point of cells `begin` ... `end` - 1 the place of its root; `places`: of each point."""
+    """Write the place of the root of each point of cells `begin` ... `end` - 1; `places`: of all points."""
     forest = parent.ctypes.data
     for c in range(begin, end):
         root = 0
@@ -322,8 +322,8 @@ def lower(cols: Array, keys: Array, starts: Array, core: Array, core_cols: Array
           begin: int, end: int, at: Array, found: Array) -> None:  # fmt: skip
     """Lower `found` for points of the cells `begin` ... `end` - 1 that are not core points.
 
-    It becomes the lowest label of core points near them.  `core_cols`, `core_starts`, `low`, `high`, `labels`
-    and `lowest` are of core points only.
+    Each value becomes the lowest label of the core points near the point.  `core_cols`, `core_starts`, `low`,
+    `high`, `labels` and `lowest` describe core points only.
     """
     dims, base, stride = cols.shape[0], cols.ctypes.data, cols.strides[0]
     core_base, core_stride = core_cols.ctypes.data, core_cols.strides[0]

@@ -1,9 +1,9 @@
 """A checksum of bytes, as fast as memory.  It detects accidental changes, not forgery.
 
-Its number times `KEY` is added to each word of 64 bits.  The checksum is the sum of these words and of the
-products of their halves.  This is NH (Black et al. 1999, "UMAC") with word numbers for keys.  A change within
-one half of a word always changes the checksum.  Other changes go undetected with a probability of 2**-32.
-Zlib's CRC takes ten times as long.
+Each 64-bit word is increased by its position times `KEY`.  The checksum is the sum of these words and of the
+products of their halves.  This is NH (Black et al. 1999, "UMAC") with keys computed from positions.  A change
+within one half of a word always changes the checksum.  Other changes go undetected with a probability of
+2**-32.  Zlib's CRC takes ten times as long.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HALF, LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 @device_function
 def sum_of(address: int, size: int) -> int:
-    """Return the checksum of `size` bytes at an address, at least eight."""
+    """Return the checksum of `size` (at least eight) bytes at an address."""
     total = np.uint64(0)
     for n in range(size // 8):
         word = word_at(address, 8 * n) + np.uint64(n) * KEY
@@ -32,15 +32,16 @@ def sum_of(address: int, size: int) -> int:
 
 @kernel
 def checksum(address: int, size: int) -> int:
-    """Return the checksum, a uint64, of `size` bytes at an address, at least eight."""
+    """Return the checksum, a uint64, of `size` (at least eight) bytes at an address."""
     return sum_of(address, size)
 
 
 @kernel
 def are_whole(address: int, starts: int, sums: int, first: int, last: int) -> bool:
-    """Return whether consecutive runs of bytes at an address have their checksums.
+    """Return whether consecutive runs of bytes at an address have the expected checksums.
 
-    `starts`: address of int64 (runs + 1,), the offsets of runs in their file; `sums`: of uint64 (runs,).
+    `starts`: address of int64 (runs + 1,), the offsets of runs in their file.  `sums`: address of the
+    expected checksums, uint64 (runs,).
     """
     begin = long_at(starts, first)
     for n in range(first, last):

@@ -63,7 +63,7 @@ def lowest(left: Array, right: Array, left_labels: Array, right_labels: Array, l
 
 @kernel
 def first_rows(parent: Array, order: Array, start: int, stop: int, first: Array) -> None:
-    """Lower `first` of each root to the least row of its nodes among `start` ... `stop` - 1.
+    """Lower `first` of each root to the smallest row of its nodes among `start` ... `stop` - 1.
 
     `order`: the row of each node.  Roots before `start` stay unchanged, because other threads may write them.
     """
@@ -83,10 +83,10 @@ def labels_of_roots(parent: Array, core: Array, number: Array, start: int, stop:
 
 @kernel
 def drop_near(earlier: Array, later: Array, dropped: Array) -> None:
-    """Drop the later row of each pair whose earlier one stays; pairs are in the order of their earlier rows.
+    """Drop the later row of each pair whose earlier row stays; pairs are in the order of their earlier rows.
 
-    Pairs that may drop a row precede the pairs whose earlier row it is.  So by then it is known whether the
-    row stays.
+    Pairs with a row as the later row precede pairs with it as the earlier row.  So when a pair may drop its
+    later row, it is already decided whether its earlier row stays.
     """
     for n in range(earlier.size):
         if not dropped[earlier[n]]:
@@ -94,8 +94,8 @@ def drop_near(earlier: Array, later: Array, dropped: Array) -> None:
 
 
 GAPS = np.array([1750, 701, 301, 132, 57, 23, 10, 4, 1])
-"""Gaps of Shell's sort (Ciura 2001, "Best increments for the average case of Shellsort"); each larger one is
-2.25 times the one below."""
+"""Gaps of Shell's sort (Ciura 2001, "Best increments for the average case of Shellsort").  Larger gaps are
+2.25 times the gap before."""
 
 
 @kernel
@@ -172,7 +172,7 @@ def pack_keys(x: Array, begin: int, end: int, dims: Array, origin: Array, width:
             zero, wide, stride = origin[t], width[t], strides[t]
             column = x[first:stop, dims[t]]
             for i in range(stop - first):
-                # cells count from 1, so that a neighbor is never negative
+                # cells are numbered from 1, so that neighbors are at least 0
                 keys[i] += (np.int64((column[i] * scale - zero) / wide) + 1) * stride
         column, out = x[first:stop, sweep], packed[first:stop]
         for i in range(stop - first):
@@ -186,13 +186,13 @@ def lay_out(packed: Array, begin: int, end: int, x: Array, sweep: int, value_bit
             least: int, order: Array, cols: Array, keys: Array, starts: Array) -> int:  # fmt: skip
     """Fill an index from the sorted numbers of `pack_keys`; return the number of rows, or -1.
 
-    It handles the numbers `begin` ... `end` - 1, which begin and end with a row, and fills `keys` and
-    `starts` from there.  It sorts points with equal fixed-point values. -1: too many values are equal, so
-    another sort is faster.
+    It handles the numbers `begin` ... `end` - 1, which are whole rows, and fills `keys` and `starts` from
+    `begin` on.  It sorts points with equal fixed-point values. -1: too many values are equal, so another sort
+    is faster.
     """
     dims = x.shape[1]
     mask = (np.uint64(1) << np.uint64(position_bits)) - np.uint64(1)
-    # one loop for each column, and unsigned numbers, keep many reads in flight: a third of the time
+    # a loop per column, and unsigned numbers, keep many reads in flight, which takes a third of the time
     for first in range(begin, end, BLOCK):
         some = packed[first : min(first + BLOCK, end)]
         for k in range(dims):

@@ -1,6 +1,6 @@
 """Kernels of single-linkage hierarchies, and of merging sorted edge lists.
 
-Clusters have numbers.  Children have larger numbers than their parent; cluster 0 has all rows.
+Clusters are numbered.  Children have larger numbers than their parent; cluster 0 has all rows.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ def condense(left: Array, right: Array, size: Array, away: Array, min_rows: int,
              rows: Array) -> int:  # fmt: skip
     """Find the clusters of at least `min_rows` rows in a hierarchy of merges; return their number.
 
-    Merges are undone from the last one down; nested merges of one distance are undone together.  If at least
-    two of their parts are large enough, these are new clusters.  If only one is, the cluster continues in it.
-    Rows of small parts fall out.  Clusters are numbered by their last merges, the last one first.
+    Merges are undone from the last to the first; nested merges of one distance are undone together.  If at
+    least two of the resulting parts are large enough, these parts become clusters.  If only one part is, the
+    cluster continues as this part.  Rows of small parts fall out.  Clusters are numbered by their last
+    merges, the last merge first.
 
     `owner` (n-1,) and `stack` (n,) are scratch.  `row_parent` and `row_lambda` (n,) are the cluster that each
     row falls out of, and 1 / distance there.  `parent`, `birth` and `rows` describe clusters.
@@ -101,7 +102,7 @@ def measure(row_parent: Array, row_lambda: Array, parent: Array, birth: Array, r
             death: Array, deepest: Array) -> None:  # fmt: skip
     """Compute the stability of clusters, and the largest 1 / distance in each.
 
-    `death` has this for the cluster itself, `deepest` for the cluster and all its descendants.
+    `death`: largest 1 / distance in the cluster itself; `deepest`: in the cluster and all its descendants.
     """
     stability[:] = 0.0
     death[:] = 0.0
@@ -113,7 +114,7 @@ def measure(row_parent: Array, row_lambda: Array, parent: Array, birth: Array, r
         p = parent[c]
         stability[p] += (birth[c] - birth[p]) * rows[c]
         death[p] = max(death[p], birth[c])
-    for c in range(death.size):  # Numba compiles a second and a half to copy an array
+    for c in range(death.size):  # Numba takes 1.5 seconds to compile a copy of an array
         deepest[c] = death[c]
     for c in range(parent.size - 1, 0, -1):
         deepest[parent[c]] = max(deepest[parent[c]], deepest[c])
@@ -122,7 +123,7 @@ def measure(row_parent: Array, row_lambda: Array, parent: Array, birth: Array, r
 @kernel
 def most_stable(parent: Array, rows: Array, stability: Array, max_rows: float, single: bool, below: Array,
                 chosen: Array) -> None:  # fmt: skip
-    """Choose the clusters of the largest total stability, none of more than `max_rows` rows.
+    """Choose the clusters of largest total stability, each with at most `max_rows` rows.
 
     `single`: whether the cluster of all rows may be chosen; `below`: zeros.
     """
@@ -167,7 +168,7 @@ def widen(parent: Array, birth: Array, eps: float, single: bool, chosen: Array, 
             if 1.0 / birth[at] > eps:
                 break
         found[at] = True
-        # skips all clusters below it, also those with smaller numbers
+        # skips all clusters below it; the outer loop no longer reaches numbers up to c
         passed[at] = True
         for below in range(at + 1, c + 1):
             if passed[parent[below]]:
@@ -214,9 +215,9 @@ def label_rows(row_parent: Array, row_lambda: Array, of: Array, names: Array, de
 
 @device_function
 def top(above: Array, i: int) -> int:
-    """The root of a node.
+    """Return the root of a node.
 
-    `above`: 1 + the parent of each node, or 0. An array of zeros takes no memory before it is written.
+    `above`: 1 + the parent of each node, 0 for roots. An array of zeros takes no memory before it is written.
     """
     while above[i] > 0:
         up = above[i] - 1

@@ -95,7 +95,7 @@ def sources() -> list[Any]:
 
 @functools.cache
 def stamp() -> str:
-    """Digest of the texts of kernels and of the versions that compile them."""
+    """Return a digest of the texts of kernels and of the versions that compile them."""
     text = hashlib.sha256(f"{sys.version} {numba.__version__} {llvmlite.__version__}".encode())
     for path in sources():
         text.update(f"{path.name} ".encode() + hashlib.sha256(path.read_bytes()).digest())
@@ -107,7 +107,7 @@ stamp()  # before any kernel module is imported: source files may change later
 
 @functools.cache
 def processor() -> str:
-    """The processor that code is compiled for: from Numba's environment variables, or this machine."""
+    """Return the processor that code is compiled for: from Numba's environment variables, or this machine."""
     name = config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
     features = config.CPU_FEATURES
     if features is None:
@@ -116,12 +116,12 @@ def processor() -> str:
 
 
 def folders() -> list[Path]:
-    """Folders where kernels are looked up; new ones go to the first that can be written to."""
+    """Return the folders where kernels are looked up; new kernels go to the first writable folder."""
     found = [Path(config.CACHE_DIR) / "dask_simjoin"] if config.CACHE_DIR else []
     found.append(HERE / "__pycache__")
-    with contextlib.suppress(RuntimeError):  # there is no home
+    with contextlib.suppress(RuntimeError):  # there is no home folder
         caches = (Path(os.environ.get("XDG_CACHE_HOME", "")), Path.home() / ".cache")
-        # a relative one would depend on the working directory
+        # a relative path would depend on the working directory
         found += [one / "dask_simjoin" for one in caches if one.is_absolute()][:1]
     return [folder / f"kernels-{stamp()}" for folder in found]
 
@@ -162,7 +162,7 @@ def write(name: str, text: bytes) -> None:
 
 
 def _digest(folder: Path, name: str, text: bytes) -> bytes:
-    """Digest at the start of a file, of its content and its name."""
+    """Return the digest of a file's content and name, which stands at the start of the file."""
     return hashlib.sha256(f"{folder.name}/{name} ".encode() + text).digest()
 
 
@@ -204,7 +204,7 @@ class KernelCache:
         """Cache compiled code, unless it has addresses of this process."""
         if getattr(compiled.library, "has_dynamic_globals", True):
             return
-        # another version of Numba: not cached
+        # other versions of Numba may lack these methods; nothing is cached then
         with contextlib.suppress(AttributeError, TypeError, pickle.PicklingError):
             text = pickle.dumps((type(compiled)._rebuild, compiled._reduce()))
             write(self._name(signature), text)

@@ -34,7 +34,7 @@ CACHED = 2048
 """Numbers of a column that are read twice while cached: for their sum, then for squares about their mean."""
 
 LANES = 8
-"""Partial sums: a processor adds this many numbers at once."""
+"""Count of partial sums: a processor adds this many numbers at once."""
 
 EIGHT = ir.VectorType(F64, LANES)
 
@@ -52,7 +52,7 @@ def _smaller(builder: Builder, a: Value, b: Value) -> Value:
 
 def _reduced(builder: Builder, address: Value, rows: Value, parts: Sequence[tuple[Reduce, float]],
              term: Callable[[Value], Value]) -> list[Value]:  # fmt: skip
-    """Reduce the terms of float64 at an address in several ways, each with its initial value."""
+    """Reduce the terms of the float64 numbers at an address by several operations with initial values."""
     slots = [cgutils.alloca_once(builder, EIGHT) for _ in parts]
     for slot, (_, begin) in zip(slots, parts, strict=True):
         builder.store(ir.Constant(EIGHT, [begin] * LANES), slot)
@@ -113,8 +113,8 @@ def summed_squares(typingctx: TypingContext, address: NumbaType, rows: NumbaType
 def column_moments(columns: Array, bounds: Array, mean: Array, squares: Array) -> None:
     """Fill `mean` and `squares` (d,), and `bounds` (d, 2), with the moments of the `columns` (d, n), n > 0.
 
-    A mean is not finite if one of its values is not, or if a sum overflows; the other results are then
-    undefined.  Parts are combined by the pairwise update of Chan, Golub & LeVeque 1979.
+    A mean is not finite if a value of its column is not, or if a sum overflows.  The other results of that
+    column are then undefined.  Parts are combined by the pairwise update of Chan, Golub & LeVeque 1979.
     """
     d, n = columns.shape
     column, bound = columns.ctypes.data, bounds.ctypes.data

@@ -5,7 +5,7 @@ remaining box is farther than the worst neighbor of each of its queries.
 
 A d2 is a squared distance, or for norms other than 2 the norm's total.  Pruning is exact: a box or point is
 left out only if a lower bound of its d2 is larger than the worst d2 kept.  So names decide between points
-that are as far as the worst.  If the worst d2 is 0, boxes without a smaller name are left out, too.
+that are as far as the worst neighbor.  If the worst d2 is 0, boxes without a smaller name are left out, too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PREFETCHED = 4096
 @device_function
 def _gaps(lower: int, upper: int, dims: int, low: int, high: int, limits: int, out: int, kind: float,
           norm: Kind) -> Any:  # fmt: skip
-    """Share one copy of the long code of `box_gaps` among several callers."""
+    """Call `box_gaps`: with this function, callers share one copy of its long code."""
     return box_gaps(lower, upper, dims, low, high, limits, out, kind, norm)
 
 
@@ -112,7 +112,7 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
     `least2`, `bound2`: the smallest and the largest d2 of a neighbor.  `norm`: see
     `totals.kind_of`; squares if there is a filter.  `work`: see `scratch`.
 
-    Numba compiles one branch of each ``len(q) == 1``, since that is constant for a type.
+    Numba compiles one branch of each ``len(q) == 1``, because a tuple's type fixes its length.
     """
     points, dims = len(q_names), q_low.shape[1]
     k = best_d2.shape[1]
@@ -145,7 +145,7 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
             rows[t] = q_order[i]
             worst[t] = best_d2[rows[t], k - 1]
             own[t] = q_names[i] if is_self_join else -1
-        size = np.int64(1)  # Numba would compile a `_push` for this constant
+        size = np.int64(1)  # for a constant, Numba would compile another `_push`
         keys[0], ties[0], nodes[0] = 0.0, 0, (top + 1) << LEVEL
         if own_tiles:
             # the query's own tile comes first: its points are close, so little remains to be searched
@@ -239,7 +239,7 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
 
 @kernel
 def drop_one_way(numbers: Array, back: Array) -> None:
-    """Replace by -1 each neighbor that does not have the row among its own neighbors.
+    """Replace each neighbor of a row by -1 if the row is not among that neighbor's neighbors.
 
     `numbers` (rows, k) int64: the neighbors of each row, or -1; `back`: the neighbors of each neighbor,
     ascending.

@@ -3,8 +3,9 @@
 Neighbors are ordered by (d2, name).  A free slot is (inf, -1), and it comes last: names are compared as
 unsigned numbers, and -1 is the largest.  So a neighbor at d2 = inf takes a free slot.
 
-A query with fewer than k neighbors so far would accept all points of a tile.  The distance of the previous
-query is a guess that excludes most of them at once.  The guess is used only if enough points are within it.
+A query with fewer than k neighbors so far would accept all points of a tile.  So it guesses its limit from
+the last query's distance to its worst neighbor, which excludes most points at once.  The guess is used only
+if enough points are within it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dask_simjoin.metrics.norms import Array
 
 @inline_source
 def worse(d2: float, name: int, other_d2: float, other: int) -> bool:
-    """Whether (d2, name) comes after the other."""
+    """Whether (d2, name) comes after (other_d2, other)."""
     return bool(d2 > other_d2 or (d2 == other_d2 and np.uint64(name) > np.uint64(other)))
 
 
@@ -33,8 +34,8 @@ def worse(d2: float, name: int, other_d2: float, other: int) -> bool:
 def take_in(best_d2: Array, best_name: Array, row: int, new_d2: Array, new_name: Array, m: int) -> None:
     """Replace the worst neighbors of a row by better ones of the `m` new neighbors.
 
-    The new ones come in any order and are sorted in place. One pass from the end moves entries: insertion for
-    few new ones, merging for many.
+    The new neighbors come in any order and are sorted in place. One pass from the end moves entries.  It is
+    an insertion of few new neighbors, and a merge of many.
     """
     k = best_d2.shape[1]
     for n in range(1, m):
@@ -68,7 +69,7 @@ NONE = np.uint64(0)
 ALL = np.uint64(2**64 - 1)
 MAX_GUESS = 2.0**1000
 SLACK = 1.5
-"""The guess for the next query is the last query's distance times `SLACK`."""
+"""The guess for the next query is the last query's largest total times `SLACK`."""
 
 U = 2.0**-24
 LEAST_D2 = 2.0**-900
@@ -89,7 +90,7 @@ def set_limits(q: Terms, terms: Any, i: int, t: int, d2: float, first: float, re
                limit: Array) -> None:  # fmt: skip
     """Set the limits of filtered query `i` in lane `t`.
 
-    `d2`: the largest for a neighbor; `first`: the same, or a smaller guess that is tried first.  Sets
+    `d2`: the largest total of a neighbor; `first`: equal to `d2`, or a smaller guess to try first.  Sets
     ``reach[t]``, the largest gap of a box, from `d2`, and ``limit[t]``, the filter's term h, from `first`
     (see `filters.float32`).
     """
@@ -106,16 +107,16 @@ def set_limits(q: Terms, terms: Any, i: int, t: int, d2: float, first: float, re
 
 @inline_source
 def _wants(d2: float, name: int, own: int, worst: float, worst_name: int) -> bool:
-    """Whether a neighbor at most `worst` away is a better one, and not the query itself."""
+    """Whether a point at most `worst` away is better than the worst neighbor, and not the query itself."""
     return bool(name != own and (d2 < worst or np.uint64(name) < np.uint64(worst_name)))
 
 
 @device_function
 def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, least: float, most: float,
              worst: float, worst_name: int, own: int, new_d2: Array, new_name: Array) -> int:  # fmt: skip
-    """Write the points of tile `b` in `mask` that query `i` wants, and return their number.
+    """Write the points that query `i` wants among the points `mask` of tile `b`; return their number.
 
-    Their totals are from `least` to `most`.
+    The totals of these points are from `least` to `most`.
     """
     m = 0
     while mask != NONE:
@@ -123,7 +124,7 @@ def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, 
         mask &= mask - ONE
         d2 = 0.0
         for k in range(q_y.shape[1]):
-            # the definition of squares, which alone have a filter: dimensions in order, nothing fused
+            # only squares have a filter; by definition, dimensions come in order and nothing is fused
             t = q_y[i, k] - d_y[j, k]
             d2 += t * t
         name = d_names[j]
@@ -152,7 +153,7 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any
         wanted &= wanted - ONE
         row, furthest = rows[t], worst[t]
         most = min(furthest, bound2)
-        # a guess is right if enough points are within it; with `least2`, some of these would not count
+        # a guess needs enough points within it, but points nearer than `least2` do not count
         first = min(guess, most) if furthest == np.inf and least2 == 0.0 else most
         mask = tile_totals(tile, dims, points + t * size, first, distances.ctypes.data, norm)
         while first < most and count_bits(mask) <= k:
@@ -179,7 +180,7 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any
 @inline_source
 def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any, limit: Array,
                   least2: float, bound2: float, guess: float, work: Any) -> np.uint64:  # fmt: skip
-    """Do what `scan_exact` does with the float32 filter first."""
+    """Do what `scan_exact` does, but run the float32 filter first."""
     rows, own, worst, best_d2, best_name, d_names = state
     _, new_d2, new_name, picked, masks, points = work
     k = best_d2.shape[1]

@@ -66,7 +66,7 @@ def _by_dims(builder: Builder, dims: Value, kind: LLVMType, emit: Callable[[int 
 def _totals(builder: Builder, dims: Value, unrolled: int | None, vector: LLVMType, kind: LLVMType,
             norm: NumbaType,
             differences: Callable[[Value], Callable[[int], Value]]) -> list[Value]:  # fmt: skip
-    """Totals over the dimensions, in their order; `differences(k)(n)` emits vector n of dimension k."""
+    """Emit totals over the dimensions in order; `differences(k)(n)` emits vector n of dimension k."""
     slots = zeros(builder, vector, VECTORS)
 
     def step(k: Any) -> None:
@@ -84,10 +84,10 @@ def _totals(builder: Builder, dims: Value, unrolled: int | None, vector: LLVMTyp
 @intrinsic
 def tile_totals(typingctx: TypingContext, tile: NumbaType, dims: NumbaType, point: NumbaType,
                 limit: NumbaType, out: NumbaType, norm: NumbaType) -> Intrinsic:  # fmt: skip
-    """Totals between 64 points and one, by definition; mask of those within `limit`.
+    """Write the totals between 64 points and one point, by definition; return a mask of totals up to `limit`.
 
-    `tile`: address of float64 [dims][64]; `point`: of the point's first coordinate in its tile;
-    `out`: of the 64 float64 to write.
+    `tile`: address of float64 [dims][64].  `point`: address of the point's first coordinate in its tile.
+    `out`: address of the 64 float64 to write.
     """
     sig = types.uint64(*(types.int64,) * 3, types.float64, types.int64, norm)
 
@@ -165,14 +165,14 @@ def lanes_other(typingctx: TypingContext, numbers: NumbaType, number: NumbaType)
 def box_gaps(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, dims: NumbaType, low: NumbaType,
              high: NumbaType, limits: NumbaType, out: NumbaType, kind: NumbaType,
              norm: NumbaType) -> Intrinsic:  # fmt: skip
-    """Totals of the gaps of 64 boxes to one box; mask of the boxes whose gap is within their limit.
+    """Write totals of the gaps of 64 boxes to one box; return a mask of the boxes within their limits.
 
-    `lower`, `upper`: addresses of [dims][64] numbers, equal for points.  `low`, `high`: addresses of the
-    box's bounds.  `limits`: address of 64 limits.  `out`: address of the output, 64 numbers.  All numbers
-    have the type of `kind`.
+    `lower`, `upper`: addresses of [dims][64] numbers; for points, both are the same.  `low`, `high`:
+    addresses of the one box's bounds.  `limits`: address of 64 limits.  `out`: address of the output, 64
+    numbers.  All numbers have the type of `kind`.
 
-    In float64 a gap is computed with the operations of totals, in their order.  Rounding is monotone, so it
-    is at most the total of any two points of the boxes as computed.
+    In float64, totals of gaps are computed with the operations of totals, in their order.  Rounding is
+    monotone, so they are at most the computed total of any two points of the boxes.
     """
     sig = types.uint64(*(types.int64,) * 7, kind, norm)
 
@@ -210,7 +210,7 @@ def box_gaps(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, dims:
                     near = builder.shl(near, const(g * vector.count))
                     builder.store(builder.or_(builder.load(mask), near), mask)
 
-        if number is F32:  # the filter is used only in more dimensions than have specialized code
+        if number is F32:  # the filter only serves more dimensions than have unrolled code
             emit(None)
         else:
             _by_dims(builder, dims_, norm, emit)

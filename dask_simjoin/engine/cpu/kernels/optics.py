@@ -33,7 +33,7 @@ def by_row(rows: Array, others: Array, values: Array, ends: Array, out: Array, o
     for i in range(1, ends.size):
         ends[i] += ends[i - 1]
     for n in range(rows.size - 1, -1, -1):
-        # the place after a row's last edge is lowered to its first one
+        # counts down from the end of the row's edges to their start
         at = ends[rows[n] + 1] - 1
         ends[rows[n] + 1] = at
         out[at], out_values[at] = others[n], values[n]
@@ -60,7 +60,7 @@ def append_rows(ends: Array, others: Array, values: Array, node: int, at: Array,
 
 @kernel
 def kth_smallest(ends: Array, values: Array, k: int, out: Array, some: Array) -> None:
-    """The k-th smallest value of each row with at least k values.
+    """Find the k-th smallest value of each row with at least k values.
 
     `ends` (n + 1,): bounds of the rows; `some`: scratch for the values of any row.
 
@@ -90,7 +90,7 @@ def kth_smallest(ends: Array, values: Array, k: int, out: Array, some: Array) ->
                 high = right
             elif k - 1 >= left:
                 low = left
-            else:  # all entries between the two parts equal the pivot
+            else:  # k is between the two parts, where all entries equal the pivot
                 break
         out[i] = some[k - 1]
 
@@ -98,24 +98,24 @@ def kth_smallest(ends: Array, values: Array, k: int, out: Array, some: Array) ->
 @kernel
 def order(rank: Array, by_rank: Array, expands: Array, degree: Array, nodes_at: Array, weights_at: Array,
           reach: Array, before: Array, place: Array, heap: Array, where: Array) -> None:  # fmt: skip
-    """Visit all nodes, each time the node nearest to the visited ones; ties go to the lowest rank.
+    """Visit all nodes, each time the node nearest to the visited nodes; ties go to the lowest rank.
 
-    A binary heap holds the nodes that have been reached.  If it is empty, the first unvisited node by rank is
-    next.
+    A binary heap holds the nodes that have been reached.  If the heap is empty, the first unvisited node by
+    rank is next.
 
     Parameters
     ----------
     rank, by_rank : array (n,), int32
         The rank of each node, and the nodes by rank.
     expands : array (n,), bool
-        Whether others are reached from a node.
+        Whether other nodes are reached from each node.
     degree : array (n,), int32
         Number of edges of each node.
     nodes_at, weights_at : array (n,), int64
         Addresses of the other ends (int32) and weights (float64) of each node's edges.
     reach, before, place : array (n,)
-        Output: the least weight that reached a node, the node that it was reached from, and its position in
-        the order.  At first inf, -1 and -1.
+        Output for each node: the least weight that reached it, the node that it was reached from, and its
+        position in the order.  At first inf, -1 and -1.
     heap, where : array (n,), int32
         Scratch.
     """
@@ -190,7 +190,7 @@ def spanning(left: Array, right: Array, parent: Array, kept: Array) -> int:
 
 
 FEW = 32
-"""Most rows of equal weight that are sorted by insertion."""
+"""Up to this number of rows of equal weight are sorted by insertion."""
 
 
 @kernel

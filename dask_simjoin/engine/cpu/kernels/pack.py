@@ -26,7 +26,7 @@ def _above(value: float) -> np.float32:
 
 @inline_source
 def _gather(x: Array, order: Array, first: int, count: int, y: Array) -> None:
-    """Copy the rows of a tile's points to `y`, and prefetch the next tile's."""
+    """Copy the rows of a tile's points to `y`, and prefetch the rows of the next tile."""
     base, step = x.ctypes.data, x.strides[0]
     last = order.size - 1
     lines = (step if step < AHEAD_BYTES else AHEAD_BYTES) + 64
@@ -45,11 +45,10 @@ def pack_filter(x: Array, order: Array, dims: Array, centre: Array, scale: float
                 low: Array, high: Array, norms: Array) -> float:  # fmt: skip
     """Fill the arrays of a filtering tile index in this `order`; return the largest squared norm.
 
-    `dims` (m,) int64: which dimensions are filtered; `y` (n, d) float64: coordinates in order; `z`
-    (tiles, m, 64) float32: centered and scaled;
-    `start` (tiles, 64), `limit` (n,), `q_sure` (n,), `d_sure` (tiles,) float32: the
-    filter's terms; `low`, `high` (tiles, m) float32: boxes; `norms` (64,) float64: scratch, since an array
-    allocated here would take a tenth of a second to compile.
+    `dims` (m,) int64: the filtered dimensions.  `y` (n, d) float64: coordinates in order.  `z` (tiles, m, 64)
+    float32: coordinates of `dims`, centered and scaled.  `start` (tiles, 64), `limit` (n,), `q_sure` (n,),
+    `d_sure` (tiles,) float32: the filter's terms.  `low`, `high` (tiles, m) float32: boxes.  `norms` (64,)
+    float64: scratch; allocated here, it would take a tenth of a second to compile.
     """
     n = len(order)
     largest = 0.0
@@ -114,10 +113,10 @@ def pack_quantized(y: Array, centre: Array, scale: float, outer: float, most: in
                    points: Array, take: Array, first: Array, marked: Array, sums: Array) -> None:  # fmt: skip
     """Fill the arrays of the 8-bit filter: see `filters.int8`.
 
-    `y` (n, d) float64: coordinates in order; `queries` (n, steps, 4) int8 and `points` (tiles, steps, 64, 4)
-    uint8: vectors.  `take` (n, 2) and `first` (tiles, 64, 2), int16, zeros at first: their terms for each
-    half of the coordinates.  As int32 these are (n, 1) and (tiles, 64, 1), for all coordinates.  `marked`
-    (tiles,) uint64: points that always pass; `sums` (3, 2) float64: scratch.
+    `y` (n, d) float64: coordinates in order.  `queries` (n, steps, 4) int8 and `points` (tiles, steps, 64, 4)
+    uint8: vectors.  `take` (n, 2) and `first` (tiles, 64, 2), int16, zeros before: terms of queries and of
+    points for each half of the coordinates.  For sums in 32 bits, these terms are int32, (n, 1) and
+    (tiles, 64, 1).  `marked` (tiles,) uint64: points that always pass.  `sums` (3, 2) float64: scratch.
     """
     n, d = y.shape
     ones = np.uint64(1)
@@ -163,7 +162,8 @@ def find_near(x: Array, y: Array, z: Array, low: Array, scale: Array, cells: Arr
     """Fill `out` with the positions of rows in marked cells; return their number.
 
     `x`, `y`, `z` (n,): coordinates.  `low`, `scale`, `cells` (3,): for each coordinate, the start of its
-    cells, cells per unit, and number of cells; 1: the coordinate is ignored.  `table`: marks of all cells.
+    cells, cells per unit, and number of cells.  A coordinate with 1 cell is ignored.  `table`: marks of all
+    cells.
     """
     n = 0
     most = cells[0] - 1.0, cells[1] - 1.0, cells[2] - 1.0
@@ -220,11 +220,12 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
                  place: Array, value: Array, below: Array) -> int:  # fmt: skip
     """Fill `own` with the region of each point of `x` (n, d), and find the other regions that need it.
 
-    Writes points and the regions that need them, as far as they fit, and returns their number. A region needs
-    a point if its number is lower than the number of the point's own region, and its box is near enough.
-    With `everywhere`, its number does not matter. A gap to a box is computed like a total. It never exceeds
-    the total of a point in the box, because rounding is monotone. Other regions lie behind the walls of the
-    point's own region. So none needs a point that is farther than `reach` from all walls.
+    Write pairs of a point and a region that needs it, as far as they fit, and return the number of pairs.
+    A region needs a point if its box is near enough, and its number is lower than the number of the point's
+    own region. With `everywhere`, the number does not matter. A gap to a box is computed like a total. It
+    never exceeds the total of a point in the box, because rounding is monotone. Other regions lie behind the
+    walls of the point's own region. So no other region needs a point that is farther than `reach` from all
+    walls.
 
     `middle`: the first region right of each cut; `depth`: levels of the tree; `cut`: the dimensions that
     are cut; `low_wall`, `high_wall` (regions, cut): each region's bounds in these dimensions; `norm`: see
@@ -284,8 +285,8 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
 def deal(chunk: Array, ends: Array, free: Array, order: Array) -> None:
     """Group the rows by chunk, in their order.
 
-    `chunk` (n,): of each row; `ends` (chunks + 1,), zeros: output, bounds of each chunk's rows;
-    `free` (chunks + 1,): scratch; `order` (n,): filled with the rows.
+    `chunk` (n,): the chunk of each row.  `ends` (chunks + 1,), zeros before: output, bounds of each chunk's
+    rows.  `free` (chunks + 1,): scratch.  `order` (n,): filled with the rows.
     """
     for i in range(chunk.size):
         ends[chunk[i] + 1] += 1

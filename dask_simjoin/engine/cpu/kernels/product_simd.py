@@ -2,7 +2,7 @@
 
 The float32 filter differs from `tile_simd` in three ways:
 
-- Queries lie in rows, so the coordinates of each share few cache lines.
+- Queries lie in rows, so the coordinates of a query share few cache lines.
 - More queries are compared at a time.  AVX2's two multipliers take four cycles: 12 sums keep them busy, 8
 barely do.
 - The query's term does not begin the sum, but is compared with it.
@@ -65,7 +65,9 @@ UNROLL = 2
 def part_products(typingctx: TypingContext, tile: NumbaType, start: NumbaType, dims: NumbaType,
                   rows: NumbaType, step: NumbaType, lanes: NumbaType, limits: NumbaType, part: NumbaType,
                   masks: NumbaType) -> Intrinsic:  # fmt: skip
-    """Add points of a tile's part with start + <z, p> >= limit to the masks of 6 queries p; return if any.
+    """Add points z of a tile's part with start + <z, p> >= limit to the masks of 6 queries p.
+
+    Return whether there are any.
 
     `tile`, `start`, `rows`, `lanes`, `limits` and `masks` are addresses.  `tile` is float32 [dims][64], and
     `start` float32 [64].  `rows` has the queries' coordinates, `step` bytes from one query to the next.
@@ -149,10 +151,10 @@ QUANTIZED_VECTORS = {"longs": 4 if _WIDE else 2, "words": 2}
 """Vectors of the tile at a time: with 4 queries this gives 8 sums for 16 registers, or 16 sums for 32."""
 
 MULTIPLY_BYTES, MULTIPLY_WORDS = "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"
-"""Multiply unsigned by signed bytes, or signed words, and add each two neighboring products."""
+"""Instructions that multiply unsigned by signed bytes, or signed words, and add products in pairs."""
 
 MULTIPLY_ADD = "llvm.x86.avx512.vpdpbusd"
-"""Multiply four unsigned by signed bytes, and add the products to 32 bits."""
+"""Instruction that multiplies four unsigned by signed bytes, and adds the products to a 32-bit number."""
 
 Slots = list[list[Value]]
 """Slots for sums: a list of vectors for each query."""
@@ -173,7 +175,7 @@ def _starts(builder: Builder, first: Value, limits: list[Value], kind: ir.Vector
 
 def _add_up(builder: Builder, tile: Value, steps: Value, points: list[Value], slots: Slots, lanes: int,
             add: Callable[[Value, Value, Value], Value]) -> None:  # fmt: skip
-    """Add products of bytes to the sums by `add(sums, tile's vector, query's vector)`."""
+    """Add products of bytes to the sums by `add(sum, tile's vector, query's vector)`."""
     size = lanes * STEP
     loaded = ir.VectorType(I32, lanes)
     with cgutils.for_range_slice(builder, const(0), steps, const(1)) as (k, _):
@@ -188,7 +190,7 @@ def _add_up(builder: Builder, tile: Value, steps: Value, points: list[Value], sl
 
 def _add_bits(builder: Builder, sums: Slots, some: Value, near: Callable[[Value], Value], shift: Value,
               masks: list[Value]) -> None:  # fmt: skip
-    """Add the bits of near points to the masks, if there are `some`."""
+    """Add the bits of near points to the masks, if `some` (at run time) is not 0."""
     with builder.if_then(builder.icmp_unsigned("!=", some, const(0)), likely=False):
         for row, mask in zip(sums, masks, strict=True):
             for g, vector in enumerate(row):
@@ -243,7 +245,7 @@ def _in_longs(builder: Builder, tile: Value, first: Value, steps: Value, points:
 
 
 def _filter(way: str) -> Any:
-    """Make the filter for this kind of sums."""
+    """Return the filter for this kind of sums: see `WAYS`."""
     some = {"words": _in_words, "longs": _in_longs}[way]
 
     @intrinsic
@@ -253,10 +255,10 @@ def _filter(way: str) -> Any:
                          out: NumbaType) -> Intrinsic:  # fmt: skip
         """Test 4 queries: is first - take + <A, b>, or the sum of its 16-bit halves, at least `least`?
 
-        `tile`: address of bytes [steps][64][4]; `first`: of 64 int32, or pairs of int16; `rows`: of all
-        queries' bytes [steps][4]; `take`: of their int32, or pairs of int16; `i0..i3`: which queries;
-        `passing`: mask of points that always pass.  Returns the union of the four
-        masks; if that is not 0 they are written at `out`.
+        `tile`, `first`, `rows`, `take` and `out` are addresses.  `tile` has the points' bytes [steps][64][4],
+        and `first` 64 int32, or pairs of int16.  `rows` has the bytes [steps][4] of all queries, and `take`
+        their int32, or pairs of int16.  `i0..i3` number the 4 queries.  `passing` is the mask of points that
+        always pass.  Returns the union of the four masks.  If that is not 0, the masks are written at `out`.
         """
         sig = types.uint64(*(types.int64,) * 9, types.int32, types.uint64, types.int64)
 

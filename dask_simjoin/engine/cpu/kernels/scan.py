@@ -1,8 +1,8 @@
 """Find the points of a tile near some queries: 8-bit filter, float32 filter, or float64.
 
-The type of a side's terms selects one.  Terms are a tuple with a `FilterScan`, a `Rounded` or a `Decided`; a
-`Quantized` or `QuantizedLongs` may follow a `FilterScan`.  See `terms_of` in cpu/tiles.py.  These hold
-addresses: with arrays, every call in the innermost loop would count references to each.
+The type of a side's terms selects a scan.  Terms are a tuple with a `FilterScan`, a `Rounded` or a `Decided`;
+a `Quantized` or `QuantizedLongs` may follow a `FilterScan`.  See `terms_of` in cpu/tiles.py.  Terms hold
+addresses: for arrays, every call in the innermost loop would count references.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class QuantizedLongs(NamedTuple):
 class Decided(NamedTuple):
     """A side's float64 vectors `z` (tiles, dims, 64), and `y` (n, width).
 
-    `sure`: all bits set if `z` has all dimensions, because its pairs are then decided; else 0.
+    `sure`: all bits set if `z` has all dimensions, because pairs are then decided; else 0.
     """
 
     z: int
@@ -106,14 +106,14 @@ FOUR = 2 * TILE
 First four masks of points that may be near, then four masks of points that surely are."""
 
 SCORE, PAUSE = FOUR + 8, FOUR + 9
-"""Positions of the 8-bit filter's score (see `WORST`), and of the tiles left of its pause."""
+"""Positions of the 8-bit filter's score (see `WORST`), and of the remaining tiles of its pause."""
 
 STATES = FOUR + 10
 """Length of the state (uint64)."""
 
 FEW = 24
-"""Most candidates of 4 queries in a tile that are tried one by one: the float32 filter of all 256 takes as
-long."""
+"""Up to this number of candidates of 4 queries in a tile are tried one by one.  For more, the float32 filter
+of all 256 candidates is faster."""
 
 WORST = np.uint64(64)
 """The 8-bit filter pauses above this score, which rises when more than `FEW` candidates pass, else falls."""
@@ -152,7 +152,7 @@ def _quantized(way: str) -> Any:
     def quantized(
         q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
     ) -> np.uint64:
-        """Run the 8-bit filter, and the float32 filter where the first one passes too much."""
+        """Run the 8-bit filter, and then the float32 filter if more than `FEW` candidates pass."""
         own, other, row = q[1], d[1], d[0].width * 8
         passing = mask_at(other.marked, b)
         union = passing | coarse(
@@ -247,7 +247,7 @@ def _in_fours(some: Any) -> Any:
             near &= near - ONE if near != NONE else NONE
             if some(q, d, b, i + t0, i + t1, i + t2, i + t3, masks, norm) == NONE:
                 continue
-            # write the first of equal queries last, since a decision has only its mask
+            # for a repeated query, only the first mask is right, so it is written last
             for t, place in ((t3, 3), (t2, 2), (t1, 1), (t0, 0)):
                 put_mask(masks, t, mask_at(masks, FOUR + place))
                 put_mask(masks, TILE + t, mask_at(masks, FOUR + 4 + place))
@@ -293,7 +293,8 @@ def _one_by_one(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind
 
 @inline_source
 def _at_once(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind) -> bool:
-    """The same decision; dimensions are added in any order unless the total is close to the threshold."""
+    """Decide a pair like `_one_by_one`, but add dimensions in any order if the total is far from the
+    threshold."""
     # sums of the same d squares in any order differ by a factor of at most 1 + d 2**-52
     dims = q[0].width
     one, two = q[0].y + i * dims * 8, d[0].y + j * dims * 8
@@ -306,7 +307,7 @@ def _at_once(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind) -
 
 @inline_source
 def _of_norm(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind) -> bool:
-    """The same decision for norms other than 2."""
+    """The float64 decision of a pair for norms other than 2."""
     dims, total = q[0].dims, 0.0
     one, two = q[0].y + i * dims * 8, d[0].y + j * dims * 8
     for k in range(dims):
@@ -323,8 +324,8 @@ SCANS: dict[type, tuple[Any, Any]] = {
 
 A scan has the parameters q, d, a, b, near, ahead, share, masks, norm.  It returns which queries of tile `a`,
 among those in the mask `near`, are near points of tile `b`.  `masks` is the address of `STATES` uint64.
-Number t is the mask of the points that may be near query t.  Number 64 + t is the mask of the points that
-surely are.  With every four queries `share` cache lines are prefetched, from `ahead` on.
+Item t is the mask of the points that may be near query t.  Item 64 + t is the mask of the points that surely
+are.  With every four queries, `share` cache lines are prefetched, from the address `ahead` on.
 """
 
 SCANS |= {

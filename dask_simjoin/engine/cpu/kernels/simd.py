@@ -30,7 +30,7 @@ Values = Sequence[Value]
 """The arguments of a call."""
 
 Intrinsic = tuple[Signature, Callable[..., Any]]
-"""The types of a call, and what emits its code."""
+"""The types of a call, and the function that emits its code."""
 
 Terms = tuple[Any, ...]
 """Data of one side that kernels compare: arrays, or tuples of addresses (see `terms_of` in cpu/tiles.py)."""
@@ -123,7 +123,7 @@ def store_compressed(builder: Builder, value: Value, mask: Value, address: Value
                      way: str = WAYS[0]) -> None:  # fmt: skip
     """Write the lanes of `value` that `mask` (64 bits) selects, side by side, at `address`.
 
-    Any values may follow them, up to the vector's full width.  `way`: one of `WAYS`.
+    Memory behind these lanes may be overwritten, up to the vector's full width.  `way`: one of `WAYS`.
     """
     size = 4 if value.type.element == I32 else 8
     width = min(_BYTES[way] // size, value.type.count)
@@ -157,7 +157,7 @@ def _store_part(builder: Builder, part: Value, some: Value, address: Value) -> N
 
 
 def _permuted(builder: Builder, part: Value, some: Value) -> Value:
-    """Move the selected lanes of 32 bytes to the front, by a table of the sources of 8 longs."""
+    """Move the selected lanes of 32 bytes to the front, by a table that lists the source of each long."""
     longs = ir.VectorType(I32, 8)
     table = _table(builder, part.type.count)
     row = builder.add(builder.ptrtoint(table, I64), builder.mul(some, const(8)))
@@ -227,7 +227,7 @@ float32_at, float64_at = _reader(types.float32, F32, 4), _reader(types.float64, 
 
 @intrinsic
 def add_long(typingctx: TypingContext, address: NumbaType, place: NumbaType, value: NumbaType) -> Intrinsic:
-    """Add to number `place` of the int64 at an address."""
+    """Add `value` to item `place` of the int64 array at an address."""
 
     def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
         where = _where(builder, args, 8)

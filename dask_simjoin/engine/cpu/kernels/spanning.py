@@ -7,7 +7,7 @@ boxes are left out:
 
 - all their points, and all queries, are in one component;
 - all their core distances are too large;
-- no edge can be lighter than the best one, and all their names are too large.
+- no edge to them can be lighter than the best edge, and their names are too large to win a tie.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def comes_first(best: Any, c: int, a: int, b: int) -> bool:
 
 @device_function
 def offer(best: Any, c: int, weight: float, a: int, b: int, start: int, end: int) -> bool:
-    """Make an edge the best of component `c` if it comes before the best one so far; return whether it does.
+    """Make an edge the best of component `c` if it comes before the best so far; return whether it does.
 
     `a`, `b`: names of its nodes `start` and `end`.  Edges are ordered by (weight, smaller name, larger name).
     `best`: weights and nodes for each component, -1 for none, and the names of nodes.
@@ -61,7 +61,7 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, rows: Any,
                work: Any) -> bool:  # fmt: skip
     """Offer edges from `wanted` queries of tile `a` to points of `b` in other components.
 
-    Return whether a component took one.  `rows`: components, core distances, names and the first node of
+    Return whether a component took an edge.  `rows`: components, core distances, names and the first node of
     each side.
     """
     (q_component, q_core, q_names, q_first), (d_component, d_core, d_names, d_first) = rows
@@ -98,7 +98,7 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, rows: Any,
 @inline_source
 def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, rows: Any, best: Any, limit: Array,
                   work: Any) -> bool:  # fmt: skip
-    """Do what `scan_exact` does with the float32 filter first."""
+    """Do what `scan_exact` does, but run the float32 filter first."""
     (q_component, q_core, q_names, q_first), (d_component, d_core, d_names, d_first) = rows
     _, picked, masks, points = work
     z, start, d_y = d
@@ -147,7 +147,7 @@ def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, rows: A
             mask &= mask - ONE
             total = 0.0
             for k in range(q_y.shape[1]):
-                # the definition of squares, which alone have a filter: dimensions in order, nothing fused
+                # only squares have a filter; by definition, dimensions come in order and nothing is fused
                 difference = q_y[i, k] - d_y[j, k]
                 total += difference * difference
             weight = max(total, max(q_core[i], d_core[j]))
@@ -170,7 +170,7 @@ def scratch(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray
 def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array, d_high: Array, d_tree: Tree,
                   d_nodes: Any, terms: Any, own_tiles: bool, norm: Kind, wanted: Array, rows: Any, best: Any,
                   work: Any) -> None:  # fmt: skip
-    """Improve the best edges of components by those from the `wanted` queries, a mask for each tile.
+    """Improve the best edges of components by edges from the `wanted` queries (one mask per tile).
 
     `q`, `d`, `terms`, `own_tiles`, `norm`: see `nearest.search`.  `d_nodes` has three values for each box:
     the smallest name below it, the component of all its points or -1, and the smallest core distance.
@@ -206,7 +206,7 @@ def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array,
             left &= left - ONE
             if components[a * TILE + t] != only:
                 only = np.int32(-2)
-        size = np.int64(1)  # Numba would compile a `_push` for this constant
+        size = np.int64(1)  # for a constant, Numba would compile another `_push`
         keys[0], ties[0], nodes[0] = 0.0, 0, (top + 1) << LEVEL
         if own_tiles:
             _push(keys, ties, nodes, size, -1.0, np.int64(-1), a)

@@ -1,9 +1,8 @@
 """The row sweep: join two grid indexes of 1 to 4 dimensions in float64.
 
 The points of a row ascend along the swept coordinate.  A point is compared with 16 points of a row at a time,
-starting at the first within reach.
-Finding that point, and the number of points that follow, is almost branch-free: a
-core would mispredict most branches.
+starting at the first within reach.  The search for that first point, and for the number of points that
+follow, is almost branch-free: a core would mispredict most branches.
 """
 
 from __future__ import annotations
@@ -126,9 +125,9 @@ def sweep_write(typingctx: TypingContext, mask: NumbaType, j: NumbaType, order: 
                 right: NumbaType) -> Intrinsic:  # fmt: skip
     """Write pairs of names: a point with each of the points j ... j+15 that a mask selects.
 
-    `name`: the point's; `names`: address of the others', of the same type; `left`, `right`: addresses of the
-    output.  `mine`: the point's position; `order`: address of the others', int32.  `orient_by_position`: the
-    point of the smaller position becomes the left one.
+    `name`: name of the point.  `names`: address of the names of the other points, of the same type.  `left`,
+    `right`: addresses of the output.  `mine`: position of the point.  `order`: address of the positions of
+    the others, int32.  `orient_by_position`: the point of the smaller position becomes the left one.
     """
     sig = types.void(types.uint64, *(types.int64,) * 4, name, *(types.int64,) * 3)
 
@@ -167,7 +166,7 @@ def keep_totals(typingctx: TypingContext, mask: NumbaType, totals: NumbaType, ou
 NONE = np.uint64(0)
 
 FRESH = (0, 0, -1, 0, -1)
-"""State of a join that has not begun: row, offset, point (-1: none yet), window, place (-1: its first)."""
+"""State before a join: row, offset, point (-1: none yet), its window's start, next place (-1: that start)."""
 
 
 @inline_source
@@ -186,16 +185,13 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Ar
           reach: float, threshold: float, norm: Kind, is_self_join: bool, orient_by_position: bool,
           left: Array, right: Array, totals: Array, cap: int, state: Array, at: Array, behind: Array,
           some: Array) -> int:  # fmt: skip
-    """Write pairs of names to `left`, `right`, and totals to `totals` unless it is empty.
+    """Write pairs of names to `left`, `right`, and totals to `totals` unless that is empty.
 
-    Return their number.
-
-    Stops when 16 more might not fit into `cap`. It saves its progress in `state`, and in ``state[5]``
-    the capacity it needs (0: the join is complete).  `offsets`: what to add
-    to a row's key for each neighbor row; `at`: each one's position in `d_keys`;
-    `norm`: see `totals.kind_of`.
-    With `is_self_join`, the two sides are one index and only the later half of each
-    neighborhood is visited.  `orient_by_position`: the point of the smaller position is the left one.
+    Return the number of pairs.  It stops when 16 more pairs might not fit into `cap`.  It saves its progress
+    in `state`, and in ``state[5]`` the capacity it needs (0: the join is complete).  `offsets`: for each
+    neighbor row, its key less the key of a row.  `at`: scratch, the position in `d_keys` for each offset.
+    `norm`: see `totals.kind_of`.  With `is_self_join`, the two sides are one index, and only the later half
+    of each neighborhood is visited.  `orient_by_position`: the point of the smaller position is the left one.
     `behind`, `some`: scratch for the last 16 names and 16 zeros behind them, and for 16 totals.
     """
     dims = q_cols.shape[0]
@@ -261,7 +257,7 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Ar
 def counts(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Array, d_keys: Array,
            d_starts: Array, offsets: Array, reach: float, threshold: float, norm: Kind, half: bool,
            q_counts: Array, at: Array) -> None:  # fmt: skip
-    """Add to each query's count how many points of `d` are near it; `half`: only later ones of its row."""
+    """Add to each query's count the number of points of `d` near it; `half`: only later points of its row."""
     dims = q_cols.shape[0]
     q_base, q_stride = q_cols.ctypes.data, q_cols.strides[0]
     d_base, d_stride = d_cols.ctypes.data, d_cols.strides[0]
@@ -329,7 +325,7 @@ def tally(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Arr
                                       limits[most], norm, totals_at)  # fmt: skip
                     j += SWEEP_LANES
                     k = most
-                    while near != NONE:  # points beyond a limit are beyond smaller ones
+                    while near != NONE:  # points beyond a limit are also beyond all smaller limits
                         found[row, k] += count_bits(near)
                         if k == 0:
                             break

@@ -45,10 +45,10 @@ REGISTER = 64 if _WIDE else 32
 """Bytes of a vector: one register of AVX-512 or AVX2, or two of NEON."""
 
 PASSES = 1 if _WIDE else 4
-"""Parts of a tile that the filter handles one by one, so its sums fit into registers.
+"""Parts of a tile that the filter handles one by one, so that its sums fit into registers.
 
-With 8 sums in 16 registers, none is spilled to memory, which is 5 times as slow in 16 dimensions.  AVX-512
-holds 16 sums in 32 registers.
+AVX2 keeps 8 sums in 16 registers, and AVX-512 16 sums in 32.  Sums that are spilled to memory make the filter
+5 times as slow in 16 dimensions.
 """
 
 
@@ -103,7 +103,7 @@ def accumulate(builder: Builder, dims: Value, step: Callable[[Value], None], unr
 
 
 def join_bits(builder: Builder, masks: list[Value]) -> Value:
-    """Vectors of booleans side by side as one 64-bit mask."""
+    """Return vectors of booleans, side by side, as one 64-bit mask."""
     joined = bits(builder, masks[0])
     for g, mask in enumerate(masks[1:], 1):
         more = builder.shl(bits(builder, mask), const(g * mask.type.count))
@@ -123,10 +123,10 @@ def tile_filter(typingctx: TypingContext, tile: NumbaType, start: NumbaType, dim
                 out: NumbaType) -> Intrinsic:  # fmt: skip
     """float32 filter of 4 queries against a tile: is (start - h) + <z, p> >= 0, is it >= s?
 
-    `tile`: address of float32 [dims][64]; `start`: of the 64 float32 that the sums begin
-    with; `p0..p3`: of the queries' first coordinates in their tile.  Returns the union of the
-    four masks of the first question.  If that is not 0, these masks are written at `out`, and the four masks
-    of the second question after them.
+    `tile`: address of float32 [dims][64].  `start`: address of the 64 float32 that the sums begin with.
+    `p0..p3`: addresses of the queries' first coordinates in their tile.  Returns the union of the four masks
+    of the first question.  If that is not 0, these masks are written at `out`, and the four masks of the
+    second question after them.
     """
     sig = types.uint64(*(types.int64,) * 7, *(types.float32,) * 8, types.int64)
 
@@ -226,7 +226,7 @@ def tile_decide(typingctx: TypingContext, tile: NumbaType, dims: NumbaType, poin
                 threshold: NumbaType, norm: NumbaType) -> Intrinsic:  # fmt: skip
     """Mask of a tile's points whose totals with one point are within the threshold: the float64 decision.
 
-    `tile`: address of float64 [dims][64]; `point`: of the point's first coordinate in its tile.
+    `tile`: address of float64 [dims][64].  `point`: address of the point's first coordinate in its tile.
     """
     sig = types.uint64(*(types.int64,) * 3, types.float64, norm)
 
@@ -245,7 +245,7 @@ def tile_rounded(typingctx: TypingContext, tile: NumbaType, dims: NumbaType, poi
                  out: NumbaType) -> Intrinsic:  # fmt: skip
     """Mask of a tile's points whose totals with one point are within reach: float32, see `filters.bounds`.
 
-    `tile`, `point`: as in `tile_decide`.  Writes the mask of those that are sure at `out`.
+    `tile`, `point`: as in `tile_decide`.  Writes the mask of the points that surely are pairs at `out`.
     """
     sig = types.uint64(*(types.int64,) * 3, types.float32, types.float32, norm, types.int64)
 
@@ -302,11 +302,10 @@ def boxes_near(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, dim
                high: NumbaType, limit: NumbaType, norm: NumbaType) -> Intrinsic:  # fmt: skip
     """Mask of the 64 boxes that are within reach of one box.
 
-    `lower`, `upper`: addresses of [dims][64] numbers (the same one for points);
-    `low`, `high`: of the box's bounds; `limit`: largest total, whose type (float32 or
-    float64) is the type of all of them.  The gaps are added in the order and with the
-    operations of the total itself.  Rounding is monotone, so in float64 the result is a lower
-    bound of the total.
+    `lower`, `upper`: addresses of [dims][64] numbers; for points, both are the same.  `low`, `high`:
+    addresses of the one box's bounds.  `limit`: largest total, whose type (float32 or float64) is the type of
+    all numbers.  The gaps are added in the order and with the operations of totals of points.  Rounding is
+    monotone, so in float64 their total is a lower bound of the computed totals of points.
     """
     sig = types.uint64(*(types.int64,) * 5, limit, norm)
 
@@ -339,7 +338,7 @@ LANES = 8
 
 @intrinsic
 def total_of(typingctx: TypingContext, one: NumbaType, other: NumbaType, dims: NumbaType) -> Intrinsic:
-    """The float64 total of squares of two points whose coordinates lie at addresses, added one by one."""
+    """The float64 total of squares of two points at addresses, added one dimension after the other."""
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         one_, other_, dims_ = args
@@ -356,7 +355,7 @@ def total_of(typingctx: TypingContext, one: NumbaType, other: NumbaType, dims: N
 
 @intrinsic
 def squares(typingctx: TypingContext, one: NumbaType, other: NumbaType, dims: NumbaType) -> Intrinsic:
-    """Sum of squares of the differences of two rows of float64 at addresses, in an order that is fast."""
+    """Sum of squares of the differences of two rows of float64 at addresses, added in the fastest order."""
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         one_, other_, dims_ = args

@@ -1,7 +1,7 @@
 """Add terms to totals, one number or one vector at a time, and decide which candidates are pairs.
 
 Kernels take a norm as a tuple whose type shows the kind of norm.  So they are compiled for each kind, and
-kernels for squares, the usual kind, have no code for others.
+kernels for squares, the usual kind, have no code for other norms.
 """
 
 from __future__ import annotations
@@ -168,14 +168,14 @@ def zeros(builder: Builder, vector: ir.VectorType, number: int) -> list[Value]:
 
 
 BLOCK = 512
-"""Candidates that are processed at a time, `STEP` dimensions after others."""
+"""Candidates that are processed at a time: the next `STEP` dimensions of all, and so on."""
 
 STEP = 4
 """After every STEP dimensions, candidates with too large totals are dropped: totals only grow."""
 
 
 def scratch() -> tuple[np.ndarray, ...]:
-    """Arrays that `decide` works with: a block of candidates, and their totals."""
+    """Return scratch arrays for `decide`: a block of candidates, and their totals."""
     return (*(np.empty(BLOCK, np.uint32) for _ in range(3)), np.empty(BLOCK))
 
 
@@ -184,8 +184,8 @@ def decide(q_x: Array, d_x: Array, q_places: Array, d_places: Array, threshold: 
            near: Array, totals: Array, i: Array, j: Array, number: Array, total: Array) -> int:  # fmt: skip
     """Fill `near` with the candidates that are pairs, and `totals` with their totals; return their number.
 
-    `q_x`, `d_x` (d, n or more): coordinates by place; the last four: see `scratch`.  The code is branch-free,
-    because totals are unpredictable.
+    `q_x`, `d_x` (d, n or more): coordinates by place.  The last four arguments: see `scratch`.  The code is
+    branch-free, because it is unpredictable which totals are too large.
     """
     dims = q_x.shape[0]
     found = 0
@@ -213,7 +213,7 @@ def label(q_order: Array, q_labels: Array, d_order: Array, d_labels: Array, is_s
           q_places: Array, d_places: Array, left: Array, right: Array) -> None:  # fmt: skip
     """Fill `left` and `right` with labels; with `is_self_join`, the smaller position comes first.
 
-    `q_order`, `d_order`: positions, `q_labels`, `d_labels`: labels, both by place in an index.
+    `q_order`, `d_order`: positions by place in an index.  `q_labels`, `d_labels`: labels by place.
     """
     for n in range(q_places.size):
         i, j = q_places[n], d_places[n]
@@ -247,7 +247,7 @@ def gather(values: Array, places: Array, out: Array) -> None:
 
 @kernel
 def measure(q_y: Array, d_y: Array, q_places: Array, d_places: Array, norm: Kind, totals: Array) -> None:
-    """Fill `totals`, by the norm's formula; `q_y`, `d_y` (n, d): coordinates by place.
+    """Fill `totals` with the totals of pairs; `q_y`, `d_y` (n, d): coordinates by place.
 
     `norm`: see `totals.kind_of`.
     """

@@ -41,7 +41,7 @@ as_numbers(long long n, const bool* __restrict__ flags, int* __restrict__ out) {
     for EACH(i, n) out[i] = flags[i];
 }
 
-// Lists the places of flags that are set. `upto`: the number of set flags up to and including each place.
+// Lists the places of set flags. `upto`: the number of set flags up to and including each place.
 extern "C" __global__ void
 places_set(long long n, const bool* __restrict__ flags, const int* __restrict__ upto, int* __restrict__ places) {
     for EACH(i, n) {

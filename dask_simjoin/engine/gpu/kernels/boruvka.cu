@@ -2,8 +2,8 @@
 // choice of that edge.
 //
 // Nodes are places of rows. Weights are not negative, so they are ordered as their bits are. Edges are ordered by
-// (weight, smaller name, larger name). `offer_edges` finds the least weight for each component, `name_edges` the
-// least names among the edges with that weight, and `take_edges` the edge with these names.
+// (weight, smaller name, larger name). `offer_edges` finds the least weight of each component's edges. `name_edges`
+// finds the least names among the edges with that weight, and `take_edges` the edge with these names.
 
 #define BOX 64
 
@@ -11,8 +11,8 @@ __device__ __forceinline__ u64 bits_of(double weight) { return (u64)__double_as_
 
 __device__ __forceinline__ double weight_of(u64 bits) { return __longlong_as_double((long long)bits); }
 
-// Finds the known edge of each node: the one found before, or the one to the nearest of its listed neighbors in
-// another component; -1 if there is none. See `offer_listed` in engine/cpu/kernels/boruvka.py.
+// Finds the known edge of each node: the edge found before, or the edge to the nearest of its listed neighbors in
+// another component; -1: no edge is known. See `offer_listed` in engine/cpu/kernels/boruvka.py.
 extern "C" __global__ void
 list_edges(int n, int k, int with_away, const int* __restrict__ component, const double* __restrict__ core,
            const int* __restrict__ names, const int* __restrict__ near, const double* __restrict__ away,
@@ -75,7 +75,7 @@ __device__ __forceinline__ u64 both_names(int a, int b) {
     return (u64)(u32)min(a, b) << 32 | (u32)max(a, b);
 }
 
-// Finds the least names among the edges of each component that have its least weight.
+// Finds the least names among the edges of each component that have the component's least weight.
 extern "C" __global__ void
 name_edges(int n, const int* __restrict__ start, const int* __restrict__ end, const double* __restrict__ weight,
            const int* __restrict__ component, const int* __restrict__ names, const u64* __restrict__ bounds,
@@ -152,7 +152,7 @@ settle_nodes(int n, const int* __restrict__ nodes, const int* __restrict__ end, 
         ends[i] = end[k];
         weights[i] = weight[k];
         least[i] = fmax(least[i], known);
-        // a heavier edge need not be the lightest: the search skipped all edges above the bound
+        // edges above the bound were skipped, so a heavier result may not be the lightest edge
         to[i] = weight[k] == known ? end[k] : -1;
     }
 }
@@ -165,7 +165,8 @@ raise_least(int n, const bool* __restrict__ wanted, const int* __restrict__ comp
         if (wanted[i]) least[i] = fmax(least[i], weight_of(bounds[component[i]]));
 }
 
-// The component at the other end of each component's lightest edge; itself, if it is inactive or has no edge.
+// For each component, the component at the other end of its lightest edge, or itself if it is inactive or has no
+// edge.
 extern "C" __global__ void
 lead_to(int n, const bool* __restrict__ asked, const int* __restrict__ starts, const int* __restrict__ ends,
         const int* __restrict__ component, int* __restrict__ to) {
@@ -174,7 +175,7 @@ lead_to(int n, const bool* __restrict__ asked, const int* __restrict__ starts, c
 }
 
 // Breaks cycles. Edges have a strict order, so a cycle consists of two components that found the same edge. The
-// one with the smaller number becomes a root, and its edge is not taken.
+// component with the smaller number becomes a root, and its edge is not taken.
 extern "C" __global__ void
 open_circles(int n, const bool* __restrict__ asked, const int* __restrict__ starts, const int* __restrict__ to,
              int* __restrict__ above, bool* __restrict__ taken) {
@@ -192,8 +193,8 @@ mark_roots(int n, const int* __restrict__ above, int* __restrict__ root) {
         root[c] = above[c] == (int)c;
 }
 
-// Computes the new component of each node, and the sizes of new components. `number`: numbers of the roots,
-// counted from 1.
+// Computes the new component of each node, and the sizes of new components. `number`: for a root, its position
+// among the roots, counted from 1.
 extern "C" __global__ void
 join_nodes(int n, int components, const int* __restrict__ component, const int* __restrict__ above,
            const int* __restrict__ number, const double* __restrict__ sizes, int* __restrict__ joined,
@@ -204,7 +205,7 @@ join_nodes(int n, int components, const int* __restrict__ component, const int* 
     }
 }
 
-// Names of the ends of each edge, the smaller one first, and both packed into one number.
+// Writes the names of both ends of each edge, the smaller name first, and both packed into one number.
 extern "C" __global__ void
 name_ends(int n, const int* __restrict__ names, const int* __restrict__ start, const int* __restrict__ end,
           int* __restrict__ low, int* __restrict__ high, long long* __restrict__ both) {
@@ -255,7 +256,7 @@ least_below(const double* __restrict__ values, int n, int boxes, double* __restr
     least_of_boxes(values, n, boxes, __longlong_as_double(0x7ff0000000000000ll), least);
 }
 
-// The same for names.
+// Finds the least name of each box, like `least_below`.
 extern "C" __global__ void
 least_named(const int* __restrict__ names, int n, int boxes, int* __restrict__ least) {
     least_of_boxes(names, n, boxes, 0x7fffffff, least);

@@ -19,8 +19,8 @@ __device__ __forceinline__ void write_bounds(real low, real high, size_t at, rea
     }
 }
 
-// Boxes of the tiles of y (n, dims); a group without tiles gets an empty box. If `z` is given, also writes the
-// points by tile. The last point is repeated to fill its tile.
+// Writes the boxes of the tiles of y (n, dims); places of a group without a tile get empty boxes. If `z` is given,
+// also writes the points by tile. The last point is repeated to fill its tile.
 extern "C" __global__ void tile_boxes(const double* __restrict__ y, int n, int dims,
                                       const double* __restrict__ centre, double scale, int tile, int groups,
                                       real* __restrict__ z, real* __restrict__ lower, real* __restrict__ upper) {
@@ -45,7 +45,8 @@ extern "C" __global__ void tile_boxes(const double* __restrict__ y, int n, int d
     }
 }
 
-// Boxes of the level above, written from `above` on. Each covers groups of the level that starts at `first`.
+// Writes the boxes of a level from group `above` on. Each box covers a group of the level below, whose groups start
+// at `first`.
 extern "C" __global__ void group_boxes(int dims, int first, int groups, int above, int groups_above,
                                        real* __restrict__ lower, real* __restrict__ upper) {
     const int lane = threadIdx.x & 31;

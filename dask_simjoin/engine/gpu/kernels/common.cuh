@@ -2,13 +2,13 @@
 //
 // A work unit is a block of consecutive queries and some ranges of tiles of the other side. A range is a node of
 // the box tree two levels above the tiles: at most 64 groups of 64 tiles. Thread blocks take units from a counter,
-// so all are busy until the end, whatever the data.
+// so all blocks are busy until the end, even if units differ in work.
 //
 // Pairs are staged in shared memory, and then written to places that a counter assigns, 8 bytes each. When the
 // counter passes `room`, every block saves its state, and the next launch resumes from there. So any number of
 // pairs fits through a buffer of fixed size. A block notices a full buffer only when it writes, and then finishes
-// its tile. The buffer therefore has space beyond `room` for one stage and one tile of every block (see
-// _Launch.slack).
+// its tile. So the buffer has space beyond `room` for one stage and one tile of every block (see `slack` in
+// engine/gpu/tiles.py).
 
 typedef unsigned long long u64;
 typedef unsigned int u32;
@@ -70,7 +70,7 @@ __device__ __forceinline__ double total_of(const double* p, const double* q) {
 }
 #endif
 
-// The same for norm 2; it is float64 for both types of `real`.
+// `total_of` for norm 2, in float64 for both types of `real`.
 __device__ __forceinline__ double squared_distance(const double* p, const double* q) {
     double sum = 0.0;
 #pragma unroll 4
@@ -93,9 +93,9 @@ __device__ __forceinline__ bool box_near(const real* lower, const real* upper, i
     return sum <= reach;
 }
 
-// Whether block i compares itself with block j, for one chunk with itself. Each pair of blocks is compared once,
-// by the block from which the other is less than half way around. So all blocks do equal work, unlike with "later
-// blocks only".
+// Whether block i compares itself with block j, for one chunk with itself. Blocks are on a circle, and each is
+// compared with the half of the circle after it. So each pair of blocks is compared once, and all blocks do equal
+// work; with "later blocks only", the first block would do most.
 __device__ __forceinline__ bool meets(int i, int j, int blocks) {
     int away = j - i;
     if (away < 0) away += blocks;

@@ -7,7 +7,7 @@ extern "C" __global__ void link_edges(const long long* __restrict__ left, const 
         tie(parent, (node)left[n], (node)right[n]);
 }
 
-// Path halving is left out here: a late write of a slow thread could overwrite a root with an inner node.
+// Points every node to its root. Without path halving: its late writes could replace a root by an inner node.
 extern "C" __global__ void tie_to_roots(volatile node* parent, long long nodes) {
     for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < nodes;
          n += (long long)gridDim.x * blockDim.x) {
@@ -17,8 +17,8 @@ extern "C" __global__ void tie_to_roots(volatile node* parent, long long nodes) 
     }
 }
 
-// Lowers `least` of each root to the least row of its set. It starts with the row of the root. `order`: row of
-// each node.
+// Lowers `least` of each root, at first the row of the root, to the least row of its set. `order`: row of each
+// node.
 extern "C" __global__ void least_rows(const node* __restrict__ parent, const int* __restrict__ order, long long nodes,
                                       int* least) {
     for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < nodes;
@@ -26,8 +26,8 @@ extern "C" __global__ void least_rows(const node* __restrict__ parent, const int
         if (parent[n] != n) atomicMin(least + parent[n], order[n]);
 }
 
-// Marks the least row of each set. `taking`: nodes whose sets count, or null for all. `least`: null if roots are
-// the least rows.
+// Marks the least row of each set. `taking`: mask of the nodes that take part, or null if all do. `least`: null if
+// roots are the least rows.
 extern "C" __global__ void mark_sets(const node* __restrict__ parent, const bool* __restrict__ taking,
                                      const int* __restrict__ least, long long nodes, long long* __restrict__ marks) {
     for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < nodes;

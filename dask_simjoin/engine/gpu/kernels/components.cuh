@@ -1,13 +1,13 @@
-// What a join can do with pairs instead of writing them: link their rows, or record the lowest label nearby. No
-// pair is kept, so neither needs memory for pairs.
+// Uses of pairs that write no pairs: link their rows, or record the lowest label near each row. Neither needs memory
+// for pairs.
 //
 // Constants: SINK 0 (write pairs), 1 (link) or 2 (lowest label); NODES_64 0 or 1: the type of nodes.
 //
 // Rows are nodes of a disjoint-set forest in which no parent is larger than its child. The root of a set is its
 // smallest node. Threads hook roots without locks and halve paths on the way, as in ECL-CC (Jaiganesh & Burtscher
 // 2018, "A high-performance connected components implementation for GPUs", section 3). Only roots are hooked, by a
-// compare-and-swap that fails if the node is no longer a root. Halving always writes an ancestor, even if the
-// write comes late.
+// compare-and-swap that fails if the node is no longer a root. Halving replaces a parent by an ancestor, which is
+// right even if the write comes late.
 
 #ifndef SINK
 #define SINK 0
@@ -42,7 +42,7 @@ __device__ __forceinline__ void tie(node* parent, node i, node j) {
     }
 }
 
-// Addresses that a sink receives as an array. First come the orders of both sides. The rest is indexed by
+// Addresses that a sink receives as an array. First come the orders of both sides. The other arrays are indexed by
 // position:
 //
 // link: flags of the rows of both sides that take part, parents of all nodes, and the node of the other side's

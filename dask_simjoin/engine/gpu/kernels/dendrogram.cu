@@ -1,4 +1,4 @@
-// Builds the dendrogram of a spanning tree, and its clusters: see engine/gpu/dendrogram.py.
+// Builds the dendrogram of a spanning tree, and its clusters: see engine/gpu/spanning.py.
 
 #define EACH(i, n) (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < (u32)(n); i += gridDim.x * blockDim.x)
 
@@ -17,7 +17,7 @@ count_at(int n, const int* __restrict__ place, int* out) {
     for EACH(i, n) atomicAdd(out + place[i], 1);
 }
 
-// Follows each pointer for two steps, and sets `moved` if any result differs from one step.
+// Follows each pointer for two steps, and sets `moved` if two steps lead farther than one step anywhere.
 extern "C" __global__ void
 follow(int n, const int* __restrict__ to, int* __restrict__ further, int* moved) {
     for EACH(i, n) {
@@ -26,7 +26,7 @@ follow(int n, const int* __restrict__ to, int* __restrict__ further, int* moved)
     }
 }
 
-// The other end of each vertex's first edge.
+// Writes the other end of each vertex's first edge.
 extern "C" __global__ void
 other_ends(int n, const int* __restrict__ a, const int* __restrict__ b, const int* __restrict__ first,
            int* __restrict__ to) {
@@ -36,7 +36,8 @@ other_ends(int n, const int* __restrict__ a, const int* __restrict__ b, const in
     }
 }
 
-// Two vertices with the same first edge point to each other. Makes the smaller one a root, which points to itself.
+// Two vertices with the same first edge point to each other. Makes the smaller vertex a root, which points to
+// itself.
 extern "C" __global__ void
 open_pairs(int n, const int* __restrict__ to, int* __restrict__ up) {
     for EACH(v, n) up[v] = to[to[v]] == (int)v && (int)v < to[v] ? (int)v : to[v];
@@ -48,7 +49,7 @@ mark_roots(int n, const int* __restrict__ root, int* __restrict__ kept) {
     for EACH(v, n) kept[v] = root[v] == (int)v;
 }
 
-// The number of each entry's root. `number`: numbers of the roots, counted from 1.
+// Writes the number of each entry's root, from 0. `number`: for a root, its position among the roots, from 1.
 extern "C" __global__ void
 number_of(int n, const int* __restrict__ root, const int* __restrict__ number, int* __restrict__ found) {
     for EACH(v, n) found[v] = number[root[v]] - 1;
@@ -74,14 +75,14 @@ ended_edges(int n, const int* __restrict__ own, const int* __restrict__ inside, 
     }
 }
 
-// Sort keys: the vertex of each edge, then the number of the edge.
+// Writes sort keys: the vertex of each edge in the upper bits, the number of the edge in the lower bits.
 extern "C" __global__ void
 chain_keys(int n, const int* __restrict__ own, const int* __restrict__ inside, long long* __restrict__ key) {
     for EACH(k, n) key[k] = (long long)inside[k] << 32 | (u32)own[k];
 }
 
-// Links adjacent edges of a chain, and the last edge of each chain with the edge that the chain ends at. `rows`:
-// the other rows that each edge joins.
+// Makes the next edge in a chain the parent of each edge, and the edge that a chain ends at the parent of its last
+// edge. `rows`: how many rows each edge adds to its chain.
 extern "C" __global__ void
 link_chains(int n, const long long* __restrict__ key, const int* __restrict__ ends, const int* __restrict__ joined,
             int* __restrict__ parent, bool* __restrict__ last, long long* __restrict__ rows) {
@@ -93,8 +94,8 @@ link_chains(int n, const long long* __restrict__ key, const int* __restrict__ en
     }
 }
 
-// Sizes of merges in chains. `chain`: the number of chains that end up to and including each edge. `rows`: running
-// sums. `tops`: the last edge of each chain.
+// Writes the sizes of merges in chains. `chain`: number of chains that end at or before each edge. `rows`: running
+// sums of the rows that edges add. `tops`: the last edge of each chain.
 extern "C" __global__ void
 size_chains(int n, const long long* __restrict__ key, const bool* __restrict__ last, const int* __restrict__ chain,
             const long long* __restrict__ rows, const int* __restrict__ tops, int* __restrict__ size) {
@@ -126,8 +127,8 @@ same_distance(int n, const double* __restrict__ far, const int* __restrict__ par
     for EACH(i, n) whole[i] = far[parent[i]] == far[i] ? parent[i] : (int)i;
 }
 
-// Marks merges with at least `least` rows whose parent has a larger distance as parts. Counts the parts of each
-// `of`.
+// Marks merges as parts if they have at least `least` rows, and their parent has a larger distance. Counts the parts
+// of each merge `of`.
 extern "C" __global__ void
 count_parts(int n, const double* __restrict__ far, const int* __restrict__ parent, const int* __restrict__ of,
             const int* __restrict__ size, int least, bool* __restrict__ part, int* parts) {
@@ -137,8 +138,8 @@ count_parts(int n, const double* __restrict__ far, const int* __restrict__ paren
     }
 }
 
-// Marks the merges that are clusters: the last one, and each that is one of several parts. Other merges point to
-// their parent.
+// Marks the merges that are clusters: the last merge, and parts of a merge with several parts. Other merges point
+// to their parent.
 extern "C" __global__ void
 find_tops(int n, const bool* __restrict__ part, const int* __restrict__ parts, const int* __restrict__ of,
           const int* __restrict__ parent, bool* __restrict__ top, int* __restrict__ to) {
@@ -148,7 +149,7 @@ find_tops(int n, const bool* __restrict__ part, const int* __restrict__ parts, c
     }
 }
 
-// Numbers clusters in the reverse order of `tops`.
+// Numbers clusters from the end of `tops` on.
 extern "C" __global__ void
 number_tops(int m, const int* __restrict__ tops, int* __restrict__ number) {
     for EACH(i, m) number[tops[i]] = m - 1 - (int)i;

@@ -25,8 +25,7 @@ extern "C" __global__ void name_pairs(const int2* __restrict__ places, u64 numbe
     }
 }
 
-// Writes a column of the result: the left or right rows' values of 1, 2, 4 or 8 bytes, to the places of their
-// pairs.
+// Writes a column of the result: values (1, 2, 4 or 8 bytes) of the left or right rows, at the places of the pairs.
 struct kept_column {
     const void* from;
     void* to;

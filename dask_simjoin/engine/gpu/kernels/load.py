@@ -22,22 +22,22 @@ Program = tuple[str | Source, str, dict[str, int]]
 """A file, one of its functions, and the constants that it is compiled with."""
 
 AT_ONCE = min(8, os.cpu_count() or 1)
-"""Programs that are compiled at a time: the compiler releases the GIL."""
+"""Programs that are compiled at a time, on threads: the compiler releases the GIL."""
 
 OF_ARCHITECTURE = {"tensor_hopper": "90a"}
 """Programs with instructions that only one architecture has."""
 
 THREADS = 256
-"""Threads of a block in kernels that give each thread its own items."""
+"""Threads of a block in kernels whose threads share nothing."""
 
 ASIDE = Aside(cupy.cuda, asked())
-"""The stream of its own for kernels, if the environment selects one: see `streams`."""
+"""The own stream of kernels, if the environment selects one: see `streams`."""
 
 _Key = tuple[str | Source, int, tuple[tuple[str, int], ...]]
 
 _lock = threading.Lock()
 _pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="simjoin-compiler")
-# a pool of its own: rehearsals wait for programs that `_pool` compiles
+# a second pool, because rehearsals wait for programs that `_pool` compiles
 _rehearsing = ThreadPoolExecutor(4, thread_name_prefix="simjoin-rehearsal")
 _modules: dict[_Key, Future[Any]] = {}
 
@@ -121,10 +121,10 @@ def _rehearsed(work: Callable[[], object], device: int) -> Future[None]:
 
 
 def rehearse(*steps: Callable[[], object]) -> None:
-    """Run steps early, on almost no data, so that CuPy's kernels for them are loaded when they are needed.
+    """Run steps early, on almost no data, so that CuPy's kernels are loaded before the steps are needed.
 
     CuPy compiles and loads its own kernels at their first call, one after the other, each in a tenth of a
-    second.  Steps must be thread-safe, so each creates all of its data.
+    second.  Steps must be thread-safe: each step creates all of its data.
     """
     for step in steps:
         _rehearsed(step, cupy.cuda.runtime.getDevice())
@@ -137,7 +137,7 @@ def _function(name: str, function: str, device: int, constants: tuple[tuple[str,
 
 
 def kernel(name: str | Source, function: str, **constants: int) -> Any:
-    """A kernel for the current device; compiled once, and kept on disk by CuPy."""
+    """Return a kernel for the current device, compiled once, which CuPy keeps on disk."""
     device = cupy.cuda.runtime.getDevice()
     return _function(name, function, device, tuple(sorted(constants.items())))
 
@@ -149,7 +149,7 @@ def shape_of(items: int) -> tuple[tuple[int], tuple[int]]:
 
 @functools.cache
 def grid_size(function: Any, threads: int, shared: int = 0) -> int:
-    """Blocks that fill the current device."""
+    """Return the number of blocks that fill the current device."""
     driver = cupy.cuda.driver
     number = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.kernel.ptr, threads, shared)
     processors = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())["multiProcessorCount"]

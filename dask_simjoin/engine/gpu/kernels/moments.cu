@@ -1,9 +1,9 @@
 // Bounds, sums and squares of columns that are stored one after the other. Many thread blocks share a column,
 // because array expressions would use one block per column.
 //
-// Constants: none of its own. The grid has one row of blocks per column.
+// It has no constants besides those of common.cuh. The grid has one row of blocks per column.
 
-// Combines the results of a block's threads in its first thread; 8 warps.
+// Combines the results of all threads of a block (8 warps) in its first thread.
 template <typename Together>
 __device__ __forceinline__ double of_block(double value, double* s_values, Together together) {
 #pragma unroll
@@ -37,7 +37,7 @@ extern "C" __global__ void column_sums(const double* __restrict__ x, u64 n, doub
         most = fmax(most, value);
         sum += value;
     }
-    // minimum and maximum ignore NaN; infinities that cancel give NaN too, and then all is computed again
+    // minimum and maximum ignore NaN, but the sum shows it: then the caller computes all results again
     sum = of_block(sum, s_values, Sum());
     least = of_block(least, s_values, Least());
     most = of_block(most, s_values, Most());

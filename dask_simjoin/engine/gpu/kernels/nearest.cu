@@ -6,9 +6,9 @@
 // current neighbor (Roussopoulos, Kelley & Vincent 1995, "Nearest neighbor queries", section 4). All lanes read
 // the same four points at a time, so each read from the cache serves all of them.
 //
-// Skipping loses nothing. A box or point is skipped only if a lower bound of its d2 exceeds the worst d2 kept. So
-// points as far as the worst are still compared by name. The exception is a worst d2 of 0: then boxes without a
-// smaller name are skipped.
+// Skipping loses no neighbor. A box or point is skipped only if a lower bound of its d2 exceeds the worst d2 kept.
+// So points as far as the worst neighbor are still compared by name. There is an exception: if the worst d2 is 0,
+// boxes without a smaller name are skipped.
 //
 // d2 is a total of the norm. With a filter, the norm is 2.
 //
@@ -17,8 +17,8 @@
 #define TILE 64
 #define WARPS 4
 #define THREADS (32 * WARPS)
-#define QUEUE 16                       // most candidates that wait in a row's queue
-#define PATIENCE (DIMS <= 8 ? 1 : 4)   // from this number of a row's candidates on, queues are drained after a tile
+#define QUEUE 16                       // maximum number of candidates in a row's queue
+#define PATIENCE (DIMS <= 8 ? 1 : 4)   // with this number of candidates in any queue, queues are drained after a tile
 #define NONE 0xffffffffu
 #define SMALL (DIMS <= 16)             // queries fit into registers
 #define AT_ONCE 4
@@ -39,7 +39,7 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
              const u64* __restrict__ d_names, int d_points, int same, int own, double bound2, double scale2,
              double rho, int k, double* __restrict__ best_d2, u64* __restrict__ best_name,
              u32* __restrict__ counter, double* __restrict__ scratch) {
-    // levels: of the tree, whose lowest nodes have tiles as children; own: both sides are one index
+    // levels: number of levels of the tree, whose lowest nodes have tiles as children; own: both sides are one index
     extern __shared__ __align__(16) unsigned char memory[];
     const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31;
     real* gaps = (real*)memory + (size_t)warp * levels * FANOUT;
@@ -248,7 +248,7 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
             __syncwarp();
         };
 
-        if (own) scan(a); // its points are close, so little remains to be searched
+        if (own) scan(a); // the queries' own tile has near points, so little remains to be searched
         int level = levels - 1;
         open(level, 0);
         while (level < levels) {

@@ -4,13 +4,13 @@
 // numbers, of which -1 is the largest. So a neighbor with d2 = inf takes a free place.
 //
 // Each lane owns some rows. Candidates that pass the filter wait until the warp drains the queues. Then d2 is
-// computed by its definition, and lists change. The filter may use a bound older than the list, which is never too
-// small, so waiting loses nothing.
+// computed by its definition, and lists change. Meanwhile the filter may use an older bound. Older bounds are
+// larger, so waiting loses no neighbor.
 //
 // The list of an active query is in shared memory, one place after another for all rows of a warp. If shared
 // memory is too small, each row has space in scratch memory for more than its list. New neighbors are appended
-// unsorted. When the space is full, the warp keeps the nearest k (as Johnson, Douze & Jegou 2017, "Billion-scale
-// similarity search with GPUs", section 4, who sort a list instead).
+// unsorted. When the space is full, the warp keeps the nearest k. Johnson, Douze & Jegou 2017, "Billion-scale
+// similarity search with GPUs", section 4, sort the list instead.
 
 #define STRIDE ROWS // between the places of a list
 
@@ -61,9 +61,9 @@ __device__ __forceinline__ Worst insert(double* d2s, u64* names, int k, double d
 // Capacity of a row: enough for a list padded to a power of two.
 __device__ __forceinline__ int room_of(int k) { return 2 * k + 32; }
 
-// Returns the `need`-th smallest of the first n numbers in `of`, or a larger number that exactly `need` of them do
-// not exceed. If `only`, considers just those whose d2 is `d2`. All lanes call it. `left`: how many numbers equal to
-// the result are needed; 0: all.
+// Returns the `need`-th smallest of the first n numbers in `of`, or a larger number that exactly `need` of these
+// numbers do not exceed. If `only`, considers just the numbers whose d2 is `d2`. All lanes call it. `left`: how many
+// numbers equal to the result are needed; 0: all.
 __device__ __noinline__ u64 smallest(const u64* of, const u64* d2s, bool only, u64 d2, int n, int need, u32* count,
                                      int* left) {
     const int lane = threadIdx.x & 31;
@@ -86,7 +86,7 @@ __device__ __noinline__ u64 smallest(const u64* of, const u64* d2s, bool only, u
             const int before = __shfl_up_sync(FULL, sum, o);
             if (lane >= o) sum += before;
         }
-        const int holder = __ffs(__ballot_sync(FULL, sum >= need)) - 1; // the lane whose digits reach it
+        const int holder = __ffs(__ballot_sync(FULL, sum >= need)) - 1; // the lane whose digits reach `need`
         const int start = __shfl_sync(FULL, sum - n0 - n1, holder), low = __shfl_sync(FULL, n0, holder);
         const int high = __shfl_sync(FULL, n1, holder), second = start + low < need;
         const int here = second ? high : low;
@@ -100,8 +100,8 @@ __device__ __noinline__ u64 smallest(const u64* of, const u64* d2s, bool only, u
     return found;
 }
 
-// Keeps the nearest k of n > k places of a row, and clears the rest. Returns the last one kept. All lanes call it
-// with the same numbers. `count`: 64 numbers in shared memory.
+// Keeps the nearest k of n > k places of a row, and clears the rest. Returns the last kept place. All lanes call it
+// with equal arguments. `count`: 64 numbers in shared memory.
 __device__ __noinline__ Worst keep_nearest(double* d2s, u64* names, int n, int k, u32* count) {
     const int lane = threadIdx.x & 31;
     __syncwarp();

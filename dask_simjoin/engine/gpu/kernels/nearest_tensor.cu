@@ -2,13 +2,13 @@
 // error bound, and float64 decides what passes.
 //
 // As in tensor.cu, the sign of a product is the verdict. No work is done per candidate, and almost all are
-// skipped. But each query has its own distance, that of its worst neighbor so far, which shrinks. Its contribution
-// to a product, s_i, is therefore stored beside the vectors, and computed again when the list changes
+// skipped. But each query has its own distance, to its worst neighbor so far, which shrinks. So the query's
+// contribution to products, s_i, is stored apart from the vectors, and computed again when the list changes
 // (dask_simjoin/engine/filters/float16.py derives it).
 //
 // A block starts at the tile next to its queries, and goes through the group of that tile. Then it visits the
-// groups before and after it in turn. In this many dimensions few tiles can be skipped. The order saves candidates
-// that would be neighbors only for a while.
+// groups before and after that group in turn. In this many dimensions few tiles can be skipped. But near tiles come
+// first, so fewer candidates become neighbors only for a while.
 //
 // All warps of a block drain together, because they synchronize at every tile.
 //
@@ -18,7 +18,7 @@
 #define STEPS (WIDTH / 16)
 #define LINE (WIDTH + 8)   // halfs per vector in shared memory: avoids bank conflicts between the lanes of a load
 #define AT_ONCE 2          // groups of 8 points whose products are judged together
-#define STAGE 96           // most entries that wait in a warp's queue: each has the passing products of one lane
+#define STAGE 96           // maximum number of entries in a warp's queue: each has the passing products of one lane
 #define PATIENCE 32        // from this number of entries on, they are handled after a tile
 #define BLOCKS (WIDTH <= 48 ? 2 : 1) // per multiprocessor: with longer vectors, two would spill registers
 
@@ -32,9 +32,9 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
               const u64* __restrict__ d_names, int d_points, int same, int own, double bound2, double scale2,
               double rho, int k, double* __restrict__ best_d2, u64* __restrict__ best_name,
               u32* __restrict__ counter, double* __restrict__ scratch) {
-    // most_error: of all points of the data; own: both sides are one index
+    // most_error: the largest error of all points of the data; own: both sides are one index
     extern __shared__ __align__(16) unsigned char memory[];
-    half_bits* s_tiles = (half_bits*)memory;                       // two of them, in turn
+    half_bits* s_tiles = (half_bits*)memory;                       // two tiles, used in turn
     __shared__ __align__(16) half_bits s_tail[WARPS][32][8];
     __shared__ uint2 s_stage[WARPS][STAGE]; // which of a lane's products passed, and where
     __shared__ double s_d2[WARPS][32];
@@ -234,7 +234,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
             if (t >= 0) load(t, 0);
             while (t >= 0) {
                 copies_done<0>();
-                // this barrier also ends all reads of the previous tile, whose place the next one takes
+                // after this barrier no thread reads the previous tile, whose place the next tile takes
                 const bool patient = !__syncthreads_or(staged >= PATIENCE);
                 const int next = mask ? pop() : -1;
                 if (next >= 0) load(next, buffer ^ 1);

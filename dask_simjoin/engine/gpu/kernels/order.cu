@@ -1,14 +1,14 @@
 // Builds the kd order of dask_simjoin/engine/index/kdorder.py level by level, in few kernels. With array
 // expressions, most of the time went into launches.
 //
-// Constants: VALUE_BITS per number; SAMPLES for the median; BLOCK, points that one thread block sorts by itself.
+// Constants: VALUE_BITS per number; SAMPLES for the median; BLOCK: points that one thread block sorts by itself.
 // The sample of a block of points has 32 points, one per lane.
 
-// Maps float32 numbers to int32 numbers of the same order, and back.
+// Maps the bits of float32 numbers to int32 numbers that sort like the float32 numbers, and back.
 __device__ __forceinline__ int flipped(int bits) { return bits ^ ((bits >> 31) & 0x7fffffff); }
 
-// Writes the columns' values as int32 numbers of the same order, column by column, and the initial order of
-// points.
+// Writes the values of columns as int32 numbers that sort like the values, column by column, and the initial order
+// of points.
 extern "C" __global__ void numbers(const double* __restrict__ x, long long row_step, long long column_step,
                                    const int* __restrict__ columns, const double* __restrict__ centre,
                                    double scale, int n, int number, int* __restrict__ values,
@@ -22,7 +22,7 @@ extern "C" __global__ void numbers(const double* __restrict__ x, long long row_s
     }
 }
 
-// A value near the middle of each column: the median of `SAMPLES` of its values.
+// Writes a value near the middle of each column: the median of `SAMPLES` of its values.
 extern "C" __global__ void middle(const double* __restrict__ x, long long row_step, long long column_step,
                                   const int* __restrict__ columns, int n, int number, double* __restrict__ centre) {
     for (int m = threadIdx.x; m < number; m += blockDim.x) {
@@ -38,7 +38,7 @@ extern "C" __global__ void middle(const double* __restrict__ x, long long row_st
     }
 }
 
-// The column in which 32 points have the largest spread. Each lane has the number of one point.
+// Returns the column in which 32 points have the largest spread. `number`: the point of each lane.
 __device__ __forceinline__ int widest_of(const int* __restrict__ values, int place, int n, int number) {
     double most = -1;
     int best = 0;
@@ -59,12 +59,12 @@ __device__ __forceinline__ int widest_of(const int* __restrict__ values, int pla
     return best;
 }
 
-// A value as an unsigned number of the same order.
+// Returns a value as an unsigned number that sorts like the value.
 __device__ __forceinline__ u32 rank_of(const int* __restrict__ values, int column, int n, int place) {
     return (u32)values[(size_t)column * n + place] ^ 0x80000000u;
 }
 
-// Estimates the widest column for each block of `size` points, from 32 of them.
+// Estimates the widest column for each block of `size` points, from 32 of the points.
 extern "C" __global__ void widest_columns(const int* __restrict__ values, const int* __restrict__ order, int n,
                                           int number, int size, int blocks, int* __restrict__ widest) {
     const int block = (blockIdx.x * blockDim.x + threadIdx.x) >> 5, lane = threadIdx.x & 31;
@@ -74,7 +74,7 @@ extern "C" __global__ void widest_columns(const int* __restrict__ values, const 
     if (lane == 0) widest[block] = best;
 }
 
-// The sort key of a level: block, value without its last `shift` bits, place.
+// Writes the sort keys of a level: block, value without its last `shift` bits, place.
 extern "C" __global__ void sort_keys(const int* __restrict__ values, const int* __restrict__ order,
                                      const int* __restrict__ widest, int n, int size_bits, int shift,
                                      int place_bits, u64* __restrict__ keys) {
@@ -110,8 +110,7 @@ __device__ __forceinline__ void sort_block(u64* keys, int size) {
     }
 }
 
-// The last levels: one thread block sorts each block of `size` points, at most BLOCK, down to blocks of `tile`
-// points.
+// Does the last levels: one thread block sorts each block of `size` <= BLOCK points, down to blocks of `tile` points.
 extern "C" __global__ void __launch_bounds__(256)
 order_blocks(const int* __restrict__ values, const int* __restrict__ order, int n, int number, int size, int tile,
              int fan_out, int* __restrict__ next) {

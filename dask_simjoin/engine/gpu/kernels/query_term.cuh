@@ -1,5 +1,5 @@
-// The term that a query adds to its product with a point's vector. The sign of the sum shows whether the point is
-// near enough.
+// The term that a query adds to the products of its vector with points' vectors. The sign of a sum shows whether
+// the point may be near enough.
 //
 // Constants: DIMS; WIDTH of a vector.
 

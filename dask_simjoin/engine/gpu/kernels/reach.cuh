@@ -40,7 +40,7 @@ __device__ __forceinline__ double scaled_square(double d2, double scale2) {
 }
 
 #if !EXACT
-// A bound on the distance of two such points in the filter's scaled coordinates.
+// An upper bound of the distance of two points in the filter's scaled coordinates if their d2 is at most `d2`.
 __device__ __forceinline__ double farthest(double d2, double scale2, double rho) {
     const double square = scaled_square(d2, scale2);
     if (!(square < EVERYWHERE)) return __longlong_as_double(0x7ff0000000000000ll);
@@ -48,7 +48,8 @@ __device__ __forceinline__ double farthest(double d2, double scale2, double rho)
 }
 #endif
 
-// The largest sum of squares that a filter computes for such points: `reach` in engine/filters/bounds.py.
+// The largest sum of squares that a filter computes for two points whose d2 is at most `d2`: `reach` in
+// engine/filters/bounds.py.
 __device__ __forceinline__ real reach_of(double d2, double scale2, double rho) {
 #if EXACT
     return d2;

@@ -62,7 +62,7 @@ class Source(NamedTuple):
     files : tuple of str
         Names of files, in the order of concatenation.
     shared : tuple of str
-        Files of this package that come before them.
+        Files of this package, which come before `files`.
     """
 
     package: str
@@ -71,7 +71,7 @@ class Source(NamedTuple):
 
 
 class Sink(enum.IntEnum):
-    """Uses of pairs besides writing or counting them: see `components.cuh`."""
+    """Uses of pairs other than writing or counting pairs: see `components.cuh`."""
 
     LINK = 1
     LOWEST = 2
@@ -83,15 +83,16 @@ FANOUT = 64
 MIXED = 1024
 """Interleave factor of the query order without tensor cores.
 
-Neighbors in kd order are equally dense.  Without interleaving, the work done would not predict the rest.
+Neighbors in kd order have similar numbers of pairs.  Without interleaving, the pairs of the first queries
+would not predict the pairs of the rest.
 """
 
 OPTIONS = ("-std=c++17",)
-"""Options of NVRTC, the same for all programs.
+"""Options of NVRTC for all programs.
 
-For each tuple of options, a process asks NVRTC for its version, even if all programs are cached.  CuPy adds
-an option that flushes float32 numbers below 2**-126 to 0.  Points are scaled so that the filters' bounds are
-far above that (see `engine.filters.bounds`).
+One tuple serves all programs, because CuPy asks NVRTC for its version once per tuple, even if all programs
+are cached.  CuPy adds an option that flushes float32 numbers below 2**-126 to 0.  Points are scaled so that
+the filters' bounds are far above 2**-126 (see `engine.filters.bounds`).
 """
 
 

@@ -4,18 +4,19 @@
 // distances (totals, too). A warp takes a tile of 64 rows, two per lane. It descends the tree of boxes as in
 // `nearest.cu`, limited by the lightest known edge of each row's component. All warps lower these bounds together.
 //
-// A search skips boxes whose points are all in the rows' one component, and boxes whose core distances are all too
-// large. Both are as in Prokopenko, Sao & Lebrun-Grandie 2023, "A single-tree algorithm to compute the Euclidean
-// minimum spanning tree on GPUs", whose other bound is `offer_beside`. It also skips tiles whose edges could at
-// best be as light as the row's best edge, without a smaller name. With a filter, tiles also have balls, which
-// exclude more than boxes in many dimensions. A row must be within its bound plus the tile's radius of the middle
-// of the tile.
+// If all rows of a tile are in one component, a search skips boxes whose points are all in that component. It also
+// skips boxes whose core distances are all too large. Both rules, and the bound of `offer_beside`, are from
+// Prokopenko, Sao & Lebrun-Grandie 2023, "A single-tree algorithm to compute the Euclidean minimum spanning tree on
+// GPUs". It also skips tiles whose edges could only be as light as the row's best edge, without a smaller name. With
+// a filter, tiles also have balls, which exclude more than boxes in many dimensions. A row skips a tile if it is
+// farther from the middle of the ball than the row's bound plus the radius.
 //
 // A row finds its least edge by (weight, name of the other row) if that is at most as heavy as the final bound of
 // its component. Skipped edges are heavier than the bound at that time.
 //
-// A few active tiles would leave most of a GPU idle, and slow tiles would delay the end. Then several warps share
-// a tile, each with a part of the data's tiles. They share the bounds of components all the same.
+// A few active tiles would leave most of a GPU idle, and slow tiles would delay the end. So several warps share a
+// tile of rows if there are few, and each searches a part of the data's tiles. All warps share the bounds of
+// components.
 //
 // Constants: DIMS; EXACT 0 or 1; NORM.
 
@@ -28,7 +29,7 @@
 #if SMALL
 constexpr int UNROLL = DIMS, AT_ONCE = 4;
 #else
-constexpr int UNROLL = 4, AT_ONCE = 8; // queries are read once per this number of points
+constexpr int UNROLL = 4, AT_ONCE = 8; // queries are read once for AT_ONCE points
 #endif
 
 struct alignas(16) Some { real v[AT_ONCE]; };
@@ -51,11 +52,11 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
               const float* __restrict__ d_middle, const float* __restrict__ d_radius, double scale2, double rho,
               u64* bounds, int spread, double* __restrict__ weight, int* __restrict__ end,
               u32* __restrict__ counter) {
-    // levels: of the tree, whose lowest nodes have tiles as children; d_least: the smallest name in each tile;
-    // d_tags, d_cores: for each box, the component of all its points, or -1, and its smallest core distance;
-    // d_nodes: numbers of points in `end`; d_middle, d_radius: balls of tiles, if there is a filter; bounds: of
-    // components, as bits of numbers; spread: warps that share a tile's search, a power of two of at most 64.
-    // `weight` and `end` are (spread, q_points): the result of each part of the data for each row
+    // levels: number of levels of the tree, whose lowest nodes have tiles as children. d_least: the smallest name in
+    // each tile. d_tags, d_cores: for each box, the component of all its points, or -1, and its smallest core
+    // distance. d_nodes: node of each point, as written to `end`. d_middle, d_radius: balls of tiles, if there is a
+    // filter. bounds: bounds of components, as bits of numbers. spread: warps that share a tile's search, a power of
+    // two of at most 64. `weight` and `end` are (spread, q_points): the result of each part of the data for each row
     __shared__ real s_gaps[WARPS][LEVELS * FANOUT];
     __shared__ u32 s_orders[WARPS][LEVELS * FANOUT];
     __shared__ int s_node[WARPS][LEVELS];
@@ -78,7 +79,7 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
 #if !EXACT
         double far[2];
 #endif
-        // limits edges of a row to that weight
+        // limits the weight of a row's edges to `heaviest`
         auto lower_to = [&](int h, double heaviest) {
             limit[h] = heaviest;
             reach[h] = reach_of(heaviest, scale2, rho);
@@ -289,7 +290,7 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
     }
 }
 
-// Lowers the bounds of components by edges between neighbors in place order, so that every component has a bound.
+// Lowers the bounds of components by the edges between consecutive places, so that every component has a bound.
 extern "C" __global__ void
 offer_beside(const double* __restrict__ y, const int* __restrict__ component, const double* __restrict__ core, int n,
              u64* bounds) {

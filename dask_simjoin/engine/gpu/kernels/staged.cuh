@@ -1,4 +1,4 @@
-// A warp stages the pairs that it finds in shared memory. Then it writes them together, or passes them to a sink.
+// A warp stages the pairs that it finds in shared memory. Then it writes all of them, or passes them to a sink.
 //
 // Constants: SINK, see components.cuh.
 

@@ -1,25 +1,25 @@
 """Run kernels on a stream that transfers do not wait for; needs neither CuPy nor a GPU.
 
 UCX does not use stream order.  So distributed-ucxx waits for the legacy default stream before it sends or
-receives an array of a GPU.  It waits in the thread that serves a worker's communication.  Kernels on that
-stream therefore delay all transfers of the worker.  So do kernels on any stream that blocks with it, as the
-per-thread default stream does.  A non-blocking stream, here "the own stream", delays no transfer.  The
-consequences are:
+receives an array of a GPU.  It waits in the thread that serves a worker's communication.  So kernels on the
+default stream delay all transfers of the worker.  Kernels on any stream that blocks with the default stream,
+such as the per-thread default stream, delay them too.  A non-blocking stream, here "the own stream", delays
+no transfer.  The consequences are:
 
-- Before kernels start, the own stream waits for the default stream.  cuDF made the columns there, and copies
-  from the host ran there.  Memory that this stream allocates again may still be read there.
+- Before kernels start, the own stream waits for the default stream, where cuDF made the columns, and where
+  copies from the host ran.  Memory that the own stream allocates again may still be read there.
 - After kernels end, the host waits for the own stream.  Arrays must be complete when they leave, since cuDF,
   UCX and spilling know the default stream only.  If the default stream waited instead, UCX would wait, too.
-- A caller's arrays are freed in the order of the default stream, and may then be given to UCX at once.  So
+- A caller's arrays are freed in the order of the default stream, and UCX may reuse their memory at once.  So
   arguments are held until the host has waited.  Functions with callbacks, such as `Joiner.visit`, stay on the
-  default stream: the callback may free such arrays meanwhile.
-- Arrays made here are freed in the order of this stream, and RMM's and CuPy's pools reuse them here at once.
-  So no thread may read one on the default stream and free it while another thread runs kernels here.
-  Therefore only one thread of a process uses the own stream; workers of dask-cuda have one.  Once another
-  thread comes, all kernels run on the default stream.
+  default stream: the callback may free arguments meanwhile.
+- Arrays made on the own stream are freed in its order, and RMM's and CuPy's pools reuse their memory there at
+  once.  So no thread may read such an array on the default stream and free it while another thread runs
+  kernels on the own stream.  Therefore only one thread of a process uses the own stream; workers of dask-cuda
+  have one thread.  Once a second thread calls, all kernels run on the default stream.
 
-RMM's pool may give memory that this stream freed to the default stream, which then waits for earlier kernels.
-So transfers wait for fewer kernels, but not always for none.
+RMM's pool may give memory that the own stream freed to the default stream, which then waits for earlier
+kernels.  Transfers still wait for these kernels.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 VARIABLE = "SIMJOIN_GPU_STREAM"
-"""Environment variable; the value "own" selects a stream of its own for kernels."""
+"""Environment variable; the value "own" makes kernels run on the own stream."""
 
 Class = TypeVar("Class")
 
@@ -45,7 +45,7 @@ class Aside:
     cuda : module
         ``cupy.cuda``.
     asked : bool
-        Whether to use a stream of its own.
+        Whether to use the own stream.
     """
 
     def __init__(self, cuda: Any, asked: bool) -> None:
@@ -57,7 +57,7 @@ class Aside:
 
     @contextlib.contextmanager
     def stream(self) -> Iterator[None]:
-        """Run kernels launched within on the own stream, and wait for them at the end."""
+        """Run the kernels of a with block on the own stream, and wait for their end."""
         with self._lock if self.asked else contextlib.nullcontext():
             own = self._own()
             if own is None:
@@ -68,7 +68,7 @@ class Aside:
                 own.wait_event(self._cuda.Stream.null.record())
                 with own:
                     yield
-            finally:  # after errors, too: launched kernels read arrays that are about to be freed
+            finally:  # also after errors: launched kernels still read arrays that are freed next
                 own.synchronize()
                 self._inside = False
 
@@ -79,7 +79,7 @@ class Aside:
         thread = threading.get_ident()
         if self._thread is None:
             self._thread = thread
-        if thread != self._thread:  # this thread holds the lock, so kernels of the other one are done
+        if thread != self._thread:  # this thread holds the lock, so the other thread's kernels have ended
             self.asked = False
             return None
         device = self._cuda.runtime.getDevice()
@@ -88,7 +88,7 @@ class Aside:
         return self._streams[device]
 
     def run(self, *names: str) -> Callable[[type[Class]], type[Class]]:
-        """Make these methods of a class run on the own stream: they use no cuDF and have no callbacks."""
+        """Make these methods of a class, which use no cuDF and have no callbacks, run on the own stream."""
 
         def changed(cls: type[Class]) -> type[Class]:
             for name in names if self.asked else ():
@@ -110,5 +110,5 @@ class Aside:
 
 
 def asked() -> bool:
-    """Return whether the environment variable selects a stream of its own for kernels."""
+    """Return whether the environment variable selects the own stream for kernels."""
     return os.environ.get(VARIABLE, "") == "own"

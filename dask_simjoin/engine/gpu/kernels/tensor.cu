@@ -2,9 +2,9 @@
 // with an error bound, and float64 decides the rest.
 //
 // Each vector carries the numbers of the bound in its last eight places, (s0, s1, s2, 0, 1, 1, 1, 0) with s = s0 +
-// s1 + s2. Those of a query are read with the two halves swapped. So a product is s_i + s_j + <h_i, h_j>, and its
-// sign is the verdict (dask_simjoin/engine/filters/float16.py derives s). No work is done per candidate: one AND
-// over eight of them and a vote skip almost all.
+// s1 + s2. For a query, these eight are read with their two halves swapped. So a product is s_i + s_j + <h_i, h_j>,
+// and its sign is the verdict (dask_simjoin/engine/filters/float16.py derives s). No work is done per candidate: an
+// AND over eight products and a vote of the warp skip almost all.
 //
 // Constants: DIMS; WIDTH of a vector, a multiple of 16; COUNTING 0 or 1; SINK.
 
@@ -23,7 +23,7 @@ join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, 
     // state: pairs written, next unit, blocks that stopped, decided, refused; resume, for each block: unit (-1:
     // none), range, place in the list of tiles
     extern __shared__ __align__(16) unsigned char memory[];
-    half_bits* s_tiles = (half_bits*)memory;                       // two of them
+    half_bits* s_tiles = (half_bits*)memory;                       // two tiles
     __shared__ Lists s_lists;
     __shared__ real s_low[DIMS], s_high[DIMS];
     __shared__ int s_unit, s_from, s_stop;

@@ -2,10 +2,10 @@
 // float64 decides the rest (with EXACT, everything).
 //
 // A warp takes the queries of its block that lie within reach of a tile's box, one after the other. It compares
-// each with the tile's 64 points, two per lane. So lanes are busy however few queries are near.
+// each query with the tile's 64 points, two per lane. So all lanes are busy, even if few queries are near.
 //
 // Constants: DIMS; NORM; EXACT 0 or 1 (norms other than 2: 1); COUNTING 0 (pairs) or 1 (numbers of neighbors);
-// SINK; MIXED: interleave factor of the query order, so that finished units predict the rest.
+// SINK; MIXED: interleave factor of the query order, so that finished units predict the pairs of the rest.
 
 #define TILE 64
 #define WARPS 4
@@ -92,7 +92,7 @@ join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const rea
         __syncthreads();
         int from = s_from[warp];
         again = false;
-        u64 near_ranges = ~0ull; // of the children of one node
+        u64 near_ranges = ~0ull; // mask of the ranges below `node`
         int node = -1;
         for (; r < r_end; r++) {
             if (d_level2 && r / FANOUT != node) {

@@ -33,9 +33,10 @@ def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, k
                there: Array, digits: Array, out: Array, counters: Array) -> int:  # fmt: skip
     """Fill `out` with the cells that a pattern visits from these coordinates; return their number.
 
-    All cells whose last differing dimension is i form a stage. In it, UNICOMP visits cells if the own
-    coordinate is odd. LID visits cells with a larger coordinate; their numbers are larger, because the first
-    dimension varies fastest. `there` (k, 3) and `digits` (k,): scratch.
+    Stage i has all cells that differ from the query's cell in dimension i, and in no later dimension. UNICOMP
+    visits them if the query's cell has an odd coordinate i. LID visits cells with a larger coordinate i.
+    These have larger numbers, because the first dimension varies fastest. `there` (k, 3), `digits` (k,):
+    scratch.
     """
     k = coords.size
     own, first, missing = 0, 0, False
@@ -123,8 +124,8 @@ def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names:
     `cap`. Then `state` has the query, its cell, and the needed capacity (0: complete). If `is_self_join`, a
     pair that both rows would meet is found from the earlier position.
 
-    Terms are not negative and rounding is monotone, so a partial sum beyond the threshold decides as the full
-    sum does. Sorted values need no slack, because differences are monotone too.
+    Terms are not negative and rounding is monotone, so a partial sum beyond the threshold decides like the
+    full sum. Sorted values need no slack, because differences are monotone too.
     """
     dims = q_y.shape[1]
     n = 0

@@ -10,7 +10,7 @@ from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.norms import Array
 
 ACROSS, ROTATION, TRIANGLE = range(3)
-"""Kind of a job: two ranges of rows, or one range with itself by either schedule."""
+"""Kind of a job: two ranges of rows, or one range with itself by one of the two schedules."""
 
 ROOM = 3
 """Entry of `state` with the needed capacity."""
@@ -117,7 +117,7 @@ def total_to(row: Array, center: Array, before: float, scale: float, norm: Kind)
 @kernel
 def nearest(x: Array, centers: Array, before: float, scale: float, norm: Kind, labels: Array,
             totals: Array) -> None:  # fmt: skip
-    """Fill in each row's nearest center, the first of equal ones, and their total."""
+    """Fill in the nearest center of each row (the first of equally near centers), and the total to it."""
     for p in range(len(x)):
         label, min_total = 0, np.inf
         for c in range(len(centers)):
@@ -134,8 +134,8 @@ def near(y: Array, totals: Array, starts: Array, centers: Array, j: int, last: i
     """Fill `out` with rows within a window of the border of cluster j; return their number.
 
     Only clusters before `last`, except j, are searched. `y` is sorted by cluster, with boundaries `starts`.
-    `totals`: of rows and their own centers. `gap`: width of the window. `root`: exponent that makes distances
-    of totals, or 0 for squares. NaN counts as within the window.
+    `totals`: totals between rows and their own centers. `gap`: width of the window. `root`: exponent that
+    converts totals to distances, or 0 for squares. NaN counts as within the window.
     """
     n = 0
     for i in range(last):
@@ -246,8 +246,8 @@ def walk(queries: Array, starts: Array, stops: Array, listed: Array, later: bool
     is in the order of the list. The kernel stops when `cap` pairs are written. Then `state` has the query,
     its place, and 1 (0: complete).
 
-    Terms are not negative and rounding is monotone, so a partial sum beyond the threshold decides as the full
-    sum does.
+    Terms are not negative and rounding is monotone, so a partial sum beyond the threshold decides like the
+    full sum.
     """
     dims = q_y.shape[1]
     n = 0
@@ -299,8 +299,8 @@ def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array,
     the arrays of neighbors. `new_d2`, `new_name` (1,): scratch. Known neighbors are skipped, because a row is
     in several lists.
 
-    Terms are not negative and rounding is monotone. So a partial sum beyond the worst neighbor decides as the
-    full sum does.
+    Terms are not negative and rounding is monotone, so a partial sum beyond the worst neighbor decides like
+    the full sum.
     """
     dims, k, looked = q_y.shape[1], best_d2.shape[1], 0
     for s in range(queries.size):
