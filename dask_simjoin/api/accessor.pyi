@@ -463,7 +463,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> pd.Series:
-        """Clusters of rows by density: DBSCAN."""
+        """Cluster rows by density: DBSCAN."""
     @overload
     def dbscan(
         self: SimJoinAccessor[dd.DataFrame],
@@ -480,7 +480,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> dd.Series:
-        """Clusters of rows by density: DBSCAN."""
+        """Cluster rows by density: DBSCAN."""
     @overload
     def dbscan(
         self: SimJoinAccessor[Any],
@@ -497,7 +497,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> Any:
-        """Clusters of rows by density: DBSCAN."""
+        """Cluster rows by density: DBSCAN."""
 
     def optics(
         self,
@@ -515,7 +515,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> F:
-        """Order of rows that shows their clusters at all distances up to `max_eps`: OPTICS."""
+        """Order rows so that the order shows clusters at all distances up to `max_eps`: OPTICS."""
 
     def hdbscan(
         self,
@@ -534,7 +534,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Literal["auto", "entity", "spatial"] = "auto",
         blocksize: Size = None,
     ) -> F:
-        """Clusters of rows by density, each at distances of its own: HDBSCAN."""
+        """Cluster rows by density, without a fixed distance: HDBSCAN."""
 
     def spanning_tree(
         self,
@@ -548,8 +548,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Literal["auto", "entity", "spatial"] = "auto",
         blocksize: Size = None,
     ) -> F:
-        """The minimum spanning tree of all rows: single linkage, and friends of friends at every
-        distance."""
+        """Return the minimum spanning tree of all rows: their single-linkage clusters at all distances."""
 
     @overload
     def k_distances(
