@@ -391,7 +391,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> pd.Series:
-        """Mark the rows that are near a row that is kept."""
+        """Mark the rows that are near a kept row."""
     @overload
     def near_duplicated(
         self: SimJoinAccessor[dd.DataFrame],
@@ -409,7 +409,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> dd.Series:
-        """Mark the rows that are near a row that is kept."""
+        """Mark the rows that are near a kept row."""
     @overload
     def near_duplicated(
         self: SimJoinAccessor[Any],
@@ -427,7 +427,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> Any:
-        """Mark the rows that are near a row that is kept."""
+        """Mark the rows that are near a kept row."""
 
     def drop_near_duplicates(
         self,
@@ -1132,7 +1132,7 @@ class SimJoinAccessor(Generic[F]):
         method: Method = "auto",
         approximate: bool = False,
     ) -> ProfileReport:
-        """Run a join without keeping its result, and return what it counted and how long it took."""
+        """Run a join, discard its result, and return counters of its work and the seconds of each step."""
 
     def with_row_id(self, name: str = "row_id") -> F:
         """Add a column with the number of each row, from 0."""
