@@ -1,6 +1,6 @@
 """Exact similarity joins for Dask, pandas and cuDF DataFrames.
 
-Importing this package adds the accessor ``.simjoin`` to them.
+Importing this package adds the accessor ``.simjoin`` to these frames.
 """
 
 from importlib.metadata import PackageNotFoundError, version

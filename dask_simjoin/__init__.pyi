@@ -1,6 +1,6 @@
 """Exact similarity joins for Dask, pandas and cuDF DataFrames.
 
-Importing this package adds the accessor ``.simjoin`` to them.
+Importing this package adds the accessor ``.simjoin`` to these frames.
 
 Made from the table of verbs by `python -m tests.checks.generate`.
 """

@@ -1,4 +1,4 @@
-"""The program ``dask-simjoin`` as ``python -m dask_simjoin``."""
+"""Run the program ``dask-simjoin`` by ``python -m dask_simjoin``."""
 
 from dask_simjoin.cli.main import main
 

@@ -1,4 +1,4 @@
-"""Deprecate public functions and options: docs/reference/promises.md says for how long they stay."""
+"""Deprecate public functions and options; docs/reference/promises.md says how long they still work."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class Deprecation(NamedTuple):
 
 
 DEPRECATIONS: list[Deprecation] = []
-"""Everything that is deprecated: a test fails once a release should have removed it."""
+"""All deprecated names: a test fails if a name is still here in the release that should remove it."""
 
 
 def deprecated(*, since: str, removed_in: str, use: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a decorator of a function that warns at each call, in the line of the caller.
+    """Return a decorator: the function warns at each call, and the warning names the line of the caller.
 
     Parameters
     ----------
     since, removed_in : str
         The first release that warns, and the release that removes the function.
     use : str
-        The replacement, as users write it.
+        The replacement, in the form that users write.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -63,7 +63,7 @@ def deprecated(*, since: str, removed_in: str, use: str) -> Callable[[Callable[P
 def renamed_option(
     old: str, new: str, *, since: str, removed_in: str
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Make a decorator of a function that still takes the old name of a keyword, and warns.
+    """Return a decorator: the function also accepts the old name of a keyword, and warns.
 
     Both names in one call raise `OptionTypeError`.
     """

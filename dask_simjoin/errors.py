@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Remedy:
-    """A change of a refused call that lets it continue, for programs; the message says it in words.
+    """A change that lets a refused call work, for programs; the message describes it in words.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class SimJoinError(Exception):
     Attributes
     ----------
     remedies : tuple of Remedy
-        Changes; any one lets the call continue. The message may recommend more.
+        Changes; each of these alone lets the call work. The message may recommend more.
     """
 
     def __init__(self, *args: object, remedies: Iterable[Remedy] = ()) -> None:
@@ -58,7 +58,7 @@ class OptionError(SimJoinError, ValueError):
 class OptionTypeError(SimJoinError, TypeError):
     """An option is unknown, or its value is of the wrong type.
 
-    Remedy: Use an option that the message lists. `help(frame.simjoin.self_join)` explains them.
+    Remedy: Use an option that the message lists. `help(frame.simjoin.self_join)` explains the options.
     """
 
 
@@ -98,7 +98,7 @@ class TokenError(SimJoinError, ValueError):
 
 
 class TextError(SimJoinError, ValueError):
-    """A row does not hold a text, or one that is not Unicode.
+    """A row does not hold a text, or its text is not valid Unicode.
 
     Remedy: Pass strings. Convert other values with ``.astype("str")``, and decode bytes in their encoding.
     """
@@ -119,7 +119,7 @@ class PartitionSizeError(SimJoinError, ValueError):
 
 
 class BudgetError(SimJoinError, ValueError):
-    """A chunk, task or result needs more memory or disk than available, or has most of all pairs.
+    """A chunk, task or result needs more memory or disk than available, or most pairs of rows are near.
 
     Remedy: Check the units of `eps`, or make it smaller. Use the `blocksize` that the message names, a verb
     without pairs (`count_pairs`), or a Dask DataFrame, whose result has partitions.
@@ -141,7 +141,7 @@ class SourceChangedError(SimJoinError, RuntimeError):
 
 
 class ScratchError(SimJoinError, OSError):
-    """A temporary file cannot be written or read by another worker, or the disks of all workers are full.
+    """A temporary file cannot be written, or another worker cannot read it, or all workers' disks are full.
 
     Remedy: Free disk space, or set Dask's ``temporary-directory`` to a folder that all workers share.
     """
@@ -155,7 +155,7 @@ class IndexConflictError(SimJoinError, RuntimeError):
 
 
 class IndexFormatError(SimJoinError, ValueError):
-    """A folder does not hold an index, a file of it is damaged or missing, or its format is different.
+    """A folder does not hold an index, a file of the index is damaged or missing, or its format is unknown.
 
     Remedy: Pass the folder of an index that all workers can read. ``Index.check()`` lists damage. The guide
     to growing tables explains the repair.
@@ -210,7 +210,7 @@ class UnitsWarning(SimJoinWarning):
 
 
 class ColumnsWarning(SimJoinWarning):
-    """Without ``on=``, integers look like ids or are far wider than others, or number objects are ignored.
+    """Without ``on=``, integers look like ids or have a far wider range, or numbers stored as objects are ignored.
 
     Remedy: Name the coordinate columns with ``on=``.
     """
@@ -241,11 +241,11 @@ TABLES = ("left", "right")
 
 @contextlib.contextmanager
 def in_table(which: str | None) -> Iterator[None]:
-    """Add the table ("left" or "right") to errors; None means that there is only one."""
+    """Add the name of the table ("left" or "right") to errors; None: there is only one table."""
     try:
         yield
     except (ColumnError, CoordinateError, DuplicateIdError, TokenError) as error:
         if which is None:
             raise
-        # a chained error would be shown twice
+        # without the chain, the text appears once
         raise type(error)(f"In the {which} table: {error}").with_traceback(error.__traceback__) from None

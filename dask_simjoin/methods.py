@@ -1,4 +1,4 @@
-"""Methods with their own options, for `method=` in place of a name."""
+"""Methods as objects with options, which `method=` accepts in place of a name."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["Grid", "KMeans", "NestedLoop", "Sweep", "Tiles", "ZOrder"]
 
 PUBLISHED = {"Grid": "grid", "KMeans": "kmeans", "NestedLoop": "nested_loop", "ZOrder": "zorder"}
-"""Classes of published methods, loaded on first use, and their names."""
+"""Class of a published method, loaded on first use -> name of the method."""
 
 
 def __getattr__(name: str) -> Any:

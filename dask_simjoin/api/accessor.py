@@ -33,7 +33,7 @@ class SimJoinAccessor(Generic[F]):
     On a pandas DataFrame the verbs compute at the call, on one core. On cuDF frames, plain or Dask, they
     compute on GPUs, and results stay there.
 
-    The same rows are pairs on all of them, for every partitioning and method; see :doc:`/reference/metrics`.
+    All libraries, partitionings and methods find the same pairs; see :doc:`/reference/metrics`.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class SimJoinAccessor(Generic[F]):
     1    a     c
     2    b     c
 
-    The same, lazily:
+    The same join, lazily:
 
     >>> ddf = dd.from_pandas(df, npartitions=2)
     >>> ddf.simjoin.self_join(5.0).compute().sort_values(["left", "right"], ignore_index=True)

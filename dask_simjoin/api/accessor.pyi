@@ -391,7 +391,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> pd.Series:
-        """Mark the rows that are near a row that is kept."""
+        """Mark the rows that are near a kept row."""
     @overload
     def near_duplicated(
         self: SimJoinAccessor[dd.DataFrame],
@@ -409,7 +409,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> dd.Series:
-        """Mark the rows that are near a row that is kept."""
+        """Mark the rows that are near a kept row."""
     @overload
     def near_duplicated(
         self: SimJoinAccessor[Any],
@@ -427,7 +427,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> Any:
-        """Mark the rows that are near a row that is kept."""
+        """Mark the rows that are near a kept row."""
 
     def drop_near_duplicates(
         self,
@@ -463,7 +463,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> pd.Series:
-        """Clusters of rows by density: DBSCAN."""
+        """Cluster rows by density: DBSCAN."""
     @overload
     def dbscan(
         self: SimJoinAccessor[dd.DataFrame],
@@ -480,7 +480,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> dd.Series:
-        """Clusters of rows by density: DBSCAN."""
+        """Cluster rows by density: DBSCAN."""
     @overload
     def dbscan(
         self: SimJoinAccessor[Any],
@@ -497,7 +497,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> Any:
-        """Clusters of rows by density: DBSCAN."""
+        """Cluster rows by density: DBSCAN."""
 
     def optics(
         self,
@@ -515,7 +515,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> F:
-        """Order of rows that shows their clusters at all distances up to `max_eps`: OPTICS."""
+        """Order rows so that the order shows clusters at all distances up to `max_eps`: OPTICS."""
 
     def hdbscan(
         self,
@@ -534,7 +534,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Literal["auto", "entity", "spatial"] = "auto",
         blocksize: Size = None,
     ) -> F:
-        """Clusters of rows by density, each at distances of its own: HDBSCAN."""
+        """Cluster rows by density, without a fixed distance: HDBSCAN."""
 
     def spanning_tree(
         self,
@@ -548,8 +548,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Literal["auto", "entity", "spatial"] = "auto",
         blocksize: Size = None,
     ) -> F:
-        """The minimum spanning tree of all rows: single linkage, and friends of friends at every
-        distance."""
+        """Return the minimum spanning tree of all rows: their single-linkage clusters at all distances."""
 
     @overload
     def k_distances(
@@ -1133,7 +1132,7 @@ class SimJoinAccessor(Generic[F]):
         method: Method = "auto",
         approximate: bool = False,
     ) -> ProfileReport:
-        """Run a join without keeping its result, and return what it counted and how long it took."""
+        """Run a join, discard its result, and return counters of its work and the seconds of each step."""
 
     def with_row_id(self, name: str = "row_id") -> F:
         """Add a column with the number of each row, from 0."""

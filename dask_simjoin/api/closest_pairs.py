@@ -31,7 +31,7 @@ from dask_simjoin.tasks.closest import RowPairs, closest, first_pairs
 from dask_simjoin.tasks.matches import measured
 
 POSITION = "row_id"
-"""Column of row numbers, or a name that begins so."""
+"""Name of the column of row numbers, or the beginning of its name if a column has this name."""
 
 
 GROUPS = ["left_group", "right_group"]
@@ -39,14 +39,14 @@ GROUPS = ["left_group", "right_group"]
 
 
 class Choice(NamedTuple):
-    """Which pairs are in the result.
+    """The choice of pairs for the result.
 
     Attributes
     ----------
     n : int
         Number of pairs.
     max_total : float
-        Their largest total.
+        The largest total of a pair.
     per_group : bool
         Whether each group has n pairs.
     """
@@ -111,15 +111,15 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
     -----
     Pairs at equal distances are in the order of their left rows, and then of their right rows. So results do
     not depend on partitions or machines. Distances are compared as `self_join` compares them with `eps`,
-    before the root of a metric is taken. With `per_group` this order decides within each group, and the
-    pairs of all groups are returned in it, too.
+    before the root of a metric is taken. With `per_group`, the order decides within each group, and the
+    result has the pairs of all groups in this order, too.
 
     The closest pairs are pairs of nearest neighbors. The nearest neighbor of each row gives an upper bound of
     the n-th distance, and leaves at most 2 n rows (n of each table). Rows that may have more of the closest
     pairs are searched again, for twice as many neighbors each time. Memory grows with n and with the number
     of rows. It does not grow with the number of duplicates. With `per_group` it grows with n times the number
-    of groups. For Dask DataFrames the last rows and the result
-    are in one task, so they must fit a worker.
+    of groups. For Dask DataFrames, one task receives the last rows and makes the result, so both must fit in
+    the memory of a worker.
 
     Examples
     --------
@@ -166,8 +166,8 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
 def _lazy_pairs(frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choice, example: Frame) -> Frame:
     """Find the closest pairs of Dask DataFrames.
 
-    A reduction of each row's nearest row gives the best pairs, and so the rows that may be in the result.
-    One task joins these.
+    The nearest row of each row is reduced to the best pairs, which bound the distance.  So few rows can be in
+    the result, and one task joins them.
     """
     given = [(frame, spec)] if other is None else [(frame, spec), (other, spec.right)]
     position = free_name(POSITION, [example_of(table) for table, _ in given])
@@ -175,7 +175,7 @@ def _lazy_pairs(frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choic
     searched, what, totals = _by_number(spec, position), f"n={shown(choice.n)}", (0.0, choice.max_total)
     left, right = numbered[0], None if other is None else numbered[1]
     best = [_best_pairs(nearest(left, right, searched, 1, totals, what), choice, other is None)]
-    if right is not None:  # rows of the right table are chosen by their own nearest rows
+    if right is not None:  # rows of the right table are chosen by their nearest rows in the left table
         swapped = replace(searched.right, other=replace(searched, other=None))
         back = nearest(right, left, swapped, 1, totals, what)
         best.append(_best_pairs(back.rename(columns={"left": "right", "right": "left"}), choice, False))
@@ -206,7 +206,7 @@ def _first_of_frame(found: Frame, choice: Choice, one_table: bool) -> pd.DataFra
 
 
 def _rows_among(rows: Frame, position: str, side: str, choice: Choice, *best: pd.DataFrame) -> Frame:
-    """Return the rows of a partition that may be in the result; `best`: of one direction, or of both."""
+    """Return the rows of a partition that may be in the result; `best`: pairs of one or both directions."""
     one_table = len(best) == 1
     first = first_pairs([_as_pairs(found, choice) for found in best], choice.n, one_table)
     wanted = np.concatenate([first.left, first.right]) if one_table else getattr(first, side)
@@ -215,7 +215,7 @@ def _rows_among(rows: Frame, position: str, side: str, choice: Choice, *best: pd
 
 def _pairs_of_rows(frame: Frame, spec: JoinSpec, choice: Choice, example: Frame, *other: Frame) -> Frame:
     """Find the closest pairs of the rows that were chosen."""
-    with warnings.catch_warnings():  # the search of all rows has warned
+    with warnings.catch_warnings():  # the search of all rows has warned already
         warnings.simplefilter("ignore", SimJoinWarning)
         return _pairs_of(frame, other[0] if other else None, spec, choice, example)
 
@@ -239,7 +239,7 @@ def _pairs_of(frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choice,
 
 
 def _check_ids(frame: Frame, spec: JoinSpec, which: str | None) -> None:
-    """Refuse missing and repeated ids; `which`: the table of two."""
+    """Refuse missing and repeated ids; `which`: the name of the table, if there are two."""
     with in_table(which):
         check_summaries([summarise_ids(row_ids(frame, spec.id), spec.id)], spec.id)
 
@@ -255,14 +255,14 @@ def _search(plain: list[Frame], spec: TotalsSpec, choice: Choice, rows: np.ndarr
     among_itself = len(plain) == 1
     if among_itself:  # a row finds itself, too
         spec, k = replace(spec, names=spec.names[:1], other=replace(spec, names=spec.names[1:])), k + 1
-    with warnings.catch_warnings():  # the first search has warned
+    with warnings.catch_warnings():  # the first search has warned already
         warnings.simplefilter("ignore", SimJoinWarning)
         pairs = _as_pairs(nearest(plain[0].iloc[rows], data, spec, k, totals, what), choice)
     return pairs.take(pairs.left != pairs.right) if among_itself else pairs
 
 
 def _as_pairs(found: Frame, choice: Choice) -> RowPairs:
-    """Return neighbors of the same group; each one is in group 0 if all groups have n pairs together."""
+    """Return the neighbors of the same group as pairs, which have a group only if `choice.per_group`."""
     left, right, total = (to_host(values_of(found[name])) for name in ("left", "right", "distance"))
     if GROUPS[0] not in found.columns:
         return RowPairs(left, right, total)
@@ -280,7 +280,7 @@ def _numbered_by_index(frame: Frame, spec: JoinSpec) -> Frame:
 
 
 def _by_number(spec: JoinSpec, position: str | None) -> TotalsSpec:
-    """Return options of a search whose result has row numbers, totals and the numbers of groups.
+    """Return options of a search whose result has row numbers, totals and group numbers.
 
     `position`: column of row numbers; None: the index.
     """

@@ -31,10 +31,10 @@ EDIT_VERBS = tuple(
 SET_VERBS = EDIT_VERBS + tuple(
     name for name, verb in VERBS.items() if issubclass(verb.request, SetOptions) and verb.compiled is not None
 )
-"""Verbs of texts: of edits, and of sets."""
+"""Verbs of texts: by edit distance, and by sets of tokens."""
 
 SETS, TOKENS = 1500, 40
-"""Enough rows that the method is chosen from a sample, and the number of different tokens."""
+"""Rows of the table, enough for the method to be chosen from a sample; number of different tokens."""
 
 
 def compile_sets(verbs: Sequence[str], backend: str) -> list[tuple[str, float]]:
@@ -86,16 +86,16 @@ On GPUs each number of columns has its own kernels.
 ROWS, NEIGHBORS = 3000, 10
 
 WIDE = 10_000
-"""Factor that makes one column so wide that it is swept alone."""
+"""Factor that makes one column so wide that the sweep uses this column only."""
 
 EMBEDDED = ("cosine", "haversine")
-"""Metrics without wide columns."""
+"""Metrics that embed coordinates, so that no column can be wide."""
 
 OPTIONS: dict[str, Mapping[str, Any]] = {
     **{name: verb.compiled for name, verb in VERBS.items() if verb.compiled is not None},
     "connected_components": {},
 }
-"""Verbs with kernels, and their options; True is replaced by a distance that gives pairs."""
+"""Verb with kernels -> its options; True stands for a distance that gives pairs."""
 
 SEVERAL = ("count_pairs", "neighbor_counts")
 """Verbs that also take a list of distances."""
@@ -115,14 +115,14 @@ def compile_kernels(verbs: Iterable[str] | None = None, dims: Iterable[int] = DI
     verbs : iterable of str, optional
         Names of verbs. Default: all verbs; `neighbor_graph` only if SciPy is installed.
     dims : iterable of int, default (2, 6, 16)
-        Numbers of columns. On CPUs the default needs all kernels of a metric. On GPUs name the numbers that
-        you use.
+        Numbers of columns. On CPUs, the default compiles all kernels of a metric. On GPUs, pass the numbers
+        of columns that you use.
     metric : str, default "euclidean"
         The `metric` of the verbs; "haversine" needs ``dims=[2]``.
     backend : {"pandas", "cudf"}, default "pandas"
         Compile for CPUs, or for the GPU of this machine.
     processes : int, default 1
-        Number of processes, which compile for different numbers of columns.
+        Number of processes; each compiles for some of the numbers of columns.
 
     Returns
     -------
@@ -167,7 +167,7 @@ def compile_kernels(verbs: Iterable[str] | None = None, dims: Iterable[int] = DI
 
 
 def points(dims: int, backend: str) -> tuple[Frame, float]:
-    """Return random rows, and a distance within which each has some others."""
+    """Return random rows, and a distance that gives most rows a few neighbors."""
     x = np.random.default_rng(dims).uniform(-60, 60, (ROWS, dims))
     squares = ((x[:100, None] - x[None]) ** 2).sum(axis=2)
     eps = float(np.median(np.sqrt(np.partition(squares, NEIGHBORS, axis=1)[:, NEIGHBORS])))

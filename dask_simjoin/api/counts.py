@@ -33,7 +33,7 @@ def neighbor_counts(frame: Frame, request: NeighborCountsRequest) -> Series | Fr
     ----------
     eps : float, str, column or list
         Largest distance, finite and >= 0, in the units of the metric; see `self_join`. A list of distances
-        returns one column for each; all are counted in one pass.
+        returns one column per distance; all distances are counted in one pass.
     id : column, optional
         A column to exclude from the default coordinates. Ids are not read, so they may repeat.
     on, by, metric, p, dropna, method, approximate, partitioning, blocksize
@@ -104,7 +104,7 @@ def count_pairs(frame: Frame, request: CountPairsRequest) -> Number:
     ----------
     eps : float, str, column or list
         Largest distance, finite and >= 0, in the units of the metric; see `self_join`. A list of distances
-        returns one number for each, as in a cumulative histogram; all are counted in one pass.
+        returns one number per distance, as a cumulative histogram; all are counted in one pass.
     id : column, optional
         A column to exclude from the default coordinates. Ids are not read, so they may repeat.
     on, by, metric, p, pairs, include_self, dropna, method, approximate, partitioning, blocksize
@@ -113,8 +113,8 @@ def count_pairs(frame: Frame, request: CountPairsRequest) -> Number:
     Returns
     -------
     int, or a lazy Dask Scalar
-        For a list of distances it is a Series "pairs" (int64) with the distances as its index "eps". The
-        result is lazy if the frame is.
+        The number of pairs. For a list of distances it is a Series "pairs" (int64), and its index "eps" has
+        the distances. The result is lazy if the frame is.
 
     Raises
     ------
@@ -208,8 +208,8 @@ def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
         At the call: SciPy is not installed.
     BudgetError
         The matrix does not fit in the memory of this machine, of the smallest worker or of a GPU. Or it
-        exceeds the configuration value ``simjoin.result-limit``, or int32 before CuPy 14.1. Neighbors are
-        counted before any is stored.
+        exceeds the configuration value ``simjoin.result-limit``, or before CuPy 14.1 the range of int32.
+        Neighbors are counted before any neighbor is stored.
 
     Notes
     -----

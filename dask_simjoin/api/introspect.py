@@ -1,4 +1,4 @@
-"""Show the plan of a join (`plan`), measure a join (`profile`), and report a finished one (`report`)."""
+"""Plan a join (`plan`), measure a join (`profile`), and report a finished join (`report`)."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ from dask_simjoin.tasks.nearest import profile_search
 def plan(frame: Frame, request: PlanRequest) -> PlanReport:
     """Estimate the cost and the result of a join, without running it.
 
-    Without `other` and `k` it plans `self_join`, with `other` `join`, and with `k` `knn_join`. Unlike the
-    other verbs it runs at the call: one pass over the needed columns, and a join of a sample. Pairs are
-    counted if that is as cheap.
+    It plans `knn_join` with `k`, else `join` with `other`, else `self_join`. Unlike most verbs it runs at the
+    call: one pass over the needed columns, and a join of a sample. Pairs are counted instead of estimated if
+    counting costs no more than the rest of planning.
 
     Parameters
     ----------
@@ -87,16 +87,16 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
     A chunk is a group of rows with one index, and a block pair is two chunks that are compared; see
     `self_join`. The plan of a pandas DataFrame has one chunk.
 
-    Pairs are counted if that is expected to take no longer than the rest of planning. This is 2 ms (5 ms for
-    a Dask DataFrame), and the time to read the columns and to join the sample. The costs that choose chunks
-    decide.
-    In 2 dimensions, tables of up to about 65,000 rows are counted, and in 64 dimensions of about 3,000. A
-    table of more than 262,144 coordinates (rows times dimensions) is always estimated.
+    Pairs are counted if the cost model expects that counting takes no longer than the rest of planning. That
+    is 2 ms (5 ms for a Dask DataFrame), plus the time to read the columns and to join the sample. In 2
+    dimensions, pairs are counted for up to about 65,000 rows, and in 64 dimensions for up to about 3,000
+    rows. Pairs of a table of more than 262,144 coordinates (rows times dimensions) are always estimated.
 
     For an estimate, the interval contains the true number of pairs in about 95 % of all cases. It uses the
     variance of a U-statistic (Hoeffding 1948, "A class of statistics with asymptotically normal
     distribution", section 5); see :doc:`/explanation/estimates`. With `k` and `approximate` on a plain frame,
-    the recall is measured: 1,000 rows are searched among all others. A sample would give another recall.
+    the recall is measured: the neighbors of 1,000 rows are searched among all rows. Among a sample of rows,
+    the recall would differ.
 
     ``plot()`` draws the block pairs:
 
@@ -193,7 +193,7 @@ def _neighbor_recall(frames: list[Frame], plan: Plan, spec: JoinSpec, output: Ou
 
 @verb(ProfileRequest)
 def profile(frame: Frame, request: ProfileRequest) -> ProfileReport:
-    """Run a join without keeping its result, and return what it counted and how long it took.
+    """Run a join, discard its result, and return counters of its work and the seconds of each step.
 
     It profiles `self_join`, or with `k` `knn_join` of the frame with itself. It runs at the call, on one core
     or one GPU, with all rows in one chunk.
@@ -221,10 +221,10 @@ def profile(frame: Frame, request: ProfileRequest) -> ProfileReport:
 
     Notes
     -----
-    The needed columns of a Dask DataFrame are computed first, and must fit in memory. Take a sample of a
-    larger one. ``seconds`` excludes reading the frame and estimating the result. Its first step is "layout":
-    the method chooses its clusters, lists or indexed columns from a sample of the rows. Counters come from a
-    separate run, so the seconds are those that the usual kernels take, without their compilation.
+    The needed columns of a Dask DataFrame are computed first, and must fit in memory. Pass a sample of a
+    larger frame. ``seconds`` excludes reading the frame and estimating the result. Its first step is
+    "layout": the method chooses its clusters, lists or indexed columns from a sample of the rows. Counters
+    come from a separate run. So the seconds are the time of the usual kernels, without compilation.
 
     With `approximate`, up to 10,000 random rows are also joined exactly. Then ``numbers`` has the measured
     ``recall``, the share of true pairs that were found. Its 95 % interval is ``recall_low`` to
@@ -285,18 +285,19 @@ def _nearest(frame: Frame, request: ProfiledKnnJoinRequest) -> ProfileReport:
 
 
 def report(result: Any = None) -> RunReport:
-    """Report what the join behind a lazy result did: rows, seconds, and tasks of each step.
+    """Report the work of the join behind a lazy result: rows, seconds, and tasks of each step.
 
     During a computation it reports the progress so far. After several computations it reports the last one.
 
     Parameters
     ----------
     result : Dask DataFrame, Series or Scalar, optional
-        The result of a verb, or a collection made from it; of several joins the first one is reported. For a
-        frame, ``result.simjoin.report()`` is the same.
+        The result of a verb, or a collection made from it. If it contains several joins, the first one is
+        reported. For a frame, ``result.simjoin.report()`` does the same.
 
-        A persisted result is known by the names of its tasks. A computed one, or the path of a Parquet
-        dataset, is known by its number of rows, if only one join found as many. Default: the last join.
+        A persisted result is recognized by the names of its tasks. A computed result, or the path of a
+        Parquet dataset, is recognized by its number of rows, if only one join returned this number. Default:
+        the last join.
 
     Returns
     -------
@@ -308,7 +309,7 @@ def report(result: Any = None) -> RunReport:
     Raises
     ------
     UnsupportedFrameError
-        No join is known to have made the result, or several may have.
+        No join of this process made the result, or several joins may have made it.
     PlanningError
         The join was not planned in this process, because it has not been computed here.
 
@@ -389,7 +390,7 @@ def _key_name(result: Any) -> str:
 
 
 def _number_of_rows(result: Any) -> int | None:
-    """Return the rows of a computed or written result; a number of pairs counts as they do."""
+    """Return the number of rows of a computed or written result; an integer is a number of pairs itself."""
     if isinstance(result, str | os.PathLike):
         there = os.path.exists(result)
         return int(load("pyarrow.dataset").dataset(os.fspath(result)).count_rows()) if there else None

@@ -70,7 +70,7 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
         As in `self_join`.
     partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"
         As in `self_join`. "spatial" shuffles both tables into the same regions of space. Rows of `other` are
-        copied to every region within `eps` of them.
+        copied to every region within `eps`.
 
     Returns
     -------
@@ -152,12 +152,12 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
 
 
 def _counts(queries: Chunk, data: Chunk, spec: JoinSpec, plan: WholePlan) -> Array | int:
-    """Return the number of matches in the right table for each row of the left one, by position."""
+    """Return the number of matches in the right table for each row of the left table, by position."""
     return count_block(BlockPair(queries, data, False, spec, plan.layout))[0] if plan.meets else 0
 
 
 def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> Frame:
-    """Return the rows of the left table that have a match, or, if not `matched`, that have none."""
+    """Return the rows of the left table that have a match, or with ``matched=False`` the other rows."""
     if spec.dropna:
         frame = finite_rows(frame, spec)
         spec = replace(spec, dropna=False)
@@ -181,7 +181,7 @@ def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> 
 def finite_rows(frame: Frame, spec: JoinSpec) -> Frame:
     """Return the rows that take part.
 
-    For Dask this is a filter, below which only the needed columns are read.
+    For Dask this is a filter, so that only the needed columns are read from files.
     """
     if not is_dask_collection(frame):
         kept = points(frame, spec)[1]
@@ -237,7 +237,7 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     distance_unit : str, optional
         Unit of the column `distance`: a length or an angle for "haversine", such as "km" or "arcsec", and an
         angle for "cosine". Default: the unit in `eps`, and the unit of the metric if `eps` is a number.
-        Distances are converted after the decision, so pairs do not depend on it.
+        Distances are converted after pairs are decided, so pairs do not depend on the unit.
     keep : column or list of columns, optional
         Columns of any dtype to copy into the result, for both rows of each pair.
     suffixes : pair of str, default ("_left", "_right")
@@ -250,9 +250,9 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
 
         - "sweep": a row sweep over a grid of cells; for up to 4 columns, on CPUs only.
         - "tiles": groups of nearby rows with bounding boxes; for any number of columns.
-        - "grid", "nested_loop", "zorder", "kmeans": published methods for comparison. The first two are grid
-          joins and a comparison of all rows. The others use lists in Z-order, and clusters with windows at
-          their borders.
+        - "grid", "nested_loop", "zorder", "kmeans": published methods for comparison. "grid" compares rows of
+          nearby cells, and "nested_loop" compares all rows. "zorder" uses lists in Z-order, and "kmeans" uses
+          clusters with windows at their borders.
 
         An object of `dask_simjoin.methods` sets options of a method, such as ``methods.Grid(indexed=4)``.
     approximate : bool, default False
@@ -260,8 +260,8 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
         miss pairs; `plan` and `profile` estimate the share that is found.
     partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"
         How the rows of a Dask DataFrame are divided into chunks; see Notes. All choices return the same
-        pairs. "auto" takes the fastest one by its cost estimate, and on GPUs "replicated" if all rows fit in
-        one chunk.
+        pairs. "auto" chooses the fastest one by a cost estimate; on GPUs it chooses "replicated" if all rows
+        fit in one chunk.
     blocksize : int or str, optional
         Memory of one chunk's coordinates and ids, and of one partition of the result: a number of bytes, or
         text such as "64 MiB". The configuration values ``simjoin.blocksize`` and ``simjoin.output-size``
@@ -288,16 +288,15 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     CoordinateError, DuplicateIdError
         During planning: a coordinate is missing, infinite or not exact in float64, or ids repeat.
     BudgetError
-        During planning: a chunk or the result needs more memory than available. No pair has been computed
-        then.
+        During planning, before any pair is computed: a chunk or the result needs more memory than available.
     SourceChangedError
         During the computation: the rows or coordinates of a partition changed after planning.
 
     Warns
     -----
     UnitsWarning, ColumnsWarning
-        During planning: the data suggest that `eps` or the coordinates are in other units, such as radians.
-        Or columns taken by default may not be coordinates.
+        During planning: the data suggest that `eps` or the coordinates have other units, such as radians, or
+        that columns chosen by default are not coordinates.
     ApproximateWarning
         During planning: `approximate` is set, so pairs may be missing.
 
@@ -320,8 +319,8 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     :doc:`/explanation/chunks-and-partitionings` compares them.
 
     *Partitions of the result* have about `blocksize` bytes or less, however many pairs two chunks have. If
-    the plan expects more, the work is split at positions that follow from exact numbers of pairs. The batches
-    of GPU-Join, section 5, bound a result in the same way, but are not balanced.
+    the plan expects more bytes, pairs per row are counted first, and the counts decide where the work is
+    split. The batches of GPU-Join, section 5, also bound the size of a result, but are not balanced.
 
     *Methods.* A tile is a group of up to 64 or 128 rows that are close in kd order, with its bounding box.
     Two tiles are compared only if their boxes are within `eps`. On GPUs tiles give equal units of work, which

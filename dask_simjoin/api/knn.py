@@ -42,10 +42,10 @@ DISTANCES = "k_distance"
 """Name of the Series that `k_distances` returns."""
 
 NEIGHBOR_BYTES = 16
-"""Bytes of a neighbor during the search."""
+"""Bytes per neighbor during the search."""
 
 REVERSE_BYTES = 4
-"""Bytes of a neighbor in the other direction, which `mutual` compares with."""
+"""Bytes per neighbor in the other direction, which `mutual` needs for comparison."""
 
 MERGE_COPIES = 3
 """Copies of the result in GPU memory while both directions are merged."""
@@ -60,7 +60,7 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
     Parameters
     ----------
     k : int
-        Number of the neighbor, at least 1; a row is not its own neighbor. For `dbscan` use ``min_samples -
+        Rank of the neighbor, at least 1; a row is not its own neighbor. For `dbscan` use ``min_samples -
         1``.
     id : column, optional
         A column to exclude from the default coordinates. Ids are not read, so they may repeat.
@@ -91,8 +91,8 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
     .. image:: /images/k-distances.png
        :alt: Distances to the seventh other place, sorted: a steep fall, then a gentle slope
 
-    Rows are divided into chunks, see `self_join`. Each chunk searches only the chunks that may have neighbors
-    by a bound from a sample, the nearest first.
+    Rows are divided into chunks, see `self_join`. A sample gives an upper bound of the distances. So each
+    chunk searches only chunks within that bound, the nearest first.
 
     Examples
     --------
@@ -142,22 +142,22 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     max_distance : float or str, optional
         Largest distance of a neighbor, with units as `eps` of `self_join`. Default: no limit.
     min_distance : float or str, optional
-        Smallest distance of a neighbor, with units as `max_distance`. Nearer rows do not count, and a row at
-        exactly this distance does, as one at exactly `max_distance`. Both bounds are decided in float64 by
-        the formula of the metric. It is for frames in host memory and exact methods. Default: no limit.
+        Smallest distance of a neighbor, with units as `max_distance`. Nearer rows do not count. Rows at
+        exactly `min_distance` or `max_distance` count. Both bounds are decided in float64 by the formula of
+        the metric. Only frames in host memory and exact methods support it. Default: no limit.
     how : {"inner", "left", "leftanti"}, default "inner"
         The rows of the result.
 
         - "inner": all neighbors.
-        - "left": all neighbors, and the rows of this frame that have none. Their `right`, `rank` and
+        - "left": all neighbors, and the rows of this frame that have no neighbor. Their `right`, `rank` and
           `distance` are missing. Dtypes of missing values are as in `join`; `rank` becomes "Int64".
         - "leftanti": the rows of this frame that have no neighbor, with all their columns.
     mutual : bool, default False
         Whether to keep only mutual neighbors: each row is among the `k` nearest of the other. With ``k=1``
         these are mutual best matches. It requires ``how="inner"``.
     distance_unit : str, optional
-        Unit of the column `distance`, as in `self_join`. Default: the unit in `max_distance`, else that in
-        `min_distance`, and the unit of the metric if they are numbers.
+        Unit of the column `distance`, as in `self_join`. Default: the unit in `max_distance`, else the unit
+        in `min_distance`, else the unit of the metric.
     by : column or list of columns, optional
         Columns whose values must be equal in both rows, as in `self_join`. It requires `max_distance`.
     on, left_on, right_on, id, left_id, right_id, keep, suffixes
@@ -170,9 +170,9 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
         "tiles" searches groups of nearby rows with bounding boxes. "zorder" searches lists in Z-order, for
         comparison. Both find the same rows.
     approximate : bool, default False
-        With ``method="zorder"``, whether to search only the rows next to a row in each list. Nearer rows may
-        then be missed, and the result depends on the chunks. ``profile(k=...)`` measures the share that is
-        found.
+        With ``method="zorder"``, whether to search only the rows next to a row in each list. Then nearest
+        rows may be missed, and the result depends on the chunks. ``profile(k=...)`` measures the share of
+        nearest rows that is found.
 
     Returns
     -------
@@ -200,10 +200,10 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     -----
     If distances are equal, the row that comes first in its frame is nearer. So results do not depend on
     partitions or machines. Each chunk searches the chunks that may have neighbors, the nearest first, within
-    a shrinking distance. A sample gives a bound for these chunks, and ``plan(k=..., other=...)`` shows their
-    number. The order is best-first search (Hjaltason & Samet 1999, "Distance browsing in spatial databases",
-    section 4), applied to blocks of rows. `mutual` searches in both directions, and merges the pairs by their
-    ids.
+    a shrinking distance. A bound from a sample selects these chunks, and ``plan(k=..., other=...)`` shows how
+    many there are. The order is best-first search (Hjaltason & Samet 1999, "Distance browsing in spatial
+    databases", section 4), applied to blocks of rows. `mutual` searches in both directions, and keeps the
+    pairs of ids that both searches find.
 
     Examples
     --------
@@ -232,7 +232,7 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     0    g      0     1       1.0    A
     1    h      0     1       1.0    A
 
-    The same for all homes, and the homes without a shop that is near enough:
+    All homes with their nearest shop, and the homes without a shop that is near enough:
 
     >>> homes.simjoin.knn_join(shops, k=1, how="left", max_distance=3.0, on="x", keep="name")
       left  right  rank  distance name
@@ -266,7 +266,7 @@ def check_neighbors(plan: Plan | WholePlan, number: int, totals: Totals, device:
     """
     rows = plan.rows_found(number)
     row_bytes = plan.pair_bytes + RANK_BYTES if totals == ANY_TOTAL else 0.0
-    # on the host, arrays of the search become columns of the result
+    # on the host, the arrays of the search become the result without a copy
     if device is not None or with_alone:
         row_bytes = (NEIGHBOR_BYTES + row_bytes) * (MERGE_COPIES if mutual or with_alone else 1)
     elif mutual:
@@ -300,7 +300,7 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
 
 def nearest(frame: Frame, other: Frame | None, spec: JoinSpec, number: int, totals: Totals, what: str,
             mutual: bool = False, how: NearestHow = "inner") -> Frame:  # fmt: skip
-    """Find the nearest rows of each row of a resolved request.
+    """Find the nearest rows of each row, for a resolved request.
 
     `number`: neighbors per row.  `totals`: the smallest and the largest total of a neighbor.  `what`: the
     option that decides the size of the result, for messages.  `mutual`: as in `knn_join`, for plain frames in
@@ -343,7 +343,7 @@ def nearest(frame: Frame, other: Frame | None, spec: JoinSpec, number: int, tota
 
 
 def _without_neighbor(frame: Frame, other: Frame | None, spec: JoinSpec, totals: Totals) -> Frame:
-    """Return the rows that have no neighbor; `totals`: the smallest and the largest of one."""
+    """Return the rows that have no neighbor; `totals`: the smallest and the largest total of a neighbor."""
     if spec.dropna:
         frame = finite_rows(frame, spec)
         spec = replace(spec, dropna=False)

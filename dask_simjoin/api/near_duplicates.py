@@ -33,7 +33,7 @@ from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 
 @series_verb(NearDuplicatedRequest)
 def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
-    """Mark the rows that are near a row that is kept.
+    """Mark the rows that are near a kept row.
 
     This is `pandas.DataFrame.duplicated` for similar rows.
 
@@ -45,11 +45,12 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
         The row to keep among near rows; its value is False.
 
         - "first", "last": the first or the last row in the frame.
-        - A numeric column: the row with the largest value; of equal values the first row. Rows without a
+        - A numeric column: the row with the largest value; among equal values the first row. Rows without a
           value come last.
-        - False: no row; every row near another one is marked.
+        - False: no row; every row near another row is marked.
     grouping : {"greedy", "connected"}, default "greedy"
-        The rows that count as duplicates of each other. With ``eps=0`` or ``keep=False`` both are the same.
+        The rows that count as duplicates of each other. With ``eps=0`` or ``keep=False`` both give the same
+        result.
 
         - "greedy": rows are taken in order of preference. A row is a duplicate if a kept row is within `eps`.
           So two kept rows are never near, and each duplicate is near a kept row.
@@ -74,15 +75,14 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
     OptionError, OptionTypeError, ColumnError, CoordinateError, SourceChangedError
         As in `self_join`.
     BudgetError
-        As in `self_join`. Also during planning of "greedy", if rows are not taken in the order of the chunks:
-        `keep` names a column, or chunks are spatial. Then a single task chooses from all pairs, which may not
-        fit.
+        As in `self_join`. Also for "greedy" if `keep` names a column or chunks are spatial. Then rows are not
+        preferred in the order of chunks, and a single task needs all pairs, which may not fit.
 
     Notes
     -----
     The result does not depend on partitions. Pairs are not stored, except in the case that `BudgetError`
     describes. "greedy" returns the lexicographically first maximal independent set of the graph of near rows.
-    Chunks of rows are settled one after the other, and the kept rows drop others from later chunks in
+    Chunks are settled one after the other. The kept rows of a chunk drop near rows of all later chunks, in
     parallel. Grouping "connected" keeps one row of each cluster of `dbscan` with ``min_samples=1``, and is
     faster on many cores.
 
@@ -212,7 +212,7 @@ def with_row_id(frame: Frame, request: RowIdRequest) -> Frame:
     Raises
     ------
     OptionTypeError, ColumnError
-        At the call: the name is not a string, or the frame has such a column already or no column.
+        At the call: the name is not a string, the frame has a column with this name, or it has no columns.
 
     Examples
     --------
@@ -239,7 +239,7 @@ def with_row_id(frame: Frame, request: RowIdRequest) -> Frame:
         return frame.assign(**{name: np.arange(len(frame), dtype=np.int64)})
     if not len(meta.columns):
         raise ColumnError("The frame has no column, so its rows cannot be numbered.")
-    # one column is enough to count rows. Select it as a frame: Dask takes a tuple name for several columns
+    # one column counts the rows; it is selected by a list, as Dask takes a tuple for several columns
     ones = frame[[meta.columns[0]]].map_partitions(_ones, meta=_ones(meta))
     return frame.assign(**{name: ones.cumsum() - 1})
 

@@ -51,10 +51,11 @@ class NearestNeighbors(PointsEstimator):
         Default distance of `radius_neighbors`, with units as `eps` of `self_join`.
     metric, p, on, method
         As in `SimJoinAccessor.self_join`; `on` is for frames only. With "haversine" an array has latitudes
-        and longitudes in degrees. Distances are in meters, unless the next option is given.
+        and longitudes in degrees. Distances are in meters, unless `distance_unit` is set.
     distance_unit : str, optional
-        Unit of the returned distances, as in `self_join`. Default: the unit in the radius, such as kilometers
-        for ``radius="2 km"``. For `kneighbors`, or a radius without a unit: the unit of the metric.
+        Unit of the returned distances, as in `self_join`. Default for `radius_neighbors`: the unit in the
+        radius, such as kilometers for ``radius="2 km"``. Default for `kneighbors`, and for a radius without a
+        unit: the unit of the metric.
     algorithm, leaf_size, n_jobs
         Accepted for compatibility with scikit-learn, and ignored.
 
@@ -65,12 +66,12 @@ class NearestNeighbors(PointsEstimator):
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : array of str
-        Names of the columns of a fitted frame, if they are strings.
+        Names of the columns of a fitted frame, if all are strings.
 
     Notes
     -----
-    Distances are those that the verbs compute, in float64. If distances are equal, the row that comes first
-    is nearer. Each call indexes the fitted rows and the queries.
+    Distances equal the distances that verbs return, in float64. Among rows at equal distances, the first
+    one counts as nearer. Each call indexes the fitted rows and the queries.
 
     Examples
     --------
@@ -123,7 +124,7 @@ class NearestNeighbors(PointsEstimator):
         request = NeighborGraphRequest(eps=self._distance(self.radius), **self._options(NeighborGraphRequest))
         frame = _numbered(self._frame(X, request))
         spec = request.spec(example_of(frame))
-        # raise errors for invalid rows now; warnings about an `eps` wait for queries within the radius
+        # raise errors for invalid rows now; warnings about `eps` come with queries within the radius
         whole_chunk(frame, replace(spec, bound="radius"), LISTS)
         self._fitted, self._columns = frame, list(spec.on)
         self.n_samples_fit_ = len(frame)
@@ -139,7 +140,7 @@ class NearestNeighbors(PointsEstimator):
             The queries. Default: the fitted rows; then no row is its own neighbor. A frame needs the fitted
             columns and may have others. An array has these columns in the same order.
         n_neighbors : int, optional
-            Number of neighbors of a row; by default as in the estimator.
+            Number of neighbors of a row; default: the value of the estimator.
         return_distance : bool, default True
             Whether to return distances too.
 
@@ -180,7 +181,7 @@ class NearestNeighbors(PointsEstimator):
         X : array (m, d), DataFrame or table, optional
             The queries. Default: the fitted rows; then no row is its own neighbor.
         radius : float or str, optional
-            Largest distance; by default as in the estimator.
+            Largest distance; default: the value of the estimator.
         return_distance : bool, default True
             Whether to return distances too.
         sort_results : bool, default False
@@ -232,7 +233,7 @@ class NearestNeighbors(PointsEstimator):
 
     def _search(self, request: Any = NeighborGraphRequest) -> dict[str, Any]:
         options = self._options(request) | {"on": self._columns}
-        options.pop("mode", None)  # a transformer's own
+        options.pop("mode", None)  # a parameter of transformers, not of the request
         return options
 
     def _distance(self, radius: float | str) -> float:
@@ -241,14 +242,14 @@ class NearestNeighbors(PointsEstimator):
         return check_eps(without_unit(radius, metric, "radius"), "radius")
 
     def _unit(self, radius: float | str) -> str | None:
-        """Return the unit of the distances within a radius; None: the metric's."""
+        """Return the unit of the distances within a radius; None: the unit of the metric."""
         text = parsed(radius)
         return self.distance_unit if text is None or self.distance_unit is not None else text[1]
 
     def _within(
         self, X: Points, radius: float | str | None
     ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the number of queries, and the pairs within a radius: queries, fitted rows, distances."""
+        """Return the number of queries; and for pairs within a radius: query, fitted row, distance."""
         radius = self.radius if radius is None else radius
         eps = self._distance(radius)
         fitted, queries = self._rows(X)
@@ -261,7 +262,7 @@ class NearestNeighbors(PointsEstimator):
         return len(fitted if queries is None else queries), left, right, distances
 
     def _rows(self, X: Points) -> tuple[Frame, Frame | None]:
-        """Return the fitted rows and the queries; None means that these are the fitted rows."""
+        """Return the fitted rows and the queries; None: the queries are the fitted rows."""
         check_fitted(self, "_fitted")
         if X is None:
             return self._fitted, None

@@ -22,7 +22,7 @@ DISTANCE = "distance"
 
 
 class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NearestNeighbors):
-    """Base of both transformers: its `mode` is checked, and a column is put out for each fitted row."""
+    """Base of both transformers: checks `mode`, and has one output column per fitted row."""
 
     mode: GraphMode
 
@@ -44,8 +44,8 @@ class KNeighborsTransformer(NeighborsTransformer):
     mode : {"distance", "connectivity"}, default "distance"
         Entries of the matrix: distances, or 1.
     n_neighbors : int, default 5
-        Number of neighbors of a row. With ``mode="distance"`` there is one more, as in scikit-learn. A fitted
-        row is its own nearest neighbor.
+        Number of neighbors of a row. With ``mode="distance"`` there is one neighbor more, as in scikit-learn,
+        because a fitted row is its own nearest neighbor.
     metric, p, on, method
         As in `NearestNeighbors`.
     distance_unit : str, optional

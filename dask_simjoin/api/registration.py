@@ -16,7 +16,7 @@ from dask_simjoin.api.accessor import SimJoinAccessor
 
 
 class _ThenCall(Loader):
-    """A module's own loader, followed by a call."""
+    """A loader that runs a module's real loader, and then the action of a finder."""
 
     def __init__(self, loader: Loader, finder: _Finder) -> None:
         self._loader, self._finder = loader, finder
@@ -33,7 +33,7 @@ class _ThenCall(Loader):
 
 
 class _Finder(MetaPathFinder):
-    """Find one module as the other finders do, until it is imported."""
+    """Find one module by the other finders, and run an action once it is imported."""
 
     def __init__(self, name: str, action: Callable[[], None]) -> None:
         self._name, self._action, self._searching = name, action, False
@@ -94,4 +94,4 @@ def _register_with_cudf() -> None:
 def _register_with_polars() -> None:
     api = sys.modules["polars"].api
     api.register_dataframe_namespace("simjoin")(SimJoinAccessor)
-    api.register_lazyframe_namespace("simjoin")(SimJoinAccessor)  # whose verbs name the remedy
+    api.register_lazyframe_namespace("simjoin")(SimJoinAccessor)  # its verbs raise an error with a remedy

@@ -1,4 +1,4 @@
-"""The table of verbs: source of accessor, package, program, stubs and documentation.
+"""The table of verbs, which the accessor, package, program, stubs and documentation are made from.
 
 A verb is a function of a frame and the options of its request; see `dask_simjoin.graph.verb`.
 `python -m tests.checks.generate` rewrites the stubs and the tables of the documentation.
@@ -31,11 +31,12 @@ class Verb:
     function : callable
         Takes a frame and the options; has `__signature__`, documentation and `request`.
     result : str
-        Its result in Markdown, for the table of verbs in the documentation.
+        The result of the verb in Markdown, for the table of verbs in the documentation.
     compiled : mapping or None
-        Options for compiling its kernels ahead of time; True stands for a distance. None: no own kernels.
+        Options for compiling its kernels ahead of time; True stands for a distance. None: the verb has no
+        kernels of its own.
     shown : tuple of str
-        Keywords to show in this table, in addition to positional options.
+        Keywords to show in the table of verbs, in addition to positional options.
     command : str or None
         Words of its command.
     output : str

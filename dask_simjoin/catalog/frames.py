@@ -13,7 +13,7 @@ from dask_simjoin.errors import ColumnError, UnsupportedFrameError
 from dask_simjoin.metrics.norms import DType, Frame, Series
 
 HOME = "pandas"
-"""The library whose frames and arrays are in host memory."""
+"""The library with frames and arrays in host memory."""
 
 MAX_DIMS: dict[str, int | None] = {HOME: None, "cudf": 2048}
 """Largest number of dimensions for each library; None: any number.
@@ -40,14 +40,14 @@ def check_library(name: str) -> None:
 
 
 class Lists(NamedTuple):
-    """The lists in a column, by its dtype.
+    """The lists in a column, as far as its dtype describes them.
 
     Attributes
     ----------
     length : int or None
-        None: unknown without the data.
+        Length of each list; None: unknown without the data.
     kind : dtype or None
-        Dtype of the numbers.
+        Dtype of the numbers in lists; None: unknown without the data.
     """
 
     length: int | None
@@ -55,7 +55,7 @@ class Lists(NamedTuple):
 
 
 def arrow_type(dtype: DType) -> Any:
-    """Return the Arrow type of a dtype that has one: of pandas, or of cuDF's lists; otherwise None."""
+    """Return the Arrow type of a pandas Arrow dtype or of cuDF's lists; None: the dtype has no Arrow type."""
     if isinstance(dtype, pd.ArrowDtype):
         return dtype.pyarrow_dtype
     return dtype.to_arrow() if type(dtype).__name__ == "ListDtype" else None
@@ -65,7 +65,7 @@ def lists_of(column: Series) -> Lists | None:
     """Return the lists of numbers that a column may have; None: it has none."""
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind == "O":
-        return Lists(None, None)  # of cuDF strings, but what Dask reads from parquet may turn out to be lists
+        return Lists(None, None)  # cuDF gives strings this dtype, but Dask also gives it to lists in parquet
     arrow = arrow_type(dtype)
     if arrow is None:
         return None
@@ -79,14 +79,14 @@ def lists_of(column: Series) -> Lists | None:
 
 
 def kind_of_number(dtype: DType) -> str:
-    """NumPy's letter for the kind of number, or "" for what cannot be a coordinate."""
+    """Return NumPy's letter for the kind of number, or "" for a dtype that coordinates cannot have."""
     kind = str(getattr(dtype, "kind", ""))
     size = getattr(dtype, "itemsize", 8)
     return kind if kind in "iufb" and size <= 8 else ""
 
 
 def check_indexable(dtype: DType, id: Hashable | None) -> None:
-    """Refuse ids of 16-bit floats: pandas has no index of NumPy's, and finds nothing in one of Arrow's."""
+    """Refuse ids of 16-bit floats: pandas has no index for NumPy's, and finds nothing among Arrow's."""
     if getattr(dtype, "kind", "") == "f" and getattr(dtype, "itemsize", 8) == 2:
         raise ColumnError(
             f"{describe_ids(id)} are of dtype {dtype}, which pandas cannot look up; convert them, for "

@@ -1,8 +1,8 @@
-"""The methods that find pairs: one entry each, the source of options, messages and docs.
+"""The table of methods that find pairs, which options, messages and docs are made from.
 
-Nothing here needs kernels. A method's code is in one module per library;
+This module needs no kernels. The code of a method is in one module per library;
 `dask_simjoin.engine.base.method_module` loads it once the method is chosen. Fields of a method are its
-options; its name alone stands for the defaults. Methods of papers are loaded on first use.
+options, and the name of a method stands for their defaults. Methods of papers are loaded on first use.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from dask_simjoin.metrics.norms import Norm
 
 AUTO = "auto"
-"""The name that leaves the choice to `choose`."""
+"""The value of the option that lets `choose` decide."""
 
 
 class Method:
@@ -28,13 +28,13 @@ class Method:
     """
 
     modules: ClassVar[Mapping[str, str]] = {}
-    """The module of each data frame library that implements it: a `CpuMethod` or a `GpuMethod`."""
+    """Data frame library -> module that implements the method for it: a `CpuMethod` or a `GpuMethod`."""
 
     max_dims: ClassVar[int | None] = None
     """Largest number of dimensions; None: any number."""
 
     has_search: ClassVar[bool] = False
-    """Whether its modules also search nearest neighbors, as a `SearchMethod`; otherwise tiles do."""
+    """Whether its modules also search nearest neighbors, as a `SearchMethod`; if not, tiles search them."""
 
     recall_module: ClassVar[str | None] = None
     """The module that estimates the recall with `approximate=True`; None: the method is always exact."""
@@ -45,16 +45,16 @@ class Method:
         return False
 
     def is_best(self, dims: int) -> bool:
-        """Return whether "auto" takes it for this number of dimensions, unless an earlier entry is best."""
+        """Return whether "auto" chooses it for this number of dimensions; the first such method is chosen."""
         return False
 
     def fitted(self, x: np.ndarray, rows: float, variance: np.ndarray, threshold: float,
                norm: Norm) -> Method:  # fmt: skip
-        """Return the method with options chosen for `rows` points; `x` (m, d): a sample."""
+        """Return the method with options that suit `rows` points; `x` (m, d): a sample of them."""
         return self
 
     def approximate_layout(self, layout: Any) -> Any:
-        """Return the layout of the join with `approximate=True`, from an exact one's."""
+        """Convert the layout of an exact join to the layout with `approximate=True`."""
         return layout
 
 
@@ -77,7 +77,7 @@ class Sweep(Method):
 class Tiles(Method):
     """Compare tiles of 64 points in kd order whose boxes are near: any number of dimensions.
 
-    In few dimensions boxes leave fewer points out than the sweep does.
+    In few dimensions, boxes exclude fewer points than the sweep does.
     """
 
     modules: ClassVar[Mapping[str, str]] = {
@@ -95,8 +95,8 @@ class MethodTable(Mapping[str, Method]):
     Parameters
     ----------
     entries : dict
-        For each name the method, or the text "module:Class".  Such a class is loaded on first use, and serves
-        all libraries and any number of dimensions.
+        Name -> method, or the text "module:Class".  Such a class is loaded on first use, and serves all
+        libraries and any number of dimensions.
     """
 
     def __init__(self, entries: dict[str, Method | str]) -> None:
@@ -113,11 +113,11 @@ class MethodTable(Mapping[str, Method]):
         return len(self.entries)
 
     def __contains__(self, name: object) -> bool:
-        """Return whether there is such a name, without loading the method."""
+        """Return whether a method has this name; the method is not loaded."""
         return name in self.entries
 
     def find(self, kind: type) -> str | None:
-        """Return the name of the methods of a class, without loading any; None: not found."""
+        """Return the name of the method with this class; None: not found. No method is loaded."""
         path = f"{kind.__module__}:{kind.__qualname__}"
         for name, entry in self.entries.items():
             if entry == path if isinstance(entry, str) else type(entry) is kind:
@@ -150,33 +150,33 @@ METHODS = MethodTable({
     "zorder": "dask_simjoin.papers.lists:ZOrder",
     "kmeans": "dask_simjoin.papers.lists:KMeans",
 })  # fmt: skip
-"""All methods by name; "auto" takes the first that is best, never one of papers."""
+"""All methods by name; "auto" chooses the first one with `is_best`, which methods of papers never are."""
 
 DENSE = "tiles"
 """Name of the method that can count or connect rows without finding each pair."""
 
 NEAREST = (AUTO, DENSE, "zorder")
-"""Values of the option for nearest neighbors."""
+"""Values of the option `method` for nearest neighbors."""
 
 LOSSY, LOSSY_NEAREST = ("kmeans",), ("zorder",)
-"""Methods that can leave out expensive pairs with `approximate=True`."""
+"""Methods that leave out expensive pairs, or neighbors, with `approximate=True`."""
 
 CHOICES = (AUTO, *METHODS)
 """Values of the option `method`."""
 
 
 def choices_for(library: str) -> tuple[str, ...]:
-    """Return the values of the option for frames of a library."""
+    """Return the values of the option `method` for frames of a library."""
     return (AUTO, *METHODS.serving(library))
 
 
 def choices_of(dims: int) -> tuple[str, ...]:
-    """Return the values of the option for a number of dimensions, "auto" last."""
+    """Return the values of the option `method` for a number of dimensions, "auto" last."""
     return (*METHODS.serving(dims=dims), AUTO)
 
 
 def is_method(value: object) -> bool:
-    """Return whether a value is a method as an object, not as a name."""
+    """Return whether a value is a method object, and not a name."""
     return METHODS.find(type(value)) is not None
 
 
@@ -195,7 +195,7 @@ def as_method(method: str | Method) -> Method | None:
 
 
 def options_of(method: str | Method, name: str) -> Method:
-    """Return the options of the chosen method of that name: those given, or the default ones."""
+    """Return the chosen method, which has this name, with the given or the default options."""
     return METHODS[name] if isinstance(method, str) else method
 
 
@@ -206,7 +206,7 @@ def needs_sample(method: str | Method) -> bool:
 
 
 def choose(method: str | Method, dims: int, library: str) -> str:
-    """Return the name of a method that serves a library: the given one, or the best."""
+    """Return the name of the given method, or for "auto" of the best method for a library."""
     name = name_of(method)
     if name != AUTO:
         return name

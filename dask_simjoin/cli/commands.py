@@ -54,7 +54,7 @@ class OutputAction:
 def _with_columns(frame: Frame, values: Any) -> Frame:
     """Return the frame with values of its rows as more columns; refuse to replace a column."""
     columns = [values.name] if values.ndim == 1 else list(values.columns)
-    # columns of several distances are named by floats
+    # columns of several distances have floats as names
     names = {name: name if isinstance(name, str) else f"{NEIGHBORS}_{name}" for name in columns}
     existing = [name for name in names.values() if name in frame.columns]
     if existing:
@@ -152,7 +152,7 @@ class Run:
         return tables[0], self.verb.function(tables[0], **options)
 
     def _takes_texts(self, tables: list[Frame], options: dict[str, Any]) -> bool:
-        """Return whether the columns of sets have texts, and no tokenizer is given."""
+        """Return whether the columns of sets hold texts, and the command line has no tokenizer."""
         if not hasattr(self.verb.request, "tokenizer") or "tokenizer" in options:
             return False
         both = options.get("on")
@@ -228,7 +228,7 @@ def _rows(join: LazyJoin) -> int | None:
 
 
 def _plain(number: Any) -> int | dict[str, int]:
-    """Return a number, or several by name, for JSON."""
+    """Return a number, or a dict of numbers by name, for JSON."""
     if not hasattr(number, "items"):
         return int(number)
     return {str(name): int(value) for name, value in number.items()}

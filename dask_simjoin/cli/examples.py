@@ -33,7 +33,7 @@ EXAMPLES = {
     "index history": "grown",
     "index check": "grown",
 }
-"""Command -> words behind it."""
+"""Command -> its arguments in the example."""
 
 
 def example_of(command: str) -> str:

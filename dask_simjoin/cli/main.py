@@ -66,7 +66,7 @@ CODES = {
 
 
 class Commands(NamedCommands):
-    """Commands that print the text of an error, and exit with the code of its kind."""
+    """Commands that print the text of an error, and exit with the code for its type."""
 
     def invoke(self, ctx: click.Context) -> Any:
         with warnings.catch_warnings():
@@ -101,7 +101,7 @@ def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _option_names() -> set[str]:
-    """Return the options of all commands, as the package calls them."""
+    """Return the options of all commands, by their names in the package."""
     return {name for command in commands_of(cli).values() for name in options_of_command(command)}
 
 

@@ -1,4 +1,4 @@
-"""Messages of the package in the words of the command line."""
+"""Rewrite messages of the package in the words of the command line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PHRASES = (
     (re.compile(r"\b(?:Decimal|Fraction)\('([^']*)'\)"), r"\1"),
     (re.compile(r"\(lists in a pandas column, or Arrow's list<int64>\)"), "(in Parquet)"),
 )
-"""Phrases about Python, and their words here."""
+"""Patterns of phrases about Python, and the replacements on the command line."""
 
 CODE = re.compile(r"\w\(\S*['\[]|\.\w+\(|\bpd\.|\bdd\.|\bdf\[|\bdask\.\w|\bframe\.|\bdask_simjoin\.")
 """Python code, which a shell cannot run."""
@@ -39,7 +39,7 @@ CLAUSES = re.compile(r"(?<=[.;])\s+")
 def in_words(text: str, names: Iterable[str]) -> str:
     """Rewrite a message of the package for the shell: options as flags, and advice without Python.
 
-    `names`: options of the command, as the package calls them.
+    `names`: options of the command, by their names in the package.
     """
     for pattern, words in PHRASES:
         text = pattern.sub(words, text)
@@ -67,7 +67,7 @@ def _flag(found: re.Match[str]) -> str:
 
 
 def options_of_command(command: click.Command | None) -> list[str]:
-    """Return the options of a command as the package calls them."""
+    """Return the options of a command, by their names in the package."""
     found = [] if command is None else command.params
     return [str(one.name) for one in found if isinstance(one, click.Option)]
 
@@ -81,11 +81,11 @@ MEANT = {
     "levenshtein": "strings self-join", "names": "strings self-join",
     "radius": "self-join", "pairs": "self-join", "explain": "plan", "profile": "plan",
 }  # fmt: skip
-"""Words that users try, and the command."""
+"""Word that users may try -> the command that they mean."""
 
 
 def near_commands(name: str, names: Iterable[str]) -> str:
-    """Return a question that names similar commands, if there are any; `names`: of all commands."""
+    """Return a question that names similar commands, if there are any; `names`: names of all commands."""
     words = list(names)
     meant = MEANT.get(name.lower().replace("_", "-"))
     found = get_close_matches(name.lower().replace("_", "-"), words, 3, 0.6)
@@ -106,7 +106,7 @@ def commands_of(group: click.Group) -> dict[str, click.Command]:
 
 
 class NamedCommands(click.Group):
-    """Commands that are suggested for similar words."""
+    """A group that suggests commands with similar names for an unknown command."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -186,7 +186,7 @@ def options_for(request: type) -> list[click.Option]:
 
 
 SECRET = ("storage_options",)
-"""Options that may hold secrets, which others could see in a list of processes: use environment variables."""
+"""Options that may hold secrets, so that there are no flags: other users can see the command line."""
 
 
 def flag(name: str) -> str:
@@ -209,10 +209,10 @@ def _is_columns(request: type, name: str) -> bool:
 
 
 HELP = {"tokenizer": "How texts become sets of tokens; default: words, for a column of texts."}
-"""Help that the command line words in another way than the package."""
+"""Option -> its help on the command line, if it differs from the help in the package."""
 
 WORDED = ("method", "tokenizer", "pairs", "how", "metric")
-"""Options that the help of others names."""
+"""Options that the help of other options names."""
 
 
 def _option(field: Field[Any], hint: Any) -> click.Option:

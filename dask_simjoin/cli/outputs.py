@@ -1,4 +1,4 @@
-"""Write results to files: replacement rules, formats, and cells that spreadsheets would run."""
+"""Write results to files: overwrite rules, formats, and protection from cells that spreadsheets would run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _quoted(cell: Any) -> Any:
 
 
 MARK = "_dask_simjoin"
-"""An empty marker file in each folder that this program writes; readers skip its name or its size."""
+"""An empty marker file in each folder that this program writes; readers skip it for its name or size."""
 
 PART = re.compile(r"part\.\d+\.(parquet|csv)")
 """Names of the data files."""
@@ -102,7 +102,7 @@ def is_on_store(index: str) -> bool:
 
 
 def _in_index(path: str, index: str) -> bool:
-    """Return whether a path is in the folder of an index; on a store, also whether it contains it."""
+    """Return whether a path is in the folder of an index; on a store, also whether it contains the folder."""
     if is_on_store(index):
         name = index.rstrip("/").partition("://")[2]
         return _within(path, name) or _within(name, path)
@@ -180,7 +180,7 @@ class OutputWriter:
     Attributes
     ----------
     fs : fsspec.AbstractFileSystem
-        Its file system.
+        The file system of the output.
     path : str
         The final path.
     output : str

@@ -37,9 +37,9 @@ class Declined(click.ClickException):
 
 
 def agree(plan: Any, yes: bool, pairs: bool) -> None:
-    """Ask the user to confirm a large plan; without a terminal it is declined.
+    """Ask the user to confirm a large plan; without a terminal, refuse it.
 
-    `pairs`: whether the result is pairs, which need memory, and not values of rows.
+    `pairs`: whether the result is pairs, which take memory, and not one value per row.
     """
     size, seconds = plan.result_bytes if pairs else 0, getattr(plan, "seconds", 0.0)
     seconds += getattr(plan, "writing_seconds", 0.0)
@@ -61,10 +61,10 @@ def computing(
 ) -> Iterator[Client | None]:
     """Set the scheduler for a block, and yield the client of a cluster or None.
 
-    If the block ends early, as by Ctrl-C, no task runs any more afterwards.
+    After the block no task runs, even if it ends early, as by Ctrl-C.
     """
     if scheduler == THREADS and memory_limit is not None:
-        scheduler = CLUSTER  # threads of one process have one memory
+        scheduler = CLUSTER  # threads of one process share memory, which cannot be limited
     if backend != HOME:
         optional("dask_cudf", "'dask-simjoin[cuda13]'", "Frames on GPUs")
     with contextlib.ExitStack() as stack:
@@ -97,7 +97,7 @@ def _cluster(backend: str) -> Any:
 
 
 SIGNAL_SECONDS = 5.0
-"""Signals within these seconds count as one."""
+"""Signals within this many seconds count as one."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -164,7 +164,7 @@ def stoppable() -> Iterator[None]:
 
 
 Progress = Callable[[int, int], None]
-"""Receives the number of finished tasks and of all tasks."""
+"""A function that receives the number of finished tasks and of all tasks."""
 
 EVENT_SECONDS = 0.2
 """Seconds between two events of a scheduler."""
@@ -217,7 +217,7 @@ class ClusterTaskCounter(SchedulerPlugin):
 
 @contextlib.contextmanager
 def watched(client: Client | None, progress: Progress) -> Iterator[None]:
-    """Report finished tasks within a block; `client`: of the cluster, if there is one."""
+    """Report finished tasks within a block; `client`: the client of the cluster, or None."""
     if client is None:
         with TaskCounter(progress):
             yield
@@ -237,7 +237,7 @@ LINE_SECONDS = 10.0
 """Seconds between two lines of a stage."""
 
 Found = Callable[[], int | None]
-"""Returns the rows of the result so far; None if unknown."""
+"""A function that returns the rows of the result so far; None if unknown."""
 
 
 class Lines:

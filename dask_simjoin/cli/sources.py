@@ -22,13 +22,13 @@ MAX_HEADER_BYTES = 1 << 16
 """Larger CSV files are assumed to have rows, and are not checked."""
 
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
-"""Endings of compressed files, which are read as a whole."""
+"""Endings of compressed files, which cannot be read in parts."""
 
 
 def read(paths: Sequence[str], kind: str | None = None) -> Frame:
     """Return a lazy frame of concatenated tables; `kind`: their format, by default from their names.
 
-    Rows are identified by columns, so the index of a file becomes a column.
+    The command line names rows by a column, so an index in a file becomes a column.
     """
     try:
         found = [path for given in paths for path in files_of(given)]
@@ -45,7 +45,7 @@ def read(paths: Sequence[str], kind: str | None = None) -> Frame:
 
 
 def format_of(path: str) -> str:
-    """Return the format of a path by its ending; without a known ending it is a parquet folder."""
+    """Return the format of a path by its ending; a path without a known ending is a parquet folder."""
     return SUFFIXES.get(_suffix(path), PARQUET)
 
 
@@ -106,7 +106,7 @@ def _suffix(path: str) -> str:
 
 
 def files_of(given: str) -> list[str]:
-    """Return the files of a path; the error for a stray word mentions options."""
+    """Return the files of a path; the error for a word that is not a path mentions options."""
     if not given:
         raise click.UsageError("A table's name is empty; name a file, a folder or a URL.")
     try:

@@ -1,4 +1,4 @@
-"""Condense minimum spanning trees to their clusters, and choose some of these."""
+"""Condense minimum spanning trees to their clusters, and choose clusters."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ COLUMNS: dict[str, Any] = {
 
 
 def condensed_tree(tree: Frame, min_cluster_size: int = 5) -> Frame:
-    """Return clusters of at least `min_cluster_size` rows, and where rows leave them, as the package hdbscan.
+    """Condense a spanning tree to clusters of at least `min_cluster_size` rows, as the package hdbscan does.
 
     Parameters
     ----------
     tree : DataFrame
-        As `SimJoinAccessor.spanning_tree` gives it: all of its rows.
+        A complete result of `SimJoinAccessor.spanning_tree`.
     min_cluster_size : int
         At least 2.
 
     Returns
     -------
     DataFrame
-        ``parent`` (int64) is a cluster. ``child`` (int64) is a row, numbered from 0, or a cluster that the
-        parent splits into, numbered from the number of rows on. The cluster with the lowest number has all
-        rows. ``lambda_val`` (float64) is 1 / the distance where the child leaves. ``child_size`` (int64) is
-        the child's number of rows. Rows are sorted by parent, lambda and child. The frame is lazy, with one
-        partition, if `tree` is.
+        ``parent`` (int64) is a cluster. ``child`` (int64) is a row or a cluster that leaves the parent. With
+        n rows, numbers 0 to n - 1 are rows, n is the cluster of all rows, and larger numbers are other
+        clusters. ``lambda_val`` (float64) is 1 / the distance where the child leaves. ``child_size`` (int64)
+        is the child's number of rows. The result is sorted by parent, lambda and child. If `tree` is lazy, it
+        is lazy with one partition.
 
     Raises
     ------
@@ -77,20 +77,20 @@ def choose_clusters(
     max_cluster_size: int | None = None,
     allow_single_cluster: bool = False,
 ) -> Frame:
-    """Choose clusters of a condensed tree, as `hdbscan` does. It is fast, so you can try several choices.
+    """Choose clusters of a condensed tree, as `hdbscan` does. This is fast, so you can try several options.
 
     Parameters
     ----------
     condensed : DataFrame
-        As `condensed_tree` gives it: all of its rows.
+        A complete result of `condensed_tree`.
     cluster_selection_method, cluster_selection_epsilon, max_cluster_size, allow_single_cluster
         As in `SimJoinAccessor.hdbscan`.
 
     Returns
     -------
     DataFrame
-        ``label``, ``probability`` and ``outlier_score`` of each row, in the order of their numbers; lazy, of
-        one partition, if `condensed` is.
+        ``label``, ``probability`` and ``outlier_score`` of each row, in the order of row numbers. If
+        `condensed` is lazy, the result is lazy with one partition.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Base of the estimators: parameters, points and results as scikit-learn has them."""
+"""Base of the estimators: parameters, points and results follow the conventions of scikit-learn."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ except ImportError:  # scikit-learn is optional: a small substitute
             return sorted(name for name in inspect.signature(cls.__init__).parameters if name != "self")
 
         def get_params(self, deep: bool = True) -> dict[str, Any]:
-            """The parameters by name; `deep` changes nothing."""
+            """Return the parameters by name; `deep` changes nothing."""
             return {name: getattr(self, name) for name in self._get_param_names()}
 
         def set_params(self, **parameters: Any) -> Any:
-            """Set parameters by name; unknown ones are an error."""
+            """Set parameters by name; refuses unknown names."""
             names = self._get_param_names()
             for name in parameters:
                 if name not in names:
@@ -67,21 +67,21 @@ except ImportError:  # scikit-learn is optional: a small substitute
         """`fit_predict`."""
 
         def fit_predict(self, X: Any, y: object = None, **options: Any) -> Any:
-            """`fit`, and the labels."""
+            """Call `fit`, and return the labels."""
             return self.fit(X, **options).labels_  # type: ignore[attr-defined]
 
     class TransformerMixin:  # type: ignore[no-redef]
         """`fit_transform`."""
 
         def fit_transform(self, X: Any, y: object = None) -> Any:
-            """`fit`, and the transformed rows."""
+            """Call `fit`, and return the transformed rows."""
             return self.fit(X).transform(X)  # type: ignore[attr-defined]
 
     class ClassNamePrefixFeaturesOutMixin:  # type: ignore[no-redef]
         """Names of output columns."""
 
         def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
-            """The name of the class in lower case, and a number; `input_features` changes nothing."""
+            """Return the class name in lower case, numbered for each column; ignores `input_features`."""
             if not hasattr(self, "_n_features_out"):
                 raise NotFittedError(NOT_FITTED.format(type(self).__name__))
             name = type(self).__name__.lower()
@@ -104,13 +104,13 @@ __all__ = [
 NOT_FITTED = "This {} instance is not fitted yet; call fit(X) first."
 
 NOTHING = "Found array with 0 {what} (shape={shape}) while a minimum of 1 is required."
-"""In the words that scikit-learn looks for."""
+"""The message that scikit-learn's checks of estimators expect."""
 
 Points = Any
-"""An array (n, d) of NumPy or Dask, or a data frame: lazy, or a plain one."""
+"""An array (n, d) of NumPy or Dask, or a lazy or plain data frame."""
 
 Labels = Any
-"""An array (n,) of NumPy or Dask, or a Series, as the points are."""
+"""An array (n,) of NumPy or Dask for such points, or a Series for a frame."""
 
 
 class PointsEstimator(BaseEstimator):
@@ -121,19 +121,19 @@ class PointsEstimator(BaseEstimator):
     n_features_in_ : int
         Columns of the points that it was fitted to.
     feature_names_in_ : array of str
-        Their names, of a frame whose columns all have such.
+        Names of these columns, for a frame whose column names are all strings.
     """
 
     n_features_in_: int
     feature_names_in_: np.ndarray
 
     def _options(self, request: Any) -> dict[str, Any]:
-        """The parameters that are options of a request."""
+        """Return the parameters that are also options of a request."""
         known = inspect.signature(request).parameters
         return {name: value for name, value in self.get_params().items() if name in known}
 
     def _frame(self, X: Points, request: Any) -> Frame:
-        """Make a frame from the points to fit; `request`: of this fit."""
+        """Convert the points to fit to a frame; `request`: the request of this fit."""
         frame = points_frame(X)
         spec: JoinSpec = request.spec(example_of(frame))
         self.n_features_in_ = len(spec.on)
@@ -144,7 +144,7 @@ class PointsEstimator(BaseEstimator):
         return frame
 
     def _queries(self, X: Points, columns: list[Hashable]) -> Frame:
-        """Return new rows as a plain frame that has the fitted columns."""
+        """Convert new rows to a plain frame with the fitted columns."""
         frame, name = points_frame(X), type(self).__name__
         if is_dask_collection(frame):
             raise UnsupportedFrameError(
@@ -155,7 +155,7 @@ class PointsEstimator(BaseEstimator):
             if missing:
                 raise ColumnError(
                     f"X has no columns {listed(missing)}, and {name} was fitted to {listed(columns)}. "
-                    "Columns of an array are numbered. Use a frame with these columns, or an array: "
+                    "Columns of an array have numbers as names. Use a frame with these columns, or an array: "
                     "X.to_numpy()."
                 )
         elif frame.shape[1] != self.n_features_in_:
@@ -176,14 +176,14 @@ class PointsEstimator(BaseEstimator):
 
 
 class ArrowTable(Protocol):
-    """A table of Arrow, or of a library that exports such."""
+    """An Arrow table, or a table of a library that exports Arrow data."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the rows of the table."""
+        """Return the rows of the table as an Arrow stream."""
 
 
 class Clustering(ClusterMixin, PointsEstimator):
-    """Estimators whose `labels_` are as their points are.
+    """Estimators whose `labels_` have the type of their points.
 
     Attributes
     ----------
@@ -222,7 +222,7 @@ def frame_like(X: Points) -> bool:
 
 
 def points_frame(X: Points) -> Frame:
-    """Make a frame of points; refuse anything else, in words that scikit-learn's checks expect."""
+    """Convert points to a frame; refuse other types, with messages that scikit-learn's checks expect."""
     if frame_like(X):
         return _with_rows(as_frame(X, "X"))
     if hasattr(X, "tocsr"):
@@ -238,7 +238,7 @@ def _checked(x: Any) -> Any:
     if x.ndim != 2:
         raise OptionError(
             f"X of shape {x.shape} is not allowed; use a dense array (n, d) of NumPy or Dask, or a "
-            "DataFrame. Reshape your data with X.reshape(-1, 1), of one column, or X.reshape(1, -1)."
+            "DataFrame. Reshape your data with X.reshape(-1, 1) or X.reshape(1, -1)."
         )
     if x.dtype.kind == "c":
         raise OptionError("Complex data not supported: X is of dtype complex; use its real numbers.")

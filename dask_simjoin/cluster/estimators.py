@@ -37,15 +37,15 @@ class DBSCAN(Clustering):
     Attributes
     ----------
     labels_ : array or Series (n,), int64
-        After `fit`: the number of each row's cluster, or -1. It is an array for an array, and a Series as
-        from `SimJoinAccessor.dbscan` for a frame. For Dask it is lazy, and `fit` computes nothing.
+        After `fit`: the number of each row's cluster, or -1. It is an array if `X` is an array. For a frame,
+        it is the Series of `SimJoinAccessor.dbscan`. For Dask data it is lazy, and `fit` computes no labels.
     core_sample_indices_ : array (k,), int64
-        The numbers of core rows, counted among labeled rows. Not available for Dask's, which stay lazy.
-    components_ : array (k, d), or DataFrame as `X`
+        The positions of core rows among labeled rows. Not available for Dask data, which stay lazy.
+    components_ : array (k, d), or DataFrame if `X` is one
         Copies of the core rows.
     n_features_in_ : int
     feature_names_in_ : array of str
-        Their names, for a frame whose column names are all strings.
+        Names of the columns, for a frame whose column names are all strings.
 
     Examples
     --------
@@ -87,10 +87,10 @@ class DBSCAN(Clustering):
         X : array (n, d) of NumPy or Dask, a DataFrame of Dask, pandas or cuDF, or a table of Arrow
         y : ignored
         sample_weight : array (n,), optional
-            The weight of each row: a row is a core row if the weights within `eps`, its own included, add up
-            to at least `min_samples`. Negative weights may keep rows from being core rows. Weights are for
-            arrays and frames in memory only. They are summed as integer multiples of a power of two, so that
-            the sum does not depend on the order. It is exact if weights span up to about 40 bits.
+            The weight of each row. A row is a core row if the weights of rows within `eps`, itself included,
+            add up to at least `min_samples`. Negative weights may keep rows from being core rows. Weights are
+            for arrays and frames in memory only. They are summed as integer multiples of a power of two, so
+            that sums do not depend on the order. Sums are exact if weights span up to about 40 bits.
         """
         request = requests.DbscanRequest(**self._options(requests.DbscanRequest))
         frame = self._frame(X, request)
@@ -123,12 +123,12 @@ class OPTICS(Clustering):
     cluster_method : {"xi", "dbscan"}
         How labels are found: see `cluster_optics_xi`, which needs scikit-learn, and `cluster_optics_dbscan`.
     eps : float, optional
-        For "dbscan": at most `max_eps`, the default.
+        For "dbscan": the distance to cluster at; at most `max_eps`, which is the default.
     xi, min_cluster_size, predecessor_correction
-        For "xi".
+        For "xi": see `cluster_optics_xi`.
     mode : {"edges", "forest"}
-        As in `SimJoinAccessor.optics`: exactly scikit-learn's order, for the Euclidean metric only, or an
-        order that needs less memory, for any metric.
+        As in `SimJoinAccessor.optics`. "edges" gives exactly scikit-learn's order, for the Euclidean metric
+        only. "forest" gives an order that needs less memory, for any metric.
     on, metric, p, dropna, method, partitioning, blocksize
         As in `SimJoinAccessor.optics`; `on` is for frames.
     algorithm, leaf_size, n_jobs
@@ -139,12 +139,12 @@ class OPTICS(Clustering):
     optics_ : DataFrame
         After `fit`, the result of `SimJoinAccessor.optics`: lazy for a Dask DataFrame or array.
     labels_, reachability_, core_distances_, predecessor_ : array or Series (n,)
-        In the order of the rows; lazy where `X` is.
+        One value per row, in the order of the rows; lazy if `X` is lazy.
     ordering_ : array (n,), int64
         The rows in order. Not available for Dask data: ``optics_["ordering"]`` has the place of each row.
     n_features_in_ : int
     feature_names_in_ : array of str
-        Their names, for a frame whose column names are all strings.
+        Names of the columns, for a frame whose column names are all strings.
 
     Examples
     --------

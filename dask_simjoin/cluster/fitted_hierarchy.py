@@ -1,4 +1,4 @@
-"""The hierarchy that a fitted HDBSCAN keeps: its trees, and clusters of new rows."""
+"""The hierarchy that a fitted HDBSCAN keeps: its trees, and how they label new rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dask_simjoin.tasks.nearest import search_chunk
 
 
 class CondensedTree:
-    """The condensed tree of a fitted HDBSCAN, as in the package hdbscan.
+    """The condensed tree of a fitted HDBSCAN, with the interface of the package hdbscan.
 
     Parameters
     ----------
@@ -51,19 +51,19 @@ class CondensedTree:
         return pd.DataFrame(condensed_columns(self._tree))
 
     def to_numpy(self) -> np.ndarray:
-        """Return the tree as an array with these columns as named fields."""
+        """Return the tree as an array; its named fields are the columns of `to_pandas`."""
         return np.asarray(self.to_pandas().to_records(index=False))
 
 
 class SingleLinkageTree:
-    """The single linkage tree of a fitted HDBSCAN, as in the package hdbscan.
+    """The single linkage tree of a fitted HDBSCAN, with the interface of the package hdbscan.
 
     Parameters
     ----------
     start, end : array (n - 1,), int
-        Row numbers of the ends of edges, sorted by distance.
+        Row numbers of both ends of each edge; edges are sorted by distance.
     away : array (n - 1,), float64
-        Their mutual reachability distances.
+        Mutual reachability distances of the edges.
     """
 
     def __init__(self, start: np.ndarray, end: np.ndarray, away: np.ndarray) -> None:
@@ -106,7 +106,7 @@ class SingleLinkageTree:
 
 
 class FittedHierarchy(NamedTuple):
-    """Hold what a fitted HDBSCAN keeps, on the host.
+    """Hold the data that a fitted HDBSCAN keeps, on the host.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class FittedHierarchy(NamedTuple):
     core : array (n,), float64
         Core distances of the rows.
     samples : int
-        Number of rows near a core row, itself included.
+        The value of `min_samples`, which counts the row itself.
     choice : Choice
     """
 
@@ -142,7 +142,7 @@ def fit_hierarchy(frame: Frame, request: HdbscanRequest) -> tuple[FittedHierarch
         return None, ids
     chunk["id_keys"] = None  # results are in row order, so ids are not looked up
     known = known_of_whole(chunk, plan.layout, samples)
-    # copied: distances take the place of totals, which the tree needs
+    # on a copy: distances overwrite totals, which the tree still needs
     core = spec.measure.distance(np.array(to_host(known["core"])[:n]), np)
     core = rows_of_places(core, to_host(chunk["order"])[:n])
     weight, start, end = tree_of_chunk(chunk, 0, plan.layout, known, last=True)
@@ -180,7 +180,7 @@ def predict_rows(
 
 
 def _clusters_at(tree: Condensed, rows: np.ndarray, density: np.ndarray) -> np.ndarray:
-    """Return the clusters that contain rows at 1 / distance, for each row and density (m,)."""
+    """Return the cluster that contains each of `rows` (m,) at `density` (m,), which is 1 / distance."""
     at = tree.row_parent[rows]
     above = np.flatnonzero((tree.row_lambda[rows] > density) & (at > 0))
     while len(above):

@@ -24,7 +24,7 @@ from dask_simjoin.request.requests import KnnJoinRequest
 
 
 class HDBSCAN(Clustering):
-    """Clusters of rows by density, each at distances of its own; see `SimJoinAccessor.hdbscan`.
+    """Clusters of rows by density, without a fixed distance; see `SimJoinAccessor.hdbscan`.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class HDBSCAN(Clustering):
         A row's core distance is the distance to its `min_samples`-th nearest row. The row itself counts as
         the first. By default `min_cluster_size`.
     cluster_selection_method : {"eom", "leaf"}
-        Whether clusters are those of the largest total stability, or the smallest ones.
+        "eom" chooses the clusters with the largest total stability, "leaf" the smallest clusters.
     cluster_selection_epsilon : float
         Clusters are not split at distances below this.
     max_cluster_size : int, optional
@@ -52,7 +52,7 @@ class HDBSCAN(Clustering):
     hdbscan_ : DataFrame
         After `fit`, the result of `SimJoinAccessor.hdbscan`: lazy for a Dask DataFrame or array.
     labels_, probabilities_, outlier_scores_ : array or Series (n,)
-        Its columns: NumPy arrays for a NumPy array, Dask arrays for a Dask array, else Series.
+        Columns of `hdbscan_`: NumPy arrays for a NumPy array, Dask arrays for a Dask array, else Series.
     condensed_tree_ : CondensedTree
         The tree of clusters, with `to_pandas` and `to_numpy`. Not available for Dask data: use the lazy
         `spanning_tree` and `dask_simjoin.cluster.condensed_tree`.
@@ -61,12 +61,12 @@ class HDBSCAN(Clustering):
         available for Dask data.
     n_features_in_ : int
     feature_names_in_ : array of str
-        Their names, for a frame whose column names are all strings.
+        Names of the columns, for a frame whose column names are all strings.
 
     Notes
     -----
-    The trees of data in memory take about 40 bytes per row. `predict` needs them, and the fitted rows, which
-    are not copied.
+    For data in memory, the trees take about 40 bytes per row. `predict` needs the trees and the fitted rows,
+    which are kept without a copy.
 
     Examples
     --------
@@ -144,7 +144,7 @@ class HDBSCAN(Clustering):
         return self
 
     def predict(self, X: Points) -> Labels:
-        """Return the cluster of each new row, without changing the clusters: see `approximate_predict`.
+        """Return the cluster of each new row; the clusters do not change: see `approximate_predict`.
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ class HDBSCAN(Clustering):
         return self.approximate_predict(X)[0]
 
     def approximate_predict(self, X: Points) -> tuple[Labels, Labels]:
-        """Return the cluster of each new row and its probability: as ``hdbscan.approximate_predict``.
+        """Return the cluster of each new row and its probability, as ``hdbscan.approximate_predict`` does.
 
         Parameters
         ----------
@@ -197,7 +197,7 @@ class HDBSCAN(Clustering):
         return self._as_given(found[0], X), self._as_given(found[1], X)
 
     def _fit_rows(self, frame: Frame, request: HdbscanRequest) -> Frame:
-        """Cluster rows in memory, and keep what `predict` needs."""
+        """Cluster rows in memory, and keep the data that `predict` needs."""
         hierarchy, ids = fit_hierarchy(frame, request)
         if hierarchy is None:
             return hdbscan(frame, **self._options(HdbscanRequest))

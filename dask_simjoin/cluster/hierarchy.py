@@ -45,11 +45,11 @@ EDGES: dict[str, Any] = {"left": np.int64, "right": np.int64, "distance": np.flo
 
 @frame_verb(HdbscanRequest)
 def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
-    """Clusters of rows by density, each at distances of its own: HDBSCAN.
+    """Cluster rows by density, without a fixed distance: HDBSCAN.
 
-    The clusters of ``sklearn.cluster.HDBSCAN(min_cluster_size, min_samples)``, from an exact minimum spanning
-    tree, and the outlier scores of the package hdbscan (GLOSH). The order of rows breaks ties between minimum
-    spanning trees, so that results do not depend on partitions.
+    Clusters are the clusters of ``sklearn.cluster.HDBSCAN(min_cluster_size, min_samples)``, from an exact
+    minimum spanning tree. Outlier scores are the GLOSH scores of the package hdbscan. The order of rows
+    breaks ties between minimum spanning trees, so that results do not depend on partitions.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
         Smallest number of rows in a cluster; at least 2.
     min_samples : int, optional
         A row's core distance is the distance to its `min_samples`-th nearest row, itself included, as in
-        scikit-learn and `dbscan`. The package hdbscan does not count the row itself, so that its 4 is 5 here.
+        scikit-learn and `dbscan`. The package hdbscan does not count the row itself: its value 4 is 5 here.
         The default is `min_cluster_size`; if there are fewer rows, all rows are noise. An explicit value
         above the number of rows is refused.
     cluster_selection_method : {"eom", "leaf"}
@@ -74,8 +74,8 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     Returns
     -------
     DataFrame
-        With the frame's index and partitions, and a row for each of its rows, except rows that `dropna`
-        leaves out. ``label`` (int64) is the cluster, numbered by first rows from 0, or -1 for noise.
+        One row per row of the frame, with its index and partitions, except rows that `dropna` leaves out.
+        ``label`` (int64) is the cluster, or -1 for noise; clusters are numbered from 0 by their first rows.
         ``probability`` (float64) is the strength of membership, from 0 to 1. ``outlier_score`` (float64) is
         from 0 to 1.
 
@@ -131,7 +131,7 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
 
 @frame_verb(SpanningTreeRequest)
 def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
-    """The minimum spanning tree of all rows: single linkage, and friends of friends at every distance.
+    """Return the minimum spanning tree of all rows: their single-linkage clusters at all distances.
 
     With `min_samples` it is the tree of mutual reachability distances, as `hdbscan` uses it.
     `dask_simjoin.cluster.condensed_tree` condenses it to clusters.
@@ -141,7 +141,7 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
     min_samples : int
         A row's core distance is the distance to its `min_samples`-th nearest row, itself included. The length
         of an edge is the largest of the rows' distance and their core distances. With 1, the default, it is
-        the rows' distance. More than the number of rows is refused.
+        the rows' distance. A value above the number of rows is refused.
     on, id, metric, p, dropna, partitioning, blocksize
         As in `self_join`. `id` only names a column that is not a coordinate.
 
@@ -190,7 +190,7 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
 
 def _whole_tree(frame: Frame, spec: JoinSpec, samples: int, named: int | None,
                 *prepared: Callable[[], object]) -> tuple[Edges | None, Ids]:  # fmt: skip
-    """Find the tree of a plain frame, by places of its rows, if it has rows, and return the rows' ids too.
+    """Return the tree of a plain frame, by places of its rows, and the ids of rows; None: there are no rows.
 
     `named`: see `check_samples`.  `prepared`: see `known_of_whole`.
     """
@@ -204,27 +204,27 @@ def _whole_tree(frame: Frame, spec: JoinSpec, samples: int, named: int | None,
 
 
 def cluster_optics_dbscan(optics: Frame, eps: float) -> Series:
-    """Clusters at a smaller distance, from a result of `optics`.
+    """Label clusters at a smaller distance, from a result of `optics`.
 
     Parameters
     ----------
     optics : DataFrame
-        As `SimJoinAccessor.optics` gives it: all of its columns and rows.
+        A complete result of `SimJoinAccessor.optics`.
     eps : float
-        At most the `max_eps` of that.
+        The distance; at most `max_eps` of the call of `optics`.
 
     Returns
     -------
     Series
-        int64, named "label", aligned with `optics`, lazy if that is: as
-        ``sklearn.cluster.cluster_optics_dbscan``. With ``mode="forest"`` the core rows' clusters equal
-        ``dbscan(eps)``, except for their numbers. With ``mode="edges"``, as in scikit-learn, they may differ
-        slightly.
+        int64, named "label", aligned with `optics`; lazy if `optics` is lazy. Labels equal
+        ``sklearn.cluster.cluster_optics_dbscan``. With ``mode="forest"``, core rows have the clusters of
+        ``dbscan(eps)``, with other numbers. With ``mode="edges"``, as in scikit-learn, clusters may differ
+        slightly from ``dbscan(eps)``.
 
     Notes
     -----
     Ankerst et al. (1999), "OPTICS: ordering points to identify the clustering structure", section 4.3. One
-    task has the columns of all rows.
+    task receives the columns of all rows.
 
     Examples
     --------
@@ -245,24 +245,24 @@ def cluster_optics_dbscan(optics: Frame, eps: float) -> Series:
 def cluster_optics_xi(optics: Frame, min_samples: int, *, xi: float = 0.05,
                       min_cluster_size: float | None = None,
                       predecessor_correction: bool = True) -> Series:  # fmt: skip
-    """Clusters between steep parts of the reachability plot, from a result of `optics`.
+    """Label clusters between steep parts of the reachability plot, from a result of `optics`.
 
     Parameters
     ----------
     optics : DataFrame
-        As `SimJoinAccessor.optics` gives it: all of its columns and rows.
+        A complete result of `SimJoinAccessor.optics`.
     min_samples, xi, min_cluster_size, predecessor_correction
-        As in ``sklearn.cluster.cluster_optics_xi``, which does it: scikit-learn must be installed.
+        As in ``sklearn.cluster.cluster_optics_xi``, which this calls: scikit-learn must be installed.
 
     Returns
     -------
     Series
-        int64, named "label", aligned with `optics`, lazy if that is.
+        int64, named "label", aligned with `optics`; lazy if `optics` is lazy.
 
     Notes
     -----
     Ankerst et al. (1999), "OPTICS: ordering points to identify the clustering structure", section 4.3.2. One
-    task has the columns of all rows.
+    task receives the columns of all rows.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Plot condensed trees, and what helps to choose distances; this needs matplotlib."""
+"""Plots of condensed trees, and plots that help to choose a distance; they need matplotlib."""
 
 from __future__ import annotations
 
@@ -17,33 +17,34 @@ from dask_simjoin.request.clusters import HdbscanRequest
 from dask_simjoin.request.columns import Axes, new_axes, optional
 
 STEPS = 30
-"""Bars that a cluster is drawn with at most."""
+"""Maximum number of bars that draw a cluster."""
 
 BEYOND = 1.1
-"""How many times the largest 1 / distance that is a number one that is infinite is drawn at."""
+"""An infinite 1 / distance is drawn at this multiple of the largest finite one."""
 
 
 def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: bool = True,
                         log_size: bool = False, **choice: Any) -> Axes:  # fmt: skip
-    """Plot clusters from the sparsest to the densest level: their splits, their sizes, and the chosen ones.
+    """Plot clusters from the sparsest to the densest level: their splits and sizes, and chosen clusters.
 
     Parameters
     ----------
     condensed : DataFrame
-        As `condensed_tree` gives it; a lazy one is computed.
+        A complete result of `condensed_tree`; a lazy frame is computed.
     ax : matplotlib.axes.Axes, optional
         The axes to draw on; default: a new figure.
     select_clusters : bool
-        Whether the chosen clusters are marked, each with an ellipse.
+        Whether an ellipse marks each chosen cluster.
     log_size : bool
-        Whether widths are logarithms of numbers of rows.
+        Whether the widths of bars are logarithms of numbers of rows.
     **choice
-        Options of `choose_clusters`, which chooses them.
+        Options of `choose_clusters`, which chooses the clusters to mark.
 
     Returns
     -------
     matplotlib.axes.Axes
-        Bars from the top down, lambda being 1 / distance, as wide and as bright as the cluster has rows.
+        Lambda (1 / distance) grows from top to bottom. The width and the brightness of a bar show the number
+        of rows of a cluster.
 
     Notes
     -----
@@ -96,7 +97,8 @@ def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: b
 def _centres(tree: Condensed) -> tuple[np.ndarray, np.ndarray]:
     """Return the x position of each cluster, and the number of leaves below it.
 
-    Clusters that do not split are side by side, and others are above the middle of their children.
+    Clusters that do not split are side by side. A cluster that splits is above the weighted middle of its
+    children.
     """
     number = len(tree.parent)
     children: list[list[int]] = [[] for _ in range(number)]
@@ -139,7 +141,7 @@ def _bars(tree: Condensed) -> Iterator[tuple[int, float, float, int]]:
 __all__ = ["plot_condensed_tree", "plot_k_distances", "plot_reachability"]
 
 MAX_DRAWN = 100_000
-"""Points of a curve, and bars: a picture shows no more of them."""
+"""Maximum number of points of a curve, and of bars: a picture cannot show more."""
 
 
 def plot_k_distances(distances: Series, ax: Axes = None) -> Axes:
@@ -148,15 +150,15 @@ def plot_k_distances(distances: Series, ax: Axes = None) -> Axes:
     Parameters
     ----------
     distances : Series
-        As `SimJoinAccessor.k_distances` gives it; a lazy one is computed.
+        A result of `SimJoinAccessor.k_distances`; a lazy Series is computed.
     ax : matplotlib.axes.Axes, optional
         The axes to draw on; default: a new figure.
 
     Returns
     -------
     matplotlib.axes.Axes
-        The x axis is the share of rows (%), from the largest distance on. The y axis is the distance, in the
-        units of the columns.
+        The x axis is the share of rows (%), beginning with the largest distance. The y axis is the distance,
+        in the units of the columns.
 
     Notes
     -----
@@ -187,17 +189,17 @@ def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) 
     Parameters
     ----------
     optics : DataFrame
-        As `SimJoinAccessor.optics` gives it; a lazy one is computed.
+        A complete result of `SimJoinAccessor.optics`; a lazy frame is computed.
     eps : float, optional
-        A distance to cut at: it is drawn, and rows are colored by their clusters there.
+        A distance to draw as a line; rows get the colors of their clusters at that distance.
     ax : matplotlib.axes.Axes, optional
         The axes to draw on; default: a new figure.
 
     Returns
     -------
     matplotlib.axes.Axes
-        Places in the order from left to right, and reachability, in the units of the columns. Rows that
-        are reached from none have no bar.
+        The x axis is the place in the order. The y axis is the reachability, in the units of the columns.
+        Rows that were not reached from another row have no bar.
 
     Notes
     -----
@@ -223,7 +225,7 @@ def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) 
     labels = np.zeros(number, np.int64)
     if eps is not None:
         labels = _values(cluster_optics_dbscan(optics, eps))[order]
-    # of rows that share a pixel, draw the largest reachability
+    # rows that share a pixel are drawn with their largest reachability
     step = max(1, number // MAX_DRAWN)
     starts = np.arange(0, number, step)
     finite = np.where(np.isfinite(reach), reach, -1.0)

@@ -1,4 +1,4 @@
-"""Cluster the rows of a frame: lazily for Dask DataFrames, at once for plain ones."""
+"""Cluster the rows of a frame: lazily for Dask DataFrames, at once for plain frames."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from dask_simjoin.tasks.counts import components_of_ids, forest_of_ids, kept_row
 from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 
 BITS = 62
-"""Bits of sums of weights."""
+"""Maximum bits of a sum of weights as integers."""
 
 
 def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
@@ -64,20 +64,20 @@ def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
             "each row."
         )
     if not np.isfinite(found).all():
-        raise OptionError("sample_weight= has NaN or infinite numbers; use finite ones.")
+        raise OptionError("sample_weight= has NaN or infinite numbers; use finite numbers.")
     with np.errstate(over="ignore"):
         fits = bool(np.isfinite(np.abs(found).sum()))
     if not fits:
         raise OptionError("sample_weight= has a sum beyond the largest float64; use smaller numbers.")
     if rows and not found.any():
-        raise OptionError("sample_weight= is zero throughout, so that no row counts; use some other numbers.")
+        raise OptionError("sample_weight= has only zeros, so that no row counts; use other numbers.")
     return found
 
 
 def whole_weights(weights: np.ndarray) -> tuple[np.ndarray, int]:
     """Return weights as integer multiples (n,) int64 of 2**-bits, and the number of bits.
 
-    The unit is the smallest that lets no sum overflow.
+    The number of bits is the largest possible, so that no sum overflows.
     """
     total = float(np.abs(weights).sum()) or 1.0
     bits = BITS - int(np.frexp(total)[1]) - 1
@@ -85,7 +85,7 @@ def whole_weights(weights: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> Array:
-    """Return which rows of a chunk are core rows (n,) bool; `weights`: of its rows."""
+    """Return which rows of a chunk are core rows (n,) bool; `weights`: the weights of its rows."""
     xp = block_pair.xp
     whole, bits = whole_weights(weights)
     whole = xp.asarray(whole)
@@ -122,18 +122,18 @@ LABELS = "label"
 
 
 SORTED = 1 << 22
-"""Edges of a plain frame that are sorted at a time."""
+"""Number of edges of a plain frame to sort at once."""
 
 
 @series_verb(DbscanRequest)
 def dbscan(frame: Frame, request: DbscanRequest) -> Series:
-    """Clusters of rows by density: DBSCAN.
+    """Cluster rows by density: DBSCAN.
 
     Labels equal ``sklearn.cluster.DBSCAN(eps, min_samples=..., algorithm="kd_tree")``, for every
-    number of partitions. There is one exception. Scikit-learn's tree accepts whole nodes whose far end is
-    within the rounded `eps`. So pairs whose squared distance is between the rounded and the exact
-    ``eps*eps`` may be neighbors there, and are not neighbors here. Lists of neighbors are not kept:
-    memory holds the chunks of a task, a few numbers for each row, and the chunks' components.
+    number of partitions. There is one exception. Scikit-learn's tree accepts all rows of a node if its
+    far end is within the rounded `eps`. So pairs whose squared distance is between the rounded and the exact
+    ``eps*eps`` may be neighbors in scikit-learn, but not here. Lists of neighbors are not kept. Memory holds
+    the chunks of a task, a few numbers for each row, and the chunks' components.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def labels_and_cores(
 ) -> tuple[Series, Array]:
     """Label the rows of a plain frame, and return which are core rows (n,) bool.
 
-    `weights` (rows,): of the frame's rows, if they are not equal.
+    `weights` (rows,): weights of the frame's rows; None: all weights are 1.
     """
     labels, core, order = _labels_and_cores(frame, request, weights)
     return labels, rows_of_places(core, order)
@@ -199,7 +199,7 @@ def labels_and_cores(
 
 def _labels_and_cores(frame: Frame, request: DbscanRequest,
                       weights: np.ndarray | None = None) -> tuple[Series, Array, Array]:  # fmt: skip
-    """Do as `labels_and_cores`, with core rows by place, and return the row at each place (n,) int32."""
+    """Return labels in row order, which places have core rows, and the row at each place (n,) int32."""
     meta, samples = example_of(frame), request.samples()
     spec = request.spec(meta)
     by_cells = weights is None and spec.method == AUTO
@@ -224,9 +224,9 @@ def _labels_and_cores(frame: Frame, request: DbscanRequest,
 
 @frame_verb(OpticsRequest)
 def optics(frame: Frame, request: OpticsRequest) -> Frame:
-    """Order of rows that shows their clusters at all distances up to `max_eps`: OPTICS.
+    """Order rows so that the order shows clusters at all distances up to `max_eps`: OPTICS.
 
-    `cluster_optics_dbscan` and `cluster_optics_xi` in `dask_simjoin.cluster` find clusters in it.
+    `cluster_optics_dbscan` and `cluster_optics_xi` in `dask_simjoin.cluster` extract clusters from the order.
 
     Parameters
     ----------
@@ -236,11 +236,11 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
         Core rows have at least this many rows within `max_eps`, themselves included; at least 2.
     mode : {"edges", "forest"}
         "edges": the result of ``sklearn.cluster.OPTICS(max_eps=..., algorithm="kd_tree")``, including ties,
-        with the same exception as `dbscan`. It stores all edges, at most 32 bytes for each pair in each
+        with the exception that `dbscan` explains. It stores all edges, at most 32 bytes for each pair in each
         direction, in files if there are many. One task visits all rows.
-        "forest": for larger data. It stores only a minimum spanning forest, which is no larger than the rows.
-        For every ``eps <= max_eps`` it has the same core rows as ``dbscan(eps, min_samples)``, in the
-        same clusters.
+        "forest": for larger data. It stores only a minimum spanning forest, which needs memory for rows and
+        not for pairs. For every ``eps <= max_eps``, core rows and their clusters equal
+        ``dbscan(eps, min_samples)``.
     on, by, id, dropna, method, partitioning, blocksize
         As in `self_join`. `id` only names a column that is not a coordinate.
     metric, p
@@ -250,11 +250,12 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     Returns
     -------
     DataFrame
-        With the frame's index and partitions, and one row for each of its rows, except rows that `dropna`
-        leaves out: ``ordering`` (int64), its place in the order; ``reachability`` and ``core_distance``
-        (float64, in the units of the metric; inf: none within `max_eps`); ``predecessor`` (int64), the number
-        of the row from which it was reached, counted in the result from 0, or -1. In mode "forest", distances
-        are the least `eps` that makes a row a core row, or joins it to earlier rows.
+        One row per row of the frame, with its index and partitions, except rows that `dropna` leaves out.
+        ``ordering`` (int64) is the row's place in the order. ``reachability`` and ``core_distance`` (float64)
+        are in the units of the metric; inf if there is no such distance up to `max_eps`. ``predecessor``
+        (int64) is the row that it was reached from, counted in the result from 0, or -1. In mode "forest",
+        the core distance is the smallest `eps` that makes the row a core row, and the reachability is the
+        smallest `eps` that joins it to earlier rows.
 
     Raises
     ------
@@ -319,12 +320,12 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
 
 
 def connected_components(pairs: Frame) -> Frame:
-    """Groups of rows that pairs connect, the last step of de-duplication.
+    """Group rows that pairs connect: the last step of de-duplication.
 
     Parameters
     ----------
     pairs : DataFrame
-        With columns ``left`` and ``right``, of pandas, cuDF or Dask: as `self_join` gives them, or any other.
+        A pandas, cuDF or Dask frame with columns ``left`` and ``right``, such as a result of `self_join`.
         A missing value (None, NaN, NaT, NA) is not an id: a row of ``how="left"`` without a partner is a
         group of its own.
 
@@ -332,13 +333,13 @@ def connected_components(pairs: Frame) -> Frame:
     -------
     DataFrame
         One row for each id that occurs in either column: ``id``, and ``component`` (int64), the number of its
-        group. Groups are numbered from 0 by their smallest ids. For a Dask DataFrame it is lazy and has one
-        partition. The ids in pairs must fit memory, but not the pairs.
+        group. Groups are numbered from 0 by their smallest ids. For a Dask DataFrame, the result is lazy and
+        has one partition. The ids must fit in memory, but the pairs need not.
 
     Raises
     ------
     ColumnError, UnsupportedFrameError
-        There is no column ``left`` or ``right``, or the frame is of another kind.
+        There is no column ``left`` or ``right``, or the type of the frame is not supported.
 
     Examples
     --------
@@ -359,7 +360,7 @@ def connected_components(pairs: Frame) -> Frame:
         if name not in meta.columns:
             raise ColumnError(
                 f"The frame has no column {name!r}; pairs need the columns 'left' and 'right', as in the "
-                f"result of self_join(). Rename yours; the columns are {listed(meta.columns)}."
+                f"result of self_join(). Rename the columns; the frame has {listed(meta.columns)}."
             )
     pairs = pairs[["left", "right"]]
     if not is_dask_collection(pairs):

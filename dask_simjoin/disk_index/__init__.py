@@ -1,1 +1,1 @@
-"""Joins that grow: an index on disk, new rows in, only new pairs out."""
+"""Joins that grow: an index on disk takes new rows, and returns only the pairs that they change."""

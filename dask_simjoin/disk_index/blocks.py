@@ -1,8 +1,8 @@
 """Decide which row groups are compared: the groups of added or deleted rows, and the old groups near them.
 
-The boxes of row groups decide that, and the coordinates of the moved rows, which are read once here.  Few
-old rows are read (see `read_gone`).  A task compares a part of the moved rows, at most a chunk, with a
-part of the old row groups within reach.  Moved rows are rows that were added or deleted.
+Moved rows are rows that were added or deleted.  They are read here once, and their coordinates and the boxes
+of row groups decide.  Few old rows are read here (see `read_gone`).  A task compares at most a chunk of moved
+rows with a part of the old row groups within reach.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ OWN_BYTES = 40
 """Bytes per row in memory besides its coordinates: its number, its id, its position in an index."""
 
 TIMES = 3
-"""Memory for coordinates while they are indexed, as a multiple of their own bytes."""
+"""Memory for coordinates while they are indexed, as a multiple of the bytes of the coordinates."""
 
 KEPT_BYTES = 16
 """Approximate bytes per row in memory for each kept column."""
 
 TASKS_PER_THREAD, FEW_TASKS_PER_THREAD = 4, 2
-"""Parts of old rows per thread if there are enough rows, for balance; the second is for few pairs."""
+"""Parts of old rows per thread, for balance: with enough rows, and with few estimated pairs."""
 
 LEAST_ROWS = 1 << 16
-"""Fewest old rows that are worth a task."""
+"""Minimum number of old rows that are worth a task."""
 
 MOST_PAIRS = 1 << 24
-"""Estimated pairs of a part when all rows are joined, at most, if there may be more parts: half a GB."""
+"""Estimated pairs per task, above which a join of all rows gets more tasks: half a GB."""
 
 OUT_OF_CORE = 4
-"""Above this multiple of the rows that all threads hold at once, rows may not stay in memory."""
+"""Rows may not stay in memory if they exceed this multiple of the rows that all threads hold at once."""
 
 READ_AGAIN = 12
-"""Reads of all rows, at most, that are cheaper than spilling.
+"""Reading all rows at most this often is cheaper than spilling them.
 
-Spilling rows takes as long as reading them some twenty times.
+Spilling rows takes as long as reading them about twenty times.
 """
 
 SENT = 1 << 22
-"""Largest size of moved rows in bytes to send with the graph on a cluster; larger ones are read again."""
+"""Maximum bytes of moved rows to send with a cluster's graph; above that, tasks read the rows again."""
 
 
 class Sizes(NamedTuple):
@@ -104,7 +104,7 @@ class Blocks:
     cut : tuple of int
         The dimensions of the boxes.
     moved : tuple of Part, CachedPart or RowBatch
-        Rows that were added, or deleted: parts to read, or rows that were read.
+        Rows that were added or deleted: parts that tasks read, or rows that were read already.
     within : tuple of int
         Indexes in `moved` of parts that are compared with themselves.
     across : tuple of (int, int)
@@ -112,10 +112,10 @@ class Blocks:
     old : tuple of Part, CachedPart or RowBatch
         Rows in both versions.
     meet : tuple of (int, int)
-        Parts of moved rows and parts of old rows that are compared.
+        Indexes in `moved` and in `old` of parts that are compared.
     replaced : ReplacedRows or None
     touched, read : array, int64
-        Row groups of old rows that are compared, and the ones among them that are not in memory.
+        Row groups of old rows that are compared; the row groups among these that are not in memory.
     moved_rows : int
         Number of moved rows.
     token : str
@@ -149,7 +149,7 @@ class Blocks:
 
 
 def snapshot_token(rows: Snapshot, *more: object) -> str:
-    """Return a name for a snapshot that no other one has: files never change."""
+    """Return a unique name for a snapshot, from the names of its files: files never change."""
     groups = [values.tobytes() for values in vars(rows.groups).values()]
     return tokenize(
         str(rows.root), rows.library, rows.files, groups, rows.deleted, rows.named, rows.versions, *more
@@ -157,7 +157,7 @@ def snapshot_token(rows: Snapshot, *more: object) -> str:
 
 
 class BlockSide(NamedTuple):
-    """Moved rows, read once: their parts, tiles and sequence numbers."""
+    """Moved rows after one read: their parts, tiles, sequence numbers and count."""
 
     parts: list[Part | CachedPart | RowBatch]
     tiles: list[Tiled]
@@ -167,7 +167,7 @@ class BlockSide(NamedTuple):
 
 def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked: bool,
               cached: CachedRows) -> BlockSide:  # fmt: skip
-    """Read moved rows part by part; keep them in memory if they are few."""
+    """Read moved rows part by part; keep them in memory if they are few enough."""
     few = rows.rows * row_bytes(spec) <= size.hold_bytes
     cut = boxes_of(rows).dims.tolist()
     parts: list[Part | CachedPart | RowBatch] = []
@@ -183,7 +183,7 @@ def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked
 
 
 def _named(rows: Snapshot) -> np.ndarray:
-    """Count the named rows of each row group (g,)."""
+    """Count the rows of each row group that `rows.places` names: (g,)."""
     counts = np.zeros(len(rows.groups), np.int64)
     for n, (file, start, size) in enumerate(
         zip(rows.groups.file.tolist(), rows.groups.start.tolist(), rows.groups.rows.tolist(), strict=True)
@@ -206,7 +206,7 @@ def near_parts(tiles: Sequence[Tiled], dims: np.ndarray, spec: JoinSpec) -> Iter
 def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes,
               replaced: ReplacedRows | None, cached: CachedRows,
               unchanged: Sequence[UnchangedRows] = ()) -> Blocks:  # fmt: skip
-    """Compare added rows, or deleted ones, with each other and with the rows in both versions.
+    """Choose the blocks that compare added or deleted rows with each other and with rows in both versions.
 
     `unchanged`: rows in both versions that have been read already.
     """
@@ -246,7 +246,7 @@ def even_parts(rows: np.ndarray, size: Sizes) -> list[np.ndarray]:
 
 def _in_memory(segments: list[SegmentRef], rest: Snapshot,
                chosen: np.ndarray) -> Iterator[tuple[CachedPart, np.ndarray]]:  # fmt: skip
-    """Yield the segments of old rows, small ones together, with the row groups in them."""
+    """Yield parts of cached segments with the row groups in them; small segments share a part."""
     for part in cut_parts(np.array([segment.rows for segment in segments], np.int64), LEAST_ROWS):
         own = [segments[n] for n in part.tolist()]
         files = {segment.file: tuple(one for one in own if one.file == segment.file) for segment in own}
@@ -259,16 +259,16 @@ def _side_by_side(boxes: CellBoxes) -> np.ndarray:
     middle = boxes.lower / 2 + boxes.upper / 2
     if len(middle) < 2:
         return np.arange(len(middle))
-    with np.errstate(over="ignore"):  # the largest numbers squared: such a column is cut first
+    with np.errstate(over="ignore"):  # squares overflow: a column of huge numbers is cut first
         variance = np.nan_to_num(middle.var(axis=0))
     return kd_order(middle, dims_to_cut(variance), 1, 2)
 
 
 def _rows_of_a_task(boxes: CellBoxes, counts: np.ndarray, spec: JoinSpec, threads: int) -> int:
-    """Return the most rows per task if all rows are joined; `counts` (groups,): rows of each row group.
+    """Return the maximum rows per task if all rows are joined; `counts` (groups,): rows of each row group.
 
-    Both parts of a comparison are indexed anew.  That happens the more often, the more row groups overlap,
-    as after updates.  So there are only as many parts as threads and pairs need.  The number of pairs is
+    Each comparison indexes both of its parts anew.  Updates make row groups overlap, which causes more
+    comparisons.  So there are only as many parts as threads and pairs need.  The number of pairs is
     estimated as if rows were uniform in their boxes.
     """
     whole, max_group = int(counts.sum()), int(counts.max(initial=1))
@@ -276,12 +276,12 @@ def _rows_of_a_task(boxes: CellBoxes, counts: np.ndarray, spec: JoinSpec, thread
         near = np.fmin(1.0, 2 * reach(spec.norm, spec.threshold) / (boxes.upper - boxes.lower)).prod(axis=1)
     min_tasks = FEW_TASKS_PER_THREAD * threads if threads > 1 else 1
     tasks = max(min_tasks, math.ceil(float((near * counts) @ counts) / MOST_PAIRS))
-    # parts end between row groups; with room for one more group, the last rows need no part of their own
+    # parts end between row groups: room for one more group spares the last rows a part of their own
     return max(-(-whole // min(tasks, TASKS_PER_THREAD * threads)) + max_group - 1, LEAST_ROWS)
 
 
 def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
-    """Compare all rows with each other where row groups are within reach; nothing is read."""
+    """Choose blocks that compare all row groups within reach of each other; no rows are read."""
     boxes = boxes_of(rows)
     counts = _named(rows) if rows.named else rows.groups.rows
     near = _side_by_side(boxes)
@@ -303,7 +303,7 @@ def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
     )  # fmt: skip
     read = sum(int(counts[part].sum()) for some in apart for part in some)
     if counts.sum() > OUT_OF_CORE * size.rows * size.threads and read <= READ_AGAIN * counts.sum():
-        # rows that wait until other tasks have compared them would be spilled
+        # rows that wait for further tasks that compare them would be spilled
         return replace(found, read_apart=tuple(tuple(rows.part(part) for part in some) for some in apart))
     moved_parts = tuple(rows.part(some) for some in parts)
     return replace(found, moved=moved_parts, within=tuple(range(len(parts))), across=tuple(across))

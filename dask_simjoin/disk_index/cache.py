@@ -46,10 +46,10 @@ from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec
 
 SEGMENT_ROWS = 1 << 19
-"""Most rows of a segment, which one index compares with new rows."""
+"""Maximum rows of a segment: one index compares these with new rows."""
 
 DEVICE_SEGMENTS = 4
-"""Segments per GPU, unless that makes them smaller than the default; each costs about 20 ms."""
+"""Segments per GPU, unless segments get smaller than `SEGMENT_ROWS`; each segment costs about 20 ms."""
 
 DEVICE_SHARE = 1 / 32
 """Share of a GPU's memory that comparing a segment may take."""
@@ -62,10 +62,10 @@ SHARE = 0.5
 
 
 def cache_rows(version: Version, before: CachedRows, turn: int) -> CachedRows:
-    """Cache the files of a version, as many as fit; keep those that are cached already.
+    """Cache as many files of a version as fit; keep files that are cached already.
 
-    Each turn has its own task names.  Otherwise a cluster that releases old results might also release new
-    ones with the same names.
+    `turn` counts fresh starts after a lost cache, and makes task names unique.  Otherwise a cluster that
+    releases old results might also release new results with the same names.
     """
     rows = version.rows
     spec = spec_of(rows, None, False)
@@ -84,7 +84,7 @@ def cache_rows(version: Version, before: CachedRows, turn: int) -> CachedRows:
 
 
 def _segment_rows(version: Version, spec: JoinSpec) -> int:
-    """Return the most rows of a segment."""
+    """Return the maximum rows of a segment."""
     max_rows, resources = min(SEGMENT_ROWS, sizes(version.rows, spec).rows), resources_for(version.library)
     if not resources.gpu or resources.memory is None:
         return max_rows
@@ -92,7 +92,10 @@ def _segment_rows(version: Version, spec: JoinSpec) -> int:
 
 
 def device_rows(rows: int, each: float, resources: Resources) -> int:
-    """Return the rows of a segment on a GPU; `rows`: in all, `each`: bytes per row.  Threads share a GPU."""
+    """Return the rows of a segment on a GPU, which threads share.
+
+    `rows`: rows of all segments.  `each`: bytes per row.
+    """
     gpus = resources.threads if resources.cluster else 1
     sharing = resources.threads // gpus
     capacity = (resources.memory or 0) * sharing * DEVICE_SHARE / max(1.0, sharing * 2 * DEVICE_SHARE)
@@ -100,7 +103,7 @@ def device_rows(rows: int, each: float, resources: Resources) -> int:
 
 
 def _keys(version: Version, before: CachedRows, capacity: float) -> dict[str, pa.Table]:
-    """Cache keys of ids if this process computes, as many as fit."""
+    """Cache as many keys of ids as fit, if this process computes."""
     found: dict[str, pa.Table] = {}
     for one in version.manifest.keys if current_client() is None else ():
         capacity -= KEY_BYTES * one.rows
@@ -171,16 +174,16 @@ def memory_of(version: Version, cached: CachedRows) -> MemoryReport:
 
 
 class RowCache:
-    """Keeps the last version of an index in memory, as it changes.
+    """Cache of the last version of an index, updated when a new version is made.
 
-    If its cluster is gone, rows are cached again where Dask computes now.
+    If the cluster of the cache is gone, rows are cached again where Dask computes now.
     """
 
     def __init__(self) -> None:
         self._cached, self._where, self._number, self._turn = CachedRows(), _where(), -1, 0
 
     def follow(self, version: Version) -> CachedRows:
-        """Cache a version: keep the files it shares with the one before, and read new files."""
+        """Cache a version: keep files that the version before had too, and read new files."""
         lost = any(segment.is_lost for segments in self._cached.segments.values() for segment in segments)
         if lost or self._where != _where():
             self._cached, self._where, self._number = CachedRows(), _where(), -1
@@ -225,12 +228,12 @@ class IndexReader:
 
     @property
     def path(self) -> AnyPath:
-        """The folder: a `Path`, or for an object store an object that ``str`` makes a URL of."""
+        """The folder: a `Path`, or for an object store an object that ``str`` converts to a URL."""
         return self._root
 
     @property
     def version(self) -> int:
-        """The number of the last version, or of the one that the index was opened at."""
+        """The number of the last version, or of the version that the index was opened at."""
         return self._now().number
 
     @property
@@ -241,9 +244,9 @@ class IndexReader:
     def persist(self) -> Self:
         """Cache rows in memory, on the workers or in this process, so that updates do not read them.
 
-        This object keeps them until `release`, or as long as it lives. Coordinates, ids and kept columns are
-        read and indexed once. Updates and `changes` then use them to find pairs. They read only new files,
-        also files by other writers. Updates write the same versions as before.
+        This object keeps the rows until `release`, or as long as it lives. Coordinates, ids and kept columns
+        are read and indexed once. Then updates and `changes` find pairs with the cached rows, and read only
+        new files, including files by other writers. Updates write the same versions as without a cache.
 
         The cache fills up to half of the memory. Files that do not fit are read each time, and `memory`
         counts them. Workers spill cached rows as Dask is configured. If a worker dies, its rows are read
@@ -251,7 +254,7 @@ class IndexReader:
         Returns
         -------
         Index
-            This one.
+            This object.
         """
         self._cache = self._cache or RowCache()
         self._now()
@@ -263,7 +266,7 @@ class IndexReader:
 
     @property
     def memory(self) -> MemoryReport:
-        """The number and the bytes of cached rows."""
+        """The counts and the bytes of cached rows."""
         now = self._now()
         return memory_of(now, now.cached)
 

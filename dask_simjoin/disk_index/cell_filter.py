@@ -2,11 +2,11 @@
 
 Space is cut into cells in the few dimensions with the widest extent relative to the reach of a pair.  Each
 new row marks the cells of its box, which extends by the reach on either side.  An old row in an unmarked
-cell is in no pair.  The cell of a number is the same function for all rows: a difference, a product, a
-floor and limits.  Each step is monotone, also when rounded.  So a number between two others lies in a cell
-between theirs, and no pair is lost.
+cell is in no pair.  One function computes the cells of all coordinates: a difference, a product, a floor and
+limits.  Each step is monotone, also when rounded.  So a coordinate between the ends of a box lies in a cell
+between the cells of the ends, and no pair is lost.
 
-A gap to a box is computed as totals are, with the same operations and order of dimensions.  Rounding is
+A gap to a box is summed like the total of a pair: same operations, same order of dimensions.  Rounding is
 monotone and no term is negative.  So the gap in some dimensions is never larger than the total of a pair.
 Rows that the filter drops are in no pair, and ties are kept.
 """
@@ -26,16 +26,16 @@ from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, Norm, box_gap, reach
 
 CELLS = 1 << 22
-"""Cells in all, a byte each: most lookups hit a cache."""
+"""Maximum number of cells, one byte each: most lookups hit a CPU cache."""
 
 MOST_DIMS = 3
-"""Dimensions that are cut: each row marks three cells in each, so 27."""
+"""Maximum number of dimensions that are cut: a row marks 3 cells per dimension, so up to 27."""
 
 LEAST = 8
-"""Fewest cells of a dimension that is worth filtering by."""
+"""A dimension with fewer cells is not worth filtering by."""
 
 MARGIN = 2
-"""Unmarked cells on either side of all marks: rows farther out are clipped to them."""
+"""Unmarked cells on either side of the marked cells: rows farther out count as rows in these."""
 
 
 class CellFilter(NamedTuple):
@@ -60,7 +60,7 @@ class CellFilter(NamedTuple):
 
 
 def mark(x: Array, norm: Norm, threshold: float) -> CellFilter | None:
-    """Mark the cells near rows (n, d), embedded; None: the filter would drop almost nothing."""
+    """Mark the cells near embedded rows (n, d); None: the filter would drop almost no row."""
     xp = module_of(x)
     far = math.nextafter(reach(norm, threshold), math.inf)
     if not len(x) or not math.isfinite(far):
@@ -96,7 +96,7 @@ def mark(x: Array, norm: Norm, threshold: float) -> CellFilter | None:
 
 
 def _cells(fit: np.ndarray) -> list[int]:
-    """Distribute cells over dimensions: at most one per reach in the width of each."""
+    """Distribute cells over dimensions; `fit`: the width of each in reaches, its maximum number of cells."""
     found = np.maximum(fit, 1.0)
     for _ in range(len(fit)):  # dimensions that need few cells leave more to the others
         max_cells = _even(found)
@@ -105,7 +105,7 @@ def _cells(fit: np.ndarray) -> list[int]:
 
 
 def _even(fit: np.ndarray) -> float:
-    """Return the most cells per dimension that keep the total within `CELLS`."""
+    """Return the maximum cells per dimension with at most `CELLS` cells in all."""
     ordered = np.sort(fit)
     capacity = float(CELLS)
     for number, own in enumerate(ordered.tolist()):
@@ -157,16 +157,16 @@ def _near_on_host(marks: CellFilter, columns: Sequence[np.ndarray]) -> np.ndarra
 
 
 TILE = 64
-"""Rows per tile; their box stands for them at first."""
+"""Rows per tile: the box of a tile is compared first, then its rows."""
 
 AS_THEY_LIE = 1 << 10
-"""Rows per tile if rows are not reordered first."""
+"""Rows per tile if rows stay in the order of their file."""
 
 MOST_TILES = 1 << 12
-"""Number of tiles above which tiles become larger: each is compared with each group."""
+"""Maximum number of tiles, as each tile is compared with each group; more rows get larger tiles."""
 
 AT_ONCE = 1 << 19
-"""Boxes that are compared at once, so that temporaries stay in a cache."""
+"""Boxes that are compared at once, so that temporaries stay in a CPU cache."""
 
 FAN_OUT = 4
 """Parts per level when rows are ordered so that neighbors lie together."""
@@ -214,7 +214,7 @@ class Tiled(NamedTuple):
 
 
 def tiled(x: np.ndarray, dims: np.ndarray) -> Tiled:
-    """Cut rows (n, d), embedded, into tiles."""
+    """Cut embedded rows (n, d) into tiles of rows near each other."""
     some = np.ascontiguousarray(x[:, dims])
     size = TILE
     while size * MOST_TILES < len(some):
@@ -226,7 +226,7 @@ def tiled(x: np.ndarray, dims: np.ndarray) -> Tiled:
 
 
 def tiled_as_they_lie(x: np.ndarray, dims: np.ndarray) -> Tiled:
-    """Cut rows (n, d), embedded, into tiles without reordering: they were written in order."""
+    """Cut embedded rows (n, d) into tiles without reordering: their files are in order already."""
     return _boxed(np.ascontiguousarray(x[:, dims]), np.arange(len(x)), AS_THEY_LIE)
 
 
@@ -239,7 +239,7 @@ def _boxed(some: np.ndarray, order: np.ndarray, size: int) -> Tiled:
 
 
 def near_tiles(rows: Tiled, boxes: CellBoxes, norm: Norm, threshold: float) -> np.ndarray:
-    """Return which tiles' boxes are within reach of the groups' boxes (tiles, groups), bool."""
+    """Return whether the box of each tile is within reach of the box of each group: (tiles, groups), bool."""
     tiles, groups = len(rows.lower), len(boxes.lower)
     near = np.zeros((tiles, groups), bool)
     step = max(1, AT_ONCE // max(groups, 1))
@@ -251,9 +251,10 @@ def near_tiles(rows: Tiled, boxes: CellBoxes, norm: Norm, threshold: float) -> n
 
 
 def touched(rows: Tiled, near: np.ndarray, boxes: CellBoxes, norm: Norm, threshold: float) -> np.ndarray:
-    """Return which groups have a row within reach of their box (groups,), bool; `near`: of tiles.
+    """Return which groups have a row within reach of their box: (groups,), bool.
 
-    Each group first checks one tile, then two more, then four more: one tile decides most groups.
+    `near` is the result of `near_tiles`.  A box is compared with the rows of one near tile, then
+    of two more tiles, then of four more.  One tile decides most groups.
     """
     found = np.zeros(len(boxes.lower), bool)
     group, tile = np.nonzero(near.T)
@@ -271,7 +272,7 @@ def touched(rows: Tiled, near: np.ndarray, boxes: CellBoxes, norm: Norm, thresho
 
 def _mark_touched(rows: Tiled, tile: np.ndarray, group: np.ndarray, boxes: CellBoxes, norm: Norm,
                   threshold: float, found: np.ndarray) -> None:  # fmt: skip
-    """Mark in `found` the groups with a row of a tile within reach."""
+    """Mark in `found` each group with a row of its paired tile within reach."""
     step = max(1, AT_ONCE // rows.size)
     for start in range(0, len(tile), step):
         some, of = tile[start : start + step], group[start : start + step]

@@ -1,9 +1,9 @@
 """Pairs added and removed between two versions, and the estimated work to find them.
 
-Row groups with deleted rows are compared with these rows.  Both sides need the same row groups, so they
-are read once for both.
+Deleted rows are compared with the unchanged rows of their row groups, too.  So a row group with deleted rows
+is read once for both.
 
-For an estimate, some of the row groups within reach are read and joined with the new rows.  As many row
+For an estimate, up to `SAMPLED` row groups within reach are read and joined with the new rows.  As many row
 groups are joined with themselves.  So pair counts come from a sample, and seconds from this machine.
 """
 
@@ -59,7 +59,7 @@ from dask_simjoin.request.spec import JoinSpec
 
 def read_gone(gone: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked: bool,
               cached: CachedRows) -> tuple[BlockSide, list[UnchangedRows]]:  # fmt: skip
-    """Read deleted rows and the other rows of their row groups, if they are few and not in memory."""
+    """Read deleted rows; also the unchanged rows of their row groups, if these are few and not cached."""
     few = int(gone.groups.rows.sum()) * row_bytes(spec) <= size.hold_bytes
     both = _in_both(gone, rest) if few and not cached.segments.keys() & set(gone.files) else None
     if both is None or not len(both):
@@ -83,7 +83,8 @@ def read_gone(gone: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes, order
 def _in_both(gone: Snapshot, rest: Snapshot) -> np.ndarray | None:
     """Match the row groups of deleted rows with the row groups of rows in both versions.
 
-    Returns their indexes (n, 2), deleted first, ordered by the second.  None: some groups were rewritten.
+    Return indexes (n, 2) in `gone.groups` and in `rest.groups`, ordered by the latter.  None: some groups
+    were rewritten.
     """
     places = zip(rest.groups.file.tolist(), rest.groups.group.tolist(), strict=True)
     known = {(rest.files[file], group): number for number, (file, group) in enumerate(places)}
@@ -100,15 +101,15 @@ def _in_both(gone: Snapshot, rest: Snapshot) -> np.ndarray | None:
 @dataclass(frozen=True, eq=False)
 class PairChanges:
     """Pairs added and removed; blocks to compare are chosen on first use.
+
     Added rows are compared with each other and with the rows in both versions, and so are deleted rows.
     Rows in both versions are never compared with each other.
-    and I x S, D x D and D x S, never S x S.
     """
 
     delta: Delta
     distance: bool
     numbered: bool = False
-    """Whether rows are identified by their numbers, and no column of them is kept."""
+    """Whether pairs name rows by their row numbers, and have no kept columns."""
     cached: CachedRows = NO_CACHED_ROWS
     """The rows of the index that are in memory."""
 
@@ -147,7 +148,7 @@ class PairChanges:
 
     @functools.cached_property
     def report(self) -> ChangeReport:
-        """The work to find them."""
+        """The work to find the changed pairs."""
         came, went = self.blocks
         rows = self.delta.same
         sides = (came, went) if self.delta.pairs is None else (went,)  # stored pairs need no comparison
@@ -162,14 +163,14 @@ class PairChanges:
 
 
 def _replaced(own: BlockSide, other: BlockSide, spec: JoinSpec) -> ReplacedRows | None:
-    """Return the rows of the other side that replace rows of one side."""
+    """Return the rows of side `other` that have the row numbers of rows of side `own`."""
     if not own.seqs or not other.seqs:
         return None
     return put_replaced([replaced_of(own.seqs, loaded(part, spec)) for part in other.parts])
 
 
 def bytes_of(rows: Snapshot, groups: np.ndarray) -> int:
-    """Return the bytes of some row groups in their files."""
+    """Return the compressed bytes of some row groups in their files."""
     total, chosen = 0, rows.groups[groups]
     for file in np.unique(chosen.file).tolist():
         with parquet(rows.root / "rows" / rows.files[file]) as whole:
@@ -181,20 +182,20 @@ def bytes_of(rows: Snapshot, groups: np.ndarray) -> int:
 
 
 SAMPLED = 8
-"""Row groups that are read for an estimate, both within reach and of all."""
+"""Maximum number of row groups that an estimate reads: within reach, and again among all row groups."""
 
 MOST_ROWS = 1 << 14
-"""Most new rows that are joined with each other for an estimate."""
+"""Maximum number of new rows that are joined with each other for an estimate."""
 
 
 def expect(x: np.ndarray, rows: Snapshot, spec: JoinSpec) -> UpdatePlan:
-    """Estimate an update with new rows with these coordinates (n, columns), as given, on the host."""
+    """Estimate an update with new rows; `x` (n, columns): their coordinates as given, on the host."""
     example, boxes = example_of_rows(rows), boxes_of(rows)
     xp, n = frames_for(example).xp, len(x)
     how = Comparison(spec, tuple(boxes.dims.tolist()), pairs_example(example, example, spec))
     columns = ["left", "right"]
     points = spec.measure.embed(xp.asfortranarray(xp.asarray(x, np.float64)), xp)
-    if not n:  # the columns of an empty list are unknown
+    if not n:  # without rows, the length of lists is unknown
         points = xp.zeros((0, spec.dims or 1))
     number = xp.arange(n)
     own = RowBatch(x=points, seq=number + (1 << 62), ids=frames_for(example).index(number), example=example)
@@ -226,7 +227,7 @@ def expect(x: np.ndarray, rows: Snapshot, spec: JoinSpec) -> UpdatePlan:
 
 
 def _scaled(find: Callable[[int], int], groups: np.ndarray, rows: np.ndarray) -> tuple[float, float]:
-    """Extrapolate pairs and seconds of row groups from a few of them, after a warm-up with the first."""
+    """Measure pairs and seconds of a few row groups after a warm-up, and extrapolate to all `groups`."""
     if not len(groups):
         return 0.0, 0.0
     few = groups[np.linspace(0, len(groups) - 1, min(SAMPLED, len(groups))).astype(np.int64)]
@@ -250,7 +251,7 @@ def changed_pairs(delta: Delta, distance: bool) -> tuple[Frame, Frame]:
 
 
 def pairs_with(frame: Frame, rows: Snapshot, eps: float, distance: bool) -> Frame:
-    """Return a lazy frame of pairs: left the rows of a lazy frame, right the rows of an index."""
+    """Return a lazy frame of pairs: left is a row of a lazy frame, right is a row of an index."""
     spec = spec_with(frame, rows, eps, distance)
     example = pairs_example(frame._meta, example_of_rows(rows), spec)
     return frame.map_partitions(pairs_of_partition, rows, spec, example, sizes(rows, spec), meta=example)

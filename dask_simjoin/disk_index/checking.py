@@ -1,7 +1,7 @@
 """Read all files for damage, and measure the order of rows.
 
-The order of rows is estimated from the boxes of row groups alone.  Random points in the boxes, as many as
-there are rows, stand for the rows.  The same points in kd order stand for rewritten row groups.
+The order of rows is estimated from the boxes of row groups alone.  Random points in the boxes, in proportion
+to the rows of each, stand for the rows.  Such points in kd order stand for rewritten row groups.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ from dask_simjoin.graph.workers import on_worker
 
 
 def check_index(root: AnyPath) -> CheckReport:
-    """Read all files of all versions of the index in a folder; refuses a folder without an index."""
+    """Read all files of all versions of the index in a folder, and report damage.
+
+    Refuses a folder without an index.
+    """
     known = versions(root)
     if not known:
         raise IndexFormatError(f"path={str(root)!r} holds no index; name the folder of an index.")
@@ -55,7 +58,7 @@ def check_index(root: AnyPath) -> CheckReport:
 
 
 AT_ONCE = 64
-"""Files per task, at most: an index has many small files."""
+"""Maximum number of files per task: an index has many small files."""
 
 
 def _each(paths: Sequence[AnyPath]) -> list[list[str]]:
@@ -73,7 +76,7 @@ def _damages(paths: Sequence[AnyPath]) -> list[str]:
 
 
 def _damage(path: AnyPath) -> str:
-    """Describe the damage of a file; empty if it is intact, or was removed meanwhile with its versions."""
+    """Describe the damage of a file; "" if it is intact, or was removed meanwhile with its versions."""
     try:
         if is_checked(path):
             with reading(path, True), contextlib.closing(CheckedFile(path)) as file:
@@ -102,21 +105,21 @@ def _size(path: AnyPath) -> int:
 
 
 POINTS = 4096
-"""Points that stand for rows of a query."""
+"""Maximum number of random points that stand for rows of a query."""
 
 OPENED = 4096
-"""Measured cost of opening a file, as a number of rows read."""
+"""Measured cost of opening a file, in rows that could be read instead."""
 
 PER_GROUP, MOST = 32, 1 << 16
-"""Most points per row group that stand for its rows, and most points in all."""
+"""Random points per row group that stand for its rows, and the maximum number of points in all."""
 
 FAN_OUT = 4
 
 
 def sample_points(groups: RowGroups, options: Options, number: int, seed: int = 0) -> np.ndarray:
-    """Draw points (number, d) in the boxes of row groups, as many in each as it has rows.
+    """Draw `number` points (number, d) in the boxes of row groups, in proportion to their rows.
 
-    They are 0 in dimensions without boxes.
+    Coordinates are 0 in dimensions that boxes do not cover.
     """
     random = np.random.default_rng(seed)
     rows = groups.rows / max(1, groups.rows.sum())
@@ -130,7 +133,7 @@ def sample_points(groups: RowGroups, options: Options, number: int, seed: int = 
 
 
 def ideal_layout(rows: Snapshot) -> tuple[CellBoxes, np.ndarray]:
-    """Estimate the boxes of row groups, and their rows (groups,), if all rows were rewritten in order."""
+    """Estimate boxes and row counts (groups,) of row groups after a rewrite of all rows in order."""
     every, size = int(rows.groups.rows.sum()), rows.options.group
     number = max(1, min(MOST, PER_GROUP * -(-every // size)))
     x = sample_points(rows.groups, rows.options, number, seed=1)[:, boxes_of(rows).dims]
@@ -145,7 +148,7 @@ def ideal_layout(rows: Snapshot) -> tuple[CellBoxes, np.ndarray]:
 
 
 def reached(x: np.ndarray, boxes: CellBoxes, options: Options) -> np.ndarray:
-    """Return which row groups are within reach of at least one row of `x` (n, d): (groups,), bool."""
+    """Return which row groups have a box within reach of at least one row of `x` (n, d): (groups,), bool."""
     measure = options.spec("pandas").measure
     tiles, threshold = tiled(x, boxes.dims), measure.threshold(options.eps)
     near = near_tiles(tiles, boxes, measure.norm, threshold)
@@ -153,7 +156,7 @@ def reached(x: np.ndarray, boxes: CellBoxes, options: Options) -> np.ndarray:
 
 
 def scanned(x: np.ndarray, boxes: CellBoxes, rows: np.ndarray, options: Options) -> float:
-    """Count the rows of the row groups within reach of a row, on average over rows (n, d)."""
+    """Return the average number of rows in the row groups within reach of a row of `x` (n, d)."""
     measure, total = options.spec("pandas").measure, 0.0
     sides = x[:, boxes.dims]
     points = tiled(x[:0], boxes.dims)._replace(x=sides, size=1, lower=sides, upper=sides)
@@ -163,7 +166,7 @@ def scanned(x: np.ndarray, boxes: CellBoxes, rows: np.ndarray, options: Options)
 
 
 def excess(rows: Snapshot, new: RowGroups) -> float:
-    """Estimate the extra rows that an update reads because rows on disk are not in order.
+    """Estimate how many more rows an update reads than it would if the rows on disk were in order.
 
     `new`: the row groups with the new rows.  Opening a file counts as `OPENED` rows.
     """
@@ -179,7 +182,7 @@ def excess(rows: Snapshot, new: RowGroups) -> float:
 
 
 CLUSTERS = 20
-"""Number of clusters whose centroids are compared, as in the thesis that defines the drift."""
+"""Number of clusters whose centroids are compared, as in Korkmaz (2012), which defines the drift."""
 
 SMALL_PART = 8
 """A file with less than one eighth of a full file's rows is small: an update wrote it."""
@@ -188,13 +191,13 @@ SMALL_PART = 8
 EXCESS, SMALL_EXCESS, BASIS = "excess", "small_excess", "basis"
 """Counters in manifests.
 
-The first counts excess rows read.  The second counts those that merging all small files would have saved.
-The third is the version that last put the files in order.
+The first counts excess rows that updates read.  The second counts excess rows that merging all small files
+would have saved.  The third is the version whose rewrite last put all files in order.
 """
 
 
 def small_files(manifest: Manifest, full: int) -> list[str]:
-    """List the files that updates wrote."""
+    """List files with few rows, as updates write them; `full`: rows of a full file."""
     return [one.name for one in manifest.files if SMALL_PART * one.rows < full]
 
 
@@ -218,12 +221,12 @@ def quality_of(version: Version, full: int) -> QualityReport:
     )  # fmt: skip
 
 
-@np.errstate(over="ignore", invalid="ignore")  # for the largest numbers the drift is infinite or nan
+@np.errstate(over="ignore", invalid="ignore")  # huge numbers make the drift infinite or nan
 def centroid_drift(groups: RowGroups, basis: int) -> float:
-    """Sum the distances that the centroids of clusters moved through row groups newer than `basis`.
+    """Sum how far row groups with rows newer than version `basis` moved the centroids of clusters.
 
-    A cluster is a run of consecutive row groups, as these lie near each other.  Each new row group counts
-    for the nearest old centroid.
+    A cluster is a run of consecutive row groups, as these lie near each other.  Each newer row group joins
+    the cluster with the nearest centroid.
     """
     old = groups.newest <= basis
     if not old.any() or old.all():

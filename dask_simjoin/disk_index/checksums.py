@@ -1,8 +1,8 @@
 """Parquet files with checksums of all their bytes, which are verified on every read.
 
-A block before the footer, which Parquet readers skip, has the length and the checksum of each run of bytes.
-A run is one write: the header of a page, or its content.  The file's name ends in the checksum of the block
-and the footer.  So reading any part detects damage, or a file under a wrong name, with no extra reads.
+A block before the footer has the length and the checksum of each run of bytes; Parquet readers skip it.  A
+run is one write: the header of a page, or its content.  The file's name ends in the checksum of the block and
+the footer.  So reading any part detects damage, or a file under a wrong name, with no extra reads.
 
 Parquet's own page checksums do not cover page headers, where a flipped bit can change the values read.
 """
@@ -53,17 +53,17 @@ def missing(path: AnyPath) -> IndexFormatError | VersionGoneError:
                     f"{str(path)!r} is missing, and version {version} of the index needs it. {REMEDY}"
                 )
     return VersionGoneError(
-        f"{str(path)!r} is not there: vacuum(), or components() of newer versions, removed it, or this "
+        f"{str(path)!r} does not exist: vacuum(), or components() of newer versions, removed it, or this "
         "machine does not see the folder. Repeat the call with a version that history() lists; "
-        "vacuum(keep=...) keeps more of them."
+        "vacuum(keep=...) keeps more versions."
     )
 
 
 @contextlib.contextmanager
 def reading(path: AnyPath, checked: bool) -> Iterator[None]:
-    """Raise the errors of reading a file with the name of the file.
+    """Raise read errors of a file as errors that name the file.
 
-    `checked`: its bytes have been verified.  Unverified bytes can raise any error.
+    `checked`: whether its bytes are verified.  Unverified bytes can raise any error.
     """
     kinds = (OSError, pa.ArrowException) if checked else (OSError, pa.ArrowException, ValueError, LookupError)
     try:
@@ -80,31 +80,31 @@ DIGITS = 16
 """Hexadecimal digits of a checksum."""
 
 NAME = re.compile(rf"(?:[0-9]{{20}}|[0-9a-f]{{{DIGITS}}}-[0-9a-f]{{8}})-[0-9a-f]{{{DIGITS}}}")
-"""Names of files with checksums, without their ending; a file of groups begins with its version."""
+"""Names of files with checksums, without their ending; names of component files begin with the version."""
 
 MARK = b"dask_simjoin.sum"
 """The end of the block of checksums, after the block's size in bytes."""
 
 BLOCK_END, FOOTER_END = struct.Struct("<I16s"), struct.Struct("<I4s")
-"""The last bytes of the block and of a file: the number of bytes before them, and a mark."""
+"""The last fields of the block and of a file: the size in bytes of the block or the footer, and a mark."""
 
 TAIL = 1 << 16
 """Bytes that are read first, at the end of a file."""
 
 KNOWN = 32
-"""File ends that a process caches: for a million rows one has about 0.3 MB and takes 0.3 ms to read."""
+"""Number of file ends that a process caches: 0.3 MB and 0.3 ms to read, for a file of a million rows."""
 
 OTHER = "its bytes are not those that were written"
 
 AT_ONCE = 1 << 24
-"""Approximate bytes that are verified at once if a whole file is."""
+"""Approximate bytes to verify at once when a whole file is verified."""
 
 WORD = 8
-"""Bytes of the shortest run: shorter runs are joined with the next bytes."""
+"""Minimum bytes of a run: shorter writes are joined with the next bytes."""
 
 
 def checksum(data: Any) -> int:
-    """Return the checksum of bytes, at least eight."""
+    """Return the checksum of at least eight bytes."""
     buffer = pa.py_buffer(data)
     return int(_kernels().checksum(buffer.address, buffer.size))
 
@@ -170,7 +170,7 @@ class Ending(NamedTuple):
     sums : array (runs,), uint64
         The checksums of runs.
     found : array (runs + 1,)
-        `starts` for bisection in Python, which is faster.
+        `starts` as a Python array, where bisection is faster.
     metadata : FileMetaData
     """
 
@@ -182,10 +182,10 @@ class Ending(NamedTuple):
 
 @functools.lru_cache(KNOWN)
 def ending_of(path: AnyPath, size: int, changed: int, number: int | str) -> Ending:
-    """Read the end of a file; processes cache some, as tasks read other parts of the same files.
+    """Read the end of a file; a process caches `KNOWN` ends, as other tasks read the same files.
 
-    `size`, `changed`, `number`: its bytes, modification time and inode (for objects: the tag), which
-    distinguish it from a file that has taken its place.
+    `size`, `changed`, `number`: bytes, modification time and inode of the file (for objects: the tag).  A new
+    file with the same name differs in these.
     """
     other = damaged(path, OTHER)
     with contextlib.closing(opened(path)) as file:
@@ -227,7 +227,7 @@ class LocalFile:
         self.identity = about.st_size, about.st_mtime_ns, about.st_ino
 
     def read(self, start: int, size: int) -> pa.Buffer:
-        """Read some bytes into the current memory pool, fewer at the end of the file."""
+        """Read `size` bytes into the current memory pool, or fewer at the end of the file."""
         data = pa.allocate_buffer(size)
         done = os.preadv(self._file.fileno(), [data], start)
         while done < size:
@@ -289,12 +289,12 @@ class CheckedFile:
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        """Read some bytes, or all the rest."""
+        """Read `size` bytes, or all bytes up to the end."""
         data: bytes = self.read_buffer(size if size >= 0 else self._found[-1] - self._at).to_pybytes()
         return data
 
     def read_buffer(self, size: int) -> pa.Buffer:
-        """Read some bytes and verify the runs that contain them; refuses damaged ones."""
+        """Read bytes and verify the runs that contain them; refuses damaged runs."""
         start, stop = self._at, min(self._at + size, self._found[-1])
         self._at = max(start, stop)
         first = bisect_right(self._found, start) - 1
@@ -308,7 +308,7 @@ class CheckedFile:
         return data.slice(start - begin, stop - start)
 
     def verify(self) -> None:
-        """Verify the whole file, some runs at a time."""
+        """Verify the whole file, about `AT_ONCE` bytes at a time."""
         at = 0
         while at < self._found[-1]:
             self.seek(at)

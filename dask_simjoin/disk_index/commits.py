@@ -34,14 +34,14 @@ from dask_simjoin.errors import IndexConflictError, VersionGoneError
 T = TypeVar("T")
 
 TRIES = 3
-"""How often to retry after another writer has published a version."""
+"""How often to try to make a version while other writers publish versions."""
 
 
 def attempted(root: AnyPath, last: Callable[[], Version],
               work: Callable[[Version, int, Transaction], T | None]) -> T:  # fmt: skip
-    """Return the result of `work`, which makes a version with the next free number.
+    """Call `work`, which makes a version with the next free number, and return its result.
 
-    It retries if `work` returns None because another writer was faster, or if a vacuum removed a file.
+    Retry if `work` returns None because another writer was faster, or if a vacuum removed a file.
     """
     gone = None
     for _ in range(TRIES):
@@ -60,13 +60,13 @@ def attempted(root: AnyPath, last: Callable[[], Version],
         if done is not None:
             return done
     raise IndexConflictError(
-        f"Other writers made versions of the index at {str(root)!r} {TRIES} times while this one worked, so "
+        f"Other writers made versions of the index at {str(root)!r} {TRIES} times during this call, so "
         "nothing was changed. Let one process update it, or try again."
     ) from gone
 
 
 def with_checksums(own: Transaction, manifest: Manifest) -> tuple[Manifest, int]:
-    """Rewrite files without checksums that rewriting rows does not touch; return the bytes written."""
+    """Rewrite files without checksums, other than row files; return the manifest and the bytes written."""
     total = 0
 
     def renewed(folder: str, name: str) -> str:
@@ -110,7 +110,7 @@ class Change:
     deleted : mapping of str to array
         The positions (n,) of deleted rows, by the name of their file.
     dropped : set of str
-        Names of row files whose other rows were rewritten.
+        Names of row files that are no longer used: their rows were rewritten into other files.
     batch : str or None
     taken : int
         Number of sequence numbers that were assigned.
@@ -119,7 +119,7 @@ class Change:
     gone : array (n,), int64
         The sequence numbers of deleted rows.
     again : bool
-        Whether some of them are added again with other values.
+        Whether some of the deleted rows are added again with other values.
     """
 
     kind: str
@@ -139,7 +139,7 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
 
     `base`: the largest version number in the folder, above the parent's if later versions are damaged.
     `library`: the library of frames that finds stored pairs.  `cached`: the parent's rows in memory.
-    Returns the manifest, and the bytes that were written besides the rows.
+    Return the manifest, and the bytes that were written besides the rows.
     """
     root, version = own.root, base + 1
     for one in change.written:
@@ -189,7 +189,7 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
 
 
 def _still(root: AnyPath, parent: Manifest, names: set[str]) -> tuple[DeletedFile, ...]:
-    """Return the files of deletions that name rows of remaining files."""
+    """Return the deletion files that name rows of some row files; `names`: the names of these files."""
     return tuple(one for one in parent.deleted if not names.isdisjoint(places_in(root, one.name)))
 
 

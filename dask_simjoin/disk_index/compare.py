@@ -54,7 +54,7 @@ class Comparison(NamedTuple):
 
 
 def pairs_within(how: Comparison, rows: RowBatch, replaced: ReplacedRows | None, columns: list[str]) -> Frame:
-    """Return the pairs among added rows, or among deleted rows, each once."""
+    """Return the pairs among added rows, or among deleted rows; each pair is returned once."""
     xp = module_of(rows["seq"])
     if len(rows["seq"]) < 2:
         return how.like[columns]
@@ -67,7 +67,7 @@ def pairs_within(how: Comparison, rows: RowBatch, replaced: ReplacedRows | None,
 
 def pairs_across(how: Comparison, rows: RowBatch, others: RowBatch, replaced: ReplacedRows | None, stay: bool,
                  columns: list[str]) -> Frame:  # fmt: skip
-    """Return the pairs of moved rows with others; `stay`: whether those are in both versions."""
+    """Return the pairs of moved rows with other rows; `stay`: whether the others are in both versions."""
     rows, others = near_each_other(how, rows, others)
     if not len(rows["seq"]) or not len(others["seq"]):
         return how.like[columns]
@@ -82,7 +82,7 @@ def pairs_across(how: Comparison, rows: RowBatch, others: RowBatch, replaced: Re
 
 
 def near_each_other(how: Comparison, rows: RowBatch, others: RowBatch) -> tuple[RowBatch, RowBatch]:
-    """Drop rows that marked cells or boxes of tiles exclude from all pairs."""
+    """Drop rows that are in no pair, by marked cells and by boxes of tiles."""
     if "marks" in rows:
         near = near_marks(rows["marks"], [others["x"][:, k] for k in rows["marks"].dims])
         if len(near) < len(others["seq"]):
@@ -105,7 +105,10 @@ def pairs_with_part(how: Comparison, rows: RowBatch, part: Part, replaced: Repla
 
 def _pairs(block_pair: BlockPair, sides: tuple[RowBatch, RowBatch], stay: tuple[bool, bool],
            replaced: ReplacedRows | None, columns: list[str]) -> Frame:  # fmt: skip
-    """Return the pairs of two chunks, or of one with itself; the row with the lower number is left."""
+    """Return the pairs of two chunks, or of one with itself; left is the row with the smaller row number.
+
+    `sides`: the rows of the chunks.  `stay`: whether these are in both versions.
+    """
     before, after = (side["seq"] for side in sides)
     counted = replaced is None and not any("gone" in side for side in sides)
     if counted and (block_pair.same or int(before.max()) < int(after.min())):
@@ -147,13 +150,13 @@ def _only(found: Matches, which: Array) -> Matches:
 
 
 def _turned(spec: JoinSpec) -> dict[str, str]:
-    """Map the columns of pairs to the same columns with left and right swapped."""
+    """Map each column of pairs to its counterpart on the other side."""
     both = [("left", "right"), *zip(spec.kept_left, spec.kept_right, strict=True)]
     return {a: b for pair in both for a, b in (pair, pair[::-1])}
 
 
 def pairs_of_two(how: Comparison, rows: RowBatch, others: RowBatch, columns: list[str]) -> Frame:
-    """Return pairs of the rows of a frame (left) with rows of an index (right)."""
+    """Return pairs of rows of a frame (left) with rows of an index (right)."""
     rows, others = near_each_other(how, rows, others)
     if not len(rows["seq"]) or not len(others["seq"]):
         return how.like[columns]
@@ -163,7 +166,7 @@ def pairs_of_two(how: Comparison, rows: RowBatch, others: RowBatch, columns: lis
 
 
 class Hits(NamedTuple):
-    """Pairs by position: moved rows, rows of a segment, and distances if requested."""
+    """Pairs: positions of moved rows, positions of rows in a segment, and distances if requested."""
 
     own: Array
     in_segment: Array
@@ -214,7 +217,7 @@ def _with_segment(how: Comparison, rows: RowBatch, segment: Segment, chosen: Seg
 
 
 def hits(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
-    """Return the pairs of rows with all rows of a segment."""
+    """Return the pairs of rows with all rows of a segment, including rows that do not count."""
     xp, n = module_of(rows["x"]), len(rows["seq"])
     served = within(rows["x"], segment["serves"])
     inside = xp.flatnonzero(served)
@@ -230,7 +233,7 @@ def hits(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> H
 
 
 def _served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
-    """Return the pairs of rows that the segment's index serves."""
+    """Return the pairs of rows in the box that the segment's index serves."""
     joiner, layout = joiner_for(segment["example"]), segment["layout"]
     xp, n = joiner.xp, len(rows["seq"])
     own = joiner.build(rows["x"], layout)
@@ -243,7 +246,7 @@ def _served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -
 
 
 def _not_served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
-    """Return the pairs of rows that the segment's index does not serve, by a new index of both sides."""
+    """Return the pairs of rows outside the box that the segment's index serves, by a new index of both."""
     joiner = joiner_for(segment["example"])
     xp, n, m = joiner.xp, len(rows["seq"]), len(segment["seq"])
     x = joiner.points(index_of(segment), segment["layout"])
@@ -258,7 +261,7 @@ def _not_served(rows: RowBatch, segment: Segment, how: Comparison, distance: boo
 
 
 def _as_frame(how: Comparison, rows: RowBatch, segment: Segment, found: Hits, columns: list[str]) -> Frame:
-    """Return the pairs as a frame; the row with the smaller number is left."""
+    """Return the pairs as a frame; left is the row with the smaller row number."""
     xp, n = module_of(found.own), len(found.own)
     own, in_segment = (
         _named(some(rows, found.own, points=False)),
@@ -278,7 +281,7 @@ def _as_frame(how: Comparison, rows: RowBatch, segment: Segment, found: Hits, co
 
 
 def _named(rows: RowBatch) -> Chunk:
-    """Return rows in their order, for the columns of pairs."""
+    """Return rows as a chunk in the same order, to read the columns of pairs from."""
     order = module_of(rows["seq"]).arange(len(rows["seq"]))
     found = Chunk(ids=rows["ids"], id_keys=None, example=rows["example"], order=order)
     if "kept" in rows:

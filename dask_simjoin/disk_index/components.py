@@ -1,7 +1,8 @@
 """Connected components of an index, maintained from version to version.
 
-A group is identified by its row with the smallest number.  So it keeps its name as long as that row stays.
-Merged groups take the name of the older one.  Rows split off from that row get another name.
+A group is a connected component.  It is named by its row with the smallest row number, and keeps its name as
+long as that row stays in it.  Merged groups take the name of the older group.  Rows that lose their
+connection to the naming row get another name.
 
 Added pairs merge groups.  Only groups that lost pairs are rebuilt: their rows are read, and joined with each
 other.
@@ -47,7 +48,7 @@ NAME = re.compile(r"([0-9]{20})(?:-[0-9a-f]{16})?")
 """Names of files without their ending: the version and a checksum, which older files lack."""
 
 KEPT = 2
-"""Number of versions whose groups are kept."""
+"""Number of versions whose groups stay on disk."""
 
 ROWS = 1 << 20
 """Rows of a partition of the result."""
@@ -60,10 +61,10 @@ class Grouping(NamedTuple):
     ----------
     version : int
     seq : array (n,), int64
-        The rows' numbers, ascending.
+        The row numbers, ascending.
     ids : Array of Arrow (n,)
     root : array (n,), int64
-        The smallest number of each row's group.
+        The smallest row number in each row's group.
     again : int
         Number of rows in rebuilt groups.
     """
@@ -75,7 +76,7 @@ class Grouping(NamedTuple):
     again: int
 
     def root_of(self, seq: np.ndarray) -> np.ndarray:
-        """Return the groups of rows; an unknown row is its own group."""
+        """Return the smallest row number of each row's group; an unknown row is a group of its own."""
         if not len(self.seq):
             return seq
         at = np.minimum(np.searchsorted(self.seq, seq), len(self.seq) - 1)
@@ -90,11 +91,11 @@ def grouping_files(root: AnyPath) -> list[tuple[int, AnyPath]]:
 
 
 def known_grouping(version: Version) -> tuple[Grouping, AnyPath] | None:
-    """Read the groups of the newest version up to this one that has them; return them and their file."""
+    """Read the newest stored groups of this version or an older one; return the groups and their file."""
     for number, path in grouping_files(version.root):
         if number > version.number:
             continue
-        if path.is_dir():  # no file can replace it
+        if path.is_dir():  # a file cannot replace a folder
             raise damaged(path, "it is a folder", "Move it away: components() writes the file anew.")
         try:
             table = read_anew(path, [SEQ, ID, ROOT]).combine_chunks()
@@ -102,7 +103,7 @@ def known_grouping(version: Version) -> tuple[Grouping, AnyPath] | None:
             ids = table[ID].combine_chunks()
         except VersionGoneError:  # removed meanwhile
             continue
-        except (IndexFormatError, KeyError):  # it can be computed again
+        except (IndexFormatError, KeyError):  # the groups can be computed again
             with contextlib.suppress(OSError):
                 path.unlink()
             continue
@@ -112,7 +113,7 @@ def known_grouping(version: Version) -> tuple[Grouping, AnyPath] | None:
 
 
 def write_grouping(version: Version, found: Grouping) -> AnyPath:
-    """Write the groups of a version to a file, and remove all but the newest files."""
+    """Write the groups of a version to a file, and remove files of all but `KEPT` versions."""
     folder = version.root / FOLDER
     component = found.ids.take(pa.array(np.searchsorted(found.seq, found.root)))
     table = pa.table({SEQ: found.seq, ID: found.ids, ROOT: found.root, COMPONENT: component})
@@ -148,7 +149,7 @@ def _read(group: int, path: AnyPath, dtypes: dict[str, str], library: str) -> Fr
 
 
 TASK_ROWS = 1 << 17
-"""Rows per task that looks for rows of groups to rebuild."""
+"""Rows of a task that reads rows by their row numbers."""
 
 
 def components(version: Version) -> Frame:
@@ -174,10 +175,10 @@ def _computed(version: Version) -> Grouping:
 
 
 def _updated(old: Grouping, version: Version) -> Grouping | None:
-    """Update groups of an older version; None: computing them anew is better."""
+    """Update groups of an older version; None: computing all groups anew is better."""
     try:
         delta = version.since(old.version)
-    except VersionGoneError:  # the older one is not an ancestor
+    except VersionGoneError:  # the older version is not an ancestor
         return None
     changes = PairChanges(delta, False, numbered=True)
     (new, new_ids), (gone, _) = (_numbers(part) for part in (delta.inserted, delta.deleted))
@@ -198,7 +199,10 @@ def _updated(old: Grouping, version: Version) -> Grouping | None:
 
 
 def _united(start: np.ndarray, seq: np.ndarray, edges: Edges) -> np.ndarray:
-    """Return the smallest number of each row's group; `start`: rows that they are joined to already."""
+    """Return the smallest row number in each row's group.
+
+    `start`: for each row, the position of a row that is in its group already.
+    """
     parent = start.astype(new_nodes(len(start)).dtype)
     joiner = host_joiner()
     joiner.link(parent, np.searchsorted(seq, edges[0]), np.searchsorted(seq, edges[1]))
@@ -207,13 +211,13 @@ def _united(start: np.ndarray, seq: np.ndarray, edges: Edges) -> np.ndarray:
 
 
 def _forest(pairs: Frame) -> Edges:
-    """Compute the edges of a spanning forest of lazy pairs; each task reduces its own pairs first."""
+    """Return the edges of a spanning forest of lazy pairs; each task reduces its pairs to a forest first."""
     found = pairs.map_partitions(_connecting, meta=pairs._meta[["left", "right"]]).compute()
     return spanning_forest([_ends(found)], host_joiner())
 
 
 def _ends(pairs: Frame) -> Edges:
-    """Return the numbers of both rows of pairs, on the host."""
+    """Return the row numbers of both rows of pairs, on the host."""
     left, right = (to_host(values_of(pairs[name])).astype(np.int64) for name in ("left", "right"))
     return left, right
 
@@ -225,7 +229,7 @@ def _connecting(pairs: Frame) -> Frame:
 
 
 def _numbers(rows: Snapshot) -> tuple[np.ndarray, pa.Array]:
-    """Read the numbers of rows, ascending, and their ids."""
+    """Read row numbers, ascending, and the ids of the rows."""
     columns = [SEQ, rows.options.row_id]
     found = _each(rows, "simjoin_numbers", _read_numbers, columns)
     table = pa.concat_tables(found).sort_by(SEQ).combine_chunks()
@@ -241,7 +245,7 @@ def _read_numbers(part: Part, columns: list[str]) -> pa.Table:
 
 
 def _among(rows: Snapshot, seq: np.ndarray, spec: JoinSpec) -> Edges:
-    """Return edges of a spanning forest of the rows with these numbers, ascending."""
+    """Return edges of a spanning forest of the pairs among some rows; `seq`: their row numbers, ascending."""
     found = [one for one in _each(rows, "simjoin_again", _some, seq, spec) if len(one["seq"])]
     xp = module_of(found[0]["x"])
     parts = {name: xp.concatenate([one[name] for one in found]) for name in ("x", "seq")}
@@ -252,7 +256,7 @@ def _among(rows: Snapshot, seq: np.ndarray, spec: JoinSpec) -> Edges:
 
 
 def _some(part: Part, seq: np.ndarray, spec: JoinSpec) -> RowBatch:
-    """Read the rows of a part with one of these numbers; coordinates only if there are such rows."""
+    """Read the rows of a part whose row numbers are in `seq`; coordinates are read only if there are any."""
     numbers = to_host(values_of(read_part(part, [SEQ])[SEQ]))
     wanted = np.flatnonzero(np.isin(numbers, seq))
     rows = load(part if len(wanted) else replace(part, pieces=()), spec)

@@ -31,7 +31,10 @@ from dask_simjoin.graph.workers import is_worker
 
 
 def cut_parts(rows: np.ndarray, max_rows: int) -> list[np.ndarray]:
-    """Group consecutive items of `rows` rows into parts of at most `max_rows` rows; return their indexes."""
+    """Group consecutive items into parts of at most `max_rows` rows, and return the indexes of each part.
+
+    `rows`: rows of each item.  A larger item is a part of its own.
+    """
     parts: list[np.ndarray] = []
     start, total = 0, 0
     for number, size in enumerate(rows.tolist()):
@@ -62,7 +65,7 @@ KNOWN, SMALL = 1024, 1 << 16
 
 
 SPOOLED = 1 << 26
-"""Bytes of a file that are kept in memory until it is sent to a store; larger ones go to scratch."""
+"""Maximum bytes of a file that waits in memory to be sent to a store; larger files wait on scratch disk."""
 
 
 def new_name(ending: str = "parquet") -> str:
@@ -73,13 +76,13 @@ def new_name(ending: str = "parquet") -> str:
 def write_table(table: pa.Table, file: SummedFile, rows: int | None = None) -> None:
     """Write a table as Parquet, in row groups of `rows` rows.
 
-    Numbers have no dictionary, since few of them are equal.
+    Numeric columns get no Parquet dictionary, since few of their values are equal.
     """
     write_tables([table], file, table.schema, encoded(table.schema), rows)
 
 
 def encoded(schema: pa.Schema) -> list[str]:
-    """List the columns that get a dictionary."""
+    """List the columns that get a Parquet dictionary."""
     plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_nested, pa.types.is_temporal)
     texts = [one.name for one in schema if not any(kind(one.type) for kind in plain)]
     return [*texts, *(name for name in REPEATED if name in schema.names)]
@@ -89,7 +92,7 @@ def write_tables(tables: Iterable[pa.Table], file: SummedFile, schema: pa.Schema
                  rows: int | None = None) -> None:  # fmt: skip
     """Write tables as one Parquet file; `columns`: the columns that get a dictionary.
 
-    Reading LZ4 is twice as fast as reading Snappy.
+    Compression is LZ4, which is read twice as fast as Snappy.
     """
     how = {"compression": "lz4", "use_dictionary": list(columns) or False}
     with pq.ParquetWriter(file, schema, **how) as writer:
@@ -99,9 +102,9 @@ def write_tables(tables: Iterable[pa.Table], file: SummedFile, schema: pa.Schema
 
 
 def write_named(folder: AnyPath, write: Callable[[SummedFile], object], first: str) -> tuple[str, int]:
-    """Write and sync a file that is named by its checksum; return its name and bytes.
+    """Write and sync a file whose name ends in its checksum; return the name and the bytes.
 
-    `first`: the beginning of its name.
+    `first`: the beginning of the name.
     """
     checksum = 0
 
@@ -137,7 +140,7 @@ def scratch_folder() -> str | None:
 
 @contextlib.contextmanager
 def writing(path: AnyPath) -> Iterator[None]:
-    """Raise errors of writing with the name of the file, and a remedy."""
+    """Raise write errors as errors with the name of the file and a remedy."""
     try:
         yield
     except SimJoinError:
@@ -145,15 +148,15 @@ def writing(path: AnyPath) -> Iterator[None]:
     except OSError as error:
         raise IndexWriteError(
             error.errno or 0,
-            f"{str(path)!r} cannot be written: {error.strerror or error}. Free disk space, or repair it, "
-            "and do the same again: an update with a batch= is never applied twice.",
+            f"{str(path)!r} cannot be written: {error.strerror or error}. Free disk space, or repair the "
+            "disk, and repeat the call: an update with a batch= is never applied twice.",
         ) from error
 
 
 def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
     """Write and sync a new file; return its bytes.
 
-    Nothing is left after a failure.
+    No file is left after a failure.
     """
     with writing(path), open(path, "xb") as file:
         try:
@@ -168,7 +171,7 @@ def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
 
 
 def read_whole(path: AnyPath) -> pa.Table:
-    """Read a Parquet file; small ones are cached, as files never change, but not on workers."""
+    """Read a Parquet file; small files are cached, as files never change, except on workers."""
     with reading(path, is_checked(path)):
         size = path.stat().st_size if isinstance(path, Path) else _size(path)
         few = size <= SMALL and not is_worker()
@@ -178,7 +181,7 @@ def read_whole(path: AnyPath) -> pa.Table:
 
 @functools.lru_cache(KNOWN)
 def _size(path: ObjectPath) -> int:
-    """Return the bytes of an object, which never changes: each question to a store takes time."""
+    """Return the bytes of an object, which never changes: cached, as each request to a store takes time."""
     return path.stat().st_size
 
 
@@ -186,8 +189,8 @@ def _size(path: ObjectPath) -> int:
 def parquet(path: AnyPath) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file, whose bytes are read into the current memory pool; refuses damaged files.
 
-    Files of older versions of this package have no checksums, and are not verified.  Row groups of an object
-    are read at once, by few requests.
+    Files of older versions of this package have no checksums, and are not verified.  Reads of an
+    object are combined into few requests.
     """
     checked, remote = is_checked(path), isinstance(path, ObjectPath)
     with reading(path, checked):
@@ -208,13 +211,14 @@ def read_groups(
 ) -> pa.Table:
     """Read row groups of a file, without Arrow's threads.
 
-    Arrow's threads keep freed memory, and calling back into the verification costs more than it saves.
+    Arrow's threads keep freed memory.  They would also call back into Python to verify bytes, which costs
+    more time than the threads save.
     """
     return file.read_row_groups(list(groups), columns=columns, use_threads=False)
 
 
 def read_anew(path: AnyPath, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read a Parquet file, all columns or some, past the cache."""
+    """Read all or some columns of a Parquet file, without the cache."""
     with parquet(path) as file:
         return read_groups(file, range(file.num_row_groups), columns)
 
@@ -223,7 +227,7 @@ _kept = functools.lru_cache(KNOWN)(read_anew)
 
 
 def listed(folder: AnyPath) -> list[AnyPath]:
-    """List the files of a folder; a missing folder is empty, as in some copies."""
+    """List the files of a folder; a missing folder counts as empty, as copies may lack empty folders."""
     try:
         return sorted(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -242,7 +246,7 @@ def of_attempt(folder: AnyPath, token: str) -> Iterator[AnyPath]:
 
 
 def sync_folder(path: AnyPath) -> None:
-    """Sync the names of the files in a folder; a store keeps what it confirmed."""
+    """Sync the names of the files in a folder; a store needs no sync, as it confirms each write."""
     if isinstance(path, ObjectPath):
         return
     with writing(path):
@@ -255,7 +259,10 @@ def sync_folder(path: AnyPath) -> None:
 
 
 def check_written(path: AnyPath, size: int, rows: int, name: str) -> None:
-    """Refuse a file that differs from the report of the task that wrote it; `name`: of its rows."""
+    """Refuse a file that differs from the report of the task that wrote it.
+
+    `name`: the word for its rows in the message.
+    """
     try:
         found = _written_rows(path) if path.stat().st_size == size else -1
     except IndexStoreError:
@@ -278,7 +285,7 @@ def _written_rows(path: AnyPath) -> int:
 
 
 def check_creates(folder: AnyPath) -> None:
-    """Refuse a file system or a store that cannot order writers."""
+    """Refuse a file system or a store that cannot make two writers of the same version conflict."""
     if isinstance(folder, Path):
         check_links(folder)
         return

@@ -49,7 +49,7 @@ def spec_with(frame: Frame, rows: Snapshot, eps: float, distance: bool) -> JoinS
 
 
 def pairs_of_partition(frame: Frame, rows: Snapshot, spec: JoinSpec, like: Frame, size: Sizes) -> Frame:
-    """Return the pairs of a partition with the rows of an index, which are read chunk by chunk."""
+    """Return the pairs of a partition's rows with rows of an index; these are read chunk by chunk."""
     columns, boxes = list(like.columns), boxes_of(rows)
     own = rows_of(frame, spec, frames_for(frame).xp.zeros(len(frame), np.int64))
     if not len(own["seq"]):
@@ -76,7 +76,7 @@ def pairs_of_parts(how: Comparison, parts: tuple[Part, ...], columns: list[str])
 
 
 class LazyStoredRows(LabelledExpr):
-    """Rows that several tasks compare: moved rows, and old rows near more than one part of these."""
+    """Rows that several tasks compare: moved rows, and old rows near more than one part of moved rows."""
 
     _label = "simjoin_moved"
     _parameters = ["blocks"]
@@ -88,7 +88,7 @@ class LazyStoredRows(LabelledExpr):
 
     @functools.cached_property
     def _shared(self) -> dict[int, int]:
-        """Number the parts of old rows that several moved parts meet, or that have been read."""
+        """Map parts of old rows that several tasks share, or that were read already, to their partitions."""
         meets, old = collections.Counter(j for _, j in self._blocks.meet), self._blocks.old
         several = [
             j
@@ -109,7 +109,7 @@ class LazyStoredRows(LabelledExpr):
         return None if self._blocks.replaced is None else TaskRef((self._name, len(self._blocks.moved)))
 
     def old(self, j: int) -> TaskRef | None:
-        """Refer to a part of the old rows; None: only one task compares it, and reads it."""
+        """Refer to a part of the old rows; None: the only task that compares the part reads it."""
         return TaskRef((self._name, self._shared[j])) if j in self._shared else None
 
     def _layer(self) -> dict[Any, Any]:
@@ -181,7 +181,7 @@ def example_of_rows(rows: Snapshot) -> Frame:
 
 
 def spec_of(rows: Snapshot, eps: float | None, distance: bool, numbered: bool = False) -> JoinSpec:
-    """Return the request for a join of the rows of an index; `numbered`: rows are named by their numbers."""
+    """Return the request for a join of the rows of an index; `numbered`: row numbers replace ids."""
     spec = replace(rows.options.spec(rows.library, eps), return_distance=distance)
     return replace(spec, id=SEQ, keep=(), names=()) if numbered else spec
 
@@ -209,7 +209,7 @@ def parts_of(rows: Snapshot, max_rows: int = ROWS) -> Iterator[Part]:
 
 
 def stored_rows(rows: Snapshot) -> Frame:
-    """Return all rows lazily, as they were given."""
+    """Return a lazy frame of all rows, with the columns that were given."""
     parts = list(parts_of(rows))
     meta = _rows(rows.part(np.zeros(0, np.int64)))
     with texts_as_given():

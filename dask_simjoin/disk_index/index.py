@@ -66,7 +66,8 @@ class IndexChanges:
     report : UpdateReport
         Numbers of rows and bytes of the update.
     upkeep : UpkeepReport or None
-        The compaction after it, by the index's policy; None: no compaction follows it.
+        The compaction after the update, by the index's policy; None for a restore, or for a batch that was
+        committed before.
     """
 
     def __init__(self, find: Callable[[int, int], PairChanges], since: int, version: int,
@@ -90,7 +91,7 @@ class IndexChanges:
 
     @property
     def work(self) -> ChangeReport:
-        """Work to find them, in numbers: how many of the row groups are read."""
+        """The work to find the changed pairs, such as the number of row groups to read."""
         return self._pairs.report
 
     def __repr__(self) -> str:
@@ -103,7 +104,7 @@ class Made(NamedTuple):
     Attributes
     ----------
     since : int
-        The version before it; for a known batch, the version that the batch made.
+        The version before the new one; for a batch that was committed before, the version it made.
     manifest : Manifest
     report : UpdateReport
     """
@@ -116,8 +117,8 @@ class Made(NamedTuple):
 class Index(IndexReader):
     """Rows on disk, and their pairs within a distance: see `frame.simjoin.index` and `open_index`.
 
-    Every update makes a version. Versions never change: questions about two of them have the same answer at
-    any time and for all readers. Methods return lazy frames.
+    Every update makes a version. Versions never change: the changes between two versions are the same at any
+    time and for all readers. Frames that methods return are lazy.
     """
 
     def __len__(self) -> int:
@@ -130,7 +131,7 @@ class Index(IndexReader):
         Parameters
         ----------
         new : DataFrame, optional
-            Dask's, pandas' or cuDF's, with the columns of the index.
+            A Dask, pandas or cuDF frame with the columns of the index.
         delete : list, array, Index or Series of ids, optional
             Rows to delete.  If an id is in `new` too, its row is replaced.
         if_exists : {"fail", "replace", "ignore"}
@@ -141,18 +142,18 @@ class Index(IndexReader):
 
         Returns
         -------
-        Changes
+        IndexChanges
 
         Raises
         ------
         DuplicateIdError
-            Ids repeat in `new`, or are known to the index and `if_exists` is "fail".
+            Ids repeat in `new`; or `if_exists` is "fail", and the index has some of the ids.
         OptionError
-            Ids in `delete` that no row has.
+            `delete` has ids that no row of the index has.
         ColumnError, CoordinateError
-            Rows with other columns, types or dimensions than the rows of the index.
+            Rows of `new` have other columns, types or dimensions than the rows of the index.
         IndexConflictError
-            Other writers made versions at the same time, repeatedly, or the update took over half a day.
+            Other writers repeatedly made versions meanwhile, or the update took more than half a day.
         IndexWriteError
             The disk is full, or writing fails for another reason.  The files of the update are removed.
         IndexStoreError
@@ -187,32 +188,33 @@ class Index(IndexReader):
         return self.update(delete=ids, batch=batch)
 
     def pairs(self, eps: float | str | None = None) -> Frame:
-        """All pairs of rows, lazily; `eps`: another distance than the index's.
+        """Return all pairs of rows, lazily; `eps`: another distance than the index's `eps`.
 
-        They are read if `store_pairs` stored them and `eps` is not larger; otherwise they are computed.
+        If `store_pairs` stored pairs and `eps` is not larger than the index's, pairs are read. Otherwise they
+        are computed.
 
         Returns
         -------
         DataFrame
             Columns ``left``, ``right`` (ids), ``distance`` if requested, and the kept columns.
-            `left` is the older row; a replaced row keeps its age. Distances have the unit that was
-            chosen for the index, also if `eps` has another one.
+            `left` is the row that was added first; a replaced row keeps its place in this order. Distances
+            have the unit that was chosen for the index, also if `eps` has another unit.
         """
         return all_pairs(self._now(), self._far(eps))
 
     def changes(self, since: int, until: int | None = None) -> Frame:
-        """Return the changes of pairs from one version to another (by default the last), lazily.
+        """Return the pairs that changed from version `since` to `until` (default: the last version), lazily.
 
         Parameters
         ----------
         since : int
-            A version, or 0 for an empty index, so that all pairs are added.
+            A version; 0 stands for an empty index, so that all pairs count as added.
         until : int, optional
 
         Returns
         -------
         DataFrame
-            As `pairs`, with a column ``diff`` (int8): 1 for an added pair, -1 for a removed pair.
+            The columns of `pairs`, and ``diff`` (int8): 1 for an added pair, -1 for a removed pair.
         """
         first, to = check_whole("since", since, 0), None if until is None else check_version(until, "until")
         last = self._now() if to is None else self._at(to)
@@ -223,14 +225,14 @@ class Index(IndexReader):
         return dd.concat([side.assign(**{DIFF: np.int8(sign)}) for side, sign in sides])
 
     def rows(self) -> Frame:
-        """All rows of the index, lazily: ids, coordinates and kept columns, in any order."""
+        """Return all rows of the index, lazily: ids, coordinates and kept columns, in any order."""
         return stored_rows(self._now().rows)
 
     def join(self, frame: Frame, eps: float | str | None = None) -> Frame:
-        """Pairs of the rows of another table (left) with rows of the index (right), lazily.
+        """Return pairs of rows of another table (left) with rows of the index (right), lazily.
 
         The table needs the columns of coordinates and ids of the index.  It is not added to the index.  It
-        is read once at the call, to refuse bad rows.
+        is read once at the call, to refuse invalid rows.
 
         Raises
         ------
@@ -254,14 +256,14 @@ class Index(IndexReader):
         return joins.plan_of(coordinates_of(rows), self._now().rows)
 
     def history(self) -> pd.DataFrame:
-        """The versions: kind, batch, time and number of rows of each."""
+        """Return a row for each version: kind, batch, time, and the numbers of rows and files."""
         return history_of(self._root, self._now().manifest)
 
     def restore(self, version: int) -> IndexChanges:
         """Make a new version with the rows of an old one.
 
-        Rows added since are deleted, and rows deleted since return with their numbers.  Batches stay known:
-        repeat one under another name.
+        Rows added since are deleted, and rows deleted since return with their row numbers.  Names of batches
+        since then stay in use: repeat such a batch under another name.
 
         If the manifest of the last version is damaged, use the newest intact version N.
         ``open_index(path, version=N).restore(N)`` makes a version after the damaged one.
@@ -276,13 +278,13 @@ class Index(IndexReader):
         return IndexChanges(self._changed, made.since, made.manifest.version, made.report)
 
     def optimize(self, how: str = "auto") -> UpkeepReport:
-        """Compact the files on disk, as a version with the same rows and pairs.
+        """Compact the files on disk, and commit a version with the same rows and pairs.
 
         Parameters
         ----------
         how : {"auto", "all", "small"}
-            Rewrite what the index's policy (`recluster`) recommends now, all files, or only small files of
-            updates.
+            "auto" rewrites the files that the index's policy (`recluster`) recommends now, "all" all files,
+            "small" only small files of updates.
 
         Returns
         -------
@@ -295,16 +297,16 @@ class Index(IndexReader):
     def components(self) -> Frame:
         """Return the connected components of the rows, by their pairs.
 
-        They are computed at once, and kept in the folder. The next version is computed from them: added pairs
-        merge groups, and only groups that lost pairs are rebuilt.
+        They are computed at once, and kept in the folder. The components of the next version are computed
+        from them: added pairs merge groups, and only groups that lost pairs are rebuilt.
 
         Returns
         -------
         DataFrame
             A lazy frame with one row per row of the index. Its columns are ``id`` and ``component``, the id
             of the oldest row of the group. So a group keeps its name as long as that row stays in it. Merged
-            groups take the name of the older one. The groups of two versions are kept: compute the frame
-            before a third one is requested.
+            groups take the name of the older group. The groups of two versions are kept: compute the frame
+            before groups of a third version are requested.
         """
         return components(self._now())
 
@@ -313,9 +315,10 @@ class Index(IndexReader):
         return quality_of(self._now(), FILE_ROWS)
 
     def check(self) -> CheckReport:
-        """Read all files of all versions and list the damaged ones; see `CheckReport`.
+        """Read all files of all versions and list damaged files; see `CheckReport`.
 
-        Every read verifies the bytes that it reads; this also reads the rest.
+        Other methods verify the bytes that they read; this reads and verifies all bytes.
+
         Examples
         --------
         >>> import tempfile
@@ -330,8 +333,8 @@ class Index(IndexReader):
     def vacuum(self, keep: int = 10) -> int:
         """Remove all but the last `keep` versions, and files that no version needs; return the bytes freed.
 
-        Files that no version ever had are removed when they are a day old, as a running update may be
-        writing them.
+        Files that no version ever used are removed only when they are a day old: younger files may belong to
+        a running update.
         """
         self._latest("vacuum")
         return vacuumed(self._root, check_whole("keep", keep, 1))
@@ -346,12 +349,12 @@ class Index(IndexReader):
         return Made(now.number, manifest, replace(report, bytes_written=report.bytes_written + size))
 
     def _made(self, made: Made) -> Version:
-        """Return a version that was just made, even if it is no longer the last one."""
+        """Return a version that was just made, even if another writer has made a newer one."""
         now = self._now()
         return now if now.number == made.manifest.version else replace(now, manifest=made.manifest)
 
     def _known_batch(self, manifest: Manifest, version: int) -> IndexChanges:
-        since = version - 1  # if that was vacuumed, reading the pairs raises the error
+        since = version - 1  # if a vacuum removed that version, reading the pairs raises the error
         with contextlib.suppress(VersionGoneError):
             made = manifest if manifest.version == version else read_manifest(self._root, version)
             since = made.parent or since

@@ -1,15 +1,15 @@
 """Compact and reorder the files of an index, after updates or on request.
 
 The schedule is a rent-or-buy rule (Karlin, Manasse, Rudolph & Sleator 1988, "Competitive snoopy caching").
-Each update adds its needless row reads to a counter.  Once the counter exceeds the cost of a rewrite, the
-rows are rewritten.  So the total cost is at most twice the cost of the best schedule.
+A counter sums the rows that updates read needlessly because rows are not in order.  Once it exceeds the cost
+of a rewrite, rows are rewritten.  So the total cost is at most twice the cost of the best schedule.
 
-Small files have a counter of their own: the needless reads because they are separate.  Merging them only
-brings forward a rewrite that each tier of files needs later, so a merge costs no more than a version.  Small
-files are merged once the counter exceeds that.  If a full rewrite costs hardly more, it is done instead.
+A second counter sums the needless reads because small files are not merged.  Each tier of files is rewritten
+later anyway, and a merge only does this earlier.  So the cost of a merge is the cost of one more version.
+Small files are merged once the counter exceeds that cost, or are reordered if this costs hardly more.
 
 One task writes the file of one region.  It reads the row groups whose boxes overlap the region, and selects
-the rows in the region.  So rows are not sent between tasks, and row groups at borders are read repeatedly.
+the rows in the region.  So rows are not sent between tasks, but row groups at borders are read repeatedly.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ from dask_simjoin.planning.spatial_chunks import NO_HALO
 from dask_simjoin.planning.tables import MAX_REGIONS
 
 REWRITE = 8.0
-"""Measured cost of reordering and writing a row, in rows read and compared."""
+"""Measured cost of reordering and writing a row, in rows that could be read and compared instead."""
 
 COMMIT = 1 << 19
-"""Cost of making a version, with all syncs, in rows read and compared."""
+"""Cost of making a version, with all syncs, in rows that could be read and compared instead."""
 
 MOST_SMALL = 8
-"""Number of similarly sized files that may be merged: the next tier of files."""
+"""Minimum number of similarly sized files that may be merged, into a file of the next tier."""
 
 MOST_FILES = 64
-"""Number of similarly sized files that are always merged: each version lists them."""
+"""Number of similarly sized files that are always merged, as each manifest lists all files."""
 
 NEARLY = 2.0
-"""A rewrite replaces a merge if it costs at most this many times as much."""
+"""A rewrite replaces a merge if it costs at most this multiple of the merge."""
 
 MOST_DELETED = 0.3
 """Share of deleted rows above which a file is rewritten without them."""
@@ -96,7 +96,7 @@ def counters_after_rewrite(version: Version, files: frozenset[str], full: int) -
 
 
 def price(version: Version, files: frozenset[str]) -> float:
-    """Return the cost of rewriting some files, in rows read."""
+    """Return the cost of rewriting some files, in rows that could be read and compared instead."""
     return COMMIT + REWRITE * sum(one.rows for one in version.manifest.files if one.name in files)
 
 
@@ -120,7 +120,10 @@ def to_rewrite(version: Version, full: int) -> frozenset[str]:
 
 
 def unordered_files(version: Version, full: int) -> frozenset[str]:
-    """List files of updates, and files whose boxes overlap theirs: all files that are not in order."""
+    """List files that are not in order: small files, and files whose boxes overlap boxes of small files.
+
+    Without small files, list all files.
+    """
     rows, names = version.rows, version.rows.files
     boxes = boxes_of(rows)
     sizes = {one.name: one.rows for one in version.manifest.files}
@@ -141,7 +144,7 @@ def unordered_files(version: Version, full: int) -> frozenset[str]:
 
 
 def similar_files(version: Version, full: int, number: int) -> frozenset[str]:
-    """List similarly sized files if there are at least `number`: they may be merged."""
+    """List small files to merge: tiers of at least `number` similarly sized files."""
     tiers: dict[int, list[RowFile]] = {}
     for one in version.manifest.files:
         if SMALL_PART * one.rows < full:
@@ -151,7 +154,7 @@ def similar_files(version: Version, full: int, number: int) -> frozenset[str]:
 
 
 def degraded_files(version: Version) -> frozenset[str]:
-    """List files with many deleted rows, and more than the rows of a row group."""
+    """List files with many deleted rows: a large share, and more rows than a row group has."""
     manifest = version.manifest
     gone = {one.name: len(version.deleted.get(one.name, ())) for one in manifest.files}
     return frozenset(
@@ -163,7 +166,7 @@ def degraded_files(version: Version) -> frozenset[str]:
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """Target of a rewrite: the tree of regions, its dimensions `dims`, and the schema of files."""
+    """The target of a rewrite: regions of space, their dimensions `dims`, and the schema of row files."""
 
     regions: Regions
     dims: np.ndarray
@@ -171,7 +174,7 @@ class Target:
 
 
 def rewritten(own: Transaction, version: Version, files: frozenset[str], number: int, full: int) -> Change:
-    """Rewrite the rows of some files into files of about `full` rows; `number`: of the new version."""
+    """Rewrite the rows of some files into files of about `full` rows; `number`: the new version."""
     every = version.rows
     chosen = np.isin(np.asarray(every.files, object)[every.groups.file], list(files))
     rows = every.only(chosen)
@@ -217,7 +220,7 @@ def _block_pair(low: np.ndarray, high: np.ndarray, target: Target, cut: tuple[in
 
 
 def write_region(part: Part, target: Target, region: int, own: Transaction) -> Written | None:
-    """Write the rows of a region as a file; None: there are none."""
+    """Write the rows of a region as a file; None: the region has no rows."""
     rows = read_part(part)
     if len(target.regions) > 1 and len(rows):
         frames = frames_of_library(part.library)
@@ -252,7 +255,7 @@ def keep_up(version: Version) -> UpkeepReport:
     except (IndexWriteError, IndexStoreError) as error:
         warnings.warn(
             f"Version {version.number} of the index at {str(version.root)!r} is committed, but its files "
-            f"could not be compacted: {error}. A later update, or optimize(), does so.",
+            f"could not be compacted: {error}. A later update, or optimize(), compacts them.",
             UpkeepWarning, stacklevel=3,
         )  # fmt: skip
         return nothing

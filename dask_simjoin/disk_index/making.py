@@ -60,7 +60,7 @@ def named(columns: tuple[Hashable, ...]) -> tuple[str, ...]:
 def _check_free(root: AnyPath) -> None:
     """Refuse a folder with other content; leftovers of a failed attempt to make an index are allowed."""
     if root.exists() and not root.is_dir():
-        raise OptionError(f"path={str(root)!r} is a file; use a folder that is not there yet, or is empty.")
+        raise OptionError(f"path={str(root)!r} is a file; use a new or empty folder.")
     if versions(root):
         raise OptionError(
             f"path={str(root)!r} holds an index already; open it with dask_simjoin.open_index(path), or use "
@@ -69,14 +69,13 @@ def _check_free(root: AnyPath) -> None:
     others = [one.name for one in files_in(root) if one.name not in (*FOLDERS, PAIRS)]
     if others:
         raise OptionError(
-            f"path={str(root)!r} has something else in it ({listed(others, 3)}); use a new folder, or an "
-            "empty one."
+            f"path={str(root)!r} has other files in it ({listed(others, 3)}); use a new or empty folder."
         )
 
 
 @contextlib.contextmanager
 def _folders(root: AnyPath, names: Sequence[str]) -> Iterator[None]:
-    """Make the folders of an index; after a failure empty ones are removed.  A store has no folders."""
+    """Make the folders of an index, if it is on a disk; after a failure, empty folders are removed."""
     if isinstance(root, ObjectPath):
         yield
         return
@@ -101,8 +100,8 @@ def _dims(incoming: Incoming) -> int:
     spec: JoinSpec = incoming.table.spec
     if spec.lists and not incoming.table.rows:
         raise CoordinateError(
-            f"Column {spec.on[0]!r} holds lists, and without rows their length is unknown; make the index "
-            "from some rows, which can be deleted later."
+            f"Column {spec.on[0]!r} holds lists, and without rows their length is unknown. Make the index "
+            "from at least one row, which can be deleted later."
         )
     return len(incoming.table.every.lower)
 

@@ -1,4 +1,4 @@
-"""Manifests of versions: one immutable file per version, batches, history and vacuum."""
+"""Manifests: one immutable file per version that lists the files of that version."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from dask_simjoin.disk_index.types import (
 from dask_simjoin.errors import IndexFormatError, IndexStoreError, VersionGoneError
 
 FILE_NAME = re.compile(r"(?:[0-9a-f]{32}|[0-9a-f]{16}-[0-9a-f]{8}-[0-9a-f]{16})\.parquet")
-"""Names of files in manifests: no path leads out of the index's folders."""
+"""Allowed names of files in manifests: none of them is a path out of the index's folders."""
 
 TUPLES = ("on", "keep", "names", "cut")
-"""Fields of options that are tuples, and lists in JSON."""
+"""Fields of `Options` that are tuples here, and lists in JSON."""
 
 HINTS: dict[Any, dict[str, Any]] = {
     kind: typing.get_type_hints(kind)
@@ -118,7 +118,7 @@ DIGITS = 20
 ENDING = ".json"
 
 LISTINGS = 100
-"""How often to list versions to read the last one; each retry means that a vacuum removed it meanwhile."""
+"""How often to list versions until the last one can be read: a vacuum may remove it meanwhile."""
 
 NAME = re.compile(rf"([0-9]{{{DIGITS}}})\{ENDING}")
 """Names of manifests: other files in the folder are ignored."""
@@ -145,17 +145,17 @@ def _numbers(names: Iterable[str]) -> list[int]:
 
 
 OLDEST = ".oldest"
-"""On a store, the object with the number below the oldest kept version; listings begin there."""
+"""On a store, the object with the number before the oldest kept version; listings begin after that number."""
 
 REMOVED = "removed"
-"""The field that only tombstones have: manifests of versions that a vacuum removed from a store.
+"""The field that marks tombstones, which replace manifests that a vacuum removed from a store.
 
-Their names stay taken, so that no number is assigned twice.
+A tombstone keeps the name in use, so that no version number is assigned twice.
 """
 
 
 def _on_store(root: ObjectPath, above: int) -> list[int]:
-    """List versions on a store, from the oldest kept one: the names of removed ones are there, too."""
+    """List versions on a store, from the oldest kept version: removed versions have names there, too."""
     folder, first = root / "_versions", above
     if not above:
         try:
@@ -164,7 +164,7 @@ def _on_store(root: ObjectPath, above: int) -> list[int]:
             first = 0
     try:
         found = _numbers(one.name for one in folder.after(manifest_path(root, first).name))
-        if not found and not above and first:  # it is not what a vacuum wrote
+        if not found and not above and first:  # the number is wrong: list all names
             found = _numbers(one.name for one in folder.after(manifest_path(root, 0).name))
     except FileNotFoundError:
         return []
@@ -172,9 +172,9 @@ def _on_store(root: ObjectPath, above: int) -> list[int]:
 
 
 def bury(root: ObjectPath, version: int) -> int:
-    """Remove a manifest from a store, but for its name; return the bytes.
+    """Replace a manifest on a store by a tombstone; return the bytes of the manifest.
 
-    Its writer may not know yet that it was made, so the token stays.
+    The tombstone keeps the token: the writer of the manifest may still check whether it was published.
     """
     path = manifest_path(root, version)
     content = path.read_bytes()
@@ -204,10 +204,10 @@ def _field(content: bytes, name: str) -> Any:
 
 
 def latest(root: AnyPath) -> Manifest:
-    """Read the manifest of the last version; refuses a damaged one.
+    """Read the manifest of the last version; refuses a damaged manifest.
 
-    The result is at least as new as the last version at the call.  A listing may miss files that are added
-    or removed meanwhile.  If it misses one of those, all older versions are gone, and it is repeated.
+    The result is at least as new as the last version at the call.  A listing may miss versions that are
+    added meanwhile, and list versions that are removed meanwhile.  It is repeated if its last one is gone.
     """
     for _ in range(LISTINGS):
         known = versions(root)
@@ -225,7 +225,7 @@ def latest(root: AnyPath) -> Manifest:
 
 
 def read_manifest(root: AnyPath, version: int) -> Manifest:
-    """Read the manifest of a version; refuses a damaged or missing one."""
+    """Read the manifest of a version; refuses a damaged or missing manifest."""
     found = _read(root, version)
     if isinstance(found, Manifest):
         return found
@@ -237,13 +237,13 @@ def read_manifest(root: AnyPath, version: int) -> Manifest:
         several = f"versions {there[0]} to {there[-1]} remain"
         some = several if len(there) > 1 else f"version {there[0]} remains"
     raise VersionGoneError(
-        f"Version {version} of the index at {str(root)!r} is not there; {some}. A consumer "
+        f"Version {version} of the index at {str(root)!r} does not exist; {some}. A consumer "
         "that comes too late starts over from pairs(). To keep more versions, use vacuum(keep=...)."
     )
 
 
 def whole(root: AnyPath, some: Iterable[int]) -> list[Manifest]:
-    """Read the manifests of some versions, without missing and damaged ones."""
+    """Read the manifests of some versions; missing and damaged manifests are left out."""
     found = (_read(root, version) for version in some)
     return [one for one in found if isinstance(one, Manifest)]
 
@@ -261,16 +261,16 @@ def _damaged_last(root: AnyPath, known: list[int], what: str) -> IndexFormatErro
     """Return the error for a damaged last manifest, which says how to continue."""
     older = next((one for one in reversed(known[:-1]) if whole(root, [one])), None)
     remedy = (
-        "No older version is whole: copy the file back from a backup, or make a new index."
+        "No older version is intact: copy the file back from a backup, or make a new index."
         if older is None
-        else f"Copy it back from a backup. Or continue from version {older}, the newest whole one, without "
+        else f"Copy it back from a backup. Or continue from version {older}, the newest intact one, without "
         f"later changes: open_index(path, version={older}).restore({older}) makes a new version."
     )
     return damaged(manifest_path(root, known[-1]), f"{what}, and it belongs to the last version", remedy)
 
 
 def back_to(root: AnyPath, manifest: Manifest, since: int) -> Iterator[Manifest]:
-    """Yield a version and its ancestors after `since`, newest first; refuses if one is gone."""
+    """Yield a version and its ancestors after `since`, newest first; refuses if an ancestor is gone."""
     while manifest.version > since:
         yield manifest
         if manifest.parent is None:
@@ -284,7 +284,7 @@ def back_to(root: AnyPath, manifest: Manifest, since: int) -> Iterator[Manifest]
 
 
 def encoded(manifest: Manifest, token: str) -> bytes:
-    """Return the bytes of a manifest file; `token`: of the attempt, so that contents are unique."""
+    """Return the bytes of a manifest file; `token` of the attempt makes them unique."""
     body = to_json(manifest)
     whole = {"format": FORMAT, "checksum": _checksum(body), "written_by": token, "manifest": body}
     return json.dumps(whole, indent=1).encode()
@@ -296,7 +296,7 @@ def _checksum(body: Any) -> str:
 
 
 def _read(root: AnyPath, version: int) -> Manifest | str | None:
-    """Read a version's manifest; a text says why it is damaged; None: it is missing."""
+    """Read a version's manifest; return a text with the reason if it is damaged, or None if it is missing."""
     path = manifest_path(root, version)
     try:
         content = json.loads(path.read_bytes())
@@ -317,7 +317,7 @@ def _read(root: AnyPath, version: int) -> Manifest | str | None:
     if type(number) is not int or not oldest <= number <= FORMAT:
         raise IndexFormatError(
             f"{str(path)!r} is of format {repr(number)[:80]}, and this version of dask_simjoin reads "
-            f"{readable}; use a newer one, or make a new index."
+            f"{readable}; install a newer version, or make a new index."
         )
     if not same:
         return "its checksum does not match its content"

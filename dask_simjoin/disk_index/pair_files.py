@@ -1,7 +1,7 @@
 """Stored pairs: their files, tables and lazy frames.
 
-A file has the ids of both rows, their kept values, their numbers, and the total that decided the pair.  So a
-smaller distance filters these totals exactly as a join does, and yields the same distances.
+For each pair, a file has the ids, kept values and row numbers of both rows, and the total that decided the
+pair.  So pairs within a smaller distance are selected by these totals exactly as a join does.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ from dask_simjoin.request.spec import JoinSpec, TotalsSpec
 from dask_simjoin.tasks.matches import measured
 
 STORED = LEFT, RIGHT = f"{SEQ}_left", f"{SEQ}_right"
-"""Columns of files of pairs with the numbers of both rows, besides the columns of pairs."""
+"""Columns of pair files with the row numbers of both rows, besides the columns of results."""
 
 TOTAL = "distance"
-"""The column of totals, named like the distances of joins."""
+"""The column of totals, which has the name that joins give to distances."""
 
 GROUP = 1 << 18
 """Pairs per row group."""
 
 
 def stored_spec(rows: Snapshot) -> TotalsSpec:
-    """Return the request for the pairs of an index, as they are stored."""
+    """Return the request for the pairs of an index with the columns that are stored."""
     spec, names, kept = spec_of(rows, None, True), rows.options.names, len(rows.options.keep)
     both = (*names[:kept], LEFT, *names[kept:], RIGHT)
     return TotalsSpec.of(spec, keep=(*spec.keep, SEQ), names=both)
 
 
 def pair_schema(root: AnyPath, options: Options) -> pa.Schema:
-    """Return the schema of files of pairs."""
+    """Return the schema of pair files."""
     own = example_table(root, options).schema
     own_dtypes, ids = dtypes_in(own), options.row_id
     of = {"left": ids, "right": ids} | dict(zip(options.names, options.keep * 2, strict=True))
@@ -90,7 +90,7 @@ def write_pairs(own: Transaction, tables: Iterator[pa.Table], schema: pa.Schema)
 
 
 class Gone(NamedTuple):
-    """Deleted rows: their numbers (n,), ascending, and the last version (n,) that deleted each."""
+    """Deleted rows: row numbers (n,), ascending, and the last version (n,) that deleted each row."""
 
     seq: np.ndarray
     version: np.ndarray
@@ -98,7 +98,7 @@ class Gone(NamedTuple):
 
 @functools.lru_cache(KNOWN)
 def rows_gone(root: AnyPath, marks: tuple[MarkFile, ...]) -> Gone:
-    """Return the deleted rows from files, which never change: each process reads them once."""
+    """Return the deleted rows from mark files; a process caches them, as files never change."""
     seq = [read_whole(root / PAIRS / one.name)[SEQ].to_numpy() for one in marks]
     every = np.concatenate([np.zeros(0, np.int64), *seq])
     version = np.repeat(np.array([one.version for one in marks], np.int64), [len(some) for some in seq])
@@ -110,7 +110,7 @@ def rows_gone(root: AnyPath, marks: tuple[MarkFile, ...]) -> Gone:
 
 def read_live(root: AnyPath, one: PairFile, marks: tuple[MarkFile, ...], columns: Sequence[str],
               groups: Sequence[int] | None = None) -> Iterator[pa.Table]:  # fmt: skip
-    """Read the valid pairs of a file, some row groups or all, one after the other."""
+    """Yield the valid pairs of each row group of a file; `groups`: the row groups to read, default: all."""
     every = rows_gone(root, marks)
     gone = every.seq[every.version > one.version]
     wanted = list(dict.fromkeys([*columns, *((LEFT, RIGHT) if len(gone) else ())]))
@@ -124,13 +124,13 @@ def read_live(root: AnyPath, one: PairFile, marks: tuple[MarkFile, ...], columns
 
 
 def _among(seq: np.ndarray, gone: np.ndarray) -> np.ndarray:
-    """Return which numbers are in `gone`, which is ascending and not empty."""
+    """Return which row numbers are in `gone`, which is ascending and not empty."""
     at = np.minimum(np.searchsorted(gone, seq), len(gone) - 1)
     return gone[at] == seq
 
 
 def needed(pairs: StoredPairs) -> StoredPairs:
-    """Drop marks that no file needs any more."""
+    """Drop marks of deletions that are older than all pair files: no pair needs them."""
     oldest = min((one.version for one in pairs.files), default=0)
     marks = pairs.marks if pairs.files else ()
     return StoredPairs(pairs.files, tuple(one for one in marks if one.version > oldest))
@@ -141,15 +141,15 @@ ROWS = 1 << 20
 
 
 class Pieces(NamedTuple):
-    """Row groups of files of pairs that form a partition."""
+    """Row groups of pair files that form a partition."""
 
     files: tuple[tuple[PairFile, tuple[int, ...]], ...]
 
 
 def all_pairs(version: Version, eps: float | None = None, numbered: bool = False) -> Frame:
-    """Return a lazy frame of all pairs of a version, each once, the row with the smaller number left.
+    """Return a lazy frame of all pairs of a version; left is the row with the smaller row number.
 
-    `eps`: another distance than the index's; `numbered`: rows are named by their numbers.
+    `eps`: another distance than the index's `eps`.  `numbered`: row numbers replace ids.
     """
     options, rows = version.manifest.options, version.rows
     spec = spec_of(rows, eps, options.return_distance and not numbered, numbered)
@@ -159,7 +159,7 @@ def all_pairs(version: Version, eps: float | None = None, numbered: bool = False
 
 
 def found_pairs(rows: Snapshot, spec: JoinSpec) -> Frame:
-    """Return a lazy frame of all pairs of rows, which a join computes."""
+    """Return a lazy frame of all pairs of rows, computed by a join and not read."""
     return lazy_pairs(all_blocks(rows, spec, sizes(rows, spec)), rows)
 
 
@@ -201,7 +201,7 @@ def _on_worker(part: Pieces, columns: list[str], **how: Any) -> Frame:
 
 def _read(part: Pieces, root: AnyPath, marks: tuple[MarkFile, ...], spec: JoinSpec, schema: pa.Schema,
           index_eps: float, columns: list[str]) -> Frame:  # fmt: skip
-    """Read the valid pairs within the distance of `spec`."""
+    """Read the valid pairs within `spec.eps`."""
     numbered = {"left": LEFT, "right": RIGHT} if not spec.keep and spec.id == SEQ else {}
     names = [numbered.get(name, name) for name in columns]
     nearer = spec.eps < index_eps
@@ -222,17 +222,17 @@ def _read(part: Pieces, root: AnyPath, marks: tuple[MarkFile, ...], spec: JoinSp
 
 
 LEAST = 1 << 16
-"""Fewest pairs of a task that writes its own file: fewer pairs are merged in this process."""
+"""Minimum pairs of a task that writes a file of its own; fewer pairs are merged in this process."""
 
 SMALL = 1 << 20
-"""Pairs of a file above which it is not small."""
+"""A file with fewer pairs is small."""
 
 MOST_SMALL = 8
 """Number of small files above which a compaction merges them."""
 
 
 class WrittenPairs(NamedTuple):
-    """A new file of pairs: its name, pairs and bytes."""
+    """A new pair file: its name, its number of pairs, and its bytes."""
 
     name: str
     rows: int
@@ -242,9 +242,9 @@ class WrittenPairs(NamedTuple):
 def append_pairs(
     own: Transaction, version: Version, gone: np.ndarray, again: bool
 ) -> tuple[StoredPairs, int]:
-    """Store the pairs that a new version adds, and the numbers of the rows that it deletes.
+    """Store the pairs that a new version adds, and the row numbers of the rows that it deletes.
 
-    Returns all stored pairs, and the bytes that were written.
+    Return all stored pairs, and the bytes that were written.
     """
     manifest, number = version.manifest, version.number
     made = _written(own, version)
@@ -290,15 +290,15 @@ def _coming(version: Version) -> Frame:
 
 
 def store(pairs: Frame, own: Transaction, schema: pa.Schema) -> WrittenPairs | pa.Table:
-    """Write the pairs of a task; return them if they are few."""
+    """Write the pairs of a task; if they are few, return them instead."""
     table = arrow_of(pairs).select(schema.names).cast(schema)
     return table if len(table) < LEAST else WrittenPairs(*write_pairs(own, iter([table]), schema))
 
 
 def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[StoredPairs, int]:
-    """Compact stored pairs: small files are merged; `whole`: all files are rewritten with valid pairs only.
+    """Compact stored pairs: merge small files; `whole`: rewrite all files, with valid pairs only.
 
-    Returns the stored pairs of a new version, and the bytes that were written.
+    Return the stored pairs of a new version, and the bytes that were written.
     """
     pairs, number = version.manifest.pairs, version.number
     small = [one for one in pairs.files if one.rows < SMALL]
@@ -328,7 +328,7 @@ def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[Stor
 
 def joined(own: Transaction, files: tuple[PairFile, ...], marks: tuple[MarkFile, ...],
            schema: pa.Schema) -> WrittenPairs | None:  # fmt: skip
-    """Merge the valid pairs of some files into one; None: there is one file, and all its pairs are valid."""
+    """Merge the valid pairs of some files into one; None: a single file has valid pairs only, and stays."""
     live = [sum(len(table) for table in read_live(own.root, one, marks, [LEFT])) for one in files]
     if not sum(live):
         return WrittenPairs("", 0, 0)

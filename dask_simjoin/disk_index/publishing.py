@@ -1,12 +1,12 @@
-"""Publish a manifest under the next number, which is never reused.
+"""Publish a manifest under the next version number; numbers are never reused.
 
-The names of an attempt's files begin with its token, so files of lost tasks are found, too.  A lease, an
-empty file, exists as long as the attempt lasts.  Each task checks it after writing: a task that outlives its
-attempt removes its own file.
+The names of an attempt's files begin with its token, so files of lost tasks are found, too.  The lease is an
+empty file that exists as long as the attempt lasts.  Each task checks the lease after it has written a file.
+So a task that outlives its attempt removes the file.
 
-docs/explanation/versions.md has the rules and the proof.  In short: a vacuum removes all temporaries before
-it removes a manifest, and a writer lists the versions after it has made its temporary.  So either the writer
-sees that its number is not the next one, or its temporary is gone and its link fails.
+docs/explanation/versions.md has the rules and the proof.  In short: a writer makes a
+temporary, lists the versions, and links the temporary to its final name.  A vacuum removes all temporaries
+before it removes a manifest.  So a writer with an outdated number sees that, or its link fails.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Transaction:
     token : str
         The beginning of the names of its files.
     kept : bool
-        Whether a version names its files, or may name them: then they stay.
+        Whether files stay after the attempt, because a version names them or may name them.
     """
 
     root: AnyPath
@@ -74,7 +74,7 @@ class Transaction:
         if not self.lease.exists():
             (self.root / folder / name).unlink(missing_ok=True)
             raise IndexConflictError(
-                f"An update of the index at {str(self.root)!r} failed, or took longer than a day, and a "
+                f"An update of the index at {str(self.root)!r} failed, or took longer than a day, while a "
                 "task still wrote files for it; nothing was changed. Repeat it with fewer rows at a time."
             )
         return name, size
@@ -97,7 +97,7 @@ class Transaction:
 
 @contextlib.contextmanager
 def _leftovers() -> Iterator[None]:
-    """Ignore files that cannot be removed: a vacuum removes them a day later."""
+    """Ignore errors on a disk when files are removed: a vacuum removes them a day later."""
     try:
         yield
     except IndexStoreError:
@@ -108,7 +108,7 @@ def _leftovers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def transaction(root: AnyPath) -> Iterator[Transaction]:
-    """Begin an attempt; at its end, files that no version names are removed."""
+    """Begin an attempt; at its end, its files are removed if no version names them."""
     own = Transaction(root)
     with writing(own.lease):
         own.lease.touch(exist_ok=False)
@@ -119,13 +119,13 @@ def transaction(root: AnyPath) -> Iterator[Transaction]:
 
 
 MOST = 512
-"""Most names in a manifest: beyond that they move to a file that all later versions share."""
+"""Maximum batch names in a manifest: more names move to a file that all later versions share."""
 
 BATCH, MADE = "batch", "version"
 
 
 class Batches(NamedTuple):
-    """The named updates of a manifest (see `Manifest`), and the bytes that were written for them."""
+    """The batches of a manifest (`Manifest.batches` and `earlier`), and the bytes written for them."""
 
     last: dict[str, int]
     earlier: tuple[str, ...]
@@ -133,7 +133,7 @@ class Batches(NamedTuple):
 
 
 def made_by(root: AnyPath, manifest: Manifest, batch: str | None) -> int | None:
-    """Return the version that a named update made; None: there was no such update."""
+    """Return the version that a batch made; None: there was no such batch."""
     if batch is None or batch in manifest.batches:
         return None if batch is None else manifest.batches[batch]
     for name in reversed(manifest.earlier):
@@ -145,7 +145,7 @@ def made_by(root: AnyPath, manifest: Manifest, batch: str | None) -> int | None:
 
 
 def with_batch(own: Transaction, parent: Manifest, batch: str | None, version: int) -> Batches:
-    """Add a named update to the updates of a manifest; if these are many, they move to a file."""
+    """Add a batch to the batches of a manifest; if these are too many, they move to a file."""
     last, earlier, size = dict(parent.batches), parent.earlier, 0
     if batch is not None:
         if len(last) >= MOST:
@@ -158,7 +158,7 @@ def with_batch(own: Transaction, parent: Manifest, batch: str | None, version: i
 
 
 HALF_A_DAY = 12 * 60 * 60
-"""Seconds that an attempt may take; a vacuum spares unknown files until they are a day old."""
+"""Maximum seconds of an attempt; a vacuum spares unknown files until they are a day old."""
 
 TEMPORARY = ".manifest"
 """The end of the names of temporaries; a vacuum removes all of them."""
@@ -167,7 +167,7 @@ TEMPORARY = ".manifest"
 def base_of(root: AnyPath, manifest: Manifest) -> int | None:
     """Return the number before the next version's; None if a version newer than `manifest` was made.
 
-    Damaged manifests have numbers, too, so it may be larger than the version of `manifest`.
+    It is larger than the version of `manifest` if newer manifests are damaged: their numbers stay in use.
     """
     newer = versions(root, manifest.version)
     if not all(damage_of(root, number) for number in newer):
@@ -176,7 +176,7 @@ def base_of(root: AnyPath, manifest: Manifest) -> int | None:
 
 
 def publish(own: Transaction, base: int, manifest: Manifest) -> bool:
-    """Publish a manifest as the version after `base`; return False, without effect, if that exists."""
+    """Publish a manifest as the version after `base`; return False if another attempt took that number."""
     content, path = encoded(manifest, own.token), manifest_path(own.root, base + 1)
     if isinstance(path, ObjectPath):
         return _created(own, content, path)
@@ -188,35 +188,35 @@ def publish(own: Transaction, base: int, manifest: Manifest) -> bool:
 
 
 PUTS = 3
-"""How often to put a manifest whose answer was lost; each put has repeats of its own."""
+"""How often to put a manifest if the reply was lost; the client also repeats each put."""
 
 
 def _created(own: Transaction, content: bytes, path: ObjectPath) -> bool:
     """Put a manifest on a store if its name is free; return False if another attempt took it.
 
-    Names are never free again.  So a put succeeds only if its version is the next one.
+    A name that was used stays in use.  So a put succeeds only if its version is the next one.
     """
-    own.kept = True  # until it is certain that the number is another one's
+    own.kept = True  # until it is certain that another attempt took the number
     failure: OSError | None = None
     for _ in range(PUTS):
         try:
             path.create(content)
             return True
-        except FileExistsError as error:  # maybe by this attempt, if the answer to an earlier put was lost
+        except FileExistsError as error:  # perhaps by this attempt, if the reply to an earlier put was lost
             failure = error
         except IndexStoreError as error:
             failure = error
             continue
-        with contextlib.suppress(FileNotFoundError):  # a conflict with a put that failed: try again
+        with contextlib.suppress(FileNotFoundError):  # the name conflicted with a put that failed: try again
             own.kept = written_by(path.read_bytes()) == own.token
             return own.kept
     raise IndexStoreError(
-        f"The store did not confirm {str(path)!r}, and the version may exist or not: {failure}"
+        f"The store did not confirm {str(path)!r}, so the version may or may not exist: {failure}"
     ) from failure
 
 
 def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | None:
-    """Try to link a manifest; return None if a vacuum removed the temporary, so that a retry is needed."""
+    """Try to link a manifest, and return whether it worked; None: a vacuum removed the temporary."""
     temporary = path.with_name(f".{uuid.uuid4().hex}{TEMPORARY}")
     write_new(temporary, lambda file: file.write(content))
     try:
@@ -224,7 +224,7 @@ def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | N
             _check_age(own, temporary)
         if _largest(own.root) != base:  # listed after the temporary was made: see the proof
             return False
-        own.kept = True  # until it is certain that there is no link
+        own.kept = True  # until it is certain that the link was not made
         os.link(temporary, path)
         return True
     except OSError as error:
@@ -233,9 +233,9 @@ def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | N
         removed(temporary)
     if own.kept and _holds(path, content):
         return True  # the reply of a network file system was lost
-    there = path.exists()  # before the listing, which has `base` only if no other version came after it
+    there = path.exists()  # first: then a listing that ends in `base` is certain
     overtaken = there or _largest(own.root) != base
-    # a manifest that was linked and removed since may be this one: then its files stay
+    # the link may have been made and removed by a vacuum: then the files stay
     own.kept = own.kept and overtaken and not there
     if isinstance(failure, (FileExistsError, FileNotFoundError)):
         return False if overtaken else None
@@ -244,7 +244,7 @@ def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | N
 
 
 def sweep(root: Path) -> int:
-    """Remove all temporaries, so that their writers fail and retry; return the bytes."""
+    """Remove all temporaries, so that their writers fail and retry; return the bytes freed."""
     folder = root / FOLDERS[0]
     names = [path for path in folder.iterdir() if path.name.startswith(".") and path.suffix == TEMPORARY]
     return sum(map(removed, names))

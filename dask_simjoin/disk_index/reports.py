@@ -1,4 +1,4 @@
-"""Reports of an index: what changes, checks and maintenance of it will do and did."""
+"""Reports of an index: the work and results of updates, changes, checks and compactions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ChangeReport(FieldsReport):
     inserted, deleted : int
         Inserted and deleted rows; a replaced row counts as both.
     row_groups_read, row_groups_held, row_groups : int
-        Row groups of unchanged rows within reach of a changed row: read from disk, and in memory
+        Row groups within reach of a changed row, to read from disk; such row groups in memory
         (`Index.persist`); and all row groups.
     rows_read : int
         Rows of the row groups to read.
@@ -83,7 +83,7 @@ class UpdateReport(FieldsReport):
     Attributes
     ----------
     inserted, replaced, ignored, deleted : int
-        Rows with new ids; rows that replaced others; ignored rows; deleted rows.
+        Rows with new ids; rows that replaced others; ignored rows; rows that `delete` named.
     files : int
         Row files written.
     bytes_written : int
@@ -110,7 +110,7 @@ class UpkeepReport(FieldsReport):
     Attributes
     ----------
     version : int
-        The version it made; the current one, if nothing was worth rewriting.
+        The version that the compaction made; the current version if nothing was worth rewriting.
     files_dropped, files_written : int
     rows : int
         Rows written.
@@ -164,12 +164,12 @@ class CheckReport(FieldsReport):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """A row for each damaged file: its path in the folder, its damage, and the versions that need it."""
+        """One row per damaged file: its path in the folder, its damage, and the versions that need it."""
         return pd.DataFrame(list(self.damage), columns=list(Damage._fields))
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """The numbers, by name."""
+        """The numbers of the report, by name."""
         return {name: value for name, value in super().numbers.items() if name != "damage"}
 
     def _further_facts(self) -> list[tuple[str, str]]:
@@ -185,21 +185,21 @@ class QualityReport(FieldsReport):
     ----------
     rows, files, row_groups : int
     small_files : int
-        Files of updates that were not compacted yet.
+        Files that updates wrote and that were not compacted yet.
     small_share, deleted_share : float
         Share of rows in small files, and share of deleted rows.
     scan : float
         Average number of rows in the row groups within eps of a row.
     scan_ratio : float
-        `scan`, divided by its value after a full rewrite: 1 is the best.
+        `scan`, divided by its estimated value after a full rewrite: 1 is the best.
     centroid_drift : float
         Total distance that the centroids of 20 clusters moved since the last full rewrite, by the boxes of
         row groups.  It is the quality metric of RE-JOIN (Korkmaz 2012).
     drift_in_eps : float
         The drift, divided by eps.
     excess : float
-        Rows that updates read since because row groups are not in order.  ``recluster="auto"`` compares it
-        with the cost of a rewrite.
+        Rows that updates read needlessly since then, because row groups are not in order.
+        ``recluster="auto"`` compares it with the cost of a rewrite.
     """
 
     title = "Quality of an index"
@@ -224,7 +224,7 @@ class MemoryReport(FieldsReport):
     Attributes
     ----------
     rows, rows_on_disk : int
-        Rows in memory, including deleted ones, and rows that do not fit: they are read each time.
+        Rows in memory, including deleted rows; and rows that do not fit, which are read each time.
     files, files_on_disk : int
     slabs : int
         Segments in memory, each with an index of its own.
@@ -242,7 +242,7 @@ class MemoryReport(FieldsReport):
 
 
 def _listed(numbers: tuple[int, ...]) -> str:
-    """Name versions; runs are named by the first and the last one."""
+    """Name versions; consecutive versions are named by the first and the last one."""
     return f"version{'s' * (len(numbers) > 1)} {', '.join(_runs(numbers))}"
 
 

@@ -1,9 +1,9 @@
 """Rows of an index in memory: coordinates, numbers, ids and boxes; pairs of replaced rows.
 
-A replaced row keeps its number.  So its pairs with unchanged or replaced rows may be in both the added and
-the removed pairs.  Each task cancels such pairs by the rows' other coordinates and the definition of a pair:
-it needs no pairs of another task.  If a kept value or the distance of a pair changes, the pair is removed and
-added.
+A replaced row keeps its row number.  So its pairs with unchanged or replaced rows may be in both the added
+and the removed pairs.  Each task cancels such pairs by itself: it computes from the rows' coordinates in the
+other version whether they are a pair there.  If a kept value or the distance of a pair changes, the pair is
+both removed and added.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from dask_simjoin.tasks.chunks import Chunk, indexed
 from dask_simjoin.tasks.matches import measured
 
 DRAWN = 2048
-"""Most rows of each side that are sampled to choose a layout."""
+"""Approximate rows of each side in the sample that chooses a layout."""
 
 MOST_ORDERED = 1 << 18
-"""Most moved rows that are reordered first.
+"""Maximum number of moved rows that are reordered.
 
-More rows stay in the order of their files, whose tiles are compact enough, and would mark most cells.
+More rows stay in the order of their files, where tiles are compact enough.  They would also mark most cells.
 """
 
 MOST_TILE_PAIRS = 1 << 20
-"""Most pairs of tiles of two parts to compare: some ms."""
+"""Maximum pairs of tiles of two parts to compare, which takes a few milliseconds."""
 
 FEW = 8
-"""Excluded rows are compared too, and dropped later, if they are fewer than one in this many."""
+"""If fewer than one in this many rows are excluded, these are compared too, and dropped later."""
 
 FULL = 0.5
 """Share of marked cells above which the cells exclude too few rows to be used."""
@@ -73,13 +73,13 @@ class RowBatch(TypedDict):
     tiles: NotRequired[Tiled]
     """Tiles of changed rows, which are in the order of their tiles."""
     marks: NotRequired[CellFilter]
-    """The cells near changed rows, if they exclude enough others."""
+    """The cells near changed rows, if these cells exclude enough other rows."""
     gone: NotRequired[Array]
-    """Unchanged rows: which (n,) to ignore, if dropping so few costs more than comparing them."""
+    """Which rows (n,) to ignore, if they are so few that dropping them costs more than comparing them."""
 
 
 def rows_of(frame: Frame, spec: JoinSpec, seq: Array) -> RowBatch:
-    """Return the rows of a frame, as tasks compare them; `seq`: the rows' numbers."""
+    """Convert a frame to rows that tasks compare; `seq`: their row numbers."""
     x, kept = points(frame, spec)
     if kept is not None:
         frame, x, seq = frame[kept], x[kept], seq[kept]
@@ -110,9 +110,9 @@ def joined_rows(parts: Sequence[RowBatch]) -> RowBatch:
 
 
 def load_near(part: Part, spec: JoinSpec, marks: CellFilter | None = None) -> RowBatch:
-    """Read row groups, without rows that the marks exclude before their coordinates are gathered.
+    """Read row groups; rows that `marks` exclude are dropped before coordinates are gathered.
 
-    The result may contain excluded rows, marked by `gone`.
+    The result may contain rows that do not count: `gone` marks them.
     """
     frame, kept = read_every(part, _columns(spec))
     frames = frames_for(frame)
@@ -128,7 +128,7 @@ def load_near(part: Part, spec: JoinSpec, marks: CellFilter | None = None) -> Ro
 
 
 def load_both(part: Part, named: Part, spec: JoinSpec) -> tuple[RowBatch, RowBatch]:
-    """Read row groups once: unchanged rows, as `load_near` does, and the rows named by another part."""
+    """Read row groups once; return unchanged rows, and the rows that `named` names."""
     frame, kept, own = read_both(part, named, _columns(spec))
     rows = rows_of(frame, spec, values_of(frame[SEQ]))
     xp = module_of(rows["seq"])
@@ -147,7 +147,7 @@ def _few_gone(kept: np.ndarray) -> bool:
 
 
 def _near_of(frame: Frame, spec: JoinSpec, marks: CellFilter) -> Array | None:
-    """Return which rows of a frame are near marked ones; None: its columns are not plain numbers."""
+    """Return which rows of a frame are in marked cells; None: a column is not plain float64."""
     frames = frames_for(frame)
     columns = [frames.plain(frame, spec.on[k]) for k in marks.dims]
     if any(values is None or values.dtype != np.float64 for values in columns):
@@ -162,7 +162,8 @@ def _columns(spec: JoinSpec) -> list[str]:
 def moved(rows: RowBatch, cut: Sequence[int], spec: JoinSpec, ordered: bool, marked: bool = True) -> RowBatch:
     """Order moved rows, with their tiles and, if `marked`, the cells near them.
 
-    Rows that are not `ordered`, as they are compared only with themselves, stay in place; so do very many.
+    Without `ordered`, rows stay in place: they are only compared with each other.  So do more than
+    `MOST_ORDERED` rows.
     """
     x, dims = to_host(rows["x"]), np.asarray(cut, np.int64)
     if not ordered or len(x) > MOST_ORDERED:
@@ -207,9 +208,9 @@ def near_box(rows: RowBatch, lower: np.ndarray, upper: np.ndarray, cut: Sequence
 def near_by_tiles(
     rows: RowBatch, others: RowBatch, cut: Sequence[int], spec: JoinSpec
 ) -> tuple[RowBatch, RowBatch]:
-    """Select the rows of two parts whose tiles are within reach of the other part; with many tiles, all rows.
+    """Select the rows of two parts whose tiles are within reach of the other part; with too many tiles, all.
 
-    The box of a whole part excludes nothing if the part has rows of updates, which overlap all others.
+    The box of a whole part would exclude nothing if rows of updates are in it: these are anywhere in space.
     """
     tiles, theirs = rows["tiles"], others["tiles"]
     if len(tiles.lower) * len(theirs.lower) > MOST_TILE_PAIRS:
@@ -247,17 +248,17 @@ def chunk_of(rows: RowBatch, layout: Layout) -> Chunk:
 
 
 class ReplacedRows(TypedDict):
-    """Coordinates and kept values of replaced rows in the other version."""
+    """Replaced rows: their coordinates and kept values in the other version."""
 
     seq: Array
-    """Their numbers (m,), ascending."""
+    """Their row numbers (m,), ascending."""
     x: Array
-    """Embedded (m, d)."""
+    """Their embedded coordinates (m, d)."""
     kept: NotRequired[Frame]
 
 
 def replaced_of(own: list[Array], other: RowBatch) -> ReplacedRows:
-    """Select the rows of `other` whose numbers are in `own`."""
+    """Select the rows of `other` whose row numbers are in `own`."""
     xp = module_of(other["x"])
     both = xp.flatnonzero(xp.isin(other["seq"], xp.concatenate(own)))
     found = ReplacedRows(seq=other["seq"][both], x=other["x"][both])
@@ -283,9 +284,9 @@ def put_replaced(parts: list[ReplacedRows]) -> ReplacedRows | None:
 def other_values(
     replaced: ReplacedRows, rows: RowBatch, places: Array, stay: bool
 ) -> tuple[Array, Array, Array]:
-    """Return rows in the other version: coordinates, whether they exist, and whether they were replaced.
+    """Look rows up in the other version: coordinates, whether they exist there, whether they were replaced.
 
-    `stay`: rows that were not replaced exist unchanged; otherwise they were added or deleted.
+    A row with other kept values counts as missing.  `stay`: rows that were not replaced are in both versions.
     """
     xp = module_of(places)
     at, found = _there(replaced, rows["seq"][places])
@@ -297,7 +298,7 @@ def other_values(
 
 
 def _there(replaced: ReplacedRows, seq: Array) -> tuple[Array, Array]:
-    """Find rows among the replaced ones: their positions, and whether they exist."""
+    """Return the positions of rows among the replaced rows, and whether they are among these."""
     xp = module_of(seq)
     at = xp.minimum(xp.searchsorted(replaced["seq"], seq), len(replaced["seq"]) - 1)
     return at, replaced["seq"][at] == seq
@@ -318,7 +319,7 @@ def _kept_otherwise(replaced: ReplacedRows, rows: RowBatch) -> Array:
 def _unlike(own: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
     """Return which values (n,) differ; missing values and NaN are equal."""
     kinds = own.type, other.type
-    odd = pa.types.is_nested, pa.types.is_decimal  # decimal objects have different numbers of digits
+    odd = pa.types.is_nested, pa.types.is_decimal  # a decimal type depends on the digits of its values
     if any(isinstance(kind, pa.BaseExtensionType) or any(is_odd(kind) for is_odd in odd) for kind in kinds):
         texts = zip(map(repr, own.to_pylist()), map(repr, other.to_pylist()), strict=True)
         return np.array([first != second for first, second in texts], bool)
@@ -330,7 +331,7 @@ def _unlike(own: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
 
 
 def totals_of(x: Array, y: Array, norm: Norm) -> Array:
-    """Return the totals (m,) of rows (m, d), summed as for every decision."""
+    """Return the totals (m,) of pairs of rows (m, d), summed in the order of dimensions as joins do."""
     total = module_of(x).zeros(len(x))
     with np.errstate(over="ignore", under="ignore"):
         for k in range(x.shape[1]):
@@ -341,10 +342,10 @@ def totals_of(x: Array, y: Array, norm: Norm) -> Array:
 def in_other_version(replaced: ReplacedRows, left: tuple[RowBatch, Array, bool],
                      right: tuple[RowBatch, Array, bool], distance: Array | None,
                      spec: JoinSpec) -> Array:  # fmt: skip
-    """Return which pairs are pairs of the other version too: (m,), bool.
+    """Return which pairs are also pairs in the other version: (m,), bool.
 
-    `left`, `right`: rows, positions in them, and whether rows that were not replaced are in both versions.
-    `distance`: if given, the pairs must have equal distances.
+    `left`, `right`: a batch, positions in it, and whether its rows that were not replaced are in both
+    versions. `distance`: if given, the pairs must have equal distances.
     """
     xp = module_of(left[1])
     (x, there, changed), (y, also, too) = (other_values(replaced, *side) for side in (left, right))

@@ -25,7 +25,7 @@ from dask_simjoin.planning.statistics.sample import moments
 FILE, POSITION = "file", "position"
 
 KNOWN = 2
-"""Versions whose positions a process caches: tasks of one version and of its deletions share them."""
+"""Sets of deletion files that a process caches: the set of a version, and of deletions since another one."""
 
 
 def write_deleted(own: Transaction, places: dict[str, np.ndarray], version: int) -> tuple[DeletedFile, int]:
@@ -38,7 +38,7 @@ def write_deleted(own: Transaction, places: dict[str, np.ndarray], version: int)
 
 
 def places_in(root: AnyPath, name: str) -> dict[str, np.ndarray]:
-    """Read the positions of a deletion file, by the names of row files."""
+    """Read a deletion file: name of a row file -> positions of its deleted rows."""
     table = read_whole(root / "deleted" / name)
     at, files = table[POSITION].to_numpy(), table[FILE].to_pandas().cat
     codes = files.codes.to_numpy()
@@ -50,9 +50,9 @@ def places_in(root: AnyPath, name: str) -> dict[str, np.ndarray]:
 
 @functools.lru_cache(KNOWN)
 def read_deleted(root: AnyPath, deleted: tuple[str, ...]) -> Mapping[str, np.ndarray]:
-    """Read the positions of deleted rows, ascending, by file name; `deleted`: the deletion files.
+    """Read deletion files: name of a row file -> positions of its deleted rows, ascending.
 
-    Files never change: each process reads them once for all of its tasks.
+    `deleted`: names of the deletion files.  Files never change, so a process caches the result for its tasks.
     """
     found: dict[str, list[np.ndarray]] = {}
     for one in deleted:
@@ -72,12 +72,12 @@ FEW = 8
 """Rows are selected one by one if they are fewer than one in this many."""
 
 AT_ONCE = 1 << 24
-"""Bytes to read at once if only some rows are selected, so that memory is reused."""
+"""Approximate bytes to read at once when few rows of them are needed, so that memory is reused."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """A row file: its name, rows, bytes, groups (their `file` is 0), its key file, and that file's bytes."""
+    """A row file: name, rows, bytes and row groups (`file` is 0), key file, and bytes of the key file."""
 
     name: str
     rows: int
@@ -96,9 +96,9 @@ def embedded(rows: Frame, options: Options, library: str) -> np.ndarray:
 
 def write_rows(rows: Frame, options: Options, own: Transaction, schema: pa.Schema,
                library: str) -> Written | None:  # fmt: skip
-    """Write rows, with `SEQ`, `VERSION` and the index's columns, as a file of their own.
+    """Write rows, with `SEQ`, `VERSION` and the index's columns, as a new file.
 
-    None: there are no rows.
+    Return None if there are no rows.
     """
     n, group = len(rows), options.group
     if not n:
@@ -112,7 +112,10 @@ def write_rows(rows: Frame, options: Options, own: Transaction, schema: pa.Schem
 
 
 def _groups(x: np.ndarray, version: np.ndarray, group: int) -> RowGroups:
-    """Return the row groups of `group` rows of points in file order."""
+    """Return the row groups of a file, each with `group` rows.
+
+    `x` (n, dims): embedded coordinates in file order.  `version` (n,): versions of the rows.
+    """
     start = np.arange(0, len(x), group)
     rows = np.diff(np.append(start, len(x)))
     lowest, highest = np.minimum.reduceat, np.maximum.reduceat
@@ -122,9 +125,9 @@ def _groups(x: np.ndarray, version: np.ndarray, group: int) -> RowGroups:
 
 
 def read_part(part: Part, columns: list[str] | None = None) -> Frame:
-    """Read some row groups of a snapshot: its rows in them, in any order.
+    """Read the rows of a snapshot that are in some row groups, in any order.
 
-    `columns`: the needed columns, in this order; by default `SEQ`, `VERSION` and all of the index.
+    `columns`: the needed columns, in this order; default: `SEQ`, `VERSION` and all columns of the index.
     """
     wanted = [SEQ, VERSION, *part.options.columns] if columns is None else columns
     tables = [table for table, _ in read_tables(part, wanted)]
@@ -134,7 +137,7 @@ def read_part(part: Part, columns: list[str] | None = None) -> Frame:
 
 
 def read_places(part: Part, columns: list[str]) -> list[tuple[str, np.ndarray, pa.Table]]:
-    """Read rows with their positions: names of files, positions in them (n,), and the rows."""
+    """Read rows with their positions: for each file its name, positions in it (n,), and the rows."""
     names = [name for name, _ in part.pieces]
     found = read_tables(part, columns)
     return [(name, places, table) for name, (table, places) in zip(names, found, strict=True)]
@@ -152,7 +155,7 @@ def read_tables(part: Part, columns: list[str]) -> Iterator[tuple[pa.Table, np.n
 
 
 def read_every(part: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None]:
-    """Read row groups with excluded rows too, and return which rows are included; None: all."""
+    """Read all rows of row groups, and return a mask of the included rows; None: all rows are included."""
     pieces = list(_read_pieces(part, columns))
     if not pieces:
         return read_part(part, columns), None
@@ -160,7 +163,7 @@ def read_every(part: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None
 
 
 def read_both(part: Part, named: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None, np.ndarray]:
-    """Read row groups as `read_every` does, and return which rows another part names."""
+    """Read row groups as `read_every` does; also return a mask of the rows that the part `named` names."""
     pieces = list(_read_pieces(part, columns if named.versions is None else [*columns, VERSION]))
     listed, own = read_deleted(named.root, named.deleted), []
     for (name, _), (table, places, _) in zip(part.pieces, pieces, strict=True):
@@ -173,11 +176,11 @@ def read_both(part: Part, named: Part, columns: list[str]) -> tuple[Frame, np.nd
 
 
 Piece = tuple[pa.Table, np.ndarray, np.ndarray | None]
-"""Rows of a file, their positions, and which of them are included."""
+"""Rows of a file, their positions, and a mask of the included rows."""
 
 
 def _counted(pieces: list[Piece]) -> np.ndarray | None:
-    """Return which rows are included; None: all."""
+    """Return a mask of the included rows; None: all rows are included."""
     if all(kept is None for _, _, kept in pieces):
         return None
     return np.concatenate([np.ones(len(at), bool) if kept is None else kept for _, at, kept in pieces])
@@ -211,7 +214,7 @@ def _read_pieces(part: Part, columns: list[str]) -> Iterator[Piece]:
 
 def _read_named(file: pq.ParquetFile, columns: list[str], listed: np.ndarray, groups: np.ndarray,
                 starts: np.ndarray, sizes: np.ndarray) -> tuple[pa.Table, np.ndarray]:  # fmt: skip
-    """Read the rows of row groups at listed positions, few row groups at a time."""
+    """Read the rows at listed positions from some row groups, a few row groups at a time."""
     tables, found = [], []
     size = np.array([file.metadata.row_group(g).total_byte_size for g in groups.tolist()])
     for part in cut_parts(size, AT_ONCE):
@@ -229,14 +232,14 @@ def _places(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def _those_of(listed: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return the indexes of positions that are listed; both are ascending."""
+    """Return the indexes of `places` that are in `listed`; both are ascending."""
     own = listed[np.searchsorted(listed, places[0]) : np.searchsorted(listed, places[-1], "right")]
     at = np.searchsorted(places, own)
     return at[places[at] == own]
 
 
 def _of_versions(version: np.ndarray, versions: tuple[int, int]) -> np.ndarray:
-    """Return which rows were added after the first version, up to the second."""
+    """Return which rows were added after version `versions[0]`, up to version `versions[1]`."""
     return (version > versions[0]) & (version <= versions[1])
 
 
@@ -246,5 +249,5 @@ def write_example(own: Transaction, schema: pa.Schema) -> str:
 
 
 def example_table(root: AnyPath, options: Options) -> pa.Table:
-    """Read the empty file with the schema."""
+    """Read the empty file with the schema of all row files."""
     return read_whole(root / "rows" / options.example)

@@ -27,7 +27,7 @@ from dask_simjoin.planning.statistics.unique_ids import id_keys
 from dask_simjoin.request.messages import NO_UNICODE, listed, shown
 
 DTYPES = b"dask_simjoin.dtypes"
-"""Key in a file's metadata of the pandas dtypes of its columns."""
+"""Key in a file's metadata, for the pandas dtypes of its columns."""
 
 NO_ROWS = b"dask_simjoin.no_rows"
 """Mark in the schema of an index made from an empty frame, whose dtypes are unreliable."""
@@ -40,12 +40,12 @@ def check_names(names: list[Hashable]) -> list[str]:
     odd = [name for name in names if not isinstance(name, str)]
     if odd:
         raise ColumnError(
-            f"Columns {listed(odd)} are not named by strings, but an index on disk needs that; rename "
-            "them: df.columns = df.columns.astype(str)."
+            f"Columns {listed(odd)} are not named by strings, as an index on disk needs. Rename the "
+            "columns: df.columns = df.columns.astype(str)."
         )
     taken = [name for name in names if name in (SEQ, VERSION, ID)]
     if taken:
-        raise ColumnError(f"The index on disk has own columns {listed(taken)}; rename the frame's columns.")
+        raise ColumnError(f"The index on disk reserves the names {listed(taken)}; rename these columns.")
     return [name for name in names if isinstance(name, str)]
 
 
@@ -59,7 +59,7 @@ def with_ids(frame: Frame, id: str | None, columns: list[str]) -> Frame:
 
 
 def arrow_of(rows: Frame) -> pa.Table:
-    """Convert rows to a table; refuses columns with values of several kinds."""
+    """Convert rows to an Arrow table; refuses columns with mixed types."""
     try:
         table = frames_for(rows).to_arrow(rows)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -73,14 +73,14 @@ def arrow_of(rows: Frame) -> pa.Table:
             f"{shown(error.object)}, {NO_UNICODE}."
         ) from None
     for number, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type):  # each file would have categories of its own
+        if pa.types.is_dictionary(field.type):  # categories would differ between files
             plain = table.column(number).cast(field.type.value_type)
             table = table.set_column(number, field.name, plain)
     return table
 
 
 def dtypes_of(frame: Frame) -> dict[str, str]:
-    """Return the names of the pandas dtypes of columns; categories count as their values."""
+    """Return the names of the columns' pandas dtypes; for categories, the dtype of their values."""
     if library(frame) != HOME:
         return {}
     plain = {name: getattr(kind, "categories", kind) for name, kind in frame.dtypes.items()}
@@ -88,7 +88,7 @@ def dtypes_of(frame: Frame) -> dict[str, str]:
 
 
 def schema_of(rows: Frame) -> pa.Schema:
-    """Return the schema of row files for rows like these, at least one."""
+    """Return the schema of row files for rows like these; there is at least one row."""
     schema, dtypes = arrow_of(rows).schema, dtypes_of(rows)
     fields = [*OWN, *(pa.field(one.name, _roomy(_wide(one.type), dtypes.get(one.name))) for one in schema)]
     return pa.schema(fields, {DTYPES: json.dumps(dtypes).encode()})
@@ -108,17 +108,17 @@ def as_written(rows: Frame, schema: pa.Schema, where: str) -> pa.Table:
 
 
 def ids_in(table: pa.Table, row_id: str) -> pd.Index:
-    """Return the ids of rows as read, on the host, so that their keys do not depend on the library."""
+    """Return the ids of rows that were read, as pandas, so that keys do not depend on the library."""
     return pd.Index(as_frame(table.select([row_id]), "pandas")[row_id])
 
 
 def ids_as_read(ids: pd.Index, schema: pa.Schema, row_id: str, where: str) -> pd.Index:
-    """Convert ids (n,) to the dtype of row files: equal ids of other dtypes have other keys."""
+    """Convert ids (n,) to the dtype of row files: in another dtype, equal ids would have other keys."""
     none = ids_in(schema.empty_table(), row_id)
     read: Any = none.dtype
     if not len(ids):
         return none
-    if ids.dtype == read and read.kind != "O":  # objects may be anything
+    if ids.dtype == read and read.kind != "O":  # objects may have any type
         return ids
     own = pa.schema([schema.field(row_id)], schema.metadata)
     table = arrow_of(pd.DataFrame({row_id: ids}))
@@ -149,7 +149,7 @@ def check_types(found: pa.Schema, schema: pa.Schema, where: str) -> None:
             remedy = f"; convert it first, for example with .astype({_dtype(schema, field.name)!r})."
             if NO_ROWS in (schema.metadata or {}):
                 remedy = (
-                    ", as had the empty frame that it was made from (pandas makes float64 of an empty list). "
+                    ", as it was made from an empty frame (pandas gives an empty list the dtype float64). "
                     "Make a new index, from rows or from a frame with the right dtypes; or convert the "
                     "column."
                 )
@@ -161,7 +161,7 @@ def check_types(found: pa.Schema, schema: pa.Schema, where: str) -> None:
 def _alike(own: pa.DataType, other: pa.DataType) -> bool:
     """Return whether both types are decimal, or lists of the same numbers; their details may differ."""
     if pa.types.is_decimal(own) and pa.types.is_decimal(other):
-        return True  # precision follows the values of each table
+        return True  # precision depends on the values of each table
     lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     both = all(any(kind(each) for kind in lists) for each in (own, other))
     return both and (own.value_type == other.value_type or pa.types.is_null(other.value_type))
@@ -178,7 +178,7 @@ PARQUET = {pa.time32("s"): pa.time32("ms"), pa.date64(): pa.date32()}
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:
-    """Return one type for all strings, one for all bytes, else the type that Parquet stores."""
+    """Return one type for all kinds of strings, one for all kinds of bytes, else the type Parquet stores."""
     if pa.types.is_timestamp(kind) and kind.unit == "s":
         return pa.timestamp("ms", kind.tz)
     if pa.types.is_string(kind) or pa.types.is_null(kind):
@@ -187,7 +187,7 @@ def _wide(kind: pa.DataType) -> pa.DataType:
 
 
 def _roomy(kind: pa.DataType, dtype: str | None) -> pa.DataType:
-    """Return a type that also fits later rows: for decimal objects, the one with the highest precision."""
+    """Return a type that also fits later rows: decimal objects get the highest precision."""
     if not pa.types.is_decimal(kind) or dtype != "object":
         return kind
     made = pa.decimal256 if pa.types.is_decimal256(kind) else pa.decimal128
@@ -201,7 +201,7 @@ def dtypes_in(schema: pa.Schema) -> dict[str, str]:
 
 
 def as_frame(table: pa.Table, library: str) -> Frame:
-    """Convert rows that were read to a frame of a library."""
+    """Convert a table that was read to a frame of a library."""
     return frames_of_library(library).from_arrow(table, dtypes_in(table.schema))
 
 
@@ -209,18 +209,18 @@ GROUP = 1 << 16
 """Keys per row group: a lookup reads one row group."""
 
 AT_ONCE = 64
-"""Row groups to read at once."""
+"""Maximum row groups of a key file to read at once."""
 
 MOST_SMALL = 8
-"""Number of files with fewer than `SMALL` keys above which they are merged."""
+"""Key files with fewer than `SMALL` keys are merged if there are more than this many."""
 
 SMALL = 1 << 20
 
 JOINED = 1 << 22
-"""Most keys of a merged file: the merge holds them in the memory of this process."""
+"""Maximum keys of a merged file: a merge holds its keys in the memory of this process."""
 
 MOSTLY = 0.75
-"""Share of live keys in a key file below which it is rewritten."""
+"""A key file is rewritten if the share of keys of existing row files is below this."""
 
 KEY, FILE, POSITION = "key", "file", "position"
 
@@ -241,7 +241,10 @@ def _write(own: Transaction, keys: np.ndarray, seq: np.ndarray, files: pa.Array,
 
 
 def merged(keys: tuple[KeyFile, ...], own: Transaction, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:
-    """Merge small key files if they are many, without keys of removed row files; return the bytes too."""
+    """Merge small key files if there are many; keys of removed row files are dropped.
+
+    Return the key files and the bytes written.
+    """
     small = [one for one in keys if one.rows < SMALL]
     if len(small) <= MOST_SMALL:
         return keys, 0
@@ -257,7 +260,10 @@ def merged(keys: tuple[KeyFile, ...], own: Transaction, files: set[str]) -> tupl
 
 def without_stale(keys: tuple[KeyFile, ...], own: Transaction,
                   files: set[str]) -> tuple[tuple[KeyFile, ...], int]:  # fmt: skip
-    """Rewrite key files whose keys are mostly of removed row files; return the bytes too."""
+    """Rewrite key files with a large share of keys of removed row files.
+
+    Return the key files and the bytes written.
+    """
     names, found, total = pa.array(sorted(files), pa.string()), [], 0
     for one in keys:
         with parquet(own.root / "keys" / one.name) as file:
@@ -273,7 +279,7 @@ def without_stale(keys: tuple[KeyFile, ...], own: Transaction,
 
 
 def _joined(keys: Sequence[KeyFile], own: Transaction, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:
-    """Merge key files, without keys of removed row files; an empty tuple if none are left."""
+    """Merge key files, without keys of removed row files; return an empty tuple if no key is left."""
     every = pa.concat_tables([read_anew(own.root / "keys" / one.name) for one in keys])
     every = every.unify_dictionaries().combine_chunks().sort_by(KEY).combine_chunks()
     names = every[FILE].chunk(0) if len(every) else pa.array([], pa.string()).dictionary_encode()
@@ -290,7 +296,7 @@ def _joined(keys: Sequence[KeyFile], own: Transaction, files: set[str]) -> tuple
 
 @dataclass(frozen=True, eq=False)
 class Finder:
-    """Finder of the rows of a version by their ids.
+    """A lookup of the rows of a version by their ids.
 
     Attributes
     ----------
@@ -351,7 +357,7 @@ class Finder:
         return live
 
     def _same(self, found: pd.DataFrame, ids: pd.Index) -> np.ndarray:
-        """Return which found rows have the ids themselves, not only equal keys."""
+        """Return which found rows have equal ids, not only equal keys."""
         same = np.zeros(len(found), bool)
         for name, rows in found.groupby(FILE, sort=False).indices.items():
             places = found[POSITION].to_numpy()[rows]
@@ -372,13 +378,13 @@ EMPTY = pd.DataFrame({"row": NONE, FILE: np.zeros(0, object), POSITION: NONE, SE
 
 
 def _within(wanted: np.ndarray, low: int, high: int) -> bool:
-    """Return whether some of the keys, ascending, are between `low` and `high`."""
+    """Return whether some of the wanted keys, which are ascending, are between `low` and `high`."""
     first, last = np.array([low, high], np.uint64)
     return bool(np.searchsorted(wanted, first) < np.searchsorted(wanted, last, "right"))
 
 
 def _with_some(about: pq.FileMetaData, wanted: np.ndarray) -> list[int]:
-    """List the row groups of a key file that may have some of the keys, which are ascending."""
+    """List the row groups of a key file that may have wanted keys, which are ascending."""
     statistics = [about.row_group(g).column(0).statistics for g in range(about.num_row_groups)]
     low, high = (np.array([getattr(one, end) for one in statistics], np.uint64) for end in ("min", "max"))
     first, behind = np.searchsorted(wanted, low), np.searchsorted(wanted, high, "right")
@@ -402,10 +408,10 @@ def _matching(file: pq.ParquetFile, groups: list[int], wanted: np.ndarray) -> pd
 
 
 def _matches(keys: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pair wanted keys with equal keys, both ascending: indexes in `wanted` and in `keys`."""
+    """Match wanted keys with equal keys; return indexes in `wanted` and in `keys`, which are ascending."""
     first = np.searchsorted(keys, wanted)
     times = np.searchsorted(keys, wanted, "right") - first
-    # equal keys of different ids may repeat, on both sides
+    # keys may repeat on both sides, as different ids can have equal keys
     row = np.repeat(np.arange(len(wanted)), times)
     return row, np.repeat(first, times) + np.arange(len(row)) - np.repeat(np.cumsum(times) - times, times)
 
@@ -422,5 +428,5 @@ def read_keys(root: AnyPath, one: KeyFile) -> pa.Table:
 
 
 def _is_key(ids: pd.Index) -> bool:
-    """Return whether ids are equal to their keys."""
+    """Return whether ids are their own keys, so that equal keys mean equal ids."""
     return isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iumM"

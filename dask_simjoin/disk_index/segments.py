@@ -1,8 +1,8 @@
 """Segments of an index that tasks compare: on disk, in memory, or both.
 
 A segment has all rows of some row groups of a file, deleted ones too.  Files never change, so neither do
-segments.  Tasks that compare a segment choose which of its rows count.  Its index serves points of a box
-slightly larger than its own.  The few close points outside that box are compared by another index.
+segments.  Tasks that compare a segment choose which of its rows count.  The segment's index serves points in
+a box around the box of its rows.  The few close points outside the larger box are compared by a new index.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from dask_simjoin.planning.statistics.sample import Moments, moments
 from dask_simjoin.request.spec import JoinSpec
 
 BEYOND = 1 / 2
-"""How far the box served by a segment's index extends on each side, at most, as a multiple of its span.
+"""Maximum margin of the box that a segment's index serves, as a multiple of the span of its rows.
 
-Filters become up to twice as coarse for it, which costs less than another index of the whole segment.
+The margin makes filters up to twice as coarse, which costs less than another index of the whole segment.
 """
 
 
@@ -45,16 +45,16 @@ Box = tuple[np.ndarray, np.ndarray]
 class Segment(TypedDict):
     """Rows in file order, and their index: a plain dict of arrays and frames, so that it spills.
 
-    The arrays of its index (see `Joiner.build`) are further keys with other names.
+    The arrays of the index (see `Joiner.build`) are further keys of the same dict.
     """
 
     ids: Ids
     seq: Array
-    """The rows' numbers (n,)."""
+    """The row numbers (n,)."""
     version: Array
     """The version (n,) that inserted each row."""
     ages: tuple[int, int]
-    """The smallest and the largest version."""
+    """The smallest and the largest of these versions."""
     example: Frame
     """An empty frame."""
     position: Array
@@ -71,7 +71,7 @@ class Segment(TypedDict):
 
 @dataclass(frozen=True, eq=False)
 class SegmentChoice:
-    """Select the rows of a segment that count.
+    """A choice of the rows of a segment that count.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ def make_segment(part: Part, spec: JoinSpec) -> Segment:
 
 
 def _around(summary: Moments, spec: JoinSpec) -> tuple[Box, Box]:
-    """Return the boxes of points near some points, and of points that their index serves."""
+    """Return the box of points near the summarized points, and the box of points that their index serves."""
     far = math.nextafter(reach(spec.norm, spec.threshold), math.inf)
     with np.errstate(over="ignore"):
         span = float((summary.upper * 0.5 - summary.lower * 0.5).max()) * 2
@@ -141,7 +141,7 @@ def within(x: Array, box: Box) -> Array:
 
 
 def index_of(segment: Segment) -> Index:
-    """Return a segment as the index that joiners compare."""
+    """Return a segment with the type of an index: it has the same keys, and more."""
     return cast(Index, segment)
 
 
@@ -159,7 +159,7 @@ def segment_bytes(segment: Segment) -> int:
 
 
 def taken(segment: Segment, chosen: SegmentChoice) -> Array | None:
-    """Return whether each row is included: (n,), bool; None: all are."""
+    """Return whether each row is included: (n,), bool; None: all rows are included."""
     version, n = segment["version"], len(segment["seq"])
     above, to = chosen.versions
     xp = module_of(version)
@@ -191,7 +191,7 @@ def rows_at(segment: Segment, rows: Array, spec: JoinSpec, points: bool = True) 
     x = points_at(segment, rows) if points else xp.empty((len(rows), 0))
     ids = frames_for(segment["example"]).index(seq) if spec.id == SEQ else segment["ids"].take(rows)
     found = RowBatch(x=x, seq=seq, ids=ids, example=segment["example"])
-    if SEQ in spec.keep:  # segments have no such column
+    if SEQ in spec.keep:  # segments hold row numbers under the key `seq`
         frames, kept = frames_for(segment["example"]), [name for name in spec.keep if name != SEQ]
         columns = {name: frames.values(segment["kept"], name, rows) for name in kept}
         found["kept"] = frames.result(columns | {SEQ: seq}, len(rows))
@@ -237,29 +237,30 @@ class SegmentRef:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the cluster has lost it and will not make it again."""
+        """Whether the cluster has lost the segment and will not make it again."""
         return isinstance(self.value, Future) and self.value.status in ("cancelled", "lost", "error")
 
     @property
     def ref(self) -> TaskRef:
-        """Refer to it as a task's argument."""
+        """The reference to the segment as an argument of a task."""
         return TaskRef(self.key)
 
     def in_graph(self) -> Any:
-        """Return the value of its key in a graph."""
+        """Return the value of the segment's key in a graph."""
         return self.value if isinstance(self.value, Future) else Task(self.key, itself, self.value)
 
 
 @dataclass(frozen=True, eq=False)
 class CachedPart:
-    """Rows of segments and perhaps of files.
+    """Rows to compare that are in memory, all or in part.
 
     Attributes
     ----------
     segments : tuple of SegmentRef
     chosen : tuple of SegmentChoice
-        The included rows of each of them.
+        The included rows of each segment.
     rest : Part or None
+        Further rows, which are read from files.
     """
 
     segments: tuple[SegmentRef, ...]
@@ -283,7 +284,7 @@ class CachedRows:
     keys: Mapping[str, pa.Table] = field(default_factory=dict)
 
     def among(self, rows: Snapshot, groups: np.ndarray) -> tuple[list[SegmentRef], np.ndarray]:
-        """Return the segments with some row groups of a snapshot, and which groups (g,) they cover."""
+        """Return the segments with some row groups of a snapshot, and a mask (g,) of the groups in them."""
         found: list[SegmentRef] = []
         file, number = rows.groups.file[groups], rows.groups.group[groups]
         there = np.zeros(len(groups), bool)
@@ -305,7 +306,7 @@ class CachedRows:
 
 
 class UnchangedRows(NamedTuple):
-    """Unchanged rows that were read along with deleted ones, and their row groups."""
+    """Unchanged rows that were read along with deleted rows, and their row groups."""
 
     rows: RowBatch
     groups: np.ndarray
@@ -335,7 +336,7 @@ def _only(rows: Snapshot, groups: np.ndarray, segment: SegmentRef) -> SegmentCho
 
 
 def _places(rows: Snapshot, segment: SegmentRef) -> np.ndarray:
-    """Return the positions in a segment that a snapshot names, counted from its first row."""
+    """Return the positions of a snapshot that are in a segment, counted from the segment's first row."""
     places = rows.places.get(rows.files.index(segment.file), np.zeros(0, np.int64))
     first, behind = np.searchsorted(places, [segment.start, segment.start + segment.rows])
     return places[first:behind] - segment.start
@@ -356,7 +357,7 @@ def load_moved(spec: JoinSpec, cut: Sequence[int], marked: bool, rest: Part | No
 
 
 def loaded(part: Part | CachedPart | RowBatch, spec: JoinSpec) -> RowBatch:
-    """Return the rows of a part to this process."""
+    """Return the rows of a part, in this process."""
     if isinstance(part, Part):
         return load(part, spec)
     if not isinstance(part, CachedPart):
@@ -367,7 +368,7 @@ def loaded(part: Part | CachedPart | RowBatch, spec: JoinSpec) -> RowBatch:
     keys = []
     for segment, chosen in zip(
         part.segments, part.chosen, strict=True
-    ):  # each on the worker with the segment
+    ):  # each task runs on the worker with its segment
         key = f"simjoin_taken-{segment.key}"
         graph[key] = Task(key, load_cached, None, (chosen,), spec, segment.ref)
         keys.append(key)

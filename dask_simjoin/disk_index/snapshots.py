@@ -41,7 +41,7 @@ def write_boxes(own: Transaction, files: Sequence[tuple[str, RowGroups]]) -> tup
 def read_boxes(
     root: AnyPath, files: Iterable[RowFile], options: Options
 ) -> tuple[tuple[str, ...], RowGroups]:
-    """Read the row groups of files; return the names of the files, which `RowGroups.file` indexes, too."""
+    """Read the row groups of files; return the names of the files, in the order of `RowGroups.file`, too."""
     files = list(files)
     number = {one.name: n for n, one in enumerate(files)}
     tables = [read_whole(root / "boxes" / name) for name in dict.fromkeys(one.boxes for one in files)]
@@ -78,7 +78,7 @@ class Version:
         Library of the resulting frames.
     manifest : Manifest
     cached : CachedRows
-        The rows of it in memory.
+        The rows of the version that are in memory.
     """
 
     root: AnyPath
@@ -97,7 +97,7 @@ class Version:
 
     @functools.cached_property
     def deleted(self) -> Mapping[str, np.ndarray]:
-        """The positions of deleted rows, by the name of the file."""
+        """Name of a row file -> positions of its deleted rows."""
         return read_deleted(self.root, self._deleted)
 
     @property
@@ -111,13 +111,13 @@ class Version:
 
     @property
     def finder(self) -> Finder:
-        """A finder of rows by their ids."""
+        """A lookup of rows by their ids."""
         none = np.zeros(0, np.int64)
         places = {one.name: self.deleted.get(one.name, none) for one in self.manifest.files}
         return Finder(self.root, self.manifest.options.row_id, self.manifest.keys, places, self.cached.keys)
 
     def _between(self, above: int, to: int) -> Snapshot:
-        """Return the rows that versions above the first and up to the second inserted."""
+        """Return the rows that versions above `above` and up to `to` inserted."""
         files, groups = self._boxes
         groups = groups[(groups.newest > above) & (groups.oldest <= to)]
         places = {n: self.deleted[name] for n, name in enumerate(files) if name in self.deleted}
@@ -144,7 +144,7 @@ class Version:
     def _pairs_of(self, steps: Sequence[Manifest]) -> StoredPairs | None:
         """Return the stored pairs that some versions added; None: they must be computed.
 
-        Restored or replaced rows may be in pairs that existed before.
+        After a restore or a replaced row, stored pairs may have existed before, so they are not used.
         """
         files = [one for step in steps for one in step.pairs.files if one.version == step.version]
         marks = [one for step in steps for one in step.pairs.marks if one.version == step.version]
@@ -155,7 +155,7 @@ class Version:
         return StoredPairs(tuple(one for one in files if one.version in made), tuple(marks))
 
     def _named(self, deletions: tuple[str, ...], to: int, files: dict[str, RowFile]) -> Snapshot:
-        """Return the rows that deletion files name, of versions up to one."""
+        """Return the rows that deletion files name and that versions up to `to` inserted."""
         named = read_deleted(self.root, deletions)
         names, groups = read_boxes(self.root, [files[name] for name in named], self.manifest.options)
         places = {n: named[name] for n, name in enumerate(names)}

@@ -1,9 +1,9 @@
 """Folders of indexes on object stores: S3, Google Cloud Storage and Azure Blob Storage.
 
-`ObjectPath` has the methods of `pathlib.Path` that an index needs.  So most modules work on either.  Objects
-appear as a whole, and `create` fails if the name is taken: it is a put with ``If-None-Match: *``.
+`ObjectPath` has the methods of `pathlib.Path` that an index needs, so most modules work with both.  Writes
+are atomic.  `create` is a put with ``If-None-Match: *``, which fails if the name is in use.
 
-Each process makes its own client, also a worker that gets an `ObjectPath` with its task.
+Each process makes a client of its own, including workers that receive an `ObjectPath` with a task.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dask_simjoin.request.columns import optional
 from dask_simjoin.request.messages import shown
 
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
-"""The beginnings of URLs of object stores."""
+"""The schemes of URLs of object stores."""
 
 FSSPEC_NAMES = {
     "key": "access_key_id",
@@ -35,16 +35,16 @@ FSSPEC_NAMES = {
     "endpoint_url": "endpoint",
     "anon": "skip_signature",
 }
-"""Names of s3fs, which pandas and Dask use, and the names of obstore."""
+"""Option of s3fs, which pandas and Dask use -> option of obstore."""
 
 NESTED = ("client_options", "retry_config")
-"""Options that are mappings themselves."""
+"""Options whose values are mappings."""
 
 HEAD = 1 << 16
 """Bytes that opening an object reads: most objects of an index are smaller."""
 
 UNSIGNED = re.compile(r"(?<=[\w/%-])\?[^\s)]*")
-"""The query of a URL in a message, which may contain a signature."""
+"""A pattern for the query of a URL in a message: the query may contain a signature."""
 
 
 class ObjectStat(NamedTuple):
@@ -65,9 +65,9 @@ class ObjectPath:
     key : str
         The name in it, without a slash at its ends; "" is the bucket itself.
     options : str
-        How to reach the store, as JSON.  It may contain secrets, and is never shown.
+        How to reach the store, as JSON.  They may contain secrets, and are never shown.
     known : ObjectStat or None
-        Its size and time, if a listing returned them.
+        The object's size and time, if a listing returned them.
     """
 
     base: str
@@ -114,17 +114,17 @@ class ObjectPath:
 
     @property
     def client(self) -> Any:
-        """The store, of this process; refuses forks of it, where requests would hang."""
+        """The store's client in this process; refuses forked processes, where requests would hang."""
         found = _client(self.base, self.options)
         if os.getpid() != _users[0]:
             raise IndexStoreError(
-                f"This process was forked from one that had used {self.base!r}, and its connections are not "
-                "usable here. Start processes with 'spawn' or 'forkserver', as Dask does."
+                f"This process was forked from one that had used {self.base!r}, and connections do not work "
+                "after a fork. Start processes with 'spawn' or 'forkserver', as Dask does."
             )
         return found
 
     def is_dir(self) -> bool:
-        """Return False: an object is no folder."""
+        """Return False, as an object is not a folder."""
         return False
 
     def stat(self) -> ObjectStat:
@@ -146,13 +146,13 @@ class ObjectPath:
         return bytes(self._call("get").bytes())
 
     def read_range(self, start: int, stop: int) -> tuple[ObjectStat, str, Any]:
-        """Read some bytes, fewer at the end; return what the store says of the object, too."""
+        """Read bytes, fewer at the end of the object; return its size and time, and its tag, too."""
         found = self._call("get", options={"range": (start, stop)})
         with _reaching(self):
             return _stat(found.meta), str(found.meta["e_tag"]), found.bytes()
 
     def create(self, content: bytes) -> None:
-        """Make the object; fails with `FileExistsError` if the name is taken."""
+        """Make the object; fails with `FileExistsError` if the name is in use."""
         self._put(content, mode="create")
 
     def touch(self, exist_ok: bool = True) -> None:
@@ -163,7 +163,7 @@ class ObjectPath:
             self.create(b"")
 
     def put(self, content: bytes | BinaryIO) -> None:
-        """Make or replace the object; large files are sent in parts, and appear as a whole."""
+        """Make or replace the object; large files are sent in parts, but written atomically."""
         self._put(content)
 
     def _put(self, content: bytes | BinaryIO, **how: Any) -> None:
@@ -191,7 +191,7 @@ class ObjectPath:
                 yield replace(self, key=one["path"], known=_stat(one))
 
     def after(self, name: str) -> Iterator[ObjectPath]:
-        """Yield objects below, in the order of their names, from the first name behind `name` on."""
+        """Yield objects below this name, in the order of their names, beginning after `name`."""
         below = f"{self.key}/" if self.key else ""
         with _reaching(self):
             for some in _obstore().list(self.client, self.key or None, offset=f"{below}{name}"):
@@ -223,19 +223,19 @@ class ObjectFile:
         self.identity = about.st_size, int(about.st_mtime), tag
 
     def read(self, start: int, size: int) -> pa.Buffer:
-        """Read some bytes, fewer at the end."""
+        """Read `size` bytes, or fewer at the end of the object."""
         stop = min(start + size, self.identity[0])
         if stop <= max(start, self._head.size):
             return self._head[start : max(start, stop)]
         return pa.py_buffer(self._path.read_range(start, stop)[2])
 
     def close(self) -> None:
-        """Release the bytes."""
+        """Release the bytes that were read ahead."""
         self._head = pa.py_buffer(b"")
 
 
 def object_path(url: str, options: Mapping[str, Any] | None) -> ObjectPath:
-    """Return the name for a URL of an object store; `options`: how to reach it."""
+    """Return the path for a URL of an object store; `options`: how to reach the store."""
     scheme, _, rest = url.partition("://")
     if scheme not in SCHEMES:
         allowed = ", ".join(f"{one}://" for one in SCHEMES)
@@ -261,7 +261,7 @@ def object_path(url: str, options: Mapping[str, Any] | None) -> ObjectPath:
 
 
 def _options(options: Mapping[str, Any], scheme: str) -> dict[str, Any]:
-    """Return the options by the names of obstore; refuses what cannot be sent to workers."""
+    """Return the options with the names of obstore; refuses values that cannot be sent to workers."""
     if not isinstance(options, Mapping):
         raise OptionTypeError(f"storage_options={shown(options)} is not a dict of names and values.")
     known = FSSPEC_NAMES if scheme == "s3" else {}
@@ -279,7 +279,7 @@ def _options(options: Mapping[str, Any], scheme: str) -> dict[str, Any]:
 
 
 _users: list[int] = []
-"""The process that made the first client."""
+"""The id of the process that made the first client, or empty."""
 
 
 @functools.lru_cache
@@ -321,6 +321,6 @@ def _reaching(path: ObjectPath) -> Iterator[None]:
     except (errors.BaseError, OSError) as error:
         raise IndexStoreError(
             f"The store did not answer for {str(path)!r} as expected: {_reason(error)}. Check the network, "
-            "the bucket and the credentials in storage_options, and do the same again: an update with a "
+            "the bucket and the credentials in storage_options, and repeat the call: an update with a "
             "batch= is never applied twice."
         ) from error

@@ -4,14 +4,14 @@ An index consists of files of rows, each of several row groups, and one manifest
 valid files.  A sequence number (`SEQ`) identifies a row, and `VERSION` is the version that inserted it.  A
 replaced row keeps its number and gets another version.  Rewriting files changes neither.
 
-Versions v < w of an index have these differences.  Added rows are rows of w with a version above v.  All
-other rows of w are unchanged.  Deleted rows are rows of v that deletion files in between name.  A `Snapshot`
-holds any such set of rows: row groups, and which of their rows count.
+Two versions v < w of an index differ as follows.  Added rows are rows of w with a `VERSION` above v.  All
+other rows of w are unchanged.  Deleted rows are rows of v that deletion files of versions above v name.  A
+`Snapshot` is any such set of rows: row groups, and which of their rows count.
 
 Call graph:
 
 - Users call `index.py`.  `snapshots.py` makes the snapshots of a version.  `blocks.py` chooses row groups by
-  their boxes, `graph.py` makes tasks of `Part`s, and `rows.read_part` reads them.
+  their boxes, `graph.py` makes tasks that compare `Part`s, and `rows.read_part` reads them.
 - `rows.write_rows` makes row files and boxes from frames, in tasks; `commits.commit` publishes a version.
 """
 
@@ -38,7 +38,7 @@ class RowFile:
 
 @dataclass(frozen=True)
 class DeletedFile:
-    """A file of deletions, (file, position), that came with a version."""
+    """A deletion file: the (file, position) of each row that a version deleted."""
 
     name: str
     rows: int
@@ -57,7 +57,7 @@ class KeyFile:
 
 @dataclass(frozen=True)
 class PairFile:
-    """A file of pairs between rows of one version: see `StoredPairs`."""
+    """A pair file; `version`: the version that wrote it; see `StoredPairs`."""
 
     name: str
     rows: int
@@ -66,7 +66,7 @@ class PairFile:
 
 @dataclass(frozen=True)
 class MarkFile:
-    """Numbers of the rows that a version deleted; `again`: it also inserted some of them anew."""
+    """A file with the row numbers of rows that a version deleted; `again`: it inserted some of them anew."""
 
     name: str
     rows: int
@@ -97,7 +97,7 @@ VERSION = "_version"
 """The column of row files with the version that inserted the row's current values, int64."""
 
 ID = "_id"
-"""The column of row files for the frame's index, if that names the rows."""
+"""The column of row files for the frame's index, if the index names the rows."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Options:
     unit : str or None
         Name of the unit of returned distances; None: the unit of the metric.
     unit_size : float
-        Its size: see `DistanceUnit`.
+        The size of the unit: see `DistanceUnit`.
     """
 
     eps: float
@@ -182,7 +182,7 @@ class Manifest:
     parent : int or None
         The version that this one is based on.
     kind : str
-        "index", "update", "restore", or "rewrite", which changes no row.
+        "index", "update", "restore" or "rewrite"; a rewrite keeps all rows and pairs.
     batch : str or None
         Name of the update.
     time : str
@@ -192,9 +192,9 @@ class Manifest:
     deleted : tuple of DeletedFile
         All deletion files that name rows of these files.
     keys : tuple of KeyFile
-        Key files; they cover all rows of these files, and may cover others.
+        Key files; they have keys of all rows of these files, and may have further keys.
     rows, next_seq : int
-        Valid rows; sequence number of the next new row.
+        Number of valid rows, and the sequence number of the next new row.
     batches : mapping of str to int
         Version of each recent batch.
     earlier : tuple of str
@@ -229,13 +229,13 @@ class RowGroups:
     Attributes
     ----------
     file : array, int64
-        Index of its file in the snapshot.
+        Index of the row group's file in the snapshot.
     group : array, int64
-        Its number in the file.
+        Index of the row group in the file.
     start : array, int64
         The position of its first row in the file.
     rows : array, int64
-        Number of its rows, including deleted ones.
+        Number of rows, including deleted rows.
     oldest, newest : array, int64
         The smallest and largest version of its rows.
     low, high : array (g, len(cut)), float64
@@ -295,7 +295,7 @@ class Snapshot:
     groups : RowGroups
         Row groups that may contain rows of the snapshot.
     places : mapping of int to array
-        File number -> positions of excluded rows or, if `named`, of the only included rows.
+        Index of a file -> positions of excluded rows or, if `named`, of the only included rows.
     named : bool
     versions : (int, int)
         Only rows of a version above the first and up to the second.
@@ -330,7 +330,7 @@ class Snapshot:
         above, to = self.versions
         is_whole = (chosen.oldest > above).all() and (chosen.newest <= to).all()
         versions = None if is_whole else self.versions
-        deletions = self.deleted if some else ()  # one object for all tasks, so that it is sent once
+        deletions = self.deleted if some else ()  # tasks share one object, which is sent once
         return Part(self.root, self.options, self.library, tuple(pieces), self.named, versions, deletions)
 
     def only(self, which: np.ndarray) -> Snapshot:
@@ -347,8 +347,8 @@ class Delta:
     ----------
     since, until : int
     inserted, deleted, same : Snapshot
-        Added, deleted and unchanged rows, or values of replaced rows. Rows of `same` are never compared with
-        each other.
+        Added, deleted and unchanged rows. A replaced row is in `deleted` with its old values, and in
+        `inserted` with its new values. Rows of `same` are never compared with each other.
     pairs : StoredPairs or None
         The added pairs, if they are stored.
     """

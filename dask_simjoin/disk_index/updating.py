@@ -89,8 +89,8 @@ def changed_by(own: Transaction, request: Update, now: Version, version: int) ->
     again = known[~_among(known, gone)]
     if request.if_exists == "fail" and len(again):
         raise DuplicateIdError(
-            f"The index has {counted(len(again), 'row')} of these ids already: {listed(again['id'], 5)}. Use "
-            "if_exists='replace' to put the new rows in their place, or if_exists='ignore' to keep the old."
+            f"The index has {counted(len(again), 'row')} with these ids already: {listed(again['id'], 5)}. "
+            "Use if_exists='replace' to replace them, or if_exists='ignore' to keep the old rows."
         )
     taking = known.iloc[:0] if request.if_exists == "ignore" else again
     replaced, leaving = _both(known[_among(known, gone)], taking), _both(gone, taking)
@@ -157,7 +157,7 @@ def _among(known: pd.DataFrame, gone: pd.DataFrame) -> np.ndarray:
 
 
 def _both(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """Concatenate rows; the ids of an empty side have an arbitrary dtype."""
+    """Concatenate rows; a side without rows is left out, as its ids may have any dtype."""
     some = [rows for rows in (first, second) if len(rows)]
     return pd.concat(some or [first], ignore_index=True)
 
@@ -190,7 +190,7 @@ def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
     own: Hashable = as_frame(schema.empty_table().select([options.row_id]), "pandas")[options.row_id].dtype
     dtype = (
         plain.dtype if isinstance(plain, pd.Series | pd.Index) else None
-    )  # before pandas 3, the default dtype differs
+    )  # before pandas 3, the dtype must be passed to be kept
     given = pd.Index(plain if hasattr(plain, "dtype") else list(plain), dtype=dtype)
     if not len(given):
         return pd.Index([], dtype=own)
@@ -205,7 +205,7 @@ def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
     if not same:
         raise OptionTypeError(
             f"delete= has ids of dtype {given.dtype}, such as {shown(given[0])}, but ids of the index are "
-            f"of dtype {own}; convert them."
+            f"of dtype {own}; convert the ids of delete=."
         )
     return cast.unique()
 
@@ -232,12 +232,12 @@ def restored(own: Transaction, now: Version, wanted: int, version: int) -> tuple
 
 
 def _again(part: Part, own: Transaction, version: int, schema: object) -> Written | None:
-    """Write rows again as rows of a new version, with their old numbers."""
+    """Write rows again as rows of a new version, with their old row numbers."""
     rows = read_part(part)
     rows[VERSION] = frames_for(rows).xp.full(len(rows), version, np.int64)
     return write_rows(rows, part.options, own, schema, part.library)
 
 
 def _places(part: Part) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """Return the positions and numbers of rows."""
+    """Return the positions and row numbers of rows, for each file."""
     return [(name, places, table[SEQ].to_numpy()) for name, places, table in read_places(part, [SEQ])]

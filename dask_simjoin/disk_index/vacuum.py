@@ -30,7 +30,7 @@ from dask_simjoin.disk_index.types import Manifest
 from dask_simjoin.errors import VersionGoneError
 
 A_DAY = 24 * 60 * 60
-"""Age in seconds above which an unknown file counts as unused: no writer takes that long."""
+"""Age in seconds above which an unknown file counts as unused: no update takes that long."""
 
 
 def chain(root: AnyPath, manifest: Manifest, max_versions: float = math.inf) -> list[Manifest]:
@@ -62,8 +62,9 @@ def vacuumed(root: AnyPath, keep: int) -> int:
 def _on_disk(root: Path, keep: int) -> int:
     """Vacuum a folder on a disk.
 
-    Temporaries are removed twice.  After the first time, only recent writes can still be published, so files
-    of versions unseen here are new.  After the second time, no removed number can be published.
+    Temporaries are removed twice.  After the first time, only updates that began recently can be published.
+    So versions that this vacuum does not see have new files only, which it spares.  After the second time,
+    no removed number can be published again.
     """
     before, freed = _clock(root) - A_DAY, sweep(root)
     manifest = latest(root)
@@ -71,7 +72,7 @@ def _on_disk(root: Path, keep: int) -> int:
     old = whole(root, (version for version in versions(root) if version < kept[-1].version))
     needed, dropped = files_of(kept), files_of(old)
     freed += sweep(root)
-    for version in versions(root):  # ascending: a reader that misses a new version must find no old one
+    for version in versions(root):  # ascending: a reader that misses new versions finds no old one
         if version < kept[-1].version:
             freed += removed(manifest_path(root, version))
     for name, path in _data_files(root):
@@ -81,7 +82,7 @@ def _on_disk(root: Path, keep: int) -> int:
 
 
 def _data_files(root: AnyPath) -> Iterator[tuple[tuple[str, str], AnyPath]]:
-    """Yield the folder and the name, and the path, of each file that may be removed if no version uses it."""
+    """Yield (folder, name) and the path of each file to remove if no version uses it."""
     for folder in (*FOLDERS, PAIRS, COMPONENTS):
         for path in listed(root / folder):
             ours = folder != COMPONENTS and (folder != FOLDERS[0] or path.suffix == ".parquet")
@@ -106,14 +107,14 @@ def _on_store(root: ObjectPath, keep: int) -> int:
 
 
 FENCES = 3
-"""How often to try to make a version, before unused files are left to the next vacuum."""
+"""How often to try to make a version; if all tries fail, unused files are left to the next vacuum."""
 
 
 def _fenced_off(root: ObjectPath) -> set[AnyPath]:
-    """Return old files that no version names, nor will name.
+    """Return old files that no version names now or will name later.
 
-    They may belong to a writer that is at work.  So a version without changes follows: it has the number of
-    such a writer, which has to begin again, with other files.
+    They may belong to a writer that is at work.  So this publishes a version without changes, which takes the
+    number that the writer needs.  The writer has to begin again with new files.
     """
     before = time.time() - A_DAY
     for _ in range(FENCES):
@@ -132,7 +133,7 @@ def _fenced_off(root: ObjectPath) -> set[AnyPath]:
 def _clock(root: Path) -> float:
     """Return the time of the file system, which may differ from the time of this machine."""
     folder = root / FOLDERS[0]
-    with contextlib.suppress(OSError):  # an earlier time spares more files
+    with contextlib.suppress(OSError):  # without it, the time is earlier, which spares more files
         os.utime(folder)
     return folder.stat().st_mtime
 

@@ -1,6 +1,6 @@
 """The request and the verb that make an index on disk, and the function that opens one.
 
-Their work is imported at the first call, since frames in memory do not need it.
+Modules that do the work are imported at the first call, since joins of frames in memory do not need them.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class MakeIndex(Coordinates, Kept, WithUnit):
     )
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve it for frames like `meta`."""
+        """Resolve the request for frames like `meta`."""
         if parsed(self.eps) is None:
-            check_eps(self.eps, "eps")  # a column is refused: an index has one distance
+            check_eps(self.eps, "eps")  # refuses a column: an index has one distance
         own = {option.name: getattr(self, option.name) for option in fields(self)}
         spec = SelfJoinRequest(**{name: own[name] for name in own if name in SHARED}).spec(meta)
         from dask_simjoin.disk_index.schema import check_names
@@ -77,27 +77,27 @@ class MakeIndex(Coordinates, Kept, WithUnit):
         return check_path(self.path, self.storage_options)
 
     def stored(self, names: tuple[str, ...]) -> bool:
-        """Whether pairs are stored; refuses `names` of kept columns that results have of their own."""
+        """Return whether pairs are stored; refuses `names` of kept columns that results reserve."""
         from dask_simjoin.disk_index.index import DIFF
         from dask_simjoin.disk_index.pair_files import STORED
 
         stored = check_flag("store_pairs", self.store_pairs)
         if DIFF in names:
             raise OptionError(
-                f"changes() marks added and removed pairs in a column {DIFF!r}, and keep= makes another one. "
+                f"changes() marks added and removed pairs in a column {DIFF!r}; keep= adds another one. "
                 "Use other suffixes=, such as ('_left', '_right'), or rename the column."
             )
         taken = [name for name in names if name in STORED]
         if stored and taken:
             raise OptionError(
-                f"store_pairs=True writes columns {listed(STORED)} of its own, and keep= makes others called "
+                f"store_pairs=True writes columns {listed(STORED)}, and keep= adds columns with the names "
                 f"{listed(taken)}; use other suffixes=, such as ('_left', '_right'), or rename the column."
             )
         return stored
 
     @property
     def policy(self) -> str | float:
-        """When to compact."""
+        """Return when to compact: a policy, or a scan ratio."""
         if is_number(self.recluster):
             if not as_number(self.recluster) >= 1:
                 raise OptionError(
@@ -110,7 +110,7 @@ class MakeIndex(Coordinates, Kept, WithUnit):
 
     @property
     def group(self) -> int:
-        """Rows of a row group."""
+        """Return the rows of a row group."""
         rows = check_whole("row_group", self.row_group, 1)
         if rows > LARGEST_GROUP or rows & (rows - 1):
             raise OptionError(
@@ -134,23 +134,23 @@ def index(frame: Frame, request: MakeIndex) -> Index:
     eps : float or str
         Largest distance of the maintained pairs, finite and >= 0, or a text with a unit; see `self_join`.
     path : str or path
-        A new or empty folder that all workers see.  Its file system must have hard links.  Or a URL of an
+        A new or empty folder that all workers share, on a file system with hard links.  Or a URL of an
         object store: ``s3://``, ``gs://``, ``az://`` or ``abfs://``.
     on, id, metric, p, keep, suffixes, return_distance, distance_unit, dropna
         As for `self_join`.  All distances of the index have the unit in `eps`, or `distance_unit`.  Column
         names must be strings, and ids stay unique as the index grows.
     store_pairs : bool
-        Also write pairs to the folder, with the version that adds them.  Then `pairs` and the changes of an
-        update read them.  Each update finds its pairs before it commits.
+        Also write pairs to the folder.  Then `pairs` and `changes` read pairs instead of computing them.
+        Each update computes the pairs that it adds before it commits.
     recluster : {"auto", "always", "never"} or float
         When to compact after updates.
     row_group : int
-        Rows per read, a power of two: smaller row groups speed up updates of few scattered rows, and slow
-        down other work.
+        Rows of a row group, which is read as a whole: a power of two.  Smaller row groups speed up updates of
+        few scattered rows, and slow down other work.
     blocksize : int or str, optional
-        Memory for the ids of one chunk while they are checked for duplicates.
+        Memory for the ids of a chunk during the check for duplicate ids.
     storage_options : dict, optional
-        How to reach an object store: names of obstore, or key, secret, token, endpoint_url and anon, as for
+        How to reach an object store: options of obstore, or key, secret, token, endpoint_url and anon of
         s3fs.  By default each process reads its environment variables.
 
     Returns
@@ -162,7 +162,7 @@ def index(frame: Frame, request: MakeIndex) -> Index:
     Raises
     ------
     OptionError
-        There is something at `path` already, or it cannot hold an index.
+        `path` is not a new or empty folder, or it cannot hold an index.
     OptionTypeError, ColumnError, CoordinateError, DuplicateIdError
         As for `self_join`.
     IndexWriteError
@@ -172,8 +172,8 @@ def index(frame: Frame, request: MakeIndex) -> Index:
 
     Notes
     -----
-    Finding only pairs of new rows, and keeping old pairs, is the RE-JOIN of Korkmaz (2012, MSc thesis,
-    Bilkent University, section 4.4).  Here it also handles deletions, and works on disk.
+    RE-JOIN (Korkmaz 2012, MSc thesis, Bilkent University, section 4.4) keeps old pairs and finds only pairs
+    of new rows.  The index extends it to deletions and to rows on disk.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def open_index(
     path : str or path
         A folder, or a URL of an object store.
     version : int, optional
-        A fixed version.  Default: always the last one, also while other processes update the index.
+        A fixed version.  Default: always the last version, also while other processes update the index.
     backend : {"pandas", "cudf"}, optional
         Library of the frames that it returns.  Default: Dask's configuration ``dataframe.backend``.
     storage_options : dict, optional
@@ -231,8 +231,8 @@ def open_index(
     Raises
     ------
     IndexFormatError
-        There is no index in the folder, or its format is unknown, or the last version is damaged.  Then the
-        message says how to continue from an older one.
+        There is no index in the folder, its format is unknown, or its last version is damaged.  In the last
+        case, the message says how to continue from an older version.
     VersionGoneError
         The version does not exist.
 
@@ -281,5 +281,5 @@ def check_path(path: Any, storage_options: StorageOptions = None) -> AnyPath:
         return Path(text).expanduser().absolute()
     except RuntimeError:
         raise OptionError(
-            f"path={text!r} is in the home of a user who is not known; use a path from '/' on, or './~name'."
+            f"path={text!r} is in the home of an unknown user; use a path from '/' on, or './~name'."
         ) from None

@@ -49,12 +49,12 @@ from dask_simjoin.tasks.chunks import Fingerprint, check_source
 from dask_simjoin.tasks.shuffle import CELL
 
 FILE_ROWS = 1 << 20
-"""Approximate most rows of a file: larger frames are cut into regions first."""
+"""Approximate maximum rows of a file: larger frames are cut into regions first."""
 
 
 @dataclass(frozen=True, eq=False)
 class Incoming:
-    """Rows of a lazy frame that were read once, and are valid for an index.
+    """Rows of a lazy frame that were read once and checked.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Incoming:
     columns : list of str
         Columns of row files.
     file_rows : int
-        Approximate most rows of a file.
+        Approximate maximum rows of a file.
     """
 
     source: FrozenSource
@@ -99,7 +99,7 @@ def collect_rows(frame: Frame, spec: JoinSpec, id: str | None, columns: list[str
 
 
 def schema_for(incoming: Incoming) -> pa.Schema:
-    """Return the schema of row files for these rows, from a first row; from the example if there is none."""
+    """Return the schema of row files for these rows, from the first row or, without rows, from dtypes."""
     rows = source_rows(incoming)
     filled = [n for n, some in enumerate(rows) if some]
     if not filled:
@@ -121,7 +121,7 @@ def _schema(frame: Frame, id: str | None, columns: list[str]) -> pa.Schema:
 
 
 def known_rows(incoming: Incoming, finder: Finder, schema: pa.Schema) -> pd.DataFrame:
-    """Find rows whose ids the index has: `id`, and the columns of `Finder.find`.
+    """Find incoming rows whose ids the index has; return `id` and the columns of `Finder.find`.
 
     Refuses columns of other types than the index has.
     """
@@ -167,7 +167,7 @@ def host_ids(frame: Frame, spec: JoinSpec) -> pd.Index:
 
 
 def _taking_part(frame: Frame, known: Fingerprint, spec: JoinSpec) -> Frame:
-    """Return the rows that `dropna` keeps; refuses a partition that has changed."""
+    """Return the rows that `dropna` keeps; refuses a partition that changed since it was first read."""
     check_source(known[0], len(frame), known[1][0])
     if not spec.dropna:
         return frame
@@ -182,16 +182,16 @@ def source_rows(incoming: Incoming) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """Numbers of new rows.
+    """How new rows get their row numbers.
 
     Attributes
     ----------
     version : int
         The version that inserts them.
     first : array (partitions,), int64
-        The number of the first row of each partition.
+        The row number of the first row of each partition.
     seq : Series
-        Numbers of rows that replace others, by their ids.
+        Row numbers of rows that replace others, by id.
     left_out : Index
         Ids of rows to ignore.
     """
@@ -203,7 +203,7 @@ class Numbering:
 
 
 def _prepared(frame: Frame, known: Fingerprint, numbering: Numbering, incoming: RowRequest) -> Frame:
-    """Return the rows of a partition as they are written."""
+    """Return the rows of a partition with row numbers and version, without rows to ignore."""
     spec, number = incoming.spec, known[0]
     check_source(number, len(frame), known[1][0])
     xp = frames_for(frame).xp
@@ -225,7 +225,7 @@ def _prepared(frame: Frame, known: Fingerprint, numbering: Numbering, incoming: 
 
 def write_frame(incoming: Incoming, options: Options, own: Transaction, schema: pa.Schema,
                 numbering: Numbering) -> list[Written]:  # fmt: skip
-    """Write the rows of a frame as files; several files each have rows near each other in space."""
+    """Write the rows of a frame as files; if there are several, each has rows near each other in space."""
     spec = incoming.table.spec
     request = RowRequest(spec, incoming.id, incoming.columns)
     shared = Shared("simjoin_numbering", numbering)
@@ -251,7 +251,7 @@ def write_frame(incoming: Incoming, options: Options, own: Transaction, schema: 
 
 
 def _file_groups(rows: list[int], max_rows: int) -> list[list[int]]:
-    """Group consecutive partitions that form a file."""
+    """Group consecutive partitions into files of about `max_rows` rows; `rows`: rows of each partition."""
     number = ((np.cumsum(rows) - rows) // max_rows).tolist()
     return [[part for part, _ in some] for _, some in itertools.groupby(enumerate(number), itemgetter(1))]
 
@@ -267,9 +267,9 @@ def write_some(*rows: Frame, options: Options, own: Transaction, schema: pa.Sche
 
 
 def _sending(incoming: Incoming) -> str | None:
-    """Return how rows are shuffled into files of regions; None: each partition is written where it is.
+    """Return the method that shuffles rows into files of regions; None: partitions are written as they are.
 
-    Few rows are not shuffled, nor rows that do not fit in the workers' memory; then files overlap.
+    Rows are not shuffled if they are few, or if they do not fit in the workers' memory.  Then files overlap.
     """
     spec, table = incoming.table.spec, incoming.table
     if len(table.summaries) == 1 or table.rows <= incoming.file_rows:
@@ -306,7 +306,7 @@ def _sent_piece(rows: Frame, piece: Piece, regions: Regions, spec: JoinSpec, met
 
 
 def _sent(rows: Frame, regions: Regions, spec: JoinSpec, method: str) -> Frame:
-    """Return rows with their regions."""
+    """Return rows with a column of their regions."""
     check_sending(method)
     x = points(rows, replace(spec, dropna=False))[0]
     return rows.assign(**{CELL: _region(x, regions, rows)})

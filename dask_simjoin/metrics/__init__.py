@@ -1,4 +1,4 @@
-"""Metrics: their distances, and which two rows are a pair."""
+"""Metrics: their distances, and the rule that decides which rows are pairs."""
 
 from dask_simjoin.metrics.distances import METRICS, Metric, make_metric
 

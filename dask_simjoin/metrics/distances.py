@@ -3,7 +3,7 @@
 Every metric is a norm of differences (see `dask_simjoin.metrics.norms`) of its columns or of their embedding.
 Two rows are a pair if their total is at most a threshold that follows from `eps`. A returned distance is a
 function of the total. Decisions use only operations with the same result on every machine. The class
-documents where a returned distance may differ between machines.
+of a metric documents how its returned distances may differ between machines.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from dask_simjoin.metrics.norms import Array, ArrayModule, Norm, is_norm, power,
 from dask_simjoin.metrics.sphere import LIMITS, metres, squared_chord, unit_vectors
 
 BLOCK_BYTES = 1 << 20
-"""Bytes of coordinates that are normalized at a time on the host, so that they lie in a cache."""
+"""Bytes of coordinates to normalize at once on the host, so that they stay in a CPU cache."""
 
 EVERYTHING = 5.0
-"""A bound above the square of the distance of any two unit vectors, however it is rounded."""
+"""A bound above the squared distance of any two unit vectors, even after rounding."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """Make coordinates, thresholds and distances; see the module's text.
+    """A metric: it makes coordinates, thresholds and distances; see the module docstring.
 
     Attributes
     ----------
@@ -43,13 +43,13 @@ class Metric:
     columns: ClassVar[tuple[str, ...]] = ()
     """The required columns; empty: any number of columns."""
     limits: ClassVar[tuple[tuple[float, float], ...]] = ()
-    """The smallest and largest values of those columns."""
+    """The smallest and the largest allowed value of each required column."""
     axes: ClassVar[tuple[str, ...]] = ()
     """The names of the coordinates; empty: the names of the columns."""
     unit: ClassVar[str] = ""
     """The unit of distances; empty: the unit of the columns."""
     directed: ClassVar[bool] = False
-    """Whether rows need a direction: not all of their columns may be 0."""
+    """Whether rows need a direction, so that a row of zeros is refused."""
 
     def dims(self, columns: int) -> int:
         """Return the number of coordinates for a number of columns."""
@@ -58,20 +58,20 @@ class Metric:
     def embed(self, x: Array, xp: ArrayModule) -> Array:
         """Return coordinates (n, dims) of columns (n, columns), float64.
 
-        Rows with NaN, an infinite number or no direction become rows with NaN, and only those.
+        Rows with NaN, infinity or without a needed direction become rows with NaN; no other rows do.
         """
         return x
 
     def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
-        """Return the threshold of totals for `eps`, a number or an array (n,); by default `eps` itself."""
+        """Return the threshold of totals for `eps`, a number or an array (n,); default: `eps` itself."""
         return eps
 
     def least_total(self, distance: float) -> float:
-        """Return the smallest total of two rows that are not nearer than a distance: its threshold."""
+        """Return the smallest total of rows that are at least `distance` apart: the threshold for it."""
         return float(self.threshold(distance))
 
     def distance(self, total: Array, xp: ArrayModule) -> Array:
-        """Return distances of totals (n,) float64, whose memory may be reused; by default the totals."""
+        """Return distances for totals (n,) float64, whose memory may be reused; default: the totals."""
         return total
 
 
@@ -83,8 +83,8 @@ class Euclidean(Metric):
     float64, no fused multiply-add, summed in the order of `on`.  A distance that is
     returned is ``sqrt(d2)``.
 
-    The threshold is the rounded product: ``sqrt(3)*sqrt(3) < 3``, so ``eps=sqrt(3)`` leaves
-    out lattice points at squared distance 3.  Squares of differences below about 1e-162
+    The threshold is the rounded product ``eps*eps``. In float64, ``sqrt(3)*sqrt(3) < 3``, so ``eps=sqrt(3)``
+    leaves out lattice points at squared distance 3.  Squares of differences below about 1e-162
     vanish, as they do in SciPy and scikit-learn.
     """
 
@@ -106,8 +106,7 @@ class SquaredEuclidean(Metric):
 class Manhattan(Metric):
     """The sum of the differences: ``(|p0-q0| + |p1-q1|) + ...``, in the order of `on`.
 
-    Every difference and sum is rounded to float64.  Pairs have a sum of at most `eps`, which is the
-    distance.
+    Every difference and sum is rounded to float64.  The sum is the distance; it is at most `eps` for pairs.
     """
 
     name = "manhattan"
@@ -119,7 +118,7 @@ class Manhattan(Metric):
 class Chebyshev(Metric):
     """The largest difference, ``max(|p0-q0|, |p1-q1|, ...)``, each rounded to float64.
 
-    Pairs have one of at most `eps`, which is the distance.
+    The largest difference is the distance; it is at most `eps` for pairs.
     """
 
     name = "chebyshev"
@@ -133,8 +132,8 @@ class Minkowski(Metric):
 
     Two rows are a pair if ``(|p0-q0|**p + |p1-q1|**p) + ... <= eps**p``. Both sides are float64, and terms
     are added in the order of `on`. Powers are rounded products, by squaring and multiplying from the highest
-    bit of p on. See Knuth, "The Art of Computer Programming", volume 2, section 4.6.3. Powers may underflow
-    to 0, for ``p=3`` below about 1e-108. Such rows count as equal.
+    bit of p on. See Knuth, "The Art of Computer Programming", volume 2, section 4.6.3. Powers of small
+    differences underflow to 0, for ``p=3`` below about 1e-108. Rows with such differences count as equal.
 
     ``p=1``, ``p=2`` and ``p=inf`` are `Manhattan`, `Euclidean` and `Chebyshev`. For other values, a returned
     distance is ``total**(1/p)``. It may differ in the last digits between machines, but the pairs do not.
@@ -152,14 +151,16 @@ class Minkowski(Metric):
 class Cosine(Metric):
     """One minus the cosine of the angle between two rows: from 0 to 2.
 
-    It is half the squared distance of their unit vectors, which unlike ``1 - p.q`` does not cancel: ``|u -
-    v|**2 = 2 - 2 u.v``. Two rows are a pair if ``d2 <= 2*eps``, where `d2` is the total of `Euclidean` for
-    the unit vectors. The distance is ``d2/2``. From ``eps=2`` on all rows are pairs.
+    It is computed as half the squared distance of their unit vectors, as ``|u - v|**2 = 2 - 2 u.v``. Unlike
+    ``1 - u.v``, this loses no digits for nearly equal directions. Two rows are a pair if ``d2 <= 2*eps``,
+    where `d2` is the total of `Euclidean` for the unit vectors. The distance is ``d2/2``. From ``eps=2`` on
+    all rows are pairs.
 
-    A unit vector is ``y/n``. `y` is the row times a power of two: its largest number is then between 1/2 and
-    1, so nothing relevant overflows or vanishes. `n` is the square root of ``(y0*y0 + y1*y1) + ...``,
-    in the order of `on`; every operation is rounded to float64. Rows that differ by a power of two are at
-    distance 0. Other rows of equal direction are at about 1e-31, so ``eps=0`` does not find them.
+    A unit vector is ``y/n``. `y` is the row times a power of two, so that its largest number is between 1/2
+    and 1. So no square overflows, and only negligible squares vanish. `n` is the square root of ``(y0*y0 +
+    y1*y1) + ...``, in the order of `on`; every operation is rounded to float64. If one row is another row
+    times a power of two, their distance is 0. Other rows of equal direction may have a distance of about
+    1e-31, so ``eps=0`` does not find all of them.
 
     A row of zeros has no direction: it is refused, or left out by ``dropna=True``.
     """
@@ -189,12 +190,12 @@ class Cosine(Metric):
 
 
 def _normalise(x: Array, out: Array, xp: ArrayModule) -> None:
-    """Write unit vectors of rows into `out`; NaN where there is none."""
+    """Write unit vectors of rows into `out`; NaN for rows without a direction."""
     largest = xp.zeros(len(x))
     for k in range(x.shape[1]):
         xp.maximum(largest, xp.abs(x[:, k]), out=largest)  # NaN stays
     exponent = xp.frexp(xp.where(xp.isfinite(largest), largest, 1.0))[1]
-    # two factors, because one power of two may overflow; products are rounded alike everywhere
+    # two factors, as a single power of two may overflow; products are the same on every machine
     half = exponent // 2
     one = xp.ones(len(x))
     scales = xp.ldexp(one, -half), xp.ldexp(one, half - exponent)
@@ -214,21 +215,21 @@ class Haversine(Metric):
     `on` names two columns in this order: latitude (-90 to 90) and longitude (-180 to 360). The sphere's
     radius R is 6,371,008.8 m. Longitudes above 180 are reduced by 360, exactly.
 
-    Places are embedded as unit vectors ``(cos lat cos lon, cos lat sin lon, sin lat)``. Two are a pair if
-    their squared chord, the `d2` of `Euclidean`, is at most ``4 sin(eps/(2R))**2``, computed to 30 digits and
-    rounded. This is the haversine formula (Sinnott 1984, "Virtues of the haversine", Sky and Telescope 68,
-    159). A squared chord is four times the haversine of the angle. Sines and cosines use only products and
-    sums. They are the same on every machine, and correct to within a unit in the last place: see
+    Places are embedded as unit vectors ``(cos lat cos lon, cos lat sin lon, sin lat)``. Two places are a pair
+    if their squared chord, the `d2` of `Euclidean`, is at most ``4 sin(eps/(2R))**2``, computed to 30 digits
+    and rounded. This is the haversine formula (Sinnott 1984, "Virtues of the haversine", Sky and Telescope
+    68, 159). A squared chord is four times the haversine of the angle. Sines and cosines use only products
+    and sums. They are the same on every machine, and correct to within a unit in the last place: see
     `dask_simjoin.metrics.sphere`.
 
-    Rounding decides pairs whose distance is within about 1e-9 m of `eps`, alike on every machine. Near
-    antipodes this margin is 1e-9 m divided by the cosine of half the angle. ``eps=0`` finds equal places,
-    among them poles of any longitude, and longitudes 180 and -180, or 0 and 360. A larger `eps` never finds
-    fewer pairs; from half the circumference on all rows are pairs.
+    Rounding decides pairs whose distance is within about 1e-9 m of `eps`, in the same way on every machine.
+    Near antipodes this margin is 1e-9 m divided by the cosine of half the angle. ``eps=0`` finds equal
+    places: also a pole at any two longitudes, and longitudes 180 and -180, or 0 and 360. A larger `eps` never
+    finds fewer pairs; from half the circumference on all rows are pairs.
 
-    The distance is ``2 R asin(sqrt(d2)/2)``. It is right to about 1e-9 m; near antipodes the margin above
-    applies, 0.2 m at worst. It may differ by a few units in the last place between machines, and so exceed
-    `eps` by as much.
+    The distance is ``2 R asin(sqrt(d2)/2)``. Its error is about 1e-9 m; near antipodes it is the larger
+    margin above, 0.2 m at worst. It may differ by a few units in the last place between machines, and may
+    exceed `eps` by this difference.
 
     The Earth is not a sphere: distances on its ellipsoid differ by up to 0.6 %.
     """
@@ -259,18 +260,18 @@ METRICS = {
 }
 
 SAME = {1: "manhattan", 2: "euclidean", math.inf: "chebyshev"}
-"""Names of Minkowski's distance for some p."""
+"""p -> name of the metric that equals Minkowski's metric with this p."""
 
 
 def make_metric(name: str, p: Norm = 2) -> Metric:
-    """Make the metric of a name; `p` is Minkowski's."""
+    """Make the metric with this name; `p`: the power of Minkowski's metric."""
     if name == Minkowski.name and p not in SAME:
         return Minkowski(p)
     return METRICS[SAME[p] if name == Minkowski.name else name]()
 
 
 def _check_norm(metric: Metric) -> None:
-    """Refuse groups with a metric whose terms are not powers of differences: they may not grow with them."""
+    """Refuse groups with a metric that is not a norm: its terms may not grow with coordinate differences."""
     if not is_norm(metric.norm):
         raise OptionError(
             f"by= is not allowed with metric={metric.name!r}, which is not a norm of differences. Leave out "
@@ -281,9 +282,9 @@ def _check_norm(metric: Metric) -> None:
 class Grouped(Metric):
     """Distance of another metric, for rows whose last column is their group.
 
-    That column becomes the last coordinate. Within a group it differs by 0, which leaves the total unchanged
-    to the last bit. Between groups it differs by at least `separation`, which makes the total larger than the
-    threshold. Both need a norm.
+    The group becomes the last coordinate. Within a group its difference is 0, which leaves the total
+    unchanged to the last bit. Between groups its difference is at least `separation`, which makes the total
+    larger than the threshold. Only norms have both properties.
     """
 
     def __init__(self, inner: Metric) -> None:
@@ -319,8 +320,8 @@ class Grouped(Metric):
 def separation(metric: Metric, eps: float) -> float:
     """Return the distance between groups: a power of two above each coordinate difference of a pair.
 
-    Whole numbers times a power of two are float64 numbers, and so are their differences: no rounding brings
-    groups nearer. Infinity: no such number exists.
+    Whole multiples of a power of two and their differences are exact in float64, so no rounding brings groups
+    nearer. Infinity: no such distance exists.
     """
     _check_norm(metric)
     with np.errstate(over="ignore"):
@@ -328,12 +329,12 @@ def separation(metric: Metric, eps: float) -> float:
     if not math.isfinite(threshold):
         return math.inf
     most = reach(metric.norm, threshold)
-    # the power must not vanish: 2**-400 squared is a number, and 1 is to all powers
+    # its p-th power must not underflow to 0, so it is at least 1
     return 1.0 if most < 0.5 else 2.0 ** (math.frexp(most)[1] + 1)
 
 
 class Totals(Metric):
-    """Another metric, whose distances are its totals."""
+    """Another metric with totals in place of distances."""
 
     def __init__(self, inner: Metric) -> None:
         super().__init__(inner.norm)

@@ -1,10 +1,10 @@
 """Sum powers of differences, the totals that every metric compares; aliases of shared types.
 
-The libraries share no base class, so the aliases are `Any` to a type checker and documentation to a reader.
+The libraries share no base class, so the aliases are `Any` for type checkers; their names are for readers.
 
 Let p be a norm (1, 2, 3, ... or infinity) and t the differences of two points. Their total is ``(|t0|**p +
 |t1|**p) + ...`` in the order of the dimensions, or the largest ``|t|`` for infinite p. Every operation is
-rounded to float64, without fused multiply-add. Powers are products, see `power`.
+rounded to float64, without fused multiply-add. Powers are computed as products, see `power`.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ ArrayModule = Any
 """The module of an array: `numpy` or `cupy`."""
 
 Frame = Any
-"""A data frame: of pandas or cuDF; where a docstring says lazy, of Dask."""
+"""A data frame of pandas or cuDF; if a docstring calls it lazy, of Dask."""
 
 Series = Any
-"""A Series of pandas or cuDF; where a docstring says lazy, of Dask."""
+"""A Series of pandas or cuDF; if a docstring calls it lazy, of Dask."""
 
 Ids = Any
 """Names of rows: an Index of pandas or cuDF."""
 
 Values = Any
-"""A column's values as a data frame takes them: an array, or an extension array or Series of its library."""
+"""Values for a column of a data frame: an array, or an extension array or Series of its library."""
 
 DType = Any
 """A dtype of NumPy, or an extension dtype of a data frame's library."""
 
 Index = dict[str, Any]
-"""The index of a chunk: arrays by name, as `Joiner.build` makes them, and some numbers."""
+"""The index of a chunk that `Joiner.build` makes: arrays and a few numbers, by name."""
 
 Spread = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""Smallest and largest values, means and sums of squared deviations (d,) of columns, on the host."""
+"""Arrays (d,) of columns on the host: minimum, maximum, mean, and sum of squared deviations."""
 
 Columns = Hashable | Iterable[Hashable] | None
 """The option `on`: a column name, several names, or None for the frame's default columns."""
@@ -56,7 +56,7 @@ Norm = int | float
 """1, 2, 3, ... or `math.inf`."""
 
 SMALLEST = 2.0**-1021
-"""Powers at least as large were computed without underflow."""
+"""If a power is at least this, no product in its computation underflowed."""
 
 
 def is_norm(p: Norm) -> bool:
@@ -67,7 +67,8 @@ def is_norm(p: Norm) -> bool:
 def power(a: Array, p: Norm) -> Array:
     """Raise numbers or arrays >= 0 to ``a**p``, squaring and multiplying from the exponent's highest bit on.
 
-    Rounding is monotone, so this is too. For p = 1 and p infinite the result is `a` itself.
+    Rounding is monotone, so the result never decreases as `a` grows. For p = 1 and p infinite the result is
+    `a` itself.
     """
     if p == math.inf:
         return a
@@ -87,8 +88,8 @@ def add(total: Array, a: Array, p: Norm) -> Array:
 def box_gap(p: Norm, lower_a: Array, upper_a: Array, lower_b: Array, upper_b: Array) -> Array:
     """Bound the total of points of two boxes from below; arrays (..., d), result (...).
 
-    It is computed with the operations of the total, in their order.  Rounding is monotone and every gap is
-    at most the points' difference, so this is at most their total as computed: no slack is needed.
+    The bound uses the operations of the total in the same order.  Rounding is monotone, and each gap is at
+    most the difference of the points.  So the bound is at most the computed total, and needs no slack.
     """
     total: Array = 0.0
     with np.errstate(over="ignore"):
@@ -101,12 +102,12 @@ def box_gap(p: Norm, lower_a: Array, upper_a: Array, lower_b: Array, upper_b: Ar
 def reach(p: Norm, threshold: float) -> float:
     """Bound the coordinate difference of two points whose total is at most `threshold`.
 
-    A total, however it is rounded, is at least each of its terms. For p = 1 and infinity a term is the
-    difference itself. For p = 2, ``fl(t*t) <= threshold`` means ``t*t <= threshold*(1 + 2**-53) + 2**-1075``:
-    the product was rounded by at most half an ulp, or half of the smallest subnormal. For other p a power
-    takes at most p products, so p roundings can make it smaller. If a product underflows, ``t**m < 2**-1021``
-    for an m <= p. A p-th part of p roundings is one rounding. Rounding 1/p changes a root by a relative
-    ``2**-53 * 745 / 3 < 2**-45`` at most, and the root itself is rounded.
+    A rounded total is at least each of its rounded terms. For p = 1 and infinity a term is the difference
+    itself. For p = 2, ``fl(t*t) <= threshold`` means ``t*t <= threshold*(1 + 2**-53) + 2**-1075``: the
+    product was rounded by at most half an ulp, or half of the smallest subnormal. For other p, a power takes
+    at most p products, and each rounding may make it smaller. If a product underflows, ``t**m < 2**-1021``
+    for an m <= p. The p-th root reduces the relative error of p roundings to the error of one. Rounding 1/p
+    changes the root by a relative ``2**-53 * 745 / 3 < 2**-45`` at most. The root is rounded, too.
     """
     if p == 1 or p == math.inf:
         return threshold
@@ -116,7 +117,7 @@ def reach(p: Norm, threshold: float) -> float:
 
 
 def reaches(p: Norm, thresholds: Array) -> Array:
-    """Return `reach` for each of some thresholds (n,), by the same operations."""
+    """Return `reach` for each threshold (n,), by the same operations."""
     if p == 1 or p == math.inf:
         return thresholds
     with np.errstate(over="ignore"):

@@ -1,7 +1,7 @@
-"""Compute unit vectors of degrees and chords of distances, the same on every machine.
+"""Compute unit vectors from degrees, and chords from distances, with the same results on every machine.
 
-NumPy's and CuPy's sines differ from each other, and NumPy's between processors. So these functions use only
-products and sums, whose results IEEE 754 defines. They are array expressions for either library.
+Sines of NumPy and CuPy differ, and sines of NumPy differ between processors. So these functions use only
+products and sums, whose results IEEE 754 defines. The functions work on arrays of both libraries.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ LIMITS = ((-90.0, 90.0), (-180.0, 360.0))
 """Smallest and largest latitude and longitude, in degrees."""
 
 EVERYTHING = 5.0
-"""More than any squared chord, however it is rounded: the longest chord is 2."""
+"""A bound above any squared chord, even after rounding: the longest chord is 2."""
 
 BLOCK = 1 << 14
-"""Places embedded at a time on the host, so that temporaries stay in a cache."""
+"""Number of places to embed at once on the host, so that temporaries stay in a CPU cache."""
 
 RADIANS = math.pi / 180  # rounded
 REST = 2.9486522708701687e-19
-"""Rounding error of one degree in radians."""
+"""The rounding error of `RADIANS`."""
 
 SPLIT = 2.0**27 + 1
-"""Dekker's: times this, a number is cut in halves whose products are exact."""
+"""Dekker's factor, which splits a number into two halves whose products are exact."""
 
 Pair = tuple[Array, Array]
-"""The sum of two numbers, the second much smaller than the first: twice as many digits."""
+"""A number with twice as many digits: the sum of two numbers, the second much smaller."""
 
 
 def _pair(number: Fraction) -> Pair:
@@ -41,7 +41,7 @@ def _pair(number: Fraction) -> Pair:
 
 
 CHORD = [_pair(Fraction(2 * (-1) ** (k + 1), math.factorial(2 * k))) for k in range(24, 0, -1)]
-"""Coefficients of ``2 - 2 cos x`` in powers of ``x * x``, the highest first; up to pi more add nothing."""
+"""Coefficients of ``2 - 2 cos x`` in powers of ``x * x``, the highest first; more add nothing up to pi."""
 
 SINE = (
     -1.66666666666666324348e-01, 8.33333333332248946124e-03, -1.98412698298579493134e-04,
@@ -51,16 +51,17 @@ COSINE = (
     4.16666666666666019037e-02, -1.38888888888741095749e-03, 2.48015872894767294178e-05,
     -2.75573143513906633035e-07, 2.08757232129817482790e-09, -1.13596475577881948265e-11,
 )  # fmt: skip
-"""Coefficients of fdlibm's ``__kernel_sin`` and ``__kernel_cos`` (Sun Microsystems, 1993), for up to pi/4."""
+"""Coefficients of fdlibm's ``__kernel_sin`` and ``__kernel_cos`` (Sun Microsystems, 1993), up to pi/4."""
 
 
 def sine_cosine(degrees: Array, xp: ArrayModule) -> tuple[Array, Array]:
     """Compute sines and cosines of finite degrees (n,) from -180 to 180, float64; NaN stays.
 
-    The nearest right angle is subtracted, which is exact (Sterbenz: both are less than twice each other). The
-    rest, at most 45 degrees, is converted to radians ``t + rest``; Dekker's splitting gives the product's
-    rounding error. Then fdlibm's polynomials give both functions, with errors below 0.8 units in the last
-    place. Whole right angles give 0, 1 and -1 exactly; zeros are positive.
+    The nearest multiple of 90 degrees is subtracted, which is exact (Sterbenz: neither number is more than
+    twice the other). The difference, at most 45 degrees, is converted to radians ``t + rest``. Dekker's
+    splitting gives the rounding error of that product. Then fdlibm's polynomials give both functions, with
+    errors below 0.8 units in the last place. Multiples of 90 degrees give 0, 1 and -1 exactly; zeros are
+    positive.
     """
     quarter = xp.rint(degrees * (1 / 90))
     a = degrees - quarter * 90.0
@@ -75,7 +76,7 @@ def sine_cosine(degrees: Array, xp: ArrayModule) -> tuple[Array, Array]:
 
 
 def _radians(a: Array) -> Pair:
-    """Convert degrees (n,) to radians and what rounding those left over."""
+    """Convert degrees (n,) to radians and their rounding error."""
     t, lost = two_product(a, RADIANS)
     return t, lost + a * REST
 
@@ -99,9 +100,9 @@ def _cosine(t: Array, rest: Array, z: Array) -> Array:
 def unit_vectors(places: Array, xp: ArrayModule) -> Array:
     """Return unit vectors (n, 3) of latitudes and longitudes (n, 2) in degrees.
 
-    ``(cos lat cos lon, cos lat sin lon, sin lat)``. Equal places have equal vectors: the poles whatever the
-    longitude, 180 and -180. Longitudes above 180 are reduced by 360, which is exact (Sterbenz). Coordinates
-    outside `LIMITS` count as 0; they are refused elsewhere.
+    ``(cos lat cos lon, cos lat sin lon, sin lat)``. Equal places have equal vectors: poles at any longitude,
+    and longitudes 180 and -180. Longitudes above 180 are reduced by 360, which is exact (Sterbenz).
+    Coordinates outside `LIMITS` count as 0; other code refuses them.
     """
     n = len(places)
     out = xp.empty((n, 3), order="F")
@@ -109,7 +110,7 @@ def unit_vectors(places: Array, xp: ArrayModule) -> Array:
     with np.errstate(invalid="ignore"):
         for start in range(0, n, step):
             rows = slice(start, start + step)
-            # finite numbers minus themselves are 0, others NaN
+            # finite numbers minus themselves are 0; infinity and NaN give NaN
             lat, lon = (
                 xp.where((column < least) | (column > most), column - column, column)
                 for column, (least, most) in zip((places[rows, 0], places[rows, 1]), LIMITS, strict=True)
@@ -124,9 +125,9 @@ def unit_vectors(places: Array, xp: ArrayModule) -> Array:
 def squared_chord(distance: Array, xp: ArrayModule = np) -> Array:
     """Return squared chords for distances in meters along the sphere; a number or an array.
 
-    ``4 sin(distance / (2 R))**2 = 2 - 2 cos(distance / R)``, as a series of double-double numbers. It is
-    right to about 1e-30 before rounding, so it grows with the distance. From half the circumference on it
-    exceeds every chord.
+    ``4 sin(distance / (2 R))**2 = 2 - 2 cos(distance / R)``, as a series of double-double numbers. Its
+    error before rounding is about 1e-30, so the result never decreases as the distance grows. From half the
+    circumference on, it exceeds every squared chord.
     """
     if isinstance(distance, float):
         return float(squared_chord(np.array([distance]))[0])
@@ -183,8 +184,8 @@ def metres(squared: Array, xp: ArrayModule) -> Array:
     """Return distances in meters along the sphere for squared chords (n,), whose memory is reused.
 
     ``2 R asin(sqrt(squared) / 2)``. An arc sine may differ by a few units in the last place between machines.
-    Vectors are right to about 1e-16, so distances are right to about 1e-9 m. Near antipodes the error is 1e-9
-    m divided by the cosine of half the angle, 0.2 m at worst.
+    Errors of vectors are about 1e-16, so errors of distances are about 1e-9 m. Near antipodes the error is
+    1e-9 m divided by the cosine of half the angle, 0.2 m at worst.
     """
     half = xp.sqrt(squared, out=squared)
     half *= 0.5

@@ -17,14 +17,14 @@ from dask_simjoin.reports.svg import Matrix, Picture, matrix
 from dask_simjoin.request.columns import new_axes
 
 Facts = tuple[tuple[str, Callable[[Any], str | None]], ...]
-"""Labels, and functions that return the text of a fact, or None to omit it.
+"""Pairs of a label and a function that returns the text of the fact, or None to omit the fact.
 
-A fact without a label continues the line above.
+A fact with an empty label continues the fact above.
 """
 
 
 MEMORY = ("partition_bytes", "task_bytes", "chunk_limit", "partition_limit", "result_limit")
-"""Attributes of a plan about memory, in bytes."""
+"""Attributes of a plan that are sizes in bytes."""
 
 
 class Report:
@@ -57,7 +57,7 @@ class Report:
         return self.title
 
     def _further_facts(self) -> Iterable[tuple[str, str]]:
-        """Return labels and texts of a variable number of facts, which come last."""
+        """Return labels and texts of further facts, which come last; their number varies."""
         return ()
 
     def _lines(self) -> list[tuple[str, str]]:
@@ -103,7 +103,7 @@ class PicturedReport(Report):
         """Return the picture as SVG text.
 
         The picture of a plan has query chunks as rows and data chunks as columns. Darker cells have more
-        pairs (for nearest neighbors: candidates), on a logarithmic scale. Gray cells have none, and white
+        pairs (for nearest neighbors: candidates), on a logarithmic scale. Gray cells have no pairs, and white
         cells are not joined. The picture of a profile has bars on a logarithmic scale.
         """
         return self._picture().svg(self._caption())
@@ -146,7 +146,7 @@ class FieldsReport(Report):
 
 
 def without(facts: Facts, *labels: str) -> Facts:
-    """Return the facts without those with the given labels."""
+    """Return the facts that have none of the labels."""
     return tuple(fact for fact in facts if fact[0] not in labels)
 
 
@@ -198,7 +198,7 @@ class BlockReport(PicturedReport):
     spec: Any
 
     _picture_column = "pairs"  # a column of `to_frame`
-    _unit = "chunk"  # the word for the rows of a task
+    _unit = "chunk"  # the word for rows that are compared together
     _skipped_because = "too far apart"
 
     @property
@@ -259,7 +259,7 @@ class BlockReport(PicturedReport):
 
     @property
     def result_limit(self) -> int:
-        """Return the largest size of the whole result in bytes; larger ones are refused."""
+        """Return the largest size of the whole result in bytes; larger results are refused."""
         return self.plan.budget.result
 
     def to_frame(self) -> pd.DataFrame:
@@ -272,7 +272,7 @@ class BlockReport(PicturedReport):
         raise NotImplementedError
 
     def _result_rows(self, pairs: float) -> float:
-        """Return the rows of the result for a number of unordered pairs."""
+        """Return the number of rows of the result for a number of unordered pairs."""
         return pairs
 
     @property
@@ -286,7 +286,7 @@ class BlockReport(PicturedReport):
 
     @property
     def _pairs(self) -> str:
-        """Return the number of pairs: exact, or with its interval."""
+        """Format the number of pairs: exact, or an estimate with its interval."""
         if self.counted:
             return f"{self.pairs:,.0f} (counted)"
         return f"about {self.pairs:,.0f} ({self.pairs_low:,.0f} to {self.pairs_high:,.0f})"

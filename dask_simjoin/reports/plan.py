@@ -28,7 +28,7 @@ from dask_simjoin.request.messages import shown
 from dask_simjoin.request.spec import JoinSpec
 
 MAX_NAMES = 6
-"""Number of columns to name."""
+"""Maximum number of columns to name in a line."""
 
 MIN_DISK_SECONDS = 0.1
 """Shorter disk times are not shown."""
@@ -44,7 +44,7 @@ INPUT_FACTS: Facts = (
     ("median chunk", lambda r: r._chunk(np.median(r.plan.chunks.rows) if r.chunks else 0.0)),
     ("largest chunk", lambda r: r._chunk(r.plan.chunks.rows.max(initial=0.0))),
 )
-"""The input and its chunks."""
+"""Facts about the input and its chunks."""
 
 TIME_FACTS: Facts = (
     ("time", lambda r: f"about {r.seconds:.2g} s (estimated for our benchmark CPU; yours will differ)"),
@@ -63,8 +63,8 @@ TIME_FACTS: Facts = (
 class PlanReport(BlockReport):
     """The work of a join, and an estimate of its result.
 
-    Print it for a summary; a notebook shows a table and a picture of the block pairs. Chunks of two tables
-    are numbered per table.
+    Print it for a summary; a notebook shows a table and a picture of the block pairs. With two tables, chunk
+    numbers begin at 0 in each table.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class PlanReport(BlockReport):
         Rows of the result, as `count_pairs` with the same options counts them: an estimate from a sample, and
         its 95 % interval. If they are `counted`, all three are the exact number.
     counted : bool
-        Whether the pairs were counted, because that is as cheap as an estimate: see `plan`.
+        Whether pairs were counted, because counting is as cheap as an estimate: see `plan`.
     recall, recall_low, recall_high : float
         The share of the true pairs that the join finds, and its 95 % interval. It is 1.0 without
         `approximate`. With `approximate` it is estimated from the sample, and NaN if the sample has too few
@@ -92,8 +92,8 @@ class PlanReport(BlockReport):
     task_bytes : int
         Estimated memory of the largest task: its chunks and their indexes, and its part of the result.
     chunk_limit, partition_limit, result_limit : int
-        Largest sizes in bytes of a chunk, of a partition of the result, and of the whole result. A plain
-        frame has one of each, and its result is limited by the memory that is free now.
+        Largest sizes in bytes of a chunk, of a partition of the result, and of the whole result. For a plain
+        frame there is one chunk and one partition, and free memory limits the result.
     partitioning : {"entity", "spatial", "replicated"}
         Division of rows into chunks.
     method : str
@@ -103,10 +103,10 @@ class PlanReport(BlockReport):
     seconds : float
         Estimated time from the first task to the last, on idle cores of our benchmark CPU.
     writing_seconds : float
-        Estimated additional time to write the pairs as parquet. It is 0 on GPUs, where we did not measure it.
+        Estimated additional time to write the pairs as parquet; 0 on GPUs, where it was not measured.
     spilled_bytes, shuffled_bytes : int
-        Bytes of chunks, and of shuffled rows, that exceed the workers' memory. They are written to disk and
-        read again; `seconds` includes that time.
+        Bytes of chunks, and of shuffled rows, that do not fit in the workers' memory. They are written to
+        disk and read again; `seconds` includes the time for this.
     """
 
     plan: Plan
@@ -122,7 +122,7 @@ class PlanReport(BlockReport):
 
     @property
     def _distances(self) -> str | None:
-        """The unit of returned distances; None: there are none, or they have the unit of the columns."""
+        """The unit of returned distances; None: no distances, or distances in the unit of the columns."""
         if not self.spec.return_distance:
             return None
         unit = self.spec.measure.unit if self.spec.unit is None else self.spec.unit.name
@@ -192,11 +192,11 @@ class PlanReport(BlockReport):
 
             - ``query_chunk``, ``data_chunk``: the numbers of the two chunks;
             - ``query_rows``, ``data_rows``: their rows;
-            - ``candidates``: pairs of rows to compare if the index excluded none;
+            - ``candidates``: all pairs of rows of the two chunks, before indexes exclude any;
             - ``pairs``, ``pairs_low``, ``pairs_high``: rows of the result, with a 95 % interval for this
               block pair;
             - ``bytes``, ``partitions``: memory and partitions of the result;
-            - ``seconds``: time of one thread.
+            - ``seconds``: seconds of one thread.
         """
         plan, chunks = self.plan, self.plan.chunks
         i, j = plan.blocks[:, 0], plan.blocks[:, 1]
@@ -270,11 +270,11 @@ class NearestPlanReport(PlanReport):
     bound, least : float
         The largest and the smallest total of a neighbor.
     block_pairs : int
-        Searched chunks, summed over all chunks of rows.
+        Total number of searches of one chunk in another.
     pairs, pairs_low, pairs_high : float
-        The maximum number of rows of the result. It is also the minimum if distances have no bounds.
+        The maximum number of rows of the result. It is the exact number if distances have no bounds.
     counted : bool
-        Whether that number is exact.
+        Whether the number of pairs is exact.
     """
 
     k: int = 1
@@ -331,7 +331,7 @@ class NearestPlanReport(PlanReport):
         return float(rows) * self.pairs / max(1, self.plan.table_rows[0]) * self.pair_bytes
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per chunk of rows and chunk that is searched for their neighbors.
+        """Return one row for each query chunk and each data chunk that it searches.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Reports of runs: the work of a join, as its tasks recorded it."""
+"""Reports of runs: the work of a join, from records that its tasks made."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class StepRecord(NamedTuple):
     Attributes
     ----------
     step, key : str
-        Name of the step, and the task within it.
+        Name of the step, and key of the task within it.
     result_tasks : int
-        Number of tasks that create the result; 0 if this task creates none of it.
+        Number of tasks that create rows of the result; 0 if this task creates no such rows.
     begin, end : float
         Seconds since the epoch.
     rows : int or None
-        Rows that the task found, if it has rows.
+        Number of rows that the task found; None: it finds no rows.
     thread : object
-        The thread that ran it.
+        The thread that ran the task.
     """
 
     step: str
@@ -79,7 +79,7 @@ class RunReport(Report):
 
     @property
     def verb(self) -> str:
-        """Return the verb of the join, as its tasks are called."""
+        """Return the verb of the join, which also names its tasks."""
         return self.title.partition(",")[0]
 
     def begin(self) -> None:
@@ -100,7 +100,7 @@ class RunReport(Report):
 
     @property
     def partitions(self) -> int:
-        """Return the number of finished partitions of the result; a single number counts as one."""
+        """Return the number of finished partitions of the result; a result that is a number counts as one."""
         return self._made
 
     @property
@@ -110,14 +110,14 @@ class RunReport(Report):
 
     @property
     def rows(self) -> int | None:
-        """Return the rows of the result so far; for a count of pairs, that count."""
+        """Return the number of rows of the result so far; for a count of pairs, the count so far."""
         results = self._results
         counted = [record.rows for record in results or list(self._steps.values()) if record.rows is not None]
         return sum(counted) if counted else None
 
     @property
     def bytes(self) -> int:
-        """Return the memory of these rows, by the plan's bytes per row; 0 if the result is a number."""
+        """Return the memory of the result's rows so far, by the plan's bytes per row; 0 if it is a number."""
         made = sum(record.rows or 0 for record in self._results if record.step in MAKE_ROWS)
         return round(made * self.plan.pair_bytes)
 
@@ -136,9 +136,9 @@ class RunReport(Report):
 
     @property
     def candidates(self) -> float | None:
-        """Return the pairs of rows of all compared chunks, most of them excluded by indexes.
+        """Return the number of pairs of rows of all compared chunks; None: unknown.
 
-        None means that the number is unknown.
+        Indexes exclude most of these pairs without a comparison.
         """
         blocks = self.plan.to_frame()
         return float(blocks["candidates"].sum()) if "candidates" in blocks else None
@@ -149,8 +149,8 @@ class RunReport(Report):
         Returns
         -------
         pandas.DataFrame
-            ``tasks``: tasks of a millisecond or more; ``seconds``: their sum; ``longest``: seconds of the
-            longest.
+            ``tasks``: number of tasks that took a millisecond or more; ``seconds``: the sum of their seconds;
+            ``longest``: the seconds of the longest task.
         """
         steps = pd.DataFrame(list(self._steps.values()), columns=StepRecord._fields)
         each = steps.assign(seconds=(steps["end"] - steps["begin"]).astype("float64"))
@@ -192,7 +192,7 @@ class RunReport(Report):
             yield step.Index, f"{tasks}, {step.seconds:.2f} s, longest {step.longest:.2f} s"
 
     def _found(self) -> str | None:
-        """Return rows and bytes as text, if they are known."""
+        """Format rows and bytes of the result; None: unknown."""
         if self.rows is None:
             return None
         return f"{self.rows:,} rows{f', {format_bytes(self.bytes)}' if self.bytes else ''}"
@@ -207,7 +207,7 @@ COUNTED = (
     "lookups", "found", "tile_pairs", "near_queries", "candidates", "comparisons", "decided", "refused",
     "pairs", "neighbors",
 )  # fmt: skip
-"""Numbers in the picture."""
+"""Names of the numbers in the picture of a profile."""
 
 SHARES = ("compared_ratio", "recall", "recall_low", "recall_high", "warp_efficiency", "warp_efficiency_model")
 
@@ -236,7 +236,7 @@ class ProfileReport(PicturedReport):
     counters: Counters
 
     about: ClassVar[Mapping[str, str]] = ABOUT
-    """Names and descriptions of the numbers."""
+    """Name of a number -> its description."""
 
     counted: ClassVar[tuple[str, ...]] = COUNTED
     """Names of the numbers in the picture."""

@@ -12,24 +12,24 @@ import numpy as np
 from dask_simjoin.request.columns import optional
 
 CELLS = 64
-"""Maximum cells per side; more chunks share a cell, so that the picture stays small."""
+"""Maximum cells per side of a picture; with more chunks, several chunks share a cell."""
 
 SHADES = 12
 RAMP = ((217, 234, 150), (110, 198, 182), (38, 118, 180), (8, 29, 88))
 """Colors (RGB) from few pairs to many, evenly spaced."""
 
 NOTHING = (228, 228, 228)
-"""Color of cells that are joined and have no pairs."""
+"""Color of cells with joined chunks but no pairs."""
 
 DECADES = 4.0
-"""Maximum powers of ten on the scale, which has at least one; smaller values are palest too."""
+"""Maximum powers of ten on the scale, which has at least one; smaller values get the palest color."""
 
 SIDE = 320
 MIN_SIDE = 80
-"""Pixels of the picture's longer side, and the minimum of the other one."""
+"""Pixels of the picture's longer side, and minimum pixels of its shorter side."""
 
 BAR, TEXT, LINE = 300, 150, 18
-"""Pixels of the longest bar, of the names before it, and of the height of a line."""
+"""Pixels: width of the longest bar, width of the names before bars, and height of a line."""
 
 BLUE = "#2676b4"
 """Color of the bars."""
@@ -44,9 +44,9 @@ class Matrix:
     values : array (rows, columns), float64
         Values of cells; NaN if no block pair of the cell is joined.
     chunks_per_cell : tuple of int
-        Query and data chunks per cell.
+        Numbers of query chunks and of data chunks per cell.
     chunks : tuple of int
-        Numbers of query and data chunks.
+        Numbers of query chunks and of data chunks.
     unit : str
         Plural noun of the values.
     """
@@ -58,7 +58,7 @@ class Matrix:
 
     @property
     def range(self) -> tuple[float, float]:
-        """Return the smallest positive value and the largest; (0, 0) if there is none."""
+        """Return the smallest and the largest positive value; (0, 0) if no value is positive."""
         some = self.values[self.values > 0]
         return (float(some.min()), float(some.max())) if len(some) else (0.0, 0.0)
 
@@ -94,7 +94,7 @@ class Matrix:
         height, width = (max(SIDE * n / max(rows, columns), MIN_SIDE) for n in (rows, columns))
         with np.errstate(invalid="ignore"):
             shade = np.where(self.shades > 0, np.rint(self.shades * (SHADES - 1)), self.shades)
-        # one path per shade needs a tenth of the text of one element per cell
+        # one path per shade takes a tenth of the text that one element per cell takes
         paths = []
         for k in range(-1, SHADES):
             cells = "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(shade == k).tolist())
@@ -118,7 +118,7 @@ class Matrix:
         rows, columns = self.values.shape
         right, bottom = columns * self.chunks_per_cell[1] - 0.5, rows * self.chunks_per_cell[0] - 0.5
         low, high = self.scale
-        # linear scale of logarithms, so that cells have the colors of the SVG
+        # logarithms on a linear scale, so that cells have the same colors as in SVG
         values = np.where(self.shades < 0, low - 1, low + self.shades * (high - low))
         colors = optional("matplotlib.colors", "matplotlib", "Plots")
         ramp = colors.LinearSegmentedColormap.from_list("pairs", [_parts(rgb) for rgb in RAMP])
@@ -138,7 +138,10 @@ class Matrix:
 
 def matrix(query: np.ndarray, data: np.ndarray, values: np.ndarray, chunks: tuple[int, int],
            unit: str) -> Matrix:  # fmt: skip
-    """Return the picture of block pairs with these values; `chunks`: numbers of query and data chunks."""
+    """Return the picture of block pairs.
+
+    `query`, `data`, `values`: the chunks and the value of each block pair.  `chunks`: numbers of chunks.
+    """
     queries, others = (max(1, math.ceil(number / CELLS)) for number in chunks)
     found = np.full((math.ceil(chunks[0] / queries), math.ceil(chunks[1] / others)), np.nan)
     cells = query // queries, data // others
@@ -154,7 +157,7 @@ class Bars:
     Attributes
     ----------
     bars : list of tuple
-        Name, number, and number as text of each bar.
+        For each bar its name, its number, and the number as text.
     """
 
     bars: list[tuple[str, float, str]]

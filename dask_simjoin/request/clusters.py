@@ -25,7 +25,7 @@ Selection = Literal["eom", "leaf"]
 
 @dataclass(frozen=True)
 class Choice:
-    """Say which clusters of a condensed tree are chosen: the options of those names, checked."""
+    """Hold the checked options that choose clusters of a condensed tree, with the names of the options."""
 
     cluster_selection_method: str = "eom"
     cluster_selection_epsilon: float = 0.0
@@ -42,11 +42,11 @@ class SpanningTreeRequest(Nearest):
     min_samples: int = field(default=1, metadata=SAMPLES)
 
     def samples(self) -> int:
-        """Return the number of rows near a core row."""
+        """Return the minimum number of rows near a core row."""
         return check_whole("min_samples", self.min_samples, 1)
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve it for frames like `meta`."""
+        """Resolve the request for frames like `meta`."""
         return resolve(self, meta, 0.0)
 
 
@@ -74,7 +74,7 @@ class HdbscanRequest(Nearest):
         return check_whole("min_cluster_size", self.min_cluster_size, 2)
 
     def samples(self) -> int:
-        """Return the number of rows near a core row: by default `min_cluster_size`."""
+        """Return the minimum number of rows near a core row: by default `min_cluster_size`."""
         return (
             self.min_rows() if self.min_samples is None else check_whole("min_samples", self.min_samples, 1)
         )
@@ -99,7 +99,7 @@ class HdbscanRequest(Nearest):
         )
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve it for frames like `meta`."""
+        """Resolve the request for frames like `meta`."""
         return resolve(self, meta, 0.0)
 
 
@@ -110,7 +110,7 @@ WORDS = ("first", "last")
 
 @dataclass(frozen=True, kw_only=True)
 class OneStays:
-    """Say which row of near rows stays."""
+    """Options: which row of near rows stays."""
 
     names_rows: ClassVar[bool] = False
 
@@ -122,7 +122,7 @@ class OneStays:
 
     @property
     def counted(self) -> bool:
-        """Whether no row stays that is near another."""
+        """Whether all rows near another row are marked, so that counts decide."""
         return is_none_kept(self.keep)
 
 
@@ -133,7 +133,7 @@ class NearDuplicatedRequest(OneStays, MetricRequest, Within, EngineOption):
     eps: Distance = field(kw_only=False, metadata=DISTANCE)
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve it for frames like `meta`."""
+        """Resolve the request for frames like `meta`."""
         column = check_kept_row(meta, self.keep)
         # the column that ranks rows is a coordinate only if `on` names it
         own = column is not None and self.on is None and column != self.id and len(meta.columns) > 1
@@ -146,7 +146,7 @@ class NearDuplicatedRequest(OneStays, MetricRequest, Within, EngineOption):
 
 
 def with_representative(column: Hashable | None, spec: Spec) -> Spec:
-    """Add the column whose largest value chooses the row that stays, if any, to a spec."""
+    """Add to a spec the column whose largest value chooses the row that stays; None: there is no column."""
     if column is None:
         return spec
     found: Any = spec  # every spec is a dataclass
@@ -155,7 +155,7 @@ def with_representative(column: Hashable | None, spec: Spec) -> Spec:
 
 
 def is_none_kept(keep: object) -> bool:
-    """Return whether `keep` is False: no row stays that is near another."""
+    """Return whether `keep` is False: all rows near another row are marked."""
     return isinstance(keep, (bool, np.bool_)) and not keep
 
 

@@ -22,7 +22,7 @@ from dask_simjoin.request.units import parsed
 NAMED_SO = re.compile(
     r"(^|[^a-z])(id|ids|uid|pid|uuid|guid|key|pk|fk|index|idx|level_\d+|unnamed: \d+)$|^id([^a-z]|$)"
 )
-"""Names of identifiers, in lower case, including the names that pandas gives to a former index."""
+"""Names of identifiers, in lower case, with the names that pandas gives to a former index."""
 
 ENDS_SO = re.compile(r"[a-z]{2,}id$")
 NO_ID = re.compile(r"(grid|oid|mid|bid|acid|lid|quid|fluid|paid|raid|said|laid|rapid|covid|brid)$")
@@ -62,14 +62,14 @@ OF_SPHERES = (("lat", "lon"), ("lat", "lng"), ("dec", "ra"))
 
 
 def latitude_and_longitude(names: Sequence[Hashable]) -> tuple[int, int] | None:
-    """Return the places of latitude (or declination) and longitude by their names, or None."""
+    """Return the indexes of latitude (or declination) and longitude by their names; None: not found."""
     starts = [str(name).lower()[:3] for name in names]
     places = [(starts.index(lat), starts.index(lon)) for lat, lon in OF_SPHERES if {lat, lon} <= {*starts}]
     return places[0] if places else None
 
 
 def suggested(kinds: dict[Hashable, str]) -> list[Hashable]:
-    """Return the columns that are likely to be meant."""
+    """Return the columns that are most likely coordinates, for a message."""
     rest = {name: kind for name, kind in kinds.items() if not is_identifier(name, kind)}
     for starts in (("lat", "lon"), ("lat", "lng")):
         places = [[n for n in rest if str(n).lower().startswith(start)] for start in starts]
@@ -88,9 +88,9 @@ def integers_among(kinds: dict[Hashable, str]) -> tuple[Hashable, ...]:
 def absent(option: str, name: Hashable, tables: Sequence[Frame]) -> ColumnError:
     """Return the error for the name of a column that none of the tables has."""
     columns = [column for table in tables for column in table.columns]
-    plain = isinstance(name, str)  # others, such as pandas.NA, may not be comparable
+    plain = isinstance(name, str)  # other names, such as pandas.NA, may not be comparable
     if plain and any(name in table.index.names for table in tables):
-        meant = ", but the name of the index, which frame.reset_index() makes one"
+        meant = ", but the name of the index; frame.reset_index() makes it a column"
     elif option == "keep" and (name is True or (plain and name in ("all", "*"))):
         meant = "; all are kept by keep=list(df.columns)"
     else:
@@ -120,10 +120,10 @@ def meant_columns(name: object, columns: Collection[object]) -> str:
 
 
 def no_number(name: Hashable, dtype: DType) -> ColumnError:
-    """Return the error for a column without real numbers, with a conversion."""
+    """Return the error for a column without real numbers, which suggests a conversion."""
     return ColumnError(
         f"on= names {name!r} of dtype {dtype}, which is not a real number of at most 64 bits. Name numeric "
-        f"columns only, or convert it, for example with {_converted(name, dtype)}"
+        f"columns only, or convert this one, for example with {_converted(name, dtype)}"
     )
 
 
@@ -136,12 +136,12 @@ def _converted(name: Hashable, dtype: Any) -> str:
     as_sets = f"Texts are compared by their words: set_self_join({name!r}, threshold)."
     if isinstance(dtype, pd.CategoricalDtype):
         return (
-            ".astype('float64'), if its categories are numbers; what must be equal in both rows is named by "
-            f"by={name!r}."
+            ".astype('float64'), if its categories are numbers. If its values must be equal in both rows, "
+            f"use by={name!r}."
         )
     if isinstance(dtype, pd.StringDtype):
         return (
-            ".astype('float64'), if it holds numbers as text; where some of it is none, "
+            ".astype('float64'), if it holds numbers as text. If some texts are not numbers, use "
             f"pd.to_numeric({column}, errors='coerce') and dropna=True. {as_sets}{of_dask(dtype)}"
         )
     if isinstance(dtype, np.dtype) and kind == "O":
@@ -160,7 +160,7 @@ def of_dask(dtype: DType) -> str:
 
 
 def is_decimal(dtype: DType) -> bool:
-    """Return whether a column has Arrow's decimal numbers, which are not float64."""
+    """Return whether a column has Arrow decimals, which float64 may not hold exactly."""
     arrow = arrow_type(dtype)
     return arrow is not None and pa.types.is_decimal(arrow)
 
@@ -229,7 +229,7 @@ def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) 
 
 
 def as_names(given: Any) -> list[Hashable]:
-    """Return one name, or several, as a list."""
+    """Return a list of the given name, or of several names."""
     # 0-dimensional arrays have __iter__, but cannot be iterated over
     one = isinstance(given, (str, bytes)) or not hasattr(given, "__iter__") or getattr(given, "ndim", 1) == 0
     return [given] if one else list(given)
@@ -238,7 +238,7 @@ def as_names(given: Any) -> list[Hashable]:
 def check_columns_of(metric: Metric, on: tuple[Hashable, ...], chosen: bool = False) -> None:
     """Refuse a wrong number or order of columns for a metric such as haversine.
 
-    `chosen`: `on` was not given.
+    `chosen`: whether `on` was left out, so that all numeric columns are coordinates.
     """
     wanted = metric.columns
     if not wanted:
@@ -253,12 +253,12 @@ def check_columns_of(metric: Metric, on: tuple[Hashable, ...], chosen: bool = Fa
     if latitude_and_longitude(on) == (1, 0):
         raise ColumnError(
             f"metric={metric.name!r} needs {' and '.join(wanted)} in this order, but by their names "
-            f"{listed(on)} are the other way round; use on=[{listed(on[::-1])}]."
+            f"{listed(on)} are in the opposite order; use on=[{listed(on[::-1])}]."
         )
 
 
 def own_radius(meta: Frame, eps: object) -> str | None:
-    """Return the column of rows' own distances, if `eps` names one; refuse columns without distances."""
+    """Return the column of distances per row, if `eps` names one; refuse columns without distances."""
     if not isinstance(eps, str):
         return None
     if not has_column(meta.columns, eps):
@@ -279,14 +279,14 @@ def own_radius(meta: Frame, eps: object) -> str | None:
 
 
 def numeric_columns(meta: Frame, besides: Collection[Hashable]) -> list[Hashable]:
-    """Return the columns of real numbers, without booleans and the columns `besides` (None: no column)."""
+    """Return the columns of real numbers, without booleans and the columns `besides`, which may have None."""
     besides = [name for name in besides if name is not None]
     kinds = zip(meta.columns, meta.dtypes, strict=True)
     return [name for name, dtype in kinds if name not in besides and kind_of_number(dtype) in ("i", "u", "f")]
 
 
 def kinds_of(meta: Frame, names: Iterable[Hashable]) -> dict[Hashable, str]:
-    """Return NumPy's letter for the kind of number of some columns."""
+    """Return for some columns NumPy's letter for the kind of number."""
     dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
     return {name: kind_of_number(dtypes[name]) for name in names}
 
@@ -301,7 +301,7 @@ def check_column_exists(option: str, name: Hashable, tables: list[Frame]) -> Non
 
 
 def check_label(option: str, name: Hashable, columns: Ids) -> None:
-    """Refuse labels that pandas does not look up: booleans are a mask, and None is not found."""
+    """Refuse labels that pandas cannot look up: booleans count as a mask, and None is not found."""
     of_column = next((label for label in columns if label is name or (label == name) is True), name)
     if isinstance(of_column, (bool, np.bool_)) or (pd.api.types.is_scalar(of_column) and pd.isna(of_column)):
         raise ColumnError(
@@ -311,7 +311,7 @@ def check_label(option: str, name: Hashable, columns: Ids) -> None:
 
 
 def free_name(name: str, tables: Iterable[Frame]) -> str:
-    """Make a name for a new column that none of the tables has."""
+    """Return a name for a new column that no table has yet: `name`, with apostrophes if needed."""
     taken = {label for table in tables for label in table.columns}
     while name in taken:
         name += "'"
@@ -345,7 +345,7 @@ def groups_of(by: Groups | None) -> tuple[tuple[Hashable, ...], tuple[str, ...]]
 
 
 def is_frame(frame: object) -> bool:
-    """Return whether it is a data frame of any library."""
+    """Return whether `frame` is a data frame of any library."""
     meta = getattr(frame, "_meta", frame) if is_dask_collection(frame) else frame
     return getattr(meta, "ndim", 0) == 2 and hasattr(meta, "columns")
 
@@ -371,7 +371,7 @@ def _kind(value: object) -> str:
 
 
 Axes = Any
-"""Matplotlib's axes, which may not be installed."""
+"""Axes of Matplotlib, which may not be installed."""
 
 
 def optional(module: str, package: str, wanted: str) -> Any:

@@ -12,11 +12,11 @@ import numpy as np
 from dask.base import is_dask_collection
 
 MOST_SHOWN = 100
-"""Characters of a value that a message shows."""
+"""Maximum characters of a value that a message shows."""
 
 
 def shown(value: object) -> str:
-    """Format a value for a message, cut short; for tables and large arrays return type and shape."""
+    """Format a value for a message: long texts are cut, and tables and large arrays become type and shape."""
     try:
         text = repr(value)
     except ValueError:  # an int of very many digits
@@ -30,19 +30,19 @@ def shown(value: object) -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """Format a number of things, with a plural."""
+    """Format a number with a noun, which gets an "s" unless the number is 1."""
     return f"{number:,} {thing}" + "s" * (number != 1)
 
 
 def listed(names: Iterable[object], max_names: int = 12) -> str:
-    """Format names for a message, only the first ones if there are many."""
+    """Format names for a message: at most `max_names`, and how many more there are."""
     texts = [repr(name) for name in names]
     more = f" and {len(texts) - max_names} more" if len(texts) > max_names else ""
     return ", ".join(texts[:max_names]) + more
 
 
 Names = dict[str, tuple[str, ...]]
-"""Names in other libraries, and the names of the same here."""
+"""Name in other libraries -> names in this package."""
 
 OPTIONS: Names = {
     "n_neighbors": ("k",), "neighbors": ("k",), "radius": ("eps", "max_eps", "max_distance"),
@@ -58,7 +58,7 @@ OPTIONS: Names = {
     "distance_col": ("return_distance",), "lsuffix": ("suffixes",), "rsuffix": ("suffixes",),
     "left_suffix": ("suffixes",), "n_clusters": ("min_cluster_size",), "fillna": ("dropna",),
 }  # fmt: skip
-"""Options of pandas, SciPy and scikit-learn, and their names here."""
+"""Option of pandas, SciPy or scikit-learn -> its names in this package."""
 
 METRICS: Names = {
     "l2": ("euclidean",), "l1": ("manhattan",), "cityblock": ("manhattan",), "taxicab": ("manhattan",),
@@ -66,35 +66,35 @@ METRICS: Names = {
     "max": ("chebyshev",), "maximum": ("chebyshev",), "l2sqr": ("sqeuclidean",), "angular": ("cosine",),
     "great_circle": ("haversine",), "geodesic": ("haversine",),
 }  # fmt: skip
-"""Metrics of other libraries, and their names here."""
+"""Metric of other libraries -> its name in this package."""
 
 NO_OPTIONS: dict[str, str] = {
-    "similarity": "with metric='cosine' eps= is one minus the least similarity",
-    "inplace": "the result is a new one, and the frame stays as it is",
+    "similarity": "with metric='cosine' eps= is one minus the minimum similarity",
+    "inplace": "verbs return a new object, and the frame does not change",
     "n_jobs": "a Dask DataFrame is joined by all cores, dd.from_pandas(df, npartitions=...)",
     "n_workers": "a Dask DataFrame is joined by all cores, dd.from_pandas(df, npartitions=...)",
     "workers": "a Dask DataFrame is joined by all cores, dd.from_pandas(df, npartitions=...)",
-    "algorithm": "method= chooses the engine, and all give the same",
+    "algorithm": "method= chooses the algorithm, and all methods find the same pairs",
     "max_rows": "take .head(n) of the result",
     "limit": "take .head(n) of the result",
     "nrows": "take .head(n) of the result",
     "sort": "sort the result, as by .sort_values(['left', 'right'])",
-    "keep": "joins keep columns; a value for each row has the frame's index, for df.assign(n=...)",
+    "keep": "joins keep columns; a result with one value per row has the frame's index, for df.assign(n=...)",
     "return_distance": "knn_join() always returns distances, and verbs without pairs have none",
     "crs": "metric='haversine' takes degrees, and gives meters",
     "lat": "on= names both: on=['lat', 'lon']",
     "unit": "eps= takes text with a unit, such as '2 km'",
 }
-"""Options of other libraries that do not exist here, and their replacements."""
+"""Option of other libraries that this package does not have -> its replacement."""
 
 NO_METRICS: dict[str, str] = dict.fromkeys(
     ("inner_product", "innerproduct", "ip", "dot", "dot_product"),
     "an inner product is not a distance; for rows of length 1 it is one minus metric='cosine'",
 ) | dict.fromkeys(
     ("jaccard", "dice", "overlap", "levenshtein", "edit", "edit_distance", "jaro_winkler", "minhash"),
-    "sets and texts are compared by set_self_join() and set_join(), by their tokens",
+    "set_self_join() compares sets of tokens, and edit_self_join() compares texts by edit distance",
 )
-"""Metrics of other libraries that do not exist here, and their replacements."""
+"""Metric of other libraries that this package does not have -> its replacement."""
 
 NO_CHOICES: dict[str, dict[str, str]] = {"similarity": dict.fromkeys(
     ("levenshtein", "edit", "edit_distance", "jaro", "jaro_winkler", "hamming"),
@@ -103,9 +103,9 @@ NO_CHOICES: dict[str, dict[str, str]] = {"similarity": dict.fromkeys(
     ("euclidean", "haversine", "manhattan"), "numbers are compared by self_join() and join()"
 ), "method": dict.fromkeys(
     ("kd_tree", "kdtree", "ball_tree", "balltree", "brute", "bruteforce", "rtree", "hnsw", "faiss", "exact"),
-    "all give the same pairs, 'auto' mostly first",
+    "all methods find the same pairs, and 'auto' is usually the fastest",
 )}  # fmt: skip
-"""Values of options that do not exist here, and their replacements."""
+"""Option -> value that this package does not have -> its replacement."""
 
 VERBS: Names = {
     "radius_join": ("self_join",), "similarity_join": ("self_join",), "radius_neighbors": ("self_join",),
@@ -116,11 +116,11 @@ VERBS: Names = {
     "near_duplicates": ("near_duplicated",), "duplicated": ("near_duplicated",),
     "drop_duplicates": ("drop_near_duplicates",),
 }  # fmt: skip
-"""Verbs of other libraries, and their names here."""
+"""Verb of other libraries -> its name in this package."""
 
 
 def not_an_option(name: object, known: Collection[object]) -> str:
-    """Return a hint for an unknown option: its name here, or its replacement."""
+    """Return a hint for an unknown option: its name in this package, or its replacement."""
     called_so = isinstance(name, str) and any(own in known for own in OPTIONS.get(name.lower(), ()))
     hint = NO_OPTIONS.get(name) if isinstance(name, str) and not called_so else None
     return f" ({hint})" if hint else elsewhere(name, OPTIONS, known)
@@ -142,7 +142,7 @@ NO_UNICODE = (
     "which is not valid Unicode, as it has half of a surrogate pair (put another character there, such as by "
     ".encode(errors='replace').decode())"
 )
-"""The fault of texts that Arrow does not take, in messages."""
+"""The end of a message about a text that Arrow refuses."""
 
 
 def is_unicode(text: str) -> bool:
@@ -159,12 +159,12 @@ def instead_of_distance(name: str, value: object) -> str:
     if is_dask_collection(value) and not _dims(value):
         return f", such as {name}.compute()"
     if name == "eps" and _holds_several(value):
-        return ", several of them in counts, or the name of a column of each row's own distance"
+        return ", a list of them for counts, or the name of a column with a distance for each row"
     return ""
 
 
 def number_in_text(value: str) -> str:
-    """Return the number in a text, as a part of a message."""
+    """Return a hint with the number in a text, as the end of a message."""
     try:
         number = float(value)
     except ValueError:

@@ -33,7 +33,7 @@ MetricName = Literal[
 Pairs = Literal["unique", "both"]
 MethodName = Literal["auto", "sweep", "tiles", "grid", "nested_loop", "zorder", "kmeans"]
 Method = MethodName | methods.Method
-"""The name of a method, one of `dask_simjoin.catalog.methods.CHOICES`, or one of `dask_simjoin.methods`."""
+"""A name among `dask_simjoin.catalog.methods.CHOICES`, or an object of `dask_simjoin.methods`."""
 
 Partitioning = Literal["auto", "entity", "spatial", "replicated"]
 
@@ -41,13 +41,13 @@ Distance = float | str
 """A number, or a number with a unit, such as "500 m"."""
 
 Radius = float | str
-"""A distance, or the name of a column of each row's own."""
+"""A distance, or the name of a column with a distance for each row."""
 
 Radii = Radius | Sequence[float]
-"""A radius, or several distances with a count for each."""
+"""A radius, or several distances, each with counts of its own."""
 
 Size = int | str | None
-"""A number of bytes, text such as "64 MiB", or None for what the workers' memory gives."""
+"""A number of bytes, text such as "64 MiB", or None for a size that follows from the workers' memory."""
 
 SUFFIXES = ("_left", "_right")
 
@@ -65,7 +65,7 @@ ORDER = (
 
 
 def about(text: str, choices: tuple[str, ...] = (), unit: str = "") -> dict[str, object]:
-    """Return the metadata of an option's field; `choices`: all its values."""
+    """Return the metadata of an option's field; `choices`: all values of the option."""
     return {"help": text, "choices": choices, "unit": unit}
 
 
@@ -99,13 +99,13 @@ class MetricRequest(Coordinates, Chunked):
     bound : str
         The name of the option with the largest distance.
     radii : bool
-        Whether it may name a column of each row's own distance.
+        Whether that option may name a column with a distance for each row.
     names_rows : bool
-        Whether the result has row ids; otherwise ids are not read, so they may repeat.
+        Whether the result has row ids; if not, ids are not read, so they may repeat.
     metrics : tuple of str
         The metrics that the verb supports.
     groups_need_bound : bool
-        Whether `by` needs a largest distance.
+        Whether `by` requires a largest distance.
     """
 
     groups_need_bound: ClassVar[bool] = True
@@ -189,7 +189,7 @@ class Paired(MetricRequest, Within, MayLose):
 
 @dataclass(frozen=True, kw_only=True)
 class Nearest(MetricRequest):
-    """Request for nearest neighbors, which has no replicated chunks."""
+    """Request for nearest neighbors, which do not support replicated chunks."""
 
     partitioning: Literal["auto", "entity", "spatial"] = field(
         default="auto",
@@ -204,7 +204,7 @@ MAX_BYTES = 2**62
 
 
 SHUFFLES = ("tasks", "disk", "p2p")
-"""Dask's ways to shuffle rows."""
+"""Dask's methods to shuffle rows."""
 
 
 GIVEN = yaml.safe_load((resources.files("dask_simjoin") / "request/simjoin.yaml").read_text())
@@ -216,12 +216,12 @@ dask.config.update_defaults(GIVEN)
 
 @dataclass(frozen=True)
 class Settings:
-    """The part of Dask's configuration that a plan depends on, as of the call.
+    """The part of Dask's configuration that a plan depends on, copied at the call.
 
     Attributes
     ----------
     blocksize, output, result : int or None
-        Bytes that were set; see `Budget`.
+        Configured bytes, see `Budget`; None: not configured.
     shuffle : str or None
         Configured shuffle method.
     cluster : bool
@@ -268,7 +268,7 @@ def parse_size(name: str, value: Any) -> int:
 
 def current_client() -> Client | None:
     """Return the client of the cluster that Dask would compute on now."""
-    if "distributed" not in sys.modules:  # there is no client, and Dask would import it to find none
+    if "distributed" not in sys.modules:  # then there is no client; Dask's check would import it
         return None
     from distributed import Client
 
@@ -285,8 +285,8 @@ def on_cluster() -> bool:
 def texts_as_given() -> Iterator[None]:
     """Prevent Dask from converting texts and objects to its strings.
 
-    All threads share Dask's configuration.  A lock prevents that one thread restores the temporary value of
-    another for good.
+    All threads share Dask's configuration.  Without a lock, a thread could save the temporary value of
+    another thread, and later restore that value for good.
     """
     with _setting, dask.config.set({"dataframe.convert-string": False}):
         yield

@@ -63,7 +63,7 @@ NearestHow = Literal["inner", "left", "leftanti"]
 INNER, LEFT, SEMI, ANTI = HOW = get_args(How)
 
 MIN_DISTANCE = (AUTO, "tiles")
-"""Methods that search neighbors with a smallest distance."""
+"""Methods that support a smallest distance of neighbors."""
 
 DISTANCE = about("largest distance, finite")
 SAMPLES = about("minimum number of rows within the distance of a core row")
@@ -79,7 +79,7 @@ class CountPairsRequest(Paired):
     eps: Radii = field(kw_only=False, metadata=SEVERAL)  # type: ignore[assignment]
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve it for frames like `meta`."""
+        """Resolve the request for frames like `meta`."""
         return _paired(self, _counted(self, meta, self.eps))
 
 
@@ -90,7 +90,7 @@ class SelfJoinRequest(Paired, Kept, WithUnit):
     return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve it for frames like `meta`."""
+        """Resolve the request for frames like `meta`."""
         spec = keeping(self, _paired(self, resolve(self, meta, self.eps)), meta)
         return with_unit(spec, self.distance_unit, self.eps)
 
@@ -105,7 +105,7 @@ class NeighborCountsRequest(MetricRequest, Within, MayLose):
     eps: Radii = field(kw_only=False, metadata=SEVERAL)
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve it for frames like `meta`."""
+        """Resolve the request for frames like `meta`."""
         spec = _counted(self, meta, self.eps)
         check_once(spec.several)
         return spec
@@ -124,13 +124,13 @@ class NeighborGraphRequest(MetricRequest, Within, EngineOption, WithUnit):
     include_self: bool = field(default=False, metadata=about("count each row as its own neighbor"))
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve it for frames like `meta`."""
+        """Resolve the request for frames like `meta`."""
         return in_unit(resolve(self, meta, self.eps), self.distance_unit, self.eps)
 
 
 @dataclass(frozen=True, kw_only=True)
 class JoinRequest(TwoTableOptions, Within, MayLose, WithUnit):
-    """Ask for the pairs of two tables, or for the rows of the left one that are in some or in none."""
+    """Ask for the pairs of two tables, or for the left rows that are in a pair, or in no pair."""
 
     radii: ClassVar[bool] = True
 
@@ -140,7 +140,7 @@ class JoinRequest(TwoTableOptions, Within, MayLose, WithUnit):
     return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
 
     def spec(self, left: Frame, right: Frame) -> JoinSpec:
-        """Resolve it for frames like `left` and `right`."""
+        """Resolve the request for frames like `left` and `right`."""
         check_how(self.how, f"other.simjoin.join(frame, eps, how={LEFT!r})")
         spec = keeping(self, resolve_two(self, left, right, self.eps), left, right)
         if self.how not in (SEMI, ANTI):
@@ -180,7 +180,7 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose, WithUnit):
         return check_whole("k", self.k, 1)
 
     def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
-        """Resolve it for frames like `left` and `right`, or for one."""
+        """Resolve the request for frames like `left` and `right`, or for one frame."""
         self._check_how()
         eps = 0.0 if self.max_distance is None else self.max_distance
         if right is None:
@@ -194,7 +194,7 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose, WithUnit):
         return with_unit(spec, self.distance_unit, self.max_distance, self.min_distance)
 
     def _check_min_distance(self, spec: JoinSpec) -> None:
-        """Refuse a smallest distance that is invalid, or that the method or the library does not have."""
+        """Refuse a smallest distance that is invalid, or that the method or the library does not support."""
         least = self._least(spec)
         if least is None:
             return
@@ -202,13 +202,13 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose, WithUnit):
         if self.max_distance is not None and least > spec.eps:
             raise OptionError(
                 f"{given} is larger than max_distance={shown(self.max_distance)}, so no row would have a "
-                "neighbor; use a smaller one."
+                "neighbor; use a smaller min_distance=."
             )
         if spec.approximate or name_of(spec.method) not in MIN_DISTANCE:
             raise OptionError(
                 f"{given} is not allowed with method={name_of(spec.method)!r}"
                 f"{' and approximate=True' if spec.approximate else ''}, which may miss neighbors beyond it; "
-                f"use method={' or '.join(map(repr, MIN_DISTANCE))}, which finds all."
+                f"use method={' or '.join(map(repr, MIN_DISTANCE))}, which finds all neighbors."
             )
         if spec.library != HOME:
             raise OptionError(
@@ -217,14 +217,14 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose, WithUnit):
             )
 
     def _least(self, spec: JoinSpec) -> float | None:
-        """Return the smallest distance of a neighbor in the metric's unit; None: there is none."""
+        """Return the smallest distance of a neighbor in the metric's unit; None: it is not limited."""
         if self.min_distance is None:
             return None
         name = "min_distance"
         return check_eps(without_unit(self.min_distance, spec.measure, name), name)
 
     def _check_how(self) -> None:
-        """Refuse an unknown kind of join, or one that has no mutual neighbors."""
+        """Refuse an unknown kind of join, or a kind without mutual neighbors."""
         check_how(self.how, f"other.simjoin.knn_join(frame, k, how={LEFT!r})", get_args(NearestHow))
         if self.mutual and self.how != INNER:
             raise OptionError(
@@ -263,7 +263,7 @@ class ClosestPairsRequest(Nearest, TwoTableOptions, Within, EngineOption, WithUn
         return check_whole("n", self.n, 1)
 
     def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
-        """Resolve it for frames like `left` and `right`, or for one."""
+        """Resolve the request for frames like `left` and `right`, or for one frame."""
         if check_flag("per_group", self.per_group) and self.by is None:
             raise OptionError("per_group=True needs by=, the columns of the groups.")
         eps = 0.0 if self.max_distance is None else self.max_distance
@@ -292,7 +292,7 @@ class KDistancesRequest(Nearest, WithUnit):
         return check_whole("k", self.k, 1)
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve it for frames like `meta`."""
+        """Resolve the request for frames like `meta`."""
         return in_unit(resolve(self, meta, 0.0), self.distance_unit)
 
 
@@ -306,11 +306,11 @@ class DbscanRequest(MetricRequest, Within, EngineOption):
     min_samples: int = field(default=5, kw_only=False, metadata=SAMPLES)
 
     def samples(self) -> int:
-        """Return the number of rows near a core row."""
+        """Return the minimum number of rows near a core row."""
         return check_whole("min_samples", self.min_samples, 1)
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve it for frames like `meta`."""
+        """Resolve the request for frames like `meta`."""
         return resolve(self, meta, self.eps)
 
 
@@ -328,11 +328,11 @@ class OpticsRequest(MetricRequest, Within, EngineOption):
     )
 
     def samples(self) -> int:
-        """Return the number of rows near a core row."""
+        """Return the minimum number of rows near a core row."""
         return check_whole("min_samples", self.min_samples, 2)
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve it for frames like `meta`."""
+        """Resolve the request for frames like `meta`."""
         spec = resolve(self, meta, self.max_eps)
         if self.mode == "edges" and spec.measure.name != "euclidean":
             raise OptionError(
@@ -369,7 +369,7 @@ def _bare(spec: JoinSpec) -> JoinSpec:
 
 
 def _counted(request: CountPairsRequest | NeighborCountsRequest, meta: Frame, eps: object) -> JoinSpec:
-    """Resolve a request for counts within one distance or several."""
+    """Resolve a request for counts within one distance or several distances."""
     several = several_of(eps, request.metric, request.p)
     if several is None:
         return resolve(request, meta, eps)
@@ -377,11 +377,11 @@ def _counted(request: CountPairsRequest | NeighborCountsRequest, meta: Frame, ep
 
 
 def _paired(request: Paired, spec: JoinSpec) -> JoinSpec:
-    """Refuse own distances of rows with pairs="unique"."""
+    """Refuse a distance for each row with ``pairs="unique"``."""
     if spec.radius is not None and spec.pairs != "both":
         raise OptionError(
-            f"eps={spec.radius!r} names a column, each row's own distance, so that a row may be near another "
-            "and not the other way round. Use pairs='both'; each pair is within its left row's distance."
+            f"eps={spec.radius!r} names a column with a distance for each row. So a row may be near another "
+            "row that is not near it. Use pairs='both'; each pair is within its left row's distance."
         )
     return spec
 

@@ -77,7 +77,7 @@ def _wanted(keep: Columns, tables: list[Frame]) -> list[Hashable]:
 
 
 KeptColumns = tuple[tuple[Hashable, ...], tuple[Hashable, ...], tuple[str, ...]]
-"""Columns of left and right rows, and their names in the result, the left ones first."""
+"""Columns of left rows, columns of right rows, and names of both in the result, left ones first."""
 
 
 def resolve_keep(
@@ -86,7 +86,7 @@ def resolve_keep(
     """Return the kept columns and their names.
 
     `left`, `right`: empty examples of the tables.  In a self-join every name gets a suffix.  With two tables,
-    as in `pandas.merge`, columns of both get suffixes.
+    only names that both tables have get suffixes, as in `pandas.merge`.
     """
     first, second = check_suffixes(suffixes)
     tables = [left] if right is None else [left, right]
@@ -117,7 +117,7 @@ def resolve_keep(
 Spec = TypeVar("Spec", bound=RowSpec)
 
 AS_GIVEN = ("pairs", "include_self", "return_distance", "dropna", "method", "partitioning")
-"""Options that are copied to a spec."""
+"""Options that are copied to a spec without change."""
 
 FLAGS = ("include_self", "return_distance", "dropna")
 
@@ -182,9 +182,9 @@ def searched(spec: JoinSpec) -> JoinSpec:
 
 
 def check_choices(request: Any, is_method: Callable[[object], bool] = is_method) -> None:
-    """Refuse a value outside of an option's choices; `metric` and `how` have checks of their own.
+    """Refuse a value outside of an option's choices; `metric` and `how` are checked elsewhere.
 
-    `is_method`: whether a value is a method object.
+    `is_method`: a function that returns whether a value is a method object.
     """
     found = (option for option in fields(request) if option.name not in ("metric", "how"))
     for option in sorted(found, key=lambda option: ORDER.index(option.name)):
@@ -225,7 +225,7 @@ def id_dtype(meta: Frame, id: Hashable | None) -> DType:
     if id is not None:
         check_label("id", id, meta.columns)
     dtype = meta.index.dtype if id is None else meta[id].dtype
-    if id is not None:  # verbs that name no rows take any index
+    if id is not None:  # verbs whose results name no rows accept any index
         check_indexable(dtype, id)
     return dtype
 
@@ -257,13 +257,13 @@ def resolve_two(request: TwoTableOptions, left: Frame, right: Frame, eps: object
     if len(first.on) != len(second.on):
         raise ColumnError(
             f"The left table is joined on {len(first.on)} columns, {list(first.on)!r}, and the right "
-            f"one on {len(second.on)}, {list(second.on)!r}; name as many of both, in the same order."
+            f"one on {len(second.on)}, {list(second.on)!r}. Name equally many, in the same order."
         )
     if first.lists != second.lists:
         holds = ["lists" if own.lists else "numbers" for own in specs]
         raise ColumnError(
             f"Column {first.on[0]!r} of the left table holds {holds[0]}, and {second.on[0]!r} of the "
-            f"right one {holds[1]}; name columns that hold the same."
+            f"right one {holds[1]}; both must hold lists, or both numbers."
         )
     if request.on is None and request.left_on is None:
         chosen = integers_among(_kinds(left, right, first.on))
@@ -282,14 +282,14 @@ def check_one_table(request: Any) -> None:
 
 
 def _kinds(left: Frame, right: Frame, shared: Iterable[Hashable]) -> dict[Hashable, str]:
-    """Return the kinds of numbers of shared columns: integers only if both columns have integers."""
+    """Return the kind of number of each shared column: float if one table has floats."""
     kinds = zip(kinds_of(left, shared).items(), kinds_of(right, shared).values(), strict=True)
     return {name: "f" if "f" in (own, other) else own for (name, own), other in kinds}
 
 
 def _coordinates(request: TwoTableOptions, left: Frame, right: Frame,
                  besides: list[Hashable | None], groups: tuple[Hashable, ...]) -> list[Columns]:  # fmt: skip
-    """Return the coordinates of both tables: named columns, or shared numeric ones except `besides`.
+    """Return the coordinates of both tables: named columns, or shared numeric columns except `besides`.
 
     `groups`: columns of `by` and the group numbers.
     """

@@ -22,7 +22,7 @@ class DistanceUnit(NamedTuple):
     ----------
     name : str
     size : float
-        Its size in the unit of the metric; for "cosine" in radians of the angle.
+        The size of the unit in units of the metric; for "cosine", in radians of the angle.
     """
 
     name: str
@@ -47,9 +47,9 @@ class RowSpec:
     blocksize : int or None
         Bytes of a chunk; None: from the workers' memory.
     settings : Settings
-        The configuration when the join was built: another one makes another join.
+        The configuration when the join was built; with another configuration, it is another join.
     library : str
-        The data frame library that partitions are of.
+        The data frame library of the partitions.
     """
 
     on: tuple[Hashable, ...]
@@ -68,7 +68,7 @@ class RowSpec:
 
     @property
     def unnamed(self) -> str:
-        """Note in reports if columns were not named."""
+        """A note for reports if columns were chosen by default, else ""."""
         return ""
 
     @property
@@ -78,12 +78,12 @@ class RowSpec:
 
     @property
     def other(self) -> Self | None:
-        """Options for the right table of two."""
+        """The options for the right table; None: there is one table."""
         return None
 
     @property
     def radius(self) -> Hashable | None:
-        """The column of each row's own largest distance."""
+        """The column with a largest distance for each row; None: `eps` is for all rows."""
         return None
 
     @property
@@ -95,18 +95,18 @@ class RowSpec:
 
     @property
     def right(self) -> Self:
-        """Options for the right table of two."""
+        """The options for the right table, which must exist."""
         assert self.other is not None
         return self.other
 
     @property
     def kept_left(self) -> dict[str, Hashable]:
-        """Columns of the result, and which columns of the left row they are."""
+        """Name in the result -> column of the left row."""
         return dict(zip(self.names, self.keep, strict=False))
 
     @property
     def kept_right(self) -> dict[str, Hashable]:
-        """Columns of the result, and which columns of the right row they are."""
+        """Name in the result -> column of the right row."""
         if self.other is not None:
             return self.other.kept_left
         return dict(zip(self.names[len(self.keep) :], self.keep, strict=True))
@@ -141,27 +141,27 @@ class JoinSpec(RowSpec):
     blocksize : int or None
         Bytes of a chunk; None: from the workers' memory.
     settings : Settings
-        The configuration when the join was built: another one makes another join.
+        The configuration when the join was built; with another configuration, it is another join.
     id_dtype : dtype or None
         Dtype of the ids in the frame's example; a partition may have another one.
     library : str
-        The data frame library that partitions are of.
+        The data frame library of the partitions.
     radius : hashable or None
-        The column of each row's own largest distance; `eps` is then the largest of them, once it is known.
+        The column with a largest distance for each row; `eps` is then the maximum of the column, once known.
     keep : tuple
         Columns whose values the result has.
     names : tuple of str
         Names of the kept columns in the result: first for left rows, then for right rows.
     other : JoinSpec or None
-        Options for the right table of two.
+        Options for the right table; None: there is one table.
     bound : str
         The name of the option that gave `eps`.
     several : tuple of float
         Several distances, for counts within each; `eps` is the largest.
     chosen : tuple or None
-        Integer columns among the default coordinates, if there are float columns too; None: `on` was given.
+        Integer columns among the default coordinates, if there are float columns, too; None: `on` was passed.
     by : tuple
-        Columns that must be equal in both rows of a pair: the last of `on` is then the groups' numbers.
+        Columns that must be equal in both rows of a pair; then the last column of `on` has group numbers.
     unit : DistanceUnit or None
         The unit of returned distances; None: the unit of the metric.
     """
@@ -196,12 +196,12 @@ class JoinSpec(RowSpec):
 
     @property
     def read_together(self) -> tuple[tuple[Hashable, ...], ...]:
-        """The columns of coordinates, one of lists by itself."""
+        """The columns of coordinates, in sets to read at once: a column of lists is read by itself."""
         return (self.on[:-1], self.on[-1:]) if self.lists and self.by else (self.on,)
 
     @property
     def unnamed(self) -> str:
-        """Note in reports if coordinates were not named."""
+        """A note for reports if coordinates were chosen by default, else ""."""
         return "" if self.chosen is None else ", all numeric columns"
 
     @property
@@ -225,7 +225,7 @@ class JoinSpec(RowSpec):
 
     @property
     def norm(self) -> Norm:
-        """The norm of the metric's decision."""
+        """The norm whose totals decide which rows are pairs."""
         return self.measure.norm
 
     @property
@@ -245,7 +245,7 @@ class TotalsSpec(JoinSpec):
 
     @classmethod
     def of(cls, spec: JoinSpec, **changes: Any) -> Self:
-        """Return the options of a join, with some of them changed."""
+        """Return a copy of `spec` whose distances are totals, with `changes`."""
         return cls(**{one.name: getattr(spec, one.name) for one in fields(JoinSpec)} | changes)
 
     @property
@@ -255,7 +255,7 @@ class TotalsSpec(JoinSpec):
 
 
 def without_ids(spec: JoinSpec) -> JoinSpec:
-    """Leave out the ids: a result that names no rows does not read them, so they may repeat."""
+    """Leave out the ids: a result that names no rows does not need them, so they may repeat."""
     return replace(spec, id=None, id_dtype=None)
 
 

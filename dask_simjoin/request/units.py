@@ -40,7 +40,7 @@ WORDS = {
     "'": "arcmin", "arcsecond": "arcsec", "arcseconds": "arcsec", '"': "arcsec", "radian": "rad",
     "radians": "rad",
 }  # fmt: skip
-"""Other names of units."""
+"""Other name of a unit -> its short name."""
 
 WITH_UNIT = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\W\d_]+|[°'\"])\s*")
 
@@ -66,7 +66,7 @@ def unit_name(name: str) -> str:
 
 
 def meters(text: object, name: str) -> float | None:
-    """Return the meters of a text with a unit of length; None: it has another form, or an angle."""
+    """Return the meters of a text with a unit of length; None: the text has another form, or an angle."""
     found = parsed(text)
     if found is None or found[1] in ANGLES:
         return None
@@ -114,7 +114,7 @@ def units_of(metric: Metric) -> list[str]:
 
 
 def with_unit(spec: JoinSpec, unit: object, *bounds: object) -> JoinSpec:
-    """Set the unit of returned distances: the given one, or the first unit in a text among the bounds."""
+    """Set the unit of returned distances: `unit`, or the first unit in a text among `bounds`."""
     if spec.return_distance:
         return in_unit(spec, unit, *bounds)
     if isinstance(unit, str):
@@ -126,7 +126,7 @@ def with_unit(spec: JoinSpec, unit: object, *bounds: object) -> JoinSpec:
 
 
 def in_unit(spec: JoinSpec, unit: object, *bounds: object) -> JoinSpec:
-    """Set the unit of a result that has distances in any case: see `with_unit`."""
+    """Set the unit of a result that always has distances: see `with_unit`."""
     if isinstance(unit, DistanceUnit):
         return replace(spec, unit=unit)
     if unit is None:
@@ -168,13 +168,13 @@ MAX_WHOLE = 2**62
 
 
 def is_number(value: object) -> bool:
-    """Return whether it is a real number, but not a boolean."""
+    """Return whether a value is a real number and not a boolean."""
     # NumPy counts timedelta64 among its integers
     return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_, np.timedelta64))
 
 
 def as_number(value: Any) -> float:
-    """Convert a real number to a float, inf if it is too large; NaN: not a number."""
+    """Convert a real number to a float; inf: it is too large, NaN: the value is not a number."""
     if not is_number(value):
         return math.nan
     try:
@@ -190,7 +190,7 @@ def check_eps(eps: Any, name: str) -> float:
             f"{name}={shown(eps)} is not a number; use a finite number >= 0{instead_of_distance(name, eps)}."
         )
     value = as_number(eps)
-    if not math.isfinite(value) or eps < 0:  # a tiny negative Fraction would be -0.0
+    if not math.isfinite(value) or eps < 0:  # compare `eps` itself: a tiny negative Fraction becomes -0.0
         raise OptionError(f"{name}={shown(eps)} is not allowed; use a finite number >= 0.")
     return value
 
@@ -208,7 +208,7 @@ def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 
 def check_metric(name: Any, p: object) -> tuple[Metric, Norm]:
-    """Return the metric of that name, and `p` as a plain number."""
+    """Return the metric with this name, and `p` as a plain number."""
     if callable(name):
         raise OptionError(
             f"metric={shown(name)} is a function, but only known formulas find the same pairs on "
@@ -251,9 +251,9 @@ def check_whole(name: str, value: Any, minimum: int) -> int:
 
 
 def several_of(eps: Any, metric: str, p: object) -> tuple[float, ...] | None:
-    """Return the distances of a list, an array or a Series in their order; None: a single value.
+    """Return the distances of a list, an array or a Series in their order; None: `eps` is a single value.
 
-    `metric`, `p`: as given; distances may have units of the metric.
+    `metric`, `p`: the unchecked options; distances may have units of the metric.
     """
     if isinstance(eps, (set, frozenset, dict)):
         raise OptionTypeError(
@@ -281,7 +281,7 @@ def within_several(spec: JoinSpec, several: tuple[float, ...]) -> JoinSpec:
     def threshold(eps: float) -> tuple[float, float]:
         return float(spec.measure.threshold(eps)), eps
 
-    # rounding may change the order: the largest threshold finds all pairs
+    # rounding may reorder thresholds: the distance with the largest threshold finds all pairs
     return replace(spec, eps=max(several, key=threshold), several=several)
 
 

@@ -356,7 +356,7 @@ def test_what_is_refused_at_the_call():
         join(right, 1.0, on="c0", keep="name", suffixes=("", ""))
     with pytest.raises(OptionError, match="a column 'left', a name that is reserved"):
         left.assign(left=1).simjoin.join(right, 1.0, on="c0", keep="left")
-    with pytest.raises(OptionTypeError, match=r"eps='radius' is not a number; .* or the name of a column"):
+    with pytest.raises(OptionTypeError, match=r"eps='radius' is not a number; .* name a column"):
         join(right, "radius", on="c0")
     with pytest.raises(ColumnError, match="eps='when' names a column of dtype"):
         join(right, "when", on="c0")

@@ -132,7 +132,7 @@ def test_an_older_version_may_be_restored_then(path):
 def test_all_that_is_left_is_damaged(path):
     for file in (path / "_versions").iterdir():
         file.write_text("{}")
-    with pytest.raises(IndexFormatError, match=r"3\.json' is damaged.*No older version is whole"):
+    with pytest.raises(IndexFormatError, match=r"3\.json' is damaged.*No older version is intact"):
         dask_simjoin.open_index(path)
 
 
@@ -190,7 +190,9 @@ def test_a_newer_format_is_no_damage(path):
     file = last(path)
     file.write_text(file.read_text().replace('"format": 1', '"format": 2'))
     for ask in (dask_simjoin.open_index, lambda path: dask_simjoin.open_index(path, version=2).restore(2)):
-        with pytest.raises(IndexFormatError, match=r"is of format 2, and this version .* use a newer one"):
+        with pytest.raises(
+            IndexFormatError, match=r"is of format 2, and this version .* install a newer version"
+        ):
             ask(path)
 
 
@@ -302,7 +304,9 @@ def test_damage_of_an_old_index_is_named_where_it_is_seen(tmp_path, folder):
 def test_an_index_of_no_rows_says_whence_its_types_are(tmp_path):
     none = pd.DataFrame({"key": np.zeros(0, int), "x": np.zeros(0), "name": np.array([])})
     index = none.simjoin.index(1.0, tmp_path / "index", on="x", id="key", keep="name")
-    with pytest.raises(ColumnError, match=r"index has double, as had the empty frame .*Make a new index"):
+    with pytest.raises(
+        ColumnError, match=r"index has double, as it was made from an empty .*Make a new index"
+    ):
         index.update(pd.DataFrame({"key": [1], "x": [0.5], "name": ["a"]}))
     assert index.update(pd.DataFrame({"key": [1], "x": [0.5], "name": [0.5]})).report.inserted == 1
 

@@ -117,7 +117,7 @@ def test_what_is_no_parquet_is_refused(path, content):
 
 def test_folders_and_files_that_are_not_there(path):
     path.unlink()
-    with pytest.raises(VersionGoneError, match="is not there"):
+    with pytest.raises(VersionGoneError, match="does not exist"):
         read_anew(path)
     path.mkdir()
     with pytest.raises(IndexFormatError, match="is damaged: it cannot be read"):

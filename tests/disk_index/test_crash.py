@@ -150,5 +150,5 @@ def test_a_folder_without_an_index_is_refused(tmp_path):
     with pytest.raises(IndexFormatError, match="of format 2, and this version of dask_simjoin reads 1"):
         dask_simjoin.open_index(tmp_path / "index")
     manifest.write_text(text[:-20])
-    with pytest.raises(IndexFormatError, match=f"{manifest.name}. is damaged: .* No older version is whole"):
+    with pytest.raises(IndexFormatError, match=f"{manifest.name}. is damaged: .* No older version is intact"):
         dask_simjoin.open_index(tmp_path / "index")

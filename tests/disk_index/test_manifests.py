@@ -28,7 +28,7 @@ def test_what_is_removed_as_it_is_read_is_refused_by_the_name_of_its_version(sto
         made.components()
     made.vacuum(keep=1)
     for found in lazy:
-        with pytest.raises(VersionGoneError, match=r"is not there: vacuum\(\).* history\(\) lists"):
+        with pytest.raises(VersionGoneError, match=r"does not exist: vacuum\(\).* history\(\) lists"):
             found.compute()
     for ask in (other.pairs, other.rows, other.components):
         with pytest.raises(VersionGoneError):

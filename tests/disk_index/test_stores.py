@@ -250,7 +250,7 @@ def test_a_put_that_is_never_confirmed_leaves_its_files(how, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(obstore, "put", put)
-        with pytest.raises(IndexStoreError, match="may exist or not"):
+        with pytest.raises(IndexStoreError, match="may or may not exist"):
             index.update(frame([20]), batch="once")
     assert index.version == 1
     path, content = broken[0]
@@ -309,7 +309,7 @@ def test_folders_that_are_refused(how):
     index = made(how)
     with pytest.raises(OptionError, match="holds an index already"):
         made(how)
-    with pytest.raises(OptionError, match="has something else in it"):
+    with pytest.raises(OptionError, match="has other files in it"):
         made({"path": str(index.path.parent), "storage_options": options})
     with pytest.raises(IndexStoreError, match="404"):
         made({"path": "s3://other-bucket/index", "storage_options": options})

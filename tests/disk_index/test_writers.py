@@ -57,7 +57,7 @@ def test_the_slower_writer_tries_again(made, monkeypatch):
 def test_ids_are_looked_up_again(made, monkeypatch):
     """What the faster writer took in is known when the slower one tries again."""
     before_commits(monkeypatch, [lambda: made[1].update(frame([10]))])
-    with pytest.raises(DuplicateIdError, match=r"1 row of these ids already: 10\. Use"):
+    with pytest.raises(DuplicateIdError, match=r"1 row with these ids already: 10\. Use"):
         made[0].update(frame([10, 11]))
     assert len(made[0]) == 7
 
@@ -74,7 +74,7 @@ def test_a_writer_that_is_always_slower_is_refused(made, monkeypatch):
     others = [lambda k=k: made[1].update(frame([k])) for k in range(10, 13)]
     before_commits(monkeypatch, others)
     with pytest.raises(
-        IndexConflictError, match=r"3 times while this one worked, so nothing was changed\. Let one"
+        IndexConflictError, match=r"3 times during this call, so nothing was changed\. Let one"
     ):
         made[0].update(frame([30]))
     assert sorted(made[0].rows().compute()["key"]) == [*range(6), 10, 11, 12]
@@ -138,7 +138,7 @@ def test_files_stay_where_nobody_can_tell_whether_a_version_was_made(made, monke
             raise FileExistsError
 
     monkeypatch.setattr(os, "link", link)
-    with pytest.raises(DuplicateIdError, match=r"1 row of these ids already: 10\."):
+    with pytest.raises(DuplicateIdError, match=r"1 row with these ids already: 10\."):
         made[0].update(frame([10]))
     assert sorted(made[0].rows().compute()["key"]) == [*range(6), 10, 20]
     assert made[0].update(frame([10]), if_exists="ignore").report.ignored == 1

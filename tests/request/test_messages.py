@@ -200,7 +200,7 @@ def test_the_name_of_the_index_is_no_column(lazy):
     for option in ("on", "by", "keep"):
         text = told(ColumnError, df.simjoin.self_join, 1.0, **{"on": "radii", option: "x"})
         assert (
-            f"{option}= names 'x', which is not a column, but the name of the index, which frame.reset"
+            f"{option}= names 'x', which is not a column, but the name of the index; frame.reset"
             in text
         )
     found = df.reset_index().simjoin.count_pairs(1.0, on="x")
@@ -235,13 +235,13 @@ def test_texts_are_told_how_they_become_numbers():
 def test_longitudes_before_latitudes(names):
     df = pd.DataFrame({name: [0.0, 1.0] for name in names})
     text = told(ColumnError, df.simjoin.count_pairs, 1000.0, on=names, metric="haversine")
-    assert f"are the other way round; use on=[{names[1]!r}, {names[0]!r}]" in text
+    assert f"are in the opposite order; use on=[{names[1]!r}, {names[0]!r}]" in text
     assert df.simjoin.count_pairs(1000.0, on=names[::-1], metric="haversine") == 0
 
 
 def test_categories_are_named_by_by():
     df = FRAME.astype({"name": "category"})
-    assert "is named by by='name'" in told(ColumnError, df.simjoin.self_join, 1.0, on=["x", "name"])
+    assert "use by='name'" in told(ColumnError, df.simjoin.self_join, 1.0, on=["x", "name"])
     assert df.simjoin.count_pairs(1.0, on="x", by="name") == 0
 
 
@@ -251,8 +251,8 @@ def test_categories_are_named_by_by():
         ("0.1", "such as 0.1 without quotes"),
         (Decimal("0.1"), "such as float(eps)"),
         (datetime.timedelta(seconds=1), "in the unit of the column"),
-        ([1.0, 2.0], "several of them in counts, or the name of a column"),
-        (pd.Series([1.0] * 40), "several of them in counts, or the name of a column"),
+        ([1.0, 2.0], "a list of them for counts, or the name of a column"),
+        (pd.Series([1.0] * 40), "a list of them for counts, or the name of a column"),
         (dd.from_pandas(FRAME, npartitions=1)["x"].std(), "such as eps.compute()"),
         (dask.delayed(1.0), "such as eps.compute()"),
     ],
@@ -287,9 +287,9 @@ def test_two_tables_without_a_name_in_common_are_listed():
 @pytest.mark.parametrize(
     ("verb", "option", "remedy"),
     [
-        ("self_join", "similarity", "one minus the least similarity"),
+        ("self_join", "similarity", "one minus the minimum similarity"),
         ("self_join", "max_rows", ".head(n)"),
-        ("drop_near_duplicates", "inplace", "the frame stays as it is"),
+        ("drop_near_duplicates", "inplace", "the frame does not change"),
         ("drop_near_duplicates", "subset", "did you mean 'on'?"),
         ("neighbor_counts", "keep", "has the frame's index"),
         ("set_self_join", "return_distance", "did you mean 'return_similarity'?"),
@@ -305,9 +305,9 @@ def test_what_there_is_in_place_of_a_metric():
     text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", metric="inner_product")
     assert "metric='inner_product' is not allowed" in text and "one minus metric='cosine'" in text
     text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", metric="Jaccard")
-    assert "set_self_join() and set_join()" in text
+    assert "set_self_join() compares sets" in text
     text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", method="kd_tree")
-    assert "method='kd_tree' is not allowed" in text and "all give the same pairs" in text
+    assert "method='kd_tree' is not allowed" in text and "all methods find the same pairs" in text
     text = told(OptionError, FRAME.simjoin.set_self_join, "name", 0.8, similarity="levenshtein")
     assert "similarity='levenshtein' is not allowed" in text and "('qgrams', 3)" in text
 

@@ -248,7 +248,7 @@ def test_on_names_a_column_that_holds_no_real_numbers(how, kind):
     dtype = re.escape(str(frame.dtypes["c"]))
     text = (
         rf"on= names 'c' of dtype {dtype}, which is not a real number of at most 64 bits. Name numeric "
-        r"columns only, or convert it, for example with "
+        r"columns only, or convert this one, for example with "
     )
     times = {
         "M": r"\(df\['c'\] - df\['c'\]\.min\(\)\)\.dt\.total_seconds",
@@ -440,7 +440,7 @@ def test_haversine_takes_two_columns_in_order(places, how, verb):
             ColumnError, match=rf"needs 2 columns, latitude and longitude, and on= names {number}"
         ):
             call(frame, verb, 1.0, metric="haversine", on=on)
-    with pytest.raises(ColumnError, match=r"the other way round; use on=\['latitude', 'longitude'\]"):
+    with pytest.raises(ColumnError, match=r"the opposite order; use on=\['latitude', 'longitude'\]"):
         call(frame, verb, 1.0, metric="haversine")
     call(frame, verb, 1.0, metric="haversine", on=["latitude", "longitude"])
 

@@ -1,4 +1,4 @@
-"""Condense a minimum spanning tree to its clusters, and select some of them.
+"""Condense a minimum spanning tree to its clusters, and choose clusters.
 
 Edges of equal weight are removed together, so that clusters do not depend on the order of rows.
 See Campello, Moulavi, Zimek & Sander (2015), "Hierarchical density estimates for data clustering,
@@ -22,14 +22,14 @@ from dask_simjoin.request.clusters import Choice
 
 
 class Condensed(NamedTuple):
-    """Hold the condensed tree: its clusters are large enough, and cluster 0 is the root with all rows.
+    """Hold a condensed tree, whose clusters have a minimum size; cluster 0 is the root with all rows.
 
     Attributes
     ----------
     row_parent, row_lambda : array (n,)
-        The cluster that each row leaves, and its 1 / distance.
+        The cluster that each row leaves, and 1 / distance where it leaves.
     parent, birth, rows : array (clusters,)
-        The cluster that each cluster splits from, its 1 / distance there, and its number of rows.
+        The cluster that each cluster splits from, 1 / distance of that split, and its number of rows.
     """
 
     row_parent: np.ndarray
@@ -47,21 +47,21 @@ def condense(
     Parameters
     ----------
     start, end : array (n - 1,), int
-        The ends of edges, sorted by distance, with ties in a fixed order.
+        The rows at both ends of each edge; edges are sorted by distance, with ties in a fixed order.
     away : array (n - 1,), float64
-        The distances.
+        The distances of the edges.
     min_rows : int
     example : DataFrame
-        An empty frame of the library whose arrays are in use.
+        An empty frame, whose library selects the kernels.
     """
     if not len(start):
-        alone = np.zeros(1, np.int32), np.full(1, np.inf)  # connected at any distance
+        alone = np.zeros(1, np.int32), np.full(1, np.inf)  # a single row is connected at any distance
         return Condensed(*alone, np.full(1, -1, np.int32), np.zeros(1), np.ones(1, np.int32))
     return Condensed(*spanner_for(example).condense(start, end, away, min_rows))
 
 
 def chosen_clusters(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return which clusters are chosen, and the largest 1 / distance in each, and in its subtree."""
+    """Return which clusters are chosen, and the largest 1 / distance in each cluster and in its subtree."""
     kernels = host_kernels("hierarchy")
     number = len(tree.parent)
     stability, death, deepest = (np.empty(number) for _ in range(3))
@@ -84,7 +84,7 @@ def chosen_clusters(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.nda
 
 
 class ChosenClusters(NamedTuple):
-    """Hold the chosen cluster that contains each cluster, or -1, and the data to label rows.
+    """Hold for each cluster the chosen cluster that contains it, or -1, and the data to label rows.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ def choose(tree: Condensed, choice: Choice) -> ChosenClusters:
 
 
 def label_rows(row_parent: np.ndarray, row_lambda: np.ndarray, chosen: ChosenClusters) -> RowLabels:
-    """Label rows from the cluster that each row leaves, and its 1 / distance there."""
+    """Label rows from the cluster that each row leaves, and 1 / distance where it leaves."""
     n = len(row_parent)
     labels = np.empty(n, np.int64), np.empty(n), np.empty(n)
     of, names, death, deepest, enough = chosen
@@ -137,9 +137,9 @@ def compile_labels() -> None:
 
 
 def numbers_of(frame: Frame, name: str, kind: Any, verb: str) -> np.ndarray:
-    """Read a column as numbers of a type, on the host; refuse other values and missing ones.
+    """Read a column as numbers of type `kind`, on the host; refuse other and missing values.
 
-    `verb`: the verb whose result has such columns.
+    `verb`: the verb whose results have this column.
     """
     try:
         values = to_host(frame[name].values)

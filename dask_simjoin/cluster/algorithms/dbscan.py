@@ -1,8 +1,8 @@
 """Cluster chunks by DBSCAN, step by step.
 
 The algorithm keeps no lists of neighbors.  Counts of neighbors give the core rows.  Core rows are connected
-within each chunk first, and then only its few components are connected across chunks.  A tree of tasks merges
-the edges between components, without components that stay within a chunk.
+within each chunk first.  Then only the few components of each chunk are connected across chunks.  A tree of
+tasks merges the edges between components; components within one chunk have no such edges.
 
 Clusters are numbered by their first core row.  Each chunk counts the clusters that begin in it, and receives
 the numbers of clusters that begin elsewhere.  A border row takes the lowest number among its core neighbors.
@@ -43,18 +43,19 @@ from dask_simjoin.tasks.matches import BlockPair
 
 
 class CoreStanding(NamedTuple):
-    """Hold the places of a chunk that represent clusters.
+    """Hold one place of a chunk for each cluster or part of a cluster in it.
 
     Attributes
     ----------
     own : array (k,), int64
         Places for clusters that begin in the chunk; if rows have positions, for clusters within this chunk.
     ranks : array (k,), int64
-        Number of clusters that begin there before; if rows have positions, the clusters' first positions.
+        The rank of each of these clusters among clusters that begin in the chunk; if rows have positions,
+        the clusters' first positions.
     tied : array (m,), int64
         Places for other clusters.
     names : array (m,), int64
-        The numbers of the other clusters' first places.
+        The row numbers that identify the other clusters.
     """
 
     own: Array
@@ -69,12 +70,14 @@ class Begun(NamedTuple):
     Attributes
     ----------
     alone : int or array
-        Their number; if rows have positions, the first positions of clusters within this chunk.
+        The number of these clusters; if rows have positions, the first positions of clusters within this
+        chunk.
     names : array (k,), int64
-        The numbers of the first places of clusters in several chunks, ascending; if rows have positions,
-        also of clusters that begin elsewhere.
+        The row numbers that identify clusters in several chunks, ascending; if rows have positions, also
+        clusters that begin elsewhere.
     ranks : array (k,), int64
-        Number of clusters that begin here before; if rows have positions, the clusters' first position here.
+        The rank of each such cluster among clusters that begin here; if rows have positions, the clusters'
+        first positions here.
     """
 
     alone: int | Array
@@ -92,7 +95,7 @@ class ClusterNumbering(NamedTuple):
     firsts : array (n,), int64
         The first positions of all clusters, ascending, if rows have positions.
     names, numbers : array (k,), int64
-        For clusters in several chunks: the numbers of first places, ascending, and the cluster numbers.
+        For clusters in several chunks: the identifying row numbers, ascending, and the cluster numbers.
     """
 
     starts: list[int]
@@ -103,9 +106,9 @@ class ClusterNumbering(NamedTuple):
 
 def edges_across(block_pair: BlockPair, numbers: tuple[int, int], core: Sequence[Array],
                  within: Sequence[Array]) -> Edges:  # fmt: skip
-    """Return the fewest edges that connect the components of two chunks, between their first places.
+    """Return a minimum of edges, between first places, that connect the components of two chunks.
 
-    `numbers`: of the chunks; `core`, `within`: their core rows and components, by place.
+    `numbers`: the numbers of both chunks.  `core`, `within`: their core rows and components, by place.
     """
     placed, xp = by_place(block_pair), block_pair.xp
     offset = len(within[0])
@@ -126,15 +129,15 @@ def edges_across(block_pair: BlockPair, numbers: tuple[int, int], core: Sequence
 
 
 def merge_edges(library: str, *parts: Edges) -> Edges:
-    """Reduce edges to the fewest that connect the same: see `spanning_forest`."""
+    """Reduce edges to a spanning forest with the same components: see `spanning_forest`."""
     joiner = joiner_of_library(library)
     return spanning_forest(parts, joiner) if parts else no_edges(joiner.xp)
 
 
 def tied_places(own: RowNumbers, forest: Edges) -> tuple[Array, Array]:
-    """Return the places of a chunk that edges across chunks connect to others, and the others' numbers.
+    """Return places of a chunk that edges across chunks connect, and the row numbers of the other ends.
 
-    `own`: the chunk's number, or the numbers of its places, ascending.
+    `own`: the chunk's number, or the row numbers of its places, ascending.
     """
     xp = module_of(forest[0])
     left, right = forest
@@ -150,7 +153,7 @@ def begun_clusters(chunk: Chunk, number: int, threads: int, core: Array, within:
                    forest: Edges) -> tuple[CoreStanding, Begun]:  # fmt: skip
     """Find the clusters with rows in the chunk `number`, and the clusters that begin there.
 
-    `forest`: the edges across all chunks; `threads`: number that share the work on the host.
+    `forest`: the edges across all chunks.  `threads`: number of threads on the host.
     """
     xp = module_of(within)
     least = joiner_for(chunk["example"]).least_rows(within, order_of(chunk), threads)
@@ -163,7 +166,7 @@ def begun_clusters(chunk: Chunk, number: int, threads: int, core: Array, within:
     some = several[own]
     here = own[some] + number * CHUNK
     if "position" not in chunk:  # a cluster that begins here has no rows in earlier chunks
-        near = names >= number * CHUNK  # parts of a cluster of this chunk that other chunks connect
+        near = names >= number * CHUNK  # other chunks connect two components of this chunk
         xp.minimum.at(least, names[near] - number * CHUNK, least[tied[near]])
         ranks = xp.empty(len(own), np.int64)
         ranks[xp.argsort(least[own])] = xp.arange(len(own))
@@ -195,7 +198,7 @@ def number_clusters(in_order: bool, *begun: Begun) -> ClusterNumbering:
 def label_cores(
     number: int, core: Array, within: Array, standing: CoreStanding, numbering: ClusterNumbering
 ) -> Array:
-    """Label the places of core rows of the chunk `number` (n,) int64; others have -1."""
+    """Label the places of the chunk `number` (n,) int64: core rows have their cluster, other rows -1."""
     xp = module_of(within)
     starts, firsts, names, numbers = numbering
     ranks, label = standing.ranks, xp.empty(len(within), np.int64)  # places without a cluster keep any value
@@ -213,7 +216,8 @@ Border = tuple[Array, Array]
 def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Border, ...]:
     """Find the lowest label among the core neighbors of each chunk's places in the other chunk.
 
-    `labels`: of the places of each chunk; -1: not a core row.  The result has an entry for each chunk.
+    `labels`: the label of each place of each chunk, -1 if it has no core row.  The result has one entry per
+    chunk.
     """
     xp, low = block_pair.xp, lowered(block_pair, labels)
     # few rows have a label, and many block pairs send them
@@ -221,7 +225,7 @@ def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Borde
 
 
 def lowered(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
-    """Do the same for all places (n,) of each chunk: `NOWHERE` where there is none."""
+    """Do as `border_labels`, for all places (n,) of each chunk: `NOWHERE` for places without a label."""
     joiner, same, placed = block_pair.joiner, block_pair.same, by_place(block_pair)
     low = [joiner.xp.full(len(some), NOWHERE) for some in labels]
     # CuPy's `any` compiles CUB kernels for seconds; `min` has a kernel already
@@ -234,7 +238,7 @@ def lowered(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
 def labels_of_rows(chunk: Chunk, threads: int, labels: Array, *borders: Border) -> Array:
     """Label the chunk's rows (n,) in row order: core rows by their cluster, border rows by the lowest label.
 
-    `labels`: of its places; `threads`: number that share the work on the host.
+    `labels`: the labels of the chunk's places.  `threads`: number of threads on the host.
     """
     order = order_of(chunk)
     if module_of(labels) is not np:
@@ -259,9 +263,9 @@ def _final(labels: Array, *borders: Border) -> Array:
 
 
 def labels_by_place(chunk: Chunk, threads: int, core: Array, *parts: Array) -> Array:
-    """Label the places of core rows (n,) int64, others -1; `parts`: components of each part of the work.
+    """Label the places of a single chunk (n,) int64: core rows have their cluster, other rows -1.
 
-    `threads`: number that share the work on the host.
+    `parts`: components from each part of the work.  `threads`: number of threads on the host.
     """
     joiner = joiner_for(chunk["example"])
     return joiner.numbers(joined(parts, joiner), (core, order_of(chunk)), threads)
@@ -272,16 +276,16 @@ def dbscan_alone(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
     within, xp = components_by_place(block_pair, core), block_pair.xp
     labels = labels_by_place(block_pair.q, threads, core, within)
     if xp is np:
-        del within  # frees as much memory as the border labels take
+        del within  # border labels take as much memory
         return labels_of_rows(block_pair.q, threads, labels, *border_labels(block_pair, [labels]))
     (low,) = lowered(block_pair, [labels])
     return rows_of_places(xp.where(low < NOWHERE, low, labels), order_of(block_pair.q))
 
 
 def layout_of_cells(min_samples: int, layout: Layout, x: Array) -> Layout:
-    """Return the layout that finds clusters of points (n, d) on the host by cells, if that is faster.
+    """Return a layout of cells for points (n, d) on the host if it is faster, else `layout`.
 
-    `layout`: as planned, for the method "auto".
+    `layout`: the planned layout, for the method "auto".
     """
     if module_of(x) is not np:
         return layout
@@ -291,7 +295,7 @@ def layout_of_cells(min_samples: int, layout: Layout, x: Array) -> Layout:
 
 
 def dbscan_by_cells(chunk: Chunk, layout: Layout, min_samples: int, threads: int) -> tuple[Array, Array]:
-    """Label the rows of a single chunk of cells; return the labels, and whether each place has a core row."""
+    """Label the rows of a single chunk by cells; return labels, and whether each place has a core row."""
     found = cell_clusters().CellClusters(chunk, layout, threads)
     core = found.cores(min_samples)
     labels = joiner_for(chunk["example"]).numbers(found.components(), (core, order_of(chunk)), threads)

@@ -1,9 +1,9 @@
 """Select one row per group of near duplicates: greedily, or one per connected component.
 
 The kept rows are the lexicographically first maximal independent set of the graph of near rows.  No two kept
-rows are near, and each other row is near a kept row.  They depend on the order of rows only.  If the list of
-all pairs does not fit, the first half of the rows is settled first.  Then rows of the second half that are
-near a kept row are dropped before the second half is settled.
+rows are near, and each other row is near a kept row.  The choice depends on the order of rows only.  If the
+list of all pairs does not fit, the first half of the rows is settled first.  Then rows of the second half
+that are near a kept row are dropped before the second half is settled.
 
 A group within one chunk is settled there.  For a group in several chunks, each chunk sends its best row, and
 a tree of tasks finds the best of these.
@@ -28,12 +28,12 @@ from dask_simjoin.tasks.counts import Edges, RowNumbers, row_numbers
 from dask_simjoin.tasks.matches import BlockPair, by_position
 
 FEW = 2048
-"""Up to this many rows, all pairs fit: at most two million."""
+"""Up to this many rows, all pairs fit: there are at most two million."""
 
 MAX_PAIRS = 1 << 21
 """Capacity of the pair buffer for more rows, besides `PAIRS_PER_ROW`.
 
-If rows have many copies, a smaller buffer settles most of them sooner.
+If rows have many copies, a smaller buffer is full sooner, and halving the rows drops most copies.
 """
 
 PAIRS_PER_ROW = 4
@@ -58,7 +58,7 @@ class _TooManyError(Exception):
 def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW, max_pairs: int = MAX_PAIRS) -> Array:
     """Return which of the points (n, d) to keep (n,) bool; earlier points take precedence.
 
-    `few`: number of rows whose pairs fit; `max_pairs`: capacity for more rows, besides `PAIRS_PER_ROW`.
+    `few`: all pairs of at most so few rows fit.  `max_pairs`: capacity for more rows, plus `PAIRS_PER_ROW`.
     """
     xp, n = module_of(x), len(x)
     if n < 2:
@@ -77,7 +77,7 @@ def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW, max_pairs: i
 
 
 def _pairs(index: Index, layout: Layout, joiner: Joiner, max_pairs: int | None) -> HostPairs | None:
-    """List the pairs of an index with itself, the earlier row first; None: more than `max_pairs`."""
+    """List the pairs of an index with itself, the earlier row first; None: more than `max_pairs` pairs."""
     parts: list[HostPairs] = []
     number = 0
 
@@ -104,7 +104,7 @@ def concatenated(parts: Sequence[HostPairs]) -> HostPairs:
 
 
 def dropped(rows: int, earlier: np.ndarray, later: np.ndarray) -> np.ndarray:
-    """Return which rows (n,) bool to drop, from the pairs of near rows."""
+    """Return which rows (n,) bool to drop, from the earlier and the later row of each pair."""
     order = np.argsort(earlier, kind="stable")
     found = np.zeros(rows, bool)
     host_kernels("components").drop_near(earlier[order], later[order], found)
@@ -144,7 +144,7 @@ def stays_of_chunk(chunk: Chunk, layout: Layout, order: Array | None, *near: Arr
 
 
 def standing_rows(chunk: Chunk, layout: Layout, stay: Array) -> Index | None:
-    """Index the kept rows of a chunk; None: there are none."""
+    """Index the kept rows of a chunk; None: no row is kept."""
     joiner = joiner_for(chunk["example"])
     x = points_of(chunk, layout, joiner)[stay]
     return joiner.build(x, layout) if len(x) else None
@@ -176,7 +176,7 @@ def stays_of_all(library: str, numbers: list[np.ndarray], keys: list[np.ndarray]
                  *pairs: HostPairs) -> list[Array]:  # fmt: skip
     """Return which rows of each chunk to keep, from the pairs of all chunks.
 
-    `numbers`, `keys`: positions in the frame and preferences of each chunk's rows, the largest preferred.
+    `numbers`, `keys`: positions in the frame and preferences of each chunk's rows; larger keys win.
     """
     xp = joiner_of_library(library).xp
     every, key = np.concatenate(numbers), np.concatenate(keys)
@@ -199,7 +199,10 @@ WIDE = {"i": np.int64, "b": np.int64, "u": np.uint64, "f": np.float64}
 
 
 def preferences(chunk: Chunk, keep: Hashable, own: RowNumbers) -> Array:
-    """Return the preference of each row (n,) for `keep`; `own`: the chunk's number, or rows' positions."""
+    """Return the preference key of each row (n,) for the option `keep`; larger keys win.
+
+    `own`: the chunk's number, or the rows' positions.
+    """
     xp, rows = joiner_for(chunk["example"]).xp, len(chunk["ids"])
     if keep == FIRST:
         return xp.zeros(rows, np.int64)
@@ -215,7 +218,7 @@ def order_of_preference(keys: Array) -> Array:
 
 
 def best_of(groups: Array, keys: Array, rows: Array) -> Array:
-    """Return the places of the best rows, one int64 per group, in the order of groups."""
+    """Return the place of the best row of each group, int64, in the order of groups."""
     xp = module_of(groups)
     order = _sorted(rows, ~keys, groups)
     some = groups[order]
@@ -225,7 +228,7 @@ def best_of(groups: Array, keys: Array, rows: Array) -> Array:
 
 
 def numbers_of(column: Series, xp: ArrayModule) -> Array:
-    """Return int64 numbers (n,) that are ordered as a column's values."""
+    """Convert a column's values to int64 (n,) with the same order."""
     missing = values_of(column.isna())
     kind = kind_of_number(column.dtype)
     values = values_of((column.fillna(0) if any_of(missing) else column).astype(WIDE[kind]))
@@ -239,7 +242,7 @@ def numbers_of(column: Series, xp: ArrayModule) -> Array:
 
 
 def _sorted(*keys: Array) -> Array:
-    """Sort by the last of some keys (n,) int64, then by the one before it, and so on."""
+    """Return the order of rows by the last key (n,) int64, ties by the key before it, and so on."""
     xp = module_of(keys[0])
     return xp.lexsort(xp.stack([some.astype(np.int64) for some in keys]))
 
@@ -250,9 +253,9 @@ class Candidates(NamedTuple):
     Attributes
     ----------
     groups : array (k,), int64
-        The numbers of the groups' first rows, ascending.
+        The row numbers that identify the groups, ascending.
     keys, rows : array (k,), int64
-        The rows' preferences and numbers.
+        The preferences and row numbers of the best rows.
     """
 
     groups: Array
@@ -268,9 +271,9 @@ class GroupRows(NamedTuple):
     settled : array (k,), int64
         The best rows of groups within this chunk.
     open : array (m,), int64
-        The best rows of other groups.
+        The best rows of groups in several chunks.
     candidates : Candidates
-        Groups, preferences and numbers of the open rows.
+        Groups, preferences and row numbers of the open rows.
     """
 
     settled: Array
@@ -282,7 +285,7 @@ def best_of_chunk(chunk: Chunk, number: int, keep: Hashable, own: RowNumbers, wi
                   forest: Edges) -> GroupRows:  # fmt: skip
     """Find the best row of each group in the chunk `number`, by places.
 
-    `own`: its rows' positions in the frame, or its number; `within`, `forest`: see `add_components`.
+    `own`: the chunk's number, or its rows' positions in the frame.  `within`, `forest`: see `add_components`.
     """
     order = order_of(chunk)
     keys = preferences(chunk, keep, own)[order]
@@ -293,9 +296,9 @@ def best_rows(within: Array, own: RowNumbers, forest: Edges, keys: Array,
               numbers: Array | None = None) -> GroupRows:  # fmt: skip
     """Find the best row of each group in a chunk.
 
-    `within`: the first row of each row's group there (n,); `own`: the rows' numbers, or the chunk's;
-    `forest`: the edges across all chunks; `keys`: preferences (n,); `numbers`: break ties, the smaller first
-    (n,) int64, by default the rows' numbers.
+    `within` (n,): the first row of each row's group in the chunk.  `own`: the row numbers, or the chunk's
+    number.  `forest`: the edges across all chunks.  `keys` (n,): preferences.  `numbers` (n,) int64: the
+    smaller one wins a tie; default: row numbers.
     """
     xp = module_of(within)
     rows = xp.arange(len(within))
@@ -317,7 +320,7 @@ def best_rows(within: Array, own: RowNumbers, forest: Edges, keys: Array,
 
 
 def merge_candidates(*parts: Candidates) -> Candidates:
-    """Keep the best row of each group."""
+    """Keep the best candidate of each group."""
     xp = module_of(parts[0].groups)
     groups, keys, rows = (xp.concatenate(column) for column in zip(*parts, strict=True))
     best = best_of(groups, keys, rows)

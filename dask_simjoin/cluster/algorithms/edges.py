@@ -1,7 +1,7 @@
 """Collect edges between near rows, sorted by row, in memory or in files; find positions of rows in an index.
 
-Near rows are close together in an index, also in memory.  In the frame's order, each access to a neighbor
-would miss the cache.  So rows are identified by places until they are labeled.
+Near rows lie close together in an index, and so in memory.  In the frame's order, each access to a neighbor
+would miss the CPU cache.  So rows are identified by places until they are labeled.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SpillLimits:
     max_bytes : int
         Larger arrays are written to files.
     buffer : int
-        Pairs that are sorted at a time, and edges that are gathered at a time.
+        Number of pairs to sort at once, and of edges to gather at once.
     """
 
     directory: str
@@ -44,16 +44,16 @@ class SpillLimits:
 
 @dataclass(frozen=True)
 class EdgeRuns:
-    """Hold edges from the rows of a chunk, as runs that are each sorted by row.
+    """Hold edges from the rows of a chunk, in runs; each run is sorted by row.
 
     Attributes
     ----------
     starts : list of (int, int)
         The start of each run in the rows and in the edges, and the end of the last run.
     rows, counts : StoredArray
-        The rows (int32) that have edges in a run, and how many (int32).
+        For each run, the rows with edges (int32) and the number of edges of each (int32).
     others, squared : StoredArray
-        The rows of the other chunk (int32), and squares of distances (float64).
+        For each edge, the row of the other chunk (int32) and the squared distance (float64).
     """
 
     starts: list[tuple[int, int]]
@@ -104,7 +104,7 @@ class _Run:
         self._before = np.append(0, np.cumsum(self.counts, dtype=np.int64))
 
     def piece(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Read edges of rows start ... stop-1: their ends (stop - start + 1,), other rows, and squares."""
+        """Read the edges of rows start ... stop-1: their offsets (stop - start + 1,), other rows, squares."""
         first, last = np.searchsorted(self.rows, [start, stop])
         ends = np.zeros(stop - start + 1, np.int64)
         ends[self.rows[first:last] - start + 1] = self.counts[first:last]
@@ -162,7 +162,7 @@ class Reachable:
     reach : StoredArray
         Reachability distances of these nodes from the row.
     used : tuple of StoredArray
-        The input, to be discarded when the run is over, as tasks may be computed again.
+        The input files, kept until the run is over, as tasks may be computed again.
     """
 
     core: np.ndarray
@@ -176,7 +176,7 @@ def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[
                  *parts: EdgeRuns) -> Reachable:  # fmt: skip
     """Gather core distances of the rows of a chunk, and the edges of its core rows.
 
-    `first_nodes`: for each part, the node of the first row of the other chunk.  Distances are rounded to 15
+    `first_nodes`: for each part, the node of the other chunk's first row.  Distances are rounded to 15
     decimals, as scikit-learn does.
     """
     runs = [
@@ -233,9 +233,9 @@ def rows_of_places(values: Array, order: Array) -> Array:
 
 
 def by_place(block_pair: BlockPair) -> BlockPair:
-    """Number the rows of a block pair by their places.
+    """Return a block pair whose row numbers are places.
 
-    Read `rows` from the original block pair, which computes all parts at once.
+    Read `rows` from the original block pair, which computes them once for all parts.
     """
     placed = []
     for chunk in block_pair.chunks:
@@ -262,7 +262,7 @@ class PlaceCounts(NamedTuple):
 def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCounts, ...]:
     """Count the neighbors of each place of a chunk, or of two chunks in each other.
 
-    A part of the work returns only its own counts.  For one chunk they begin at the part's first place.
+    A part of the work returns counts of the first chunk from the part's first place on.
     """
     placed, rows, xp, least = by_place(block_pair), block_pair.rows, block_pair.xp, min_samples - 1
     found = placed.joiner.counts(*placed.operands, is_self_join=block_pair.same, enough=least, rows=rows)
@@ -271,7 +271,7 @@ def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCount
         start, stop = rows
         starts[0], some = start, found[0]
         found[0] = some[start:] if block_pair.same and some[stop:].any() else some[start:stop]
-    kind = np.min_scalar_type(min(least, MAX_ROWS))  # a small dtype to send; sums are int64
+    kind = np.min_scalar_type(min(least, MAX_ROWS))  # a small dtype, as counts are sent; sums are int64
     found = [xp.minimum(some, np.iinfo(kind).max).astype(kind) for some in found]
     return tuple(map(PlaceCounts, starts, found))
 
@@ -280,7 +280,7 @@ def cores_by_place(min_samples: int, *parts: PlaceCounts) -> Array:
     """Return whether each place (n,) has a core row; `parts`: the counts of all parts of the work."""
     xp, least = module_of(parts[0].counts), min_samples - 1
     ends = [start + len(counts) for start, counts in parts]
-    if [start for start, _ in parts] == [0, *ends[:-1]]:  # each place is in one part
+    if [start for start, _ in parts] == [0, *ends[:-1]]:  # no place is in two parts
         cores = [counts >= least for _, counts in parts]
         return cores[0] if len(cores) == 1 else xp.concatenate(cores)
     found = xp.zeros(max(ends), np.int64)
@@ -296,9 +296,9 @@ def all_cores(chunk: Chunk) -> Array:
 
 
 def components_by_place(block_pair: BlockPair, core: Array) -> Array:
-    """Return for each place (n,) the first place of its component, or itself without a core row.
+    """Return for each place (n,) the first place of its component, or without a core row the place itself.
 
-    A part of the work returns the components of its own edges.
+    A part of the work returns the components of the edges that it finds.
     """
     placed = by_place(block_pair)
     parent = new_nodes(len(core), placed.xp)
@@ -317,7 +317,7 @@ def joined(parts: Sequence[Array], joiner: Joiner) -> Array:
     parent, xp = parts[0], joiner.xp
     for part in parts[1:]:
         later = xp.maximum(parent, part)
-        both = xp.flatnonzero(later < xp.arange(len(part), dtype=part.dtype))  # places that both connect
+        both = xp.flatnonzero(later < xp.arange(len(part), dtype=part.dtype))  # both parts connect these
         parent = xp.minimum(parent, part)
         joiner.link(parent, both, later[both])
         joiner.roots(parent)

@@ -1,12 +1,13 @@
-"""Find the minimum spanning forest of the core rows within `max_eps`, and an order of rows that it gives.
+"""Find the minimum spanning forest of the core rows within `max_eps`, and order rows by it.
 
-The weight of an edge between two core rows is the least `eps` for DBSCAN to join them.  It is the largest of
-their distance and their core distances, called mutual reachability.  See Campello, Moulavi & Sander (2013),
+The weight of an edge between two core rows is the smallest `eps` for DBSCAN to join them.  It is the
+largest of their distance and their core distances, called mutual reachability.  See Campello, Moulavi &
+Sander (2013),
 "Density-based clustering based on hierarchical density estimates", definition 4.  So the forest gives the
 core rows' clusters for every distance up to `max_eps`, and needs memory for rows, not for edges.
 
-Weights are totals, such as squares, which decide pairs.  Edges of equal weight are ordered by row numbers, so
-that the forest does not depend on chunks.  Results have the `least_eps` of weights.
+Weights are totals, such as squares, as these decide pairs.  Edges of equal weight are ordered by row numbers,
+so that the forest does not depend on chunks.  In results, weights are converted by `least_eps`.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from dask_simjoin.tasks.counts import RowNumbers, row_numbers
 from dask_simjoin.tasks.matches import BlockPair
 
 BUFFER = 1 << 21
-"""Least number of edges that are collected before they are reduced to a forest."""
+"""Minimum number of edges to collect before they are reduced to a forest."""
 
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Weights, and the row numbers of both ends, the smaller first."""
 
 Attached = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Border rows of a chunk, the least weights of edges from core rows, and these core rows."""
+"""Border rows of a chunk, the smallest weight of an edge from a core row to each, and that core row."""
 
 ULPS = 4
-"""Floats on either side of a distance that are searched first for the least eps."""
+"""Number of floats on either side of a distance to search first for the smallest eps."""
 
 LARGEST = int(np.array(np.finfo(np.float64).max).view(np.int64))
 """The bits of the largest float."""
@@ -46,10 +47,10 @@ NO_EDGES: Edges = (np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
 def least_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
-    """Return the least eps (n,) float64 whose threshold is at least the total; inf for inf.
+    """Return the smallest eps (n,) float64 whose threshold is at least the total; inf for inf.
 
-    Thresholds are monotonic in eps, and the bits of floats are ordered as the floats.  So this is a binary
-    search among bits, first around the distance, and among all floats if many have one threshold.
+    Thresholds grow with eps, and positive floats have the order of their bits.  So this is a binary search
+    among bits: first around the distance, then among all floats if many of them have the same threshold.
     """
     found = np.full(len(totals), np.inf)
     finite = np.flatnonzero(np.isfinite(totals))
@@ -74,7 +75,7 @@ def least_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
 
 
 def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
-    """Return for both chunks' rows the smallest squared distances (n, number) to the other chunk, or inf."""
+    """Return for rows of each chunk the smallest squared distances (n, number) to the other chunk, or inf."""
     best = [np.full((len(side["ids"]), number), np.inf) for side in block_pair.chunks]
 
     def visitor(left: Array, right: Array, squared: Array) -> None:
@@ -87,7 +88,10 @@ def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
 
 
 def core_distances(chunk: Chunk, number: int, *found: np.ndarray) -> np.ndarray:
-    """Return squared core distances (n,) from block pairs' smallest squares (n, number); inf: not core."""
+    """Return squared core distances (n,), inf for other rows.
+
+    `found`: the results of `smallest_of_block` for all block pairs of the chunk.
+    """
     smallest = np.full((len(chunk["ids"]), number), np.inf)
     for some in found:
         smallest = np.sort(np.concatenate([smallest, some], axis=1), axis=1)[:, :number]
@@ -95,7 +99,7 @@ def core_distances(chunk: Chunk, number: int, *found: np.ndarray) -> np.ndarray:
 
 
 def _forest(nodes: int, weight: np.ndarray, low: np.ndarray, high: np.ndarray) -> Edges:
-    """Find the forest by Kruskal's algorithm; `low`, `high`: nodes in the order of their rows' numbers."""
+    """Find the forest by Kruskal's algorithm; `low`, `high`: nodes, numbered in the order of row numbers."""
     order = np.argsort(weight)
     host_kernels("optics").sort_ties(order, weight, low * np.int64(nodes) + high)
     kept = np.empty(nodes, np.int64)
@@ -105,7 +109,7 @@ def _forest(nodes: int, weight: np.ndarray, low: np.ndarray, high: np.ndarray) -
 
 
 class _Block:
-    """Collect the edges of two chunks, or of one with itself, and keep a forest of them."""
+    """Collect the edges between two chunks, or in one, and keep the forest of these edges."""
 
     def __init__(self, core: Sequence[np.ndarray], numbers: Sequence[np.ndarray], same: bool) -> None:
         self._core, self._same = core, same
@@ -157,7 +161,7 @@ def forest_of_block(block_pair: BlockPair, core: Sequence[np.ndarray],
                     numbers: Sequence[np.ndarray]) -> tuple[Edges, list[Attached]]:  # fmt: skip
     """Find the forest of the edges between two chunks, or in one, and edges from core rows to border rows.
 
-    `core`: squares of core distances of both chunks' rows; inf: not a core row.  `numbers`: of those rows.
+    `core`: squared core distances of both chunks' rows; inf: not a core row.  `numbers`: their row numbers.
     """
     block = _Block(core, numbers, block_pair.same)
     block_pair.joiner.visit(*block_pair.operands, block.visitor, is_self_join=block_pair.same)
@@ -165,13 +169,13 @@ def forest_of_block(block_pair: BlockPair, core: Sequence[np.ndarray],
 
 
 def numbers_of_rows(chunk: Chunk, own: RowNumbers) -> np.ndarray:
-    """Number all rows of a chunk; `own`: its number, or its rows' numbers."""
+    """Return the row numbers of a chunk; `own`: the chunk's number, or its row numbers."""
     rows = np.arange(len(chunk["ids"]))
     return to_host(row_numbers(rows, own if isinstance(own, int) else to_host(own)))
 
 
 def _ranked(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted distinct numbers and the place of each; one sort is faster than searches."""
+    """Return the sorted distinct values, and the index of each value in them; faster than searches."""
     order = np.argsort(values)
     ordered = values[order]
     first = np.ones(len(values), np.bool_)
@@ -182,7 +186,7 @@ def _ranked(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def merge_forests(*parts: Edges) -> Edges:
-    """Find the forest of all edges, part by part, so that at most two parts are copied at a time."""
+    """Find the forest of all edges; merges part by part, so that at most two parts are copied at once."""
     forest: Edges = NO_EDGES
     for part in parts:
         weight, low, high = (np.concatenate(column) for column in zip(forest, part, strict=True))
@@ -194,7 +198,10 @@ def merge_forests(*parts: Edges) -> Edges:
 
 
 def merge_attached(core: np.ndarray, *parts: Attached) -> Attached:
-    """Keep the least edge to each border row, over block pairs; `core`: core distances of its rows."""
+    """Keep the edge with the smallest weight to each border row of a chunk.
+
+    `core`: core distances of the chunk's rows.  `parts`: edges from all its block pairs.
+    """
     best, near = np.full(len(core), np.inf), np.full(len(core), NOWHERE)
     for where, weight, name in parts:
         host_kernels("optics").attach(where, name, weight, best, near)
@@ -206,10 +213,10 @@ def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: l
                  forest: Edges, metric: Metric) -> list[np.ndarray]:  # fmt: skip
     """Order all rows, each tree of the forest by Prim's algorithm from its first row.
 
-    `numbers`: of the rows of each chunk.  The result has the columns of
-    `dask_simjoin.cluster.algorithms.optics.order_rows` with other distances.  Reachability is the least eps
-    for DBSCAN to join a row to earlier rows of its tree.  Core distance is the least eps that makes it a
-    core row.
+    `numbers`: row numbers of each chunk.  The result has the columns of
+    `dask_simjoin.cluster.algorithms.optics.order_rows` with other distances.  Reachability is the smallest
+    eps for DBSCAN to join a row to earlier rows of its tree.  Core distance is the smallest eps that
+    makes it a core row.
     """
     every = np.sort(np.concatenate([np.zeros(0, np.int64), *numbers]))
     n = len(every)

@@ -1,8 +1,8 @@
 """Order rows by OPTICS, and extract clusters from the order.
 
-The order depends on all edges within `max_eps`, also on edges that a spanning forest leaves out.  The order
-of rows breaks ties among equal reachability distances.  All edges are kept, in files if they are many, and
-one task orders the rows.
+The result depends on all edges within `max_eps`, also on edges that a spanning forest leaves out.  So all
+edges are kept, in files if there are many, and one task orders the rows.  Among rows with equal reachability,
+the first in the frame comes first.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ COLUMNS = {
 """The columns of the result."""
 
 IN_MEMORY = 2**30
-"""Bytes of edges that are kept in memory where no limit is known."""
+"""Maximum bytes of edges to keep in memory if the memory limit is unknown."""
 
 FOREST = "forest"
-"""The mode that keeps a tree of the rows, and not all edges."""
+"""The mode that keeps a spanning forest instead of all edges."""
 
 
 def order_rows(numbers: list[Array | int], parts: list[Reachable]) -> list[np.ndarray]:
@@ -49,14 +49,14 @@ def order_rows(numbers: list[Array | int], parts: list[Reachable]) -> list[np.nd
     Parameters
     ----------
     numbers : list of array or int
-        For each chunk the numbers of its rows, ascending, or the chunk's number if chunks are in frame order.
+        For each chunk its row numbers, ascending, or the chunk's number if chunks are in frame order.
     parts : list of Reachable
         The edges of each chunk; nodes number the rows of all chunks consecutively.
 
     Returns
     -------
     list of array (n, 4), int64
-        For each chunk's rows the values of `COLUMNS`; floats as their bits.
+        For each chunk the values of `COLUMNS` of its rows; floats are stored as their bits.
     """
     sizes = [len(part.core) for part in parts]
     firsts = np.cumsum([0, *sizes])
@@ -68,7 +68,7 @@ def order_rows(numbers: list[Array | int], parts: list[Reachable]) -> list[np.nd
     rank = np.empty(n, np.int32)
     rank[by_rank] = np.arange(n, dtype=np.int32)
     nodes_at, weights_at = np.empty(n, np.int64), np.empty(n, np.int64)
-    kept = []  # keeps the arrays alive whose addresses are stored
+    kept = []  # keeps arrays alive: their addresses are stored
     for part, first, size in zip(parts, firsts, sizes, strict=False):
         others, reach = part.others.array(), part.reach.array()
         kept += [others, reach]
@@ -89,7 +89,7 @@ def table_of(place: np.ndarray, reach: np.ndarray, core: np.ndarray, predecessor
 
 def visit_in_order(rank: np.ndarray, by_rank: np.ndarray, expands: np.ndarray, degree: np.ndarray,
                    nodes_at: np.ndarray, weights_at: np.ndarray) -> tuple[np.ndarray, ...]:  # fmt: skip
-    """Find places in the order, reachability distances, and ranks of predecessors (-1: none) of all nodes."""
+    """Return for all nodes: place in the order, reachability, and rank of the predecessor (-1: none)."""
     n = len(rank)
     reach, before, place = np.full(n, np.inf), np.full(n, -1, np.int32), np.full(n, -1, np.int64)
     room = np.empty(n, np.int32), np.empty(n, np.int32)
@@ -104,7 +104,7 @@ def visit_in_order(rank: np.ndarray, by_rank: np.ndarray, expands: np.ndarray, d
 def optics_of_chunk(
     block_pair: BlockPair, max_eps: float, min_samples: int, limits: SpillLimits
 ) -> np.ndarray:
-    """Give the result (n, 4) for the rows of one chunk that is all there is, and meets itself."""
+    """Return the result (n, 4) for the rows of a single chunk."""
     n = len(block_pair.q["ids"])
     runs: EdgeRuns = edges_of_block(block_pair, limits)[0]
     part = gather_edges(n, max_eps, min_samples, [0], limits, runs)
@@ -114,7 +114,7 @@ def optics_of_chunk(
 
 
 def discard(parts: list[Reachable]) -> None:
-    """Remove all files."""
+    """Remove all files of edges."""
     for part in parts:
         for held in (part.others, part.reach, *part.used):
             held.discard()
@@ -156,12 +156,12 @@ def by_steepness(
 
 
 def columns_for(eps: float | None) -> list[str]:
-    """List the columns of a result that labels depend on, at a distance or (None) by steepness."""
+    """List the columns that labels depend on: at the distance `eps`, or by steepness if it is None."""
     return [name for name in COLUMNS if eps is None or name != PREDECESSOR]
 
 
 def labels_of(parts: Sequence[Frame], eps: float | None, options: dict[str, Any]) -> np.ndarray:
-    """Label the rows of a result of OPTICS in parts, at a distance or (None) by steepness."""
+    """Label the rows of a result of OPTICS in parts: at the distance `eps`, or by steepness if it is None."""
     place, reach, core, *predecessor = (
         np.concatenate([numbers_of(part, name, COLUMNS[name], "optics()") for part in parts])
         for name in columns_for(eps)

@@ -1,7 +1,7 @@
 """Scratch files of tasks: arrays written piece by piece, and the removal of files of finished runs.
 
 A killed worker leaves files, and so does a task that is canceled while it runs.  Only the scheduler knows
-whether a run is still needed, so the client polls it as long as there are files.
+whether a run is still needed.  So the client asks the scheduler regularly as long as there are files.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Folder:
     ----------
     path : str
     owner : (str, int) or None
-        The process that removes the files when its copy of this object is deleted; None: they are removed
-        elsewhere.
+        The process that removes the files when its copy of this object is deleted; None: another process
+        removes them.
     """
 
     def __init__(self, path: str, owner: Process | None) -> None:
@@ -82,14 +82,14 @@ def new_folder(directory: str, label: str, owner: Process | None) -> Folder:
 
 @dataclass(frozen=True)
 class StoredArray:
-    """Hold an array that an `ArrayWriter` wrote: a plain object, to be sent and spilled.
+    """Hold an array that an `ArrayWriter` wrote; a plain object, so that it can be sent and spilled.
 
     Attributes
     ----------
     values : array or None
-        The array, if it is in memory.
+        The array; None: it is in a file.
     path, host : str
-        Otherwise its file, and the host that wrote it.
+        The file, or "", and the host that wrote it.
     dtype : dtype
     size : int
         Number of items.
@@ -109,7 +109,7 @@ class StoredArray:
             return np.asarray(np.memmap(self.path, self.dtype, mode="r", shape=(self.size,)))
         except FileNotFoundError:
             raise ScratchError(
-                f"The file {self.path!r}, written on {self.host!r}, is not there on "
+                f"The file {self.path!r}, written on {self.host!r}, does not exist on "
                 f"{socket.gethostname()!r}. Set Dask's configuration temporary-directory of the client to a "
                 "folder that all workers share and that nothing else clears. Or use mode='forest', which "
                 "writes no files.",
@@ -134,7 +134,7 @@ class ArrayWriter:
     ----------
     dtype : dtype
     directory : str
-        The folder for its file.
+        The folder for the array's file.
     max_bytes : int
         A larger array is written to a file.
     """
@@ -155,7 +155,7 @@ class ArrayWriter:
             if self.size * self._dtype.itemsize <= self._max_bytes:
                 return
             with self._writing():
-                # made late: most runs write no file, and the folder may have been removed
+                # made here: most runs write no file, and another process may have removed the folder
                 make_folder(Path(self._directory), 0o700)
                 handle, self._path = tempfile.mkstemp(".edges", "simjoin-", self._directory)
                 self._file = os.fdopen(handle, "wb")
@@ -168,15 +168,15 @@ class ArrayWriter:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Add the folder, the bytes needed there, and advice to errors."""
+        """Add to write errors the folder, the bytes needed there, and advice."""
         try:
             yield
         except OSError as error:
             need = format_bytes(self.size * self._dtype.itemsize)
             raise ScratchError(
                 f"A file of edges could not be written to {self._directory!r} on {socket.gethostname()!r}: "
-                f"{error}. It is one of several and needs at least {need}, and "
-                f"{format_bytes(free_at(self._directory))} are free there. {WHERE_EDGES_GO}",
+                f"{error}. It is one of several, and needs at least {need}. There are "
+                f"{format_bytes(free_at(self._directory))} free in the folder. {WHERE_EDGES_GO}",
                 remedies=[NO_FILES],
             ) from error
 
@@ -214,10 +214,10 @@ EVERY = 1.0
 """Seconds between two sweeps."""
 
 ELSEWHERE = 10
-"""Sweeps of this host for each sweep of the workers' hosts."""
+"""Each time after this many sweeps of this host, the workers' hosts are swept, too."""
 
 AFTER = 30
-"""Sweeps after the client is closed: tasks may run until their worker stops."""
+"""Number of sweeps after the client is closed, as tasks may run until their worker stops."""
 
 LABEL = "simjoin_optics"
 """Prefix of the tasks' names."""
@@ -225,16 +225,16 @@ LABEL = "simjoin_optics"
 RUNNING = ("waiting", "queued", "processing", "no-worker")
 
 HELD = ("edges", "gather")
-"""Steps whose results may be files."""
+"""Steps whose results may refer to files."""
 
 _swept: weakref.WeakKeyDictionary[Client, set[str]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
 def sweep(client: Client, directory: str) -> None:
-    """Start to remove folders in this directory when their runs on the client's cluster are over.
+    """Start a thread that removes folders of finished runs on the client's cluster from this directory.
 
-    Names of folders begin with the token in the names of the run's tasks.
+    Names of folders begin with the token that is in the names of the run's tasks.
     """
     with _lock:
         directories = _swept.setdefault(client, set())
@@ -296,7 +296,7 @@ def _folders_of_host(directory: str) -> tuple[str, list[str]]:
 
 
 def _over(tokens: list[str], dask_scheduler: Any) -> list[str]:
-    """List the runs whose tasks will not read or write files any more."""
+    """List the tokens of runs whose tasks will no longer read or write files."""
     groups = dask_scheduler.task_groups
 
     def any_in(step: str, token: str, states: tuple[str, ...]) -> bool:
@@ -313,16 +313,16 @@ def _over(tokens: list[str], dask_scheduler: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class Scratch:
-    """Say where the files of runs are.
+    """Hold where the files of runs are, and who removes them.
 
     Attributes
     ----------
     directory : str
         The parent of each run's folder.
     owner : (str, int)
-        The process of the client, which removes folders of runs that are not on a cluster.
+        The client's process, which removes folders of runs that are not on a cluster.
     swept : bool
-        Whether it also removes folders of runs on the cluster when their tasks are done.
+        Whether the client also removes folders of runs on the cluster when their tasks are done.
     """
 
     directory: str
@@ -345,7 +345,7 @@ def _remove(path: str, process: Process) -> None:
 def scratch_directory() -> str:
     """Return a folder in Dask's temporary directory that this process removes when it ends.
 
-    The first writer makes it.  With a cluster it belongs to the client, since workers come and go.
+    The first writer makes the folder.  With a cluster, the client owns it, since workers come and go.
     """
     return _own(dask.config.get("temporary-directory", None), this_process())
 

@@ -6,10 +6,10 @@ edge is the largest of the distance and both core distances, as totals.  See Cam
 ordered by (weight, smaller row number, larger row number), so that the tree is unique for all partitions.
 
 An edge of the tree is also in the tree of any subset of rows that contains both ends.  So it is in the tree
-of its chunk, or in the joint tree of its two chunks.  A joint tree has only edges of the chunks' own trees,
-and edges between the chunks.  Tasks find these, and merge all edges, dropping edges that close a cycle.
+of its chunk, or in the joint tree of its two chunks.  A joint tree has only edges of the two chunks' trees,
+and edges between the chunks.  Tasks find all these edges, merge them, and drop edges that close a cycle.
 
-Edges are kept in order, and rows as places in the frame (int32): 16 bytes per edge.
+Edges are kept in order.  Rows are int32 places in the frame, so an edge has 16 bytes.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from dask_simjoin.tasks.counts import CHUNK, RowNumbers
 from dask_simjoin.tasks.nearest import State, part_of_places
 
 FEWEST_LISTED, MOST_LISTED = 4, 16
-"""Nearest rows that are kept per row: see `_listed`."""
+"""How many nearest rows are kept per row: see `_listed`."""
 
 CLOSE_DIMS = 3
-"""Up to this dimension, the host stores the places of nearest rows as int16 offsets from the row's place.
+"""Up to this number of dimensions, the host stores places of nearest rows as int16 offsets from the row.
 
 This halves the memory.  In 2 dimensions, 1 % of a million rows have an offset that int16 cannot hold; in 4
 dimensions 10 %."""
 
 SPREAD = 64
-"""Most numbers per row of a look-up table: a look-up takes a tenth of the time of a search."""
+"""Maximum entries of a lookup table per row: a lookup takes a tenth of the time of a search."""
 
 
 class CoreDistances(TypedDict):
@@ -57,16 +57,16 @@ class CoreDistances(TypedDict):
 
 
 def neighbors_needed(min_samples: int) -> int:
-    """Return the number of nearest rows to search per row: up to its core distance, and one more."""
+    """Return how many nearest rows to search for each row: up to its core distance, and one more."""
     return max(min_samples - 1, FEWEST_LISTED) + 1
 
 
 def _known(
     chunk: Chunk, start: int, totals: Array, near: Array, min_samples: int, rows: int
 ) -> CoreDistances:
-    """Build the core distances from the totals (n, k) of the nearest rows and their places.
+    """Build core distances from the totals (n, k) and places of the nearest rows.
 
-    `start`: the place of the first of these rows; `rows`: of all chunks.
+    `start`: the place of the first searching row.  `rows`: number of rows of all chunks.
     """
     xp = module_of(totals)
     others = max(0, min(min_samples, rows) - 1)
@@ -85,7 +85,7 @@ def _known(
 def _behind(near: np.ndarray, start: int, beyond: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Convert places (n, k) to int16 offsets from the row's own place; 0: none, or out of range.
 
-    If an offset of a row is out of range, `beyond` is at most 0: rows that are not listed may be nearer.
+    If an offset of a row is out of range, its `beyond` is set to at most 0, as a dropped row may be nearest.
     """
     behind = near - np.arange(start, start + len(near), dtype=np.int32)[:, None]
     behind[near < 0] = 0
@@ -96,9 +96,10 @@ def _behind(near: np.ndarray, start: int, beyond: np.ndarray) -> tuple[np.ndarra
 
 
 def _listed(totals: Array) -> int:
-    """Return how many nearest rows to keep for each row; `totals` has a column for one more.
+    """Return how many nearest rows to keep for each row; `totals` has one column more than needed.
 
-    Rows up to the core distance can decide a row's edge.  If they are too many, a few are kept as a bound.
+    Nearest rows up to the core distance can decide a row's edge.  If there are too many, a few are kept, and
+    give a bound only.
     """
     number = max(0, totals.shape[1] - 1)
     return number if number <= MOST_LISTED else FEWEST_LISTED
@@ -110,7 +111,10 @@ def _places(chunk: Chunk) -> Array:
 
 
 def _rows_of(own: Array, numbers: Array) -> Array:
-    """Find row numbers among a chunk's (n,), which ascend; -1: a number of another chunk."""
+    """Return the rows with the row numbers `numbers`; -1: a row of another chunk.
+
+    `own` (n,): the chunk's row numbers, ascending.
+    """
     xp, n = module_of(own), len(own)
     if not n:
         return xp.full(numbers.shape, -1, np.int32)
@@ -118,16 +122,16 @@ def _rows_of(own: Array, numbers: Array) -> Array:
     if last - first > SPREAD * n:
         row = xp.minimum(xp.searchsorted(own, numbers), n - 1)
         return xp.where(own[row] == numbers, row, -1)
-    table = xp.full(last - first + 2, -1, np.int32)  # the last entry is for numbers out of range
+    table = xp.full(last - first + 2, -1, np.int32)  # the last entry is for row numbers out of range
     table[own - first] = xp.arange(n, dtype=np.int32)
     beyond = (numbers < first) | (numbers > last)
     return table[xp.where(beyond, len(table) - 1, numbers - first)]
 
 
 def known_of_state(chunk: Chunk, own: RowNumbers, state: State, min_samples: int, rows: int) -> CoreDistances:
-    """Make core distances from the result of searches; `own`: the chunk's number, or its rows' numbers.
+    """Make core distances from the result of searches; `own`: the chunk's number, or its row numbers.
 
-    The state may be for a part of the rows: see `join_known`.
+    `state` may have a part of the rows: see `join_known`.
     """
     totals, numbers = state["totals"], state["row_numbers"]
     xp = module_of(totals)
@@ -160,14 +164,14 @@ def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int, part: t
                    prepared: Sequence[Callable[[], object]] = ()) -> CoreDistances:  # fmt: skip
     """Search the nearest rows within a single chunk, batch by batch.
 
-    `part`: index and number of parts of the rows, by place; `prepared`: functions that compile kernels
+    `part`: index of a part of the places, and number of parts.  `prepared`: functions that compile kernels
     meanwhile, see `Spanner.prepare`.
     """
     searcher, rows = searcher_for(chunk["example"]), len(chunk["ids"])
     spanner_for(chunk["example"]).prepare(layout, _keep_some, *prepared)
     query, place = searcher.renamed(cast(Index, chunk), 0), _places(chunk)
     xp, number = module_of(place), min(neighbors_needed(min_samples), rows)
-    if xp is np:  # arrays of another worker may be unaligned, and each search would copy them
+    if xp is np:  # arrays from another worker may be unaligned: each search would copy them
         query = aligned_index(query)
     first, last = part_of_places(rows, searcher.grain, part)
     whole: dict[str, Array] = {}
@@ -196,7 +200,7 @@ def _keep(whole: dict[str, Array], known: CoreDistances, at: int, rows: int, pad
 
 
 def _keep_some() -> None:
-    """Compile what follows a search on a GPU, with a few rows: see `Spanner.prepare`."""
+    """Compile the kernels that follow a search on a GPU, with a few rows: see `Spanner.prepare`."""
     totals, names = searcher_of_library("cudf").fresh(TILE, FEWEST_LISTED + 1)
     place = inverse_of(module_of(totals).arange(TILE, dtype=np.int32))
     near = looked_up(place, names[:, : _listed(totals)])
@@ -205,7 +209,7 @@ def _keep_some() -> None:
 
 
 def nearest_of(known: CoreDistances) -> tuple[Array, Array, Array]:
-    """Return the fields about the nearest rows."""
+    """Return the fields of the nearest rows: `near`, `away` and `beyond`."""
     return known["near"], known["away"], known["beyond"]
 
 
@@ -215,10 +219,10 @@ def _padded(rows: int) -> int:
 
 
 Places = int | Array
-"""The place of a chunk's first row in the frame, if its rows are consecutive, or the places of all rows."""
+"""The place in the frame of a chunk's first row if its rows are consecutive, else of all its rows."""
 
 MEASURED = 1 << 13
-"""Edges whose distances are computed at a time."""
+"""Number of edges whose distances are computed at once."""
 
 
 def _named(chunk: Chunk, places: Places) -> Index:
@@ -227,7 +231,7 @@ def _named(chunk: Chunk, places: Places) -> Index:
 
 def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances,
                   progress: Progress | None = None, last: bool = False) -> Edges:  # fmt: skip
-    """Find the tree of a chunk's rows, by their places; `progress`: of rounds that were shared before.
+    """Find the tree of a chunk's rows, by their places; `progress`: the state after shared rounds.
 
     `last`: the chunk and its core distances are not needed later, so both are emptied to free memory early.
     """
@@ -244,7 +248,7 @@ def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, known: Cor
 def begin_rounds(
     chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances, parts: int
 ) -> Progress:
-    """Do the rounds of a chunk's tree before the first one that is shared; `parts`: of a shared round."""
+    """Do the rounds of a chunk's tree before the first shared round; `parts`: parts of a shared round."""
     found: Progress = spanner_for(chunk["example"]).begin(
         _named(chunk, places), layout, known["core"], nearest_of(known), parts
     )
@@ -275,7 +279,7 @@ def join_round(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDi
 
 def edges_between(chunks: Sequence[Chunk], places: Sequence[Places], layout: SearchLayout,
                   known: Sequence[CoreDistances], trees: Sequence[Edges]) -> Edges:  # fmt: skip
-    """Find the edges between two chunks that are in their joint tree; `trees`: of each chunk."""
+    """Find the edges between two chunks that are in their joint tree; `trees`: the tree of each chunk."""
     sides = [_named(*one) for one in zip(chunks, places, strict=True)]
     cores = [some["core"] for some in known]
     found: Edges = spanner_for(chunks[0]["example"]).edges_between(sides, layout, cores, trees)
@@ -290,13 +294,16 @@ def places_of_rows(chunk: Chunk, places: Places) -> np.ndarray:
 
 
 def merge_trees(rows: int, example: Frame, *parts: Edges) -> Edges:
-    """Find the forest of all edges, which are in order; `rows`: of the frame; `example`: an empty frame."""
+    """Find the forest of all edges, which are in order in each part.
+
+    `rows`: number of rows of the frame.  `example`: an empty frame.
+    """
     found: Edges = spanner_for(example).merge(rows, *parts)
     return found
 
 
 def without_gaps(rows: int, places: Sequence[np.ndarray], tree: Edges) -> tuple[list[np.ndarray], Edges]:
-    """Renumber the rows that take part from 0, and the tree's ends; `rows`: of the frame."""
+    """Renumber the rows that take part, and the tree's ends, from 0; `rows`: number of rows of the frame."""
     if sum(map(len, places)) == rows:
         return list(places), tree
     taken = np.zeros(rows, np.int32)
@@ -309,9 +316,10 @@ def without_gaps(rows: int, places: Sequence[np.ndarray], tree: Edges) -> tuple[
 
 
 def distances_of(weight: np.ndarray, metric: Metric) -> np.ndarray:
-    """Convert a tree's ascending weights (n,) to distances that ascend, equal for equal weights.
+    """Convert a tree's ascending weights (n,) to ascending distances; equal weights have equal distances.
 
-    Functions of vectors and of single numbers may differ by an ulp, so this needs care.
+    A function may round vectors and single numbers differently.  So equal weights are converted once, and a
+    running maximum keeps the order.
     """
     found, last = np.empty(len(weight)), 0.0
     for start in range(0, len(weight), MEASURED):
@@ -332,7 +340,7 @@ def in_order(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sort edges, whose distances (n,) ascend, by (distance, start, end).
 
-    They are in the order of weights, such as squares, and several weights may have one distance.
+    So far, edges are in the order of weights, such as squares; several weights may have the same distance.
     """
     equal = away[1:] == away[:-1]
     wrong = (start[1:] < start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] < end[:-1]))

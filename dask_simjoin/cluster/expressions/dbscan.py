@@ -41,7 +41,7 @@ from dask_simjoin.request.spec import JoinSpec
 register_tuples(PlaceCounts, CoreStanding, Begun, ClusterNumbering)
 
 MERGED = 8
-"""Lists of edges that one task merges: few, so that merging begins while others are found."""
+"""Lists of edges that one task merges: few, so that merging begins while other tasks find edges."""
 
 
 class Labels(FoundByChunk):
@@ -50,7 +50,7 @@ class Labels(FoundByChunk):
     _label = "simjoin_dbscan"
     _parameters = ["frame", "source", "spec", "min_samples", "meta", "chosen"]
 
-    # bytes of a row's number, count, components and labels
+    # bytes for the row number, count, components and labels of each row
     _output = replace(CLUSTERS, result_bytes_per_row=40, single_home=True, joins=3)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
@@ -59,11 +59,11 @@ class Labels(FoundByChunk):
 
 
 class ChunkLabels(LabelledExpr):
-    """Label the rows of each chunk, which are identified by places until then.
+    """Label the rows of each chunk; before, rows are identified by places.
 
-    Core rows are connected within each chunk, then the chunks' components across each block pair; those
-    edges are merged in a tree.  Each chunk counts the clusters that begin in it, which numbers them, and
-    border rows are labeled block by block.
+    Core rows are connected within each chunk.  Then each block pair finds edges that connect components of
+    two chunks, and a tree of tasks merges the edges.  Clusters are numbered from the counts of clusters that
+    begin in each chunk.  Last, each block pair labels border rows.
     """
 
     _label = "simjoin_labels"
@@ -107,7 +107,7 @@ class ChunkLabels(LabelledExpr):
 
 
 class AloneLabels(ChunkLabels):
-    """Label the rows of a single chunk: tasks share its places.
+    """Label the rows of a single chunk, whose places tasks share.
 
     If one task is enough, it does all steps.
     """
@@ -135,10 +135,11 @@ class Piece(NamedTuple):
     Attributes
     ----------
     place : tuple of int
-        Its index, unique among all parts.
+        The index of the part, unique among all parts.
     chunks : tuple of int
-        One chunk, or two.
-    meeting : Task
+        The numbers of one chunk, or of two.
+    block_pair : Task
+        The task that makes the block pair.
     """
 
     place: tuple[int, int]
@@ -146,7 +147,7 @@ class Piece(NamedTuple):
     block_pair: Task
 
     def of(self, values: list[TaskRef]) -> List:
-        """Return the entries of its chunks."""
+        """Return the entries of `values` for the chunks of this part."""
         return List(*(values[c] for c in self.chunks))
 
 
@@ -164,7 +165,7 @@ def pieces_of(chunks: Expr, plan: Plan, spec: JoinSpec) -> list[Piece]:
 
 def add_components(steps: Steps, pieces: list[Piece], plan: Plan, spec: JoinSpec,
                    cores: list[TaskRef]) -> tuple[list[TaskRef], TaskRef]:  # fmt: skip
-    """Connect core rows within chunks, and across them: the components of each, and edges across all."""
+    """Connect core rows; return the components within each chunk, and the edges across chunks."""
     add = steps.add
     found: list[list[TaskRef]] = [[] for _ in cores]
     for piece in pieces:

@@ -55,7 +55,7 @@ ROW_BYTES = 80
 
 
 class NearDuplicated(FoundByChunk):
-    """Stand for marks of rows that are near others before they are planned."""
+    """Stand for marks of near duplicates before they are planned."""
 
     _label = "simjoin_near_duplicated"
     _parameters = ["frame", "source", "spec", "keep", "grouping", "meta", "chosen"]
@@ -80,7 +80,7 @@ class NearDuplicated(FoundByChunk):
 
 
 class _Marks(LabelledExpr):
-    """Mark the rows of each chunk that do not stay: 1, others 0."""
+    """Mark the rows of each chunk: 1 for rows to drop, 0 for kept rows."""
 
     _makes_result = True
     _parameters = ["chunks", "plan", "spec", "keep"]
@@ -123,7 +123,7 @@ class MarksInOrder(_Marks):
 
 
 class MarksTogether(_Marks):
-    """Choose rows in one task that receives all pairs, if rows are not preferred in chunk order."""
+    """Choose rows in one task that receives all pairs, if `keep` does not prefer rows in chunk order."""
 
     _label = "simjoin_duplicates_together"
 
@@ -165,7 +165,7 @@ class GroupMarks(_Marks):
 
 
 class MarksOfAllNear(LabelledExpr):
-    """Mark the rows of each chunk that are near any other row: 1, others 0."""
+    """Mark the rows of each chunk: 1 for rows near another row, 0 for other rows."""
 
     _label = "simjoin_duplicates_all"
     _makes_result = True
@@ -193,8 +193,8 @@ def check_pairs(plan: Plan, keep: object, distance: str, resources: Resources) -
     room = resources.room
     if room is not None and need > room:
         raise BudgetError(
-            f"keep={keep!r} prefers rows in another order than the chunks have, so that one task needs all "
-            f"pairs. {distance} gives at least {pairs:,.0f}, estimated from a sample. They take "
+            f"keep={keep!r} does not prefer rows in the order of chunks, so that one task needs all pairs. "
+            f"{distance} gives at least {pairs:,.0f} pairs, estimated from a sample. They take "
             f"{format_bytes(need)}, and the task has {format_bytes(room)}. Use grouping='connected', a "
             "smaller distance, or keep='first' with rows sorted by the column and partitioning='entity': "
             "then pairs need not fit.",
@@ -203,7 +203,7 @@ def check_pairs(plan: Plan, keep: object, distance: str, resources: Resources) -
 
 
 def marks(stay: Array) -> Array:
-    """Mark (n,) int64 the rows that do not stay."""
+    """Return marks (n,) int64: 1 for rows that do not stay, else 0."""
     return (~stay).astype(np.int64)
 
 

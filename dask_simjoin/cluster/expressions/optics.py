@@ -47,7 +47,7 @@ from dask_simjoin.tasks.counts import PREDECESSOR, Groups
 
 
 class Extracted(Aligned):
-    """Stand for labels of all rows of a result before it is known what they are combined with."""
+    """Stand for labels of all rows of a result before Dask has combined them with other expressions."""
 
     _label = "simjoin_labels"
     _parameters = ["frame", "source", "eps", "options", "meta", "chosen"]
@@ -66,7 +66,7 @@ class Extracted(Aligned):
 
 
 class ExtractedParts(PartitionsFiltered, LabelledExpr):
-    """Find the labels of all rows by one task, and make their partitions."""
+    """Find the labels of all rows in one task, and cut them into partitions."""
 
     _label = "simjoin_labels_rows"
     _parameters = ["result", "eps", "options", "meta", "source_divisions", "_partitions"]
@@ -99,14 +99,14 @@ def _rows(labels: np.ndarray, part: Frame, name: str) -> Series:
 
 
 FORESTS = 4
-"""Forests that one task merges: each may be of all rows."""
+"""Forests that one task merges: each may have an edge for each row."""
 
 
 class ForestRows(LabelledExpr):
     """Make the result for the rows of each chunk, from a forest.
 
-    Core distances come first, then the forest of each block pair, merged in a tree.  `neighbors`: how many
-    a core row has.
+    Tasks find core distances, then the forest of each block pair; a tree of tasks merges the forests.
+    `neighbors`: the number of neighbors that makes a core row.
     """
 
     _label = "simjoin_optics_order"
@@ -150,13 +150,13 @@ class ForestRows(LabelledExpr):
 
 
 SORTED = 96
-"""Bytes of a pair while its edges are sorted."""
+"""Bytes per pair while its two edges are sorted."""
 
 ORDER_BYTES, FOREST_BYTES = 150, 500
-"""Bytes of a row on the worker that puts all of them in order, from all edges or from a forest."""
+"""Bytes per row on the worker that puts all rows in order, from all edges or from a forest."""
 
 OTHER_BYTES = 16
-"""Bytes of one of a row's nearest others: a number, and a distance."""
+"""Bytes for each nearest row that is kept per row: a row number and a distance."""
 
 
 class Order(FoundByChunk):
@@ -167,13 +167,13 @@ class Order(FoundByChunk):
 
     @property
     def output(self) -> OutputSpec:
-        """Output per row: its name, degree, distances and results; for a forest, also its nearest rows."""
+        """The output per row: number, degree, distances and results; for a forest, also nearest rows."""
         others = self.operand("min_samples") if self.operand("mode") == FOREST else 0
         return OutputSpec(False, False, 64, OTHER_BYTES, others, single_home=True)
 
     @property
     def _row_bytes(self) -> int:
-        """Bytes of a row in the task that puts all of them in order."""
+        """Bytes per row in the task that puts all rows in order."""
         return FOREST_BYTES if self.operand("mode") == FOREST else ORDER_BYTES
 
     def _check_statistics(self, statistics: JoinStatistics, resources: Resources) -> None:
@@ -198,11 +198,11 @@ class Order(FoundByChunk):
 class OrderedRows(LabelledExpr):
     """Make the result for the rows of each chunk, from all edges.
 
-    Each block pair sorts its edges by row.  A task per chunk gathers the edges of its rows, and finds their
-    core distances.  One task visits all rows.
+    Each block pair sorts its edges by row.  One task per chunk gathers the edges of the chunk's rows, and
+    finds core distances.  One task visits all rows in order.
 
-    `max_bytes`: larger arrays are written to files.  Each run has a folder for them, which exists until the
-    run ends.
+    `max_bytes`: larger arrays are written to files.  Each run has a folder for its files, which exists until
+    the run ends.
     """
 
     _label = "simjoin_optics_order"
@@ -252,7 +252,7 @@ def _first_nodes(*sizes: int) -> list[int]:
 
 
 def _folder(scratch: Scratch, token: str) -> Folder:
-    """Name the folder of this run; where Dask's own schedulers run, its files go with the run's last task."""
+    """Return the folder of this run; without a cluster, the files are removed with this object."""
     return new_folder(scratch.directory, token, None if is_worker() else scratch.owner)
 
 
@@ -263,7 +263,7 @@ def _limits(folder: Folder, max_bytes: int, buffer: int) -> SpillLimits:
 def _order(numbers: list[Array | int], gathered: list[Reachable], folder: Folder,
            scratch: Scratch) -> list[np.ndarray]:  # fmt: skip
     found = order_rows(numbers, gathered)
-    if not scratch.swept:  # else the scheduler removes them later: this task may run again
+    if not scratch.swept:  # on a cluster, the client removes them later, as this task may run again
         discard(gathered)
         shutil.rmtree(folder.path, ignore_errors=True)
     return found

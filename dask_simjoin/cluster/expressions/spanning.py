@@ -48,15 +48,18 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.nearest import ANY_TOTAL
 
 TREES = 2
-"""Trees that one task merges: each may be of all rows."""
+"""Trees that one task merges: each may have an edge for each row."""
 
 SHARED_ROUNDS = 6
-"""Rounds that tasks share.  Each leaves a third to a tenth of the components; one task does the rest."""
+"""Number of rounds that tasks share; one task does the later ones.
+
+A round reduces the number of components to a third or a tenth.
+"""
 
 
 def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
              example: Frame) -> tuple[list[TaskRef], TaskRef]:  # fmt: skip
-    """Add the tasks that find the tree: the places of each chunk's rows, and its edges.
+    """Add the tasks that find the tree; return the places of each chunk's rows, and the tree's edges.
 
     Searches of nearest rows give core distances.  A tree of tasks merges each chunk's tree and the edges
     between two chunks.  With a single chunk, otherwise idle threads or workers share the rounds of its tree.
@@ -79,7 +82,7 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
                     samples, plan.rows)
                 for part, state in enumerate(states)
             ]  # fmt: skip
-        if parts > 1:  # each worker needs all parts
+        if parts > 1:  # each worker that shares rounds needs all parts
             workers = [on_worker_of(worker, c) for worker in range(sharing[1])]
             every = [add("joined", worker, join_known, *every) for worker in workers]
         about = [(places[c], layout, some) for some in every]
@@ -109,7 +112,7 @@ def _add_known(steps: Steps, chunks: Chunks, layout: SearchLayout, samples: int,
 
 
 def rows_of_frame(plan: Plan) -> int:
-    """Return the number of rows of the frame, including rows that are left out."""
+    """Return the number of rows of the frame, including rows that `dropna` leaves out."""
     return sum(rows for rows, _ in plan.sources[0])
 
 
@@ -120,9 +123,10 @@ def _places(plan: Plan, own: list[int | TaskRef]) -> list[int | TaskRef]:
 
 
 def _add_rounds(steps: Steps, chunks: Chunks, about: list[tuple[Any, ...]], number: int) -> TaskRef:
-    """Add the shared rounds of a single chunk's tree; `about`: the arguments about it, for each worker.
+    """Add the shared rounds of a single chunk's tree.
 
-    `number`: parts of a round.  Each worker joins components itself, so workers exchange edges only.
+    `about`: for each worker, the arguments after the chunk.  `number`: parts of a round.  Each worker merges
+    the components itself, so workers exchange edges only.
     """
     workers = range(len(about))
     whole = [(chunk_ref(chunks, 0, (worker, len(about))), *about[worker]) for worker in workers]
@@ -206,7 +210,7 @@ class ChunkClusters(LabelledExpr):
 
 
 Fallen = tuple[list[np.ndarray], list[np.ndarray], ChosenClusters]
-"""The cluster that each chunk's rows leave, its 1 / distance there, and the chosen clusters."""
+"""The cluster that each row of each chunk leaves, 1 / distance where it leaves, and the chosen clusters."""
 
 
 def _clusters(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, min_rows: int,
@@ -219,14 +223,14 @@ def _clusters(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, 
 
 
 def _labels_of_chunk(fallen: Fallen, c: int) -> np.ndarray:
-    """Stack the labels, probabilities and scores of a chunk's rows (n, 3) int64; floats as their bits."""
+    """Stack labels, probabilities and scores of a chunk's rows (n, 3) int64; floats are stored as bits."""
     row_parent, row_lambda, chosen = fallen
     columns = label_rows(row_parent[c], row_lambda[c], chosen)
     return np.stack([column.view(np.int64) for column in columns], axis=1)
 
 
 class Tree(PartitionsFiltered, LazyJoin):
-    """Stand for a spanning tree before it is planned: of one partition."""
+    """Stand for a spanning tree before it is planned; it has one partition."""
 
     _label = "simjoin_spanning_tree"
     _parameters = ["source", "spec", "samples", "meta", "_partitions"]
