@@ -315,7 +315,7 @@ def test_what_there_is_in_place_of_a_metric():
 def test_sets_whose_arguments_changed_places():
     text = told(OptionTypeError, FRAME.simjoin.set_self_join, 0.8, "name")
     assert "the column comes first, as in set_self_join('text', 0.8)" in text
-    assert "(of percents: divide by 100)" in told(OptionTypeError, FRAME.simjoin.set_self_join, "name", "80%")
+    assert "(divide percents by 100)" in told(OptionTypeError, FRAME.simjoin.set_self_join, "name", "80%")
     text = told(OptionError, FRAME.simjoin.set_self_join, "name", 0.8, tokenizer=("qgram", 3))
     assert "did you mean 'qgrams'?" in text
 
