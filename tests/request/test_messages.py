@@ -169,7 +169,7 @@ def test_objects_that_are_no_lists():
 def test_a_number_as_an_object_is_no_list():
     df = pd.DataFrame({"o": pd.Series([Decimal(1), Decimal(2)], dtype=object)})
     text = told(CoordinateError, df.simjoin.count_pairs, 1.0, on="o")
-    remedy = re.search(r"not a list, .* but a number\. If all are numbers, (df\[.*\)) makes them", text)
+    remedy = re.search(r"not a list, .* a number\. If all values are numbers, (df\[.*\)) makes them", text)
     assert remedy, text
     assert df.assign(o=eval(remedy[1], {"df": df})).simjoin.count_pairs(1.0, on="o") == 1
 
