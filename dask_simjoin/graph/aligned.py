@@ -1,8 +1,8 @@
 """Keep lazy values aligned with the rows they belong to.
 
 Dask may optimize parts of a graph again, for example to find the quantiles of a `set_index`.  It may then
-merge partitions of a reader once more.  So values stay next to their frame, and take over its partitions and
-labels.
+merge partitions of a reader once more.  So values stay next to their frame, and take over the frame's
+partitions and labels.
 
 A shuffle may give the rows of a partition in another order each time.  Dask may combine the values from one
 run with the rows from another.  So each partition of values has fingerprints of its rows.
@@ -146,7 +146,7 @@ class Reconciled(NextToFrame):
         numbered = PREDECESSOR in getattr(self._meta, "columns", ())
         if not numbered or not isinstance(parent, Projection) or PREDECESSOR in parent.columns:
             return None
-        # leaves out row numbers, since another order changes them
+        # `chosen` has no row numbers, which another order of the rows would change
         chosen = Projection(self.operand("values"), parent.operand("columns"))
         return Reconciled(self.frame, chosen, *self.operands[2:])
 
@@ -161,11 +161,11 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
     """Stand for values of rows before they are planned; partitions are the frame's.
 
     Like a cumulative sum, it has a value for each row and depends on all rows.  It derives from Dask's class
-    for these and has the rows as `frame`.  So Dask knows that both are aligned, and needs no shuffle.
+    for cumulative sums, with the rows as `frame`.  So Dask knows that both are aligned, and needs no shuffle.
 
     Planning uses the frame as Dask has optimized it together with other operands of the same step.  Dask
-    leaves out files that a filter excludes, and merges partitions of a reader that reads few columns.  So all
-    operands must read the same columns as `frame`.
+    leaves out files that a filter excludes, and merges partitions of a reader that reads few columns.  So
+    that partitions agree, all operands must read the same columns as `frame`.
 
     `source`: the frame as given; `chosen`: the partitions in use, or None for all.
     """
@@ -211,7 +211,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
         return type(self)(Partitions(self.frame, numbers), *others, numbers if chosen is None else chosen)
 
     def _substitute(self, old: Any, new: Any, _seen: Any) -> Expr:
-        # Dask moves a filter beneath its frame this way, and these values are not for the rows there
+        # Dask moves filters this way beneath their frame, to rows that these values do not belong to
         if isinstance(old, Expr) and any(new is below for below in old.dependencies()):
             return self
         made: Expr = super()._substitute(old, new, _seen)
@@ -219,7 +219,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
     @property
     def _projection_columns(self) -> list[Any]:
-        # else Dask would read fewer columns elsewhere, and merge those partitions in another way
+        # with fewer columns Dask would merge other partitions than in `frame`
         return list(self.frame.columns)
 
     def _lower(self) -> Expr:
@@ -237,11 +237,11 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
 
 Held = Sequence[tuple[int, int, int]]
-"""The pieces that hold a partition's rows: chunk, first piece, and the piece after the last."""
+"""The spans of pieces that hold a partition's rows: chunk, first piece, and the piece after the last."""
 
 
 def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tuple[int, int, int]]]:
-    """List for each chosen partition the chunks that hold its rows, with the number of their piece."""
+    """List for each chosen partition the chunks that hold its rows, with a span of pieces for each."""
     found: dict[int, list[tuple[int, int, int]]] = {n: [] for n in chosen}
     for c, chunk in enumerate(pieces):
         for k, (n, _, _) in enumerate(chunk):
@@ -253,7 +253,7 @@ def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tup
 def found_task(names: str, found: str, held: Held, meta: Frame | Series) -> tuple[Any, ...]:
     """Return the function and the arguments of a task that makes a partition.
 
-    `names`, `found`: names of the expressions with the chunks' rows, and with their values.
+    `names`, `found`: names of the expressions with the chunks' row names, and with the chunks' values.
     """
     refs = [TaskRef((each, c)) for each in (names, found) for c, _, _ in held]
     return aligned, meta, [(start, stop) for _, start, stop in held], *refs
@@ -307,7 +307,7 @@ def add_partitions(layer: dict[Any, Any], name: str, chunks: Expr, pieces: Piece
 
 
 class RowNames(TypedDict):
-    """Identify the rows of a chunk's pieces: some fields of its `Chunk`."""
+    """Identify the rows of a chunk's pieces, by some fields of the `Chunk`."""
 
     ids: Ids
     ends: np.ndarray

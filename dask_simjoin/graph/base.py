@@ -1,12 +1,12 @@
 """Names and empty examples of lazy results.
 
 Dask merges two filters, and moves filters beneath other steps, so that it reads and moves fewer rows.  It
-rewrites their conditions for the rows beneath, which is wrong for a condition that depends on all rows.
-Values for the rows after one filter have no meaning for the rows before it.  Dask checks for reductions
-only, gives expressions no way to refuse, and returns wrong rows for its own cumulative sums.
+rewrites a filter's condition for the rows beneath, which is wrong if the condition depends on all rows.
+Values for the rows after a filter have no meaning for the rows before that filter.  Dask looks for reductions
+only, and gives expressions no way to refuse.  It returns wrong rows for its own cumulative sums, too.
 
 Dask computes the head of a step from the heads of its operands.  For a sorted frame it takes the smallest
-rows of the frame beneath, in another order than the first sorted partition has.
+rows of the unsorted frame.  Their order can differ from the order in the first sorted partition.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LabelledExpr(Expr):
     Attributes
     ----------
     _makes_result : bool
-        Whether its partitions are the result.
+        Whether the expression's partitions are the result.
     """
 
     _label: str
@@ -62,7 +62,7 @@ class LabelledExpr(Expr):
 
     @property
     def _run(self) -> str:
-        """The name of the run that its tasks are recorded for."""
+        """The name of the run under which the tasks are recorded."""
         run: str = self.operand("run").name if "run" in self._parameters else self.operand("plan").run
         return run
 
@@ -76,7 +76,7 @@ class LabelledExpr(Expr):
 
 
 class RowsExpr(LabelledExpr, PartitionsFiltered, BlockwiseIO):
-    """Make rows of a result; the operand `columns` lists the wanted ones, None means all."""
+    """Make rows of a result.  The operand `columns` lists the columns to make; None: all."""
 
     _absorb_projections = True
 
@@ -105,7 +105,7 @@ def _recorded(layer: Callable[[Any], Layer]) -> Callable[[Any], Layer]:
 
 
 def _record_task(key: Any, task: Any, run: str, of: int) -> Any:
-    """Return a task of a join step as one that is recorded, and anything else unchanged."""
+    """Make a task of a join step record itself; return anything else unchanged."""
     label = key[0].rpartition("-")[0] if isinstance(key, tuple) else ""
     if not run or not label.startswith(OURS) or type(task) is not Task:
         return task
@@ -114,7 +114,7 @@ def _record_task(key: Any, task: Any, run: str, of: int) -> Any:
 
 
 class RowValues(Expr):
-    """Mark values of the rows of one frame, which no others have."""
+    """Mark values that belong to the rows of one frame, and to no other rows."""
 
     @property
     def of_filtered(self) -> bool:
@@ -161,7 +161,7 @@ def check_guarded() -> None:
     """Refuse values of rows if Dask could move filters beneath their rows."""
     if not GUARDED:
         raise PlanningError(
-            f"This version of Dask ({dask.__version__}) has no function {FILTER_HOOK!r}, or moves heads in "
-            "another way. Dask could then filter rows before their values are computed, and results could be "
-            "wrong. Use an older version of Dask, or compute() the frame and call this verb on the result."
+            f"This version of Dask ({dask.__version__}) has no function {FILTER_HOOK!r}, or moves heads in a "
+            "different way. Dask could then filter rows before their values are computed, and results could "
+            "be wrong. Use an older version of Dask, or compute() the frame and call this verb on the result."
         )

@@ -99,7 +99,10 @@ class RowCounts(PartitionsFiltered, LabelledExpr):
 
 def add_up(labels: Ids, updates: Frame, rows: tuple[int, int, int],
            meta: Frame | Series) -> Frame | Series:  # fmt: skip
-    """Add up the values of one partition; `rows`: its number, its first row in the frame, its rows."""
+    """Add up the values of one partition.
+
+    `rows`: the partition's number, its first row's number in the frame, and its count of rows.
+    """
     number, first, size = rows
     check_source(number, len(labels), size)
     frames = frames_for(meta)
@@ -110,7 +113,7 @@ def add_up(labels: Ids, updates: Frame, rows: tuple[int, int, int],
         xp.add.at(values[:, k], place, values_of(updates[name]))
     present = xp.zeros(size, bool)
     present[place] = True
-    if not present.all():  # dropna= left some out
+    if not present.all():  # dropna= left out some rows
         labels, values = labels[present], values[present]
     return frames.rows(values if meta.ndim > 1 else values[:, 0], labels, meta)
 

@@ -1,9 +1,9 @@
 """Import and patch what Dask does not document: the one module to change when Dask changes.
 
-Dask documents no way to define an expression of its own, so expressions of joins derive from its classes.
-The imports of `dask.dataframe.dask_expr` and `dask._task_spec` go once Dask documents these.
+Dask documents no way to define new expressions, so expressions of joins derive from Dask's own classes.
+The imports of `dask.dataframe.dask_expr` and `dask._task_spec` go once Dask documents such a way.
 
-Each patch keeps what it replaces under `__wrapped__`, and has a note: what would make it unnecessary.
+Each patch keeps the original under `__wrapped__`, and a note says what would make the patch unnecessary.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from dask.dataframe.dask_expr.io.io import IO, BlockwiseIO, FromGraph, FromPanda
 # Unnecessary once a categorical dtype says by a public attribute that Dask does not know its categories.
 from dask.dataframe.utils import UNKNOWN_CATEGORIES
 
-# Unnecessary once a task's key has its name as a public attribute.
+# Unnecessary once a task key's name is a public attribute.
 from dask.utils import key_split
 
-# Unnecessary once `register_generic` of distributed also registers what moves arrays between GPUs.
+# Unnecessary once `register_generic` of distributed also registers serializers between GPUs.
 from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
 
-# Unnecessary from Python 3.12 on, where cached properties hold no lock.  Before, one lock guards a cached
-# property of all objects.  The divisions of a lazy join are found by planning, which computes.  A scheduler
-# in this process that needs divisions of another frame would wait for the lock for ever.
+# Unnecessary from Python 3.12 on, where cached properties hold no lock.  Before, all objects of a class share
+# one lock for each cached property.  Planning, which computes, finds the divisions of a lazy join.  Meanwhile
+# a scheduler in this process that needs another frame's divisions would wait for the lock for ever.
 if sys.version_info < (3, 12):
     for _class in (Expr, PartitionsFiltered):
         _divisions: Any = vars(_class)["divisions"]
@@ -131,7 +131,7 @@ def _guarded_end(
 
 
 def guard_repr(shown_instead: Callable[[Any], Any], collections: type = FrameBase) -> bool:
-    """Have collections show ``shown_instead(expr)`` for their divisions, unless that is None.
+    """Let collections show ``shown_instead(expr)`` as their divisions, unless it returns None.
 
     Return False if collections have no such property.  A second call changes nothing.  Unnecessary once an
     expression can say that its divisions are not known yet.
@@ -157,8 +157,8 @@ def _guarded_repr(divisions: Any, shown_instead: Callable[[Any], Any]) -> Any:
 def list_fused_columns(fused: type = Fused) -> bool:
     """Let a fused step ask for all columns of its dependencies, not only for its own.
 
-    `persist` optimizes twice.  Dask took columns away from what fused steps read the second time, so their
-    dependencies were missing.  Return False if Dask lists them itself, which makes this unnecessary.
+    `persist` optimizes twice.  The second time, Dask dropped columns that the parts of fused steps read, so
+    dependencies were missing.  Return False if Dask lists the columns itself, which makes this unnecessary.
     """
     if "_projection_columns" in vars(fused):
         return False

@@ -1,8 +1,8 @@
 """Join within groups: pairs only where the columns `by` are equal.
 
-Each group has a number.  These numbers, times a distance that no pair has, are one more coordinate: see
-`dask_simjoin.metrics.distances`.  Numbers are looked up among the distinct values of all partitions,
-which are found by a reduction when the join is planned.
+Each group has a number.  The number, times a distance that no pair has, is one more coordinate: see
+`dask_simjoin.metrics.distances`.  A row's number is its values' position among the distinct values of all
+partitions.  A reduction finds the distinct values when the join is planned.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ FAMILIES = ((numbers.Number, np.bool_), str, bytes, datetime.datetime, datetime.
 
 
 def kind_of(values: Series | Ids) -> str:
-    """Return the kind of values: two kinds are never equal, except objects and decimal numbers."""
+    """Return the kind of values.  Values of two kinds are never equal, except objects and decimal numbers."""
     dtype = decoded(values.iloc[:0] if hasattr(values, "iloc") else values[:0]).dtype
     arrow = arrow_type(dtype)
     for kind, tests in OF_ARROW.items():
@@ -90,7 +90,7 @@ def check_kinds(name: Hashable, sides: Sequence[Series | Ids]) -> None:
 
 
 def _check_values(name: Hashable, parts: list[Ids]) -> None:
-    """Refuse distinct values of two tables if no objects of them can be equal."""
+    """Refuse the distinct values of two tables if no object of one can equal an object of the other."""
     if len(parts) < 2 or not all(map(len, parts)):
         return
     check_kinds(name, parts)
@@ -118,7 +118,7 @@ def distinct(column: Series) -> Series:
     try:
         values = decoded(column).dropna().drop_duplicates()
         if values.dtype.kind == "O" and not on_gpu(values):
-            values.map(hash)  # pandas needs hashes only for unsorted values
+            values.map(hash)  # refuses values without hashes, as pandas does only for unsorted ones
     except (TypeError, NotImplementedError):  # lists, or other values without a hash
         some = f", such as {shown(column.iloc[0])}" if len(column) else ""
         raise ColumnError(
@@ -154,14 +154,17 @@ def group_codes(rows: Frame, names: list[Hashable], scale: float, sides: int, *v
 
 
 def _keys(column: Series) -> Ids:
-    """An index of values; there is none of 16-bit floats."""
+    """Return an index of values; 16-bit floats are converted first, as no index holds them."""
     if getattr(column.dtype, "kind", "") == "f" and getattr(column.dtype, "itemsize", 8) == 2:
         column = column.astype("Float32" if arrow_type(column.dtype) else "float32")
     return frames_for(column).index(column)
 
 
 def _places(own: Ids, parts: list[Ids]) -> tuple[Array, int]:
-    """Return the place of each value (n,) in all parts, -1: missing; and the number of distinct values."""
+    """Return the position of each value (n,) among the distinct values of all parts, and their count.
+
+    -1: the value is missing.
+    """
     dtypes, kinds = {some.dtype for some in (own, *parts)}, set(map(kind_of, (own, *parts)))
     if len(dtypes) == 1 or (len(kinds) == 1 and kinds <= {NUMBERS, TEXTS} and not rounded_together(*parts)):
         every = joined(parts).drop_duplicates()
@@ -179,13 +182,13 @@ BOUNDS = ("eps", "max_eps", "max_distance")
 
 def with_groups(frame: Frame, options: Mapping[str, Any],
                 needs_bound: bool = True) -> tuple[Frame, dict[str, Any], list[str]]:  # fmt: skip
-    """Add the numbers of groups to a frame, and to the right table among the options, where `by` is given.
+    """Add group numbers as a column, if `by` is given, to a frame and to the right table in the options.
 
-    The names of columns that were added come last.  `needs_bound`: whether a largest distance must be given;
-    otherwise numbers are whole, and `moved_apart` multiplies them later.
+    Also return the names of added columns.  `needs_bound`: whether the options must have a largest distance;
+    otherwise group numbers are whole, and `moved_apart` multiplies them later.
     """
     given, by = dict(options), options.get("by")
-    if by is None or isinstance(by, Groups):  # the calling verb has added them
+    if by is None or isinstance(by, Groups):  # the calling verb has added the numbers
         return frame, given, []
     other = given.get("other")
     tables = [frame] if other is None else [frame, other]
@@ -225,9 +228,9 @@ def check_names(names: tuple[Hashable, ...], examples: list[Frame]) -> None:
 
 
 def _compared(tables: list[Frame], names: list[Hashable]) -> list[Frame]:
-    """Return the compared columns of each table, with objects as Dask's texts.
+    """Return the compared columns of each table, with objects as texts if a table is Dask's.
 
-    Dask converts objects of a pandas DataFrame to texts, so a plain frame joined with it is converted.
+    Dask converts objects of a pandas DataFrame to texts, so a plain frame joined with Dask's is converted.
     """
     keys = [table[names] for table in tables]
     lazy = [key for key in keys if is_dask_collection(key)]
@@ -250,7 +253,7 @@ def _as_texts(rows: Frame, held: Frame, names: list[Hashable]) -> Frame:
     except UnicodeEncodeError as error:
         raise ColumnError(
             f"by= names {listed(texts)}, which are texts in the Dask DataFrame. The other table has "
-            f"{shown(error.object)}, {NO_UNICODE}. Or make the Dask DataFrame within "
+            f"{shown(error.object)}, {NO_UNICODE}. Or create the Dask DataFrame within "
             "dask.config.set({'dataframe.convert-string': False})."
         ) from None
 
@@ -266,7 +269,7 @@ def _check_dtypes(name: Hashable, keys: list[Frame]) -> None:
 
 
 def moved_apart(tables: list[Frame], specs: list[JoinSpec]) -> list[Frame]:
-    """Multiply whole numbers of groups by a distance beyond all pairs of rows; lazy tables stay lazy."""
+    """Multiply whole group numbers by a distance larger than all distances of rows; lazy tables stay lazy."""
     code = str(specs[0].on[-1])
     extents = [_extents(table[list(spec.on)], spec) for table, spec in zip(tables, specs, strict=True)]
     if not is_dask_collection(tables[0]):
@@ -282,22 +285,22 @@ def _multiplied(rows: Frame, code: str, spec: JoinSpec, *extents: pd.DataFrame) 
 
 
 def _beyond(extents: pd.DataFrame, metric: Metric) -> float:
-    """Return a distance between groups: a power of two whose total exceeds each total within the extents."""
+    """Return a distance for groups: a power of two whose total exceeds every total within the extents."""
     with np.errstate(over="ignore"):
         widths = (extents["high"] - extents["low"]).to_numpy()
-        # unit vectors differ by at most 2 in each coordinate
+        # two unit vectors are at most 2 apart
         most = 2.0 if metric.embeds else float(widths[widths > 0].sum())
         scale = 2.0 ** max(0, math.frexp(most)[1] + 1) if most < MOST else math.inf
         if math.isfinite(power(scale, metric.norm)):
             return scale
     raise OptionError(
-        "by= needs max_distance= here, as the differences of the coordinates are too large: no number is "
-        "beyond all distances."
+        "by= needs max_distance= here: the coordinates differ so much that no float64 is larger than all "
+        "distances."
     )
 
 
 def _extents(rows: Frame, spec: JoinSpec) -> Any:
-    """Return the smallest and largest numbers of each column of coordinates; lazy for lazy rows."""
+    """Return the smallest and the largest value of each column of coordinates; lazy for lazy rows."""
     extent = functools.partial(_extent, spec=spec)
     if not is_dask_collection(rows):
         return extent(rows)
@@ -363,9 +366,9 @@ def _with_codes(table: Frame, key: Frame, names: list[Hashable], scale: float, v
 
 
 def _distinct_of(column: Frame) -> Any:
-    """The distinct values of a frame of one column, as a frame; lazy ones are a single value for Dask.
+    """Return the distinct values of a frame of one column, as a frame; for a lazy frame as one lazy value.
 
-    Dask would align rows of another table by a shuffle, but not a single value.
+    Dask would shuffle rows to align them with another table; a single value needs no alignment.
     """
     if not is_dask_collection(column):
         return _framed(column)

@@ -28,7 +28,7 @@ from dask_simjoin.request.units import LENGTHS, meters, parsed, unit_name
 
 
 def example_ids(meta: Frame, spec: RowSpec) -> Ids:
-    """An empty index of the ids that name rows in a result; refuses labels that cannot."""
+    """Return an empty index of the ids that name rows in a result; refuse labels that cannot name rows."""
     ids = row_ids(meta[spec.columns], spec.id)[:0]
     if ids.nlevels > 1:
         raise ColumnError(
@@ -64,18 +64,18 @@ class Points:
 
     @property
     def geographic(self) -> bool:
-        """Whether they are longitudes and latitudes."""
+        """Whether the points are longitudes and latitudes."""
         return self.system is not None and bool(self.system.is_geographic)
 
 
 def with_points(
     frame: Frame, options: Mapping[str, Any], has_unit: bool = False
 ) -> tuple[Frame, dict[str, Any], list[str]]:
-    """The frame, and the options of a verb, with columns of coordinates where points of GeoPandas are meant.
+    """Return a frame and a verb's options with columns of coordinates, if the points are GeoPandas'.
 
-    `on` names the active geometry, or is missing.  The default metric for longitudes and latitudes is
-    "haversine".  The names of the added columns come last.  `has_unit`: whether
-    the verb has the option `distance_unit`.
+    They are GeoPandas' if `on` names the active geometry, or is missing.  The default metric for longitudes
+    and latitudes is "haversine".  Also return the names of the added columns.  `has_unit`: whether the verb
+    has the option `distance_unit`.
     """
     given = dict(options)
     other = given.get("other")
@@ -85,8 +85,8 @@ def with_points(
         return frame, given, []
     if left is not None and right is not None and left.system != right.system:
         raise OptionError(
-            f"The tables' points are in other coordinate systems, {_called(left)} and {_called(right)}; use "
-            "other.to_crs(frame.crs) first."
+            f"The tables' points are in different coordinate systems, {_called(left)} and {_called(right)}; "
+            "use other.to_crs(frame.crs) first."
         )
     some = left or right
     assert some is not None
@@ -115,12 +115,12 @@ def without_points(result: Any, added: list[str]) -> Any:
 
 
 def is_geo(frame: object) -> bool:
-    """Return whether the class of a frame is GeoPandas', or derived from it."""
+    """Return whether a frame is a GeoDataFrame, or of a class derived from it."""
     return any(kind.__module__.partition(".")[0] == "geopandas" for kind in type(frame).__mro__)
 
 
 def _points(frame: Any, on: Any) -> Points | None:
-    """The points to use as coordinates of a frame, or None."""
+    """Return the points to use as coordinates of a frame, or None."""
     meta = getattr(frame, "_meta", frame) if is_dask_collection(frame) else frame
     if not is_geo(meta):
         return None
@@ -146,7 +146,7 @@ def add_columns(frame: Frame, name: str, columns: list[str]) -> Frame:
         raise ColumnError(
             f"Column {name!r} holds {len(wrong):,} geometries that are not points, such as a "
             f"{wrong.iloc[0]}. "
-            f"Use their centroids, or other points of them: frame.set_geometry(frame[{name!r}].centroid)."
+            f"Use their centroids, for example: frame.set_geometry(frame[{name!r}].centroid)."
         )
     return frame.assign(**dict(zip(columns, (shapes.x, shapes.y), strict=True)))
 
@@ -154,7 +154,7 @@ def add_columns(frame: Frame, name: str, columns: list[str]) -> Frame:
 def _convert(given: dict[str, Any], system: Any, has_unit: bool) -> None:
     """Convert distances with units of length to numbers in the unit of the coordinate system.
 
-    `has_unit`: whether returned distances get the unit of the first of them.
+    `has_unit`: whether returned distances get the unit of the first distance with a unit.
     """
     axis = float(system.axis_info[0].unit_conversion_factor)
     unit = given.get("distance_unit")
@@ -176,9 +176,9 @@ PLAIN = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 
 
 def as_frame(given: Any, name: str = "frame") -> Any:
-    """Convert an array (n, d) or an Arrow stream to a data frame; return others unchanged.
+    """Convert an array (n, d) or an Arrow stream to a data frame; return other values unchanged.
 
-    Columns of an array are numbered from 0; rows are in either case. `name`: of the argument, in messages.
+    Rows, and columns of an array, are numbered from 0. `name`: name of the argument, in messages.
     """
     if is_dask_array(given):
         import dask.dataframe as dd
@@ -199,7 +199,7 @@ def as_frame(given: Any, name: str = "frame") -> Any:
 
 
 def has_stream(given: object) -> bool:
-    """Return whether a table is read from its Arrow stream: not pandas', cuDF's or Dask's."""
+    """Return whether a table is read from its Arrow stream, unlike tables of pandas, cuDF and Dask."""
     known = is_frame(given) and (hasattr(given, "_meta") or library(given) in LIBRARIES)
     return not known and not isinstance(given, type) and hasattr(given, "__arrow_c_stream__")
 
@@ -249,7 +249,7 @@ def _geopandas() -> Any:
 
 
 def cast_arrow(array: Any, kind: pa.DataType) -> Any:
-    """Cast an array of Arrow; older versions of Arrow cast no views of texts."""
+    """Cast an array of Arrow, also string views, which older versions of Arrow cannot cast."""
     try:
         return array.cast(kind)
     except pa.ArrowNotImplementedError:
@@ -257,7 +257,7 @@ def cast_arrow(array: Any, kind: pa.DataType) -> Any:
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
-    """Return the type without views of texts, because Arrow cannot take rows of views."""
+    """Return the type without string views, because Arrow cannot select rows of string views."""
     if pa.types.is_string_view(kind):
         return pa.large_string()
     if pa.types.is_binary_view(kind):

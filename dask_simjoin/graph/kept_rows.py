@@ -1,7 +1,7 @@
 """Keep the rows that planning has read from files until a join needs them, so each file is read once.
 
-Only in this process, and only as far as they take a small part of its memory.  A join takes the rows when its
-graph is made, so they live as long as the graph.  If it is computed again, it reads them again.
+Rows are kept only in this process, and only while they take a small part of its memory.  A join takes the
+rows when its graph is made, so they live as long as the graph.  A second computation reads the files again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _elsewhere() -> bool:
 
 
 class KeptRows(FromGraph):
-    """The rows of a source, with a name of their own: by default Dask makes it from all values."""
+    """The rows of a source, with a given name: by default Dask would hash all values to make a name."""
 
     @functools.cached_property
     def _name(self) -> str:
@@ -46,7 +46,7 @@ class KeptRows(FromGraph):
 class PassedRows:
     """Collect the partitions that a pass over a source reads; drop them if they take too much memory.
 
-    `copies`: whether partitions are copied, as they may be views of wider frames.
+    `copies`: whether to copy partitions, because they may be views of frames with more columns.
     """
 
     def __init__(self, most: int, copies: bool) -> None:
@@ -76,7 +76,7 @@ class PassedRows:
 
 
 class RowCache:
-    """Hold kept rows by source, up to `most` bytes; the first ones go first."""
+    """Hold kept rows by source, up to `most` bytes; the oldest ones are dropped first."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -85,7 +85,7 @@ class RowCache:
         self._lock = threading.RLock()  # garbage collection may remove sources while the lock is held
 
     def passed(self, source: FrozenSource, library: str) -> PassedRows | None:
-        """Return what collects the rows of a source; None: they are read by other processes, or to GPUs."""
+        """Return a collector for the rows of a source; None: other processes read them, or GPUs hold them."""
         if _elsewhere() or frames_of_library(library).memory() is not None:
             return None
         return PassedRows(self.most, not isinstance(source.inner.simplify(), IO))
@@ -106,9 +106,9 @@ class RowCache:
                     total -= self._kept.pop(oldest)[1]
 
     def take(self, source: FrozenSource) -> FrozenSource:
-        """Return the rows that were kept of a source, or the source.
+        """Return the rows that were kept of a source, or else the source itself.
 
-        Other tasks of one computation get them, too.
+        Further joins of one computation get the same rows.
         """
         if _elsewhere():
             return source

@@ -63,8 +63,9 @@ def _copies(name: str, c: int, copies: int) -> list[tuple[Any, ...]]:
 class Chunks(LabelledExpr):
     """Index chunks; not Blockwise, so that Dask does not fuse them into the block pairs.
 
-    `pieces` and `layout`: how chunks are gathered from the frozen expression's partitions; None: these
-    are the chunks.  `threads`: number that index a chunk.  `copies`: workers that get a copy of each chunk.
+    `pieces` and `layout`: how chunks are gathered from the frozen expression's partitions; None: each
+    partition is a chunk.  `threads`: count of threads that index a chunk.  `copies`: count of workers that
+    get a copy of each chunk.
     """
 
     _label = "simjoin_index"
@@ -94,10 +95,10 @@ class Chunks(LabelledExpr):
 
 
 class ReadChunks(LabelledExpr):
-    """Index chunks of whole partitions that are held in memory; one task reads and indexes a chunk.
+    """Index chunks of whole partitions that are in memory; one task reads and indexes a chunk.
 
-    `each`: fingerprints of the partitions.  `named`: whether a result has row ids.  `copies`: workers that
-    get a copy of each chunk.
+    `each`: fingerprints of the partitions.  `named`: whether a result has row ids.  `copies`: count of
+    workers that get a copy of each chunk.
     """
 
     _label = "simjoin_index"
@@ -120,7 +121,7 @@ class ReadChunks(LabelledExpr):
 
 
 class Unpacked(LabelledExpr):
-    """Index chunks from packed partitions in memory that all tasks share, without a shuffle."""
+    """Index chunks without a shuffle, from packed partitions in memory that all tasks share."""
 
     _label = "simjoin_index"
     _parameters = ["frozen", "number", "example", "spec", "layout", "run"]
@@ -158,9 +159,9 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
                    copies: int, sent: int, run: RunName) -> Expr:  # fmt: skip
     """Make the chunks of a table.
 
-    `sources`: for each partition its number of rows, and a digest of its box; `with_ids`: whether ids are
-    needed; `threads`: number that index a chunk; `copies`: workers that get a copy of each chunk;
-    `sent`: rows of a partition that are shuffled at a time; `run`: the run to record tasks for.
+    `sources`: for each partition its count of rows, and a digest of its box.  `with_ids`: whether ids are
+    needed.  `threads`: count of threads that index a chunk.  `copies`: count of workers that get a copy of
+    each chunk.  `sent`: rows of a partition that are shuffled at a time.  `run`: the run to record tasks for.
     """
     each = Listed(list(enumerate(sources)))
     if copies > 1:
@@ -177,7 +178,7 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
     if chunks.are_partitions(sources):
         made = map_frozen("simjoin_chunk", make_chunk, source, spec, layout, each=each)
         return Chunks(FrozenSource(made), run=run)
-    frame = source.inner.simplify()  # drops a projection to all columns
+    frame = source.inner.simplify()  # removes a projection that keeps all columns
     apart = copies > 1 and spec.library == "cudf" and len(spec.on) > MANY_COLUMNS
     numbers = [n for chunk in chunks.pieces for n, _, _ in chunk]
     is_cut = len(set(numbers)) < len(numbers)
@@ -199,7 +200,7 @@ class JoinTasks:
     join, cut, count, count_pairs : callable
         Take a block pair, and make rows of the result, cut them, count pairs by row, or count all pairs.
     weigh, cut_weighed : callable or None
-        Do the work of `cut` in two steps: for one part of the work, and from the results of all parts.
+        Do the work of `cut` in two steps: `weigh` for one part of the work, then `cut_weighed` for all parts.
     """
 
     make: Callable[..., Any]
@@ -288,7 +289,7 @@ class LazyJoin(LabelledExpr):
 
     @property
     def named(self) -> Named:
-        """The run that its tasks are recorded for; equal joins have equal names."""
+        """The run under which the tasks are recorded; equal joins have runs of equal names."""
         operands = (self.operand(name) for name in self._parameters if name in ("source", "other", "spec"))
         title = f"{self._label.removeprefix('simjoin_')}, {self._request_text}"
         return Named(tokenize(self._label, self.output, *operands), title, self._report)
@@ -329,7 +330,7 @@ UNPLANNED = pd.Index(["", ""], name="npartitions=not planned yet")
 
 
 def unplanned_divisions(expr: Expr) -> pd.Index | None:
-    """Return the divisions to show for an expression that only planning could divide, else None."""
+    """Return the divisions to show for an expression whose divisions need planning, else None."""
     return UNPLANNED if any(join.would_plan for join in expr.find_operations(LazyJoin)) else None
 
 

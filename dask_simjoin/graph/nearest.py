@@ -44,9 +44,9 @@ Options = tuple[SearchLayout, int, bool, Totals]
 
 def add_searches(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],
                  options: Options, parts: int, threads: int) -> TaskRef:  # fmt: skip
-    """Add tasks that search the neighbors of a chunk's rows in the other chunks, one after the other.
+    """Add tasks that search the neighbors of a chunk's rows in the chunks `others`, one after the other.
 
-    `parts`: number of parts of the rows; `threads`: number that merge the parts' results.
+    `parts`: count of parts that the rows are cut into.  `threads`: count of threads that merge the results.
     """
     states = add_parts(steps, c, others, chunks, numbers, options, parts)
     return states[0] if parts == 1 else steps.add("found", c, join_states, threads, *states)
@@ -54,7 +54,7 @@ def add_searches(steps: Steps, c: int, others: list[int], chunks: Expr, numbers:
 
 def add_parts(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],
               options: Options, parts: int, workers: int = 1) -> list[TaskRef]:  # fmt: skip
-    """Do as `add_searches`, without merging the parts; `workers`: number that share them."""
+    """Do as `add_searches`, without merging the parts; `workers`: count of workers that share the parts."""
     layout, k, *limits = options
     states: list[TaskRef] = []
     for part in range(parts):
@@ -150,7 +150,7 @@ class HasNeighbor(FoundByChunk):
 
 
 class ChunkHasNeighbor(LabelledExpr):
-    """Search one neighbor of each row of a chunk, and store whether there is one as int64."""
+    """Search one neighbor of each row of a chunk, and store as int64 whether it exists."""
 
     _label = "simjoin_chunk_has_neighbor"
     _makes_result = True
@@ -190,7 +190,7 @@ register_tuples(FoundRows)
 class NearestJoin(LazyJoin):
     """Stand for the nearest rows of each row before they are planned.
 
-    `other`: the right table; None: the join is of one table.  `totals`: the smallest and the largest
+    `other`: the right table; None: neighbors are in the same table.  `totals`: the smallest and the largest
     total of a neighbor.  `how`: "inner", or "left", which adds rows without a neighbor.
     """
 
@@ -218,10 +218,10 @@ class NearestJoin(LazyJoin):
 
 
 class NearestRows(PartitionsFiltered, LabelledExpr):
-    """Search the nearest rows of the rows of each chunk.
+    """Search the nearest rows of each row, chunk by chunk.
 
     A chunk's rows are compared with the chunks that may have neighbors, the nearest chunk first, so that the
-    search radius shrinks early.  Then each of these chunks names the rows that were found.
+    search radius shrinks early.  Then each of these chunks adds the ids of its rows that were found.
     """
 
     _label = "simjoin_nearest_rows"

@@ -23,7 +23,7 @@ def in_library_of(given: object, found: Any, missing: bool = False) -> Any:
     Parameters
     ----------
     given : frame, array or table
-        As the caller gave it.
+        The frame as the caller passed it.
     found : object
         The result of a verb. Only pandas objects are converted.
     missing : bool
@@ -35,7 +35,7 @@ def in_library_of(given: object, found: Any, missing: bool = False) -> Any:
         - a polars DataFrame or Series for a polars DataFrame;
         - an Arrow table or array for other tables with an Arrow stream;
         - a GeoDataFrame for a GeoDataFrame, if the result has points;
-        - `found` for all others.
+        - `found` unchanged for all other frames.
     """
     if not isinstance(found, pd.DataFrame | pd.Series):
         return found
@@ -78,7 +78,7 @@ def _is_geometry(column: pd.Series) -> bool:
 
 
 def _with_geometry(given: object, found: Any) -> Any:
-    """Make a GeoDataFrame of a result with points; the first ones are its active geometry."""
+    """Make a GeoDataFrame of a result with points; its first column of points is the active geometry."""
     if not (isinstance(given, pd.DataFrame) and is_geo(given) and isinstance(found, pd.DataFrame)):
         return found
     names = [name for name in found.columns if _is_geometry(found[name])]
@@ -136,9 +136,9 @@ def pairs_example(left: Frame, right: Frame, spec: RowSpec, some_missing: bool =
             column = spec.kept_right.get(name, spec.other and spec.other.id)
             named = "the index" if column is None else repr(column)
             raise ColumnError(
-                f"how='left' makes missing values of {named} of the right table, whose categories Dask does "
-                "not know. Use other.categorize() first, which reads them, or convert it, for example with "
-                ".astype('object')."
+                f"how='left' adds missing values to {named} of the right table, whose categories Dask does "
+                "not know. Use other.categorize() first, which reads the categories, or convert the column, "
+                "for example with .astype('object')."
             )
     return example.astype({name: frames.optional(example[name].dtype) for name in of_right})
 

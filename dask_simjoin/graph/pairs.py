@@ -209,14 +209,14 @@ class ChunkCounts(LabelledExpr):
 
 
 class Cuts(LabelledExpr):
-    """Cut the rows of the first chunk of block pairs that give several partitions."""
+    """Cut the first chunk's rows, for each block pair that makes several partitions."""
 
     _label = "simjoin_cuts"
     _parameters = ["chunks", "plan", "spec", "tasks"]
 
     @functools.cached_property
     def blocks(self) -> list[int]:
-        """List those block pairs."""
+        """List the block pairs that make several partitions."""
         plan: Plan = self.operand("plan")
         return [] if plan.even else np.flatnonzero(plan.slices > 1).tolist()
 

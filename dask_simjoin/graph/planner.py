@@ -60,7 +60,7 @@ MAX_BYTES = 1 << 26
 
 @dataclass(eq=False)
 class TableStatistics:
-    """Hold the summaries of a table's partitions, and whether ids of several were compared."""
+    """Hold the summaries of a table's partitions, and whether ids of different partitions were compared."""
 
     summaries: list[Any]
     unique: bool = False
@@ -96,7 +96,7 @@ class StatisticsCache:
         while isinstance(frame, Projection):
             frame = frame.frame
         if isinstance(frame, FromPandas):
-            # Dask may have moved a projection into it, and that expression is short-lived
+            # Dask may have moved a projection into the frame, which makes a short-lived expression
             name = frame.substitute_parameters({"columns": None})._name
             return frame.operand("frame"), (name, key)
         return (frame, (frame._name, key)) if is_held(frame) else None
@@ -194,13 +194,13 @@ def plan_for(
     check: Check | None = None,
     steps: PlanningSteps = DISTANCE_STEPS,
 ) -> Any:
-    """Look up the plan of a source's join with itself, or with `other`, the right table; else make it.
+    """Look up the plan of a source's join with itself, or with the right table `other`; else make it.
 
-    The source keeps the plan, so reading the partitions of a join and then computing it plans once.  While a
-    join is alive, Dask returns it for an equal join, with its divisions.  So that one has the same plan, and
-    is refused if its source changed.
+    The source keeps the plan, so reading the partitions of a join and then computing the join plans once.
+    While a join is alive, Dask reuses it, with its divisions, for an equal join.  So the equal join has the
+    same plan, and is refused if its source has changed.
 
-    `run`: the run to record tasks for; `check`: refuses tables that no chunks make fit, before planning them.
+    `run`: the run to record tasks for.  `check`: before planning, refuses tables too large for any chunks.
     """
     key = plan_key(spec, output, other)
     with source.lock:
@@ -221,7 +221,7 @@ def plan_join(source: FrozenSource, spec: RowSpec, output: OutputSpec, other: Fr
     collected: list[TableStatistics] = []
     for name, first, (table, own) in zip(names, (0, RIGHT), tables, strict=False):
         with in_table(name if steps.names_table else None):
-            keep = not (output.by_row or output.single_home)  # else the result holds more columns
+            keep = not (output.by_row or output.single_home)  # such results go next to more columns
             collected.append(collect(table, own, output.with_ids, first, steps, keep))
     summaries, sources = [table.summaries for table in collected], [table for table, _ in tables]
     plan = steps.make(summaries, sources, spec, output, resources_for(spec.library), check)
@@ -240,8 +240,8 @@ def collect(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int = 0,
             steps: PlanningSteps = DISTANCE_STEPS, keep: bool = False) -> TableStatistics:  # fmt: skip
     """Collect statistics of a table by one pass over its columns.
 
-    If its rows are in memory, earlier statistics are looked up.  Else `keep`: whether the join may take the
-    rows from this pass.
+    If the table's rows are in memory, earlier statistics are looked up.  `keep`: otherwise, whether the join
+    may use the rows that this pass reads.
     """
     place = STATISTICS.place(source.inner, (*steps.key(spec), with_ids, first))
     found = STATISTICS.find(place)
@@ -260,7 +260,7 @@ def collect(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int = 0,
 
 def _pass_over(frame: Frame, number: int, summarize: Callable[..., Any], passed: PassedRows | None,
                first: int, *args: Any) -> Any:  # fmt: skip
-    """Summarize a partition; `passed`: takes its rows."""
+    """Summarize a partition; `passed`: collects its rows."""
     if passed is not None:
         passed.add(number - first, frame)
     return summarize(frame, number, *args)
@@ -268,7 +268,7 @@ def _pass_over(frame: Frame, number: int, summarize: Callable[..., Any], passed:
 
 def choose_shuffle(statistics: JoinStatistics, output: OutputSpec, resources: Resources,
                    sources: list[FrozenSource]) -> str:  # fmt: skip
-    """Choose how rows are sent to chunks: by one of Dask's shuffles, or by the workers that hold them."""
+    """Choose how rows are sent to chunks: by a shuffle of Dask, or by the workers that hold the rows."""
     size = sum(
         s.moments.rows * (8 * len(s.moments.lower) + s.id_bytes + s.kept_bytes)
         for table in statistics.each
@@ -281,7 +281,7 @@ def choose_shuffle(statistics: JoinStatistics, output: OutputSpec, resources: Re
     most = max(len(table.summaries) for table in statistics.each)
     configured = statistics.spec.settings.shuffle
     shuffle = shuffle_method(configured, resources, size, most, dtypes)
-    # values go back to the rows' partitions, and Dask would have to shuffle them
+    # a second shuffle, Dask's, brings values back to the rows' partitions
     comes_back = output.by_row or output.single_home
     apart = resources.cluster and resources.workers > 1 and not resources.gpu
     if shuffle == "p2p" or configured or comes_back or not apart:
@@ -290,7 +290,7 @@ def choose_shuffle(statistics: JoinStatistics, output: OutputSpec, resources: Re
 
 
 def plan_key(spec: Hashable, output: OutputSpec, other: FrozenSource | None) -> Hashable:
-    """Return a key that differs between the plans of a source."""
+    """Return the key of a plan among the plans that a source keeps."""
     return spec, output, None if other is None else other.inner._name
 
 
@@ -304,12 +304,12 @@ def planning_errors() -> Iterator[None]:
         yield
     except AttributeError as error:
         raise PlanningError(
-            f"Planning the join failed, as the source raised AttributeError: {error}"
+            f"Planning the join failed, because the source raised AttributeError: {error}"
         ) from error
 
 
 def recorded(plan: Any, run: Named | None, begin: float) -> Any:
-    """Return a new plan with the name of its run, if any, and record how long planning took."""
+    """Return a new plan with the name of its run, if it has one, and record how long planning took."""
     if run is None:
         return plan
     plan = replace(plan, run=run.name)
@@ -355,8 +355,8 @@ def _repeated(*parts: np.ndarray) -> np.ndarray:
 def _check_across(source: FrozenSource, spec: RowSpec, partitions: list[int], buckets: int) -> None:
     """Refuse ids that occur in two partitions.
 
-    Tasks compare keys of 64 bits, one bucket of keys each.  Only ids with a repeated key are then compared
-    themselves: hardly any, unless ids repeat.
+    Each task compares the 64-bit keys of one bucket.  Then only ids with a repeated key are compared: hardly
+    any, unless ids repeat.
     """
     split = map_frozen("simjoin_ids", _kept_keys, source, spec, buckets)
     graph = dict(split.__dask_graph__())

@@ -32,10 +32,10 @@ BRIEF = 1e-3
 """Seconds below which a task without result rows is not recorded."""
 
 MOST_RUNS = 16
-"""Runs that are kept."""
+"""Largest number of runs that are kept."""
 
 MOST_RESULTS = 256
-"""Names of results that are kept."""
+"""Largest number of result names that are kept."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ NO_RUN = RunName()
 
 @dataclass(frozen=True)
 class Recorded:
-    """Call a function, and record that.
+    """Call a function, and record the call as a task.
 
     Attributes
     ----------
@@ -84,9 +84,9 @@ class Recorded:
     step : str
         The name of the step.
     place : object
-        The task's place in its step; None: each call is a task of its own.
+        The task's place in its step; None: each call counts as another task.
     of : int
-        Number of tasks that make the result; 0: this task does not make a part of it.
+        Number of tasks that make the result; 0: this task makes no part of the result.
     """
 
     function: Callable[..., Any]
@@ -150,12 +150,12 @@ class Runs:
         _log(report.planned_line)
 
     def find(self, run: str) -> RunReport | None:
-        """Return the records of a join; None: it was not planned here, or is no longer kept."""
+        """Return the records of a join; None: it was not planned here, or its records were dropped."""
         with self._lock:
             return self._runs.get(run)
 
     def name_result(self, name: str, run: str) -> None:
-        """Remember the run whose tasks have this name in their keys, as persisted partitions do."""
+        """Remember the run of tasks with this name in their keys, which persisted partitions also have."""
         with self._lock:
             self._results[name] = run
             while len(self._results) > MOST_RESULTS:
@@ -174,7 +174,7 @@ class Runs:
     def of_keys(self, name: str) -> list[RunReport]:
         """List the joins whose results may have this name in their keys.
 
-        Dask fuses steps after a join with its tasks. The name of the fused keys still begins as theirs.
+        Dask fuses later steps with the tasks of a join. The fused keys' name begins like the tasks' name.
         """
         with self._lock:
             if name in self._results:

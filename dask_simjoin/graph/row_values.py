@@ -1,7 +1,7 @@
 """Bring values found per chunk back to the rows of the source.
 
-Dask reduces each partition by a task of its own, and does not fuse tasks in `compute()`.  On a cluster, the
-largest label of 320 partitions took two tasks for each: half of the time of a clustering.
+Dask reduces each partition by a separate task, and does not fuse tasks in `compute()`.  So the largest label
+of 320 partitions on a cluster took two tasks for each partition, and half of the time of a clustering.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from dask_simjoin.tasks.counts import scatter
 from dask_simjoin.tasks.shuffle import counts_by_partition, labelled_counts
 
 ROWS_TOGETHER = 1 << 20
-"""Most rows of merged partitions: 16 MB, enough work for a task."""
+"""Largest number of rows of merged partitions: 16 MB, enough work for a task."""
 
 FEW = 2
-"""Least number of merged partitions, as Dask expects more than one to reduce."""
+"""Smallest number of partitions after merging, because Dask expects to reduce several."""
 
 Dependents = dict[str, list["weakref.ref[Expr]"]]
 """Readers of each expression, by its name."""
@@ -95,7 +95,7 @@ def _reduces(reader: Expr, dependents: Dependents) -> bool:
 
 
 def together(rows: Sequence[int]) -> list[tuple[int, int]]:
-    """Choose the partitions first ... last-1 to merge; `rows`: of each partition."""
+    """Choose ranges (first, last + 1) of partitions to merge; `rows`: count of rows of each partition."""
     most = min(ROWS_TOGETHER, -(-sum(rows) // FEW))
     found, first, size = [], 0, 0
     for n, own in enumerate(rows):
@@ -220,7 +220,7 @@ def _scatter(chunk: Chunk, values: Array, offsets: np.ndarray) -> Frame:
 class BlockValues(PartitionsFiltered, LabelledExpr):
     """Compute a count for each row of each block, and bring the counts back to the partitions of the source.
 
-    `read`: rows that were read from each partition, with "ids"; `plan`: with the blocks and its `sources`.
+    `read`: the rows of each partition, with "ids".  `plan`: has the blocks, and `sources` for partitions.
     """
 
     _makes_result = True

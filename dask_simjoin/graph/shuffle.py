@@ -81,7 +81,7 @@ def held_by_workers(source: FrozenSource) -> FromGraph | None:
 def where_held(frame: FromGraph) -> list[list[int]]:
     """List for each thread of the workers that hold partitions the numbers of its partitions, ascending.
 
-    A partition without a worker yet, or on several, goes to the worker with the fewest so far.
+    A partition that no worker holds yet, or several hold, goes to the worker with the fewest ones so far.
     """
     client, keys = current_client(), held_keys(frame)
     assert client is not None
@@ -90,7 +90,7 @@ def where_held(frame: FromGraph) -> list[list[int]]:
 
 
 def dealt_out(holders: Sequence[Sequence[str]], threads: dict[str, int]) -> list[list[int]]:
-    """Deal out partitions; `holders`: workers that hold each; `threads`: number for each worker."""
+    """Deal out partitions; `holders`: workers that hold each partition; `threads`: threads of each worker."""
     own: dict[str, list[int]] = {worker: [] for worker in threads}
     several = []
     for number, workers in enumerate(holders):
@@ -108,7 +108,7 @@ def dealt_out(holders: Sequence[Sequence[str]], threads: dict[str, int]) -> list
 class HeldParcels(LabelledExpr):
     """Pack the partitions of each worker's thread, as one parcel for each chunk.
 
-    `groups`: the partitions that one task packs; `each`: fingerprints of all partitions.
+    `groups`: for each task the partitions that it packs; `each`: fingerprints of all partitions.
     """
 
     _label = "simjoin_send"
@@ -163,7 +163,7 @@ def chunks_of_held(source: FrozenSource, frame: FromGraph, spec: JoinSpec, chunk
 
 
 MAX_PARCELS = 1 << 17
-"""Up to this product of partitions and chunks, each chunk reads the parcels of all partitions."""
+"""Each chunk reads the parcels of all partitions if partitions times chunks are at most this number."""
 
 
 def packed_rows(source: FrozenSource, spec: JoinSpec, chunks: Shuffled, each: Sequence[Fingerprint],
@@ -176,7 +176,7 @@ def packed_rows(source: FrozenSource, spec: JoinSpec, chunks: Shuffled, each: Se
 
 def shuffled_chunks(source: FrozenSource, spec: JoinSpec, layout: Layout | SearchLayout, chunks: Shuffled,
                     each: Sequence[Fingerprint], with_ids: bool, max_rows: int) -> Expr:  # fmt: skip
-    """Shuffle rows to their chunks, and index these.
+    """Shuffle rows to their chunks, and index the chunks.
 
     `max_rows`: rows of a partition that are sent at a time."""
     example = source.inner._meta.iloc[:0]
@@ -189,7 +189,7 @@ def shuffled_chunks(source: FrozenSource, spec: JoinSpec, layout: Layout | Searc
         sent: Expr = SentPieces(FrozenSource(read), pieces, *how, meta, regions)
     else:
         sent = MapPartition(source.inner, "simjoin_send", _send, (spec, with_ids), each, meta, regions)
-    # workers no longer hold rows that they held while planning
+    # with `BY_WORKER`, workers no longer hold the rows that they held while planning
     method = "tasks" if chunks.method == BY_WORKER else chunks.method
     moved = Shuffle(sent, CELL, len(chunks), True, method)
     return optimise_in_place(
@@ -210,7 +210,7 @@ def cut_rows(rows: list[int], max_rows: int) -> tuple[Piece, ...]:
 class SentPieces(LabelledExpr):
     """Send partitions in pieces; not Blockwise, so that a partition is read once for all its pieces.
 
-    The function takes a partition, a piece, the shared value, and the arguments.
+    The operand `function` takes a partition, a piece, the shared value, and the arguments.
     """
 
     _label = "simjoin_send"
@@ -231,13 +231,13 @@ class SentPieces(LabelledExpr):
 
 def _send(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
           with_ids: bool) -> Frame:  # fmt: skip
-    """Do as `send`; refuse if the method needs workers and there are none."""
+    """Do as `send`; refuse a shuffle method that needs workers if there are none."""
     check_sending(chunks.method)
     return send(frame, fingerprint, chunks, spec, with_ids)
 
 
 def _send_piece(frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, with_ids: bool) -> Frame:
-    """Do as `send_piece`; refuse if the method needs workers and there are none."""
+    """Do as `send_piece`; refuse a shuffle method that needs workers if there are none."""
     check_sending(chunks.method)
     return send_piece(frame, piece, chunks, spec, with_ids)
 

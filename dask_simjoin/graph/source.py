@@ -2,7 +2,7 @@
 
 Dask may merge the partitions of a source if only few columns are read.  Block pairs would then refer to
 other chunks than the planned ones.  So the source is hidden from Dask's optimizer, and optimized here
-without that step.
+without merging.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class FrozenSource:
 def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
     """Make the columns of a Dask DataFrame a frozen source.
 
-    They keep the frame's order: in any other order, readers would copy each partition.
+    The columns keep the frame's order: in any other order, readers would copy each partition.
     """
     wanted = set(columns)
     return FrozenSource(ddf[[name for name in ddf.columns if name in wanted]].expr)
@@ -91,8 +91,8 @@ def _labelled(expr: Expr, known: dict[str, Expr]) -> Expr:
 def optimise_beside(frame: Expr) -> Expr:
     """Optimize the rows of a frame, and fix their partitions.
 
-    Steps that are not partition by partition are kept as they are.  If they were optimized again, rows could
-    have other partitions, or another order.
+    Steps that do not work partition by partition are kept as they are.  A second optimization of these steps
+    could move rows to other partitions, or change their order.
     """
     if all(isinstance(node, (Blockwise, IO)) for node in frame.walk()):
         return _held(frame.lower_completely(), {}).simplify()
@@ -111,7 +111,7 @@ def _held(expr: Expr, known: dict[str, Expr]) -> Expr:
         if isinstance(expr, Filter):
             operands[0] = FilterBarrier(operands[0])
         changed = any(new is not old for new, old in zip(operands, expr.operands, strict=True))
-        # an equal copy would hash all its rows again for its name
+        # a copy would hash all its rows again to make its name
         known[expr._name] = type(expr)(*operands) if changed else expr
     return known[expr._name]
 
@@ -193,7 +193,7 @@ def pick(parts: Any, key: Any) -> Any:
 
 
 def picked(parts: TaskRef, key: Any) -> Task:
-    """Return one of a task's results as an argument of another task, within which it is picked."""
+    """Return an argument for a task, which picks one of another task's results before it runs."""
     return Task(None, pick, parts, key)
 
 

@@ -33,7 +33,7 @@ OURS = "simjoin"
 """Prefix of the names of this package's tasks."""
 
 LOOKS = 10
-"""Checks in a row that find a worker paused and unchanged before it counts as standing still."""
+"""Consecutive checks that must find a worker paused and unchanged before it counts as standing still."""
 
 FRESH = 15.0
 """Seconds until a worker's last event expires."""
@@ -43,7 +43,7 @@ WAIT = 20.0
 
 
 class Standstill:
-    """Detect that a worker stands still: it is paused, runs nothing, and writes nothing to disk."""
+    """Detect that a worker stands still: it is paused, runs no task, and writes nothing to disk."""
 
     def __init__(self) -> None:
         self._looks, self._before = 0, (0, 0)
@@ -124,7 +124,7 @@ def fail_tasks(scheduler: Scheduler, events: list[dict[str, Any]]) -> None:
     then: dict[Any, Any] = {}
     for task in _of_this_package([*running, *scheduler.queued, *scheduler.unrunnable]):
         worker = task.processing_on
-        # names the worker, so that the scheduler makes it forget the task
+        # the scheduler frees the task only on a named worker
         own = how if worker is None else {**how, "worker": worker.address}
         then |= scheduler.transition(task.key, "erred", stimulus, cause=task.key, **own)
     scheduler.transitions(then, stimulus)
@@ -151,7 +151,7 @@ def _of_this_package(tasks: Iterable[Any]) -> list[Any]:
 def standstill_message(events: list[dict[str, Any]]) -> str:
     """Describe which workers stand still, why, and how to avoid it."""
     return (
-        f"The computation stood still for {WAIT:.0f} s, as workers are paused and have no room: "
+        f"The computation stood still for {WAIT:.0f} s, because workers are paused and have no free memory: "
         f"{'; '.join(map(_worker_in_words, events))}. {LARGER_DISK}"
     )
 

@@ -14,7 +14,7 @@ Call = tuple[Any, Callable[..., Any], tuple[Any, ...]]
 """A task of a step: its place, its function and its arguments."""
 
 LISTS = 2
-"""Lists per thread whose items are not picked yet: one in work, and one being picked."""
+"""Lists per thread whose items are not picked yet: one is being made, and one is being picked."""
 
 
 def blocks_of_chunks(plan: Plan) -> list[list[tuple[int, int, int]]]:
@@ -60,9 +60,9 @@ class Steps:
                threads: int | None) -> list[dict[int, TaskRef | Task]]:  # fmt: skip
         """Add tasks that make lists; return for each list references to some of its items.
 
-        `threads`: of a cluster, or None.  On a cluster, tasks pick the items, so that a worker sends only
-        items.  Each thread has at most `LISTS` lists that are not picked yet.  By default Dask would make
-        all lists first, and then read a list from disk for each item if memory is short.
+        `threads`: count of a cluster's threads, or None.  On a cluster, tasks pick the items, so that workers
+        send items instead of lists.  Each thread has at most `LISTS` lists that are not picked yet.  By
+        default Dask would make all lists first, and if memory is short read a list from disk for each item.
         """
         if threads is None:
             made = [self.add(step, place, function, *arguments) for place, function, arguments in calls]
@@ -77,7 +77,7 @@ class Steps:
         return found
 
     def row_numbers(self, plan: Plan, chunks: list[TaskRef]) -> list[int | TaskRef]:
-        """List the positions of each chunk's rows, or the chunk's number if chunks are in frame order."""
+        """List the row positions of each chunk, or the chunk's number if chunks are in frame order."""
         if plan.counted.in_frame_order:
             return list(range(len(chunks)))
         return [self.add("names", c, pick, chunk, "position") for c, chunk in enumerate(chunks)]

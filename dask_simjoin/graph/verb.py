@@ -45,8 +45,8 @@ def verb(
 ) -> Callable[[Callable[[Frame, Request], Result]], Callable[Concatenate[Frame, P], Result]]:
     """Convert a function of a frame and a request to a function of a frame and the request's options.
 
-    The options are the fields of the request; they are `__signature__`, and the request's class is kept as
-    the attribute `request`.
+    The options are the fields of the request, and `__signature__` shows them.  The attribute `request` of the
+    function is the request's class.
     """
 
     def decorate(function: Callable[[Frame, Request], Result]) -> Callable[Concatenate[Frame, P], Result]:
@@ -99,14 +99,14 @@ def _hints(function: Callable[..., object]) -> dict[str, Any]:
 
 
 def _log(name: str, found: object, seconds: float) -> None:
-    """Say in the log that a verb is done."""
+    """Write to the log that a verb is done."""
     if LOG.isEnabledFor(logging.INFO):
         rows = f"{len(found):,} rows, " if hasattr(found, "iloc") else ""  # type: ignore[arg-type]
         LOG.info("done %s of a plain frame: %sin %.2f s", name, rows, seconds)
 
 
 def as_method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A verb as a method of an accessor, whose frame is the attribute `_frame`."""
+    """Return a verb as a method of an accessor, whose frame is the attribute `_frame`."""
     name, signature = function.__name__, inspect.signature(function)
     options = list(signature.parameters.values())[1:]
 
@@ -121,7 +121,7 @@ def as_method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def options_of(request: Callable[..., object]) -> list[Parameter]:
-    """The options of a request as parameters: those by position first, and then the others in `ORDER`."""
+    """Return a request's options as parameters: first the positional ones, then the others in `ORDER`."""
     options = list(inspect.signature(request).parameters.values())
     places = [option for option in options if option.kind is not option.KEYWORD_ONLY]
     named = [option for option in options if option.kind is option.KEYWORD_ONLY]
@@ -160,7 +160,7 @@ Request = TypeVar("Request")
 
 
 class FrameVerb(Protocol[P]):
-    """A verb that returns a frame; a pandas frame for arrays and tables."""
+    """A verb that returns a frame, in the library of the given frame."""
 
     @overload
     def __call__(self, frame: pd.DataFrame, /, *args: P.args, **options: P.kwargs) -> pd.DataFrame: ...

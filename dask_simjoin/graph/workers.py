@@ -24,7 +24,7 @@ from dask_simjoin.planning.disk import WorkerDisk, check_disks
 from dask_simjoin.request.options import current_client
 
 ON = "worker "
-"""Prefix of a task's place, in its key, if the task is for one worker."""
+"""Prefix of the place in a task's key, if the task is for one worker."""
 
 
 def on_worker_of(worker: int, *place: Any) -> tuple[Any, ...]:
@@ -44,8 +44,8 @@ def worker_of(key: Hashable) -> int | None:
 class SharedWork(SchedulerPlugin):
     """Run each worker's part of shared work on that worker, as long as there are workers.
 
-    By default Dask estimates tasks by the times of earlier tasks of that name.  After a run of few rows,
-    a part seems shorter than sending a chunk.  Then one worker does all parts one after the other.
+    By default Dask estimates how long a task takes from earlier tasks of the same name.  After a run of few
+    rows, a part seems shorter than sending a chunk.  Then one worker does all parts one after the other.
     """
 
     name = "simjoin-shared-work"
@@ -75,7 +75,7 @@ def share_work() -> None:
 
 
 Spill = tuple[str, int, str, int, int | None]
-"""A worker's disk: host, device, folder, free bytes, and the most that Dask lets it write."""
+"""A worker's disk: host, device, folder, free bytes, and the bytes that Dask lets it write, if limited."""
 
 
 def check_worker_disks(needed: float, client: Client | None) -> None:
@@ -112,13 +112,13 @@ SHUFFLE_BUFFER = 16
 Dask's limits, 1 GiB and 100 MiB, do not depend on the worker: workers of 700 MB ran out of memory."""
 
 KEPT_BYTES = 1 << 26
-"""Freed bytes that a worker keeps at most."""
+"""Largest number of freed bytes that a worker keeps."""
 
 KEPT_PIECE = 1 << 22
-"""Bytes of an allocation that is never kept, as the system serves it with large pages."""
+"""Allocations of this many bytes and more are never kept: the system serves them with large pages."""
 
 MIN_KEEPING_LIMIT = 1 << 31
-"""Least memory limit of a worker that keeps freed memory: see `keep_freed_memory`."""
+"""Smallest memory limit of a worker that keeps freed memory: see `keep_freed_memory`."""
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 """The constants M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of `malloc.h`."""
@@ -127,16 +127,16 @@ CHECK_SECONDS = 0.5
 """Seconds between two checks of a worker's memory."""
 
 RETURN_SHARE = 0.5
-"""Free memory is returned above this share of a worker's memory limit."""
+"""Freed memory is returned once a worker uses this share of its memory limit."""
 
 MAX_PAUSE_SHARE = 0.92
 """Highest share that `let_go_on` raises a worker's pause threshold to; Dask ends a worker at 95 %."""
 
 PATIENCE = 10
-"""Checks in a row that find a worker paused and idle before it may go on."""
+"""Consecutive checks that must find a worker paused and idle before it may go on."""
 
 LARGE_BYTES = 1 << 20
-"""Bytes of an allocation that allocators serve apart from small ones."""
+"""Allocators serve allocations of this many bytes and more separately from small ones."""
 
 INNER = pa.default_memory_pool()
 """The memory pool that Arrow itself uses to read and write files, whatever pool is set."""
@@ -159,7 +159,7 @@ def prepare_worker() -> None:
 
 
 def bound_shuffles(plugin: Any, max_bytes: int) -> None:
-    """Make a worker's shuffles wait while they hold `max_bytes`, or less if Dask's limits are lower."""
+    """Make a worker's shuffles wait while they hold `max_bytes`, or Dask's limit if it is lower."""
     for name in ("memory_limiter_comms", "memory_limiter_disk"):
         limiter = getattr(plugin, name, None)
         if limiter is not None and limiter.limit is not None:
@@ -180,8 +180,8 @@ def use_system_allocator() -> None:
 def keep_freed_memory(limit: int) -> None:
     """Make the system's allocator keep some freed memory on a worker with a high memory limit.
 
-    Dask's nannies make it return freed memory from 64 kB on.  Then it requests each array of 128 kB and more
-    from the system.  Waiting for memory was a third of the time of indexing rows of six columns.
+    Dask's nannies make the allocator return freed memory from 64 kB on.  Then it requests each array of
+    128 kB and more from the system.  Indexing rows of six columns waited for memory a third of the time.
     """
     if limit < MIN_KEEPING_LIMIT:
         return
@@ -195,8 +195,8 @@ def _keep_free(worker: weakref.ref[Worker], max_used: float) -> None:
     """Return free memory to the system whenever more than `max_used` is in use, until the worker is gone.
 
     The system's allocator returns large allocations itself, but fragments only on request.  Workers kept
-    90 MB of fragments while sending partitions to 79 blocks.  A paused worker does not run a task that could
-    request it, so a thread does.
+    90 MB of fragments while sending partitions to 79 blocks.  A thread requests it, because a paused worker
+    does not run tasks.
     """
     process, idle, before, standstill = psutil.Process(), 0, 0, Standstill()
     while (there := worker()) is not None and there.status not in (Status.closed, Status.failed):
@@ -217,14 +217,15 @@ def _keep_free(worker: weakref.ref[Worker], max_used: float) -> None:
 def _return_freed() -> None:
     """Make Arrow's own allocator return memory of all threads that has been free for a second.
 
-    mimalloc does so when it frees another large allocation: a task that wrote a result had left 50 MB.
+    mimalloc returns such memory only when it frees another large allocation.  A task that wrote a result had
+    left 50 MB.
     """
     if INNER.backend_name != "system":
         pa.allocate_buffer(LARGE_BYTES, memory_pool=INNER)
 
 
 def _waits(worker: Worker) -> bool:
-    """Return whether a worker is paused, runs nothing, and has nothing in memory to write to disk."""
+    """Return whether a worker is paused, runs no task, and has no data in memory to write to disk."""
     in_memory = getattr(worker.data, "fast", ())
     return worker.status == Status.paused and not worker.state.executing_count and not len(in_memory)
 
@@ -232,9 +233,9 @@ def _waits(worker: Worker) -> bool:
 def let_go_on(worker: Worker, used: int) -> None:
     """Resume a paused, idle worker that uses this many bytes, if its limit leaves room.
 
-    Dask's workers pause at 80 % of their memory until they use less.  Dask writes data to disk from 70 % on,
-    so an idle worker has only libraries, tasks and allocators' memory left, and does not shrink.  Two workers
-    of 700 MB waited for ever, at 534 of 667 MiB.
+    Dask's workers pause at 80 % of their memory until they use less.  Dask writes data to disk from 70 % on.
+    So an idle worker holds only libraries, tasks and allocators' memory, and never gets below 80 %.  Two
+    workers of 700 MB waited for ever, at 534 of 667 MiB.
     """
     manager = worker.memory_manager
     if manager.memory_limit and manager.memory_pause_fraction:
@@ -243,11 +244,11 @@ def let_go_on(worker: Worker, used: int) -> None:
 
 
 def end_without_workers(client: Client | None) -> None:
-    """Fail the tasks of a local cluster that has long had no running worker, and of any that stands still.
+    """Fail the tasks of a local cluster without running workers for long, and of any that stands still.
 
     A local cluster gives up a dead worker that does not restart within 15 s
-    (`distributed.deploy.lost-worker-timeout`), and does not start another.  On a busy machine all workers may
-    be given up, and a program waited for ever.  Other clusters may get workers at any time, so they are left
+    (`distributed.deploy.lost-worker-timeout`), and does not start another.  On a busy machine it can give up
+    all workers, and a program waited for ever.  Other clusters may get workers at any time, so they are left
     alone.  An explicit `distributed.scheduler.no-workers-timeout` is respected.
     """
     watch(client)

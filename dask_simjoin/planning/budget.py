@@ -26,7 +26,7 @@ CGROUP_FILES = (
 
 
 def memory_limit(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return the bytes of memory that this process may use, of all processes together."""
+    """Return the bytes of memory that all processes together may use: the machine's, or a container's."""
     limits = [psutil.virtual_memory().total]
     for name in CGROUP_FILES:
         try:
@@ -42,7 +42,7 @@ MEMORY_LIMIT = memory_limit()
 
 
 SHARE = 12
-"""Chunks that fit the memory of a task. With fewer, workers pause and spill all the time."""
+"""A chunk takes at most 1 / SHARE of a task's memory. With larger chunks, workers often pause and spill."""
 
 MAX_CHUNK = 2**30
 """Largest default size of a chunk in bytes: larger chunks balance worse."""
@@ -50,14 +50,14 @@ MAX_CHUNK = 2**30
 WHOLE = 5
 """A single chunk of all rows may take one part in `WHOLE` of this process's memory.
 
-The results of threads take a third more than the plan expects, or twice as much if partitions are read from
-files.  Several chunks of the same rows take nearly as much, since all are kept."""
+With threads, a join takes a third more memory than the plan expects, or twice as much if partitions are read
+from files.  Several chunks of the same rows take nearly as much, since all of them are kept."""
 
 MAX_OUTPUT = 256 * 2**20
 """Largest default size of a result partition in bytes: later steps hold several of them."""
 
 MAX_DEVICE_CHUNK = 12 * 2**30
-"""Largest default size of a chunk on GPUs, which waste time on small tasks."""
+"""Largest default size of a chunk on GPUs in bytes; small tasks do not keep a GPU busy."""
 
 
 MAX_RESULT = 2**40
@@ -83,7 +83,7 @@ class Resources:
     memory : int or None
         Bytes for each thread; None: no limit is known.
     cluster : bool
-        Whether they run on a distributed cluster.
+        Whether the tasks run on a distributed cluster.
     limit : int or None
         Memory limit of the smallest worker.
     gpu : bool
@@ -91,7 +91,7 @@ class Resources:
     workers : int
         Number of worker processes, which exchange chunks.
     shared : int or None
-        Bytes for each thread of this process if they share its memory; None: they do not, or it is unknown.
+        Bytes for each thread of this process if its threads run the tasks; None: they do not, or unknown.
     together : int
         Threads of the smallest worker, or of this process, that can share the work of one task.
     disk : int or None
@@ -119,7 +119,7 @@ class Resources:
         return 0 if self.cluster or self.shared is None else self.shared * self.threads // WHOLE
 
     def for_each(self, chunks: int) -> int:
-        """Return the number of threads that index one chunk together: otherwise they would be idle."""
+        """Return how many threads index one chunk together; more than one if threads would be idle."""
         return max(1, min(self.together, self.threads // max(1, chunks)))
 
 
@@ -152,7 +152,10 @@ class Budget:
 
 
 def budget_of(chunks: int, largest: float, budget: Budget, resources: Resources) -> Budget:
-    """Return the budget for a number of chunks and the bytes of the largest: see `Resources.whole`."""
+    """Return the budget for a number of chunks.
+
+    A single chunk may take `Resources.whole`.  `largest`: bytes of the largest chunk.
+    """
     if chunks > 1 or budget.chosen or not budget.chunk < largest <= resources.whole:
         return budget
     return replace(
@@ -185,7 +188,7 @@ def make_budget(blocksize: int | None, settings: Settings, resources: Resources)
     elif resources.memory is None:
         output = LOCAL_CHUNK
     elif resources.gpu:
-        output = resources.memory // SHARE  # pairs are written once, and never compared with each other
+        output = resources.memory // SHARE  # no cap as for chunks: pairs are never compared
     else:
         output = min(chunk, MAX_OUTPUT)
     if settings.result is not None:
@@ -208,11 +211,11 @@ MARGIN = 1.25
 PEAK = 1.3
 """Peak host memory of a join, in units of its result: see docs/benchmarks/memory.md.
 
-Columns grow by an eighth at a time.  If ids are not numbers, positions are kept as well for a while.
+Columns grow by an eighth at a time.  If ids are not numbers, row positions are kept besides for a while.
 """
 
 DEVICE_PEAK = 1.5
-"""Peak GPU memory of a join, in units of its result: a column that grows is copied."""
+"""Peak GPU memory of a join, in units of its result: columns are copied as they grow."""
 
 LAZY = f"or a Dask DataFrame, dd.from_pandas(df, npartitions={PARTS}), whose result comes in parts"
 
@@ -241,8 +244,9 @@ def check_room(rows: float, row_bytes: float, cause: str, sampled: bool, device:
                free: int | None = None) -> None:  # fmt: skip
     """Refuse a result that does not fit memory while it is made.
 
-    `rows`: at least; `cause`: the option that gives them, in messages; `sampled`: whether rows are estimated.
-    `device`: memory of the GPU that holds the result, if any; `free`: free memory before the join.
+    `rows`: lower bound of the number of rows.  `cause`: the option that causes them, in messages.  `sampled`:
+    whether `rows` is estimated.  `device`: memory of the GPU that holds the result, if any.  `free`: free
+    memory before the join.
     """
     size = rows * row_bytes
     need = size * (PEAK if device is None else DEVICE_PEAK)
@@ -271,7 +275,7 @@ def room_now(row_bytes: float, cause: str, device: int | None) -> Callable[[int]
 
 @contextlib.contextmanager
 def within_memory(cause: str) -> Iterator[None]:
-    """Name the cause if memory runs out in spite of the estimate."""
+    """Raise an error that names the cause if memory runs out in spite of the estimate."""
     try:
         yield
     except MemoryError as error:
@@ -330,7 +334,7 @@ ROW = 32
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit that a sparse matrix must keep.
+    """A memory limit for a sparse matrix.
 
     Attributes
     ----------
@@ -339,9 +343,9 @@ class Limit:
     entry, row : int
         Bytes per entry and per row.
     where, remedy : str
-        Its name and the remedy, in messages.
+        The words before the bytes, and the remedy, in messages.
     config : str
-        The configuration key that sets it; "": none.
+        The configuration key that sets the limit; "": there is none.
     """
 
     bytes: int

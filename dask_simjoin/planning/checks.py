@@ -34,13 +34,13 @@ WHERE_EDGES_GO = (
 """Remedy if edges of OPTICS cannot be written, in messages."""
 
 NO_FILES = Remedy({"mode": "forest"})
-"""The same remedy for programs."""
+"""The remedy of `WHERE_EDGES_GO` for programs."""
 
 MAX_ROWS = 2**31 - 2**10
 """Largest number of rows of a chunk: positions are int32, and arrays are padded."""
 
 NEED = 5
-"""Memory of a task in chunks: two with their indexes, one that is being built, and the result."""
+"""Memory of a task, in units of a chunk: two indexed chunks, one that is being built, and the result."""
 
 EDGE_BYTES = 16
 """Bytes of an edge in one direction: its other end, its weight, and its share of rows and degrees."""
@@ -52,7 +52,7 @@ TREE_BYTES = 64
 """Bytes per row on the worker that merges two trees of all rows, or makes clusters from one."""
 
 CHOSEN_BYTES, CLUSTER_BYTES = 40, 160
-"""Bytes per row there while clusters are chosen, and bytes per smallest possible cluster."""
+"""Bytes per row on that worker while clusters are chosen, and bytes per cluster of the smallest size."""
 
 TREE_SHARE = 0.6
 """Share of a worker's memory for trees; the rest is for loaded data and data about to be spilled."""
@@ -61,7 +61,7 @@ MAX_TASKS = 1_000_000
 """Largest number of block pairs and of result partitions: Dask needs about a millisecond for each."""
 
 MAX_SMALL_TASKS, SMALL = 50_000, 512
-"""Largest number of block pairs if chunks have fewer rows than `SMALL` on average: tasks do little work."""
+"""Largest number of block pairs if chunks have fewer than `SMALL` rows on average: such tasks do little."""
 
 
 def check_rows(rows: int, number: int) -> None:
@@ -74,11 +74,11 @@ def check_rows(rows: int, number: int) -> None:
 
 
 GRAIN = 2
-"""Factor between the requested size of chunks and the smallest: cutting a partition may halve it."""
+"""Factor from the smallest chunks to the requested size: cutting partitions may halve chunks."""
 
 
 def task_bytes(chunk: float, partition: float) -> float:
-    """Return the memory of a task, for the bytes of the largest chunk and of the largest result partition."""
+    """Return the memory of a task from the bytes of the largest chunk and of the largest result partition."""
     return (NEED - 1) * chunk + max(chunk, PEAK * partition)
 
 
@@ -92,7 +92,8 @@ def check_chunks(
 ) -> None:
     """Refuse chunks that are too large for the memory of a task.
 
-    `row_bytes`: for all chunks, or for each; `blocks`: number of block pairs, which grows as chunks shrink.
+    `row_bytes`: bytes of a row in all chunks, or in each.  `blocks`: count of block pairs, which grows as
+    chunks shrink.
     """
     if not len(rows) or resources.memory is None:
         return
@@ -107,7 +108,7 @@ def check_chunks(
         raise BudgetError(
             f"Chunk {largest} has about {int(rows[largest]):,} rows of {own[largest]:.0f} bytes, so a task "
             f"needs about {format_bytes(need)}. Each thread of the smallest worker has "
-            f"{format_bytes(resources.memory)} (chunks are made by {budget.origin}). Use {use}workers with "
+            f"{format_bytes(resources.memory)} (size of chunks: {budget.origin}). Use {use}workers with "
             "more memory or fewer threads.",
             remedies=remedies,
         )
@@ -115,9 +116,9 @@ def check_chunks(
 
 def check_blocks(blocks: int, rows: np.ndarray, row_bytes: float, budget: Budget, resources: Resources,
                  by_region: Callable[[], int | None] = lambda: None) -> None:  # fmt: skip
-    """Refuse more block pairs than Dask can schedule, or than are worth it.
+    """Refuse more block pairs than Dask can schedule, and many block pairs of small chunks.
 
-    `rows` (chunks,): rows of each chunk; `by_region`: counts block pairs of spatial chunks, if possible.
+    `rows` (chunks,): rows of each chunk.  `by_region`: counts the block pairs of spatial chunks, if possible.
     """
     chunks, all_rows = len(rows), float(rows.sum())
     if blocks > MAX_SMALL_TASKS and all_rows < SMALL * chunks and budget.chosen:
@@ -130,7 +131,7 @@ def check_blocks(blocks: int, rows: np.ndarray, row_bytes: float, budget: Budget
             remedies=[Remedy({"blocksize": None}), Remedy({"blocksize": format_bytes(math.ceil(enough))})],
         )
     if blocks > MAX_TASKS:
-        # if all chunks are near each other, block pairs grow with the square of the chunks
+        # if all chunks are near each other, block pairs grow with the square of the number of chunks
         size = GRAIN * math.sqrt(blocks / MAX_TASKS) * max(budget.chunk, all_rows * row_bytes / chunks)
         remedies = (
             [Remedy({"blocksize": format_bytes(math.ceil(size))})] if fits_task(size, resources) else []
@@ -151,13 +152,13 @@ def check_outputs(
 ) -> None:
     """Refuse more partitions of the result than Dask can schedule.
 
-    `cause`: the option that gives them, in messages; `two`: whether there are two tables.
+    `cause`: the option that causes the result's size, in messages.  `two`: whether there are two tables.
     """
     if outputs > MAX_TASKS:
         size = math.ceil(MARGIN * budget.output * outputs / MAX_TASKS)
         fits = fits_task(size, resources)
         config = {"simjoin.output-size": format_bytes(size)}
-        larger = f"larger ones, dask.config.set({config}), or " if fits else ""
+        larger = f"larger partitions, dask.config.set({config}), or " if fits else ""
         raise BudgetError(
             f"The result would have {outputs:,.0f} partitions of at most {format_bytes(budget.output)}, and "
             f"at most {MAX_TASKS:,} are allowed; use {larger}{fewer_pairs(cause, two)}.",
@@ -169,8 +170,8 @@ def check_result(rows: float, pair_bytes: float, budget: Budget, cause: str, two
                  counted: bool = False) -> None:  # fmt: skip
     """Refuse a result that is certainly larger than the configuration or the disk allows.
 
-    `cause`: the option that gives it, in messages; `two`: whether there are two tables; `counted`: whether
-    `rows` is exact.
+    `cause`: the option that causes the result's size, in messages.  `two`: whether there are two tables.
+    `counted`: whether `rows` is exact.
     """
     need = rows * pair_bytes
     found = f"{rows:,.0f} pairs" if counted else f"at least {rows:,.0f} pairs, estimated from a sample"
@@ -195,7 +196,7 @@ def check_nearest(rows: int, row_bytes: float, k: int, budget: Budget) -> None:
 
 
 def _limited(need: float, budget: Budget, less: str) -> str:
-    """Describe the limit of a result and its remedies; `less`: what makes the result smaller."""
+    """Describe the limit of a result and its remedies; `less`: the remedies that make the result smaller."""
     where = (
         "you reduce the result, or write it to a larger disk"
         if budget.limit == FREE
@@ -229,19 +230,19 @@ def check_order(rows: int, row_bytes: int, resources: Resources) -> None:
     if rows > MAX_ROWS or (resources.limit is not None and need > resources.limit):
         limit = "no limit" if resources.limit is None else format_bytes(resources.limit)
         raise BudgetError(
-            f"One task puts all {rows:,} rows in order, which takes {format_bytes(need)}, and the smallest "
-            f"worker has {limit}; at most {MAX_ROWS:,} rows can be ordered. Use larger workers."
+            f"One task puts all {rows:,} rows in order, which takes {format_bytes(need)}. The smallest "
+            f"worker has {limit}, and at most {MAX_ROWS:,} rows can be ordered. Use larger workers."
         )
 
 
 def check_tree(rows: int, min_rows: int | None, resources: Resources) -> None:
-    """Refuse rows whose minimum spanning tree one worker cannot hold; `min_rows`: of a cluster, if any."""
+    """Refuse rows whose minimum spanning tree one worker cannot hold; `min_rows`: of a cluster, if wanted."""
     each = TREE_BYTES if min_rows is None else max(TREE_BYTES, CHOSEN_BYTES + CLUSTER_BYTES // min_rows)
     need, limit = each * rows, resources.limit
     if rows > MAX_ROWS or (limit is not None and need > TREE_SHARE * limit):
         place = "no limit" if limit is None else f"{format_bytes(int(TREE_SHARE * limit))} for it"
         raise BudgetError(
-            f"One task is given the spanning tree of all {rows:,} rows, which takes {format_bytes(need)}. "
+            f"One task gets the spanning tree of all {rows:,} rows, which takes {format_bytes(need)}. "
             f"The smallest worker has {place}, and a tree has at most {MAX_ROWS:,} rows. Use larger workers."
         )
 
@@ -250,7 +251,7 @@ def check_samples(samples: int | None, rows: int) -> None:
     """Refuse `min_samples` above the number of rows; None: it was not given."""
     if samples is not None and 0 < rows < samples:
         raise OptionError(
-            f"min_samples={samples} is more than the {rows:,} rows that take part, so no row is a core row "
+            f"min_samples={samples} is more than the {rows:,} rows with coordinates, so no row is a core row "
             f"at any distance; use at most {rows:,}."
         )
 
@@ -261,14 +262,14 @@ def check_radii(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
         if summary.bad_radii:
             raise CoordinateError(
                 f"eps={spec.radius!r} names a column of distances. In partition {number}, "
-                f"{summary.bad_radii} are missing, negative or infinite; they must be finite numbers >= 0: "
-                "fill or drop those rows first."
+                f"{summary.bad_radii} of them are missing, negative or infinite. Distances must be finite "
+                "numbers >= 0: fill them, or drop those rows first."
             )
 
 
 def resolve_dims(summaries: list[PartitionSummary],
                  spec: JoinSpec) -> tuple[list[PartitionSummary], JoinSpec]:  # fmt: skip
-    """Return both with the dimensions of the data; refuse coordinates that cannot be joined."""
+    """Return summaries and spec with the dimensions of the data; refuse coordinates that cannot be joined."""
     check_coordinates(summaries, spec)
     found = [(n, s.dims) for n, s in enumerate(summaries) if s.dims is not None]
     dims = found[0][1] if found else spec.dims or 1
@@ -289,7 +290,7 @@ def resolve_dims(summaries: list[PartitionSummary],
 
 def _instead(what: str, spec: JoinSpec) -> str:
     if what.endswith(A_NUMBER):
-        return f"If all are numbers, df[{spec.on[0]!r}].astype('float64') makes them coordinates."
+        return f"If all values are numbers, df[{spec.on[0]!r}].astype('float64') makes them coordinates."
     return "Leave such rows out first, or pad the lists."
 
 

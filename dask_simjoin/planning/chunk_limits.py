@@ -1,10 +1,10 @@
 """Row limits of chunks, and the memory of a single chunk.
 
 Chunks are at most a small share of a worker's memory, because several of them are in memory at a time.
-A single chunk needs the memory of its largest step.  All threads share it.  If several workers search it,
-each has a copy, and a state of its own.
+A single chunk needs the memory of its largest step.  All threads of a process share the chunk.  If several
+workers search it, each has a copy, and its own state of the search.
 
-The numbers are the bytes of all arrays of a step.  Tests measure that no step takes more.
+The constants count the bytes of all arrays of a step.  Tests measure that no step takes more.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ CUT_DIMS = 16
 """Largest number of dimensions that kd order cuts."""
 
 LISTED, CLOSE_DIMS = 16, 3
-"""Largest number of nearest rows cached per row; in at most `CLOSE_DIMS` dimensions each takes two bytes."""
+"""Largest number of nearest rows cached per row.  In up to `CLOSE_DIMS` dimensions each takes two bytes."""
 
 FEW = 5
-"""Up to this number of neighbors their totals are cached, too, except one."""
+"""With up to this number of neighbors, all their totals but one are cached, too."""
 
 ORDER_BYTES = 48
 """Bytes per row while rows are put in order, besides 4 for each dimension that is cut."""
 
 ROUND_BYTES = 110
-"""Bytes per row in rounds of a tree, besides index and nearest rows: two states, and edges twice.
+"""Bytes per row in rounds of a tree, besides index and nearest rows: two states, and two copies of the edges.
 
-Sorting the edges and making clusters take no more."""
+Sorting the edges and making clusters do not take more."""
 
 PART_BYTES = 24
 """Bytes per row for each thread that shares a round."""
@@ -52,13 +52,13 @@ APART = 1.2
 """Memory of the process in units of its arrays: allocators keep freed memory."""
 
 SHARED_DIMS = 5
-"""From this number of dimensions threads share the search of a round; in few it is a tenth of the round."""
+"""From this number of dimensions on, threads share a round's search.  In fewer it is a tenth of the round."""
 
 FEW_THREADS = 6
-"""Up to this number of threads, a single chunk is faster than several if threads share no rounds.
+"""Up to this number of threads, a single chunk is faster than several even if threads do not share rounds.
 
-Several chunks take 2.3 times the work.  Half of the work on a single chunk is searches, which all threads
-share."""
+Several chunks take 2.3 times the work of a single chunk.  Half of a single chunk's work is the search for
+neighbors, which all threads share."""
 
 WORKING = 24 * 2**20
 """Working memory of each thread in bytes, whatever the number of rows."""
@@ -67,7 +67,7 @@ WORKING = 24 * 2**20
 def one_chunk_bytes(table: TableSummary, k: int, threads: int) -> float:
     """Return the peak bytes of a single chunk of all rows with its tree, as an upper bound.
 
-    `k`: number of neighbors per row; `threads`: of this process, or of a worker, that share the chunk.
+    `k`: count of neighbors per row.  `threads`: count of threads of this process, or of a worker.
     """
     dims, rows = len(table.every.lower), table.source_rows
     numbers = 8 * dims
@@ -75,25 +75,25 @@ def one_chunk_bytes(table: TableSummary, k: int, threads: int) -> float:
     index = numbers + filtered + dims + LABEL_BYTES + table.id_bytes
     listed = min(max(k - 1, FEW - 1), LISTED)
     known = 12 + (2 if dims <= CLOSE_DIMS else 4) * listed + 8 * (FEW - 1) * (k <= FEW)
-    # the partitions, their rows in one array, and memory that libraries have not freed
+    # the partitions, their rows in one array, and memory that libraries have not freed yet
     read = 2 * table.row_bytes + LABEL_BYTES + numbers
     making = read + max(index, ORDER_BYTES + 4 * min(dims, CUT_DIMS))
-    searching = index + 2 * known  # the parts, and their concatenation
+    searching = index + 2 * known  # nearest rows by part, and their concatenation
     finding = index + known + ROUND_BYTES + PART_BYTES * threads
     return APART * rows * max(making, searching, finding) + WORKING * threads
 
 
 class OneChunk(NamedTuple):
-    """Say what one chunk of all rows takes with its spanning tree.
+    """The memory of one chunk of all rows with its spanning tree.
 
     Attributes
     ----------
     need : float
-        Peak bytes on each worker that has it.
+        Peak bytes on each worker that has the chunk.
     room : float or None
-        Bytes that it may take on the smallest worker, or in this process; None: unknown.
+        Bytes that the chunk may take on the smallest worker, or in this process; None: unknown.
     is_best : bool
-        Whether it fits and is faster than several chunks.
+        Whether the chunk fits and is faster than several chunks.
     """
 
     need: float
@@ -135,7 +135,7 @@ CHUNKS_PER_THREAD = 4
 """Spatial chunks for each thread: their sizes differ, so more of them balance better."""
 
 HELD_PER_THREAD = 2
-"""The same for the shuffle by worker, where each chunk is one message per sending thread."""
+"""Spatial chunks for each thread in the shuffle by worker, where a chunk is a message per sending thread."""
 
 LEAST_ROWS = 1 << 14
 """Smallest number of rows of a chunk that is worth a task."""
@@ -166,17 +166,17 @@ class ChunkLimits:
     one: OneChunk | None = None
 
     def rows(self, table: TableSummary, row_bytes: float) -> tuple[int, int]:
-        """Return the target and the maximum of rows per chunk."""
+        """Return the target number and the largest number of rows per chunk."""
         max_rows = int(min(max(self.budget.chunk // row_bytes, 1), MAX_ROWS))
         target = max_rows if self.budget.chosen else min(max_rows, min_chunk_rows(len(table.every.lower)))
         return target, max_rows
 
     @property
     def numbers(self) -> list[int]:
-        """Numbers of entity chunks that are worth comparing.
+        """Numbers of entity chunks whose costs are worth comparing.
 
-        A single chunk has its queries cut.  One chunk for each thread is indexed in parallel.  The third
-        number gives each thread about one block pair.
+        One: the queries of the chunk are shared.  One for each thread: chunks are indexed in parallel.  The
+        third number gives each thread about one block pair.
         """
         if self.budget.chosen:
             return [math.ceil(math.sqrt(2 * self.resources.threads))]
@@ -231,7 +231,7 @@ class ChunkLimits:
         return None
 
     def region_rows(self, rows: int, min_rows: int, max_rows: int) -> int:
-        """Return the target number of rows of a region; `rows`: in all regions."""
+        """Return the target number of rows of a region; `rows`: count of rows in all regions."""
         each = HELD_PER_THREAD if self.shuffle == BY_WORKER else CHUNKS_PER_THREAD
         return clip(rows / (each * self.resources.threads), min_rows, max_rows)
 

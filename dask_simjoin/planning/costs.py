@@ -26,17 +26,17 @@ class Rates:
     Attributes
     ----------
     read, read_number : float
-        Summarize a row, read it again and put it into its chunk; the same for each of its numbers.
+        Summarize a row, read it again and put it into its chunk: per row, and per number in it.
     build, build_number : float
-        Index a row; the same for each of its numbers.
+        Index a row: per row, and per number in it.
     visit : float
         Look up the neighborhood of a row of a block, without comparisons.
     compare, compare_number : float
-        Compare two points; the same for each of their numbers.
+        Compare two points: per pair, and per dimension.
     pair : float
         Emit a pair.
     shuffle, shuffle_number : float
-        Send a row to another chunk and sort it there; the same for each of its numbers.
+        Send a row to another chunk and sort it there: per row, and per number in it.
     task : float
         Run a task with the threaded scheduler.
     """
@@ -59,10 +59,10 @@ TILES = Rates(4, 4, 150, 7, 60, 0.03, 0.0025, 10, 30, 12, 1.5e5)
 DEVICE = Rates(0.1, 0.05, 0.5, 0.08, 0.3, 0.0, 0.9e-5, 0.01, 2, 0.4, 2.5e5)
 
 SWEPT_DIMS = 2
-"""Dimensions that `SWEEP` was measured in; each further one triples the grid rows to visit."""
+"""Number of dimensions when `SWEEP` was measured.  Each further dimension triples the grid rows to visit."""
 
 PRUNED_DIMS = 12
-"""In fewer dimensions, comparisons end early for some points."""
+"""In fewer dimensions than this, boxes spare some comparisons."""
 
 CLUSTER_TASK = 1.2e6
 """Nanoseconds per task on a cluster."""
@@ -74,7 +74,7 @@ SHUFFLE_FACTOR = {BY_WORKER: 1.4, "tasks": 5.0, "disk": 10.0, "p2p": 10.0}
 """Cost of each shuffle method, in units of sending rows in shared memory."""
 
 THREADS_FACTOR = {"tasks": 1.0}
-"""The same factors without a cluster: threads share memory."""
+"""Values of `SHUFFLE_FACTOR` that differ without a cluster, where threads share memory."""
 
 PIECES_PER_THREAD = 4
 """Pieces of work for each thread: small pieces shorten the wait for the last thread."""
@@ -89,7 +89,7 @@ MIN_PIECE, MIN_CLUSTER_PIECE, MIN_DEVICE_PIECE = 0.02, 0.05, 0.01
 """Smallest piece of work, in seconds, that is worth its own task."""
 
 MIN_ROW_PIECE = 0.004
-"""Smallest piece, in seconds, on threads if pieces give a number per row: there is at most one per thread."""
+"""Smallest piece, in seconds, on threads if pieces give a number per row, with up to a piece per thread."""
 
 MAX_DEVICE_PIECE = 0.15
 """Largest piece, in seconds, with several GPUs: transfers wait for the running kernel."""
@@ -98,10 +98,10 @@ ROW_OF_PIECE = 12.0
 """Nanoseconds per row of a chunk if a piece gives a number per row: allocate the numbers and merge them."""
 
 WORTH = 4.0
-"""A piece must do this multiple of `ROW_OF_PIECE` in other work, once every thread has a piece."""
+"""Once every thread has a piece, a piece must have this multiple of `ROW_OF_PIECE` as other work."""
 
 SPLIT = 0.5
-"""Extra cost to compare rows of different chunks: they have no common order."""
+"""Extra share of comparisons between rows of different chunks, because these have no common order."""
 
 TOGETHER = 0.85
 """Share of index building that runs in parallel."""
@@ -110,7 +110,7 @@ LISTED_PAIR = 100.0
 """Nanoseconds to list a pair while planning, and to find its block pair."""
 
 PLANNING, LAZY_PLANNING = 2e-3, 5e-3
-"""Seconds to plan a join of a few rows: of plain frames, and of Dask DataFrames, whose pass is a graph."""
+"""Seconds to plan a join of a few rows: of plain frames, and of Dask DataFrames, which a graph reads."""
 
 EMBED_NUMBER = 15.0
 """Nanoseconds to compute a coordinate if points are not the columns themselves."""
@@ -129,8 +129,8 @@ class Costs:
         How chunks are indexed.
     dims : int
     near : tuple of float
-        Share of all pairs of points whose tiles must be compared.  The second number is for a quarter of the
-        points, whose tiles are larger.
+        Share of all pairs of points whose tiles must be compared.  The second share is for a quarter of the
+        points, because fewer points have larger tiles.
     rows : float
         Points of all tables.
     output : OutputSpec
@@ -179,14 +179,14 @@ class Costs:
         self.read = NANO * (rates.read + rates.read_number * dims)
         self.build = NANO * (rates.build + rates.build_number * dims)
         self.shuffle = NANO * (rates.shuffle + rates.shuffle_number * dims)
-        # boxes leave out some points of near tiles
+        # boxes exclude some points of near tiles from comparisons
         self.compare = NANO * (rates.compare + rates.compare_number * dims) * min(1.0, dims / PRUNED_DIMS)
         self.pair = NANO * rates.pair
         self.factors = SHUFFLE_FACTOR if self.resources.cluster else SHUFFLE_FACTOR | THREADS_FACTOR
         self.task = NANO * (CLUSTER_TASK if self.resources.cluster else rates.task)
 
     def blocks(self, chunks: JoinChunks, blocks: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-        """Return seconds (block pairs,) of a thread for one pass over each; `pairs`: in each result."""
+        """Return a thread's seconds for one pass over each block pair; `pairs`: pairs found in each."""
         rows, (i, j) = chunks.rows, blocks.T
         visited = rows[i] + np.where(i == j, 0.0, rows[j])
         candidates = chunks.candidates(blocks)
@@ -196,7 +196,7 @@ class Costs:
         return found + self.visit * visited + self.compare * met
 
     def planning(self, lazy: bool, embeds: bool) -> float:
-        """Return the seconds of a plan without its estimate: read all rows once, and make chunks.
+        """Return the seconds of planning, which reads all rows once and makes chunks, without its estimate.
 
         `lazy`: whether the tables are Dask DataFrames; `embeds`: whether coordinates are computed.
         """
@@ -205,10 +205,10 @@ class Costs:
 
     def counts(self, rows: Sequence[float], sampled: Sequence[float], pairs: float, listed: bool,
                planning: float) -> bool:  # fmt: skip
-        """Return whether planning counts pairs, because that takes no longer than the plan by a sample.
+        """Return whether planning counts all pairs, if that at most doubles the time of planning by a sample.
 
-        `rows`, `sampled`: points of each table, and of its sample.  `pairs`: expected number.  `listed`:
-        whether pairs are listed to count them.  `planning`: seconds of the other steps of planning.
+        `rows`, `sampled`: points of each table, and of its sample.  `pairs`: expected count of pairs.
+        `listed`: whether pairs are listed to count them.  `planning`: seconds of planning's other steps.
         """
         pair = NANO * LISTED_PAIR if listed else self.pair
         sampled_pairs = pairs * sampled[0] * sampled[-1] / max(rows[0] * rows[-1], 1.0)
@@ -227,10 +227,10 @@ class Costs:
         return self.visit * rows + compared
 
     def made(self, chunks: JoinChunks) -> float:
-        """Return seconds until chunks are indexed and moved to where they are needed."""
+        """Return seconds until chunks are indexed, and are on the workers that need them."""
         threads, rows = self.resources.threads, chunks.rows
         largest, whole = float(rows.max(initial=0.0)), float(rows.sum())
-        # idle threads help to index a chunk, with less speedup than several chunks
+        # idle threads help to index a chunk, but several chunks would speed up more
         helpers = 1 if chunks.method is not None else self.resources.for_each(len(chunks))
         alone = largest * (TOGETHER / helpers + 1 - TOGETHER)
         seconds = max(whole / threads, alone) * self.build
@@ -241,12 +241,12 @@ class Costs:
         return seconds + tasks * self.task + self._moved(chunks)
 
     def _moved(self, chunks: JoinChunks) -> float:
-        """Return seconds to move chunks between workers; threads share theirs."""
+        """Return seconds to move chunks between workers; threads of a worker share its chunks."""
         if not self.resources.cluster or self.resources.workers < 2:
             return 0.0
         byte = NANO * (DEVICE_BYTE if self.resources.gpu else CLUSTER_BYTE)
         apart = 1 - 1 / self.resources.workers
-        # a task that makes a chunk receives partitions of other workers
+        # tasks that make chunks receive partitions from other workers
         gathered = (
             0.0 if self.resources.gpu or chunks.method is not None else 8 * self.dims * self.rows * apart
         )
@@ -262,8 +262,8 @@ class Costs:
     def copies(self, chunks: JoinChunks, parts: int) -> int:
         """Return the number of GPUs that each make their own copy of a chunk that all of them need.
 
-        Sending a chunk waits for kernels of its GPU, and rows are smaller than their index.  `parts`: pieces
-        of the largest block pair.
+        Sending an indexed chunk would wait for the kernels of its GPU, and rows take less memory than their
+        index.  `parts`: count of pieces of the largest block pair.
         """
         alone = chunks.method is None and all(len(side) == 1 for side in chunks.sides)
         return (
@@ -273,7 +273,7 @@ class Costs:
         )
 
     def shuffled(self, method: str) -> float:
-        """Return a lower bound of the seconds of chunks that need a shuffle."""
+        """Return a lower bound of the seconds to make chunks by a shuffle."""
         each = self.build + self.output.joins * self.visit
         partitions = sum(map(len, self.sources))
         shuffle = self.factors[method] * self.shuffle
@@ -283,7 +283,7 @@ class Costs:
         """Return seconds of the steps that depend on the chunks."""
         more = 0.0
         if chunks.method is None and len(chunks):
-            # small chunks that cover all of space have larger tiles, so more is compared
+            # a small chunk that covers all of space has larger tiles, so more points are compared
             rows = float(chunks.rows.sum())
             number = rows**2 / max(float((chunks.rows**2).sum()), 1.0)
             whole, quarter = (max(near, 1e-9) for near in self.near)
@@ -301,8 +301,9 @@ class Costs:
     def pieces(self, seconds: np.ndarray, rows: np.ndarray, row_bytes: float | None) -> np.ndarray:
         """Cut the work of each block pair (n,) into pieces of about equal work.
 
-        `rows`: of their first chunks.  A piece may give a number for each row of both chunks: all pieces
-        together take no more memory than the chunk.  `row_bytes` None: pieces give numbers of own rows only.
+        `rows`: rows of the first chunks.  `row_bytes`: bytes of a chunk's row, if each piece gives a number
+        for every row of both chunks.  The numbers of all pieces take at most the memory of the chunk.
+        None: pieces give numbers for their own rows only.
         """
         if self.resources.threads < 2 or not len(seconds):
             return np.ones(len(seconds), np.int64)

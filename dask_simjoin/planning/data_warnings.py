@@ -42,13 +42,13 @@ SIMILAR = 0.1
 """Share of all pairs that is a mistake if `eps` looks like a similarity."""
 
 FAR = 300
-"""Kilometers may be meant for meters if neighbors are this multiple of `eps` away."""
+"""`eps` may be in kilometers instead of meters if neighbors are at least this multiple of `eps` away."""
 
 PROBED = 64
-"""Sample points whose nearest point is computed; smaller samples give no warnings."""
+"""Number of sample points whose nearest point is computed; smaller samples give no warnings."""
 
 WIDE = 100
-"""A column whose spread is this multiple of all others is probably not a coordinate."""
+"""A column that is spread more than this many times as wide as all others is probably not a coordinate."""
 
 DEAR = 2 << 30
 """A result of more bytes is refused if it has most of all pairs."""
@@ -56,7 +56,7 @@ DEAR = 2 << 30
 ENDS = "; other names of the columns end this warning"
 
 MOST_MISSING = 1000
-"""Rows of an object column to search for a value."""
+"""Largest number of rows of an object column that are searched for a value."""
 
 OUTSIDE = ("dask_simjoin", "dask", "distributed", "functools", "contextlib")
 """Packages whose lines are skipped to find the caller of a warning."""
@@ -79,9 +79,9 @@ def raise_warnings(data_warnings: Iterable[DataWarning], found: int | None = 0) 
 def check_share(
     data_warnings: Iterable[DataWarning], share: float, rows: float, row_bytes: float, spec: JoinSpec
 ) -> None:
-    """Refuse a large result with most of all pairs, unless a configured limit allows it.
+    """Refuse a large result that has most of all pairs, unless a configured limit allows it.
 
-    `share`: of all possible pairs; `rows`: of the result, at least.
+    `share`: share of all possible pairs.  `rows`: lower bound of the result's rows.
     """
     size = rows * row_bytes
     if share < LARGE or size < DEAR or spec.settings.result is not None:
@@ -123,12 +123,12 @@ def _approximate(side: TableSummary) -> list[DataWarning]:
         return []
     if name_of(side.spec.method) in LOSSY_NEAREST:
         return [DataWarning(ApproximateWarning(
-            "approximate=True returns near rows, and may miss nearer ones. Call profile(k=...) with the "
-            "same options to measure how many it finds; approximate=False finds the nearest."
+            "approximate=True returns near rows, and may miss nearer ones. Call profile(k=...) with the same "
+            "options to measure how many of the nearest rows it finds; approximate=False finds all of them."
         ))]  # fmt: skip
     text = (
-        "approximate=True leaves out pairs of rows of two clusters. Call profile() with the same options "
-        "to measure the share that is found; plan() estimates it. Use approximate=False to find all."
+        "approximate=True leaves out pairs of rows of two clusters. Call profile() with the same options to "
+        "measure the share of pairs that is found; plan() estimates it. Use approximate=False to find all."
     )
     return [DataWarning(ApproximateWarning(text))]
 
@@ -146,8 +146,8 @@ def _radians(side: TableSummary) -> list[DataWarning]:
     named = " and ".join(repr(name) for name in spec.on)
     return [_units(
         f"All {every.rows:,} values of {named} lie within pi/2 and pi of 0, as radians do. "
-        f"But metric={spec.metric!r} takes degrees, and near 0 degrees of both is the open sea. If these are "
-        "radians, convert them, for example with numpy.degrees."
+        f"But metric={spec.metric!r} takes degrees, and the place at 0, 0 degrees is open sea. If the values "
+        "are radians, convert them, for example with numpy.degrees."
     )]  # fmt: skip
 
 
@@ -228,7 +228,7 @@ def warnings_of_left_out(frame: Frame, spec: JoinSpec) -> tuple[DataWarning, ...
 
 
 def _a_number(column: pd.Series) -> str:
-    """Return the type name of the first value of an object column if that is a number, else ""."""
+    """Return the type name of an object column's first value if the value is a number, else ""."""
     some = column[:MOST_MISSING].dropna()
     value = some.iloc[0] if len(some) else None
     plain = isinstance(value, numbers.Number) and not isinstance(value, (bool, np.bool_))
@@ -240,7 +240,7 @@ def warnings_of_eps(spec: JoinSpec, found: Estimate, candidates: float,
     """Return the warnings about `eps` that the sample suggests; `candidates`: number of possible pairs."""
     if spec.bound != "eps" or min(side.every.rows for side in sides) < MIN_ROWS or not candidates:
         return ()
-    # several distances are a histogram, which may include all pairs
+    # several distances make a histogram, whose largest distance may include all pairs
     large = () if spec.several else _large(spec, found.total_low / candidates, sides)
     return (*large, *_tiny(spec, found, *sides))
 
@@ -264,8 +264,8 @@ def _large(spec: JoinSpec, share: float, sides: tuple[TableSummary, TableSummary
             return []  # all rows are equal: units do not matter
     units = "meters" if spec.metric == Haversine.name else "the units of the metric"
     return [_units(
-        f"At least {share:.0%} of all pairs of rows are within {eps}. {across}eps is in {units}: check that "
-        "the coordinates are, too, or use a smaller eps."
+        f"At least {share:.0%} of all pairs of rows are within {eps}. {across}eps is in {units}: check the "
+        "unit of the coordinates, or use a smaller eps."
     )]  # fmt: skip
 
 
@@ -279,7 +279,7 @@ def _total(spec: JoinSpec, lower: np.ndarray, upper: np.ndarray) -> float:
 
 
 def _tiny(spec: JoinSpec, found: Estimate, left: TableSummary, right: TableSummary) -> list[DataWarning]:
-    """Warn of kilometers given as meters: no pair is near, and rows are about 1000 times as far apart."""
+    """Warn of kilometers as `eps` in meters: no pair is near, and the nearest rows are much farther apart."""
     points = right.points
     if spec.metric != Haversine.name or spec.radius is not None or found.total or not spec.eps:
         return []

@@ -55,7 +55,7 @@ class Disk:
     spilled, shuffled : float
         Bytes of chunks that are written and read again, and bytes of shuffled rows.
     spilling, shuffling, writing : float
-        Seconds for both, and seconds to write the pairs as parquet.
+        Seconds to spill chunks, to shuffle rows, and to write the pairs as parquet.
     needed : float
         Lower bound of the bytes on the disks of all workers at a time.  Without workers: bytes that a shuffle
         writes to the temporary folder.
@@ -70,7 +70,7 @@ class Disk:
 
     @property
     def seconds(self) -> float:
-        """Seconds until pairs are found: pairs are written only on request."""
+        """Seconds of disk traffic until pairs are found; writing the pairs is not counted."""
         return self.spilling + self.shuffling
 
 
@@ -79,7 +79,8 @@ def expect_disk(
 ) -> Disk:
     """Estimate disk traffic.
 
-    `row_bytes`: of a chunk's row; `result`: bytes of all pairs; `joins`: number of passes over block pairs.
+    `row_bytes`: bytes of a chunk's row.  `result`: bytes of all pairs.  `joins`: count of passes over block
+    pairs.
     """
     if resources.gpu:
         return Disk()
@@ -106,7 +107,7 @@ def expect_disk(
 def bytes_needed(held: float, written: float, resources: Resources) -> float:
     """Return a lower bound of the bytes on the disks of all workers at a time.
 
-    `held`: bytes that all workers need at a time; `written`: bytes that go through files anyway.
+    `held`: bytes that all workers hold at a time.  `written`: bytes that go through files in any case.
     """
     if resources.limit is None or resources.gpu:
         return 0.0
@@ -116,7 +117,10 @@ def bytes_needed(held: float, written: float, resources: Resources) -> float:
 
 def needed_of_chunks(chunks: JoinChunks, blocks: np.ndarray, row_bytes: Sequence[float], output: OutputSpec,
                      resources: Resources) -> float:  # fmt: skip
-    """Return `bytes_needed` for block pairs in this order; `row_bytes`: of a chunk's row, for each table."""
+    """Return `bytes_needed` for block pairs in this order.
+
+    `row_bytes`: for each table, the bytes of a chunk's row.
+    """
     each = np.concatenate([side.rows * own for side, own in zip(chunks.sides, row_bytes, strict=False)])
     whole = output.joins > 1 or output.spanning  # a later step needs all chunks again
     held = INDEXED * (float(each.sum()) if whole else held_at_once(blocks, each))
@@ -131,7 +135,7 @@ def needed_of_chunks(chunks: JoinChunks, blocks: np.ndarray, row_bytes: Sequence
 def held_at_once(blocks: np.ndarray, sizes: np.ndarray) -> float:
     """Return the peak bytes of chunks in memory if blocks (n, 2) are joined in their order.
 
-    A chunk is held from the first block that it is in to the last one.
+    A chunk is in memory from its first block to its last one.
     """
     blocks = np.asarray(blocks, np.int64).reshape(-1, 2)
     number = len(blocks)
@@ -171,7 +175,7 @@ class WorkerDisk:
 
 
 def check_disks(needed: float, disks: Sequence[WorkerDisk]) -> None:
-    """Refuse a join that needs more disk space than the workers' disks have; `needed`: bytes in all."""
+    """Refuse a join that needs more disk space than the workers' disks have; `needed`: bytes on all disks."""
     workers = sum(disk.workers for disk in disks)
     for disk in disks:
         share = needed * disk.workers / workers
@@ -203,6 +207,6 @@ def check_folder(needed: float, directory: str) -> None:
     if needed > free:
         raise ScratchError(
             f"Rows would be shuffled through files in {directory!r}, which take at least "
-            f"{format_bytes(int(needed))}, and {format_bytes(free)} are free there. {remedy}",
+            f"{format_bytes(int(needed))}, but only {format_bytes(free)} are free there. {remedy}",
             remedies=[IN_MEMORY],
         )

@@ -23,13 +23,13 @@ from dask_simjoin.planning.statistics.partition import PartitionSummary
 from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints
 
 Piece = tuple[int, int, int]
-"""Number of a partition, and the rows start ... stop-1 of it."""
+"""Number of a partition, and a range of its rows: (partition, start, stop)."""
 
 Pieces = tuple[tuple[Piece, ...], ...]
 """The pieces of each chunk."""
 
 Sources = tuple[tuple[int, str], ...]
-"""For each partition of a table, its rows and a digest of its box."""
+"""For each partition of a table, the count of its rows, and a digest of its box."""
 
 Boxes = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Lower and upper bounds (n, d) of the chunks that may have points, and their numbers (n,)."""
@@ -64,7 +64,7 @@ class JoinChunks(Protocol):
 
     @property
     def own_rows(self) -> np.ndarray:
-        """Points expected in each chunk, without halos."""
+        """Points expected in each chunk, without points of halos."""
 
     @property
     def visits(self) -> tuple[int, float]:
@@ -102,13 +102,13 @@ class Chunking(JoinChunks, Protocol):
 
     @property
     def pieces(self) -> Pieces:
-        """The pieces of partitions in each chunk; none if rows are shuffled."""
+        """The pieces of partitions that make up each chunk; empty if rows are shuffled."""
 
     def boxes(self) -> Boxes:
         """Return the boxes of the chunks that may have points."""
 
     def are_partitions(self, sources: Sources) -> bool:
-        """Whether each partition of a table of these sources is one chunk."""
+        """Whether each partition of the table is one chunk."""
 
     def describe(self, both: bool = False) -> str:
         """Describe in words how rows are assigned to chunks; `both`: for two tables."""
@@ -123,7 +123,7 @@ class Shuffled(Chunking, Protocol):
 
     @property
     def everywhere(self) -> bool:
-        """Whether chunks have all points within reach of their regions, and each row is in several."""
+        """Whether chunks have all points within reach of their regions, so a row may be in several chunks."""
 
     @property
     def method(self) -> str:
@@ -172,7 +172,7 @@ class HomeChunks:
 
     @property
     def own_rows(self) -> np.ndarray:
-        """Points of each chunk: no point is in another."""
+        """Points of each chunk: no point is in another chunk, too."""
         return self.rows
 
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
@@ -290,7 +290,7 @@ class ReplicatedChunks(EntityChunks):
 
 def entity_chunks(summaries: list[PartitionSummary], min_rows: int, max_rows: int, norm: Norm,
                   threshold: float, kind: type[Made] = EntityChunks) -> Made:  # type: ignore[assignment]  # fmt: skip
-    """Make chunks of at least `min_rows` rows, if there are as many, and at most `max_rows`."""
+    """Make chunks of at least `min_rows` rows, if the table has as many, and of at most `max_rows` rows."""
     pieces: list[tuple[Piece, ...]] = []
     open_: list[Piece] = []
     size = 0

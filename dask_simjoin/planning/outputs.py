@@ -15,13 +15,13 @@ from dask_simjoin.planning.statistics.estimate import Estimate
 from dask_simjoin.request.spec import JoinSpec
 
 MAX_OUTPUT = 2**30
-"""Rows of a partition of the result on GPUs: half of what cuDF can number."""
+"""Largest number of rows of a result partition on GPUs: half of the rows that cuDF can number."""
 
 QUERIES_PER_THREAD = 4
-"""Parts of the queries of one replicated chunk, for each GPU or thread."""
+"""Number of parts of a replicated chunk's queries, for each GPU or thread."""
 
 MAX_UNEVEN = 16
-"""Cut queries into at most this many times the needed partitions before counting pairs first."""
+"""Cut queries into at most this multiple of the needed partitions; if more were needed, count pairs first."""
 
 
 def min_chunk_rows(dims: int) -> int:
@@ -30,12 +30,12 @@ def min_chunk_rows(dims: int) -> int:
 
 
 def directions(spec: JoinSpec) -> int:
-    """Return how often each pair is in the result."""
+    """Return how often the result has each pair."""
     return 2 if spec.pairs == "both" else 1
 
 
 def rows_found(tables: tuple[int, ...], k: int) -> int:
-    """Return the largest number of rows of a join with k neighbors per row; `tables`: their rows."""
+    """Return the largest number of rows of a join with k neighbors per row; `tables`: rows of each table."""
     data = tables[-1] - (len(tables) == 1)
     return tables[0] * min(k, max(data, 0))
 
@@ -60,15 +60,15 @@ def query_slices(slices: np.ndarray, found: Estimate, size: float, rows: int, sp
                  resources: Resources) -> tuple[np.ndarray, bool]:  # fmt: skip
     """Return the number of query parts of a replicated chunk, and whether they have equally many rows.
 
-    Parts of equally many rows need no counting pass.  They suffice unless the numbers of neighbors vary a
-    lot.  `slices`, `size`: partitions and bytes that the result needs.
+    Parts of equally many rows need no counting pass.  They are good enough unless some rows have far more
+    neighbors than others.  `slices`, `size`: partitions and bytes that the result needs.
     """
     parts = QUERIES_PER_THREAD * resources.threads
     if spec.partitioning == "auto":
         parts = min(parts, rows // min_chunk_rows(spec.dims or 1))
     needed = parts = max(parts, int(slices.max(initial=1)))
     if not resources.gpu:
-        size *= 2  # the first queries meet more later rows than the last
+        size *= 2  # the first queries have more later rows to pair with than the last ones
 
     def fits(parts: int) -> bool:
         return found.share(1 / parts) * size <= budget.output
@@ -93,15 +93,16 @@ class OutputSpec:
     result_bytes_per_row : int
         Bytes of results per row of a chunk.
     bytes_per_other, others_per_row : int
-        Bytes for each neighbor of a row, and the number of neighbors.
+        Bytes for each neighbor of a row, and the largest number of neighbors of a row.
     single_home : bool
-        Whether results of a row are kept with the row, which is then in one chunk only.
+        Whether the results of a row are kept in its chunk, so that each row must be in one chunk only.
     k : int or None
         Nearest neighbors per row; None: pairs within a distance.
     min_total, max_total : float
         Smallest and largest total of a neighbor.
     dense : float
-        Neighbors per row from here on make tiles fastest in all dimensions: tiles count many pairs at once.
+        From this number of neighbors per row on, tiles are fastest in all dimensions: they count many pairs
+        at once.
     joins : int
         Number of times that tasks go through the block pairs.
     spanning : bool
@@ -113,7 +114,8 @@ class OutputSpec:
     connected : bool
         Whether rows are connected by pairs and labeled, without returning pairs.
     together : float
-        Saving per row if all rows are in one chunk, in units of a visit: its places identify rows.
+        Saving per row if all rows are in one chunk, in units of a visit: positions in the chunk then identify
+        rows.
     """
 
     with_ids: bool = False
@@ -134,7 +136,7 @@ class OutputSpec:
     together: float = 0.0
 
     def found_bytes(self, rows: int) -> int:
-        """Return bytes of results per row; `rows`: of the table."""
+        """Return bytes of results per row; `rows`: count of the table's rows."""
         return self.result_bytes_per_row + self.bytes_per_other * min(self.others_per_row, rows)
 
 
@@ -148,7 +150,7 @@ LISTS = replace(COUNTS, listed=True)
 """Results made from each pair in turn."""
 
 CLUSTERS = OutputSpec(dense=128, by_row=True, connected=True, together=5.0)
-"""Number of pairs per row, and connected rows; `dense` is measured in the same way."""
+"""Number of pairs per row, and connected rows; `dense` is measured in 2 and 3 dimensions, too."""
 
 LISTED_CLUSTERS = replace(CLUSTERS, listed=True, connected=False)
 """Clusters of rows that are decided one after the other."""
@@ -174,15 +176,15 @@ def tree_output(k: int) -> OutputSpec:
 
 
 BRANCH = 32
-"""Largest number of partitions that Dask shuffles in one stage, and parts of each stage above that."""
+"""Largest number of partitions that Dask shuffles in one stage; with more, the parts of each stage."""
 
 MANY_TASKS = 10_000
 TASK_SECONDS = 0.002
-"""Above this number of tasks a plan names a remedy; seconds that Dask itself needs per task, about."""
+"""A plan with more tasks than this names a remedy; and about the seconds that Dask itself needs per task."""
 
 
 def describe_tasks(tasks: int, chunk: int) -> str:
-    """Describe a number of tasks; `chunk`: bytes that a chunk may have."""
+    """Describe a number of tasks; `chunk`: largest size of a chunk in bytes."""
     if tasks <= MANY_TASKS:
         return f"about {tasks:,}"
     return (
@@ -199,7 +201,7 @@ def shuffle_tasks(sources: int, chunks: int, method: str) -> int:
     if method == BY_WORKER:
         return 2 * chunks
     if method != "p2p":
-        sources = min(sources, chunks)  # Dask concatenates sources first
+        sources = min(sources, chunks)  # Dask concatenates partitions first
     own = sources + 2 * chunks
     if method != "tasks":
         return own

@@ -119,7 +119,7 @@ class Plan(BlockPairs):
     dims : int
         Dimensions of the points.
     sources : tuple of Sources
-        For each table, rows of each of its partitions, and a digest of its box.
+        For each partition of each table, the count of its rows, and a digest of its box.
     chunks : JoinChunks
     blocks : array (block pairs, 2), int32
         Chunks that are compared; for nearest neighbors, in at least one direction.
@@ -137,13 +137,13 @@ class Plan(BlockPairs):
     data_warnings : tuple of DataWarning
         Likely mistakes.
     searches : tuple of array, int64
-        For each chunk of queries, the chunks that may have their neighbors: itself first, then by distance.
+        For each chunk of queries, the chunks that may have their neighbors: itself, then by distance.
     joined : array (block pairs, 2), int32
         Pairs of chunks that may have an edge of the minimum spanning tree; none if no tree is made.
     parts : array (block pairs,) or (chunks,), int64
         Number of pieces of each block pair's work if the result has no pairs, or of each chunk's searches.
     seconds : array (block pairs,) or (chunks,), float64
-        Expected seconds of a thread for each.
+        Expected seconds of a thread for each block pair, or for the searches of each chunk.
     expected : float
         Seconds from the first task to the last, with disk traffic, but without writing pairs.
     disk : Disk
@@ -155,7 +155,7 @@ class Plan(BlockPairs):
     sharing : tuple of int
         Threads and workers that make the spanning tree of a single chunk: see `planning.searches.Sharing`.
     alone : float
-        Peak bytes of a single chunk with its spanning tree, on each worker that has it, or 0.
+        Peak bytes of a single chunk with its spanning tree, on each worker that has the chunk; else 0.
     sent : int
         Rows of a partition that are shuffled at a time.
     recall : Recall
@@ -202,7 +202,7 @@ class Plan(BlockPairs):
 
     @property
     def partitioning(self) -> str:
-        """The kind of its chunks."""
+        """The kind of the chunks."""
         return self.chunks.kind
 
     @property
@@ -241,14 +241,14 @@ class Plan(BlockPairs):
 
 def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources: Resources | None = None,
               shuffle: str = "tasks") -> Plan:  # fmt: skip
-    """Plan a join; refuse what cannot be joined.
+    """Plan a join; refuse tables that cannot be joined.
 
     Parameters
     ----------
     statistics : JoinStatistics
-        Statistics of its tables.
+        Statistics of the tables.
     output : OutputSpec
-        The result of its tasks.
+        The result of the tasks.
     resources : Resources, optional
         Workers and memory; None for plain frames.
     shuffle : str
@@ -272,7 +272,7 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     check_blocks(chunks.visits[0], chunks.rows, row_bytes, budget, resources, by_region)
     made, blocks = costs.made(chunks), chunks.blocks()
     if output.k is not None:
-        # a nearest-neighbor search has a known number of pairs
+        # a nearest-neighbor search needs no estimate: it finds k rows per row
         found, recall = no_estimate(blocks), UNKNOWN if spec.approximate else ALL
     elif spec.approximate:
         found, recall = recall_module(spec.method).estimate_lossy(
@@ -357,7 +357,7 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
 def _countable(statistics: JoinStatistics, blocks: np.ndarray, layout: AnyLayout, found: Estimate,
                costs: Costs, lazy: bool) -> bool:  # fmt: skip
     """Return whether counting all pairs is as cheap as planning by the estimate `found`."""
-    if found.counted or layout.method not in ("sweep", DENSE):  # costs of other methods are not known
+    if found.counted or layout.method not in ("sweep", DENSE):  # the costs of other methods were not measured
         return False
     spec, sampled = statistics.spec, [len(table.points.x) for table in statistics.each]
     listed, planning = lists_pairs(blocks, spec), costs.planning(lazy, spec.measure.embeds)
@@ -453,7 +453,7 @@ def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan
     """Plan an eager join with one chunk of each table; refuse a result beyond the configured limit."""
     shared = statistics.dims, statistics.rows
     if output.k is not None:
-        # a nearest-neighbor search has a known number of pairs
+        # a nearest-neighbor search needs no estimate: it finds k rows per row
         layout, none = statistics.search_layout(), no_estimate(NO_BLOCKS)
         return WholePlan(
             layout, *shared, none, statistics.pair_bytes, all(statistics.rows), statistics.data_warnings(None)

@@ -38,10 +38,10 @@ ONE_THREAD = ("sync", "synchronous", "single-threaded")
 PROCESSES = ("processes", "multiprocessing")
 
 ATTEMPTS = 10
-"""How often a cluster is asked for its workers at most."""
+"""Largest number of requests to a cluster for its workers."""
 
 MAX_MOVES = 4096
-"""Shuffle by tasks if partitions times threads are at most this: it makes more tasks than p2p."""
+"""Shuffle by tasks, not p2p, if partitions times threads are at most this: the first needs more tasks."""
 
 
 def resources_for(library: str) -> Resources:
@@ -78,8 +78,8 @@ def resources_for(library: str) -> Resources:
 def workers_of(client: Client) -> dict[str, Any]:
     """Return what the scheduler knows of each worker, by address.
 
-    Another thread of Dask replaces this information every two seconds, and leaves the workers out.  If that
-    happens before `scheduler_info` returns, it is asked again.
+    Every two seconds another thread of Dask replaces this information by one without workers.  If
+    `scheduler_info` returns that, it is called again.
     """
     for _ in range(ATTEMPTS):
         info = client.scheduler_info(n_workers=-1)
@@ -89,9 +89,9 @@ def workers_of(client: Client) -> dict[str, Any]:
 
 
 def plain_threads() -> int:
-    """Return the threads that a call for a plain frame uses: all that Dask's threads would.
+    """Return how many threads a verb uses for a plain frame: as many as Dask's scheduler of threads.
 
-    A call in another thread than the main one uses one, as other threads may compute, too.
+    Outside of the main thread it uses one thread, because other threads may compute at the same time.
     """
     one = dask.config.get("scheduler", None) in ONE_THREAD
     if one or threading.current_thread() is not threading.main_thread():
@@ -100,7 +100,7 @@ def plain_threads() -> int:
 
 
 def _free_disk(of_workers: Iterable[str]) -> int | None:
-    """Return the free bytes on the largest of the working directory's, Dask's and the workers' disks.
+    """Return the most free bytes on one disk: the working directory's, Dask's or a worker's.
 
     None: some workers are on other machines.
     """
@@ -118,7 +118,7 @@ def shuffle_method(configured: str | None, resources: Resources, size: float, pa
                    dtypes: list[Any]) -> str:  # fmt: skip
     """Choose the shuffle method for `size` bytes of rows with columns of these dtypes."""
     if resources.gpu:
-        return "tasks"  # other methods copy rows to the host
+        return "tasks"  # other methods copy rows from GPUs to the host
     if any(isinstance(dtype, pd.CategoricalDtype) or dtype == np.dtype(object) for dtype in dtypes):
         return "tasks"  # other methods write Arrow, which does not keep objects and categories
     if configured is not None and (configured != "p2p" or resources.cluster):
@@ -131,7 +131,7 @@ def shuffle_method(configured: str | None, resources: Resources, size: float, pa
 
 
 def check_shuffle(method: str, cluster: bool) -> None:
-    """Refuse a shuffle that was planned with a cluster and runs without one, or the other way round."""
+    """Refuse a shuffle that was planned for a cluster but runs without one, or that now runs on a cluster."""
     if cluster != on_cluster() and method != "tasks":
         was, is_ = ("for a cluster", "without one") if cluster else ("without a cluster", "on one")
         raise PlanningError(
@@ -146,10 +146,10 @@ MIN_WORKER = 640 * 2**20
 AT_ONCE = 24
 """Memory of a thread in units of the rows that it sends at a time between workers.
 
-A shuffle holds about eight copies of the rows that it sends.  On the sender they are packed, a frame, the
-frame with its workers, sorted, and bytes.  On the receiver they are input, sorted, and bytes by chunk.  The
-rest is for the partition, the shuffle's own buffers, and rows that wait.  Without this limit, partitions of
-1,000,000 rows of 40 bytes killed workers of 700 MB."""
+A shuffle holds about eight copies of the rows that it sends.  The sender has five: packed rows, a frame, the
+frame with the rows' workers, the sorted frame, and bytes.  The receiver has three: its input, sorted rows,
+and bytes by chunk.  The rest is for the partition, the shuffle's buffers, and rows that wait.  Without this
+limit, partitions of 1,000,000 rows of 40 bytes killed workers of 700 MB."""
 
 MOVE_BYTES = 16
 """Extra bytes of a row in a shuffle: its position, and its chunk's number."""
@@ -165,7 +165,7 @@ BY_ORDER = Remedy({"partitioning": "entity"})
 
 
 def sent_rows(method: str | None, resources: Resources, row_bytes: float) -> int:
-    """Return how many rows of a partition are shuffled at a time; `row_bytes`: in their chunk."""
+    """Return how many rows of a partition are shuffled at a time; `row_bytes`: bytes of a chunk's row."""
     if method != "p2p" or resources.memory is None:
         return MAX_ROWS
     return max(1, min(MAX_ROWS, int(resources.memory / AT_ONCE / (row_bytes + MOVE_BYTES))))
@@ -212,6 +212,6 @@ def can_move(method: str, resources: Resources, tables: Sequence[TableSummary]) 
 
 
 def _enough(table: TableSummary, max_bytes: int) -> int:
-    """Return a number of partitions of at most `max_bytes`, cutting each into equally many."""
+    """Return a number of partitions that all have at most `max_bytes`, if each is cut into equally many."""
     largest = max(summary.source_rows for summary in table.summaries) * table.row_bytes
     return int(-(-largest // max_bytes)) * len(table.summaries)

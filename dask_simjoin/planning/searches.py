@@ -1,9 +1,10 @@
 """Which chunks a nearest-neighbor search or a spanning tree compares.
 
 An edge of the tree is no heavier than the heaviest edge of any other path between its ends.  The hub of a box
-is the sample row with the smallest distance to the farthest corner of the box.  Any row in the box has an
-edge to the hub that is no heavier than that distance, or than their core distances.  So paths by hubs connect
-all rows.  If the gap of two boxes exceeds the heaviest edge of the path, no tree edge joins them.
+is the sample row with the smallest distance to its farthest corner of the box.  Any row in the box has an
+edge to the hub.  The edge weighs at most the largest of that distance and both rows' core distances.  So
+paths over hubs connect all rows.  If the gap of two boxes exceeds the heaviest edge of the path between
+them, no tree edge joins these boxes.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ GUESSED, ASKED = 1024, 256
 """Sample points for a first guess of distances, and how many of them search their neighbors."""
 
 AT_ONCE = 16
-"""Points taken at a time, so that their distances stay in the cache."""
+"""Number of points per step, so that their distances stay in the cache."""
 
 MAX_WORK = 1 << 27
 """Largest number of distances from sample points to boxes."""
 
 FEWEST = 1024
-"""Smallest number of sample points used for them."""
+"""Smallest number of sample points for distances to boxes."""
 
 
 def neighbor_query(statistics: JoinStatistics, output: OutputSpec) -> tuple[JoinStatistics, OutputSpec]:
@@ -40,7 +41,7 @@ def neighbor_query(statistics: JoinStatistics, output: OutputSpec) -> tuple[Join
     assert output.k is not None
     k = min(
         output.k, max(1, statistics.right.rows - (len(statistics.each) == 1))
-    )  # no row has more neighbors
+    )  # no row has more neighbors than that
     guess = _guess(statistics.right.points, k, statistics.spec.measure)
     found = output.found_bytes(k)
     return statistics.with_eps(guess), replace(output, k=k, result_bytes_per_row=found, others_per_row=0)
@@ -95,11 +96,11 @@ def largest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbor
     """Return for each box the largest total between a point in it and one of its nearest neighbors.
 
     Sample points are rows, and one of them may be the point itself.  If `neighbors` + 1 of them are within a
-    total of every corner of the box, no neighbor is farther.  Totals to the far ends use the same operations
-    in the same order as all totals.  Rounding is monotone, so no computed total of the box is larger.
+    total of every corner of the box, no neighbor is farther.  Totals to corners use the same operations in
+    the same order as all totals.  Rounding is monotone, so no computed total of the box is larger.
 
-    `least`: the smallest total of a neighbor.  Only sample points whose gap to the box is at least as large
-    are neighbors of all points in it; the others are not counted.
+    `least`: the smallest total of a neighbor.  A sample point counts only if its gap to the box is at least
+    this large.  Then it may be a neighbor of every point in the box.
     """
     limits = np.full(len(lower), np.inf)
     if len(x) <= neighbors:
@@ -115,7 +116,7 @@ def largest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbor
 
 
 def used_points(x: np.ndarray, numbers: int, min_points: int = 0) -> np.ndarray:
-    """Return some of the sample's points if there are too many; `numbers`: of all boxes."""
+    """Return some of the sample's points if they are too many; `numbers`: how many coordinates boxes have."""
     number = max(FEWEST, min_points, MAX_WORK // max(1, numbers))
     if len(x) <= number:
         return x
@@ -132,7 +133,7 @@ def farthest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, norm: N
 
 
 SHARED_ROWS = 1 << 13
-"""From this number of rows on, sharing a tree is faster in spite of its tasks."""
+"""From this number of rows on, sharing the work on a tree is faster, although it needs more tasks."""
 
 SHARED_SECONDS = 0.1
 """On workers, sharing is faster if the neighbor searches take at least this many seconds."""
@@ -148,7 +149,7 @@ ALONE: Sharing = (1, 1)
 
 def find_sharing(statistics: JoinStatistics, chunks: JoinChunks, seconds: np.ndarray, copies: int,
                  resources: Resources) -> Sharing:  # fmt: skip
-    """Choose the threads and workers that make the tree; `seconds`: of the neighbor searches before."""
+    """Choose how many threads and workers make the tree; `seconds`: of the neighbor searches before it."""
     rows = int(chunks.rows.sum())
     if len(chunks) > 1 or (statistics.dims or 0) < SHARED_DIMS or rows < SHARED_ROWS:
         return ALONE
@@ -163,7 +164,7 @@ def find_sharing(statistics: JoinStatistics, chunks: JoinChunks, seconds: np.nda
 def find_joined(statistics: JoinStatistics, neighbors: int, chunks: JoinChunks) -> np.ndarray:
     """Find pairs of chunks (n, 2), int32, that may have edges of the tree between them.
 
-    `neighbors`: a core distance is at most the distance to this neighbor.
+    `neighbors`: a row's core distance is at most the distance to its neighbor of this number.
     """
     norm, x = statistics.spec.norm, statistics.right.points.x
     lower, upper, filled = chunks.sides[0].boxes()
@@ -183,7 +184,7 @@ def find_joined(statistics: JoinStatistics, neighbors: int, chunks: JoinChunks) 
         away = box_gap(norm, lower[c], upper[c], lower, upper)
         bound, at = np.full(number, np.inf), int(place[c])
         if len(x):
-            # the heaviest edge of the path between two hubs was added between them in Prim's order
+            # Prim adds the heaviest edge on the path of two hubs after one of them, up to the other
             before = np.maximum.accumulate(heaviest[1 : at + 1][::-1])[::-1]
             after = np.maximum.accumulate(heaviest[at + 1 :])
             bound[by_place[:at]], bound[by_place[at + 1 :]] = before, after
@@ -209,7 +210,7 @@ def _hubs(x: np.ndarray, lower: np.ndarray, upper: np.ndarray,
 
 
 def _ways(hubs: np.ndarray, core: np.ndarray, norm: Norm) -> tuple[np.ndarray, np.ndarray]:
-    """Order hubs by Prim's algorithm: their places (n,), and the weight that added each place."""
+    """Order hubs by Prim's algorithm: return their places (n,), and the weight of the edge to each place."""
     n = len(hubs)
     place, heaviest = np.zeros(n, np.int64), np.zeros(n)
     weight, left = np.full(n, np.inf), np.ones(n, np.bool_)

@@ -83,7 +83,7 @@ def size_blocks(sizes: np.ndarray, hashes: np.ndarray, weights: np.ndarray, numb
     sizes, hashes : array (sample,)
         Sizes and hashes of a sample of rows.
     weights : array (sample,)
-        Rows that each of them represents.
+        Rows that each sampled row represents.
     number : int
     row_bytes : float
         Bytes of a row besides its elements.
@@ -171,8 +171,8 @@ def candidate_pairs(blocks: np.ndarray, rows: np.ndarray, is_self_join: bool) ->
 def heavy_first(candidates: np.ndarray) -> np.ndarray:
     """Return an order of block pairs by their number of candidates, largest first.
 
-    So no heavy one is left at the end.  Similar numbers keep the order of blocks, so a block is used again
-    before it is written to disk.
+    So no heavy block pair is left at the end.  Pairs with similar numbers keep the order of blocks, so that a
+    block is used again before it is written to disk.
     """
     return np.argsort(-np.floor(np.log2(np.maximum(candidates, 1))), kind="stable")
 
@@ -183,7 +183,7 @@ class SizeBlockPlan(BlockPairs):
     Attributes
     ----------
     sources : tuple of tuple of int
-        For each table, rows of each of its partitions.
+        For each partition of each table, the count of its rows.
     sides : tuple of SizeBlocks
         Blocks of each table.
     """

@@ -1,7 +1,7 @@
 """Chunks of the points of regions, with or without halos.
 
-Without halos rows are visited more often, but each row is in one chunk only.  Clusterings need that: the
-result of a row is kept with the row.
+Without halos rows are visited more often, but each row is in one chunk only.  Clusterings need that, because
+they keep the result of a row in its chunk.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class SpatialChunks:
     reach, threshold : float
         Width of the halo, in each coordinate and in the norm.
     first, own, halo : array (regions,), int64
-        Each region's first chunk, its number of chunks with own points, and with its halo only.  0: the halo
-        is part of the chunk of the own points.
+        Each region's first chunk, its count of chunks with own points, and its count of chunks with the halo
+        only.  `halo` is 0 if the halo is part of the chunk of the own points.
     own_rows, halo_rows : array (chunks,), float64
         Points expected in each chunk.
     method : str
@@ -129,7 +129,7 @@ class SpatialChunks:
         number = self.own * (self.own + 1) // 2 + self.own * self.halo
         ends = np.append(self.first, len(self))
         rows = np.add.reduceat(self.rows, ends[:-1]) if len(self) else np.zeros(0)
-        # a chunk of own points is compared with all of its region, a halo chunk with all own points
+        # chunks of own points are compared with all chunks of their region, halo chunks with own points only
         return int(number.sum()), float((rows * np.maximum(self.own, 1)).sum())
 
     def blocks(self) -> np.ndarray:
@@ -256,7 +256,7 @@ class RegionChunks(HomeChunks):
         return position
 
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield each chunk, and it and later chunks of its own or near regions."""
+        """Yield each chunk with itself and later chunks, as far as they are in its region or near regions."""
         lower, upper = self.regions.lower, self.regions.upper
         for r in range(len(self.own)):
             near = box_gap(self.norm, lower[r], upper[r], lower[r:], upper[r:]) <= self.limit

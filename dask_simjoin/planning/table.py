@@ -39,7 +39,7 @@ class TableSummary:
     row_bytes : float
         Memory of one row of a chunk.
     sources : Sources
-        For each partition, its rows and a digest of its box.
+        For each partition, the count of its rows, and a digest of its box.
     """
 
     spec: JoinSpec
@@ -65,7 +65,7 @@ class TableSummary:
 
     @property
     def whole(self) -> list[Sample] | None:
-        """All points of each partition; None: they are too many to be counted while planning."""
+        """All points of each partition; None: there are too many to count their pairs while planning."""
         parts = [summary.whole for summary in self.summaries if summary.whole is not None]
         return parts if len(parts) == len(self.summaries) else None
 
@@ -78,8 +78,8 @@ class TableSummary:
     def hidden(self) -> SamplePoints:
         """Sample points that estimate the recall of an approximate join.
 
-        They are the other half of the sample: clusters fit the points that they were made from too well.  A
-        sample that has all points is not split.
+        These are the half of the sample that is not in `shown`: clusters fit the points that they were made
+        from too well.  A sample that has all points is not split.
         """
         return self._half(1) if self._is_split else self.points
 
@@ -127,5 +127,5 @@ def summarise_two(summaries: list[PartitionSummary], others: list[PartitionSumma
         return summarise_table(summaries, replace(spec, dims=dims[1])), right
     raise CoordinateError(
         f"The lists of the left table's column {spec.on[0]!r} have {dims[0]} numbers, and those in the "
-        f"right one's column {spec.right.on[0]!r} {dims[1]}; they must have as many."
+        f"right one's column {spec.right.on[0]!r} {dims[1]}; all must have equally many."
     )

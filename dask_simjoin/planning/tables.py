@@ -50,7 +50,7 @@ class JoinStatistics:
     Attributes
     ----------
     left, right : TableSummary
-        The same for a join of a table with itself.
+        Both are the same object for a join of a table with itself.
     each : tuple of TableSummary
         The one table, or both.
     spec : JoinSpec
@@ -62,7 +62,7 @@ class JoinStatistics:
     rows : tuple of int
         Points of each table.
     candidates : float
-        Number of pairs of different rows, or of a left and a right row.
+        Number of possible pairs: of different rows, or of a left and a right row.
     pair_bytes : float
         Memory of one row of the result.
     """
@@ -131,7 +131,7 @@ class JoinStatistics:
         return (np.zeros(len(every.lower)),) * 4
 
     def near(self) -> tuple[float, float]:
-        """Estimate the share of pairs of points in near tiles: of all rows, and of a quarter as many."""
+        """Estimate the share of pairs of points in near tiles, for all rows and for a quarter of the rows."""
         points, spec = self.right.points, self.spec
         return near_share(points.x, self.right.rows, spec.threshold, spec.norm)
 
@@ -229,7 +229,7 @@ class JoinStatistics:
         return estimate(sampled, block, sizes, np.zeros(len(sampled.left), np.int64))
 
     def data_warnings(self, found: Estimate | None) -> tuple[DataWarning, ...]:
-        """Return warnings of likely mistakes; `found`: pairs within `eps`, if it was given."""
+        """Return warnings of likely mistakes; `found`: estimated pairs, if the join has an `eps`."""
         data_warnings = warnings_of_data(*self.each)
         if found is None:
             return data_warnings
@@ -267,7 +267,7 @@ class JoinStatistics:
 
 
 def lists_pairs(blocks: np.ndarray, spec: JoinSpec) -> bool:
-    """Return whether planning lists pairs to count them: each has a block pair, or limits of its rows."""
+    """Return whether planning must list pairs to count them, by block pair or by the rows' own limits."""
     return len(blocks) > 1 or spec.radius is not None
 
 

@@ -24,7 +24,7 @@ class TwoTableChunks:
     Attributes
     ----------
     left, right : Chunking
-        The chunks of each table; the left ones decide which are compared.
+        The chunks of each table; the left ones decide which chunks are compared.
     """
 
     left: Chunking

@@ -42,13 +42,13 @@ from dask_simjoin.tasks.counts import hash_columns, mixed_bits
 class SetChunk(Chunk, SetBlock):
     """The rows of a chunk, and its distinct sets: a plain dict of arrays and frames, so Dask can spill it.
 
-    Its index is the block of its sets.  The order of rows follows the sets; rows with empty sets come next,
-    and rows without a set last.
+    Its index is a `SetBlock` of these sets.  Its rows are in the order of the sets; rows with empty sets come
+    next, and rows without a set last.
     """
 
     firsts: Array
-    """Start of each set's rows in that order, of rows with empty sets, of rows without a set; then the end
-    (n + 3,)."""
+    """Start of each set's rows in that order, of rows with empty sets, and of rows without a set; then the
+    end (n + 3,)."""
 
 
 class ReadSetRows(TypedDict):
@@ -96,7 +96,10 @@ def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, named: boo
 def rows_read(
     frame: Frame, spec: RowSpec, sets: EncodedSets, present: np.ndarray, named: bool
 ) -> ReadSetRows:
-    """Return the rows of a frame; `sets`: sets of the rows that have one; `named`: whether ids are needed."""
+    """Return the rows of a frame.
+
+    `sets`: the sets of the rows in the mask `present`.  `named`: whether ids are needed.
+    """
     missing = None
     if not present.all():
         missing = ~present
@@ -125,7 +128,10 @@ def hash_rows(frame: Frame, spec: SetSpec) -> Array:
 
 
 def refused(frame: Frame, spec: RowSpec, number: int | None, error: ListError, what: str = "texts") -> str:
-    """Return a message about a row that does not hold `what`; `number`: of its partition, or None."""
+    """Return a message about the row of an error, which does not hold `what`.
+
+    `number`: number of the row's partition; None: there is only one.
+    """
     label = frame.index[error.row] if spec.id not in frame.columns else frame[spec.id].iloc[error.row]
     where = "" if number is None else f" of partition {number}"
     plain = label.item() if isinstance(label, np.generic) else label
@@ -168,23 +174,24 @@ class SetParcel(TypedDict):
 
 
 def read_partition(frame: Frame, planned: tuple[int, int], spec: SetSpec) -> ReadSets:
-    """Read a partition; `planned`: its number, and its rows when the join was planned."""
+    """Read a partition; `planned`: its number, and the count of its rows when the join was planned."""
     number, rows = planned
     check_source(number, len(frame), rows)
     return read_sets(frame, spec, number)
 
 
 def send(read: ReadSetRows, rank: np.ndarray, first: int, blocks: SizeBlocks) -> list[SetParcel | None]:
-    """Put the rows of a partition into parcels for blocks; `rank`: of each token; see `parcels_of`."""
+    """Put the rows of a partition into parcels, see `parcels_of`; `rank`: the rank of each token."""
     return parcels_of(read, ranked(read["sets"], rank), first, blocks)
 
 
 def parcels_of(
     read: ReadSetRows, sets: EncodedSets, first: int, blocks: SizeBlocks
 ) -> list[SetParcel | None]:
-    """Put the rows of a partition into parcels for blocks; None: no row for that block.
+    """Put the rows of a partition into parcels, one for each block; None: the block gets no row.
 
-    `sets`: their tokens, numbered as in all partitions; `first`: number of the first row in the frame.
+    `sets`: the rows' sets, with token numbers that all partitions share.  `first`: number of the partition's
+    first row in the frame.
     """
     sizes = np.diff(sets["offsets"])
     block = blocks.block_of(sizes, hashes(sets))
@@ -217,7 +224,7 @@ def gather_block(universe: int, example: Frame, spec: SetSpec, *parcels: SetParc
 
 def gathered(universe: int, example: Frame, read: Callable[[Frame], ReadSetRows],
              parcels: Sequence[SetParcel | None]) -> SetChunk:  # fmt: skip
-    """Make a block of parcels; `read`: reads the rows of an empty frame."""
+    """Make a block of parcels; `read`: reads the rows of a frame, here of an empty one for an empty block."""
     there = [parcel for parcel in parcels if parcel is not None]
     if not there:
         nothing = read(example)
@@ -247,14 +254,14 @@ def gathered(universe: int, example: Frame, read: Callable[[Frame], ReadSetRows]
 
 
 class SetComparison(NamedTuple):
-    """Sets that are compared: some of the first chunk with some of the second, or with each other.
+    """A range of sets that is compared with another range, or with itself.
 
     Attributes
     ----------
     left, right : SetBlock
         If `right` is None, each pair within `left` is found once.
     left_first, right_first : int
-        The positions of their first sets in the chunks.
+        Positions of the first sets of `left` and `right` in their chunks.
     """
 
     left: SetBlock
@@ -275,7 +282,7 @@ class SetBlockPair(NamedTuple):
     spec : SetSpec
     method : str or SetMethod
     part : tuple of int
-        Number of this part of the work, and number of parts.
+        Index of this part of the work, and count of parts.
     library : str or None
         Library of the arrays, if it differs from the frames'.
     """
@@ -310,7 +317,7 @@ class SetBlockPair(NamedTuple):
 
     @property
     def range(self) -> tuple[int, int]:
-        """Sets of the second chunk in this part of the work, which has an equal share of tokens."""
+        """Range of the second chunk's sets in this part; all parts have about equally many tokens."""
         (number, parts), sets = self.part, len(self.d["weights"])
         if parts == 1:
             return 0, sets
@@ -386,7 +393,7 @@ def whole_block_pair(chunks: Sequence[SetChunk], spec: SetSpec) -> SetBlockPair:
 
 
 def room_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], None]:
-    """Return a function that raises an error if a number of result rows does not fit memory."""
+    """Return a function that takes a number of result rows, and raises an error if they do not fit memory."""
     sides = chunks[0], chunks[-1]
     kept = sum(
         value_bytes(chunk["kept"][name])

@@ -47,7 +47,7 @@ def held_by(dtype: DType) -> str | None:
 
 
 def check_holds(name: Hashable, dtype: DType, tokenizer: Tokenizer | None) -> None:
-    """Refuse a column whose dtype holds no sets, or does not agree with the presence of a tokenizer."""
+    """Refuse a column whose dtype holds no sets, texts without a tokenizer, or lists with a tokenizer."""
     held = held_by(dtype)
     if held is None:
         raise ColumnError(
@@ -56,8 +56,8 @@ def check_holds(name: Hashable, dtype: DType, tokenizer: Tokenizer | None) -> No
         )
     if held == TEXTS and tokenizer is None:
         raise ColumnError(
-            f"on={name!r} is of dtype {dtype}, which holds texts; say how they become sets of tokens by "
-            f"tokenizer=: {ALLOWED}.{of_dask(dtype)}"
+            f"on={name!r} is of dtype {dtype}, which holds texts; say with tokenizer= how they become "
+            f"sets of tokens: {ALLOWED}.{of_dask(dtype)}"
         )
     if held == LISTS and tokenizer is not None:
         raise ColumnError(
@@ -159,7 +159,7 @@ def _of_objects(values: np.ndarray) -> tuple[np.ndarray, Occurrences]:
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     filled = rows if sizes.all() else rows[sizes > 0]
     arrays = len(filled) and set(map(type, filled)) == {np.ndarray}
-    # NumPy turns bools among integers into integers, and cannot concatenate dates with them
+    # NumPy turns bools among integers into integers, and cannot concatenate dates with integers
     if arrays and {row.dtype.kind for row in filled} <= {"i", "u"}:
         flat = np.concatenate(filled)
         # int64 and uint64 together become float64
@@ -240,7 +240,7 @@ def _check_unicode(found: Any) -> None:
 
 
 def _first_broken(found: Any) -> int | None:
-    """Return the first of Arrow's texts, or lists of texts, with bytes that are not UTF-8."""
+    """Return the position of the first text, or list of texts, that is not UTF-8; None: all are."""
 
     def sound(start: int, stop: int) -> bool:
         some = found.slice(start, stop - start)

@@ -42,7 +42,7 @@ FAN_IN = 4
 
 
 def read_tables(tables: list[tuple[FrozenSource, SetSpec]], plan: SetPlan) -> tuple[FrozenSource, ...]:
-    """Read the partitions of each table: a source of `ReadSets` each."""
+    """Read the partitions of each table: return one source per table, with a `ReadSets` per partition."""
     return tuple(
         FrozenSource(map_frozen("simjoin_tokens", read_partition, source, spec, each=list(enumerate(rows))))
         for (source, spec), rows in zip(tables, plan.sources, strict=True)
@@ -50,10 +50,10 @@ def read_tables(tables: list[tuple[FrozenSource, SetSpec]], plan: SetPlan) -> tu
 
 
 class SetChunks(LabelledExpr):
-    """Make the blocks of one table or two, the right one's after the left one's.
+    """Make the blocks of one table or two, the right table's after the left table's.
 
-    Partitions are read and number their tokens; vocabularies are merged in a tree, and ranks go back down it.
-    Then rows are sent to their blocks.
+    Each partition is read, and its tokens are numbered.  The vocabularies are merged in a tree, and ranks go
+    back down the tree.  Then rows are sent to their blocks.
 
     `read`: the result of `read_tables`; `examples`: empty frames of the tables.
     """
@@ -93,13 +93,13 @@ class SetChunks(LabelledExpr):
     def _small(
         self, steps: Steps, step: str, place: Any, function: Callable[..., Any], *arguments: Any
     ) -> Any:
-        """Add a task on a cluster, so that only its result is sent and kept; else call it inline."""
+        """On a cluster add a task, so that only its result is sent and kept; else call `function` inline."""
         if self.operand("spec").settings.cluster:
             return steps.add(step, place, function, *arguments)
         return Task(None, function, *arguments)
 
     def _ranks(self, steps: Steps, read: list[TaskRef]) -> tuple[list[Any], TaskRef]:
-        """Rank the tokens of each partition, up a tree and down again; and count all tokens."""
+        """Return the token ranks of each partition, and the number of all tokens; see `SetChunks`."""
         level = [self._small(steps, "vocabulary", n, vocabulary_of, one) for n, one in enumerate(read)]
         merged: list[list[Any]] = []
         while len(level) > 1:
@@ -117,7 +117,7 @@ class SetChunks(LabelledExpr):
         for depth in range(len(merged) - 1, -1, -1):
             below = range(len(merged[depth - 1]) if depth else len(read))
             above = [(own[k // FAN_IN], merged[depth][k // FAN_IN], k % FAN_IN) for k in below]
-            # ranks of partitions are needed once, all others by several tasks
+            # a partition's ranks are needed once, ranks of inner nodes by several tasks
             add = steps.add if depth else functools.partial(self._small, steps)
             own = [add("ranks", (depth, k), ranks_of, *some) for k, some in enumerate(above)]
         return own, universe
@@ -210,7 +210,7 @@ class SetMatchCounts(SetNeighborCounts):
 
 
 class CountRows(BlockValues):
-    """Count what the rows of each block match."""
+    """Count for each row of a block the rows that it matches."""
 
     _label = "simjoin_set_counts"
     _tasks: ClassVar[JoinTasks] = SETS

@@ -25,9 +25,9 @@ class OnGpu:
     ----------
     verify : {"auto", "thread", "warp", "A", "B", "C"}
         How the tokens of a candidate are compared.  "thread": by one thread.  "warp": by a warp, whose
-        threads share the path on which the two sets are merged.  "A", "B" and "C" are those of Bellas &
-        Gounaris.  "A": a thread compares all candidates of a probe.  "B": a block does, with one thread per
-        candidate and the probe in shared memory.  "C": a block compares each candidate, by such a path.
+        threads share the path on which the two sets are merged.  "A", "B" and "C" are from Bellas & Gounaris.
+        "A": a thread compares all candidates of a probe.  "B": a block compares them, with one thread per
+        candidate and the probe in shared memory.  "C": a block compares each candidate, along a merge path.
         "auto": "thread", or "warp" for long sets.
     block : int
         Threads of a block that compares bitmaps, or that verifies by "A", "B" or "C": 32 to 256.
@@ -161,7 +161,7 @@ class SetJoiner(Protocol):
 
     def batches(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                 method: str | SetMethod) -> Iterator[SetPairs]:  # fmt: skip
-        """Yield the same pairs in batches; the next batch reuses the arrays."""
+        """Yield the pairs of `pairs` in batches; the next batch reuses the arrays."""
 
     def count(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> int:
         """Return the number of pairs of rows: the sum of products of weights over pairs of sets."""

@@ -1,8 +1,8 @@
 """Select the rows that stay among those whose sets match.
 
-If equal sets match, only the best of their rows can stay.  It represents all of them, so pairs are pairs of
-distinct sets, and copies cost nothing.  If equal sets do not match, as with ``comparison="="``, each row
-represents itself.
+If equal sets match, only the best of their rows can stay, and it represents all of them.  So only pairs of
+distinct sets are listed, and copies cost nothing.  If equal sets do not match, as with ``comparison="="``,
+each row represents itself.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def standing_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> SetStanding
 
 
 def _matches(block_pair: SetBlockPair, sides: Sequence[SetStanding]) -> Iterator[tuple[Array, Array]]:
-    """Yield batches of matching pairs of rows that may stay, as positions among them."""
+    """Yield batches of matching pairs of rows that may stay, as positions in `SetStanding.rows`."""
     chunks = [cast(Any, {"firsts": side.firsts}) for side in (sides[0], sides[-1])]
     thin = block_pair._replace(q=chunks[0], d=chunks[1])
     wide = [side.firsts[1:] - side.firsts[:-1] for side in (sides[0], sides[-1])]
@@ -117,7 +117,7 @@ def check_pairs(pairs: int, room: int | None, request: str) -> None:
     if room is not None and pairs * PAIR_BYTES > room:
         raise BudgetError(
             f"grouping='greedy' needs all pairs of distinct values at once: {request} gives {pairs:,}, which "
-            f"take {format_bytes(pairs * PAIR_BYTES)}, but only {format_bytes(room)} are there. Use "
+            f"take {format_bytes(pairs * PAIR_BYTES)}, but only {format_bytes(room)} are free. Use "
             "grouping='connected', whose pairs need not fit, or a stricter limit.",
             remedies=[Remedy({"grouping": "connected"})],
         )
@@ -142,7 +142,7 @@ def marks_of_groups(chunk: SetChunk, standing: SetStanding, found: GroupRows, wi
 
 
 def marks_but(chunk: SetChunk, standing: SetStanding, stay: Array) -> Array:
-    """Return 0 for the rows that stay, else 1 (n,), int64; `stay`: a mask of the rows that may (k,)."""
+    """Return 0 for the rows that stay, else 1 (n,), int64; `stay`: which rows that may stay do so (k,)."""
     gone = frames_for(chunk["example"]).xp.ones(len(chunk["ids"]), np.int64)
     gone[standing.rows[stay]] = 0
     return gone
@@ -159,11 +159,14 @@ def number_of_pairs(pairs: HostPairs) -> int:
 
 
 def check_all(room: int | None, request: str, *numbers: int) -> None:
-    """Refuse more pairs of all blocks than one task can hold."""
+    """Refuse the pairs of all blocks if one task cannot hold them."""
     check_pairs(sum(numbers), room, request)
 
 
 def stays_of_chunks(library: str, own: list[tuple[Any, Any]], *pairs: HostPairs) -> list[Array]:
-    """Return a mask for each chunk of the rows that stay; `own`: numbers and keys of rows that may."""
+    """Return for each chunk which of its rows that may stay do so.
+
+    `own`: for each chunk, the numbers and keys of these rows.
+    """
     numbers, keys = zip(*own, strict=True)
     return stays_of_all(library, list(numbers), list(keys), *pairs)

@@ -52,12 +52,12 @@ class RowPairs(NamedTuple):
 
 
 def group_rows(chunk: SetChunk) -> Array:
-    """Count the rows of each group (sets + 2,): of each set, of empty sets, and without one."""
+    """Count the rows of each group (sets + 2,): of each set, of empty sets, and without a set."""
     return chunk["firsts"][1:] - chunk["firsts"][:-1]
 
 
 def set_matches(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> SetMatches:
-    """Find the matches of groups start ... stop-1 of the second chunk with other groups of the first."""
+    """Find the matches of groups start ... stop-1 of the second chunk with groups of the first chunk."""
     parts = list(matches_in_parts(block_pair, start, stop, scored))
     join = block_pair.xp.concatenate
     whole = [join([part[k] for part in parts]) if scored or k != 2 else None for k in range(4)]
@@ -80,7 +80,7 @@ def matches_in_parts(block_pair: SetBlockPair, start: int, stop: int, scored: bo
 
 
 def _special(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> SetMatches:
-    """Pair empty sets of two chunks, and rows without a set, if these may match."""
+    """Pair the empty sets of two chunks, and their rows without a set, if such pairs match."""
     xp, spec = block_pair.xp, block_pair.spec
     groups = []
     sides = [(chunk["firsts"][-3:], len(chunk["weights"])) for chunk in (block_pair.q, block_pair.d)]
@@ -104,7 +104,7 @@ def all_groups(chunk: SetChunk) -> int:
 
 def rows_of_matches(block_pair: SetBlockPair, found: SetMatches, scored: bool,
                     some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
-    """Turn pairs of sets into pairs of rows; `some`: only this range, in the order of the second chunk."""
+    """Turn pairs of sets into pairs of rows; `some`: only this range of them, in the second chunk's order."""
     xp = block_pair.xp
     left, right, score, rows = found
     if some is not None:
@@ -134,7 +134,10 @@ def rows_between(block_pair: SetBlockPair, found: SetMatches, scored: bool, lo: 
 
 
 def locate_in_ranges(ends: Array, lo: int, hi: int, xp: ArrayModule) -> tuple[Array, Array]:
-    """Return the range of each number lo ... hi-1, and its position in that range."""
+    """Return for each number lo ... hi-1 the range that contains it, and its position there.
+
+    `ends`: the ends of adjacent ranges.
+    """
     places = xp.arange(lo, hi)
     if hi <= lo:
         return places, places
@@ -159,7 +162,7 @@ class OwnPairs(NamedTuple):
     first : array (rows,), int64
         Start of each row's group.
     ends : array (rows,), int64
-        Cumulative number of these pairs.
+        Cumulative number of pairs of these rows.
     """
 
     places: Array
@@ -173,7 +176,7 @@ class OwnPairs(NamedTuple):
 
 
 def own_pairs(block_pair: SetBlockPair) -> OwnPairs:
-    """Find the rows of a chunk with earlier equal rows; for two chunks there are none."""
+    """Find the rows of a chunk that match earlier rows with equal sets; none for two chunks."""
     xp = block_pair.xp
     none = xp.zeros(0, xp.int64)
     if not block_pair.same:
@@ -201,7 +204,7 @@ def matching_groups(chunk: SetChunk, spec: SetSpec, xp: ArrayModule) -> Array:
 
 def rows_of_equals(block_pair: SetBlockPair, own: OwnPairs, scored: bool,
                    some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
-    """Make pairs of rows with equal sets; `some`: only this range of them."""
+    """Make pairs of rows with equal sets; `some`: only this range of these pairs."""
     xp, chunk = block_pair.xp, block_pair.d
     lo, hi = (0, own.total) if some is None else some
     member, earlier = locate_in_ranges(own.ends, lo, hi, xp)
@@ -256,9 +259,9 @@ def join_block(block_pair: SetBlockPair, columns: list[str], cuts: SetCuts | Non
                report: Callable[[int], None] | None = None) -> Frame:  # fmt: skip
     """Find all pairs of two chunks, or of one with itself.
 
-    `columns`: of the result; `cuts`, `number`: a part to return, see `cut_block`.  `like`: an example of the
-    result, if its dtypes differ from the columns'.  `alone`: rows to add, see `concat_results`.  `report`:
-    see `row_pairs`.
+    `columns`: the result's columns.  `cuts`, `number`: cuts of `cut_block`, and the number of the part to
+    return.  `like`: an example of the result, if its dtypes differ from the chunks'.  `alone`: rows to add,
+    see `concat_results`.  `report`: see `row_pairs`.
     """
     spec, frames = block_pair.spec, frames_for(block_pair.q["example"])
     scored = spec.score is not None and spec.score in columns
@@ -274,7 +277,7 @@ def join_block(block_pair: SetBlockPair, columns: list[str], cuts: SetCuts | Non
 
 
 def _written(block_pair: SetBlockPair, found: Iterator[RowPairs], columns: list[str]) -> ResultRows:
-    """Make the columns of a result on the host, if each side has rows of one chunk."""
+    """Make the columns of a result on the host; each of its sides has rows of one chunk only."""
     spec, chunks = block_pair.spec, (block_pair.q, block_pair.d)
     names = [
         {name: column for name, column in kept.items() if name in columns}
@@ -312,7 +315,7 @@ def _columns(block_pair: SetBlockPair, rows: RowPairs, columns: list[str]) -> Re
 
 
 def _numbers(chunk: Chunk) -> Array:
-    """Return the rows' numbers in the frame, in the order of the index."""
+    """Return the row numbers in the frame, in the order of the index."""
     order = chunk["order"]
     return chunk["position"][order] if "position" in chunk else order
 
@@ -327,7 +330,7 @@ def cut_block(block_pair: SetBlockPair, parts: int) -> SetCuts:
 
 
 def _part(block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int) -> Iterator[RowPairs]:
-    """Yield the pairs of one part, which may be empty: the plan estimates the number of parts."""
+    """Yield the pairs of one part; it may be empty, because the number of parts is an estimate."""
     own, ends, parts = cuts["own"], cuts["ends"], cuts["parts"]
     total = own + (int(ends[-1]) if len(ends) else 0)
     lo, hi = total * number // parts, total * (number + 1) // parts

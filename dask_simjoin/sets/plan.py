@@ -52,7 +52,7 @@ from dask_simjoin.sets.token_ids import (
 )
 
 NUMBERS = 16
-"""Assumed numbers per sampled row; they determine the size of samples."""
+"""Assumed count of values per sampled row, which determines the size of samples."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,11 +115,11 @@ def _read_sample(frame: Frame, spec: SetSpec, number: int | None) -> tuple[ReadS
 def summarised(frame: Frame, number: int, spec: RowSpec, with_ids: bool, partitions: int,
                presence: Callable[..., np.ndarray],
                read: Callable[..., tuple[ReadSetRows, np.ndarray]]) -> SetSummary:  # fmt: skip
-    """Summarize a partition of a table with this number of partitions.
+    """Summarize partition `number` of a table with `partitions` partitions.
 
-    Numbers of a right table begin with `RIGHT`, so that its sample differs from the left one's.
-    `with_ids`: the result names rows, so their ids must be unique.  `presence`, `read`: return which rows
-    have a set, and the rows of a frame with numbers of their tokens that are equal in all partitions.
+    The partitions of a right table are numbered from `RIGHT` on, so that the samples of both tables differ.
+    `with_ids`: the result names rows, so their ids must be unique.  `presence`: returns which rows have a
+    set.  `read`: returns the rows of a frame, and integers for their tokens, equal in all partitions.
     """
     seed = RIGHT if number >= RIGHT else 0
     number -= seed
@@ -167,7 +167,7 @@ class SampledSets:
     points : SamplePoints
         The coordinate is the size of a row's set, 0 if it is empty, and -1 without a set.
     sets : EncodedSets
-        Their tokens, as ranks among the tokens of all samples.
+        The sets of these rows; tokens are ranks among the tokens of all samples.
     """
 
     def __init__(self, points: SamplePoints, sets: EncodedSets) -> None:
@@ -189,7 +189,7 @@ class SampledSets:
 
 
 def gather_sets(tables: list[list[SetSummary]]) -> tuple[list[SampledSets], int]:
-    """Concatenate the samples of each table, with common ranks of tokens; also return their number."""
+    """Concatenate the samples of each table, with common ranks of tokens; also return the number of ranks."""
     encoded = []
     for summaries in tables:
         sizes = [np.diff(s.sample.offsets) for s in summaries]
@@ -312,7 +312,7 @@ class SetPlan(SizeBlockPlan):
 
 
 Gathered = tuple[list[SampledSets], int]
-"""The samples of each table, and the number of tokens that are numbered."""
+"""The samples of each table, and a bound of their token numbers."""
 
 
 def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec, resources: Resources,
@@ -321,8 +321,8 @@ def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec,
                   min_tokens: int = MIN_TOKENS, token_bytes: float = ELEMENT_BYTES) -> SetPlan:  # fmt: skip
     """Plan a join from summaries of its tables; refuse tables that do not fit.
 
-    `gather`: concatenates samples; `kind`: of block pairs; `index_bytes`: of a row of a block in its index;
-    `min_tokens`: smallest number of tokens that is worth a block of its own; `token_bytes`: of a token.
+    `gather`: concatenates samples.  `kind`: class of block pairs.  `index_bytes`: bytes of a row in a block's
+    index.  `min_tokens`: see `MIN_TOKENS`.  `token_bytes`: bytes of a token.
     """
     for summaries in tables:
         for number, summary in enumerate(summaries):
@@ -347,7 +347,7 @@ def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec,
     block_rows = np.concatenate([side.rows for side in sides])
     check_blocks(
         len(block_rows), block_rows, row_bytes, budget, resources
-    )  # since nearly every block is in some pair
+    )  # nearly every block is in some pair, so there are about as many pairs, or more
     check_blocks(count_compared_blocks(*compared), block_rows, row_bytes, budget, resources)
     blocks = compared_blocks(*compared)
     candidates = candidate_pairs(blocks, block_rows, len(sides) == 1)
@@ -362,7 +362,7 @@ def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec,
         check_result(found.total_low, pair_bytes, budget, spec.request, len(sides) > 1, found.counted)
     for side in sides:
         check_chunks(side.rows, side.bytes / np.maximum(side.rows, 1), budget, resources, len(blocks))
-    # no block is complete before all rows are encoded
+    # all blocks are in memory together: none is complete before all rows are encoded
     held = float(np.concatenate([side.bytes for side in sides]).sum())
     return SetPlan(
         spec.method,

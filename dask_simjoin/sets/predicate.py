@@ -32,8 +32,8 @@ class Limits(NamedTuple):
     """The predicate for sets up to some sizes, in numbers that kernels can multiply as int64.
 
     Let f be the overlap or its square, and g the sum of sizes, their product, or 1.  A pair matches if
-    f * denominator >= numerator * g, or > with `above`.  With `exact`, a pair with too large an overlap does
-    not match: with `more_above`, if f * denominator > numerator * g, otherwise if >=.
+    f * denominator >= numerator * g, or > with `above`.  With `exact`, too large an overlap does not match:
+    one with f * denominator > numerator * g if `more_above`, otherwise one with >=.
     """
 
     kind: int
@@ -129,8 +129,8 @@ class Rule:
         """Return the predicate for sets up to these sizes, in numbers whose products fit int64.
 
         Overlaps give fractions with denominators up to `left * right`, or `left + right`.  A threshold with a
-        larger denominator is replaced by the next such fraction above.  Raises `OptionError` if that does not
-        fit either.
+        larger denominator is replaced by the next such fraction above it.  Raises `OptionError` if that
+        fraction does not fit either.
         """
         max_denominator = {SUM: left + right, PRODUCT: left * right, NONE: 1}[self.kind]
         ratio, above, exact = self.ratio, self.comparison == ">", self.comparison == "="
@@ -171,9 +171,9 @@ def _fits(ratio: Fraction, max_factor: int) -> bool:
 
 
 def next_fraction(ratio: Fraction, max_denominator: int, above: bool) -> Fraction:
-    """Return the smallest fraction at least or above `ratio`, with a denominator up to `max_denominator`.
+    """Return the smallest fraction of at least `ratio`, or `above` it, with a denominator up to a maximum.
 
-    It walks down the Stern-Brocot tree, taking steps in one direction at once.
+    It walks down the Stern-Brocot tree, and takes all adjacent steps in one direction together.
     """
     if not above and ratio.denominator <= max_denominator:
         return ratio

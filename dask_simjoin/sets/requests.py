@@ -108,7 +108,7 @@ def check_threshold(value: Any, similarity: str, option: str = "threshold") -> F
     if not allowed_kind:
         raise OptionTypeError(f"{option}={shown(value)} is not a number; use {allowed}{_of_text(value)}.")
     exact = isinstance(value, numbers.Rational)
-    # only its own method accepts Decimal's signaling NaN
+    # `math.isfinite` raises an error for Decimal's signaling NaN
     finite = exact or (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value))
     if not finite:
         raise OptionError(f"{option}={shown(value)} is not allowed; use {allowed}.")
@@ -119,7 +119,7 @@ def check_threshold(value: Any, similarity: str, option: str = "threshold") -> F
     elif isinstance(value, Decimal) and not value:
         number = 0
     found = Fraction(int(value.numerator), int(value.denominator)) if exact else Fraction(str(number))
-    percent = "" if similarity == "overlap" or not 1 < found <= 100 else " (of percents: divide by 100)"
+    percent = "" if similarity == "overlap" or not 1 < found <= 100 else " (divide percents by 100)"
     whole = found.denominator == 1
     if found <= 0 or (not whole if similarity == "overlap" else found > 1):
         kind = f" with similarity={similarity!r}" if option == "threshold" else ""
@@ -129,7 +129,7 @@ def check_threshold(value: Any, similarity: str, option: str = "threshold") -> F
 
 def _of_text(value: object) -> str:
     percent = isinstance(value, str) and value.strip().endswith("%")
-    return " (of percents: divide by 100)" if percent else ""
+    return " (divide percents by 100)" if percent else ""
 
 
 def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> SetSpec:
@@ -314,7 +314,7 @@ class TwoSetTables(SetOptions, Kept):
 
 @dataclass(frozen=True, kw_only=True)
 class SetJoinRequest(TwoSetTables):
-    """Ask for the pairs of two tables whose sets match, or for rows of the left one in some or in none."""
+    """Ask for the pairs of two tables whose sets match, or for left rows that are in some pair or in none."""
 
     other: Frame = field(kw_only=False, repr=False, compare=False, metadata=about("right table"))
     on: Hashable | None = field(default=None, kw_only=False, metadata=ON)

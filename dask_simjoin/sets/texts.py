@@ -79,7 +79,7 @@ KEY_BITS = 64
 """A gram is one key if its characters have fewer bits."""
 
 MAX_NUMBER = 2**62
-"""Bound of the numbers of grams; above it they are renumbered."""
+"""Bound of the numbers of grams.  Grams are renumbered before their numbers would exceed it."""
 
 
 AT_ONCE = 1 << 20

@@ -135,7 +135,7 @@ def of_integers(offsets: np.ndarray, flat: np.ndarray) -> Occurrences:
 
 
 DENSE = 4
-"""Integers are numbered by a table if their range is at most this many times their number."""
+"""Integers are numbered by a table if their range is at most this many times their count."""
 
 
 def numbered_integers(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -254,16 +254,16 @@ def merge(*parts: Vocabulary) -> Merged:
     if number > MAX_TOKENS:
         raise TokenError(
             f"There are {number:,} tokens, and at most {MAX_TOKENS:,} can be numbered; use shorter q-grams, "
-            "or leave out tokens of one row."
+            "or leave out tokens that only one row has."
         )
     frequency = np.zeros(number, np.int64)
     for own, part in zip(codes, parts, strict=True):
-        frequency[own] += part["frequency"]  # each is unique in its part
+        frequency[own] += part["frequency"]  # a part's tokens are distinct, so no index repeats
     return Merged(vocabulary=Vocabulary(tokens=tokens, frequency=frequency), codes=codes)
 
 
 def ranks(vocabulary: Vocabulary) -> np.ndarray:
-    """Rank tokens by their number of rows, then by their numbers (tokens,), int32."""
+    """Rank tokens by the count of their rows, then by token number (tokens,), int32."""
     frequency = vocabulary["frequency"]
     number = len(frequency)
     rank = np.empty(number, np.int32)
@@ -288,7 +288,7 @@ def ranked(sets: EncodedSets, rank: np.ndarray) -> EncodedSets:
     offsets, codes = sets["offsets"], sets["codes"]
     own, ordered = rank, None
     if int(rank.max(initial=-1)) >= len(rank):  # other partitions have more tokens
-        # ranks are sorted with their positions: looking them up takes ten times as long
+        # sort ranks with their positions: looking up each rank takes ten times as long
         keys = np.sort((rank.astype(np.int64) << INDEX_BITS) | np.arange(len(rank)))
         ordered = (keys >> INDEX_BITS).astype(np.int32)
         own = np.empty(len(rank), np.int32)

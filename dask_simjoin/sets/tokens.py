@@ -80,7 +80,7 @@ class Delimiter:
     def __post_init__(self) -> None:
         if not isinstance(self.delimiter, str):
             raise OptionTypeError(
-                f"Delimiter(delimiter={shown(self.delimiter)}) is not text; use one, such as Delimiter(',')."
+                f"Delimiter(delimiter={shown(self.delimiter)}) is not a text; use one, as in Delimiter(',')."
             )
         if not self.delimiter:
             raise OptionError(
@@ -188,7 +188,7 @@ class Custom:
 
 
 def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
-    """Number Python values, all strings or all integers; `what`: their source, for messages."""
+    """Number Python values, all strings or all integers; `what`: beginning of messages about them."""
     kinds = set(map(type, flat))
     if all(issubclass(kind, str) for kind in kinds):
         try:
@@ -207,7 +207,7 @@ def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
 
 
 def whole_numbers(flat: list[Any], plain: bool = False) -> np.ndarray:
-    """Return integers as int64; refuse larger ones; `plain`: all have Python's type int."""
+    """Return integers as int64; refuse integers that do not fit.  `plain`: all have Python's type int."""
     try:
         return np.fromiter(flat if plain else map(int, flat), np.int64, len(flat))
     except OverflowError:
@@ -244,7 +244,7 @@ def tokenizer_of(value: object) -> Tokenizer | None:
     if value is None or isinstance(value, KINDS):
         return value
     if isinstance(value, type):
-        raise OptionTypeError(f"tokenizer={value.__name__} is a class; use one with its options: {ALLOWED}.")
+        raise OptionTypeError(f"tokenizer={value.__name__} is a class; use an object of it, or {ALLOWED}.")
     if callable(value):
         return Custom(value)
     if isinstance(value, (tuple, list)) and len(value) == 2 and isinstance(value[0], str):

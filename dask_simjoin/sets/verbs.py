@@ -267,15 +267,16 @@ def set_near_duplicated(frame: Frame, request: SetNearDuplicatedRequest) -> Seri
     on, threshold, similarity, comparison, tokenizer
         Two rows are near if their sets match, as in `set_self_join`.
     keep : {"first", "last", False} or column
-        Which of several near rows stays, and is False: the first in the frame, the last, or the row with the
-        largest value in a numeric column.  Equal values keep the first row, and rows without a value come
-        last.  False: no row stays, so every row that matches another is True.
+        Which of several near rows stays, marked False: the first in the frame, the last, or the row with the
+        largest value in a numeric column.  Among equal values the first row stays; a missing value is below
+        all others.  ``keep=False``: no row stays, so every row that matches another is True.
     grouping : {"greedy", "connected"}
         "greedy": rows are visited in order, and a row is a duplicate if it matches a row that stays.  So no
         two rows that stay match, and each duplicate matches one of them.  "connected": matches connect rows
         to groups, and one row of each group stays, even if it does not match all others.
     allow_empty, allow_missing : bool
-        Whether rows with empty sets are near each other, or rows without a set; otherwise all of them stay.
+        Whether rows with empty sets are near each other, and whether rows without a set are.  Otherwise all
+        of these rows stay.
     method, blocksize
         As in `set_self_join`.
 

@@ -2,7 +2,7 @@
 
 A block of strings is a block of sets whose tokens are code points, in the order of the text.  A tail
 follows each string: the code 0, or four codes with the number of its group.  So an empty string has a size
-too, and a missing one has the size 0.  Equal strings of one group are one string with several rows.
+above 0, and a missing one has the size 0.  Equal strings of one group are one string with several rows.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class EditBlockPair(SetBlockPair):
 
 
 def checked_presence(frame: Frame, spec: EditSpec, number: int | None) -> np.ndarray:
-    """Return a mask of the rows that can match others (rows,), bool; refuse rows without a text."""
+    """Return a mask of the rows that can match others (rows,), bool; refuse values that are not texts."""
     return _present_texts(frame, spec, number)[0]
 
 
 def _present_texts(frame: Frame, spec: EditSpec, number: int | None) -> tuple[np.ndarray, Array, Array]:
-    """Return which rows can match others, and the bounds and code points of all texts."""
+    """Return which rows can match others, and the bounds and code points of their texts."""
     try:
         present, texts = texts_of(frame[spec.on[0]], hint="")
     except ListError as error:
@@ -77,12 +77,13 @@ def _present_texts(frame: Frame, spec: EditSpec, number: int | None) -> tuple[np
 def read_texts(frame: Frame, spec: EditSpec, number: int | None = None, named: bool = True) -> ReadSetRows:
     """Read the strings and the ids of rows.
 
-    `number`: the partition's, for messages, if there are several; `named`: whether ids are needed.
+    `number`: number of the partition, for messages; None: there is only one.  `named`: whether ids are
+    needed.
     """
     present, ends, points = _present_texts(frame, spec, number)
     tails = np.zeros((len(ends) - 1, spec.rule.tail), np.int32)
     if spec.code is not None:
-        # an equal number has equal bits: a group is a whole number times a distance
+        # equal groups have equal bits: each is a whole number times one distance
         groups = frame[spec.code].to_numpy()[present].astype(np.float64).view(np.uint64)
         for k in range(spec.rule.tail):
             tails[:, k] = (groups >> np.uint64(16 * k)) & np.uint64(0xFFFF)
@@ -108,7 +109,7 @@ def hash_rows(frame: Frame, spec: EditSpec) -> Array:
 
 
 def read_partition(frame: Frame, planned: tuple[int, int], spec: EditSpec) -> ReadSetRows:
-    """Read a partition; `planned`: its number, and its rows when the join was planned."""
+    """Read a partition; `planned`: its number, and the count of its rows when the join was planned."""
     number, rows = planned
     check_source(number, len(frame), rows)
     return read_texts(frame, spec, number)
@@ -131,7 +132,7 @@ def gather_block(example: Frame, spec: EditSpec, *parcels: SetParcel | None) -> 
 
 
 def codes_bound(sets: EncodedSets) -> int:
-    """Return a bound of the codes of strings: few bits for each sort faster."""
+    """Return a bound of the codes of strings; codes of fewer bits sort faster."""
     return int(sets["codes"].max(initial=0)) + 1
 
 

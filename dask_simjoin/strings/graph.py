@@ -32,7 +32,7 @@ EDITS = JoinTasks(EditBlockPair, join_block, cut_block, count_block, count_block
 
 
 class EditChunks(LabelledExpr):
-    """Make the blocks of one table or two, the right one's after the left one's.
+    """Make the blocks of one table or two, the right table's after the left table's.
 
     `read`: a source of read partitions for each table; `examples`: empty frames of the tables.
     """
@@ -133,7 +133,7 @@ class EditMatchCounts(EditNeighborCounts):
 
 
 class CountEditRows(CountRows):
-    """Count what the rows of each block match."""
+    """Count for each row of a block the rows that it matches."""
 
     _label = "simjoin_edit_counts"
     _tasks: ClassVar[JoinTasks] = EDITS

@@ -33,10 +33,10 @@ from dask_simjoin.strings.requests import EditPlanRequest, EditProfileRequest, E
 
 ABOUT = {
     "characters": "code points of all texts",
-    "texts": "texts that differ",
-    "listed": "entries of the index, or texts of a length, that were looked at",
-    "candidates": "pairs of texts that filters of segments, lengths and characters left",
-    "verified": "of those, pairs of one group whose distance was computed",
+    "texts": "distinct texts",
+    "listed": "entries of the index, or texts of one length, that were scanned",
+    "candidates": "pairs of texts that passed the filters of segments, lengths and characters",
+    "verified": "candidates within one group, whose distance was computed",
     "pairs": "pairs of texts that match",
     "row_pairs": "pairs of rows, including pairs of equal texts",
 }
@@ -128,7 +128,7 @@ def edit_profile(frame: Frame, request: EditProfileRequest) -> EditProfileReport
     It runs at the call, on one core, with all rows as one block.  The column of a Dask DataFrame is computed
     first, and must fit memory.
 
-    The parameters are the same as for `count_edit_pairs`.  A separate run makes the counters.
+    The parameters are the same as for `count_edit_pairs`.  The counters come from a separate run.
 
     Returns
     -------

@@ -17,16 +17,16 @@ ENTRY_BYTES = 32
 """Bytes of a segment in the index, with its share of the buckets."""
 
 INDEX_BYTES = 48
-"""Bytes of a string in a search besides: its signatures, a stamp, and a place in batches of pairs."""
+"""Further bytes of a string in a search: its signatures, a stamp, and its part of a batch of pairs."""
 
 CODE_BYTES = 5
 """Bytes of a code point: one in a block, if the text is Latin, and four in a search."""
 
 MIN_CODES = 1 << 16
-"""Smallest number of code points that is worth a block: they cost more than tokens of sets."""
+"""Smallest number of code points that is worth a block: a code point costs more than a token of a set."""
 
 MAX_ENTRIES = 64
-"""Segments of a string that a plan expects at most: with more, most have no index."""
+"""Largest number of segments of a string in an estimate: most strings that need more are not indexed."""
 
 
 def summarise_texts(frame: Frame, number: int, spec: EditSpec, with_ids: bool, partitions: int) -> SetSummary:

@@ -1,6 +1,6 @@
 """The steps that plan edit joins.
 
-They are apart from the plan, so that plans of plain frames load no Dask DataFrames.
+They are in a module of their own, so that planning plain frames imports no Dask DataFrames.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 With a similarity of p/q, strings of a and b code points match if 1 - distance / max(a, b) >= p/q.  So the
 distance is at most (q - p) * max(a, b) // q.  Two empty strings have the distance 0, and match.
 
-Sizes are lengths and the codes after each string, which name its group: see `dask_simjoin.strings.codes`.
+A size is a length plus the tail, the codes that name the string's group: see `dask_simjoin.strings.codes`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dask_simjoin.sets.kinds import NEVER
 
 @dataclass(frozen=True)
 class EditRule:
-    """Edits that a pair may have.
+    """The largest number of edits between two strings that match.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class EditRule:
     transpositions : bool
         Whether a transposition of adjacent code points is one edit.
     tail : int
-        Codes after each string.
+        Number of codes after each string.
     """
 
     k: int | None
@@ -74,11 +74,11 @@ class EditRule:
         return None if found is None else found + self.tail
 
     def need(self, a: int, b: int) -> int:
-        """Equal strings match: nothing is needed."""
+        """Return 0: unlike sets, matching strings need no overlap."""
         return 0
 
     def beyond(self, a: int, b: int) -> int:
-        """Nothing is too near."""
+        """Return a number that no overlap reaches: no string is too near."""
         return NEVER
 
     def score(self, a: np.ndarray, b: np.ndarray, found: np.ndarray) -> np.ndarray:

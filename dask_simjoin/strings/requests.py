@@ -42,7 +42,7 @@ from dask_simjoin.sets.requests import check_threshold, without_names
 from dask_simjoin.strings.predicate import EditRule
 
 PLAIN, GROUPED = 1, 4
-"""Codes after each string: an end, or the 64 bits of the number of its group."""
+"""Count of codes after each string: one that ends it, or four with the 64 bits of its group's number."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def check_texts(meta: Frame, on: object) -> Hashable:
 
 
 def resolve(request: Any, meta: Frame, on: object, id: Hashable | None, called: str) -> EditSpec:
-    """Check the options of a request for one frame like `meta` (its empty example), but for `keep`."""
+    """Check the options of a request, except `keep`, for one frame like its empty example `meta`."""
     settings, name = current_settings(on_cluster()), library(meta)
     if name != HOME:
         raise OptionError(
@@ -169,7 +169,7 @@ def resolve(request: Any, meta: Frame, on: object, id: Hashable | None, called: 
 
 
 def resolve_two(request: Any, left: Frame, right: Frame, called: str) -> EditSpec:
-    """Check the options of a request for two frames like these, but for `keep`."""
+    """Check the options of a request, except `keep`, for two frames like these empty examples."""
     own = request.left_on, request.right_on
     ids = request.left_id, request.right_id
     if request.on is not None and own != (None, None):
@@ -199,9 +199,9 @@ class EditOptions(Within):
     Attributes
     ----------
     names_rows : bool
-        Whether the result names rows by their ids; otherwise those are not read, so they may repeat.
+        Whether the result names rows by their ids; otherwise ids are not read, so they may repeat.
     groups_need_bound : bool
-        False: numbers of groups are compared, and are not used as coordinates.
+        False, because numbers of groups are compared directly, not used as coordinates.
     """
 
     names_rows: ClassVar[bool] = True
@@ -218,7 +218,7 @@ class EditOptions(Within):
 
 @dataclass(frozen=True, kw_only=True)
 class OneTextTable(EditOptions):
-    """Ask for something of the rows of one table."""
+    """Options of requests about the rows of one table."""
 
     on: Hashable = field(kw_only=False, metadata=ON)
     k: int | None = field(default=None, kw_only=False, metadata=LARGEST)
@@ -269,7 +269,7 @@ class EditProfileRequest(CountEditPairsRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoTextTables(EditOptions, Kept):
-    """Ask for something of the rows of two tables, whose columns may have different names."""
+    """Options of requests about two tables, whose columns may have different names."""
 
     left_on: Hashable | None = field(default=None, metadata=about("column of texts of the left table"))
     right_on: Hashable | None = field(default=None, metadata=about("column of texts of the right table"))
@@ -281,7 +281,7 @@ class TwoTextTables(EditOptions, Kept):
 
 @dataclass(frozen=True, kw_only=True)
 class EditJoinRequest(TwoTextTables):
-    """Ask for the pairs of two tables whose texts are near, or for rows of the left one."""
+    """Ask for the pairs of two tables whose texts are near, or for left rows in some pair or in none."""
 
     other: Frame = field(kw_only=False, repr=False, compare=False, metadata=about("right table"))
     on: Hashable | None = field(default=None, kw_only=False, metadata=ON)

@@ -263,9 +263,9 @@ def edit_near_duplicated(frame: Frame, request: EditNearDuplicatedRequest) -> Se
     on, k, similarity, transpositions, by
         Two rows are near if `edit_self_join` pairs them.
     keep : {"first", "last", False} or column
-        The row of near ones that stays, and is False: the first in the frame, the last, or the row with the
-        largest value in a numeric column.  Equal values keep the first row, and rows without a value come
-        last.  False: no row stays, so every row that is near another is True.
+        Which of several near rows stays, marked False: the first in the frame, the last, or the row with the
+        largest value in a numeric column.  Among equal values the first row stays; a missing value is below
+        all others.  ``keep=False``: no row stays, so every row that is near another is True.
     grouping : {"greedy", "connected"}
         "greedy": rows are visited in order, and a row is a duplicate if it is near a row that stays.  So no
         two rows that stay are near, and each duplicate is near one of them.  "connected": pairs connect rows

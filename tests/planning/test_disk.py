@@ -201,6 +201,6 @@ def test_folders_that_cannot_be_written_are_refused_by_name(frame, tmp_path, kin
 def test_folders_without_room_are_refused_with_the_need(frame, tmp_path, monkeypatch):
     used = disk.shutil.disk_usage(tmp_path)
     monkeypatch.setattr(disk.shutil, "disk_usage", lambda path: used._replace(free=1000))
-    with pytest.raises(ScratchError, match=r"at least [0-9.]+ kiB, and 0.98 kiB are free there"):
+    with pytest.raises(ScratchError, match=r"at least [0-9.]+ kiB, but only 0.98 kiB are free there"):
         pairs(frame, tmp_path)
     assert pairs(frame, tmp_path, "tasks") > 0

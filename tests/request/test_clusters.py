@@ -28,7 +28,7 @@ def test_more_rows_near_a_core_row_than_there_are(parts):
     how = {"dropna": True, "on": list(frame.columns)}
     for verb, least in (("spanning_tree", {}), ("hdbscan", {"min_cluster_size": 2})):
         ask = getattr(data.simjoin, verb)
-        with pytest.raises(OptionError, match=r"min_samples=6 is more than the 5 rows that take.*most 5"):
+        with pytest.raises(OptionError, match=r"min_samples=6 is more than the 5 rows with coord.*most 5"):
             computed(ask(min_samples=6, **least, **how))
         assert len(computed(ask(min_samples=5, **least, **how))) == (4 if verb == "spanning_tree" else 5)
     assert computed(data.simjoin.hdbscan(9, **how))["label"].tolist() == [-1] * 5

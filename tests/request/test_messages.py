@@ -169,7 +169,7 @@ def test_objects_that_are_no_lists():
 def test_a_number_as_an_object_is_no_list():
     df = pd.DataFrame({"o": pd.Series([Decimal(1), Decimal(2)], dtype=object)})
     text = told(CoordinateError, df.simjoin.count_pairs, 1.0, on="o")
-    remedy = re.search(r"not a list, .* but a number\. If all are numbers, (df\[.*\)) makes them", text)
+    remedy = re.search(r"not a list, .* a number\. If all values are numbers, (df\[.*\)) makes them", text)
     assert remedy, text
     assert df.assign(o=eval(remedy[1], {"df": df})).simjoin.count_pairs(1.0, on="o") == 1
 
@@ -315,7 +315,7 @@ def test_what_there_is_in_place_of_a_metric():
 def test_sets_whose_arguments_changed_places():
     text = told(OptionTypeError, FRAME.simjoin.set_self_join, 0.8, "name")
     assert "the column comes first, as in set_self_join('text', 0.8)" in text
-    assert "(of percents: divide by 100)" in told(OptionTypeError, FRAME.simjoin.set_self_join, "name", "80%")
+    assert "(divide percents by 100)" in told(OptionTypeError, FRAME.simjoin.set_self_join, "name", "80%")
     text = told(OptionError, FRAME.simjoin.set_self_join, "name", 0.8, tokenizer=("qgram", 3))
     assert "did you mean 'qgrams'?" in text
 

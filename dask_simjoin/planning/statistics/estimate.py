@@ -23,7 +23,7 @@ Z = 1.96
 """Quantile of two-sided intervals of 95 %."""
 
 Z_PAIRS = 2.06
-"""Quantile for numbers of pairs, of 96 %: at 95 % the intervals held fewer of random settings."""
+"""Quantile of 96 % for numbers of pairs: intervals of 95 % held in fewer than 95 % of random tests."""
 
 NONE_SEEN = 3.92
 """Upper end of the interval of a Poisson number that is 0."""
@@ -63,7 +63,7 @@ class Estimate:
     points: np.ndarray
 
     def share(self, part: float) -> float:
-        """Return the largest share of all pairs that this part of all points can have."""
+        """Return the largest share of all pairs that a part of the points can have; `part`: its share."""
         total = (self.degrees * self.points).sum()
         if not total:
             return 1.0
@@ -96,7 +96,7 @@ class Recall(NamedTuple):
         return ({} if math.isnan(self.share) else numbers) | {"recall_pairs": self.pairs}
 
     def in_words(self, what: str = "pairs") -> str:
-        """Describe it in a report."""
+        """Describe the recall in a report."""
         if math.isnan(self.share):
             return f"unknown: {self.pairs:,.0f} true {what} are too few"
         interval = f"95 % interval {self.low:.4f} to {self.high:.4f}"
@@ -211,9 +211,9 @@ class PairSample(NamedTuple):
     degree : array (points,), int64
         Number of pairs of each point.
     shared : float
-        Relative variance of the number of pairs because pairs share points.
+        Relative variance of the number of pairs, as far as it comes from pairs that share points.
     freedom : float
-        Degrees of freedom of that variance, which is an estimate.
+        Degrees of freedom of `shared`, which is an estimate.
     each : float
         Weight of a pair if none was sampled.
     exact : bool
@@ -230,7 +230,7 @@ class PairSample(NamedTuple):
 
 
 def _shared(degree: np.ndarray, once: float, others: float) -> float:
-    """Return the relative variance from pairs that share one of these points; `others`: its candidates."""
+    """Return the relative variance from pairs that share a point; `others`: candidates of each point."""
     m = len(degree)
     both = float((degree * (degree - 1.0)).sum()) / (m * others * max(others - 1.0, 1.0))
     return (both / once**2 - 1) / m

@@ -47,23 +47,23 @@ class PartitionSummary:
     moments : Moments
         Moments of its points.
     bad : dict
-        Column -> numbers of its missing or NaN and of its infinite values; of lists, those that have some.
+        Column -> number of missing or NaN values, and of infinite ones; for lists, of lists with such values.
     inexact : dict
         Column -> an integer in it that no float64 number equals.
     beyond : dict
-        Column -> how many of its values are beyond what the metric allows, and one of them.
+        Column -> how many of its values the metric does not allow, and one of these values.
     zero : tuple or None
-        How many rows have no direction, where the metric needs one; the first of them, its label as text.
+        If the metric needs directions: number of rows without one, the first such row, and its label as text.
     unlike : tuple or None
-        A row that holds no list of numbers like the others; what it holds, and its label as text.
+        A row without a list of numbers like the others; what the row holds, and its label as text.
     box : str
         A digest of the box of the points that take part.
     ids : IdSummary or None
-        None where rows need no names.
+        None: ids are not needed.
     id_bytes : float
         Memory of one row's id.
     sample : Sample or None
-        Some of the rows that take part; None if it was not asked for.
+        Some of the rows that take part; None: no sample was requested.
     whole : Sample or None
         All rows that take part, if a plan may count their pairs.
     kept_bytes : float
@@ -71,7 +71,7 @@ class PartitionSummary:
     largest_radius : float
         The largest of the rows' own distances.
     bad_radii : int
-        How many of them are missing, negative or infinite.
+        How many of the rows' own distances are missing, negative or infinite.
     """
 
     source_rows: int
@@ -92,7 +92,7 @@ class PartitionSummary:
 
     @property
     def nbytes(self) -> int:
-        """Memory of its samples, which is most of it."""
+        """Memory of the samples, by far the largest part."""
         samples = {id(some): some for some in (self.sample, self.whole) if some is not None}.values()
         return sum(some.x.nbytes + some.places.nbytes for some in samples)
 
@@ -110,11 +110,11 @@ class PartitionScan(NamedTuple):
     x : array (n, d), float64
         The points that take part.
     frame : DataFrame
-        Their rows.
+        The rows of these points.
     kept : array (rows,), bool, or None
-        Which rows of the partition those are; None: all.
+        Which rows of the partition take part; None: all.
     limit : array (n,), float64, or None
-        Their own thresholds.
+        The points' own thresholds.
     """
 
     x: Array
@@ -125,11 +125,11 @@ class PartitionScan(NamedTuple):
 
 def summarise(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,
               partitions: int = 0, most: int | None = None) -> PartitionSummary:  # fmt: skip
-    """Summary of one partition.
+    """Summarize a partition.
 
-    `number`: the partition's; `with_ids`: the result names rows, so their ids must be unique;
-    `partitions`: how many there are in all (0: no sample is drawn); `most`: points of the sample that are
-    enough.
+    `number`: number of the partition.  `with_ids`: the result names rows, so their ids must be unique.
+    `partitions`: count of all partitions; 0: no sample is drawn.  `most`: largest number of points of the
+    sample.
     """
     return scan_partition(frame, number, spec, with_ids, partitions, most)[0]
 
@@ -179,26 +179,26 @@ def scan_partition(
 
 
 def radii(frame: Frame, spec: JoinSpec) -> Array:
-    """Each row's own largest distance (n,), float64."""
+    """Return each row's own largest distance (n,), float64."""
     return frames_for(frame).coordinates(frame, (spec.radius,))[:, 0]
 
 
 def limits(r: Array, spec: JoinSpec) -> Array:
-    """Thresholds of distances (n,), float64."""
+    """Return the thresholds of distances (n,), float64."""
     with np.errstate(over="ignore", invalid="ignore"):
         return spec.measure.threshold(r, module_of(r))
 
 
 def points(frame: Frame, spec: JoinSpec, room: Array | None = None) -> tuple[Array, Array | None]:
-    """Coordinates (n, d) of a partition, and which rows `dropna` keeps (None: all).
+    """Return the coordinates (n, d) of a partition, and which rows `dropna` keeps (None: all).
 
-    `room`: memory that they may be written to.
+    `room`: memory for the coordinates, if given.
     """
     return _embedded(columns_of(frame, spec, room), spec)
 
 
 def columns_of(frame: Frame, spec: JoinSpec, room: Array | None = None) -> Array:
-    """The columns of coordinates as an array (n, columns), float64; `room`: see `points`."""
+    """Return the columns of coordinates as an array (n, columns), float64; `room`: see `points`."""
     frames = frames_for(frame)
     if len(spec.read_together) == 1:
         return frames.coordinates(frame, spec.on, room)
@@ -261,7 +261,7 @@ def _inexact(frame: Frame, columns: Array, found_in: Moments | None, spec: JoinS
     if spec.lists:
         name, held = spec.on[0], lists_of(frame[spec.on[0]])
         floats = held is not None and held.kind is not None and held.kind.kind == "f"
-        # a NaN bound hides the other values
+        # a bound that is NaN says nothing about the other values
         if len(columns) and not floats and not (np.abs(bounds(columns)) < EXACT_INTEGER).all():
             for value in extremes(frame[name]):
                 if abs(value) > EXACT_INTEGER:

@@ -19,7 +19,7 @@ RATE = 0.01
 """Share of the rows that is sampled."""
 
 FLOOR = 1 << 16
-"""Points that all samples together should have, if that takes no more than `FLOOR_RATE` of the rows."""
+"""Smallest number of points of all samples together, unless it exceeds the share `FLOOR_RATE` of the rows."""
 
 CEILING = 1 << 18
 """Largest number of points of all samples: more points hardly improve estimates.
@@ -44,13 +44,13 @@ class Sample:
     Attributes
     ----------
     rows : int
-        Points that they were drawn from.
+        Number of points that the sample was drawn from.
     places : array (m,), int64
-        Their row numbers in the partition, ascending.
+        Row numbers of the sampled points in the partition, ascending.
     x : array (m, d), float64
-        Their coordinates.
+        Coordinates of the sampled points.
     limit : array (m,), float64, or None
-        Their own thresholds, where rows have radii.
+        Their own thresholds, if rows have radii.
     """
 
     rows: int
@@ -60,7 +60,7 @@ class Sample:
 
 
 def sample_size(rows: int, dims: int, partitions: int) -> int:
-    """How many of a partition's points are drawn, `partitions` being drawn from in all."""
+    """Return how many of a partition's points to draw, if there are `partitions` partitions in all."""
     if rows <= FEW and rows * partitions <= FLOOR:
         return rows
     wanted = max(
@@ -71,9 +71,9 @@ def sample_size(rows: int, dims: int, partitions: int) -> int:
 
 def draw(x: Any, kept: np.ndarray | None, partitions: int,
          seed: int | tuple[int, ...], limit: Any = None, most: int | None = None) -> Sample:  # fmt: skip
-    """Draw from the points `x` (n, d), which are those rows of a partition that `kept` selects.
+    """Draw from the points `x` (n, d) of a partition, whose rows `kept` selects.
 
-    `most`: points that are enough.
+    `most`: largest number of points to draw.
     """
     n, dims = x.shape
     size = sample_size(n, dims, partitions)
@@ -89,7 +89,7 @@ def draw(x: Any, kept: np.ndarray | None, partitions: int,
 
 
 def every_point(x: Any, kept: np.ndarray | None, partitions: int, limit: Any = None) -> Sample | None:
-    """Return all points of a partition, see `draw`; None: `partitions` of this size have too many."""
+    """Return all points of a partition, see `draw`; None: all `partitions` would have too many points."""
     n, dims = x.shape
     if n * dims * partitions > MAX_WHOLE:
         return None
@@ -98,12 +98,12 @@ def every_point(x: Any, kept: np.ndarray | None, partitions: int, limit: Any = N
 
 
 CACHED_ROWS = 1024
-"""Rows whose squares are added at a time, where coordinates of a row lie side by side."""
+"""Rows whose squares are added at a time, if the coordinates of a row are adjacent in memory."""
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Number, box, means and sums of squared deviations of points; arrays (d,), float64."""
+    """Count, box, means and sums of squared deviations of points; arrays (d,), float64."""
 
     rows: int
     lower: np.ndarray
@@ -113,12 +113,12 @@ class Moments:
 
     @property
     def variance(self) -> np.ndarray:
-        """Mean squared deviation of each dimension (0 without points)."""
+        """Mean squared deviation of each dimension; 0 if there is no point."""
         return self.squares / max(self.rows, 1)
 
 
 def bounds(x: Array) -> tuple[np.ndarray, np.ndarray]:
-    """Smallest and largest coordinates (d,) of the points `x` (n, d); NaN where one is."""
+    """Return the smallest and largest coordinates (d,) of points `x` (n, d); NaN if a column has a NaN."""
     if not len(x):
         nowhere = np.full(x.shape[1], np.inf)
         return nowhere, -nowhere
@@ -131,19 +131,19 @@ def _bounds(x: Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def box(x: Array) -> str:
-    """A digest of the box of points (n, d); without any, one that says nothing of d."""
+    """Return a digest of the box of points (n, d); without points, one that does not depend on d."""
     return box_digest(*bounds(x)) if len(x) else ""
 
 
 def box_digest(lower: np.ndarray, upper: np.ndarray) -> str:
-    """A box in a few characters: equal for equal boxes only, as good as certainly."""
-    # -0.0 becomes 0.0: which of them is the smaller one depends on the order of rows
+    """Return a hash of a box as text; the hashes of different boxes differ, almost certainly."""
+    # -0.0 becomes 0.0: the order of rows decides which of the two is found as the bound
     text = (lower + 0.0).tobytes() + (upper + 0.0).tobytes()
     return hashlib.blake2b(text, digest_size=12).hexdigest()
 
 
 def moments(x: Array) -> Moments:
-    """Moments of the points `x` (n, d); a NaN shows in its column's bounds."""
+    """Return the moments of the points `x` (n, d); a column with a NaN has NaN bounds."""
     n, d = x.shape
     if n == 0:
         return Moments(0, *bounds(x), np.zeros(d), np.zeros(d))
@@ -187,27 +187,27 @@ def merge_moments(parts: list[Moments]) -> Moments:
 
 
 MAX_POINTS, MAX_NUMBERS = 1 << 13, 1 << 19
-"""Largest number of sample points in use, and of their coordinates."""
+"""Largest number of sample points that `near_share` uses, and of their coordinates."""
 
 TRIED = 32
-"""Tiles of the sample that are compared with all others."""
+"""Number of the sample's tiles that are compared with all others."""
 
 DRAWN = 1 << 13
-"""Random pairs of tile parts in all."""
+"""Number of random pairs of parts of tiles, over all pairs of tiles."""
 
 OF_EACH = 64
-"""Random pairs of parts of each pair of tiles, at most."""
+"""Largest number of random pairs of parts for a pair of tiles."""
 
 INNER = (TILE - 1) / (TILE + 1)
-"""Share of a part of space that is within the box of a tile's points, along one dimension."""
+"""Share of a tile's part of space that the box of its points covers, along one dimension."""
 
 
 def near_share(x: np.ndarray, rows: int, threshold: float, norm: Norm) -> tuple[float, float]:
     """Estimate the share of pairs of tiles of `rows` points whose boxes are within the threshold.
 
-    The sample `x` (m, d) gets the kd order of all points.  Its tiles are halved further, along their widest
-    dimensions, to the size of real tiles.  For near tiles, random pairs of parts are compared.  The second
-    number is for a quarter of the points.  It only affects how work is split.
+    The sample `x` (m, d) is put into the kd order of all points.  Its tiles are halved further, along their
+    widest dimensions, to the size of real tiles.  For near tiles, random pairs of parts are compared.  The
+    second number is the share for a quarter of the points.  It only affects how work is split.
     """
     max_points = min(MAX_POINTS, max(2 * TILE, MAX_NUMBERS // x.shape[1]))
     halvings = math.ceil(math.log2(max(rows, max_points) / max_points))
@@ -227,14 +227,14 @@ def near_share(x: np.ndarray, rows: int, threshold: float, norm: Norm) -> tuple[
         whole, quarter = (
             _share(tiles, cuts.dims, times, threshold, norm) for times in (halvings, halvings - 2)
         )
-    if halvings < 2:  # the sample has more points than a quarter of all
+    if halvings < 2:  # the sample has more than a quarter of all points
         quarter = whole * 4 ** (1 / len(cuts.dims))
     return whole, min(1.0, max(whole, quarter))
 
 
 def _share(tiles: np.ndarray, cut: tuple[int, ...], halvings: int, threshold: float,
            norm: Norm) -> float:  # fmt: skip
-    """Estimate the share of near pairs among parts of tiles (n, 64, d), each halved so often."""
+    """Estimate the share of near pairs among parts of tiles (n, 64, d), each halved `halvings` times."""
     number, _, dims = tiles.shape
     others = np.setdiff1d(np.arange(dims), cut)
     sides = np.sort(tiles[:, :, cut], axis=1)
@@ -271,7 +271,7 @@ def _share(tiles: np.ndarray, cut: tuple[int, ...], halvings: int, threshold: fl
 
 def _gaps(norm: Norm, lower: np.ndarray, upper: np.ndarray, other_lower: np.ndarray,
           other_upper: np.ndarray) -> np.ndarray:  # fmt: skip
-    """Do what `box_gap` does of all dimensions at once: rounded otherwise, in a tenth of the time of many."""
+    """Compute `box_gap` for all dimensions at once: rounded differently, but ten times as fast in many."""
     powers = power(np.maximum(np.maximum(lower - other_upper, other_lower - upper), 0.0), norm)
     gaps: np.ndarray = powers.max(axis=1, initial=0.0) if norm == math.inf else powers.sum(axis=1)
     return gaps
@@ -288,7 +288,7 @@ def _at(ends: np.ndarray, chosen: np.ndarray, share: np.ndarray) -> np.ndarray:
 
 
 def _parts(width: np.ndarray, halvings: int) -> np.ndarray:
-    """Into how many parts boxes of these widths (n, d) are cut along each dimension, the widest first."""
+    """Return into how many parts to cut boxes of widths (n, d) along each dimension, the widest first."""
     parts, rows = np.ones(width.shape), np.arange(len(width))
     each = FAN_OUT.bit_length() - 1
     while halvings > 0:

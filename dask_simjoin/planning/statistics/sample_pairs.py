@@ -18,7 +18,7 @@ MAX_PAIRS = 1 << 21
 """Largest number of sampled pairs; a join with more pairs gets smaller samples."""
 
 PROBE = 2048
-"""Sample points for a first count of pairs; they have at most `MAX_PAIRS`."""
+"""Number of sample points for a first count of pairs, which have at most `MAX_PAIRS` pairs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,17 +31,17 @@ class SamplePoints:
     position : array (m,), int64
         Row numbers in the whole frame, ascending.
     weight : array (m,), float64
-        Points that each of them stands for.
+        Number of points that each sampled point stands for.
     rows : int
-        Points that they were drawn from.
+        Number of points that the samples were drawn from.
     partition : array (m,), int64
-        That each of them is from.
+        The partition of each sampled point.
     together : array (m,), float64
         Factor of the weight of pairs within a partition, besides the product of their points' weights.
     thinned : float
         Factor of the weight of all pairs after points were left out.
     limit : array (m,), float64, or None
-        Their own thresholds.
+        The points' own thresholds.
     """
 
     x: np.ndarray
@@ -105,9 +105,9 @@ class Sampled(NamedTuple):
     Attributes
     ----------
     first, second : SamplePoints
-        The points that were joined; of a table with itself, the same.
+        The points that were joined; one object twice for a table with itself.
     left, right : array (pairs,)
-        The places of each pair's points.
+        The positions of each pair's points in `first` and `second`.
     share : array (pairs,), float64, or float
         Share of a pair: 0.5 if it is within the limit in one direction only; 1.0 without limits.
     """
@@ -127,7 +127,7 @@ class Sampled(NamedTuple):
 def sample_pairs(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner) -> Sampled:
     """Join samples of two tables, or of one with itself; use fewer points if they give too many pairs.
 
-    If points have limits, a pair in one direction only counts half.
+    If points have limits, a pair that is within the limit of only one point counts half.
     """
     same = second is first
     random = np.random.default_rng(len(first.x) + (0 if same else len(second.x)))

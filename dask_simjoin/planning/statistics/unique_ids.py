@@ -17,7 +17,7 @@ from dask_simjoin.errors import DuplicateIdError
 from dask_simjoin.metrics.norms import Array, Ids
 
 MIXER = np.uint64(0x9E3779B97F4A7C15)
-"""An odd number near 2**64 divided by the golden ratio: its multiples spread (Knuth 1973, section 6.4)."""
+"""An odd number near 2**64 / golden ratio: its multiples are spread evenly (Knuth 1973, section 6.4)."""
 
 
 MAX_SUSPECTS = 1000
@@ -25,9 +25,9 @@ MAX_SUSPECTS = 1000
 
 @dataclass(frozen=True)
 class IdSummary:
-    """Ids of one partition: how many, how many missing, their range, one that repeats.
+    """The ids of one partition: their count, the count of missing ones, their range, and one that repeats.
 
-    `low` and `high` are None where ids cannot be ordered; `repeated` is a 1-tuple or None.
+    `low` and `high` are None if ids cannot be ordered; `repeated` is a 1-tuple or None.
     """
 
     rows: int
@@ -38,7 +38,7 @@ class IdSummary:
 
 
 def summarise_ids(ids: Ids, id: Hashable | None) -> IdSummary:
-    """Summary of the ids of one partition."""
+    """Summarize the ids of one partition."""
     n = len(ids)
     if n == 0:
         return IdSummary(0, 0, None, None, None)
@@ -69,15 +69,15 @@ def summarise_ids(ids: Ids, id: Hashable | None) -> IdSummary:
 
 
 def _first_again(ids: Ids) -> tuple[Any] | None:
-    """An id that repeats, as a 1-tuple."""
+    """Return an id that repeats, as a 1-tuple, or None."""
     return None if ids.is_unique else (ids[ids.duplicated()][0],)
 
 
 def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list[int]:
-    """Refuse missing and repeated ids; the partitions that may share some, if any."""
+    """Refuse missing and repeated ids; return the partitions that may have ids in common."""
     for number, summary in enumerate(summaries):
         if summary.missing:
-            without = "" if id is None else f" Or leave out rows without one: df.dropna(subset=[{id!r}])."
+            without = "" if id is None else f" Or leave out rows without an id: df.dropna(subset=[{id!r}])."
             raise DuplicateIdError(
                 f"{describe_ids(id)} of partition {number}: {summary.missing} are missing, but they name "
                 f"rows and must be unique. {_remedy(id)}{without}"
@@ -104,13 +104,13 @@ def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list
 
 
 def key_buckets(ids: Ids, buckets: int) -> list[Array]:
-    """Each id as 64 bits that are equal where ids are, split so that equal ones meet in one bucket."""
+    """Return the keys of ids, see `id_keys`, split into buckets; equal keys are in the same bucket."""
     keys = id_keys(ids)
     if buckets == 1:
         return [keys]
     xp = module_of(keys)
     bucket = (keys * MIXER >> np.uint64(32)) % np.uint64(buckets)
-    # radix sort handles 16-bit numbers, many times as fast
+    # NumPy sorts 16-bit numbers by radix sort, which is many times as fast
     bucket = bucket.astype(np.uint16 if buckets <= 2**16 else np.int64)
     keys = keys[xp.argsort(bucket, kind="stable")]
     counts = to_host(tally(bucket, buckets))
@@ -118,7 +118,7 @@ def key_buckets(ids: Ids, buckets: int) -> list[Array]:
 
 
 def id_keys(ids: Ids) -> Array:
-    """Make 64 bits (n,), uint64, of each id, which are equal where ids are."""
+    """Return a 64-bit key of each id (n,), uint64; equal ids have equal keys."""
     ids = decoded(ids)
     if _is_range(ids):
         ids = frames_for(ids).index(values_of(ids))
@@ -126,25 +126,25 @@ def id_keys(ids: Ids) -> Array:
     if labels is not None:
         return labels.view(np.uint64)
     if ids.dtype.kind in "fc":
-        ids = ids + 0.0  # -0.0 becomes 0.0: they are equal, but pandas 2 and cuDF hash them apart
+        ids = ids + 0.0  # -0.0 becomes 0.0: they are equal, but have different hashes in pandas 2 and cuDF
     if on_gpu(ids):
         return values_of(ids.to_series().hash_values(method="xxhash64"))
     keys = np.array(pd.util.hash_pandas_object(pd.Series(ids), index=False), np.uint64)
     if ids.dtype == object:
-        # 1, 1.0 and True are equal, but hashed apart
+        # 1, 1.0 and True are equal, but have different hashes
         keys[[not isinstance(value, (str, bytes)) for value in ids]] = 0
     return keys
 
 
 def repeated_keys(parts: list[Array]) -> np.ndarray:
-    """Some of the keys that occur more than once."""
+    """Return some of the keys that occur more than once."""
     xp = module_of(parts[0])
     keys = xp.sort(xp.concatenate(parts))
     return to_host(xp.unique(keys[1:][keys[1:] == keys[:-1]])[:MAX_SUSPECTS])
 
 
 def suspected(ids: Ids, keys: np.ndarray) -> pd.Index:
-    """The ids whose keys are among `keys`: equal keys need not mean equal ids."""
+    """Return the ids whose keys are among `keys`; different ids may have equal keys."""
     own = id_keys(ids)
     xp = module_of(own)
     some = decoded(ids[xp.isin(own, xp.asarray(keys))])
@@ -152,12 +152,12 @@ def suspected(ids: Ids, keys: np.ndarray) -> pd.Index:
 
 
 def first_repeated(parts: list[pd.Index]) -> tuple[Any] | None:
-    """An id that two of the parts hold, as a 1-tuple."""
+    """Return an id that two of the parts have, as a 1-tuple, or None."""
     return _first_again(joined(parts))
 
 
 def repeated_id(value: Any, id: Hashable | None, where: str) -> DuplicateIdError:
-    """The error that names a repeated id."""
+    """Return an error that names a repeated id."""
     plain = value.item() if isinstance(value, (np.integer, np.floating, np.bool_)) else value
     return DuplicateIdError(
         f"{describe_ids(id)} are not unique: {plain!r} repeats {where}, so pairs would be "

@@ -29,7 +29,7 @@ from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs, kinds_of
 
 WORDS = (1, 2, 4, 8, 16, 32, 64)
-"""Sizes of bitmaps in words of 64 bits; `sample` counts for each."""
+"""Sizes of bitmaps in words of 64 bits; `sample` counts for each size the pairs that pass."""
 
 MAX_BITMAP_BYTES = 16
 """Largest number of bytes of bitmaps per token of a block."""
@@ -40,9 +40,9 @@ LOOKUP = 8.0
 MERGE, MERGE_TOKEN = 15.0, 1.4
 """Nanoseconds, measured with vectors of 512 bits.
 
-`PAIR`, `PAIR_WORD`: per pair of bitmaps, and per word of it.  `ENTRY`, `ENTRY_WORD`: per entry of a list, and
-per word of its bitmap.  `LOOKUP`: to find a list.  `MERGE`, `MERGE_TOKEN`: to compare two sets, and per
-token.
+`PAIR`, `PAIR_WORD`: per pair of bitmaps, and per word of a bitmap.  `ENTRY`, `ENTRY_WORD`: per entry of a
+list, and per word of its bitmap.  `LOOKUP`: to find a list.  `MERGE`, `MERGE_TOKEN`: to compare two sets, and
+per token of a set.
 """
 
 
@@ -54,12 +54,12 @@ class SetChoice(NamedTuple):
 
 
 def choose(method: SetMethod | None, counted: np.ndarray, mean_size: float, entries: float) -> SetChoice:
-    """Return the cheapest choice for a method, or for any method (None).
+    """Return the cheapest choice of one method, or of all methods (None).
 
     `counted`: counters of `sample`; `entries`: entries of lists per token of the block.
     """
     every = costs(counted, mean_size)
-    # bitmaps: two per set without lists, one per entry with lists
+    # without lists each set has two bitmaps; with lists each entry has one
     max_words = {
         True: MAX_BITMAP_BYTES / (8 * max(entries, 1 / MAX_BITMAP_BYTES)),
         False: MAX_BITMAP_BYTES * mean_size / 16,
@@ -83,12 +83,12 @@ def costs(counted: np.ndarray, mean_size: float) -> dict[SetChoice, float]:
 
 
 def usual_words(mean_size: float) -> int:
-    """Return the words that reject most pairs of sets of a mean size, for most thresholds."""
+    """Return the number of bitmap words that rejects most pairs of sets of this mean size."""
     return next((words for words in WORDS if 16 * words >= mean_size), WORDS[-1])
 
 
 SAMPLE = 128
-"""Sets of one side in the sample for a choice."""
+"""Number of sampled sets of one side, for the choice of a method and of bitmaps."""
 
 FEW = 1 << 20
 """No sample is taken for at most this many pairs of sets: every method is fast."""
@@ -100,8 +100,8 @@ EVERY = np.iinfo(np.int64).max
 class SetSearch:
     """Finds the pairs of two blocks, or of one with itself: see `SetJoiner`.
 
-    Sets of the side with larger sets are looked up in the other side; `turned`: whether that is the right
-    side.
+    The side with the larger sets on average is looked up in the other side.  `turned`: whether the right side
+    is looked up.
     """
 
     def __init__(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> None:
@@ -130,7 +130,7 @@ class SetSearch:
         return None if self.state[NEXT] < 0 else int(self.state[NEXT])
 
     def run(self, out: Out, enough: int = EVERY) -> int:
-        """Find at least `enough` pairs, or as many as fit; return the number of pairs written."""
+        """Continue until `enough` pairs are found or no more fit; return the number of pairs written."""
         if self.next is not None:
             same = self._q, self._d, self.same, self._limits
             self._join(*same, *self._operands, self._rows, *self._stamps, self.state, enough, out, self.tally)
@@ -216,7 +216,7 @@ class SetSearch:
         """Return the bounds of the lists of tokens, and their total capacity."""
         offsets, tokens, _ = self._d
         entries = int(prefixes[self._d_sizes[units[:-1]]].sum())
-        # one list per token; fewer in blocks with few tokens
+        # one list per token, but not many more than two per entry
         many = max(min(self._universe, 2 * entries), 1)
         places = np.zeros((1 << (many - 1).bit_length(), 2), np.int64)
         open_lists(offsets, tokens, units, prefixes, places)
@@ -224,7 +224,7 @@ class SetSearch:
 
     def _sample(self, prefixes: np.ndarray, places: np.ndarray) -> np.ndarray:
         step = max(len(self._q_sizes) // SAMPLE, 1)
-        # larger bitmaps are not worth their memory
+        # for sets of this mean size, larger bitmaps are not worth their memory
         kinds = min(int(self._q_sizes.mean()).bit_length() + 1, len(WORDS))
         counted = np.zeros(LEFT + kinds)
         sample(

@@ -40,7 +40,7 @@ class Flat(NamedTuple):
 
 Find = Callable[[int, int, Array, Array], None]
 """Finds the candidates of parts of the work: `find(first, number, out, counter)`.  It writes the candidates
-that fit, and adds the number of all to the counter."""
+that fit, and adds the number of all candidates to the counter."""
 
 
 def room_for(chunk_bytes: int | None) -> int:
@@ -81,7 +81,7 @@ MOST_BLOCKS = 1 << 16
 """Largest number of blocks of kernels with loops over items: more would not keep a GPU busier."""
 
 SHARED_BYTES = 48 << 10
-"""Shared memory that a block has on every GPU without a request."""
+"""Bytes of shared memory that a block can use on every GPU without asking for more."""
 
 
 def over(items: int, name: str, function: str, arguments: tuple[Any, ...], **constants: int) -> None:
@@ -107,7 +107,7 @@ class SetPairSink(Protocol):
     """Takes the pairs of batches, one batch after the other."""
 
     number: ClassVar[int]
-    """Its number in `sets.cuh`."""
+    """The value of `SINK` in `sets.cuh`."""
 
     def take(self, capacity: int) -> tuple[Any, ...]:
         """Return the arguments of the kernel that verifies a batch of at most `capacity` pairs."""
@@ -169,7 +169,7 @@ class SetPairCount:
 
 
 class Each:
-    """Adds the weights of each set's partners to its count."""
+    """Adds up the weights of each set's partners."""
 
     number: ClassVar[int] = 2
 

@@ -38,7 +38,7 @@ class Buffer:
     Parameters
     ----------
     probes, candidates : int
-        Its capacity.
+        Numbers of probes and of candidates that fit.
     """
 
     def __init__(self, probes: int, candidates: int) -> None:

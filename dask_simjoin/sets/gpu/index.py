@@ -16,7 +16,9 @@ from dask_simjoin.sets.gpu.verify import Bits
 
 
 class Prefixes(NamedTuple):
-    """Lengths of prefixes that are looked up or indexed: 0 for all but the first set of a group.
+    """Lengths of the left sets' prefixes, which are looked up, and of the right ones', which are indexed.
+
+    In a group all sets but the first have length 0.
 
     Attributes
     ----------
@@ -34,8 +36,8 @@ class Prefixes(NamedTuple):
 def prefixes(join: Operands, *, groups: bool) -> Prefixes:
     """Choose the lengths of prefixes, so that the prefixes of matching sets have a common token.
 
-    In a self-join a set looks up sets that are at least as large, so a shorter prefix is enough.  Members of
-    a group share both prefixes, so these have equal lengths.
+    In a self-join a set looks up sets that are at least as large, so a shorter prefix is enough.  With groups
+    both prefixes of a set have the same length, since members of a group must share both.
     """
     rule, one = join.rule, join.left.distinct.tolist()
     shorter = join.same and not groups
@@ -57,7 +59,10 @@ def _lengths(side: SetOperand, needs: list[int]) -> Array:
 
 
 def _grouped(side: SetOperand, lengths: Array) -> tuple[Array, Array]:
-    """Keep the prefix of the first of adjacent sets with equal sizes and prefixes."""
+    """Return the prefix lengths, 0 for all but the first set of each group, and the sizes of groups.
+
+    A group is adjacent sets with equal sizes and prefixes.
+    """
     first = cupy.empty(len(side), cupy.bool_)
     over(len(side), "groups", "find_firsts", (*side.arguments, lengths, np.int64(len(side)), first))
     places = cupy.flatnonzero(first)
@@ -110,7 +115,7 @@ class Entries:
     Attributes
     ----------
     keys : array (entries,), uint64
-        Token, and set.
+        The token in the upper 32 bits, and the set in the lower ones.
     places : array (entries,), int32
         Positions of the tokens in their sets.
     """
@@ -136,7 +141,7 @@ class Entries:
 
 
 ANY = {"WORDS": 0, "POSITIONAL": 0, "EACH_THREAD": EACH_THREAD}
-"""Constants for kernels that do not use them."""
+"""Values of these constants for kernels that do not use them."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,7 @@ class Meetings:
     probes, index : Entries
         Entries of the left side, and sorted ones of the right side.
     first : array (probes,), int64
-        Position in the index of the first equal token of each entry.
+        For each entry, the position in the index of the first entry with this token and an admissible size.
     work : array (probes + 1,), int64
         Common tokens before each entry, and the total.
     number : int

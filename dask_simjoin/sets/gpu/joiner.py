@@ -22,11 +22,11 @@ from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs
 
 PAIR, MEETING = 4e-12, 34e-12
-"""Seconds per pair of bitmaps, and per common token of prefixes, on an H200.  Both methods take 2.5 ms
-more (benchmarks/results/gpu-sets)."""
+"""Seconds per pair of bitmaps, and per common token of prefixes, on an H200.  Either method takes 2.5 ms
+in addition (benchmarks/results/gpu-sets)."""
 
 WORTH = 1e-3
-"""Use bitmaps if they take fewer seconds than the choice of a method."""
+"""Seconds that the choice of a method takes.  Use bitmaps at once if they take less."""
 
 TOKENS = 1 << 22
 """Number of counters of the prefixes' tokens; in a larger universe several tokens share a counter."""
@@ -61,7 +61,7 @@ def _frequencies(entries: Entries) -> Array:
 NO_BITS = Bits(0, NOWHERE, NOWHERE)
 
 OWN = 1
-"""Number of the extra first part of a search by groups, which pairs members of the same group."""
+"""Extra parts of a search by groups: the first part pairs members of the same group."""
 
 
 class Done(NamedTuple):

@@ -113,7 +113,7 @@ class Operands:
 
     @property
     def turned(self) -> tuple[Array, ...]:
-        """The same arguments with the right side first."""
+        """The arguments of `sides` with the right side first."""
         return (*self.right.arguments, *self.left.arguments, self.needs, self.limits)
 
 

@@ -17,7 +17,7 @@ COLUMNS = 1024
 """Right sets that a block of threads compares with its tile of left sets."""
 
 WORDS = ((24, 4), (60, 8))
-"""Largest mean size of sets for bitmaps with this number of words of 32 bits.
+"""Largest mean sizes of sets, each with the number of 32-bit words of its bitmaps.
 
 For queries of 3 tokens and a threshold of .5, 2 words leave .7 % of the pairs, 4 words .3 %, 8 words .1 %.
 """
@@ -64,7 +64,7 @@ class Bits(NamedTuple):
 
 @dataclass(frozen=True)
 class SetTiles:
-    """The tiles of a join: rows of one set per thread of a block, and a range of columns for each.
+    """The tiles of a join: each has one left set per thread of a block, and a range of right sets.
 
     Attributes
     ----------
@@ -118,10 +118,10 @@ def candidates(join: Operands, bits: Bits, rows: int, room: int, start: int) -> 
 
 
 LONG = 2000
-"""If pairs of sets have more tokens on average, a warp compares each pair.
+"""If pairs of sets have more than this number of tokens on average, a warp compares each pair.
 
-At 260 tokens one thread per pair is seven times as fast on an H200: most pairs end after a few tokens
-(benchmarks/results/gpu-sets).
+At 260 tokens one thread per pair is seven times as fast on an H200 as a warp.  Most pairs end after a few
+tokens (benchmarks/results/gpu-sets).
 """
 
 
@@ -131,7 +131,7 @@ class GroupedSets(NamedTuple):
     Attributes
     ----------
     probes : array (probes,), int32
-        Sets of the left side; with `turned` of the right side, with candidates of the left.
+        Sets of the left side.  If `turned`, sets of the right side, whose candidates are left sets.
     starts : array (probes + 1,), int64
         Start of each probe's candidates, and the end.
     candidates : array (candidates,), int32

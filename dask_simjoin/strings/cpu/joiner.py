@@ -15,10 +15,10 @@ from dask_simjoin.strings.predicate import EditRule
 
 LOOKUP, ENTRY, COMPARED = 12.0, 5.0, 7.0
 """Nanoseconds: to look up a substring, to compare an entry of its list, and to compare a string without an
-index. Each includes a share of the candidates that are verified."""
+index. Each includes its share of the time for verifying candidates."""
 
 CODES = 1 << 16
-"""Codes of a sample, for the frequencies of characters."""
+"""Number of sampled codes, for the frequencies of characters."""
 
 BATCH = 1 << 18
 """Pairs per batch, unless one string has more partners."""
@@ -29,7 +29,7 @@ NONE = np.empty(0, np.int64)
 class EditSearch:
     """Finds the pairs of two blocks, or of one with itself.
 
-    Strings of the larger block are looked up in the smaller one; `turned`: this is the right one.
+    Strings of the larger block are looked up in the smaller one; `turned`: the right block is the larger one.
     """
 
     def __init__(self, left: SetBlock, right: SetBlock | None, rule: EditRule) -> None:
@@ -70,7 +70,7 @@ class EditSearch:
         rule, gap = self._rule, int(self._rule.transpositions)
         longest = int(max(q_lengths[-1], d_lengths[-1]))
         limits = rule.limits(longest)
-        kinds = kinds_of(d_lengths + 1) - 1  # of strings, the shortest is empty
+        kinds = kinds_of(d_lengths + 1) - 1  # it needs sizes above 0, but strings may be empty
         firsts = np.append(np.searchsorted(d_lengths, kinds), len(d_lengths))
         widest = np.array([min(rule.longest(length) or 0, longest) for length in kinds.tolist()], np.int64)
         parts = self._parts(kinds, np.diff(firsts), limits[np.maximum(widest, kinds)] + 1, gap)
@@ -95,12 +95,12 @@ class EditSearch:
         )  # fmt: skip
 
     def _parts(self, kinds: np.ndarray, strings: np.ndarray, parts: np.ndarray, gap: int) -> np.ndarray:
-        """Return the segments of strings of each length; 0: it is cheaper to compare all of that length.
+        """Return the count of segments of strings of each length; 0: comparing all of them is cheaper.
 
-        `strings`: number of strings of each length; `parts`: segments that are needed.
+        `strings`: count of strings of each length.  `parts`: count of segments that an index of them needs.
         """
         lengths = np.maximum(kinds - gap * (parts - 1), 0) // parts
-        windows = (parts - 1.0) ** 2 / 3 + parts  # the mean over lengths of the other string
+        windows = (parts - 1.0) ** 2 / 3 + parts  # mean over the possible lengths of the other string
         listed = windows * strings * self._repetition() ** lengths
         is_indexed = (lengths > 0) & (LOOKUP * windows + ENTRY * listed < COMPARED * strings)
         return np.where(is_indexed, parts, 0)
@@ -113,7 +113,7 @@ class EditSearch:
 
 
 def _side(block: SetBlock, tail: int) -> Side:
-    """Return a block's arrays for kernels, and signatures; all are read-only, so they have one Numba type."""
+    """Return a block's arrays for kernels, read-only so that they have one Numba type, and signatures."""
     found = []
     for name, dtype in (("offsets", np.int64), ("tokens", np.int32), ("weights", np.int64)):
         values = np.ascontiguousarray(block[name], dtype).view()  # type: ignore[literal-required]
@@ -151,7 +151,7 @@ class CpuEditJoiner:
 
     def counts(self, left: SetBlock, right: SetBlock | None, rule: EditRule,
                method: Any = None) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-        """Return the rows that match each string, by side; for one block twice the same."""
+        """Return the number of rows that match each string, by side; for one block, one array twice."""
         search = EditSearch(left, right, rule)
         found = np.zeros(len(left["weights"]), np.int64)
         other = found if right is None else np.zeros(len(right["weights"]), np.int64)

@@ -49,7 +49,7 @@ def set_bits(offsets: Array, tokens: Array, bits: Array) -> None:
     """Fill `bits` (n, words), zeros at first, with bitmaps: each token of a set flips one bit.
 
     So two sets differ in at least as many tokens as their bitmaps differ in bits.  The last bits of a token's
-    number select its bit.  The most frequent tokens have consecutive numbers, so each has a bit of its own.
+    number select its bit.  The most frequent tokens have consecutive numbers, so they flip different bits.
     """
     last = 64 * bits.shape[1] - 1
     for k in range(offsets.size - 1):
@@ -69,8 +69,8 @@ def similar_bits(typingctx: TypingContext, base: NumbaType, stride: NumbaType, w
                  probe: NumbaType, max_bits: NumbaType) -> Intrinsic:  # fmt: skip
     """Return a mask of the bitmaps at `base` that differ in at most `max_bits` bits from the one at `probe`.
 
-    First words are adjacent, second words are `stride` bytes further, and so on.  The words at `probe` are
-    adjacent.
+    At `base` the first words of all bitmaps are adjacent, their second words follow `stride` bytes further,
+    and so on.  At `probe` the words of one bitmap are adjacent.
     """
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
@@ -91,18 +91,18 @@ def similar_bits(typingctx: TypingContext, base: NumbaType, stride: NumbaType, w
 @kernel
 def join(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d_words: Array, kinds: Array,
          starts: Array, rows: Array, state: Array, enough: int, out: Out, tally: Array) -> None:  # fmt: skip
-    """Join sets `q` with sets `d`, or with the sets before each of them (`same`), from `state[NEXT]` on.
+    """Join sets `q` with sets `d`, from `state[NEXT]` on; if `same`, each set with the sets before it.
 
-    It ends after the set that reaches `enough` pairs, or before the first set whose pairs do not fit.  Then
-    `state[NEXT]` is the next set; it is -1 at the end.  `kinds`: distinct sizes in `d`; `starts`: first set
-    of each size, and the number of sets.
+    The kernel stops after the set that reaches `enough` pairs, or before the first set whose pairs do not
+    fit.  Then `state[NEXT]` is the next set; -1: all sets are joined.  `kinds`: distinct sizes in `d`.
+    `starts`: first set of each size, and the number of sets.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
     left, right, overlaps, q_counts, d_counts = out
     room, counting = left.size, q_counts.size > 0
     words, stride, base = d_words.shape[0], d_words.strides[0], d_words.ctypes.data
-    lo, hi, size = np.int64(0), np.int64(0), 0  # Numba would compile a version for each literal
+    lo, hi, size = np.int64(0), np.int64(0), 0  # no literals: Numba would compile a version for each
     first, last = 0, 0
     done = 0
     total = listed = candidates = pairs = 0

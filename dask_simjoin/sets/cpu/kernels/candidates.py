@@ -21,7 +21,7 @@ STEPS = 8
 
 @inline_source
 def common(x: Array, i: int, i_end: int, y: Array, j: int, j_end: int, found: int, min_overlap: int) -> int:
-    """Return `found` plus the number of common tokens; it may stop early below `min_overlap`."""
+    """Return `found` plus the number of common tokens; stop early if `min_overlap` is out of reach."""
     while True:
         rest = min(i_end - i, j_end - j)
         if found + rest < min_overlap:
@@ -47,7 +47,10 @@ Numbers = tuple[int, int, int, bool, bool, bool]
 
 @device_function
 def smallest_overlap(kind: int, n: int, d: int, above: bool, a: int, b: int) -> int:
-    """Return the smallest overlap o with o * d >= n * (a+b), or o**2 * d >= n * a * b, or o * d >= n."""
+    """Return the smallest overlap o with o * d >= n * (a+b), o**2 * d >= n * a * b, or o * d >= n, by `kind`.
+
+    `above`: with > instead of >=.
+    """
     if kind == PRODUCT:
         top = n * a * b + above
         o = int(math.sqrt(top / d))
@@ -68,7 +71,7 @@ def need(limits: Numbers, a: int, b: int) -> int:
 
 @device_function
 def beyond(limits: Numbers, a: int, b: int) -> int:
-    """Return the smallest overlap that is too large."""
+    """Return the smallest overlap of sets of these sizes that is too large to match."""
     if limits[4]:
         return smallest_overlap(limits[0], limits[1], limits[2], limits[5], a, b)
     return NEVER
@@ -78,9 +81,9 @@ def beyond(limits: Numbers, a: int, b: int) -> int:
 def set_rows(limits: Numbers, a: int, lo: int, hi: int, kinds: Array, rows: Array) -> tuple[int, int]:
     """Return `lo` and `hi`: sets of size `a` can match only sets of the sizes `kinds[lo:hi]`.
 
-    `lo`, `hi`: the result for a smaller `a`, or 0.  For each of these sizes b, set `rows[0, b]` to the
-    smallest overlap of a pair.  Set `rows[1, b]` to the largest number of tokens that only one set of a pair
-    may have, for the sizes up to b.
+    `lo`, `hi`: the result for a smaller `a`, or 0.  For each of these sizes b, `rows[0, b]` becomes the
+    smallest overlap of a match.  `rows[1, b]` becomes the largest number of tokens that only one of two
+    matching sets can have, if the other size is at most b.
     """
     while lo < kinds.size and need(limits, a, kinds[lo]) > kinds[lo]:
         lo += 1
@@ -108,7 +111,7 @@ are written.  The last is the number of scanned entries of the index."""
 
 @kernel
 def build(side: Probes, index: Lists) -> None:
-    """Build the index of prefixes; its first array (universe + 1, 2) has zeros at first."""
+    """Build the index of prefixes; its first array (universe + 1, 2) must hold zeros."""
     offsets, tokens, lengths = side
     lists, sets, places = index
     for k in range(lengths.size):
@@ -116,7 +119,7 @@ def build(side: Probes, index: Lists) -> None:
             lists[tokens[offsets[k] + i] + 1, 0] += 1
     for t in range(1, lists.shape[0]):
         lists[t, 0] += lists[t - 1, 0]
-    for t in range(lists.shape[0]):  # Numba compiles a second and a half to copy an array
+    for t in range(lists.shape[0]):  # a copy of the array would take Numba 1.5 s to compile
         lists[t, 1] = lists[t, 0]
     for k in range(lengths.size):
         for i in range(lengths[k]):
@@ -130,7 +133,7 @@ def meet(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], in
          scratch: tuple[Array, Array, Array], state: Array) -> int:  # fmt: skip
     """Write the candidates of a probe to `met`, the last array of `scratch`, and return their number.
 
-    `seen`, the array before it, has zeros before and after the call.
+    `seen`, the array before `met`, is all zeros before and after the call.
     """
     row, seen, met = scratch
     offsets, tokens, lengths = q
@@ -141,7 +144,7 @@ def meet(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], in
     for i in range(lengths[probe]):
         token = tokens[begin + i]
         at, stop = lists[token, 0], lists[token, 1]
-        while at < stop and sets[at] < first:  # `first` does not decrease for later probes
+        while at < stop and sets[at] < first:  # later probes do not need these entries either
             at += 1
         lists[token, 0] = at
         while at < stop and sets[at] < last:
@@ -173,8 +176,8 @@ def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, 
     """Write the next candidates until the buffer is full, and return the number of probes in it.
 
     `candidates` gets the candidates of `probes[k]` at `starts[k]` ... `starts[k + 1]` - 1.  `reach`: range of
-    sets that each probe may match.  `scratch`: the smallest overlap with each size, and the arrays of `meet`.
-    If the candidates of a probe do not fit, the next call continues with them.
+    sets that each probe may match.  `scratch`: the smallest overlap for each size, and the arrays of `meet`.
+    If the candidates of a probe do not fit, the next call writes the rest.
     """
     offsets, _, lengths = q
     row, _, met = scratch
@@ -249,7 +252,7 @@ Side = tuple[Array, Array, Array]
 """The offsets, tokens and weights of a block's sets."""
 
 Out = tuple[Array, Array, Array, Array, Array]
-"""Output: positions of both sides and overlaps of pairs, and the weights of each set's partners."""
+"""Output: for pairs the positions in both sides and the overlaps; for each set the weight of its partners."""
 
 NEXT, FILLED, STAMP, DONE = range(4)
 """State of a search: the next set, the number of sets in lists, the number of visits, and written pairs."""
@@ -276,7 +279,7 @@ def sample(q: Side, d: Side, same: bool, limits: Numbers, prefixes: Array, lists
     """
     q_offsets, q_tokens, _ = q
     d_offsets, d_tokens, _ = d
-    lo, hi, size = np.int64(0), np.int64(0), 0  # Numba would compile a version for each literal
+    lo, hi, size = np.int64(0), np.int64(0), 0  # no literals: Numba would compile a version for each
     mask, max_words = lists.shape[0] - 1, bits.size
     for k in range(step // 2, q_offsets.size - 1, step):
         begin, end = q_offsets[k], q_offsets[k + 1]

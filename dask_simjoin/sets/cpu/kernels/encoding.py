@@ -11,7 +11,7 @@ from dask_simjoin.metrics.norms import Array
 @kernel
 def take_each_once(offsets: Array, codes: Array, seen: Array, out_offsets: Array, out: Array,
                    frequency: Array) -> int:  # fmt: skip
-    """Copy each row's codes without repetitions, count rows by code, and return the number of codes.
+    """Copy each row's codes without repetitions, count rows by code, and return the number of copied codes.
 
     `seen`: zeros, one per code.
     """
@@ -70,7 +70,7 @@ def pack(offsets: Array, tokens: Array, chosen: Array, bits: int, number: int, k
 
 @device_function
 def compare(offsets: Array, tokens: Array, one: int, other: int, first: int) -> int:
-    """Compare two rows of equal size from a token on: return a number below 0, 0, or above 0."""
+    """Compare two rows of equal size from token `first` on: return a number below 0, 0, or above 0."""
     a, b = offsets[one], offsets[other]
     for k in range(first, offsets[one + 1] - a):
         if tokens[a + k] != tokens[b + k]:
@@ -148,7 +148,7 @@ STEP, FIRST, SECOND = (
     np.uint64(0xBF58476D1CE4E5B9),
     np.uint64(0x94D049BB133111EB),
 )
-"""The numbers of splitmix64."""
+"""The constants of the hash function splitmix64."""
 
 
 @kernel
@@ -200,7 +200,7 @@ def mixed(state: np.uint64, word: np.uint64) -> np.uint64:
 
 @device_function
 def put(slots: Array, key: np.uint64, code: int) -> None:
-    """Put a number into the slot of its hash, or into the next free slot; `slots`: a power of two of them."""
+    """Put `code` into the slot of its hash, or into the next free slot; `len(slots)` is a power of two."""
     mask = np.uint64(len(slots) - 1)
     place = key & mask
     while slots[place] >= 0:
@@ -278,7 +278,7 @@ def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Ar
                         heads[k, 2] = -1  # the slot holds another token
             for k in range(some):
                 key, size, code = hashed[k], heads[k, 1], heads[k, 2]
-                # hashes of single words are unique
+                # two tokens of one word with equal hashes and sizes are equal
                 known = code >= 0 and keys[code] == key and size <= WORD
                 if not (known and pool_ends[code + 1] - pool_ends[code] == size):
                     first, place = heads[k, 0], key & mask

@@ -1,10 +1,10 @@
 """Prefix lists: AllPairs, PPJoin and GroupJoin, with and without bitmaps.
 
 AllPairs: Bayardo, Ma & Srikant 2007.  PPJoin also uses positions of tokens: Xiao, Wang, Lin & Yu 2008.
-Positions bound sizes, too: Mann & Augsten 2014.  GroupJoin, where sets of one size and prefix are one unit:
-Bouros, Ge & Mamoulis 2012.  Bitmaps: Sandes, Teodoro & Melo 2020; here they are in the lists, which are read
-in order, so reading them adds little cost.  A pair is verified when it is first found, from its first common
-token on.
+Positions bound sizes, too: Mann & Augsten 2014.  GroupJoin treats sets of one size and prefix as one unit:
+Bouros, Ge & Mamoulis 2012.  Bitmaps: Sandes, Teodoro & Melo 2020; here the lists hold the bitmaps.  Lists are
+read in order, so reading the bitmaps adds little cost.  A pair is verified when it is first found, from its
+first common token on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dask_simjoin.sets.cpu.kernels.candidates import (
 )
 
 Index = tuple[Array, Array, Array, Array, Array, Array, Array, Array]
-"""Units of both sides, lengths of prefixes by size of both sides, bounds of lists, and their entries.
+"""Units of both sides, prefix lengths by size for both sides, bounds of lists, and entries of lists.
 
 An entry has the unit, the position of the token in its sets, and the bitmap of its set.  Unit u has the sets
 units[u] ... units[u + 1] - 1.
@@ -46,10 +46,10 @@ units[u] ... units[u + 1] - 1.
 def join(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits: Array, d_bits: Array,
          index: Index, kinds: Array, starts: Array, rows: Array, seen: Array, state: Array, enough: int,
          out: Out, tally: Array) -> None:  # fmt: skip
-    """Join units `q` with units `d`, or with the units before each of them (`same`), from `state[NEXT]` on.
+    """Join units `q` with units `d`, from `state[NEXT]` on; if `same`, each unit with the units before it.
 
     See `bitmap.join`; here `state[NEXT]` is a unit.  `positions`: whether positions of tokens reject pairs.
-    `seen`: for each unit of `d`, the last visit with it as a candidate.
+    `seen`: for each unit of `d`, the number of the last visit that found it as a candidate.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
@@ -58,8 +58,8 @@ def join(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits:
     room, counting = left.size, q_counts.size > 0
     words, stride, base = words_of.shape[0], words_of.strides[0], words_of.ctypes.data
     mask = lists.shape[0] - 1
-    grouped = q_units.size <= q_weights.size  # a unit may have pairs of its own
-    lo, hi, size = np.int64(0), np.int64(0), 0  # Numba would compile a version for each literal
+    grouped = q_units.size <= q_weights.size  # then units have pairs within themselves
+    lo, hi, size = np.int64(0), np.int64(0), 0  # no literals: Numba would compile a version for each
     first, last = 0, 0
     done, filled = 0, state[FILLED]
     total = listed = candidates = verified = pairs = 0
@@ -159,9 +159,9 @@ def set_prefixes(limits: Numbers, min_size: int, at_least_own: bool, prefixes: A
     `min_size`: smallest size of the other sets; `at_least_own`: whether these are at least as large as the
     set itself.
     """
-    low = np.int64(1)  # Numba would compile a version for each literal
+    low = np.int64(1)  # no literal: Numba would compile a version for each
     for a in range(1, prefixes.size):
-        # the smallest partner needs the smallest overlap, so the longest prefix
+        # the smallest partner needs the smallest overlap, and so the longest prefix
         while low < a and need(limits, a, low) > low:
             low += 1
         some = need(limits, a, max(a if at_least_own else low, min_size))
@@ -188,9 +188,9 @@ def find_units(offsets: Array, tokens: Array, prefixes: Array, units: Array) -> 
 
 @kernel
 def open_lists(offsets: Array, tokens: Array, units: Array, prefixes: Array, lists: Array) -> int:
-    """Set the start of each list of tokens (`lists[:, 0]`), also as its end, and return their total length.
+    """Set start and end of each list (`lists[:, 0]`, `lists[:, 1]`) to its start; return the total length.
 
-    A token's list holds the units with it in their prefixes; tokens with the same last bits share a list.
+    A token's list holds the units whose prefixes contain it.  Tokens with the same last bits share a list.
     """
     mask = lists.shape[0] - 1
     for u in range(units.size - 1):

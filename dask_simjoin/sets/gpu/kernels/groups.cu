@@ -11,7 +11,7 @@ find_firsts(const i64* offsets, const int* tokens, const int* lengths, i64 numbe
     }
 }
 
-// Counts the member pairs of each pair of groups. For a group with itself, each member is paired with each.
+// Counts the member pairs of each pair of groups. For a group with itself, it counts both orders of each pair.
 extern "C" __global__ void
 count_members(const int2* pairs, i64 number, const int* left_members, const int* right_members, i64* members) {
     for (i64 k = (i64)blockIdx.x * blockDim.x + threadIdx.x; k < number; k += (i64)gridDim.x * blockDim.x)

@@ -4,7 +4,7 @@
 // the order of sizes. Entries of the left side look up the range of their token's list with admissible sizes. Each
 // entry in the range is a meeting of two sets. A pair of sets becomes a candidate in its first meeting only.
 
-// The index of the last of some ascending numbers that is at most `value`. The first number always is.
+// The index of the last of some ascending numbers that is at most `value`. The first number must be at most that.
 __device__ __forceinline__ i64 last_at_most(const i64* numbers, i64 low, i64 high, i64 value) {
     while (low < high) {
         const i64 middle = (low + high + 1) >> 1;
@@ -63,7 +63,7 @@ __device__ __forceinline__ bool apart(const int* x, int a, const int* y, int b) 
 }
 
 // Processes meetings first_meeting ... first_meeting + number - 1; those of entry e start at work[e]. Filters them
-// by size, place and bitmap, and keeps only the first meeting of each two sets.
+// by size, place and bitmap, and keeps only the first meeting of each pair of sets.
 extern "C" __global__ void
 meet(SIDE_PARAMETERS, const u64* keys, const int* places, const i64* first, const i64* work, i64 entries,
      const u64* index, const int* index_places, i64 first_meeting, i64 number, const u32* left_bits,

@@ -2,7 +2,7 @@
 //
 // A block of sets consists of the starts of each set's tokens (int64), and the tokens, ascending. Sets are sorted
 // by size. KIND is what the required overlap depends on (see `sets.predicate`): the sum of sizes by a table, the
-// product of sizes, or nothing. So kernels know no similarity. SINK is what happens to matching pairs.
+// product of sizes, or nothing. So kernels do not depend on the similarity. SINK: what happens to matching pairs.
 
 typedef unsigned long long u64;
 typedef long long i64;
@@ -25,8 +25,8 @@ struct Sets {
 };
 
 struct Rule {
-    const int* needs;      // per sum of sizes, or once: the least overlap, and the least that is too large
-    const i64* limits;     // of products: numerator, denominator, `above` of need_of and of matches
+    const int* needs;      // per sum of sizes, or once: the smallest overlap, and the smallest that is too large
+    const i64* limits;     // for products: numerator, denominator, `above` for need_of and for matches
 };
 
 __device__ __forceinline__ int least_of_product(const i64* limits, i64 above, int a, int b) {
@@ -37,7 +37,7 @@ __device__ __forceinline__ int least_of_product(const i64* limits, i64 above, in
     return (int)o;
 }
 
-// The least overlap with which sets of these sizes match.
+// The smallest overlap with which sets of these sizes match.
 __device__ __forceinline__ int need_of(Rule rule, int a, int b) {
 #if KIND == SUM
     return rule.needs[2 * (a + b)];
@@ -48,7 +48,7 @@ __device__ __forceinline__ int need_of(Rule rule, int a, int b) {
 #endif
 }
 
-// Whether sets of these sizes match, given at least the overlap that they need.
+// Whether sets of these sizes match with overlap `o`, which must be at least `need_of` them.
 __device__ __forceinline__ bool matches(Rule rule, int a, int b, int o) {
 #if !EXACTLY
     return true;
@@ -87,8 +87,8 @@ __device__ __forceinline__ int overlap_of(const int* x, int a, const int* y, int
     }
 }
 
-// Where the merge path of two sets crosses a diagonal, as a number of tokens of the first set. Of two equal
-// tokens, the first set's comes first. So each of its tokens is merged in the part that has its equal next.
+// Where the merge path of two sets crosses a diagonal, as a number of tokens of the first set. The path takes the
+// first set's token before an equal one of the second set. So a part that takes it has the equal token next.
 __device__ __forceinline__ int crossing(const int* x, int a, const int* y, int b, int diagonal) {
     int low = max(0, diagonal - b), high = min(diagonal, a);
     while (low < high) {

@@ -137,7 +137,7 @@ take_pairs(const int2* pairs, const int* overlaps, u64 number, SINK_PARAMETERS) 
     tell(found, own);
 }
 
-// Flat pairs of candidates in the order of probes: one thread per candidate.
+// Writes candidates that are grouped by probe as flat pairs: one thread per candidate.
 extern "C" __global__ void
 flatten(const int* probes, const i64* starts, int probes_number, const int* candidates, u64 number, int turned,
         int2* pairs) {

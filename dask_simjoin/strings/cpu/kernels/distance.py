@@ -3,7 +3,7 @@
 Ukkonen (1985) and Landau and Vishkin (1989): for e = 0, 1, ... edits, find how far each diagonal of the table
 of prefixes is reached.  A cell is reached by a substitution, an insertion or a
 deletion from e - 1 edits, then by equal codes.  Only diagonals that may still reach the end are visited.  So
-the work is about limit**2, and the codes that are equal, for strings of any length and any alphabet.
+the work is about limit**2 plus the number of equal codes, for strings of any length and any alphabet.
 
 A transposition of adjacent codes starts where its diagonal was reached with e - 1 edits: an earlier start
 gets no farther than a substitution does.
@@ -22,9 +22,9 @@ NOWHERE = -(1 << 40)
 def distance_within(
     one: Array, a: int, n: int, other: Array, b: int, m: int, limit: int, swaps: bool, reached: Array
 ) -> int:
-    """Return the distance of n codes from `a` and m codes from `b`, or limit + 1 if it is larger.
+    """Return the distance of `one[a : a + n]` and `other[b : b + m]`, or limit + 1 if it is larger.
 
-    `swaps`: a transposition of adjacent codes is one edit.  `reached`: at least 2 * limit + 5 numbers.
+    `swaps`: a transposition of adjacent codes is one edit.  `reached`: scratch (2 * limit + 5,) or longer.
     """
     end, middle = m - n, limit + 2
     if abs(end) > limit:

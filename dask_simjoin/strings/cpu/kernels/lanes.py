@@ -48,7 +48,7 @@ def _all(value: int) -> ir.Constant:
 @intrinsic
 def _walk(typingctx: TypingContext, rows: NumbaType, steps: NumbaType, n: NumbaType, swaps: NumbaType,
           out: NumbaType) -> Intrinsic:  # fmt: skip
-    """Write the distances of n codes, at least one, and the strings of `steps` codes at the address `out`.
+    """Write to address `out` the distances of n codes, at least one, from `LANES` strings of `steps` codes.
 
     `rows`: address of (steps, LANES) matches of their codes: see `set_matches`.  `swaps`: whether a
     transposition of adjacent codes is one edit.
@@ -102,9 +102,9 @@ def _emit(builder: Builder, rows: Value, steps: Value, n: Value, out: Value, swa
 @intrinsic
 def similar_signatures(typingctx: TypingContext, signature: NumbaType, others: NumbaType,
                        limit: NumbaType) -> Intrinsic:  # fmt: skip
-    """Return a mask of the `LANES` signatures at the address `others` that few edits may turn into one.
+    """Return a mask of the `LANES` signatures at the address `others` that are near `signature`.
 
-    Neither has more than `limit` bits that the other one has not.
+    Two near signatures each have at most `limit` bits that the other one lacks.
     """
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
@@ -138,10 +138,10 @@ def lane_distances(
     matches: Array, n: int, tokens: Array, starts: Array, strings: Array, count: int, length: int,
     swaps: bool, rows: Array, out: Array
 ) -> None:  # fmt: skip
-    """Write the distances of n codes (see `set_matches`), at least one, and `count` strings of one length.
+    """Write the distances of n codes, at least one, from each of `count` strings of one length.
 
-    `starts`: offsets of all strings; `strings`: the numbers of up to `LANES` of them.  `rows`: space for
-    LANES * length numbers; `out` (LANES,).
+    `matches`: the n codes, see `set_matches`.  `starts`: offsets of all strings.  `strings`: the numbers of
+    these strings, at most `LANES`.  `rows`: scratch for LANES * length numbers.  `out`: distances (LANES,).
     """
     for s in range(count):
         start = starts[strings[s]]

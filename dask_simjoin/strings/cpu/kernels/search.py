@@ -25,16 +25,16 @@ from dask_simjoin.strings.cpu.kernels.segments import (
 )
 
 NEXT, DONE = range(2)
-"""Places in the state: the next string to look up, or -1; and the pairs written."""
+"""Positions in the state: the next string to look up, or -1; and the number of pairs written."""
 
 LISTED, CANDIDATES, VERIFIED, PAIRS, TOTAL = range(5)
-"""Places in the tally; see `dask_simjoin.sets.token_ids.SetCounters`. The last is pairs of rows."""
+"""Positions in the tally; see `dask_simjoin.sets.token_ids.SetCounters`. `TOTAL` counts pairs of rows."""
 
 STEPS = 4
-"""Steps by bits that take the time of one by diagonals."""
+"""Number of steps by bits (`lanes`) that take as long as one step by diagonals (`distance`)."""
 
 Side = tuple[Array, Array, Array, Array, Array]
-"""Offsets, codes and weights of strings, and both signatures with room for more; see `set_signatures`."""
+"""Offsets, codes and weights of strings, and both signatures, padded by `LANES`; see `set_signatures`."""
 
 Three = tuple[Array, Array, Array]
 
@@ -42,27 +42,28 @@ Scratch = tuple[Array, Array, Array, Array, Array, Array, Array]
 """Space for one search.
 
 Hashes of a string's prefixes (longest + 1,); the last string that each indexed string was compared with (n,);
-diagonals; zeros for each code.  Then of strings compared together: numbers, distances (LANES,) and the
-matches of their codes."""
+diagonals; a zero for each code.  Then for strings that are compared together: their numbers, their distances
+(LANES,) and the matches of their codes."""
 
 Tables = tuple[Array, Array, Array, Array, Array, Array]
-"""Lengths of indexed strings, with the first string and the segments of each.  Then by length: the largest
-distance if the longer string has it, and the first indexed length not below it.  Last, powers of the base."""
+"""Distinct lengths in the index, with the first string and the count of segments of each.  Then for each
+length: the largest distance to a string that is not longer, and the first position of a length not below.
+Last, powers of the base."""
 
 Out = tuple[Array, Array, Array, Array, Array]
-"""Strings looked up, indexed strings, and distances; counts of both sides, or empty arrays."""
+"""For pairs: looked-up strings, indexed strings, distances.  Then counts of both sides, or empty arrays."""
 
 
 @device_function
 def _differ(one: int, other: int) -> int:
-    """Return a lower bound of the distance from two signatures."""
+    """Return how many bits only one of two signatures has, for the one with more such bits."""
     both = one & other
     return max(count_bits(one ^ both), count_bits(other ^ both))
 
 
 @device_function
 def _same_group(q: Array, a: int, d: Array, b: int, tail: int) -> bool:
-    """Return whether the last codes before two positions are equal."""
+    """Return whether the `tail` codes before two positions are equal."""
     p = 1
     while p <= tail and q[a - p] == d[b - p]:
         p += 1
@@ -72,7 +73,7 @@ def _same_group(q: Array, a: int, d: Array, b: int, tail: int) -> bool:
 @device_function
 def _verify(q: Side, d: Side, x: int, length: int, limit: int, by_bits: bool, tail: int, gap: int, count: int,
             scratch: Scratch, out: Out, written: int, tally: Array) -> int:  # fmt: skip
-    """Compare a string with `count` candidates of this length, and write the pairs.
+    """Compare string `x` with `count` candidates of this length, and write the pairs.
 
     Return the pairs written so far, or -1 if they do not fit.
     """
@@ -107,10 +108,10 @@ def _verify(q: Side, d: Side, x: int, length: int, limit: int, by_bits: bool, ta
 @kernel
 def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tables: Tables, scratch: Scratch,
            state: Array, out: Out, tally: Array) -> None:  # fmt: skip
-    """Find the pairs of strings from `state[NEXT]` on; stop before the one whose pairs do not fit.
+    """Find the pairs of strings from `state[NEXT]` on; stop before the first one whose pairs do not fit.
 
-    `same`: both sides are one block, and each pair is found once.  `tail`: codes after each string, which are
-    equal in a pair.  `gap`: 1 if a transposition is one edit.
+    `same`: both sides are one block, and each pair is found once.  `tail`: count of codes after each string,
+    which a pair must share.  `gap`: 1 if a transposition is one edit.
     """
     q_offsets, q_tokens, q_weights, q_signatures, q_grams = q
     d_offsets, d_tokens, _, d_signatures, d_grams = d
@@ -130,7 +131,7 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
             code = code * BASE + (q_tokens[begin + p] + 1)
             prefix[p + 1] = code
         signature, grams = q_signatures[x], q_grams[x]
-        # steps by bits are as many as codes; by diagonals, about the square of the limit
+        # bits take one step per code, diagonals about the square of the limit
         by_bits = 0 < length <= min(WORD, STEPS * (limits[length] + 1) ** 2)
         if by_bits:
             set_matches(q_tokens, begin, length, matches)
@@ -181,7 +182,7 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
                             candidates += 1
                             ends = d_offsets[y + 1]
                             size = ends - tail - d_offsets[y]
-                            # equal hashes may be of another length
+                            # strings of another length may have equal hashes
                             if size != other or not _same_group(q_tokens, stop, d_tokens, ends, tail):
                                 continue
                             verified += 1
@@ -203,7 +204,7 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
         if by_bits:
             clear_matches(q_tokens, begin, length, matches)
         if not fits:
-            # the string is looked up again
+            # the next call looks the string up again
             for kind in range(len(stamps)):
                 if stamps[kind] == x:
                     stamps[kind] = -1

@@ -5,7 +5,7 @@ occurs in the other string near its place.  The index is a table of hashes of le
 codes.  Equal hashes of other segments only cost time, as all candidates are compared.
 
 A transposition may change two adjacent segments.  If it counts as one edit, one code is left out between
-segments, so it changes one of them only.
+segments, so a transposition changes only one segment.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ FIRST, SECOND, THIRD = 0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9, 0x14D049BB133111E
 
 CHECK_BITS = 31
 CHECK = (1 << CHECK_BITS) - 1
-"""The part of a hash that entries have; the rest selects the bucket."""
+"""Mask of the bits of a hash that entries store; the other bits select the bucket."""
 
 
 @device_function
 def segment_start(number: int, parts: int, length: int, gap: int) -> int:
-    """Return the start of a segment; the last ones are longer by one if the length is not a multiple."""
+    """Return the start of a segment.  The last ones are longer by one if segments cannot be equally long."""
     whole = length - gap * (parts - 1)
     base = whole // parts
     return int(number * (base + gap) + max(0, number - (parts - (whole - base * parts))))
@@ -42,7 +42,7 @@ def segment_length(number: int, parts: int, length: int, gap: int) -> int:
 
 @device_function
 def mixed(code: int, length: int, number: int, group: int) -> int:
-    """Return the hash of a segment; `code`: the hash of its codes, `group`: of the codes of its group."""
+    """Return the hash of a segment.  `code`: hash of its codes; `group`: hash of its string's group."""
     key = (code ^ ((length * THIRD) + number * SECOND + group)) * FIRST
     key = (key ^ ((key >> 32) & 0xFFFFFFFF)) * SECOND
     return int(key ^ ((key >> 29) & 0x7FFFFFFFF))
@@ -79,7 +79,7 @@ def set_signatures(offsets: Array, tokens: Array, tail: int, counted: Array, cod
     """Write a bit for each code and each of its occurrences, and a bit for each pair of adjacent codes.
 
     An edit adds one code, removes one, or does both, and changes two pairs of codes.  A transposition changes
-    three pairs.  So few edits bound the bits that one string has and another has not.
+    three pairs.  So the number of edits bounds the bits that one string has and the other lacks.
     `counted`: 64 zeros.
     """
     for k in range(len(offsets) - 1):
@@ -102,8 +102,8 @@ def fill(offsets: Array, tokens: Array, signatures: Array, tail: int, gap: int, 
     """Put the segments of strings into buckets.
 
     `kinds`, `firsts`: lengths of strings, and the first string of each.  `parts`: segments of strings of each
-    length; 0: they are not indexed.  `starts`: (buckets + 1,) zeros; then the start of each bucket's entries.
-    `entries`, `marks` (segments,): check and string, and the string's first signature.
+    length; 0: they are not indexed.  `starts`: (buckets + 1,) zeros, which become the start of each bucket's
+    entries.  `entries` (segments,): check and string.  `marks` (segments,): the string's first signature.
     """
     mask = len(starts) - 2
     for step in range(2):
@@ -127,7 +127,7 @@ def fill(offsets: Array, tokens: Array, signatures: Array, tail: int, gap: int, 
         if step == 0:
             for bucket in range(mask + 1):
                 starts[bucket + 1] += starts[bucket]
-    for bucket in range(mask, 0, -1):  # each is now where the next one begins
+    for bucket in range(mask, 0, -1):  # `starts[bucket]` is now where the next bucket begins
         starts[bucket] = starts[bucket - 1]
     starts[0] = 0
 
@@ -136,7 +136,8 @@ def fill(offsets: Array, tokens: Array, signatures: Array, tail: int, gap: int, 
 def with_tails(ends: Array, points: Array, tails: Array, starts: Array, out: Array) -> None:
     """Copy the codes of strings, each followed by its tail.
 
-    `ends`: (n + 1,) of the strings; `tails`: (n, tail); `starts`: (n + 1,), and `out`: of the result.
+    `ends` (n + 1,): bounds of the strings.  `tails`: (n, tail).  `starts` (n + 1,), `out`: the result's
+    bounds and codes.
     """
     done = 0
     for k in range(len(tails)):
