@@ -87,7 +87,7 @@ class Grid(Method):
     - Each batch has its own queue, and a batch that overflows is repeated in two halves.
     - float32 decides only within its error bounds; float64 decides pairs near the threshold.
     - Cells of equal workload are ordered by number, and equal sorted values by position.
-    - With sorted cells, a GPU's thread handles up to four queries, and threads share the candidates of a few.
+    - With sorted cells on GPUs, queries of a cell share a window, and few queries get several threads each.
 
     Examples
     --------

@@ -32,7 +32,13 @@ static int2 make_int2(int x, int y) { return {x, y}; }
 static const int STACK = 1 << 16;
 
 struct Fiber { ucontext_t context; jmp_buf here; bool begun, ended; char* stack; };
-struct Warp { unsigned long long slots[2][32]; unsigned arrived, turn; };
+struct Group { unsigned long long slots[32]; unsigned arrived, mask; };
+struct Warp {
+    unsigned long long slots[2][32], read[32][32];
+    unsigned arrived, turn, moves, ready, active[32];
+    void* calls[32];
+    Group groups[32];  // of some lanes, by the first one
+};
 static Fiber fibers[1024];
 static Warp warps[32];
 static ucontext_t host;
@@ -74,7 +80,26 @@ static unsigned long long* exchange(unsigned mask, unsigned long long value) {
     Warp& warp = warps[current >> 5];
     static unsigned long long alone[32];
     if (mask == 1u << lane) { alone[lane] = value; return alone; }
-    if (mask != ~0u) { fprintf(stderr, "a mask of some lanes\n"); abort(); }
+    warp.moves++;
+    if (mask != ~0u) {
+        Group& group = warp.groups[__builtin_ctz(mask)];
+        if (!(mask >> lane & 1) || (group.arrived && group.mask != mask)) {
+            fprintf(stderr, "lanes that exchange with different ones\n");
+            abort();
+        }
+        group.mask = mask;
+        group.slots[lane] = value;
+        group.arrived |= 1u << lane;
+        if (group.arrived == mask) {
+            for (int k = 0; k < 32; k++)
+                if (mask >> k & 1) memcpy(warp.read[k], group.slots, sizeof(group.slots));
+            warp.ready |= mask;
+            group.arrived = 0;
+        }
+        while (!(warp.ready >> lane & 1)) { leave(); threadIdx.x = current; }
+        warp.ready &= ~(1u << lane);
+        return warp.read[lane];
+    }
     const unsigned turn = warp.turn;
     warp.slots[turn & 1][lane] = value;
     if (++warp.arrived == 32) { warp.arrived = 0; warp.turn++; }
@@ -113,7 +138,30 @@ template <class T> T __shfl_xor_sync(unsigned mask, T value, int other) {
     const int own = current & 31;
     return lane_value(mask, value, own ^ other);
 }
-static unsigned __activemask() { return 1u << (current & 31); }
+static unsigned __match_any_sync(unsigned mask, int value) {
+    unsigned long long* all = exchange(mask, (unsigned)value);
+    unsigned found = 0;
+    for (int k = 0; k < 32; k++) found |= (unsigned)(all[k] == (unsigned)value) << k;
+    return found & mask;
+}
+__attribute__((noinline)) static unsigned __activemask() {
+    const unsigned lane = current & 31;
+    Warp& warp = warps[current >> 5];
+    warp.calls[lane] = __builtin_return_address(0);
+    warp.active[lane] = 0;
+    warp.moves++;
+    while (!warp.active[lane]) {
+        const unsigned seen = warp.moves;
+        leave();
+        threadIdx.x = current;
+        if (warp.active[lane] || seen != warp.moves) continue;
+        unsigned all = 0;  // every lane had a turn, and none moved
+        for (int k = 0; k < 32; k++) all |= (unsigned)(warp.calls[k] == warp.calls[lane]) << k;
+        for (int k = 0; k < 32; k++)
+            if (all >> k & 1) { warp.active[k] = all; warp.calls[k] = nullptr; }
+    }
+    return warp.active[lane];
+}
 template <class T> T min(T a, T b) { return a < b ? a : b; }
 template <class T> T max(T a, T b) { return a > b ? a : b; }
 static int __popc(unsigned a) { return __builtin_popcount(a); }

@@ -33,12 +33,6 @@ from dask_simjoin.papers.grid_batches import Batch, facts
 THREADS = 256
 """Threads per block, as in the papers."""
 
-COORDINATES = 64
-"""Maximum coordinates of queries that a thread holds, unless it has one query."""
-
-MAX_QUERIES = 4
-"""Maximum queries of a thread."""
-
 FILL = 1 << 19
 """Threads that occupy a GPU. If queries are fewer, several threads share the points of a cell."""
 
@@ -86,29 +80,15 @@ class GridLaunch:
         """Return the number of the pattern; two indexes need all adjacent cells."""
         return np.int32(PATTERNS.index(self.layout.options.pattern if self.is_self_join else "full"))
 
-    @property
-    def queries_per_thread(self) -> int:
-        """Return how many queries use each point that a thread loads.
-
-        They are consecutive, so only the order of workload puts queries of one cell into a thread.
-        """
-        layout, options = self.layout, self.options
-        if options.order != "workload" or options.threads > 1 or layout.sort_dim < 0:
-            return 1
-        if layout.bounds is None or "TELLING" in self.constants:
-            return 1
-        return self.constants.get("QUERIES", min(MAX_QUERIES, max(1, COORDINATES // layout.dims)))
-
-    def parts(self, groups: int) -> int:
-        """Return how many threads share each cell's points per query; `groups` groups handle all queries."""
+    def parts(self, queries: int) -> int:
+        """Return how many groups of threads share each cell's points per query of a batch."""
         if self.options.order == "queue" or self.layout.sort_dim < 0:
             return 1
-        return max(1, min(FILL // (groups * self.options.threads), len(self.d["y"]) // MIN_SHARE))
+        return max(1, min(FILL // (queries * self.options.threads), len(self.d["y"]) // MIN_SHARE))
 
     def _kernel(self, function: str) -> Any:
         layout = self.layout
-        constants = {"COUNTING": 0} | self.constants | {"QUERIES": self.queries_per_thread}
-        constants |= norm_constant(layout.norm)
+        constants = {"COUNTING": 0} | self.constants | norm_constant(layout.norm)
         shape = {"DIMS": layout.dims, "INDEXED": len(layout.cells.dims), "EXACT": layout.bounds is None}
         return load.kernel(SOURCES["grid"], function, **shape, **constants)
 
@@ -130,8 +110,7 @@ class GridLaunch:
             q[name], q["y"], q["starts"], np.int32(len(q["keys"])), q["coords"], d[name], d["y"], d["keys"],
             d["starts"], np.int32(len(d["keys"])), d["mask"], d["mask_starts"], self.strides,
         )  # fmt: skip
-        groups = -(-batch.number // self.queries_per_thread)
-        parts = self.parts(groups)
+        parts = self.parts(batch.number)
         arguments = (
             self.places, np.int64(batch.first), np.int64(batch.step), np.uint32(batch.number),
             np.int32(options.threads), np.int32(parts), np.int32(options.order == "queue"), *sides,
@@ -139,7 +118,7 @@ class GridLaunch:
             np.int32(options.short_circuit), np.float64(reach(layout.norm, layout.threshold)),
             *limits(layout.threshold, layout.bounds), np.uint64(capacity), out, *counts, state,
         )  # fmt: skip
-        blocks = -(-groups * options.threads * parts // THREADS)
+        blocks = -(-batch.number * options.threads * parts // THREADS)
         self._kernel("join_grid")((blocks,), (THREADS,), arguments)
 
 

@@ -33,9 +33,6 @@ def variants(name):
         ]
         every += [(shape, 1, PURPOSES[0] | {"TELLING": 1}) for shape in shapes]
         every += [((6, 6), 0, PURPOSES[0] | {"TELLING": 1})]
-        several = [*itertools.product((2, 4), PURPOSES), *itertools.product((2,), SINKS)]
-        every += [(shape, 0, rest | {"QUERIES": q}) for shape in ((16, 6), (17, 6)) for q, rest in several]
-        every += [((64, 12), 0, PURPOSES[0] | {"QUERIES": 2, "POINTS": 2, "PREFETCH": 1})]
         every += [((2, 2), 1, norm | PURPOSES[0]) for norm in NORMS] + [((17, 6), 1, NORMS[2] | PURPOSES[1])]
         return [{"DIMS": d, "INDEXED": k, "EXACT": e} | rest for (d, k), e, rest in every]
     if name == "nested":

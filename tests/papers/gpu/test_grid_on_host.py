@@ -54,21 +54,6 @@ def test_pairs_are_those_of_the_definition(device, dims, indexed, precision):
         check_kernels(grid, x, eps, layout, [0, 40, 41, len(x)], 60, cupy.asarray)
 
 
-@pytest.mark.parametrize(("dims", "queries"), [(6, 4), (20, 3), (70, 1)])
-def test_threads_with_several_queries_that_share_a_cell(device, dims, queries, monkeypatch):
-    cupy, grid = device
-    monkeypatch.setattr(grid, "MIN_SHARE", 40)  # otherwise few points are not shared
-    rng = np.random.default_rng(dims)
-    for n, kind in enumerate(("clusters", "lattice", "exponential")):
-        x = make_points(kind, 201 + n, dims, rng)
-        eps = a_distance(x, rng, 0.2, n - 1)
-        layout = laid_out(x, eps, Grid.gpu_join((2, 4, 1)[n]), grid)
-        index = grid.build(cupy.asarray(x), layout)
-        join = grid.GridLaunch.of(index, index, layout, True)
-        assert join.queries_per_thread == queries and join.parts(100) == 5
-        check_kernels(grid, x, eps, layout, [0, 40, 41, len(x)], 60, cupy.asarray)
-
-
 @pytest.mark.parametrize("norm", [1, 3, float("inf")])
 def test_other_norms(device, norm):
     cupy, grid = device

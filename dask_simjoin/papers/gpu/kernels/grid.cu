@@ -1,18 +1,18 @@
 // The grid joins of two papers: see dask_simjoin/papers/grid.py. P1 is GPU-Join (Gowanlock & Karsin 2019), P2 the
 // load balancing for few dimensions (Gallet & Gowanlock 2019).
 //
-// A group of `threads` lanes handles QUERIES consecutive queries. Each lane looks up the cells around them, and the
-// group shares the points of every cell (P2, III-A). Queries are `places[first + number * step]`, in strided batches.
-// With `queue`, each group takes the next free query of its batch (P2, III-D), so batches stay deterministic. With
-// `parts` > 1, so many groups share a cell's points: few queries then occupy the GPU, too.
+// A group of `threads` lanes handles one query. Each lane looks up the cells around it, and the group shares the
+// points of every cell (P2, III-A). Queries are `places[first + number * step]`, in strided batches. With `queue`,
+// each group takes the next free query of its batch (P2, III-D), so batches stay deterministic. With `parts` > 1, so
+// many groups share a cell's points: few queries then occupy the GPU, too.
 //
 // Speed depends on lanes that read the same point at the same time: the load is then one for the warp. So lanes with
-// queries of the same cell visit the same points, and QUERIES > 1 uses each load several times.
+// queries of the same cell visit the same points.
 //
 // Pairs beyond `room` are counted but not written. The batch is then repeated in parts.
 //
 // Constants: DIMS; INDEXED; NORM; EXACT 0 or 1 (norms other than 2: 1); COUNTING 0 (pairs) or 1 (numbers of
-// neighbors); TELLING 0 or 1 (count the work); SINK; QUERIES (more than 1: neither TELLING nor `queue`).
+// neighbors); TELLING 0 or 1 (count the work); SINK.
 
 #define THREADS 256
 #define FULL_PATTERN 0
@@ -30,21 +30,11 @@
 // Coordinates per load: rows are aligned to them.
 constexpr int WIDTH = DIMS % 4 == 0 && !EXACT ? 4 : DIMS % 2 == 0 ? 2 : 1;
 
-#ifndef QUERIES
-#define QUERIES 1
-#endif
-
-#ifndef POINTS
-#define POINTS 1
-#endif
-
-#ifndef PREFETCH
-#define PREFETCH 0
-#endif
-
 #ifndef TELLING
 #define TELLING 0
 #endif
+
+constexpr int POINTS = TELLING ? 1 : 2;  // that a thread loads at the same time
 
 typedef long long i64;
 
@@ -153,10 +143,8 @@ struct alignas(WIDTH * sizeof(real)) several {
     real at[WIDTH];
 };
 
-// Adds the terms from k0 on to the sums of QUERIES queries and POINTS points, and returns the smallest sum.
-template <class Coordinate>
-__device__ __forceinline__ real add_terms(real (*sums)[QUERIES], const real* const* other, int k0,
-                                          Coordinate coordinate) {
+// Adds the terms from k0 on to the sums of POINTS points, and returns the smallest sum.
+__device__ __forceinline__ real add_terms(real* sums, const real* const* other, const real* query, int k0) {
     real loaded[POINTS][TERMS];
 #pragma unroll
     for (int u = 0; u < POINTS; u++)
@@ -169,14 +157,12 @@ __device__ __forceinline__ real add_terms(real (*sums)[QUERIES], const real* con
             }
     real smallest = 0;
 #pragma unroll
-    for (int u = 0; u < POINTS; u++)
+    for (int u = 0; u < POINTS; u++) {
 #pragma unroll
-        for (int i = 0; i < QUERIES; i++) {
-#pragma unroll
-            for (int k = 0; k < TERMS; k++)
-                if (k0 + k < DIMS) sums[u][i] = add_term(sums[u][i], minus(coordinate(i, k0 + k), loaded[u][k]));
-            smallest = (u || i) && smallest < sums[u][i] ? smallest : sums[u][i];
-        }
+        for (int k = 0; k < TERMS; k++)
+            if (k0 + k < DIMS) sums[u] = add_term(sums[u], minus(query[k0 + k], loaded[u][k]));
+        smallest = u && smallest < sums[u] ? smallest : sums[u];
+    }
     return smallest;
 }
 
@@ -190,7 +176,6 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
           int2* __restrict__ out, u64* __restrict__ q_counts, u64* __restrict__ d_counts, u64* __restrict__ state) {
     const int lane = threadIdx.x & 31, rank = lane % threads;
     const u32 group = (threads == 32 ? FULL : (1u << threads) - 1) << (lane - rank);
-    const u32 groups = (number + QUERIES - 1) / QUERIES;
     u32 taken;
     int part = 0;
     if (queue) {
@@ -200,186 +185,144 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
         if (taken >= number) return;  // all lanes of the group
     } else {
         const u64 at = ((u64)blockIdx.x * THREADS + threadIdx.x) / threads;
-        if (at >= (u64)groups * parts) return;  // all lanes of the group
-        taken = (u32)(at % groups) * QUERIES;
-        part = (int)(at / groups);
+        if (at >= (u64)number * parts) return;  // all lanes of the group
+        taken = (u32)(at % number);
+        part = (int)(at / number);
     }
-    const u32 stop = min(taken + QUERIES, number);
+    const int p = places[first + taken * step];
+    int low = 0, high = q_cells;  // the last cell that starts at p or before
+    while (high - low > 1) {
+        const int middle = low + (high - low) / 2;
+        if (q_starts[middle] <= p) low = middle;
+        else high = middle;
+    }
+    const int cell = low;
+    const real* my = qz + (size_t)p * DIMS;
+    real query[HELD];
+#pragma unroll
+    for (int k = 0; k < HELD; k++) query[k] = my[k];
+    // The windows of P1, 4.3, become one for all lanes of a cell, if it is at most half as long again.
+    double lowest = 0, highest = 0;
+    if (sort_dim >= 0) {
+        lowest = highest = qy[(size_t)p * DIMS + sort_dim];
+        if (threads == 1) {
+            const u32 alike = __match_any_sync(__activemask(), cell);
+            double least = lowest, most = highest;
+            for (u32 rest = alike; rest; rest &= rest - 1) {
+                const double x = __shfl_sync(alike, lowest, __ffs((int)rest) - 1);
+                least = min(least, x);
+                most = max(most, x);
+            }
+            if (most - least <= window) {
+                lowest = least;
+                highest = most;
+            }
+        }
+    }
     u32 decided = 0, refused = 0;
 #if COUNTING
-    u64 mine[QUERIES] = {};
+    u64 mine = 0;
 #endif
 #if TELLING
     u64 found = 0, candidates = 0, comparisons = 0, summed = 0, used = 0, lanes = 0;
 #endif
-    u32 lookups = 0;
-    while (taken < stop) {  // consecutive queries of one cell: all of them but at the end of a cell
-        int p[QUERIES];
-        p[0] = places[first + taken * step];
-        int low = 0, high = q_cells;  // the last cell that starts at p[0] or before
-        while (high - low > 1) {
-            const int middle = low + (high - low) / 2;
-            if (q_starts[middle] <= p[0]) low = middle;
-            else high = middle;
-        }
-        const int cell = low;
-        int live = 1;
-#pragma unroll
-        for (int i = 1; i < QUERIES; i++) {
-            p[i] = p[0];
-            if (live == i && taken + i < stop) {
-                const int other = places[first + (taken + i) * step];
-                if (other >= q_starts[cell] && other < q_starts[cell + 1]) {
-                    p[i] = other;
-                    live++;
+    const u32 lookups = visit_cells(
+        q_coords + (size_t)cell * INDEXED, mask, mask_starts, strides, keys, cells, pattern, [&](int c) {
+            int lo = (int)starts[c], hi = (int)starts[c + 1];
+#if TELLING
+            found++;
+            candidates += hi - lo;
+#endif
+            if (sort_dim >= 0) {  // a difference is monotonic in both numbers, so no slack is needed
+                const double* u = dy + sort_dim;
+                int end = hi;
+                while (lo < end) {
+                    const int middle = lo + (end - lo) / 2;
+                    if (__dsub_rn(lowest, u[(size_t)middle * DIMS]) > window) lo = middle + 1;
+                    else end = middle;
+                }
+                int begin = lo;
+                while (begin < hi) {
+                    const int middle = begin + (hi - begin) / 2;
+                    if (__dsub_rn(u[(size_t)middle * DIMS], highest) > window) hi = middle;
+                    else begin = middle + 1;
                 }
             }
-        }
-        taken += live;
-        real query[QUERIES][HELD];
+            const bool twice = same && (pattern == FULL_PATTERN || c == cell);  // both points visit the pair
+            // Shares depend on positions alone: groups with the same query are in warps with different windows.
+            const int shares = threads * parts, share = part * threads + rank;
+            for (int j = lo + (share + shares - lo % shares) % shares; j < hi; j += POINTS * shares) {
+                const real* other[POINTS];
 #pragma unroll
-        for (int i = 0; i < QUERIES; i++)
-#pragma unroll
-            for (int k = 0; k < HELD; k++) query[i][k] = qz[(size_t)p[i] * DIMS + k];
-        // The windows of P1, 4.3, become one for all lanes of a cell, if it is at most half as long again.
-        double lowest = 0, highest = 0;
-        if (sort_dim >= 0) {
-            lowest = highest = qy[(size_t)p[0] * DIMS + sort_dim];
-#pragma unroll
-            for (int i = 1; i < QUERIES; i++) {
-                const double x = qy[(size_t)p[i] * DIMS + sort_dim];
-                lowest = min(lowest, x);
-                highest = max(highest, x);
-            }
-            if (threads == 1) {
-                const u32 alike = __match_any_sync(__activemask(), cell);
-                double least = lowest, most = highest;
-                for (u32 rest = alike; rest; rest &= rest - 1) {
-                    const int from = __ffs((int)rest) - 1;
-                    least = min(least, __shfl_sync(alike, lowest, from));
-                    most = max(most, __shfl_sync(alike, highest, from));
-                }
-                if (most - least <= window) {
-                    lowest = least;
-                    highest = most;
-                }
-            }
-        }
-        lookups += visit_cells(
-            q_coords + (size_t)cell * INDEXED, mask, mask_starts, strides, keys, cells, pattern, [&](int c) {
-                int lo = (int)starts[c], hi = (int)starts[c + 1];
+                for (int u = 0; u < POINTS; u++) other[u] = dz + (size_t)min(j + u * shares, hi - 1) * DIMS;
+                real sums[POINTS] = {};
 #if TELLING
-                found++;
-                candidates += hi - lo;
-#endif
-                if (sort_dim >= 0) {  // a difference is monotonic in both numbers, so no slack is needed
-                    const double* u = dy + sort_dim;
-                    int end = hi;
-                    while (lo < end) {
-                        const int middle = lo + (end - lo) / 2;
-                        if (__dsub_rn(lowest, u[(size_t)middle * DIMS]) > window) lo = middle + 1;
-                        else end = middle;
-                    }
-                    int begin = lo;
-                    while (begin < hi) {
-                        const int middle = begin + (hi - begin) / 2;
-                        if (__dsub_rn(u[(size_t)middle * DIMS], highest) > window) hi = middle;
-                        else begin = middle + 1;
+                const bool compared = sort_dim < 0 || fabs(__dsub_rn(dy[(size_t)j * DIMS + sort_dim],
+                                                                     qy[(size_t)p * DIMS + sort_dim])) <= window;
+                if (compared) {
+                    const u32 active = __activemask();
+                    comparisons++;
+                    if (lane == __ffs(active) - 1) {
+                        used += __popc(active);
+                        lanes += 32;
                     }
                 }
-                const bool twice = same && (pattern == FULL_PATTERN || c == cell);  // both points visit the pair
-                const int shares = threads * parts, share = part * threads + rank;
-                const int size = (hi - lo) / shares, extra = (hi - lo) % shares;
-                const int begin = lo + share * size + min(share, extra);
-                const int end = begin + size + (share < extra);
-                for (int j = begin; j < end; j += POINTS) {
-                    const real* other[POINTS];
+#endif
+                // rounded sums never decrease: a sum beyond `reach` stays beyond it
+                bool beyond = false;
 #pragma unroll
-                    for (int u = 0; u < POINTS; u++) other[u] = dz + (size_t)min(j + u, end - 1) * DIMS;
-                    real sums[POINTS][QUERIES] = {};
-#if PREFETCH
-                    constexpr int ROWS = DIMS < 256 ? 256 / DIMS / POINTS * POINTS : POINTS;
-                    if ((j - begin) % ROWS == 0) {
-                        const size_t ahead = min((size_t)(j + ROWS) * DIMS + lane * 8, (size_t)end * DIMS - 1);
-                        asm volatile("prefetch.global.L1 [%0];" ::"l"(dz + ahead));
-                    }
-#endif
+                for (int k0 = 0; k0 < HELD; k0 += TERMS) {
+                    const real least = add_terms(sums, other, query, k0);
 #if TELLING
-                    const bool compared =
-                        sort_dim < 0 || fabs(__dsub_rn(dy[(size_t)j * DIMS + sort_dim],
-                                                       qy[(size_t)p[0] * DIMS + sort_dim])) <= window;
-                    if (compared) {
-                        const u32 active = __activemask();
-                        comparisons++;
-                        if (lane == __ffs(active) - 1) {
-                            used += __popc(active);
-                            lanes += 32;
-                        }
-                    }
+                    if (compared) summed += min(TERMS, DIMS - k0);
 #endif
-                    // rounded sums never decrease: a sum beyond `reach` stays beyond it
-                    bool beyond = false;
-#pragma unroll
-                    for (int k0 = 0; k0 < HELD; k0 += TERMS) {
-                        const real least = add_terms(sums, other, k0, [&](int i, int k) { return query[i][k]; });
-#if TELLING
-                        if (compared) summed += min(TERMS, DIMS - k0);
-#endif
-                        if (short_circuit && least > reach) {
-                            beyond = true;
-                            break;
-                        }
+                    if (short_circuit && least > reach) {
+                        beyond = true;
+                        break;
                     }
-                    if (beyond) continue;
+                }
+                if (beyond) continue;
 #if HELD < DIMS
-                    for (int k0 = HELD; k0 < DIMS; k0 += TERMS) {
-                        const real least = add_terms(
-                            sums, other, k0, [&](int i, int k) { return qz[(size_t)p[i] * DIMS + k]; });
+                for (int k0 = HELD; k0 < DIMS; k0 += TERMS) {
+                    const real least = add_terms(sums, other, my, k0);
 #if TELLING
-                        if (compared) summed += min(TERMS, DIMS - k0);
+                    if (compared) summed += min(TERMS, DIMS - k0);
 #endif
-                        if (short_circuit && least > reach) break;
-                    }
-#endif
-#pragma unroll
-                    for (int n = 0; n < POINTS * QUERIES; n++) {
-                        const int i = n % QUERIES, at = j + n / QUERIES;
-                        const real sum = sums[n / QUERIES][i];
-                        bool hit = sum <= reach && i < live && at < end && !(twice && at <= p[i]);
-#if !EXACT
-                        if (hit && sum > sure) {
-                            const double* y = qy + (size_t)p[i] * DIMS;
-                            hit = squared_distance(y, dy + (size_t)at * DIMS) <= threshold;
-                            decided++;
-                            refused += !hit;
-                        }
-#endif
-                        if (!hit) continue;
-#if COUNTING
-                        mine[i]++;
-                        if (d_counts) atomicAdd(d_counts + at, (u64)1);
-#elif SINK
-                        take(p[i], at, (const u64*)out);
-#else
-                        // lanes with a pair add up here; the order of their slots does not matter
-                        const u32 active = __activemask();
-                        const int leader = __ffs(active) - 1;
-                        u64 slot = 0;
-                        if (lane == leader) slot = atomicAdd(state + PAIRS, (u64)__popc(active));
-                        slot = __shfl_sync(active, slot, leader) + __popc(active & ((1u << lane) - 1));
-                        if (slot < room) out[slot] = make_int2(p[i], at);
-#endif
-                    }
+                    if (short_circuit && least > reach) break;
                 }
-            });
-#if COUNTING
-#pragma unroll
-        for (int i = 0; i < QUERIES; i++) {
-            if (mine[i]) atomicAdd(q_counts + p[i], mine[i]);
-            mine[i] = 0;
-        }
 #endif
-    }
+#pragma unroll
+                for (int u = 0; u < POINTS; u++) {
+                    const int at = j + u * shares;
+                    bool hit = sums[u] <= reach && at < hi && !(twice && at <= p);
+#if !EXACT
+                    if (hit && sums[u] > sure) {
+                        hit = squared_distance(qy + (size_t)p * DIMS, dy + (size_t)at * DIMS) <= threshold;
+                        decided++;
+                        refused += !hit;
+                    }
+#endif
+                    if (!hit) continue;
+#if COUNTING
+                    mine++;
+                    if (d_counts) atomicAdd(d_counts + at, (u64)1);
+#elif SINK
+                    take(p, at, (const u64*)out);
+#else
+                    // lanes with a pair add up here; the order of their slots does not matter
+                    const u32 active = __activemask();
+                    const int leader = __ffs(active) - 1;
+                    u64 slot = 0;
+                    if (lane == leader) slot = atomicAdd(state + PAIRS, (u64)__popc(active));
+                    slot = __shfl_sync(active, slot, leader) + __popc(active & ((1u << lane) - 1));
+                    if (slot < room) out[slot] = make_int2(p, at);
+#endif
+                }
+            }
+        });
+#if COUNTING
+    if (mine) atomicAdd(q_counts + p, mine);
+#endif
     if (decided) {
         atomicAdd(state + DECIDED, (u64)decided);
         if (refused) atomicAdd(state + REFUSED, (u64)refused);
