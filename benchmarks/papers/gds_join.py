@@ -2,7 +2,8 @@
 
 Needs a GPU. `--binaries` is a folder with GDS-Join's executables, `gds-<dims>-<options>`, and `gds.json`,
 which says how they were built. They read rows of float32. `GDS_REPEATS` is how often they run the kernels of
-all batches on their three streams. They print the milliseconds and pairs of each run to stderr.
+all batches on their three streams. They print the milliseconds and pairs of each run to stderr. Our pairs
+are compared with those of `method="tiles"`; GDS-Join decides in float32, so it finds other numbers.
 
 Kernels are timed by events around all batches of a join. Before, the kernel ran once, for the estimate.
 `whole` is a wall time. Ours includes index, order, estimate and join. GDS-Join's excludes the index, and
@@ -20,8 +21,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +31,10 @@ import numpy as np
 from benchmarks.harness.repeats import repeated
 from benchmarks.harness.source import commit, source_digest
 from benchmarks.papers.data import points
+from dask_simjoin.catalog.methods import Tiles
+from dask_simjoin.engine.gpu import tiles
+from dask_simjoin.engine.gpu.pairs import PairBatch
+from dask_simjoin.metrics.norms import Index
 from dask_simjoin.papers.gpu import grid
 from dask_simjoin.papers.gpu.flow import estimate, flow, found_by
 from dask_simjoin.papers.grid import Grid
@@ -47,21 +51,6 @@ class Data(NamedTuple):
 
 DATA = (Data("Syn16D", 500_000, 0.05), Data("Syn32D", 500_000, 0.08), Data("Syn64D", 50_000, 0.16))
 
-PRESET = "preset"
-
-SETTINGS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
-    PRESET: ({}, {}),
-    "given": ({"order": "given"}, {}),
-    **{
-        f"{queries}x{points}": ({}, {"QUERIES": queries, "POINTS": points})
-        for queries in (1, 2, 4)
-        for points in (1, 2)
-    },
-    "1x1 ahead": ({}, {"QUERIES": 1, "PREFETCH": 1}),
-    "2x1 ahead": ({}, {"QUERIES": 2, "PREFETCH": 1}),
-}
-"""Options and constants of the kernel: queries x points of a thread."""
-
 LONG = 4.0
 """A run of more seconds is not repeated."""
 
@@ -70,7 +59,6 @@ def arguments() -> argparse.Namespace:
     """Return the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks papers.gds_join", description=__doc__)
     parser.add_argument("--binaries", type=Path, help="without: only our kernels")
-    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=[PRESET])
     parser.add_argument("--data", nargs="+", choices=[data.name for data in DATA])
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--output", type=Path)
@@ -82,37 +70,26 @@ def told(runs: list[float]) -> dict[str, Any]:
     return {"least": min(runs), "median": statistics.median(runs), "runs": runs}
 
 
-def ours(x: cupy.ndarray, data: Data, settings: list[str], repeat: int) -> dict[str, Any]:
-    """Time our kernels for each setting; all must find the same pairs."""
+def ours(x: cupy.ndarray, data: Data, repeat: int) -> dict[str, Any]:
+    """Time our kernels and the whole join, and compare its pairs with those of tiles."""
     m = moments(x.get())
-    layouts = {}
-    for name in settings:
-        options = replace(Grid.gpu_join(), **SETTINGS[name][0])
-        layouts[name] = grid.layout(options, m.lower, m.upper, m.mean, m.variance, data.eps**2, 2)
-    index = grid.build(x, layouts[settings[0]])
-
-    def launched(name: str) -> grid.GridLaunch:
-        return grid.GridLaunch.of(index, index, layouts[name], True, **SETTINGS[name][1])
-
-    with ThreadPoolExecutor(8) as pool:  # compiles all programs together
-        launches = dict(zip(settings, pool.map(launched, settings), strict=True))
-    found = {name: _kernel_times(launches[name], repeat) for name in settings}
-    for name in (PRESET,) if PRESET in settings else ():
-        wholes = [_whole(x, launches[name]) for _ in range(repeat)]
-        found[name] |= {"whole": told([run["whole"] for run in wholes]), "wholes": wholes}
-    _print(data, "ours", found)
-    if len({(run["pairs"], run["digest"]) for run in found.values()}) != 1:
-        raise AssertionError(f"{data}: the settings find different pairs")
-    return found
-
-
-def _kernel_times(launch: grid.GridLaunch, repeat: int) -> dict[str, Any]:
+    box = m.lower, m.upper, m.mean, m.variance, data.eps**2, 2
+    layout = grid.layout(Grid.gpu_join(), *box)
+    index = grid.build(x, layout)
+    launch = grid.GridLaunch.of(index, index, layout, True)
     running, made = flow(launch, estimate(launch))
-    pairs, digest = _digest(launch, running, made)
+    pairs, digest = _digest(index, found_by(running, made, launch.queries))
     kernels = repeated(lambda: _kernels(running, made), repeat, LONG)
+    wholes = [_whole(x, launch) for _ in range(repeat)]
+    reference = tiles.layout(Tiles(), *box)
+    by_tiles = tiles.build(x, reference)
+    expected = _digest(by_tiles, tiles.batches(by_tiles, by_tiles, reference, is_self_join=True))
+    if (pairs, digest) != expected:
+        print(f"{data}: {pairs} pairs, and by tiles {expected[0]}: they differ", flush=True)
     return {
-        "kernels": told(kernels), "pairs": pairs, "digest": digest, "batches": len(made),
-        "repeated_batches": running.repeated,
+        "kernels": told(kernels), "pairs": pairs, "batches": len(made), "repeated_batches": running.repeated,
+        "pairs by tiles": expected[0], "same pairs": (pairs, digest) == expected,
+        "whole": told([run["whole"] for run in wholes]), "wholes": wholes,
     }  # fmt: skip
 
 
@@ -143,7 +120,7 @@ def _whole(x: cupy.ndarray, launch: grid.GridLaunch) -> dict[str, float]:
 
     index = grid.build(x, launch.layout)
     mark()
-    join = grid.GridLaunch.of(index, index, launch.layout, True, **launch.constants)
+    join = grid.GridLaunch.of(index, index, launch.layout, True)
     mark()
     expected = estimate(join)
     mark()
@@ -154,10 +131,10 @@ def _whole(x: cupy.ndarray, launch: grid.GridLaunch) -> dict[str, float]:
     return {"whole": marks[-1] - marks[0]} | dict(steps)
 
 
-def _digest(launch: grid.GridLaunch, running: Any, made: Any) -> tuple[int, int]:
+def _digest(index: Index, batches: Iterable[PairBatch]) -> tuple[int, int]:
     """Return the number of pairs, and the sum of a hash of their rows."""
-    order, pairs, digest = launch.q["order"].astype(cupy.uint64), 0, 0
-    for found in found_by(running, made, launch.queries):
+    order, pairs, digest = index["order"].astype(cupy.uint64), 0, 0
+    for found in batches:
         a, b = order[found.places[:, 0]], order[found.places[:, 1]]
         key = cupy.minimum(a, b) * np.uint64(1 << 32) + cupy.maximum(a, b)
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -199,10 +176,9 @@ def theirs(binary: Path, path: Path, data: Data, repeat: int, whole: bool) -> di
     return found
 
 
-def _print(data: Data, who: str, runs: dict[str, Any]) -> None:
-    for name, run in runs.items():
-        times, whole = run["kernels"], run.get("whole")
-        print(data.name, who, name, times["least"], times["median"], run["pairs"], whole, flush=True)
+def _print(data: Data, who: str, run: dict[str, Any]) -> None:
+    times, whole = run["kernels"], run.get("whole")
+    print(data.name, who, times["least"], times["median"], run["pairs"], whole, flush=True)
 
 
 def measured(data: Data, given: argparse.Namespace) -> dict[str, Any]:
@@ -210,7 +186,8 @@ def measured(data: Data, given: argparse.Namespace) -> dict[str, Any]:
     x = points(data.name, data.rows).astype(np.float32)
     prefix = f"gds-{x.shape[1]}-"
     found: dict[str, dict[str, Any]] = {"theirs": {}}
-    found["ours"] = ours(cupy.asarray(x, cupy.float64), data, given.settings, given.repeat)
+    found["ours"] = ours(cupy.asarray(x, cupy.float64), data, given.repeat)
+    _print(data, "ours", found["ours"])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "points"
         x.tofile(path)
@@ -220,7 +197,8 @@ def measured(data: Data, given: argparse.Namespace) -> dict[str, Any]:
                 found["theirs"][kind] = theirs(binary, path, data, given.repeat, kind == "default")
             except (RuntimeError, OSError, subprocess.SubprocessError) as error:
                 print(f"{binary.name} failed: {error}", flush=True)
-    _print(data, "theirs", found["theirs"])
+            else:
+                _print(data, kind, found["theirs"][kind])
     return data._asdict() | found
 
 
