@@ -264,7 +264,7 @@ def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCount
 
     A part of the work returns only its own counts.  For one chunk they begin at the part's first place.
     """
-    placed, rows, xp, least = by_place(block_pair), block_pair.rows, block_pair.xp, min_samples - 1
+    placed, rows, xp, least = by_place(block_pair), block_pair.places, block_pair.xp, min_samples - 1
     found = placed.joiner.counts(*placed.operands, is_self_join=block_pair.same, enough=least, rows=rows)
     starts = [0] * len(found)
     if rows is not None and xp is np:

@@ -31,6 +31,7 @@ from dask_simjoin.engine.index.cpu_tiles import (
     make_tiles_layout,
 )
 from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.engine.threads import numbers_apart, shared_out
 from dask_simjoin.metrics.norms import Index, Norm, box_gap
 
@@ -185,6 +186,9 @@ def part(index: Index, start: int, stop: int) -> Index:
     return found
 
 
+MOST_NEXT, POINTS_PER_NEXT = 32, 32
+"""Tiles that each tile is compared with first, to count up to a number: at most, and one for so many."""
+
 _NONE, _NO_NODES = np.empty(0, np.int64), np.empty(0, np.int32)
 
 
@@ -235,29 +239,45 @@ def layout_stats(index: Index, layout: TilesLayout) -> Numbers:
 
 
 def _note(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, task: int, values: Sides, *,
-          low: Sides = (_NONE, _NONE), parent: np.ndarray = _NO_NODES,
-          enough: int = ENDLESS) -> np.ndarray:  # fmt: skip
-    """Run a task on all pairs without keeping them; `values`: by position.  Return `more` of its notes."""
-    assert all(each.dtype == np.int64 for each in (*values, *low)) and parent.dtype == np.int32
+          low: np.ndarray = _NONE, parent: np.ndarray = _NO_NODES, enough: int = ENDLESS,
+          rows: Rows | None = None) -> np.ndarray:  # fmt: skip
+    """Run a task on all pairs without keeping them; `values`: by position.  Return `more` of its notes.
+
+    `rows`: only these queries; in a self-join, pairs count only for them.
+    """
+    assert all(each.dtype == np.int64 for each in (*values, low)) and parent.dtype == np.int32
     q, d = _align(q, d)
     tiles = len(d["z"])
     d_marks = np.zeros(tiles + len(d["lower"]), np.int64)
-    q_marks = d_marks if is_self_join else np.zeros(len(q["z"]), np.int64)
+    q_marks = d_marks if task == LINK and is_self_join else np.zeros(len(q["z"]), np.int64)
     more = np.zeros(tiles + 1, np.int64)
+    start, stop = rows or (0, len(q["y"]))
+    window = 1 + min(MOST_NEXT, enough // POINTS_PER_NEXT) if task == COUNT and enough != ENDLESS else 1
     notes = Notes(
-        task, enough, *(each.ctypes.data for each in (*values, *low, q_marks, d_marks, parent, more))
-    )
+        task, enough, *(each.ctypes.data for each in (*values, low, q_marks, d_marks, parent, more)),
+        start // TILE, -(-stop // TILE), window,
+    )  # fmt: skip
     _tile_join(q, d, layout, is_self_join, [q["order"], d["order"]], np.zeros(5, np.int64), notes=notes)
     return more
 
 
 def counts(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, q_counts: np.ndarray,
-           d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
-    """Count the pairs of each place of both sides; from `enough` on, counts need not be exact."""
+           d_counts: np.ndarray, enough: int | None = None, rows: Rows | None = None) -> None:  # fmt: skip
+    """Count the pairs of each place of both sides; from `enough` on, counts need not be exact.
+
+    `rows`: see `counts_of`.
+    """
     most = ENDLESS if enough is None else enough
-    more = _note(q, d, layout, is_self_join, COUNT, (q_counts, d_counts), enough=most)
+    more = _note(q, d, layout, is_self_join, COUNT, (q_counts, d_counts), enough=most, rows=rows)
     n = len(d["y"])
     d_counts[:n] += np.repeat(np.cumsum(more[:-1]), TILE)[:n]
+
+
+def counts_of(
+    index: Index, layout: TilesLayout, rows: Rows, counts_: np.ndarray, enough: int | None = None
+) -> None:
+    """Count all pairs of the places `rows`; they begin with a tile, as the places behind them do."""
+    counts(index, index, layout, True, counts_, counts_, enough, rows)
 
 
 def connect(
@@ -269,7 +289,14 @@ def connect(
 
 def lowest(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, labels: Sides, low: Sides) -> None:
     """Lower `low` of places without a label to the labels of their neighbors."""
-    _note(q, d, layout, is_self_join, LOWEST, labels, low=low)
+    _note(q, d, layout, False, LOWEST, labels, low=low[0])
+    if not is_self_join:
+        _note(d, q, layout, False, LOWEST, labels[::-1], low=low[1])
+
+
+def lowest_of(index: Index, layout: TilesLayout, rows: Rows, labels: np.ndarray, low: np.ndarray) -> None:
+    """Do the same for the places `rows` in one index; they begin with a tile."""
+    _note(index, index, layout, False, LOWEST, (labels, labels), low=low, rows=rows)
 
 
 def tallies(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray) -> bool:
