@@ -252,12 +252,27 @@ def _note(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, task: int
     q_marks = d_marks if task == LINK and is_self_join else np.zeros(len(q["z"]), np.int64)
     more = np.zeros(tiles + 1, np.int64)
     start, stop = rows or (0, len(q["y"]))
-    window = 1 + min(MOST_NEXT, enough // POINTS_PER_NEXT) if task == COUNT and enough != ENDLESS else 1
+    first, last = start // TILE, -(-stop // TILE)
+    own_round = last - first if is_self_join else 0
+    some = enough != ENDLESS and is_self_join  # counting may stop early
+    if task == COUNT and is_self_join:
+        d_marks[:first] = d_marks[last:tiles] = 1
     notes = Notes(
-        task, enough, *(each.ctypes.data for each in (*values, low, q_marks, d_marks, parent, more)),
-        start // TILE, -(-stop // TILE), window,
+        task, enough, *(each.ctypes.data for each in (*values, low)), 0,
+        *(each.ctypes.data for each in (q_marks, d_marks, parent, more)),
+        first, last, 1 + min(MOST_NEXT, enough // POINTS_PER_NEXT) if some else 1,
+        own_round if some else own_round + last - first, True,
     )  # fmt: skip
-    _tile_join(q, d, layout, is_self_join, [q["order"], d["order"]], np.zeros(5, np.int64), notes=notes)
+    names, state = [q["order"], d["order"]], np.zeros(5, np.int64)
+    _tile_join(q, d, layout, is_self_join, names, state, notes=notes)
+    if some:  # few queries search alone, and leave out what others would need
+        left = np.count_nonzero(values[0][start:stop] < enough)
+        both = bool(2 * left > stop - start)
+        if not both:
+            d_marks[:] = 1
+        _tile_join(q, d, layout, is_self_join, names, state, notes=notes._replace(
+            turns=own_round + last - first, both=both,
+        ))  # fmt: skip
     return more
 
 

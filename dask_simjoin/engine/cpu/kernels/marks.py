@@ -56,6 +56,8 @@ class Notes(NamedTuple):
     q_values, d_values : address of int64 (points or more,)
     q_low : address of int64 (queries or more,)
         For `LOWEST`: the lowest label near each query.
+    d_low : int
+        0: stands for the same of data, which has none.
     q_marks, d_marks : address of int64 (tiles and nodes of the tree,)
     parent : address of int32 (nodes,)
         The disjoint-set forest.  The root of a set is its smallest node.
@@ -65,6 +67,10 @@ class Notes(NamedTuple):
         The tiles of queries.  In a self-join other tiles are only data.
     window : int
         Tiles of a self-join are first compared with this number of tiles from themselves on.
+    turns : int
+        Turn that ends the call.  In a self-join queries have two turns: with their window, and with the rest.
+    both : bool
+        Whether pairs count for data, too, which are queries of a self-join.  Else all data are marked 1.
     """
 
     task: int
@@ -72,6 +78,7 @@ class Notes(NamedTuple):
     q_values: int
     d_values: int
     q_low: int
+    d_low: int
     q_marks: int
     d_marks: int
     parent: int
@@ -79,6 +86,8 @@ class Notes(NamedTuple):
     first: int
     stop: int
     window: int
+    turns: int
+    both: bool
 
 
 @inline_function
@@ -126,19 +135,24 @@ def _both(task: int, parent: int, x: int, y: int) -> int:
 
 
 @device_function
-def mark_tile(task: int, enough: int, parent: int, values: int, tile: int, points: int) -> int:
-    """The mark of a tile."""
+def mark_tile(notes: Any, values: int, low: int, tile: int, points: int) -> int:
+    """The mark of a tile; `low`: `q_low`, or `d_low` for a tile of data."""
     first, last = tile * TILE, _end(tile, points)
+    task, enough, parent = notes.task, notes.enough, notes.parent
     if task == COUNT:
         for i in range(first, last):
             if long_at(values, i) < enough:
                 return 0
         return 1
     if task == LOWEST:
-        mark = np.int64(ENDLESS)
+        mark = np.int64(ENDLESS) if low == 0 else np.int64(-1)
         for i in range(first, last):
             value = long_at(values, i)
-            mark = value if 0 <= value < mark else mark
+            if low == 0:
+                mark = value if 0 <= value < mark else mark
+            elif value < 0:
+                worst = long_at(low, i)
+                mark = worst if worst > mark else mark
         return mark
     root = NOBODY
     for i in range(first, last):
@@ -164,48 +178,10 @@ def open_points(task: int, enough: int, values: int, low: int, tile: int, points
 
 
 @device_function
-def number_open(notes: Any, points: int) -> int:
-    """Number of queries whose counts are not enough."""
-    number = 0
-    for i in range(notes.first * TILE, _end(notes.stop - 1, points)):
-        number += long_at(notes.q_values, i) < notes.enough
-    return number
-
-
-@device_function
-def settle(marks: int, first: int, stop: int) -> None:
-    """Mark tiles first ... stop-1 as tiles whose counts are enough, or that only serve as data."""
+def mark_tiles(notes: Any, values: int, low: int, marks: int, first: int, stop: int, points: int) -> None:
+    """Mark tiles `first` ... `stop` - 1 of a side."""
     for tile in range(first, stop):
-        put_long(marks, tile, 1)
-
-
-@device_function
-def worst_low(values: int, low: int, tile: int, points: int) -> int:
-    """The mark of a tile of queries, for `LOWEST`."""
-    mark = np.int64(-1)
-    for i in range(tile * TILE, _end(tile, points)):
-        if long_at(values, i) < 0:
-            mark = max(mark, long_at(low, i))
-    return mark
-
-
-@device_function
-def mark_tiles(notes: Any, values: int, marks: int, points: int) -> None:
-    """Mark all tiles of a side."""
-    for tile in range(-(-points // TILE)):
-        put_long(marks, tile, mark_tile(notes.task, notes.enough, notes.parent, values, tile, points))
-
-
-@device_function
-def mark_queries(notes: Any, points: int) -> None:
-    """Mark the tiles of queries, whose marks differ from those of the same tiles as data."""
-    for tile in range(notes.first, notes.stop):
-        if notes.task == LOWEST:
-            put_long(notes.q_marks, tile, worst_low(notes.q_values, notes.q_low, tile, points))
-        else:
-            put_long(notes.q_marks, tile, mark_tile(
-                notes.task, notes.enough, notes.parent, notes.q_values, tile, points
-            ))  # fmt: skip
+        put_long(marks, tile, mark_tile(notes, values, low, tile, points))
 
 
 @device_function
@@ -231,7 +207,7 @@ def settled(task: int, x: int, y: int) -> int:
     if task == COUNT:
         return x & y
     if task == LOWEST:
-        return 1 if y >= x else 0
+        return np.int64(y >= x)
     if x >= 0 and y >= 0:
         return 1 if x == y else ASK
     return 1 if x == NOBODY or y == NOBODY else 0
@@ -267,9 +243,7 @@ def own_pairs(notes: Any, a: int, points: int) -> None:
     for i in range(first, last):
         add_long(notes.q_values, i, last - 1 - i)
         add_long(notes.d_values, i, i - first)
-    put_long(notes.q_marks, a, mark_tile(
-        notes.task, notes.enough, notes.parent, notes.q_values, a, points
-    ))  # fmt: skip
+    put_long(notes.q_marks, a, mark_tile(notes, notes.q_values, notes.q_low, a, points))
 
 
 @device_function
@@ -294,11 +268,11 @@ def all_pairs(notes: Any, a: int, q_points: int, node: int, first: int, last: in
     begin, end = a * TILE, _end(a, q_points)
     for i in range(begin, end):
         add_long(notes.q_values, i, number)
-    put_long(q_marks, a, mark_tile(notes.task, notes.enough, parent, notes.q_values, a, q_points))
+    put_long(q_marks, a, mark_tile(notes, notes.q_values, notes.q_low, a, q_points))
     if both and last == first + 1 and notes.enough != ENDLESS:  # their mark shows counts of points only
         for j in range(first * TILE, _end(first, d_points)):
             add_long(notes.d_values, j, end - begin)
-        put_long(d_marks, first, mark_tile(notes.task, notes.enough, parent, notes.d_values, first, d_points))
+        put_long(d_marks, first, mark_tile(notes, notes.d_values, notes.d_low, first, d_points))
     elif both:
         add_long(notes.more, first, end - begin)
         add_long(notes.more, last, begin - end)

@@ -23,17 +23,13 @@ from dask_simjoin.engine.cpu.kernels.marks import (
     MIXED,
     all_pairs,
     mark_nodes,
-    mark_queries,
     mark_tile,
     mark_tiles,
-    number_open,
     open_points,
     own_pairs,
     root_of,
-    settle,
     settled,
     unite,
-    worst_low,
 )
 from dask_simjoin.engine.cpu.kernels.scan import ALL, NONE, ONE, SCANS, STATES
 from dask_simjoin.engine.cpu.kernels.simd import (
@@ -261,44 +257,40 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
         n, asked, refused = 0, 0, 0
         needed = 0
         share = d_side.step // (64 * GROUPS) if d_side.step <= PREFETCHED else 0
-        begin, own_round, first_tile, both = long_at(state, 1), 0, 0, True
+        begin, own_round, first_tile, turns, both = long_at(state, 1), 0, 0, q_tiles, True
         counted, counted_to = 0, 0
         if notes is not None:
             task, enough, parent = notes.task, notes.enough, notes.parent
             counting = task == COUNT and enough != ENDLESS
             marking = task == LINK or counting
             unsettled = MIXED if task == LINK else 0
-            first_tile, q_tiles = notes.first, notes.stop - notes.first
-            counted, counted_to = (notes.first, notes.stop) if is_self_join else (0, tiles)
+            first_tile, turns, both = notes.first, notes.turns, notes.both
+            if both:
+                counted, counted_to = (first_tile, notes.stop) if is_self_join else (0, tiles)
             # compare tiles with the next ones first, which often suffices
-            own_round = q_tiles if is_self_join else 0
+            own_round = notes.stop - first_tile if is_self_join else 0
             again = own_round  # next turn that computes the marks of nodes
-            mark_tiles(notes, notes.d_values, notes.d_marks, d_points)
-            if task == COUNT and is_self_join:
-                settle(notes.d_marks, 0, notes.first)
-                settle(notes.d_marks, notes.stop, tiles)
+            mark_tiles(notes, notes.d_values, notes.d_low, notes.d_marks, counted, counted_to, d_points)
             if notes.q_marks != notes.d_marks:
-                mark_queries(notes, q_points)
+                mark_tiles(
+                    notes, notes.q_values, notes.q_low, notes.q_marks, first_tile, notes.stop, q_points
+                )
         turn = long_at(state, 0)
-        while turn < own_round + q_tiles and needed == 0:
+        while turn < turns and needed == 0:
             a = first_tile + (turn if turn < own_round else turn - own_round)
             low, high = q_side.low + a * box, q_side.high + a * box
             skip_from, skip_to = 0, a if is_self_join else 0
             if notes is not None and turn == again:
-                if counting and is_self_join and turn == own_round:
-                    # few queries search alone, and leave out what others would need
-                    both = 2 * number_open(notes, q_points) > q_tiles * TILE
-                    if not both:
-                        settle(notes.d_marks, 0, tiles)
-                        counted, counted_to = 0, 0
                 mark_nodes(notes, notes.d_marks, tiles, boxes.levels, boxes.height)
                 k = turn - own_round
                 again = own_round + (2 * k if k > 0 else 1) if marking else -1
             if notes is not None and is_self_join:
-                skip_from = first_tile if both else max(first_tile, a + 1 - notes.window)
-                skip_to = min(notes.stop, a + notes.window)
+                before = a + 1 - notes.window
+                skip_from = first_tile if both or before < first_tile else before
+                skip_to = a + notes.window
+                skip_to = skip_to if skip_to < notes.stop else notes.stop
             if notes is not None and counting:  # pairs of earlier turns may count for this tile, too
-                put_long(notes.q_marks, a, mark_tile(task, enough, parent, notes.q_values, a, q_points))
+                put_long(notes.q_marks, a, mark_tile(notes, notes.q_values, notes.q_low, a, q_points))
             if notes is not None and turn < own_round:
                 count = skip_to - a
                 for c in range(count):
@@ -329,7 +321,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                 b = long_at(scratch.found, c)
                 one, other, near = a, b, valid
                 if notes is not None:
-                    if b < 0 or (near_first and (abs(b - a) < TILE) == (step >= count)):
+                    if b < 0 or (near_first and (-TILE < b - a < TILE) == (step >= count)):
                         continue
                     x, y = long_at(notes.q_marks, a), long_at(notes.d_marks, b)
                     told = settled(task, x, y)
@@ -347,8 +339,8 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                     tested, kept = 0, 0
                 if tested < PROBE_TESTS or kept < WORTHWHILE * tested:
                     at = q_side.z + one * q_side.z_step
-                    near &= boxes_near(at, at, dims, d_side.low + other * box, d_side.high + other * box, reach,
-                                       norm)  # fmt: skip
+                    there = other * box
+                    near &= boxes_near(at, at, dims, d_side.low + there, d_side.high + there, reach, norm)
                     tested += 1
                     kept += count_bits(near)
                 ahead = d_side.first + long_at(scratch.found, c + 1 if c + 1 < count else c) * d_side.step
@@ -408,18 +400,11 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                         put_int32(out.left, n, name_there if turned else name)
                         put_int32(out.right, n, name if turned else name_there)
                         n += 1
-                if notes is not None and hits >= (1 if one_way else MANY):
-                    if task == LOWEST:
-                        put_long(notes.q_marks, a, worst_low(notes.q_values, notes.q_low, a, q_points))
-                    elif marking:
-                        if long_at(notes.q_marks, a) == unsettled:
-                            put_long(
-                                notes.q_marks, a, mark_tile(task, enough, parent, notes.q_values, a, q_points)
-                            )
-                        if long_at(notes.d_marks, b) == unsettled:
-                            put_long(
-                                notes.d_marks, b, mark_tile(task, enough, parent, notes.d_values, b, d_points)
-                            )
+                if notes is not None and (marking or task == LOWEST) and hits >= (1 if one_way else MANY):
+                    if task == LOWEST or long_at(notes.q_marks, a) == unsettled:
+                        put_long(notes.q_marks, a, mark_tile(notes, notes.q_values, notes.q_low, a, q_points))
+                    if task != LOWEST and long_at(notes.d_marks, b) == unsettled:
+                        put_long(notes.d_marks, b, mark_tile(notes, notes.d_values, notes.d_low, b, d_points))
             if notes is not None and counting and is_self_join and both and long_at(notes.q_marks, a) == 1:
                 put_long(notes.d_marks, a, 1)
             if needed == 0:
