@@ -187,7 +187,9 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 
 MOST_NEXT, POINTS_PER_NEXT = 32, 32
-"""Tiles that each tile is compared with first, to count up to a number: at most, and one for so many."""
+"""To count up to a number, each tile is first compared with the next tiles.
+
+Their number is at most `MOST_NEXT`, and one for each `POINTS_PER_NEXT` of the count."""
 
 _NONE, _NO_NODES = np.empty(0, np.int64), np.empty(0, np.int32)
 

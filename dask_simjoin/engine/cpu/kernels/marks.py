@@ -57,7 +57,7 @@ class Notes(NamedTuple):
     q_low : address of int64 (queries or more,)
         For `LOWEST`: the lowest label near each query.
     d_low : int
-        0: stands for the same of data, which has none.
+        0: data have no such labels.
     q_marks, d_marks : address of int64 (tiles and nodes of the tree,)
     parent : address of int32 (nodes,)
         The disjoint-set forest.  The root of a set is its smallest node.
