@@ -11,11 +11,9 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.catalog.methods import AUTO
-from dask_simjoin.cluster.algorithms.dbscan import dbscan_alone, dbscan_by_cells, layout_of_cells
+from dask_simjoin.cluster.algorithms.dbscan import cores_alone, dbscan_alone, dbscan_by_cells, layout_of_cells
 from dask_simjoin.cluster.algorithms.edges import (
     SpillLimits,
-    cores_by_place,
-    counts_by_place,
     order_of,
     rows_of_places,
 )
@@ -215,7 +213,7 @@ def _labels_and_cores(frame: Frame, request: DbscanRequest,
         return frames_for(meta).series(labels, chunk["ids"], LABELS), core, order
     block_pair = whole_block_pair(chunk, spec, plan.layout)
     if weights is None:
-        core = cores_by_place(samples, *counts_by_place(block_pair, samples))
+        core = cores_alone(block_pair, samples, threads)
     else:
         core = weighted_cores(block_pair, weights_of_kept(weights, frame, request), samples)[order]
     labels = dbscan_alone(block_pair, core, threads)

@@ -63,6 +63,18 @@ class BlockPair(NamedTuple):
         return cuts[number], cuts[number + 1]
 
     @property
+    def places(self) -> Rows | None:
+        """The places of the first chunk's index whose own numbers are this part of the work; None: all.
+
+        In a host's chunk they are found from both of its sides, so that all places take as long.
+        """
+        number, parts = self.part
+        if parts == 1 or not self.same or self.xp is not np:
+            return self.rows
+        cuts = equal_work(np.ones(1), len(self.q["ids"]), self.layout.grain, parts)
+        return cuts[number], cuts[number + 1]
+
+    @property
     def first(self) -> bool:
         """Whether this is the first part of the work, which also does the work needed once."""
         return not self.part[0]

@@ -17,6 +17,7 @@ Several tasks may share each of the three steps that search neighbors. Each task
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import NamedTuple, cast
@@ -35,7 +36,7 @@ from dask_simjoin.cluster.algorithms.edges import (
 from dask_simjoin.engine.base import cell_clusters, host_kernels, joiner_for, joiner_of_library
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.protocols import Layout
-from dask_simjoin.engine.threads import shared_out
+from dask_simjoin.engine.threads import shared_out, together
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import CHUNK, Edges, RowNumbers, new_nodes, no_edges, spanning_forest
@@ -231,7 +232,7 @@ def lowered(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
     # CuPy's `any` compiles CUB kernels for seconds; `min` has a kernel already
     if any(len(some) and int(some.min()) < 0 for some in labels):
         lists = (labels[0], labels[-1]), (low[0], low[-1])
-        joiner.lowest(*placed.operands, *lists, is_self_join=same, rows=block_pair.rows)
+        joiner.lowest(*placed.operands, *lists, is_self_join=same, rows=block_pair.places)
     return low
 
 
@@ -271,13 +272,33 @@ def labels_by_place(chunk: Chunk, threads: int, core: Array, *parts: Array) -> A
     return joiner.numbers(joined(parts, joiner), (core, order_of(chunk)), threads)
 
 
+MIN_PLACES = 1 << 14
+"""Fewest places of a chunk that justify a thread."""
+
+
+def _parts(block_pair: BlockPair, threads: int) -> list[BlockPair]:
+    """Share the work of a single chunk between threads on the host."""
+    number = min(threads, len(block_pair.q["ids"]) // MIN_PLACES) if block_pair.xp is np else 1
+    if number < 2:
+        return [block_pair]
+    return [block_pair._replace(part=(k, number)) for k in range(number)]
+
+
+def cores_alone(block_pair: BlockPair, min_samples: int, threads: int = 1) -> Array:
+    """Return whether each place (n,) of a single chunk has a core row."""
+    calls = [functools.partial(counts_by_place, part, min_samples) for part in _parts(block_pair, threads)]
+    return cores_by_place(min_samples, *itertools.chain.from_iterable(together(calls)))
+
+
 def dbscan_alone(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
     """Label the rows of a single chunk; `core`: whether each place has a core row."""
-    within, xp = components_by_place(block_pair, core), block_pair.xp
-    labels = labels_by_place(block_pair.q, threads, core, within)
+    parts, xp = _parts(block_pair, threads), block_pair.xp
+    within = together([functools.partial(components_by_place, part, core) for part in parts])
+    labels = labels_by_place(block_pair.q, threads, core, *within)
     if xp is np:
-        del within  # border labels take as much memory
-        return labels_of_rows(block_pair.q, threads, labels, *border_labels(block_pair, [labels]))
+        within.clear()  # frees as much memory as the border labels take
+        borders = together([functools.partial(border_labels, part, [labels]) for part in parts])
+        return labels_of_rows(block_pair.q, threads, labels, *itertools.chain.from_iterable(borders))
     (low,) = lowered(block_pair, [labels])
     return rows_of_places(xp.where(low < NOWHERE, low, labels), order_of(block_pair.q))
 
@@ -304,5 +325,5 @@ def dbscan_by_cells(chunk: Chunk, layout: Layout, min_samples: int, threads: int
 
 def label_alone(block_pair: BlockPair, min_samples: int, threads: int) -> Array:
     """Label the rows of a single chunk in one task: a chain of tasks would take longer."""
-    core = cores_by_place(min_samples, *counts_by_place(block_pair, min_samples))
+    core = cores_alone(block_pair, min_samples, threads)
     return dbscan_alone(block_pair, core, threads)

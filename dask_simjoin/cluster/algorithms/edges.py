@@ -264,7 +264,7 @@ def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCount
 
     A part of the work returns counts of the first chunk from the part's first place on.
     """
-    placed, rows, xp, least = by_place(block_pair), block_pair.rows, block_pair.xp, min_samples - 1
+    placed, rows, xp, least = by_place(block_pair), block_pair.places, block_pair.xp, min_samples - 1
     found = placed.joiner.counts(*placed.operands, is_self_join=block_pair.same, enough=least, rows=rows)
     starts = [0] * len(found)
     if rows is not None and xp is np:

@@ -24,6 +24,7 @@ from dask_simjoin.engine.cpu.sinks import (
     LabelColumns,
     NamedPairs,
     OneSided,
+    Ranged,
     Shown,
     Tallying,
 )
@@ -185,9 +186,13 @@ class CpuJoiner:
     def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
                low: tuple[np.ndarray, np.ndarray], *, is_self_join: bool,
                rows: Rows | None = None) -> None:  # fmt: skip
-        for one, other, within in comparisons(_module(layout.method), q, d, layout, is_self_join, rows, True):
+        module = _module(layout.method)
+        if rows is not None and is_self_join and isinstance(module, Ranged):
+            spanning.lowest(module, q, d, layout, labels, low, True, rows)
+            return
+        for one, other, within in comparisons(module, q, d, layout, is_self_join, rows, True):
             if len(one["order"]) > SWEEP_LANES and len(other["order"]) > SWEEP_LANES:
-                spanning.lowest(_module(layout.method), one, other, layout, labels, low, within)
+                spanning.lowest(module, one, other, layout, labels, low, within)
 
     def counts(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool, enough: int | None = None,
                rows: Rows | None = None) -> list[np.ndarray]:  # fmt: skip
@@ -209,12 +214,15 @@ class CpuJoiner:
         by_position = [
             np.zeros(len(s["order"]) - SWEEP_LANES, np.int64) for s in ((q,) if is_self_join else (q, d))
         ]
-        if is_self_join and isinstance(module, OneSided):  # one-sided counts cost no more
+        if is_self_join and isinstance(module, OneSided | Ranged):  # one-sided counts cost no more
             some = slice(*rows)
             found = np.zeros(len(q["order"]), np.int64)
             if rows[1] > rows[0]:
-                module.one_sided(q, q, layout, found, rows)
-                found[some] -= 1  # not itself
+                if isinstance(module, Ranged):
+                    module.counts_of(q, layout, rows, found, enough)
+                else:  # counting all neighbors of some rows is as fast
+                    module.one_sided(q, q, layout, found, rows)
+                    found[some] -= 1  # not itself
             if isinstance(rows_of_places(q), slice):
                 return [found[: len(by_position[0])]]
             by_position[0][q["order"][some]] = found[some]

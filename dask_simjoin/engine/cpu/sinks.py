@@ -376,6 +376,21 @@ class ManyAtOnce(Protocol):
         """Lower entries of `low` for places without a label (-1) to their neighbors' labels; all int64."""
 
 
+@runtime_checkable
+class Ranged(Protocol):
+    """A method that counts and labels some places of one index, while other threads do so for the others."""
+
+    def counts_of(
+        self, index: Index, layout: Layout, rows: Rows, counts: np.ndarray, enough: int | None = None
+    ) -> None:
+        """Add all pairs of the places `rows` to their counts; from `enough` on, these need not be exact."""
+
+    def lowest_of(
+        self, index: Index, layout: Layout, rows: Rows, labels: np.ndarray, low: np.ndarray
+    ) -> None:
+        """Lower `low` of the places `rows` as `ManyAtOnce.lowest` does."""
+
+
 def connect(method: CpuMethod, q: Index, d: Index, layout: Any, is_self_join: bool, nodes: Sides,
             parent: np.ndarray) -> None:  # fmt: skip
     """Connect pairs one by one: see `ManyAtOnce.connect`."""

@@ -21,10 +21,10 @@ from dask_simjoin.engine.cpu.kernels import boruvka, components, hierarchy, opti
 from dask_simjoin.engine.cpu.kernels import hierarchy as forests
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.rounds import BoruvkaRounds, Nearest
-from dask_simjoin.engine.cpu.sinks import CpuMethod, ManyAtOnce
+from dask_simjoin.engine.cpu.sinks import CpuMethod, ManyAtOnce, Ranged
 from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
-from dask_simjoin.engine.protocols import Clusters, Edges, Found, Layout, Part, Progress
+from dask_simjoin.engine.protocols import Clusters, Edges, Found, Layout, Part, Progress, Rows
 from dask_simjoin.engine.threads import shared_out
 from dask_simjoin.metrics.norms import Index, Norm, box_gap
 
@@ -263,8 +263,12 @@ def connect(module: CpuMethod, q: Index, d: Index, layout: Layout, parent: np.nd
 
 
 def lowest(module: CpuMethod, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
-           low: tuple[np.ndarray, np.ndarray], is_self_join: bool) -> None:  # fmt: skip
-    """Lower entries of `low` for rows without a label to their neighbors' labels: see `Joiner.lowest`."""
+           low: tuple[np.ndarray, np.ndarray], is_self_join: bool,
+           places: Rows | None = None) -> None:  # fmt: skip
+    """Lower entries of `low` for rows without a label to their neighbors' labels: see `Joiner.lowest`.
+
+    `places`: only for these places of one index.
+    """
     orders = rows_of_places(q), rows_of_places(d)
     by_place = [
         [np.require(some[rows], requirements="W") for some, rows in zip(each, orders, strict=True)]
@@ -273,7 +277,9 @@ def lowest(module: CpuMethod, q: Index, d: Index, layout: Layout, labels: tuple[
     if is_self_join:
         by_place = [[each[0], each[0]] for each in by_place]
     names, found = ((each[0], each[1]) for each in by_place)
-    if isinstance(module, ManyAtOnce):
+    if places is not None and isinstance(module, Ranged):
+        module.lowest_of(q, layout, places, names[0], found[0])
+    elif isinstance(module, ManyAtOnce):
         module.lowest(q, d, layout, is_self_join, names, found)
     else:
         sinks.lowest(module, q, d, layout, is_self_join, names, found)

@@ -31,6 +31,7 @@ from dask_simjoin.engine.index.cpu_tiles import (
     make_tiles_layout,
 )
 from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.engine.threads import numbers_apart, shared_out
 from dask_simjoin.metrics.norms import Index, Norm, box_gap
 
@@ -185,6 +186,11 @@ def part(index: Index, start: int, stop: int) -> Index:
     return found
 
 
+MOST_NEXT, POINTS_PER_NEXT = 32, 32
+"""To count up to a number, each tile is first compared with the next tiles.
+
+Their number is at most `MOST_NEXT`, and one for each `POINTS_PER_NEXT` of the count."""
+
 _NONE, _NO_NODES = np.empty(0, np.int64), np.empty(0, np.int32)
 
 
@@ -235,29 +241,60 @@ def layout_stats(index: Index, layout: TilesLayout) -> Numbers:
 
 
 def _note(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, task: int, values: Sides, *,
-          low: Sides = (_NONE, _NONE), parent: np.ndarray = _NO_NODES,
-          enough: int = ENDLESS) -> np.ndarray:  # fmt: skip
-    """Run a task on all pairs without keeping them; `values`: by position.  Return `more` of its notes."""
-    assert all(each.dtype == np.int64 for each in (*values, *low)) and parent.dtype == np.int32
+          low: np.ndarray = _NONE, parent: np.ndarray = _NO_NODES, enough: int = ENDLESS,
+          rows: Rows | None = None) -> np.ndarray:  # fmt: skip
+    """Run a task on all pairs without keeping them; `values`: by position.  Return `more` of its notes.
+
+    `rows`: only these queries; in a self-join, pairs count only for them.
+    """
+    assert all(each.dtype == np.int64 for each in (*values, low)) and parent.dtype == np.int32
     q, d = _align(q, d)
     tiles = len(d["z"])
     d_marks = np.zeros(tiles + len(d["lower"]), np.int64)
-    q_marks = d_marks if is_self_join else np.zeros(len(q["z"]), np.int64)
+    q_marks = d_marks if task == LINK and is_self_join else np.zeros(len(q["z"]), np.int64)
     more = np.zeros(tiles + 1, np.int64)
+    start, stop = rows or (0, len(q["y"]))
+    first, last = start // TILE, -(-stop // TILE)
+    own_round = last - first if is_self_join else 0
+    some = enough != ENDLESS and is_self_join  # counting may stop early
+    if task == COUNT and is_self_join:
+        d_marks[:first] = d_marks[last:tiles] = 1
     notes = Notes(
-        task, enough, *(each.ctypes.data for each in (*values, *low, q_marks, d_marks, parent, more))
-    )
-    _tile_join(q, d, layout, is_self_join, [q["order"], d["order"]], np.zeros(5, np.int64), notes=notes)
+        task, enough, *(each.ctypes.data for each in (*values, low)), 0,
+        *(each.ctypes.data for each in (q_marks, d_marks, parent, more)),
+        first, last, 1 + min(MOST_NEXT, enough // POINTS_PER_NEXT) if some else 1,
+        own_round if some else own_round + last - first, True,
+    )  # fmt: skip
+    names, state = [q["order"], d["order"]], np.zeros(5, np.int64)
+    _tile_join(q, d, layout, is_self_join, names, state, notes=notes)
+    if some:  # few queries search alone, and leave out what others would need
+        left = np.count_nonzero(values[0][start:stop] < enough)
+        both = bool(2 * left > stop - start)
+        if not both:
+            d_marks[:] = 1
+        _tile_join(q, d, layout, is_self_join, names, state, notes=notes._replace(
+            turns=own_round + last - first, both=both,
+        ))  # fmt: skip
     return more
 
 
 def counts(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, q_counts: np.ndarray,
-           d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
-    """Count the pairs of each place of both sides; from `enough` on, counts need not be exact."""
+           d_counts: np.ndarray, enough: int | None = None, rows: Rows | None = None) -> None:  # fmt: skip
+    """Count the pairs of each place of both sides; from `enough` on, counts need not be exact.
+
+    `rows`: see `counts_of`.
+    """
     most = ENDLESS if enough is None else enough
-    more = _note(q, d, layout, is_self_join, COUNT, (q_counts, d_counts), enough=most)
+    more = _note(q, d, layout, is_self_join, COUNT, (q_counts, d_counts), enough=most, rows=rows)
     n = len(d["y"])
     d_counts[:n] += np.repeat(np.cumsum(more[:-1]), TILE)[:n]
+
+
+def counts_of(
+    index: Index, layout: TilesLayout, rows: Rows, counts_: np.ndarray, enough: int | None = None
+) -> None:
+    """Count all pairs of the places `rows`; they begin with a tile, as the places behind them do."""
+    counts(index, index, layout, True, counts_, counts_, enough, rows)
 
 
 def connect(
@@ -269,7 +306,14 @@ def connect(
 
 def lowest(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, labels: Sides, low: Sides) -> None:
     """Lower `low` of places without a label to the labels of their neighbors."""
-    _note(q, d, layout, is_self_join, LOWEST, labels, low=low)
+    _note(q, d, layout, False, LOWEST, labels, low=low[0])
+    if not is_self_join:
+        _note(d, q, layout, False, LOWEST, labels[::-1], low=low[1])
+
+
+def lowest_of(index: Index, layout: TilesLayout, rows: Rows, labels: np.ndarray, low: np.ndarray) -> None:
+    """Do the same for the places `rows` in one index; they begin with a tile."""
+    _note(index, index, layout, False, LOWEST, (labels, labels), low=low, rows=rows)
 
 
 def tallies(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray) -> bool:

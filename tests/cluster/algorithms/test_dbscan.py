@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dask_simjoin.cluster.algorithms import dbscan
 from dask_simjoin.cluster.algorithms.dbscan import border_labels, labels_by_place, labels_of_rows
 from dask_simjoin.cluster.algorithms.edges import components_by_place, cores_by_place, counts_by_place
 from dask_simjoin.engine import threads
@@ -16,7 +17,7 @@ from dask_simjoin.tasks.chunks import make_chunk
 from dask_simjoin.tasks.matches import BlockPair
 from tests.support.density import SETS, labels_of_neighbours
 from tests.support.frames import planned, split
-from tests.support.oracle import squared_distances
+from tests.support.oracle import squared_distances, totals
 from tests.support.points import cases, frame_of
 from tests.support.profiles import chosen, examples, in_turns
 
@@ -71,6 +72,29 @@ def test_parts_of_one_chunk_give_its_labels(case, min_samples, parts):
             labels = labels_by_place(chunk, number, core, *within)
             found = labels_of_rows(chunk, number, labels, *(border_labels(one, [labels])[0] for one in some))
             assert found.tolist() == by_definition(case.x, case.eps, min_samples)
+
+
+@settings(max_examples=examples(60))
+@given(
+    cases(max_dims=16, max_points=400),
+    st.one_of(st.integers(1, 8), st.integers(9, 1000)),
+    st.sampled_from(["euclidean", "manhattan"]),
+    st.sampled_from(["auto", "tiles"]),
+)
+def test_threads_of_a_plain_frame_give_its_labels(case, min_samples, metric, method):
+    """Threads find what one finds, also among groups; rows of one group alone are near each other."""
+    frame = frame_of(case.x)
+    groups = np.arange(len(frame)) % 3 if len(frame) % 2 else np.zeros(len(frame), int)
+    near = totals(case.x, case.x, metric) <= (case.eps if metric == "manhattan" else case.eps * case.eps)
+    want = labels_of_neighbours(near & (groups[:, None] == groups[None, :]), min_samples)
+    how = {"metric": metric, "method": method}
+    on = list(frame.columns)
+    with pytest.MonkeyPatch.context() as fine, dask.config.set(num_workers=3):
+        fine.setattr(dbscan, "MIN_PLACES", 1)
+        found = frame.assign(group=groups).simjoin.dbscan(case.eps, min_samples, on=on, by="group", **how)
+        assert found.tolist() == want
+        if not groups.any():
+            assert frame.simjoin.dbscan(case.eps, min_samples, **how).tolist() == want
 
 
 def test_parts_of_the_work_are_cut_once(monkeypatch):

@@ -5,11 +5,14 @@ Such a join has one of three tasks.  Each point has a value (int64), by position
 - `COUNT` counts the pairs of each point.  The value is that number.
 - `LINK` unites the sets of both ends of pairs.  The value is a node of a disjoint-set forest, or -1 for a
   point that takes no part.
-- `LOWEST` finds the lowest label near each point without a label.  The value is a label, or -1.
+- `LOWEST` finds the lowest label near each query without a label.  The value is a label, or -1.
 
 Each tile has a mark that summarizes its points. The nodes of the tree of boxes follow with theirs.  Two
 tiles are not compared if their marks show that no pair of them changes anything.  If all points of two tiles
 are within reach of each other, the number of their pairs is known without a comparison.
+
+Several threads may share `COUNT` in one index, and `LOWEST`.  Each has a range of query tiles, writes only
+values of these, and has marks of its own.
 
 Kernels take addresses of arrays: with arrays, compilation took 1.5 times as long.
 """
@@ -31,11 +34,11 @@ COUNT, LINK, LOWEST = range(3)
 
 - `COUNT`: 1 if all counts are enough, else 0;
 - `LINK`: a node of the only set among the points that take part, `MIXED` or `NOBODY`;
-- `LOWEST`: `OPEN` if a point has no label, plus `KNOWN` if one has.
+- `LOWEST`: of data, the lowest label, or `ENDLESS`; of queries, the highest number that a lower label would
+  replace, or -1.
 """
 
 MIXED, NOBODY = -1, -2
-OPEN, KNOWN = 1, 2
 ASK = 2
 
 ENDLESS = np.iinfo(np.int64).max
@@ -51,13 +54,23 @@ class Notes(NamedTuple):
     enough : int
         For `COUNT`: counts from this on need not be exact.
     q_values, d_values : address of int64 (points or more,)
-    q_low, d_low : address of int64 (points or more,)
-        For `LOWEST`: the lowest label near each point.
+    q_low : address of int64 (queries or more,)
+        For `LOWEST`: the lowest label near each query.
+    d_low : int
+        0: data have no such labels.
     q_marks, d_marks : address of int64 (tiles and nodes of the tree,)
     parent : address of int32 (nodes,)
         The disjoint-set forest.  The root of a set is its smallest node.
     more : address of int64 (tiles + 1,)
         For `COUNT`: pairs of each point of a tile, minus those for the tile before it.
+    first, stop : int
+        The tiles of queries.  In a self-join other tiles are only data.
+    window : int
+        Tiles of a self-join are first compared with this number of tiles from themselves on.
+    turns : int
+        Turn that ends the call.  In a self-join queries have two turns: with their window, and with the rest.
+    both : bool
+        Whether pairs count for data, too, which are queries of a self-join.  Else all data are marked 1.
     """
 
     task: int
@@ -70,6 +83,11 @@ class Notes(NamedTuple):
     d_marks: int
     parent: int
     more: int
+    first: int
+    stop: int
+    window: int
+    turns: int
+    both: bool
 
 
 @inline_function
@@ -108,7 +126,7 @@ def _both(task: int, parent: int, x: int, y: int) -> int:
     if task == COUNT:
         return x & y
     if task == LOWEST:
-        return x | y
+        return x if x < y else y
     if x == NOBODY or y == NOBODY:
         return x if x > y else y
     if x == MIXED or y == MIXED or root_of(parent, x) != root_of(parent, y):
@@ -117,18 +135,24 @@ def _both(task: int, parent: int, x: int, y: int) -> int:
 
 
 @device_function
-def mark_tile(task: int, enough: int, parent: int, values: int, tile: int, points: int) -> int:
-    """The mark of a tile."""
+def mark_tile(notes: Any, values: int, low: int, tile: int, points: int) -> int:
+    """The mark of a tile; `low`: `q_low`, or `d_low` for a tile of data."""
     first, last = tile * TILE, _end(tile, points)
+    task, enough, parent = notes.task, notes.enough, notes.parent
     if task == COUNT:
         for i in range(first, last):
             if long_at(values, i) < enough:
                 return 0
         return 1
     if task == LOWEST:
-        mark = 0
+        mark = np.int64(ENDLESS) if low == 0 else np.int64(-1)
         for i in range(first, last):
-            mark |= OPEN if long_at(values, i) < 0 else KNOWN
+            value = long_at(values, i)
+            if low == 0:
+                mark = value if 0 <= value < mark else mark
+            elif value < 0:
+                worst = long_at(low, i)
+                mark = worst if worst > mark else mark
         return mark
     root = NOBODY
     for i in range(first, last):
@@ -142,10 +166,22 @@ def mark_tile(task: int, enough: int, parent: int, values: int, tile: int, point
 
 
 @device_function
-def mark_tiles(notes: Any, values: int, marks: int, points: int) -> None:
-    """Mark all tiles of a side."""
-    for tile in range(-(-points // TILE)):
-        put_long(marks, tile, mark_tile(notes.task, notes.enough, notes.parent, values, tile, points))
+def open_points(task: int, enough: int, values: int, low: int, tile: int, points: int, mark: int) -> Any:
+    """Mask of the queries of a tile that pairs with a tile of data with this mark may change."""
+    first, mask = tile * TILE, np.uint64(0)
+    for i in range(first, _end(tile, points)):
+        value = long_at(values, i)
+        # branch-free: counts and labels are unpredictable
+        may = (value < 0) & (long_at(low, i) > mark) if task == LOWEST else value < enough
+        mask |= np.uint64(may) << np.uint64(i - first)
+    return mask
+
+
+@device_function
+def mark_tiles(notes: Any, values: int, low: int, marks: int, first: int, stop: int, points: int) -> None:
+    """Mark tiles `first` ... `stop` - 1 of a side."""
+    for tile in range(first, stop):
+        put_long(marks, tile, mark_tile(notes, values, low, tile, points))
 
 
 @device_function
@@ -164,11 +200,14 @@ def mark_nodes(notes: Any, marks: int, tiles: int, levels: int, height: int) -> 
 
 @inline_function
 def settled(task: int, x: int, y: int) -> int:
-    """Whether pairs between parts with these marks change nothing: 1, 0, or `ASK` to compare their sets."""
+    """Whether pairs between parts with these marks change nothing: 1, 0, or `ASK` to compare their sets.
+
+    `x`: of queries; `y`: of data.
+    """
     if task == COUNT:
         return x & y
     if task == LOWEST:
-        return ((x & (y >> 1)) | ((x >> 1) & y)) & 1 ^ 1
+        return np.int64(y >= x)
     if x >= 0 and y >= 0:
         return 1 if x == y else ASK
     return 1 if x == NOBODY or y == NOBODY else 0
@@ -204,12 +243,16 @@ def own_pairs(notes: Any, a: int, points: int) -> None:
     for i in range(first, last):
         add_long(notes.q_values, i, last - 1 - i)
         add_long(notes.d_values, i, i - first)
-    put_long(notes.q_marks, a, 1 if last - first - 1 >= notes.enough else 0)
+    put_long(notes.q_marks, a, mark_tile(notes, notes.q_values, notes.q_low, a, points))
 
 
 @device_function
-def all_pairs(notes: Any, a: int, q_points: int, node: int, first: int, last: int, d_points: int) -> None:
-    """Record that all points of a tile are near all points of tiles first ... last-1, below a marked node."""
+def all_pairs(notes: Any, a: int, q_points: int, node: int, first: int, last: int, d_points: int,
+              both: Any) -> None:  # fmt: skip
+    """Record that all points of a tile are near all points of tiles first ... last-1, below a marked node.
+
+    `both`: whether these points are counted, too.
+    """
     parent, q_marks, d_marks = notes.parent, notes.q_marks, notes.d_marks
     if notes.task == LINK:
         root = long_at(d_marks, node)
@@ -225,10 +268,14 @@ def all_pairs(notes: Any, a: int, q_points: int, node: int, first: int, last: in
     begin, end = a * TILE, _end(a, q_points)
     for i in range(begin, end):
         add_long(notes.q_values, i, number)
-    add_long(notes.more, first, end - begin)
-    add_long(notes.more, last, begin - end)
-    if number >= notes.enough:
-        put_long(q_marks, a, 1)
+    put_long(q_marks, a, mark_tile(notes, notes.q_values, notes.q_low, a, q_points))
+    if both and last == first + 1 and notes.enough != ENDLESS:  # their mark shows counts of points only
+        for j in range(first * TILE, _end(first, d_points)):
+            add_long(notes.d_values, j, end - begin)
+        put_long(d_marks, first, mark_tile(notes, notes.d_values, notes.d_low, first, d_points))
+    elif both:
+        add_long(notes.more, first, end - begin)
+        add_long(notes.more, last, begin - end)
 
 
 @kernel

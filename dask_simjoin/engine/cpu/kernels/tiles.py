@@ -25,6 +25,7 @@ from dask_simjoin.engine.cpu.kernels.marks import (
     mark_nodes,
     mark_tile,
     mark_tiles,
+    open_points,
     own_pairs,
     root_of,
     settled,
@@ -161,13 +162,16 @@ def _within_itself(low: int, high: int, dims: int, sure: Any, norm: Kind) -> boo
 
 
 @device_function
-def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, least: int, norm: Kind,
-               notes: Any, a: int, q_points: int, d_points: int, scratch: Scratch) -> int:  # fmt: skip
-    """Write the numbers of the tiles >= `least` within `reach` of tile `a` to `scratch`; return their number.
+def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, skip_from: int, skip_to: int,
+               norm: Kind, notes: Any, a: int, q_points: int, d_points: int, counted: int, counted_to: int,
+               scratch: Scratch) -> int:  # fmt: skip
+    """Write the numbers of the tiles within `reach` of tile `a` to `scratch`; return their number.
 
-    `low`, `high`: the tile's box.  With `notes`, settled tiles are left out.  So are tiles whose pairs are
-    all within `sure`: these pairs are recorded at once.
+    `low`, `high`: the tile's box; tiles `skip_from` ... `skip_to` - 1 are left out.  With `notes`, so are
+    settled tiles, and tiles whose pairs are all within `sure`: these pairs are recorded at once.  They count
+    for the tiles `counted` ... `counted_to` - 1, too.
     """
+    least = skip_to if skip_from == 0 else 0
     d, tiles, levels = boxes.dims, boxes.tiles, boxes.levels
     n = 0
     size = 1
@@ -200,11 +204,18 @@ def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, least: 
                 told = settled(notes.task, x, y)
                 if told == 1 or (told == ASK and root_of(notes.parent, x) == root_of(notes.parent, y)):
                     continue
-                begin = child << (6 * level)
-                if (whole >> np.uint64(bit)) & ONE and begin >= least:
-                    end = (child + 1) << (6 * level)
-                    end = end if end < tiles else tiles
-                    all_pairs(notes, a, q_points, marks + child, begin, end, d_points)
+                begin, end = child << (6 * level), (child + 1) << (6 * level)
+                end = end if end < tiles else tiles
+                if begin >= skip_from and end <= skip_to:
+                    continue
+                both = begin >= counted and end <= counted_to
+                apart = begin >= counted_to or end <= counted
+                if (
+                    (whole >> np.uint64(bit)) & ONE
+                    and (begin >= skip_to or end <= skip_from)
+                    and (notes.task == LINK or both or apart)
+                ):
+                    all_pairs(notes, a, q_points, marks + child, begin, end, d_points, both)
                     continue
             if level == 0:
                 put_long(scratch.found, n, child)
@@ -246,125 +257,156 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
         n, asked, refused = 0, 0, 0
         needed = 0
         share = d_side.step // (64 * GROUPS) if d_side.step <= PREFETCHED else 0
-        begin, own_round = long_at(state, 1), 0
+        begin, own_round, first_tile, turns, both = long_at(state, 1), 0, 0, q_tiles, True
+        counted, counted_to = 0, 0
         if notes is not None:
             task, enough, parent = notes.task, notes.enough, notes.parent
-            marking = task == LINK or (task == COUNT and enough != ENDLESS)
+            counting = task == COUNT and enough != ENDLESS
+            marking = task == LINK or counting
             unsettled = MIXED if task == LINK else 0
-            # compare tiles with themselves first, which often suffices
-            own_round = q_tiles if is_self_join else 0
+            first_tile, turns, both = notes.first, notes.turns, notes.both
+            if both:
+                counted, counted_to = (first_tile, notes.stop) if is_self_join else (0, tiles)
+            # compare tiles with the next ones first, which often suffices
+            own_round = notes.stop - first_tile if is_self_join else 0
             again = own_round  # next turn that computes the marks of nodes
-            mark_tiles(notes, notes.q_values, notes.q_marks, q_points)
-            if not is_self_join:
-                mark_tiles(notes, notes.d_values, notes.d_marks, d_points)
+            mark_tiles(notes, notes.d_values, notes.d_low, notes.d_marks, counted, counted_to, d_points)
+            if notes.q_marks != notes.d_marks:
+                mark_tiles(
+                    notes, notes.q_values, notes.q_low, notes.q_marks, first_tile, notes.stop, q_points
+                )
         turn = long_at(state, 0)
-        while turn < own_round + q_tiles and needed == 0:
-            a = turn if turn < own_round else turn - own_round
+        while turn < turns and needed == 0:
+            a = first_tile + (turn if turn < own_round else turn - own_round)
             low, high = q_side.low + a * box, q_side.high + a * box
+            skip_from, skip_to = 0, a if is_self_join else 0
             if notes is not None and turn == again:
                 mark_nodes(notes, notes.d_marks, tiles, boxes.levels, boxes.height)
-                again = own_round + (2 * a if a > 0 else 1) if marking else -1
+                k = turn - own_round
+                again = own_round + (2 * k if k > 0 else 1) if marking else -1
+            if notes is not None and is_self_join:
+                before = a + 1 - notes.window
+                skip_from = first_tile if both or before < first_tile else before
+                skip_to = a + notes.window
+                skip_to = skip_to if skip_to < notes.stop else notes.stop
+            if notes is not None and counting:  # pairs of earlier turns may count for this tile, too
+                put_long(notes.q_marks, a, mark_tile(notes, notes.q_values, notes.q_low, a, q_points))
             if notes is not None and turn < own_round:
-                count = 1
-                put_long(scratch.found, 0, a)
-                mark = long_at(notes.q_marks, a)
-                if settled(task, mark, mark) == 1:
-                    count = 0
-                elif task != LOWEST and _within_itself(low, high, dims, sure_span, norm):
-                    own_pairs(notes, a, q_points)
-                    count = 0
+                count = skip_to - a
+                for c in range(count):
+                    put_long(scratch.found, c, a + c)
+                if task != LOWEST and _within_itself(low, high, dims, sure_span, norm):
+                    mark = long_at(notes.q_marks, a)
+                    if settled(task, mark, mark) != 1:
+                        own_pairs(notes, a, q_points)
+                    put_long(scratch.found, 0, -1)
+            elif notes is not None and not both and long_at(notes.q_marks, a) == 1:
+                count = 0
             else:
-                least = 0 if not is_self_join else (a if notes is None else a + 1)
-                count = candidates(boxes, low, high, reach, sure_span, least, norm, notes, a, q_points,
-                                   d_points, scratch)  # fmt: skip
+                count = candidates(boxes, low, high, reach, sure_span, skip_from, skip_to, norm, notes, a,
+                                   q_points, d_points, counted, counted_to, scratch)  # fmt: skip
             valid = ALL if (a + 1) * TILE <= q_points else (ONE << np.uint64(q_points - a * TILE)) - ONE
-            at = q_side.z + a * q_side.z_step
             tested, kept = 0, 0
-            for c in range(begin, count):
+            rounds = 1
+            if notes is not None:
+                near_first = turn >= own_round and (task == LOWEST or not both)
+                rounds = 2 if near_first else 1
+            for step in range(begin, rounds * count):
+                c = step if step < count else step - count
                 if notes is None and n + TILE * TILE > out.cap:
                     put_long(state, 0, turn)
                     put_long(state, 1, c)
                     needed = TILE * TILE
                     break
                 b = long_at(scratch.found, c)
+                one, other, near = a, b, valid
                 if notes is not None:
+                    if b < 0 or (near_first and (-TILE < b - a < TILE) == (step >= count)):
+                        continue
                     x, y = long_at(notes.q_marks, a), long_at(notes.d_marks, b)
                     told = settled(task, x, y)
                     if told == 1 or (told == ASK and root_of(parent, x) == root_of(parent, y)):
                         continue
                     alike = task == LINK and x >= 0 and y >= 0  # two sets: one pair is enough
-                near = valid
+                    one_way = task == LOWEST or (task == COUNT and y == 1)
+                    if task == COUNT and x == 1 and is_self_join:  # only the tile of data needs pairs
+                        one, other, one_way = b, a, True
+                    if one_way:
+                        near = open_points(task, enough, notes.q_values, notes.q_low, one, q_points, y)
+                        if near == NONE:
+                            continue
                 if c % PROBE == 0:
                     tested, kept = 0, 0
                 if tested < PROBE_TESTS or kept < WORTHWHILE * tested:
-                    near &= boxes_near(at, at, dims, d_side.low + b * box, d_side.high + b * box, reach, norm)
+                    at = q_side.z + one * q_side.z_step
+                    there = other * box
+                    near &= boxes_near(at, at, dims, d_side.low + there, d_side.high + there, reach, norm)
                     tested += 1
                     kept += count_bits(near)
                 ahead = d_side.first + long_at(scratch.found, c + 1 if c + 1 < count else c) * d_side.step
-                hit = scan(q, d, a, b, near, ahead, share, masks, norm)
+                hit = scan(q, d, one, other, near, ahead, share, masks, norm)
                 hits = 0
                 while hit != NONE:
                     t = lowest_bit(hit)
                     hit &= hit - ONE
                     mask, sure = mask_at(masks, t), mask_at(masks, TILE + t)
-                    i = a * TILE + t
-                    if is_self_join and a == b:
+                    i = one * TILE + t
+                    if is_self_join and one == other:
                         # later points only: each pair once, and no point with itself
                         upto = ONE << np.uint64(t)
                         mask &= ~(upto | (upto - ONE))
-                    if (
-                        notes is not None
-                        and task == COUNT
-                        and mask & ~sure == NONE
-                        and count_bits(mask) >= MANY
-                    ):
-                        hits += 1
-                        add_long(notes.q_values, i, count_bits(mask))
-                        for k in range(TILE if (b + 1) * TILE <= d_points else d_points - b * TILE):
-                            add_long(notes.d_values, b * TILE + k, np.int64((mask >> np.uint64(k)) & ONE))
-                        continue
+                    if notes is not None and task == COUNT and mask & ~sure == NONE:
+                        if one_way:
+                            hits += 1
+                            add_long(notes.q_values, i, count_bits(mask))
+                            continue
+                        if count_bits(mask) >= MANY:
+                            hits += 1
+                            add_long(notes.q_values, i, count_bits(mask))
+                            for k in range(
+                                TILE if (other + 1) * TILE <= d_points else d_points - other * TILE
+                            ):
+                                add_long(notes.d_values, other * TILE + k,
+                                         np.int64((mask >> np.uint64(k)) & ONE))  # fmt: skip
+                            continue
                     name = int32_at(q_side.names, i)
                     while mask != NONE:
                         bit = lowest_bit(mask)
                         mask &= mask - ONE
-                        j = b * TILE + bit
+                        j = other * TILE + bit
                         if (sure >> np.uint64(bit)) & ONE == NONE:
                             asked += 1
                             if not within(q, d, i, j, threshold, norm):
                                 refused += 1
                                 continue
                         if notes is not None:
+                            hits += 1
                             if task == COUNT:
                                 add_long(notes.q_values, i, 1)
-                                add_long(notes.d_values, j, 1)
-                                hits += 1
+                                if not one_way:
+                                    add_long(notes.d_values, j, 1)
                                 continue
                             x, y = long_at(notes.q_values, i), long_at(notes.d_values, j)
                             if task == LOWEST:
-                                if x < 0 <= y and y < long_at(notes.q_low, i):
+                                if 0 <= y < long_at(notes.q_low, i):
                                     put_long(notes.q_low, i, y)
-                                elif y < 0 <= x and x < long_at(notes.d_low, j):
-                                    put_long(notes.d_low, j, x)
                             elif x >= 0 and y >= 0:
                                 unite(parent, x, y)
                                 if alike:
                                     mask, hit = NONE, NONE
-                            hits += 1
                             continue
-                        other = int32_at(d_side.names, j)
-                        turned = is_self_join and other < name
-                        put_int32(out.left, n, other if turned else name)
-                        put_int32(out.right, n, name if turned else other)
+                        name_there = int32_at(d_side.names, j)
+                        turned = is_self_join and name_there < name
+                        put_int32(out.left, n, name_there if turned else name)
+                        put_int32(out.right, n, name if turned else name_there)
                         n += 1
-                if notes is not None and marking and hits >= MANY:
-                    if long_at(notes.q_marks, a) == unsettled:
-                        put_long(
-                            notes.q_marks, a, mark_tile(task, enough, parent, notes.q_values, a, q_points)
-                        )
-                    if long_at(notes.d_marks, b) == unsettled:
-                        put_long(
-                            notes.d_marks, b, mark_tile(task, enough, parent, notes.d_values, b, d_points)
-                        )
+                if notes is not None and (marking or task == LOWEST) and hits >= (1 if one_way else MANY):
+                    if task == LOWEST or long_at(notes.q_marks, a) == unsettled:
+                        put_long(notes.q_marks, a, mark_tile(notes, notes.q_values, notes.q_low, a, q_points))
+                    if task != LOWEST and long_at(notes.d_marks, b) == unsettled:
+                        put_long(notes.d_marks, b, mark_tile(notes, notes.d_values, notes.d_low, b, d_points))
+            if notes is not None and counting and is_self_join and both and long_at(notes.q_marks, a) == 1:
+                put_long(notes.d_marks, a, 1)
             if needed == 0:
                 begin = 0
                 turn += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.filters.float32 import make_filter
-from dask_simjoin.engine.index.cpu_tiles import make_tiles_layout
+from dask_simjoin.engine.index.cpu_tiles import TILE, make_tiles_layout
 from dask_simjoin.engine.index.screen import Screen
 from dask_simjoin.metrics.norms import Norm, add
 from tests.support.profiles import examples
@@ -91,6 +92,49 @@ def test_one_chunk(case: tuple[np.ndarray, float, Norm], enough: int) -> None:
     JOINER.lowest(index, index, layout, (labels, labels), (low, low), is_self_join=True)
     expected = np.where(near & core[None, :], labels[None, :], len(x)).min(1, initial=len(x))
     assert (low[~core] == expected[~core]).all()
+
+
+@settings(max_examples=examples(80))
+@given(clumps(), st.one_of(st.integers(0, 80), st.integers(80, 1000)), st.integers(1, 6))
+def test_parts_of_one_chunk(case: tuple[np.ndarray, float, Norm], enough: int, parts: int) -> None:
+    """Each part finds all of its own places and writes no others, whatever is near."""
+    x, threshold, norm = case
+    near = totals(x, x, norm) <= threshold
+    np.fill_diagonal(near, False)
+    layout = layout_of(x, threshold, norm)
+    index = JOINER.build(x, layout)
+    order, true = index["order"][: len(x)], near.sum(1)
+    cuts = [min(-(-len(x) * k // parts // TILE) * TILE, len(x)) for k in range(parts + 1)]
+    labels = np.where(true >= enough, np.arange(len(x)) // 3, -1)
+    expected = np.where(near & (labels >= 0)[None, :], labels[None, :], len(x)).min(1, initial=len(x))
+    for rows in itertools.pairwise(cuts):
+        own = order[slice(*rows)]
+        for told in (None, enough):
+            (found,) = JOINER.counts(index, index, layout, is_self_join=True, enough=told, rows=rows)
+            most = len(x) if told is None else told
+            assert (np.minimum(found, most)[own] == np.minimum(true, most)[own]).all()
+            assert not np.delete(found, own).any()
+        low = np.full(len(x), len(x))
+        JOINER.lowest(index, index, layout, (labels, labels), (low, low), is_self_join=True, rows=rows)
+        some = own[labels[own] < 0]
+        assert (low[some] == expected[some]).all() and (np.delete(low, some) == len(x)).all()
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3, 5, 8, 16])
+@pytest.mark.parametrize("dense", [0.001, 0.02, 0.2, 0.7])
+def test_counts_up_to_a_number_in_many_tiles(dims: int, dense: float) -> None:
+    """Dense points search alone, and sparse points for each other; both have the same counts."""
+    random = np.random.default_rng(dims)
+    x = np.concatenate([random.random((1500, dims)), random.integers(0, 3, (500, dims)) * 0.25])
+    away = totals(x, x, 2)
+    threshold = float(np.quantile(away[:50], dense))  # often the distance of points on a lattice
+    layout = layout_of(x, threshold, 2)
+    index, true = JOINER.build(x, layout), (away <= threshold).sum(1) - 1
+    for enough in (0, 1, 9, 63, 64, 99, 250, 999):
+        for rows in (None, (0, 1024), (1024, 2000), (512, 640)):
+            (found,) = JOINER.counts(index, index, layout, is_self_join=True, enough=enough, rows=rows)
+            own = index["order"][slice(*(rows or (0, len(x))))]
+            assert (np.minimum(found, enough)[own] == np.minimum(true, enough)[own]).all()
 
 
 @settings(max_examples=examples(40))
