@@ -291,7 +291,12 @@ def _update(**params: Any) -> None:
         raise click.UsageError("There is nothing to update: name TABLES with new rows, or ids with --delete.")
     found = open_index(params["folder"])
     ids = found.rows()._meta.iloc[:, 0].dtype
-    delete = pd.Series(params["delete"]).astype(ids) if params["delete"] else None
+    try:
+        delete = pd.Series(params["delete"]).astype(ids) if params["delete"] else None
+    except (ValueError, TypeError) as error:
+        raise click.UsageError(
+            f"--delete takes ids of the index, which are {ids}, separated by commas: {error}."
+        ) from error
     target = sink(params, params["tables"], params["folder"])
 
     def update() -> Any:

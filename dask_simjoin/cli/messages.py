@@ -79,6 +79,7 @@ MEANT = {
     "set-self-join": "sets self-join", "set-join": "sets join", "similar": "sets self-join",
     "edit-self-join": "strings self-join", "edit-join": "strings join", "fuzzy": "strings join",
     "levenshtein": "strings self-join", "names": "strings self-join",
+    "delete": "update", "remove": "update", "add": "update",
     "radius": "self-join", "pairs": "self-join", "explain": "plan", "profile": "plan",
 }  # fmt: skip
 """Word that users may try -> the command that they mean."""

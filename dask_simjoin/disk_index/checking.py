@@ -38,7 +38,7 @@ def check_index(root: AnyPath) -> CheckReport:
     """
     known = versions(root)
     if not known:
-        raise IndexFormatError(f"path={str(root)!r} holds no index; name the folder of an index.")
+        raise IndexFormatError(f"{str(root)!r} holds no index; name the folder of an index.")
     needed: dict[tuple[str, str], list[int]] = {}
     broken = [(version, what) for version in known if (what := damage_of(root, version))]
     for one in whole(root, set(known) - {version for version, _ in broken}):

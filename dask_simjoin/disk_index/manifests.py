@@ -219,7 +219,7 @@ def latest(root: AnyPath) -> Manifest:
     if known:
         raise _damaged_last(root, known, "it is listed, but missing")
     raise IndexFormatError(
-        f"path={str(root)!r} holds no index, as it has no version. Make an index with "
+        f"{str(root)!r} holds no index, as it has no version. Make an index with "
         "frame.simjoin.index(eps, path), or name the folder of an index."
     )
 

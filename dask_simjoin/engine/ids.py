@@ -131,6 +131,6 @@ def _is_range(ids: Ids) -> bool:
 def _remedy(id: Hashable | None) -> str:
     other = "id= a column of unique values" if id is None else "id= another column"
     return (
-        f"Use {other}, or add one: ddf = ddf.simjoin.with_row_id(), then id='row_id' "
-        "(parquet files each count their rows from 0)."
+        f"Use {other}, or add one: frame = frame.simjoin.with_row_id(), then id='row_id'. "
+        "Labels often repeat in a table of several files, because each file counts its rows from 0."
     )

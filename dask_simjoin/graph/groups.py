@@ -23,7 +23,7 @@ from dask_simjoin.catalog.frames import arrow_type, kind_of_number
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of, on_gpu, to_host
 from dask_simjoin.engine.ids import decoded, joined, listed_values, rounded_together
-from dask_simjoin.errors import TABLES, ColumnError, OptionError
+from dask_simjoin.errors import TABLES, ColumnError, OptionError, in_table
 from dask_simjoin.metrics.distances import Metric, separation
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Series, power
 from dask_simjoin.planning.statistics.partition import columns_of
@@ -223,8 +223,19 @@ def check_names(names: tuple[Hashable, ...], examples: list[Frame]) -> None:
     for number, name in enumerate(names):
         if name in names[:number]:
             raise ColumnError(f"by= names {name!r} more than once; name each column once.")
-        for example in examples:
-            check_column_exists("by", name, [example])
+        for which, example in zip(TABLES if len(examples) > 1 else [None], examples, strict=True):
+            with in_table(which):
+                _check_name(name, example, which is not None)
+
+
+def _check_name(name: Hashable, example: Frame, is_one_of_two: bool) -> None:
+    """Refuse a column that the table does not have."""
+    try:
+        check_column_exists("by", name, [example])
+    except ColumnError as error:
+        if not is_one_of_two:
+            raise
+        raise ColumnError(f"{error} Columns of by= have the same name in both tables: rename one.") from None
 
 
 def _compared(tables: list[Frame], names: list[Hashable]) -> list[Frame]:
@@ -332,8 +343,8 @@ def _scale(example: Frame, given: Mapping[str, Any], needs_bound: bool) -> float
         return 1.0
     if bound is None:
         raise OptionError(
-            "by= needs a largest distance here. Use max_distance= (eps= in plan); any finite number works, "
-            "also one that is larger than all distances."
+            "by= needs a largest distance here. Use max_distance= (eps= in plan). If you want no limit, use "
+            "a number that is larger than all distances of these rows."
         )
     value = given[bound]
     if isinstance(value, str) and has_column(example.columns, value):

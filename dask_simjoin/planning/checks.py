@@ -114,6 +114,25 @@ def check_chunks(
         )
 
 
+def check_blocksize(rows: float, row_bytes: float, budget: Budget) -> None:
+    """Refuse a chosen size that makes too many chunks of one table, before they are made."""
+    chunks = min(rows, rows * row_bytes / budget.chunk)
+    if budget.chosen and chunks > MAX_SMALL_TASKS and rows < SMALL * chunks:
+        # each chunk is compared at least with itself
+        raise _small_chunks(int(chunks), int(chunks), rows, row_bytes, budget)
+
+
+def _small_chunks(blocks: int, chunks: int, rows: float, row_bytes: float, budget: Budget) -> BudgetError:
+    enough = math.ceil(max(1.0, min(SMALL, rows)) * row_bytes)
+    return BudgetError(
+        f"{budget.origin} makes {chunks:,} chunks of {rows / chunks:,.1f} rows on average, as each row takes "
+        f"{row_bytes:,.0f} bytes with its results. They make at least {blocks:,} small block pairs, and at "
+        f"most {MAX_SMALL_TASKS:,} are allowed. Leave blocksize= out, or use at least "
+        f"blocksize={format_bytes(enough)!r}.",
+        remedies=[Remedy({"blocksize": None}), Remedy({"blocksize": format_bytes(enough)})],
+    )
+
+
 def check_blocks(blocks: int, rows: np.ndarray, row_bytes: float, budget: Budget, resources: Resources,
                  by_region: Callable[[], int | None] = lambda: None) -> None:  # fmt: skip
     """Refuse more block pairs than Dask can schedule, and many block pairs of small chunks.
@@ -122,14 +141,7 @@ def check_blocks(blocks: int, rows: np.ndarray, row_bytes: float, budget: Budget
     """
     chunks, all_rows = len(rows), float(rows.sum())
     if blocks > MAX_SMALL_TASKS and all_rows < SMALL * chunks and budget.chosen:
-        enough = max(1.0, min(SMALL, all_rows)) * row_bytes
-        raise BudgetError(
-            f"{budget.origin} makes {chunks:,} chunks of {all_rows / chunks:,.1f} rows on average, as each "
-            f"row takes {row_bytes:,.0f} bytes with its results. They make {blocks:,} small block pairs, and "
-            f"at most {MAX_SMALL_TASKS:,} are allowed. Leave blocksize= out, or use at least "
-            f"blocksize={format_bytes(math.ceil(enough))!r}.",
-            remedies=[Remedy({"blocksize": None}), Remedy({"blocksize": format_bytes(math.ceil(enough))})],
-        )
+        raise _small_chunks(blocks, chunks, all_rows, row_bytes, budget)
     if blocks > MAX_TASKS:
         # if all chunks are near each other, block pairs grow with the square of the number of chunks
         size = GRAIN * math.sqrt(blocks / MAX_TASKS) * max(budget.chunk, all_rows * row_bytes / chunks)

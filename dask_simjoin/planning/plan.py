@@ -20,6 +20,7 @@ from dask_simjoin.planning.budget import Budget, Resources, budget_of, make_budg
 from dask_simjoin.planning.checks import (
     MAX_ROWS,
     check_blocks,
+    check_blocksize,
     check_chunks,
     check_outputs,
     check_result,
@@ -262,6 +263,8 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     budget = make_budget(spec.blocksize, spec.settings, resources)
     row_bytes = statistics.row_bytes(output)
     sources = tuple(table.sources for table in statistics.each)
+    if lazy and len(statistics.each) == 1:
+        check_blocksize(float(sum(statistics.rows)), row_bytes, budget)
     layout: AnyLayout = statistics.layout() if output.k is None else statistics.search_layout()
     costs = _costs(statistics, layout, output, resources, row_bytes, sources)
     one = one_chunk_of_tree(statistics.left, output, resources)

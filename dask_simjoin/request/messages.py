@@ -45,6 +45,7 @@ Names = dict[str, tuple[str, ...]]
 """Name in other libraries -> names in this package."""
 
 OPTIONS: Names = {
+    "max_distance": ("eps",),
     "n_neighbors": ("k",), "neighbors": ("k",), "radius": ("eps", "max_eps", "max_distance"),
     "r": ("eps", "max_eps", "max_distance"), "threshold": ("eps", "max_eps", "max_distance"),
     "distance_upper_bound": ("max_distance",), "distance": ("return_distance",), "min_pts": ("min_samples",),
@@ -84,6 +85,9 @@ NO_OPTIONS: dict[str, str] = {
     "crs": "metric='haversine' takes degrees, and gives meters",
     "lat": "on= names both: on=['lat', 'lon']",
     "unit": "eps= takes text with a unit, such as '2 km'",
+    "left_by": "columns of by= have the same name in both tables; rename one of them first",
+    "right_by": "columns of by= have the same name in both tables; rename one of them first",
+    "lower": "an object such as tokenizer=dask_simjoin.sets.Words(lower=True) ignores case",
 }
 """Option of other libraries that this package does not have -> its replacement."""
 

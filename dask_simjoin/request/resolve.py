@@ -133,7 +133,7 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     given = {name: getattr(request, name) for name in AS_GIVEN if hasattr(request, name)}
     given |= {name: check_flag(name, given[name]) for name in FLAGS if name in given}
     check_columns(meta)
-    dtype = id_dtype(meta, request.id)
+    dtype = id_dtype(meta, request.id, getattr(request, "other", None) is not None)
     by, grouped = groups_of(getattr(request, "by", None))
     suggested = meta[[name for name in meta.columns if name not in (*by, *grouped)]] if by else meta
     on = check_on(suggested if request.on is None else meta, request.on, request.id, radius)
@@ -215,11 +215,14 @@ def check_flag(name: str, value: object) -> bool:
     return bool(value)
 
 
-def id_dtype(meta: Frame, id: Hashable | None) -> DType:
-    """Return the dtype of the row ids; refuse unsuitable ids."""
+def id_dtype(meta: Frame, id: Hashable | None, is_one_of_two: bool = False) -> DType:
+    """Return the dtype of the row ids; refuse unsuitable ids. `is_one_of_two`: of two tables."""
     if id is not None and not has_column(meta.columns, id):
+        each = (
+            "If the tables have different id columns, use left_id= and right_id=. " if is_one_of_two else ""
+        )
         raise ColumnError(
-            f"id={shown(id)} is not a column; the columns are {listed(meta.columns)}. "
+            f"id={shown(id)} is not a column; the columns are {listed(meta.columns)}. {each}"
             "Leave out id to name rows by their index labels."
         )
     if id is not None:

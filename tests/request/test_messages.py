@@ -199,10 +199,7 @@ def test_the_name_of_the_index_is_no_column(lazy):
         df = dd.from_pandas(df, npartitions=2)
     for option in ("on", "by", "keep"):
         text = told(ColumnError, df.simjoin.self_join, 1.0, **{"on": "radii", option: "x"})
-        assert (
-            f"{option}= names 'x', which is not a column, but the name of the index; frame.reset"
-            in text
-        )
+        assert f"{option}= names 'x', which is not a column, but the name of the index; frame.reset" in text
     found = df.reset_index().simjoin.count_pairs(1.0, on="x")
     assert (found.compute() if lazy else found) == 2
 

@@ -83,7 +83,8 @@ def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list
                 f"rows and must be unique. {_remedy(id)}{without}"
             )
         if summary.repeated is not None:
-            raise repeated_id(summary.repeated[0], id, f"in partition {number}")
+            where = f"in partition {number}" if len(summaries) > 1 else ""
+            raise repeated_id(summary.repeated[0], id, where)
     filled = [n for n, summary in enumerate(summaries) if summary.rows]
     if len(filled) < 2:
         return []
