@@ -175,7 +175,7 @@ def test_short_forms(value, expected):
         (("qgrams", True), OptionError, r"QGrams\(q=True\) is not allowed"),
         (("qgrams", 33), OptionError, r"QGrams\(q=33\) is not allowed"),
         (("delimiter", ""), OptionError, r"splits nothing; use a text, such as Delimiter\(','\)"),
-        (("delimiter", 1), OptionTypeError, r"Delimiter\(delimiter=1\) is not text"),
+        (("delimiter", 1), OptionTypeError, r"Delimiter\(delimiter=1\) is not a text"),
         (("grams", 3), OptionError, r"tokenizer=\('grams', 3\) is not allowed"),
         (3, OptionTypeError, r"tokenizer=3 is not allowed"),
         (Whitespace, OptionTypeError, r"tokenizer=Whitespace is a class"),
