@@ -1,8 +1,8 @@
 """``python -m benchmarks gpu.wide``: near-duplicates of a million embeddings on one GPU, by cosine distance.
 
 Points lie on the GPU as float32; what is measured is making unit vectors of them in float64, building the
-index, and the self-join: every unordered pair written once, exactly.  On fewer rows the same with float32
-differences instead of tensor cores.  The peer is what one would write with CuPy: products of float16 unit
+index, and the self-join: every unordered pair written once, exactly.  The same by the kernel for GPUs without
+products of warpgroups ("by warps"), and on fewer rows with float32 differences instead of tensor cores.  The peer is what one would write with CuPy: products of float16 unit
 vectors by cuBLAS, block by block, and a kernel that writes down where they are large; it is not exact.  Needs
 CuPy only.
 """
@@ -10,8 +10,10 @@ CuPy only.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import numpy as np
 
 from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.gpu_timing import timed
+from dask_simjoin.engine.filters import tensor_cores
 from dask_simjoin.engine.gpu import tiles as gpu_tiles
 from dask_simjoin.engine.gpu.tiles import build
 from dask_simjoin.engine.index.gpu import make_device_layout
@@ -104,6 +107,16 @@ def joined(x: Any, eps: float, engine: str, repeat: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@contextlib.contextmanager
+def without_warpgroups() -> Iterator[None]:
+    """Use the kernel of GPUs that multiply by warps only."""
+    before, tensor_cores.SLICED_DIMS = tensor_cores.SLICED_DIMS, 1 << 30
+    try:
+        yield
+    finally:
+        tensor_cores.SLICED_DIMS = before
+
+
 def peer(x: Any, eps: float, pairs: int) -> dict[str, Any]:
     """CuPy: blocks of products of float16 unit vectors, and where they are large."""
     cupy.get_default_memory_pool().free_all_blocks()
@@ -161,6 +174,8 @@ def main(given: list[str]) -> None:
         for eps in DISTANCES:
             found = joined(x, eps, "auto", args.repeat)
             note(f"{kind}, {args.rows} rows, {eps}", found)
+            with without_warpgroups():
+                note(f"{kind}, {args.rows} rows, {eps}, by warps", joined(x, eps, "auto", args.repeat))
             note(f"{kind}, {args.rows} rows, {eps}, cuBLAS", peer(x, eps, found["pairs"]))
         for engine in ("float16", "float32"):
             few = make(args.few, args.dims)
