@@ -2,7 +2,8 @@
 
 Points lie on the GPU as float32; what is measured is making unit vectors of them in float64, building the
 index, and the self-join: every unordered pair written once, exactly.  The same by the kernel for GPUs without
-products of warpgroups ("by warps"), and on fewer rows with float32 differences instead of tensor cores.  The peer is what one would write with CuPy: products of float16 unit
+products of warpgroups ("by warps"), and on fewer rows with float32 differences instead of tensor cores.  The
+peer is what one would write with CuPy: products of float16 unit
 vectors by cuBLAS, block by block, and a kernel that writes down where they are large; it is not exact.  Needs
 CuPy only.
 """
@@ -55,7 +56,9 @@ BLOCK, BLOCK_OTHERS = 8192, 1 << 17
 def gaussian(n: int, dims: int) -> Any:
     """Directions drawn evenly, 1 % of them copies of others with noise: at cosine distances up to 0.15."""
     rng = cupy.random.default_rng(0)
-    x = rng.standard_normal((n, dims), cupy.float32)
+    x, step = cupy.empty((n, dims), cupy.float32), n if n <= ROWS else ROWS // 4  # less memory at a time
+    for start in range(0, n, step):
+        x[start : start + step] = rng.standard_normal((min(step, n - start), dims), cupy.float32)
     some = n // 100
     noise = cupy.sqrt(2 * rng.random((some, 1), cupy.float32) * np.float32(0.15))
     x[-some:] = x[:some] + noise * rng.standard_normal((some, dims), cupy.float32)
@@ -156,6 +159,7 @@ def main(given: list[str]) -> None:
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--few", type=int, default=FEW)
     parser.add_argument("--dims", type=int, default=DIMS)
+    parser.add_argument("--join-only", action="store_true", help="only the first join, of evenly drawn rows")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--output", type=Path)
     args = parser.parse_args(given)
@@ -169,7 +173,7 @@ def main(given: list[str]) -> None:
     for engine in ("float16", "float32"):
         joined(x, DISTANCES[0], engine, 0)
     peer(x, DISTANCES[0], len(x))
-    for kind, make in KINDS.items():
+    for kind, make in ({} if args.join_only else KINDS).items():
         x = make(args.rows, args.dims)
         for eps in DISTANCES:
             found = joined(x, eps, "auto", args.repeat)
@@ -181,6 +185,11 @@ def main(given: list[str]) -> None:
             few = make(args.few, args.dims)
             note(f"{kind}, {args.few} rows, {DISTANCES[0]}, {engine}", joined(few, DISTANCES[0], engine, 1))
         del x, few
+    if args.join_only:
+        note(
+            f"gaussian, {args.rows} rows, {DISTANCES[0]}",
+            joined(gaussian(args.rows, args.dims), DISTANCES[0], "auto", args.repeat),
+        )
     told = {"environment": environment(), "unit": "seconds, medians", "dims": args.dims, "results": results}
     if args.output:
         args.output.write_text(json.dumps(told, indent=1) + "\n")

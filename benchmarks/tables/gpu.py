@@ -108,8 +108,9 @@ def _warm(found: Found) -> Found:
 def wide(run: Found) -> Rows:
     """Embeddings beside products of matrices in float16."""
     table = [
-        ["data, eps", "pairs", "unit vectors + index + join, s", "decided in float64", "cuBLAS, float16, s"]
-    ]
+        ["data, eps", "pairs", "unit vectors + index + join, s", "TFLOP/s of the join", "join by warps, s",
+         "decided in float64", "cuBLAS, float16, s"]
+    ]  # fmt: skip
     texts = {"gaussian": "random directions, 1 % near-duplicates", "clustered": "10,000 clusters"}
     for name, found in run["results"].items():
         kind, size, eps, *rest = name.split(", ")
@@ -118,7 +119,9 @@ def wide(run: Found) -> Rows:
         inexact = run["results"][f"{name}, cuBLAS"]
         steps = " + ".join(seconds(found[step]["median"]) for step in ("embedding", "index", "join"))
         table.append(
-            [f"{texts[kind]}, {eps}", count(found["pairs"]), steps, count(found["decided in float64"]),
+            [f"{texts[kind]}, {eps}", count(found["pairs"]), steps, f"{found['tflops, all candidates']:.0f}",
+             seconds(run["results"][f"{name}, by warps"]["join"]["median"]),
+             count(found["decided in float64"]),
              f"{seconds(inexact['median'])} ({count(inexact['pairs'])} pairs)"]
         )  # fmt: skip
     return table

@@ -92,6 +92,24 @@ def balanced(run: Found) -> Rows:
     return table
 
 
+def gds_join(run: Found) -> Rows:
+    """Our GPU-Join beside its authors' code: kernels, and the whole join."""
+    table = [
+        ["points, eps", "pairs", "ours, kernels, s", "GDS-Join, kernels, s", "GDS-Join, sort, s",
+         "ours / GDS-Join", "ours, whole, s", "GDS-Join, whole, s", "pairs of GDS-Join"]
+    ]  # fmt: skip
+    for row in run["rows"]:
+        ours, theirs = row["ours"], row["theirs"]
+        kernels = {name: one["kernels"]["median"] for name, one in theirs.items()}
+        table.append(
+            [f"{row['rows']:,} of {row['name']}, {row['eps']}", count(ours["pairs"]),
+             seconds(ours["kernels"]["median"]), seconds(kernels["default"]), seconds(kernels["sort"]),
+             f"{ours['kernels']['median'] / min(kernels.values()):.2f}", seconds(ours["whole"]["median"]),
+             seconds(theirs["default"]["whole"]), count(int(theirs["default"]["pairs"]))]
+        )  # fmt: skip
+    return table
+
+
 def columns(joins: Found, *runs: Found) -> Rows:
     """Figure 9, beside the first paper's group's own code; a row is of the first run that has it."""
     table = [
@@ -188,6 +206,6 @@ def baseline(run: Found) -> Rows:
 
 TABLES = {
     "grid-patterns": patterns, "grid-threads": threads, "grid-orders": orders, "grid-balanced": balanced,
-    "grid-columns": columns, "grid-model": model, "grid-counted": counted,
+    "gds-join": gds_join, "grid-columns": columns, "grid-model": model, "grid-counted": counted,
     "grid-optimizations": optimizations, "ego": baseline,
 }  # fmt: skip

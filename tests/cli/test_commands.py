@@ -180,7 +180,7 @@ def test_scripts_read_one_object_and_people_the_rest(points, tmp_path):
         (("--eps", "-1"), 2, "Error: --eps -1.0 is not"),
         (("--eps", "0.1", "--metric", "l2"), 2, "(did you mean 'euclidean'?)"),
         (("--eps", "0.1", "--on", "x,z"), 2, "--on names 'z', which is not a column"),
-        (("--eps", "radius"), 2, "none of this name"),
+        (("--eps", "radius"), 2, "No column has this name"),
         (("--epsilon", "1"), 2, "No such option"),
         ((), 2, "Missing option '--eps'"),
         (
