@@ -376,4 +376,4 @@ def _check_across(source: FrozenSource, spec: RowSpec, partitions: list[int], bu
         keys = [found.__dask_keys__()[n] for n in partitions]
         repeated = first_repeated(gather(dict(found.__dask_graph__()), keys))
         if repeated is not None:
-            raise repeated_id(repeated[0], spec.id, "in several partitions")
+            raise repeated_id(repeated[0], spec.id, " in several partitions")

@@ -234,7 +234,7 @@ def test_categories_that_dask_does_not_know():
     assert found.left.tolist() == list("abcd")
     assert found.right.isna().tolist() == [False, False, True, True]
     for option in ({"keep": "c"}, {"right_id": "c"}):
-        with pytest.raises(ColumnError, match=r"missing values of 'c' of the right table.*categorize\(\)"):
+        with pytest.raises(ColumnError, match=r"missing values to 'c' of the right table.*categorize\(\)"):
             lazy.simjoin.join(some, 0.1, how="left", on="x", **option)
         found = lazy.simjoin.join(some.categorize(), 0.1, how="left", on="x", **option).compute()
         assert found["right" if "right_id" in option else "c_right"].tolist()[:2] == list("ab")
@@ -373,9 +373,9 @@ def test_what_is_refused_when_planned():
             wrong.simjoin.join(right, "r", on=on)
     again = right.set_index(np.zeros(20, int))
     lazy = split(left, [5]).simjoin.join(split(again, [5]), 1.0, on=on)
-    with pytest.raises(DuplicateIdError, match=r"In the right table: .* 0 repeats in partition 0"):
+    with pytest.raises(DuplicateIdError, match=r"In the right table: .* 0 repeats(?: in partition 0)?,"):
         lazy.compute()
-    with pytest.raises(DuplicateIdError, match=r"In the right table: .* 0 repeats in partition 0"):
+    with pytest.raises(DuplicateIdError, match=r"In the right table: .* 0 repeats(?: in partition 0)?,"):
         left.simjoin.join(again, 1.0, on=on)
     dear = pytest.raises(BudgetError, match="The limit is 100 B")
     with dask.config.set({"simjoin.result-limit": "100 B"}), dear:

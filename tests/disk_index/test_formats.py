@@ -58,7 +58,7 @@ def test_a_newer_format_is_refused(two, monkeypatch):
     dask_simjoin.open_index(two).update(points(4))
     monkeypatch.undo()
     with pytest.raises(
-        IndexFormatError, match=r"format 2, and this version of dask_simjoin reads 1; use a newer"
+        IndexFormatError, match=r"format 2, and this version of dask_simjoin reads 1; install a newer"
     ):
         dask_simjoin.open_index(two)
 

@@ -18,7 +18,7 @@ from tests.support.profiles import pairwise
 PAIRED = [0.0, 1.0, 10.0, 11.0, 20.0, 21.0]
 """Six coordinates; rows 0 and 1, 2 and 3, 4 and 5 are pairs at eps = 1."""
 
-REMEDY = r"ddf = ddf\.simjoin\.with_row_id\(\), then id='row_id'"
+REMEDY = r"frame = frame\.simjoin\.with_row_id\(\), then id='row_id'"
 
 
 HOW = ["pandas", "dask-1", "dask-3"]

@@ -179,7 +179,7 @@ def test_objects_that_cannot_be_texts():
     lazy = dd.from_pandas(frame_of(objects("a", "b")), npartitions=1)
     for one, other in ((lazy, plain), (plain, lazy)):
         with pytest.raises(
-            ColumnError, match=r"by= names 'g', .* 'a.ud800', which is not valid Unicode.*\. Or make"
+            ColumnError, match=r"by= names 'g', .* 'a.ud800', which is not valid Unicode.*\. Or create"
         ):
             one.simjoin.join(other, 0.0, on="x", by="g")
 

@@ -111,9 +111,9 @@ def test_what_a_profile_refuses():
     frame = pd.DataFrame({"x": [0.0, 1.0, 5.0]})
     with pytest.raises(OptionTypeError, match="eps= is missing; use a finite number >= 0, or k="):
         frame.simjoin.profile()
-    with pytest.raises(OptionError, match=r"approximate=True .* method='tiles'.*; use method='zorder'"):
+    with pytest.raises(OptionError, match=r"approximate=True .* method='tiles'.* or use method='zorder'"):
         frame.simjoin.profile(k=1, method="tiles", approximate=True)
-    with pytest.raises(OptionError, match=r"approximate=True .* method='zorder'.*; use method='kmeans'"):
+    with pytest.raises(OptionError, match=r"approximate=True .* method='zorder'.* or use method='kmeans'"):
         frame.simjoin.profile(1.0, method="zorder", approximate=True)
     with pytest.raises(OptionError, match="k=0 is not allowed"):
         frame.simjoin.profile(k=0)

@@ -83,7 +83,7 @@ def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list
                 f"rows and must be unique. {_remedy(id)}{without}"
             )
         if summary.repeated is not None:
-            where = f"in partition {number}" if len(summaries) > 1 else ""
+            where = f" in partition {number}" if len(summaries) > 1 else ""
             raise repeated_id(summary.repeated[0], id, where)
     filled = [n for n, summary in enumerate(summaries) if summary.rows]
     if len(filled) < 2:
@@ -161,6 +161,6 @@ def repeated_id(value: Any, id: Hashable | None, where: str) -> DuplicateIdError
     """Return an error that names a repeated id."""
     plain = value.item() if isinstance(value, (np.integer, np.floating, np.bool_)) else value
     return DuplicateIdError(
-        f"{describe_ids(id)} are not unique: {plain!r} repeats {where}, so pairs would be "
+        f"{describe_ids(id)} are not unique: {plain!r} repeats{where}, so pairs would be "
         f"ambiguous. {_remedy(id)}"
     )

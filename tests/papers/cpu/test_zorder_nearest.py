@@ -163,5 +163,5 @@ def test_methods_that_search_nothing_are_refused():
         frame.simjoin.knn_join(k=1, method="grid")
     with pytest.raises(OptionError, match=r"method='grid' does not search nearest neighbors; .* 'tiles'"):
         frame.simjoin.knn_join(k=1, method=Grid())
-    with pytest.raises(OptionError, match=r"approximate=True .* method='tiles'.*; use method='zorder'"):
+    with pytest.raises(OptionError, match=r"approximate=True .* method='tiles'.* or use method='zorder'"):
         frame.simjoin.knn_join(k=1, method="tiles", approximate=True)

@@ -46,7 +46,7 @@ def test_ids_repeat_within_a_partition(how, where, case):
     subject = "The ids in column 'key'" if where == "column" else "The index labels"
     remedy = "Use id= another column" if where == "column" else "Use id= a column of unique values"
     text = (
-        rf"^{subject} are not unique: {shown} repeats in partition {partition}, so pairs would be "
+        rf"^{subject} are not unique: {shown} repeats(?: in partition {partition})?, so pairs would be "
         rf"ambiguous\. {remedy}, or add one: {REMEDY}"
     )
     frame, options = named(ids, where)
@@ -83,7 +83,7 @@ def test_zeros_of_both_signs_are_equal(how, where, dtype, second):
     ids = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     ids[second] = -0.0
     frame, options = named(pd.Series(ids, dtype="float64").astype(dtype).array, where)
-    assert_refused(frame, how, options, r"are not unique: -?0\.0 repeats in ")
+    assert_refused(frame, how, options, r"are not unique: -?0\.0 repeats(?: in |,)")
 
 
 @pytest.mark.parametrize("ordered", [False, True])
