@@ -24,6 +24,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
+from dask_simjoin.catalog.methods import DENSE
 from dask_simjoin.cluster.algorithms.edges import (
     by_place,
     components_by_place,
@@ -293,7 +294,9 @@ def cores_alone(block_pair: BlockPair, min_samples: int, threads: int = 1) -> Ar
 def dbscan_alone(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
     """Label the rows of a single chunk; `core`: whether each place has a core row."""
     parts, xp = _parts(block_pair, threads), block_pair.xp
-    within = together([functools.partial(components_by_place, part, core) for part in parts])
+    # tiles skip what they know to be in one set, and a thread would not know the sets of others
+    alone = [block_pair] if block_pair.layout.method == DENSE else parts
+    within = together([functools.partial(components_by_place, part, core) for part in alone])
     labels = labels_by_place(block_pair.q, threads, core, *within)
     if xp is np:
         within.clear()  # frees as much memory as the border labels take

@@ -260,10 +260,11 @@ def _note(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, task: int
     if task == COUNT and is_self_join:
         d_marks[:first] = d_marks[last:tiles] = 1
     notes = Notes(
-        task, enough, *(each.ctypes.data for each in (*values, low)), 0,
-        *(each.ctypes.data for each in (q_marks, d_marks, parent, more)),
-        first, last, 1 + min(MOST_NEXT, enough // POINTS_PER_NEXT) if some else 1,
-        own_round if some else own_round + last - first, True,
+        task, enough, values[0].ctypes.data, values[1].ctypes.data, q_low=low.ctypes.data, d_low=0,
+        q_marks=q_marks.ctypes.data, d_marks=d_marks.ctypes.data, parent=parent.ctypes.data,
+        more=more.ctypes.data,
+        first=first, stop=last, window=1 + min(MOST_NEXT, enough // POINTS_PER_NEXT) if some else 1,
+        turns=own_round if some else own_round + last - first, both=True,
     )  # fmt: skip
     names, state = [q["order"], d["order"]], np.zeros(5, np.int64)
     _tile_join(q, d, layout, is_self_join, names, state, notes=notes)

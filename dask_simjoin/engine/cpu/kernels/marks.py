@@ -145,7 +145,7 @@ def mark_tile(notes: Any, values: int, low: int, tile: int, points: int) -> int:
                 return 0
         return 1
     if task == LOWEST:
-        mark = np.int64(ENDLESS) if low == 0 else np.int64(-1)
+        mark = ENDLESS if low == 0 else -1
         for i in range(first, last):
             value = long_at(values, i)
             if low == 0:
@@ -207,7 +207,7 @@ def settled(task: int, x: int, y: int) -> int:
     if task == COUNT:
         return x & y
     if task == LOWEST:
-        return np.int64(y >= x)
+        return int(y >= x)
     if x >= 0 and y >= 0:
         return 1 if x == y else ASK
     return 1 if x == NOBODY or y == NOBODY else 0

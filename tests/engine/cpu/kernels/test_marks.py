@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dask_simjoin.engine.cpu import tiles
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.filters.float32 import make_filter
 from dask_simjoin.engine.index.cpu_tiles import TILE, make_tiles_layout
@@ -121,20 +122,28 @@ def test_parts_of_one_chunk(case: tuple[np.ndarray, float, Norm], enough: int, p
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3, 5, 8, 16])
-@pytest.mark.parametrize("dense", [0.001, 0.02, 0.2, 0.7])
-def test_counts_up_to_a_number_in_many_tiles(dims: int, dense: float) -> None:
-    """Dense points search alone, and sparse points for each other; both have the same counts."""
+@pytest.mark.parametrize("eps", [0.125, 0.25, 0.75])
+def test_counts_up_to_a_number_in_many_tiles(dims: int, eps: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most rows of the first points settle early, so that others search alone; the others search in pairs."""
     random = np.random.default_rng(dims)
-    x = np.concatenate([random.random((1500, dims)), random.integers(0, 3, (500, dims)) * 0.25])
-    away = totals(x, x, 2)
-    threshold = float(np.quantile(away[:50], dense))  # often the distance of points on a lattice
-    layout = layout_of(x, threshold, 2)
-    index, true = JOINER.build(x, layout), (away <= threshold).sum(1) - 1
-    for enough in (0, 1, 9, 63, 64, 99, 250, 999):
-        for rows in (None, (0, 1024), (1024, 2000), (512, 640)):
-            (found,) = JOINER.counts(index, index, layout, is_self_join=True, enough=enough, rows=rows)
-            own = index["order"][slice(*(rows or (0, len(x))))]
-            assert (np.minimum(found, enough)[own] == np.minimum(true, enough)[own]).all()
+    dense, lattice = random.random((1500, dims)) * 0.25, random.integers(0, 9, (500, dims)) * 0.25
+    alone = []
+    run = tiles._tile_join
+    monkeypatch.setattr(tiles, "_tile_join", lambda *args, notes, **more: (
+        alone.append(not notes.both), run(*args, notes=notes, **more)
+    )[1])  # fmt: skip
+    for x in (np.concatenate([dense, lattice]), lattice):
+        away, threshold = totals(x, x, 2), eps * eps
+        layout = layout_of(x, threshold, 2)
+        index, true = JOINER.build(x, layout), (away <= threshold).sum(1) - 1
+        for enough in (0, 1, 3, 9, 63, 64, 99, 250, 999):
+            for rows in (None, (0, 1024), (1024, 2000), (512, 640)):
+                if rows is not None and rows[1] > len(x):
+                    continue
+                (found,) = JOINER.counts(index, index, layout, is_self_join=True, enough=enough, rows=rows)
+                own = index["order"][slice(*(rows or (0, len(x))))]
+                assert (np.minimum(found, enough)[own] == np.minimum(true, enough)[own]).all()
+    assert {True, False} == set(alone)
 
 
 @settings(max_examples=examples(40))
