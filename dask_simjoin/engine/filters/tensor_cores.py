@@ -89,12 +89,12 @@ def sliced_width(width: int) -> int:
 def steps_later(slices: int, stages: int) -> int:
     """Return the number of tiles whose pairs a block of `tensor_hopper.cu` writes after its output is full.
 
-    All warps of a block must stop at the same tile.  A warp that finds the output full at its tile j names tile
-    j + n as the first one to leave out.  Every warp must know this before it writes tile j + n.
+    All warps of a block must stop at the same tile.  A warp that finds the output full at its tile j names
+    tile j + n as the first one to leave out.  Every warp must know this before it writes tile j + n.
 
     By then it has multiplied slice (j + n) * slices + slices - 1.  This slice was copied to the place of an
-    earlier slice, with number (j + n) * slices + slices - 1 - stages, which all warps had released.  A warp that
-    has released a slice of tile j + 1 has written tile j.  So n is enough if that number is at least
+    earlier slice, with number (j + n) * slices + slices - 1 - stages, which all warps had released.  A warp
+    that has released a slice of tile j + 1 has written tile j.  So n is enough if that number is at least
     (j + 1) * slices.  This means n >= (stages + 1) / slices.
     """
     return -(-(stages + 1) // slices)
