@@ -57,9 +57,8 @@ class NeighborGraph(LazyJoin):
 
     _label = "simjoin_neighbor_graph"
     _parameters = ["source", "spec", "mode", "meta"]
-    _output = OutputSpec(
-        result_bytes_per_row=12, single_home=True, joins=2
-    )  # a row's name and its number of entries
+    # 12 bytes: a row's name, and its count of entries
+    _output = OutputSpec(result_bytes_per_row=12, single_home=True, joins=2)
 
     def _divisions(self) -> tuple[None, None]:
         return (None, None)

@@ -96,7 +96,8 @@ class StatisticsCache:
         while isinstance(frame, Projection):
             frame = frame.frame
         if isinstance(frame, FromPandas):
-            # Dask may have moved a projection into the frame, which makes a short-lived expression
+            # Dask may move a projection into `FromPandas`, in an expression that dies soon. So statistics
+            # are kept as long as the pandas frame, under a name without columns.
             name = frame.substitute_parameters({"columns": None})._name
             return frame.operand("frame"), (name, key)
         return (frame, (frame._name, key)) if is_held(frame) else None

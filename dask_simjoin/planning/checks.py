@@ -292,7 +292,9 @@ def resolve_dims(summaries: list[PartitionSummary],
                 f"{found[0][0]} have {dims} numbers, and lists of partition {number} have {other}."
             )
     if not dims:
-        raise CoordinateError(f"The lists of column {spec.on[0]!r} have no numbers.")
+        raise CoordinateError(
+            f"The lists of column {spec.on[0]!r} are empty; each needs at least one number."
+        )
     if spec.dims != dims:
         spec = replace(spec, dims=dims)
         check_dims(spec)

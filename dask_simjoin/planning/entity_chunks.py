@@ -135,7 +135,7 @@ class Shuffled(Chunking, Protocol):
 
     @property
     def threshold(self) -> float:
-        """Width of the halo in the norm."""
+        """Width of the halo, as a total of the norm."""
 
     @property
     def offsets(self) -> np.ndarray:
@@ -217,7 +217,7 @@ class EntityChunks(HomeChunks):
         The chunks' boxes.
     norm : int or float
     threshold : float
-        Chunks are compared if the gap of their boxes, in the norm, is at most this.
+        Chunks are compared if the gap of their boxes, as a total of the norm, is at most this.
     """
 
     pieces: Pieces

@@ -46,7 +46,7 @@ class SpatialChunks:
     regions : Regions
     norm : int or float
     reach, threshold : float
-        Width of the halo, in each coordinate and in the norm.
+        Width of the halo: in each coordinate, and as a total of the norm.
     first, own, halo : array (regions,), int64
         Each region's first chunk, its count of chunks with own points, and its count of chunks with the halo
         only.  `halo` is 0 if the halo is part of the chunk of the own points.
@@ -195,7 +195,7 @@ class RegionChunks(HomeChunks):
     regions : Regions
     norm : int or float
     limit : float
-        Regions are compared if the gap of their boxes, in the norm, is at most this.
+        Regions are compared if the gap of their boxes, as a total of the norm, is at most this.
     first, own : array (regions,), int64
         Each region's first chunk, and its number of chunks.
     rows : array (chunks,), float64
@@ -300,7 +300,7 @@ class ReachChunks(RegionChunks):
     Attributes
     ----------
     reach : float
-        Width of the halo in each coordinate; `limit` is its width in the norm.
+        Width of the halo in each coordinate; `limit` is its width as a total of the norm.
     """
 
     reach: float = 0.0
@@ -309,7 +309,7 @@ class ReachChunks(RegionChunks):
 
     @property
     def threshold(self) -> float:
-        """Width of the halo in the norm."""
+        """Width of the halo, as a total of the norm."""
         return self.limit
 
     @property

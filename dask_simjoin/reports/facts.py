@@ -292,6 +292,11 @@ class BlockReport(PicturedReport):
         return f"about {self.pairs:,.0f} ({self.pairs_low:,.0f} to {self.pairs_high:,.0f})"
 
     @property
+    def _largest_bytes(self) -> float:
+        """Return the bytes of the largest chunk."""
+        raise NotImplementedError
+
+    @property
     def _largest_partition(self) -> float:
         blocks = self.to_frame()
         sizes = np.repeat((blocks["bytes"] / blocks["partitions"]).to_numpy(), self.plan.slices)

@@ -287,7 +287,7 @@ def ranked(sets: EncodedSets, rank: np.ndarray) -> EncodedSets:
     """Replace token numbers by their distinct ranks, ascending in each row."""
     offsets, codes = sets["offsets"], sets["codes"]
     own, ordered = rank, None
-    if int(rank.max(initial=-1)) >= len(rank):  # other partitions have more tokens
+    if int(rank.max(initial=-1)) >= len(rank):  # ranks have gaps: tokens of other partitions
         # sort ranks with their positions: looking up each rank takes ten times as long
         keys = np.sort((rank.astype(np.int64) << INDEX_BITS) | np.arange(len(rank)))
         ordered = (keys >> INDEX_BITS).astype(np.int32)

@@ -304,7 +304,7 @@ def test_what_is_no_list_of_numbers(how, rows, what):
 
 
 def test_lists_without_numbers(how):
-    with pytest.raises(CoordinateError, match="The lists of column 'vec' have no numbers"):
+    with pytest.raises(CoordinateError, match="The lists of column 'vec' are empty"):
         computed(lay(pd.DataFrame({"vec": [[], [], []]}), how).simjoin.count_pairs(1.0, on="vec"))
 
 

@@ -54,7 +54,7 @@ class Extracted(Aligned):
 
     @property
     def _groups(self) -> Groups:
-        # predecessors are row numbers, which depend on the order of rows
+        # without predecessors: these row numbers change if Dask computes the rows in another order
         return (tuple(name for name in self.frame.columns if name != PREDECESSOR),)
 
     def _values(self) -> Expr:

@@ -97,5 +97,5 @@ def layout_stats(index: Index, layout: NestedLayout) -> Numbers:
 
 
 def work(q: Index, d: Index, layout: NestedLayout, is_self_join: bool) -> np.ndarray:
-    """Return the work of parts of queries; in a triangle, queries are compared with all later rows."""
+    """Return the relative work of parts of queries: in a self-join, early ones meet more later rows."""
     return np.arange(WORK_PARTS, 0, -1) - 0.5 if is_self_join else np.ones(1)

@@ -3,8 +3,8 @@
 //
 // A group of `threads` lanes handles one query. Each lane looks up the cells around it, and the group shares the
 // points of every cell (P2, III-A). Queries are `places[first + number * step]`, in strided batches. With `queue`,
-// each group takes the next free query of its batch (P2, III-D), so batches stay deterministic. With `parts` > 1, so
-// many groups share a cell's points: few queries then occupy the GPU, too.
+// each group takes the next free query of its batch (P2, III-D), so batches stay deterministic. With `parts` > 1, a
+// query has `parts` groups, which share the points of its cells. So few queries occupy the GPU, too.
 //
 // Speed depends on lanes that read the same point at the same time: the load is then one for the warp. So lanes with
 // queries of the same cell visit the same points.
