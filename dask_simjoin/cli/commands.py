@@ -90,6 +90,8 @@ class VerbCommand(click.Command):
         self.verb, self.request = verb, verb.request
         action = OUTPUT_ACTIONS[verb.output]
         text = (inspect.getdoc(verb.function) or "").partition("\n")[0].replace("`", "")
+        text = text.replace("this frame and a row of other", "the table and a row of --other")
+        text = text.replace("this frame", "the table")
         tables = click.Argument(["tables"], nargs=-1, required=True, type=click.Path())
         super().__init__(
             name,

@@ -1,7 +1,8 @@
 """Keep the rows that planning has read from files until a join needs them, so each file is read once.
 
-Rows are kept only in this process, and only while they take a small part of its memory.  A join takes the
-rows when its graph is made, so they live as long as the graph.  A second computation reads the files again.
+Threads keep rows in this process, and workers of a cluster keep the rows that they read, if all rows take a
+small part of the memory.  A join takes the rows when its graph is made, so they live as long as the graph.  A
+second computation reads the files again.
 """
 
 from __future__ import annotations
@@ -14,18 +15,22 @@ from typing import Any
 
 import dask
 import pandas as pd
+from dask.optimization import cull
 
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.ids import value_bytes
 from dask_simjoin.graph.dask_private import IO, Expr, FromGraph
-from dask_simjoin.graph.source import FrozenSource
+from dask_simjoin.graph.source import FrozenSource, optimise_in_place
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.budget import MEMORY_LIMIT
-from dask_simjoin.planning.resources import PROCESSES
+from dask_simjoin.planning.resources import PROCESSES, resources_for
 from dask_simjoin.request.options import current_client
 
 SHARE = 16
-"""Kept rows may take one part in `SHARE` of this process's memory."""
+"""Kept rows may take one part in `SHARE` of the memory of this process, or of all workers."""
+
+PROBES = 3
+"""Number of partitions that workers read first, to estimate the memory of all partitions."""
 
 _NUMBERS = itertools.count()
 
@@ -33,6 +38,14 @@ _NUMBERS = itertools.count()
 def _elsewhere() -> bool:
     """Return whether other processes compute."""
     return current_client() is not None or dask.config.get("scheduler", None) in PROCESSES
+
+
+def _bytes(frame: Frame) -> float:
+    """Return the estimated memory of a partition."""
+    row_bytes = sum(value_bytes(frame[name]) for name in frame.columns)
+    if not isinstance(frame.index, pd.RangeIndex):
+        row_bytes += value_bytes(frame.index)
+    return float(row_bytes * len(frame))
 
 
 class KeptRows(FromGraph):
@@ -60,11 +73,9 @@ class PassedRows:
 
     def add(self, number: int, frame: Frame) -> None:
         """Take a partition."""
-        row_bytes = sum(value_bytes(frame[name]) for name in frame.columns)
-        if not isinstance(frame.index, pd.RangeIndex):
-            row_bytes += value_bytes(frame.index)
+        size = _bytes(frame)
         with self._lock:
-            self.bytes += row_bytes * len(frame)
+            self.bytes += size
             if self.bytes > self._most:
                 self.frames = None
             if self.frames is None:
@@ -97,9 +108,36 @@ class RowCache:
             return
         name = f"simjoin_rows-{next(_NUMBERS)}-{inner._name}"
         layer = {(f"{name}-read", n): frames[n] for n in range(inner.npartitions)}
-        rows = KeptRows(layer, inner._meta, inner.divisions, list(layer), name)
+        self._keep(source, KeptRows(layer, inner._meta, inner.divisions, list(layer), name), passed.bytes)
+
+    def read_on_workers(self, source: FrozenSource, library: str) -> FrozenSource:
+        """Make the workers of a cluster read and keep the rows of a source; return the rows.
+
+        Return the source itself without a cluster, or if the rows take too much of the workers' memory.
+        """
+        client, number = current_client(), source.inner.npartitions
+        if client is None or client.asynchronous or frames_of_library(library).memory() is not None:
+            return source
+        resources = resources_for(library)
+        most = (resources.limit or 0) * resources.workers // SHARE
+        if not most:
+            return source
+        expr = optimise_in_place(source.inner)
+        graph, keys = dict(expr.__dask_graph__()), expr.__dask_keys__()
+        probed = [keys[n] for n in sorted({number * k // PROBES for k in range(PROBES)})]
+        read = client.get(cull(graph, probed)[0], probed, sync=False)
+        size = max(client.gather(client.map(_bytes, read, key="simjoin_size", pure=False))) * number
+        if size > most:
+            return source
+        layer = {future.key: future for future in client.get(graph, keys, sync=False)}
+        name = f"simjoin_rows-{next(_NUMBERS)}-{source.inner._name}"
+        rows = KeptRows(layer, source.inner._meta, source.inner.divisions, list(layer), name)
+        self._keep(source, rows, self.most * size / most)
+        return FrozenSource(rows)
+
+    def _keep(self, source: FrozenSource, rows: Expr, size: float) -> None:
         with self._lock:
-            self._kept[source] = rows, passed.bytes
+            self._kept[source] = rows, size
             total = sum(size for _, size in self._kept.values())
             for oldest in list(self._kept):
                 if total > self.most:
@@ -110,16 +148,28 @@ class RowCache:
 
         Further joins of one computation get the same rows.
         """
-        if _elsewhere():
-            return source
         with self._lock:
-            if source in self._kept:
-                rows, _ = self._kept.pop(source)
+            rows = self._found(source)
+            if rows is not None and self._kept.pop(source, None) is not None:
                 self._taken[source] = weakref.ref(rows)
-            else:
-                taken = self._taken.get(source)
-                rows = None if taken is None else taken()
         return source if rows is None else FrozenSource(rows)
+
+    def look_up(self, source: FrozenSource) -> FrozenSource:
+        """Return the rows that are kept of a source, or else the source itself; the rows stay kept."""
+        with self._lock:
+            rows = self._found(source)
+        return source if rows is None else FrozenSource(rows)
+
+    def _found(self, source: FrozenSource) -> Expr | None:
+        """Return the rows of a source that are in memory where the tasks run."""
+        rows = self._kept[source][0] if source in self._kept else None
+        if rows is None and source in self._taken:
+            rows = self._taken[source]()
+        if rows is None:
+            return None
+        client = getattr(next(iter(rows.operand("layer").values())), "client", None)  # of futures
+        there = not _elsewhere() if client is None else client is current_client()
+        return rows if there else None
 
 
 ROWS = RowCache(MEMORY_LIMIT // SHARE)

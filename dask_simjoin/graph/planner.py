@@ -249,9 +249,11 @@ def collect(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int = 0,
     if found is None:
         number = source.inner.npartitions
         each = list(range(first, first + number))
-        passed = ROWS.passed(source, spec.library) if keep and place is None else None
+        keep = keep and place is None
+        passed = ROWS.passed(source, spec.library) if keep else None
+        rows = ROWS.read_on_workers(source, spec.library) if keep else source
         how = steps.summarize, passed, first, spec, with_ids, number
-        expr = map_frozen(steps.label, _pass_over, source, *how, each=each)
+        expr = map_frozen(steps.label, _pass_over, rows, *how, each=each)
         found = TableStatistics(gather(dict(expr.__dask_graph__()), expr.__dask_keys__()))
         STATISTICS.keep(place, found)
         if passed is not None:
@@ -287,7 +289,8 @@ def choose_shuffle(statistics: JoinStatistics, output: OutputSpec, resources: Re
     apart = resources.cluster and resources.workers > 1 and not resources.gpu
     if shuffle == "p2p" or configured or comes_back or not apart:
         return shuffle
-    return BY_WORKER if all(held_by_workers(source) is not None for source in sources) else shuffle
+    held = (held_by_workers(ROWS.look_up(source)) for source in sources)
+    return BY_WORKER if all(frame is not None for frame in held) else shuffle
 
 
 def plan_key(spec: Hashable, output: OutputSpec, other: FrozenSource | None) -> Hashable:

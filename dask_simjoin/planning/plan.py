@@ -27,7 +27,7 @@ from dask_simjoin.planning.checks import (
 )
 from dask_simjoin.planning.chunk_limits import ChunkLimits, check_one, one_chunk_of_tree
 from dask_simjoin.planning.costs import Costs
-from dask_simjoin.planning.data_warnings import DataWarning
+from dask_simjoin.planning.data_warnings import DataWarning, check_share
 from dask_simjoin.planning.disk import Disk, expect_disk, needed_of_chunks
 from dask_simjoin.planning.entity_chunks import Chunking, JoinChunks, Sources, serpentine
 from dask_simjoin.planning.outputs import (
@@ -346,14 +346,11 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
         check_chunks(side.rows, row_bytes, budget, resources, len(blocks))
     if output.materialise:
         own = plan.rows if spec.include_self else 0
-        check_result(
-            found.total_low * directions(spec) + own,
-            pair_bytes,
-            budget,
-            spec.request,
-            len(statistics.each) > 1,
-            found.counted,
-        )
+        rows = found.total_low * directions(spec) + own
+        check_result(rows, pair_bytes, budget, spec.request, len(statistics.each) > 1, found.counted)
+        if lazy:  # a plain frame checks this with its warnings
+            share = found.total_low / max(1.0, statistics.candidates)
+            check_share(plan.data_warnings, share, rows, pair_bytes, spec)
     return plan if output.k is None else _searched(plan, statistics, output, costs, made)
 
 

@@ -1,11 +1,14 @@
 import gc
 import itertools
+import time
+from collections import Counter
 
 import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from distributed import Client, LocalCluster
 
 from dask_simjoin.graph import kept_rows
 from dask_simjoin.graph.kept_rows import ROWS
@@ -23,6 +26,9 @@ def threads(monkeypatch):
 
 NUMBERS = itertools.count()
 
+READS = Counter()
+"""Reads of each source, in all threads: workers get copies of a source."""
+
 
 class Source:
     """A Dask DataFrame that counts how often a partition is read."""
@@ -33,10 +39,13 @@ class Source:
         index = pd.RangeIndex(PARTS * ROWS_OF_PART)
         self.whole = pd.DataFrame(rng.uniform(size=(len(index), 2)), columns=["x", "y"], index=index)
         self.whole["text"] = [f"name {k % 20}" for k in index]
-        self.reads = 0
+
+    @property
+    def reads(self):
+        return READS[self.number]
 
     def _read(self, n, number):
-        self.reads += 1
+        READS[self.number] += 1
         return self.whole.iloc[n * ROWS_OF_PART : (n + 1) * ROWS_OF_PART]
 
     def frame(self, part=None):
@@ -148,3 +157,67 @@ def test_rows_in_memory_are_not_kept():
     assert StatisticsCache().place(frame.expr, "key") is not None
     frame.simjoin.self_join(EPS, on=["x", "y"]).npartitions  # noqa: B018
     assert not ROWS._kept
+
+
+@pytest.fixture
+def client():
+    """Two workers in this process, so that `Source` counts their reads."""
+    how = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with (
+        LocalCluster(**how, memory_limit="1 GB") as cluster,
+        Client(cluster) as client,
+        dask.config.set(scheduler="dask.distributed"),
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_workers_read_a_partition_once(client, verb):
+    source = Source()
+    lazy = VERBS[verb](source.frame())
+    found = lazy.compute()
+    assert source.reads == PARTS
+    want = VERBS[verb](source.whole) if "chunks" not in verb else VERBS["self_join"](source.whole)
+    assert (rows_of(found) == rows_of(want)) if isinstance(want, pd.DataFrame) else found == want
+    again = lazy.compute()  # the rows were taken, so they are read again
+    assert source.reads == 2 * PARTS
+    assert (rows_of(again) == rows_of(want)) if isinstance(want, pd.DataFrame) else again == want
+
+
+def test_workers_drop_the_rows_after_the_join(client):
+    source = Source()
+    pairs = source.frame().simjoin.self_join(EPS, on=["x", "y"])
+    assert pairs.npartitions and len(ROWS._kept) == 1 and any(client.has_what().values())
+    assert len(pairs.compute()) == len(source.whole.simjoin.self_join(EPS, on=["x", "y"]))
+    gc.collect()
+    assert not ROWS._kept
+    end = time.monotonic() + 30
+    while any(client.has_what().values()) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(client.has_what().values())
+
+
+@pytest.mark.parametrize("share", [1 << 20, 10**12])
+def test_workers_do_not_keep_rows_that_take_too_much_memory(client, monkeypatch, share):
+    monkeypatch.setattr(kept_rows, "SHARE", share)
+    source = Source()
+    pairs = source.frame().simjoin.self_join(EPS, on=["x", "y"])
+    assert rows_of(pairs.compute()) == rows_of(source.whole.simjoin.self_join(EPS, on=["x", "y"]))
+    assert not ROWS._kept and 2 * PARTS <= source.reads <= 3 * PARTS
+
+
+def test_rows_on_workers_are_not_used_elsewhere(client):
+    source = Source()
+    pairs = source.frame().simjoin.self_join(EPS, on=["x", "y"], partitioning="entity")
+    assert pairs.npartitions and len(ROWS._kept) == 1
+    with dask.config.set(scheduler="threads"):
+        assert rows_of(pairs.compute()) == rows_of(source.whole.simjoin.self_join(EPS, on=["x", "y"]))
+    assert source.reads >= 2 * PARTS
+
+
+def test_rows_that_workers_hold_are_sent_by_worker(client):
+    source = Source()
+    join = {"on": ["x", "y"], "partitioning": "spatial", "blocksize": 40 * 24}
+    pairs = source.frame().simjoin.self_join(EPS, **join)
+    steps = {str(key[0] if isinstance(key, tuple) else key).split("-")[0] for key in pairs.__dask_graph__()}
+    assert "simjoin_parcel" in steps

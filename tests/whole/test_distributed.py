@@ -206,7 +206,7 @@ def test_planned_on_a_cluster_and_computed_without_one(client, x, monkeypatch):
     assert pairs.expr.plan.chunks.method == "p2p"
     with (
         dask.config.set(scheduler="sync"),
-        pytest.raises(PlanningError, match=r"planned on a cluster and is computed without one.*'p2p'.*again"),
+        pytest.raises(PlanningError, match=r"planned for a cluster, and now runs without one.*'p2p'.*again"),
     ):
         pairs.compute()
 
