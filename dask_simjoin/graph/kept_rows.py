@@ -1,6 +1,6 @@
 """Keep the rows that planning has read from files until a join needs them, so each file is read once.
 
-Threads keep rows in this process, and workers of a cluster keep the rows that they read, if all rows take a
+Threads keep rows in this process.  Workers of a cluster keep the rows that they read.  All rows must take a
 small part of the memory.  A join takes the rows when its graph is made, so they live as long as the graph.  A
 second computation reads the files again.
 """
