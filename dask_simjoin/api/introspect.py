@@ -130,7 +130,7 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
       neighbors      2 per row on average
       result         15.61 kiB, 16 bytes per pair
       partitions     7, the largest 3.89 kiB
-      memory         19.53 kiB for the largest task
+      memory         20.68 kiB for the largest task
       budget         3.91 kiB per chunk (blocksize='3.91 kiB')
                      3.91 kiB per partition, ... for the result
       tasks          about 11

@@ -280,11 +280,14 @@ def _note(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, task: int
 
 
 def counts(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, q_counts: np.ndarray,
-           d_counts: np.ndarray, enough: int | None = None, rows: Rows | None = None) -> None:  # fmt: skip
-    """Count the pairs of each place of both sides; from `enough` on, counts need not be exact.
+           d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
+    """Count the pairs of each place of both sides; from `enough` on, counts need not be exact."""
+    _count(q, d, layout, is_self_join, q_counts, d_counts, enough)
 
-    `rows`: see `counts_of`.
-    """
+
+def _count(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, q_counts: np.ndarray,
+           d_counts: np.ndarray, enough: int | None, rows: Rows | None = None) -> None:  # fmt: skip
+    """Do as `counts`, or with `rows` as `counts_of`."""
     most = ENDLESS if enough is None else enough
     more = _note(q, d, layout, is_self_join, COUNT, (q_counts, d_counts), enough=most, rows=rows)
     n = len(d["y"])
@@ -295,7 +298,7 @@ def counts_of(
     index: Index, layout: TilesLayout, rows: Rows, counts_: np.ndarray, enough: int | None = None
 ) -> None:
     """Count all pairs of the places `rows`; they begin with a tile, as the places behind them do."""
-    counts(index, index, layout, True, counts_, counts_, enough, rows)
+    _count(index, index, layout, True, counts_, counts_, enough, rows)
 
 
 def connect(
