@@ -87,10 +87,11 @@ class PlanReport(BlockReport):
         The share of the true pairs that the join finds, and its 95 % interval. It is 1.0 without
         `approximate`. With `approximate` it is estimated from the sample, and NaN if the sample has too few
         pairs. With `k` it is measured for some rows of a plain frame, and NaN for a Dask DataFrame.
-    result_bytes, partition_bytes : int
-        Estimated memory of the whole result, and of its largest partition.
-    task_bytes : int
-        Estimated memory of the largest task: its chunks and their indexes, and its part of the result.
+    result_bytes : int
+        Estimated memory of the whole result.
+    partition_bytes, task_bytes : int
+        Estimated memory of the largest partition of the result, and of the largest task. A task has its chunks,
+        their indexes, and its part of the result.
     chunk_limit, partition_limit, result_limit : int
         Largest sizes in bytes of a chunk, of a partition of the result, and of the whole result. For a plain
         frame there is one chunk and one partition, and free memory limits the result.
