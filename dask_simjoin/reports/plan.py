@@ -90,8 +90,8 @@ class PlanReport(BlockReport):
     result_bytes : int
         Estimated memory of the whole result.
     partition_bytes, task_bytes : int
-        Estimated memory of the largest partition of the result, and of the largest task. A task has its chunks,
-        their indexes, and its part of the result.
+        Estimated memory of the largest partition of the result, and of the largest task. A task has its
+        chunks, their indexes, and its part of the result.
     chunk_limit, partition_limit, result_limit : int
         Largest sizes in bytes of a chunk, of a partition of the result, and of the whole result. For a plain
         frame there is one chunk and one partition, and free memory limits the result.
