@@ -88,7 +88,10 @@ FIG5 = {
 """Figure 5 of the first paper; the smallest and largest distances are published."""
 
 FIG8 = {"skew18": ("SuSy", (0.01, 0.015, 0.02)), "skew90": ("Songs", (0.005, 0.0075, 0.01))}
-"""Stand-in -> the real data of figures 6 and 8 and the distances of figure 8, of which two are published."""
+"""Stand-in -> the real data of figures 6 and 8, and distances for figure 8.
+
+The smallest and the largest distance are published.
+"""
 
 SYNTHETIC = {"Syn16D": (0.03, 0.04, 0.05), "Syn32D": (0.08, 0.09, 0.1), "Syn64D": (0.16, 0.17, 0.18)}
 FEWER = 500_000

@@ -48,6 +48,11 @@ def _bytes(frame: Frame) -> float:
     return float(row_bytes * len(frame))
 
 
+def _new_name(source: FrozenSource) -> str:
+    """Return another name for the rows of a source."""
+    return f"simjoin_rows-{next(_NUMBERS)}-{source.inner._name}"
+
+
 class KeptRows(FromGraph):
     """The rows of a source, with a given name: by default Dask would hash all values to make a name."""
 
@@ -106,9 +111,9 @@ class RowCache:
         frames, inner = passed.frames, source.inner
         if frames is None or len(frames) < inner.npartitions:
             return
-        name = f"simjoin_rows-{next(_NUMBERS)}-{inner._name}"
+        name = _new_name(source)
         layer = {(f"{name}-read", n): frames[n] for n in range(inner.npartitions)}
-        self._keep(source, KeptRows(layer, inner._meta, inner.divisions, list(layer), name), passed.bytes)
+        self._keep(source, name, layer, passed.bytes)
 
     def read_on_workers(self, source: FrozenSource, library: str) -> FrozenSource:
         """Make the workers of a cluster read and keep the rows of a source; return the rows.
@@ -130,18 +135,19 @@ class RowCache:
         if size > most:
             return source
         layer = {future.key: future for future in client.get(graph, keys, sync=False)}
-        name = f"simjoin_rows-{next(_NUMBERS)}-{source.inner._name}"
-        rows = KeptRows(layer, source.inner._meta, source.inner.divisions, list(layer), name)
-        self._keep(source, rows, self.most * size / most)
-        return FrozenSource(rows)
+        return FrozenSource(self._keep(source, _new_name(source), layer, self.most * size / most))
 
-    def _keep(self, source: FrozenSource, rows: Expr, size: float) -> None:
+    def _keep(self, source: FrozenSource, name: str, layer: dict[Any, Any], size: float) -> Expr:
+        """Keep the partitions of a source under a name, and drop the oldest rows beyond `most` bytes."""
+        inner = source.inner
+        rows: Expr = KeptRows(layer, inner._meta, inner.divisions, list(layer), name)
         with self._lock:
             self._kept[source] = rows, size
             total = sum(size for _, size in self._kept.values())
             for oldest in list(self._kept):
                 if total > self.most:
                     total -= self._kept.pop(oldest)[1]
+        return rows
 
     def take(self, source: FrozenSource) -> FrozenSource:
         """Return the rows that were kept of a source, or else the source itself.
