@@ -56,6 +56,13 @@ from files.  Several chunks of the same rows take nearly as much, since all of t
 MAX_OUTPUT = 256 * 2**20
 """Largest default size of a result partition in bytes: later steps hold several of them."""
 
+DEVICE_SHARE = 25
+"""One of several chunks takes at most 1 / DEVICE_SHARE of a GPU's memory; a single chunk, 1 / SHARE.
+
+Making a chunk takes up to five times its size.  Dask-CUDA lets chunks fill 80 % of the memory before it
+moves any to the host, so five chunks must fit in the remaining 20 %.
+"""
+
 MAX_DEVICE_CHUNK = 12 * 2**30
 """Largest default size of a chunk on GPUs in bytes; small tasks do not keep a GPU busy."""
 
@@ -115,7 +122,12 @@ class Resources:
 
     @property
     def whole(self) -> int:
-        """Bytes for a single chunk of all rows if threads share this process's memory, else 0."""
+        """Bytes for a single chunk of all rows, if it may exceed the limit of several chunks, else 0.
+
+        It may on a GPU, and if threads share the memory of this process.
+        """
+        if self.gpu:
+            return min((self.memory or 0) // SHARE, MAX_DEVICE_CHUNK)
         return 0 if self.cluster or self.shared is None else self.shared * self.threads // WHOLE
 
     def for_each(self, chunks: int) -> int:
@@ -158,9 +170,10 @@ def budget_of(chunks: int, largest: float, budget: Budget, resources: Resources)
     """
     if chunks > 1 or budget.chosen or not budget.chunk < largest <= resources.whole:
         return budget
-    return replace(
-        budget, chunk=resources.whole, origin=f"all rows in 1/{WHOLE} of the memory of this process"
+    share = (
+        f"1/{SHARE} of the memory of a GPU" if resources.gpu else f"1/{WHOLE} of the memory of this process"
     )
+    return replace(budget, chunk=resources.whole, origin=f"all rows in {share}")
 
 
 def make_budget(blocksize: int | None, settings: Settings, resources: Resources) -> Budget:
@@ -170,10 +183,10 @@ def make_budget(blocksize: int | None, settings: Settings, resources: Resources)
     elif settings.blocksize is not None:
         chunk, origin = settings.blocksize, "the configuration's simjoin.blocksize"
     elif resources.memory is not None:
-        most = MAX_DEVICE_CHUNK if resources.gpu else MAX_CHUNK
-        chunk = min(max(resources.memory // SHARE, LEAST_CHUNK), most)
+        share, most = (DEVICE_SHARE, MAX_DEVICE_CHUNK) if resources.gpu else (SHARE, MAX_CHUNK)
+        chunk = min(max(resources.memory // share, LEAST_CHUNK), most)
         each = "on the smallest GPU" if resources.gpu else "for each thread of the smallest worker"
-        origin = f"1/{SHARE} of {format_bytes(resources.memory)} {each}"
+        origin = f"1/{share} of {format_bytes(resources.memory)} {each}"
         if chunk == most:
             origin = "the default on workers with enough memory"
     else:

@@ -195,7 +195,8 @@ class ChunkLimits:
         if self.one is not None:
             is_best = self.one.is_best
         else:
-            is_best = self.output.connected and rows * row_bytes <= self.resources.whole and rows <= MAX_ROWS
+            fits = rows * row_bytes <= self.resources.whole and rows <= MAX_ROWS
+            is_best = fits and (self.output.connected or self.resources.gpu)
         if number == 1 and is_best:
             whole = max(table.source_rows, 1)
             return entity_chunks(table.summaries, whole, whole, norm, threshold)
@@ -212,7 +213,10 @@ class ChunkLimits:
         if request != "replicated" and not (request == "auto" and self.resources.gpu):
             return None
         each, size = table.row_bytes, rows * table.row_bytes
-        if size <= self.budget.chunk and rows <= MAX_ROWS:
+        chunk = self.budget.chunk
+        if self.resources.gpu and not self.budget.chosen:
+            chunk = max(chunk, self.resources.whole)
+        if size <= chunk and rows <= MAX_ROWS:
             whole = max(rows, 1)
             return entity_chunks(table.summaries, whole, whole, norm, threshold, ReplicatedChunks)
         if request == "replicated":

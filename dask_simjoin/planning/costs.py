@@ -67,6 +67,10 @@ PRUNED_DIMS = 12
 CLUSTER_TASK = 1.2e6
 """Nanoseconds per task on a cluster."""
 
+SPILLED_BYTE, SPILLED_FROM = 0.35, 0.5
+"""Assumed nanoseconds to move a byte from a GPU to the host or back, and the share of a GPU's memory above
+which shuffled rows move there."""
+
 CLUSTER_BYTE, DEVICE_BYTE = 1.5, 0.03
 """Nanoseconds to move a byte between processes, and between GPUs."""
 
@@ -235,10 +239,17 @@ class Costs:
         alone = largest * (TOGETHER / helpers + 1 - TOGETHER)
         seconds = max(whole / threads, alone) * self.build
         if chunks.method is not None:
-            seconds += self.factors[chunks.method] / threads * whole * self.shuffle
+            seconds += self.factors[chunks.method] / threads * whole * self.shuffle + self._spilled(whole)
         tasks = making_tasks(chunks, self.sources, self.resources.cluster)
         tasks += self.output.joins * chunks.visits[0]
         return seconds + tasks * self.task + self._moved(chunks)
+
+    def _spilled(self, rows: float) -> float:
+        """Return seconds to move shuffled rows that do not fit GPUs to the host, and back."""
+        if not self.resources.gpu or self.resources.memory is None:
+            return 0.0
+        room = SPILLED_FROM * self.resources.memory * self.resources.threads
+        return 2 * NANO * SPILLED_BYTE * max(rows * self.row_bytes - room, 0.0) / self.resources.workers
 
     def _moved(self, chunks: JoinChunks) -> float:
         """Return seconds to move chunks between workers; threads of a worker share its chunks."""
@@ -288,7 +299,9 @@ class Costs:
             number = rows**2 / max(float((chunks.rows**2).sum()), 1.0)
             whole, quarter = (max(near, 1e-9) for near in self.near)
             larger = (quarter / whole) ** (math.log(max(number, 1.0)) / math.log(4))
-            more = min(larger, 1 / min(whole, 1.0)) * (1 + SPLIT * (1 - 1 / max(number, 1.0))) - 1
+            most, split = 1 / min(whole, 1.0), 1 + SPLIT * (1 - 1 / max(number, 1.0))
+            # GPUs compare whole tiles, so at most all points with all others; CPUs stop within tiles
+            more = (min(larger * split, most) if self.resources.gpu else min(larger, most) * split) - 1
         join = self.visit * chunks.visits[1] + more * (self.compare * (self.near[0] * self.rows**2 / 2))
         apart = self.visit * self.output.together * self.rows if len(chunks) > 1 else 0.0
         return self.made(chunks) + (self.output.joins * join + apart) / self.resources.threads

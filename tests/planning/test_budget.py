@@ -11,8 +11,16 @@ import pytest
 from distributed.system import MEMORY_LIMIT as DISTRIBUTED_LIMIT
 
 from dask_simjoin.errors import BudgetError
-from dask_simjoin.planning.budget import MAX_RESULT, MEMORY_LIMIT, memory_limit
+from dask_simjoin.planning.budget import (
+    MAX_RESULT,
+    MEMORY_LIMIT,
+    Resources,
+    budget_of,
+    make_budget,
+    memory_limit,
+)
 from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.request.options import Settings
 
 FRAME = pd.DataFrame(np.random.default_rng(0).uniform(size=(2000, 2)), columns=["x", "y"])
 
@@ -50,6 +58,17 @@ def test_a_result_is_limited_by_the_disk(disks, tmp_path):
         lazy().simjoin.plan(0.3)
     with dask.config.set({"simjoin.result-limit": "1 GB"}):
         lazy().simjoin.plan(0.3)
+
+
+def test_several_chunks_on_a_gpu_leave_room_to_make_another():
+    """Dask-CUDA keeps chunks in 80 % of the memory; a chunk takes five times its size while it is made."""
+    have = Resources(1, 80 * 2**30, True, gpu=True)
+    budget = make_budget(None, Settings(None, None, None, None, True), have)
+    assert 5 * budget.chunk <= 0.2 * have.memory
+    one = budget_of(1, 6 * 2**30, budget, have)
+    assert one.chunk == have.memory // 12
+    assert "of a GPU" in one.origin
+    assert budget_of(2, 2**31, budget, have) == budget
 
 
 def test_a_plain_frame_is_not_limited_by_the_disk(disks):

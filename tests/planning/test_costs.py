@@ -75,6 +75,24 @@ def test_rows_of_many_chunks_are_compared_half_as_often_again():
     assert np.allclose(compared, [0.0, 0.25 * every, 0.5 * every], rtol=2e-3)
 
 
+def test_gpus_compare_at_most_all_points():
+    """Chunks in the order of the frame cost no more comparisons than one chunk, if tiles exclude nothing."""
+    for near, more in (((1.0, 1.0), 0.0), ((0.5, 0.5), 0.5)):
+        costs = Costs("tiles", 768, near, 1e7, COUNTS, Resources(1, 2**36, True, gpu=True), row_bytes=8.0)
+        chunks = Chunks(np.full(1000, 1e4), [], None, np.array([0.0, 0.0]))
+        compared = costs.choosing(chunks) - costs.made(chunks)
+        assert np.isclose(compared, more * costs.compare * near[0] * 1e14 / 2, rtol=2e-3, atol=1e-9)
+
+
+def test_a_shuffle_beyond_the_memory_of_gpus_costs_more():
+    chunks = Chunks(np.full(10, 1e6), [], "tasks", np.array([0.0, 0.0]))
+    few, many = (
+        Costs("tiles", 768, (1.0, 1.0), 1e7, COUNTS, Resources(1, memory, True, gpu=True), row_bytes=6200.0)
+        for memory in (2**37, 2**36)
+    )
+    assert few.made(chunks) < many.made(chunks) < few.made(chunks) + 60
+
+
 def test_what_is_read_and_searched_is_shared_by_threads():
     one, four = (Costs("tiles", 4, (0.5, 0.5), 1e6, COUNTS, Resources(n)) for n in (1, 4))
     none, seconds = np.array([]), np.array([2.0, 6.0])

@@ -1,0 +1,244 @@
+"""``python -m benchmarks gpu.embeddings``: exact near-duplicates of embeddings in Parquet files, on one GPU.
+
+Rows are float32 lists in files of 250,000 rows.  Half of the rows have random directions, and half belong to
+clusters of 20 rows.  In each file some rows are copies, with noise, of rows of the next file.  The accessor
+of a Dask DataFrame joins them by cosine distance.  Times include reading, planning and all pairs on the GPU.
+
+The check takes some rows, computes all of their distances in float64 by matrix products, and compares their
+pairs with the join's.  With ``--library pandas`` the same program runs without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from distributed import Client, LocalCluster, wait
+
+import dask_simjoin
+from benchmarks.harness.timeline import timeline
+
+FILE_ROWS = 250_000
+CLUSTER = 20
+"""Rows of a cluster."""
+COPIED = 200
+"""One row in this many is a copy of a row of the next file."""
+WRITERS = 4
+UNDECIDED = 1e-9
+"""Matrix products do not decide pairs whose distance differs from eps by less."""
+
+
+def arrays(library: str) -> Any:
+    """Return CuPy or NumPy."""
+    if library == "cudf":
+        import cupy
+
+        return cupy
+    return np
+
+
+def normal(xp: Any, seed: tuple[int, ...], rows: int, dims: int) -> Any:
+    """Return normally distributed float32 numbers (rows, dims)."""
+    return xp.random.default_rng(seed).standard_normal((rows, dims), xp.float32)
+
+
+def rows_of(xp: Any, number: int, files: int, rows: int, dims: int) -> Any:
+    """Return the rows of a file, float32 (rows, dims)."""
+    copied = rows // COPIED
+    rng = xp.random.default_rng((3, number))
+    x = xp.empty((rows, dims), xp.float32)
+    x[:copied] = normal(xp, (1, number), copied, dims)
+    noise = xp.sqrt(2 * rng.random((copied, 1), xp.float32) * np.float32(0.15))
+    x[copied : 2 * copied] = normal(xp, (1, (number + 1) % files), copied, dims)
+    x[copied : 2 * copied] += noise * rng.standard_normal((copied, dims), xp.float32)
+    half = rows // 2
+    x[2 * copied : half] = rng.standard_normal((half - 2 * copied, dims), xp.float32)
+    # row `half + c` of each group of files belongs to cluster c of the group
+    group, place = divmod(number, CLUSTER)
+    centres = normal(xp, (2, group), rows - half, dims)
+    width = 0.05 + 0.45 * xp.random.default_rng((4, group)).random((rows - half, 1), xp.float32)
+    x[half:] = centres + width * rng.standard_normal((rows - half, dims), xp.float32)
+    return x[xp.random.default_rng((5, number, place)).permutation(rows)] if xp is np else x
+
+
+def write(folder: Path, rows: int, dims: int, library: str) -> int:
+    """Write the files, and return their bytes."""
+    xp, files = arrays(library), max(1, rows // FILE_ROWS)
+    each = rows // files
+
+    def one(number: int) -> int:
+        x = rows_of(xp, number, files, each, dims)
+        flat = (x if xp is np else x.get()).ravel()
+        starts = pa.array(np.arange(each + 1, dtype=np.int32) * dims)
+        vectors = pa.ListArray.from_arrays(starts, pa.array(flat))
+        table = pa.table({"row": np.arange(number * each, (number + 1) * each), "vector": vectors})
+        path = folder / f"{number:04d}.parquet"
+        pq.write_table(table, path, compression="none", use_dictionary=False, row_group_size=each // 4)
+        return path.stat().st_size
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        total = sum(pool.map(one, range(files)))
+    if xp is not np:
+        xp.get_default_memory_pool().free_all_blocks()
+    return total
+
+
+def read_vectors(path: Path, dims: int) -> np.ndarray:
+    """Return the rows of a file, float32."""
+    column = pq.read_table(path, columns=["vector"]).column(0).combine_chunks()
+    return column.flatten().to_numpy(zero_copy_only=False).reshape(-1, dims)
+
+
+def unit(xp: Any, x: np.ndarray) -> Any:
+    """Return unit vectors in float64."""
+    y = xp.asarray(x, xp.float64)
+    return y / xp.sqrt((y * y).sum(axis=1, keepdims=True))
+
+
+def pairs_by_products(
+    folder: Path, some: np.ndarray, eps: float, dims: int, library: str
+) -> tuple[set[tuple[int, int]], int]:
+    """Return the pairs of some rows, by matrix products in float64, and how many are undecided."""
+    xp, paths = arrays(library), sorted(folder.glob("*.parquet"))
+    with ThreadPoolExecutor(WRITERS) as pool:
+        each = pq.read_metadata(paths[0]).num_rows
+        parts = [(number, some[some // each == number] % each) for number in np.unique(some // each)]
+        queries = np.concatenate([read_vectors(paths[number], dims)[rows] for number, rows in parts])
+        q = unit(xp, queries)
+        found: set[tuple[int, int]] = set()
+        undecided = 0
+        for number, x in enumerate(pool.map(lambda path: read_vectors(path, dims), paths)):
+            distance = 1 - q @ unit(xp, x).T
+            undecided += int((abs(distance - eps) < UNDECIDED).sum())
+            near = [a.tolist() for a in xp.nonzero(distance <= eps)]
+            for i, j in zip(*near, strict=True):
+                one, other = int(some[i]), number * each + j
+                if one != other:
+                    found.add((min(one, other), max(one, other)))
+    return found, undecided
+
+
+@contextlib.contextmanager
+def cluster_of(library: str, limit: float) -> Iterator[Client]:
+    """A cluster of one GPU, or of two processes."""
+    if library != "cudf":
+        with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as own, Client(own) as c:
+            yield c
+        return
+    from dask_cuda import LocalCUDACluster
+
+    from benchmarks.gpu.road import use_pool
+
+    settings = {"rmm_pool_size": 0.6, "rmm_maximum_pool_size": 0.93, "device_memory_limit": limit}
+    with LocalCUDACluster(n_workers=1, dashboard_address=":0", **settings) as own, Client(own) as client:
+        client.run(use_pool)
+        yield client
+
+
+def joined(
+    client: Client, folder: Path, rows: int, options: argparse.Namespace
+) -> tuple[dict[str, Any], np.ndarray, set[tuple[int, int]]]:
+    """Join the files and mark near-duplicates; return the measurements, some rows, and the pairs of these."""
+    if options.library == "cudf":
+        dask.config.set({"dataframe.backend": "cudf"})
+    one_each = {"blocksize": None} if options.library == "cudf" else {}  # one partition for each file
+    frame = dd.read_parquet(folder, **one_each)
+    told: dict[str, Any] = {"rows": rows, "dims": options.dims, "eps": options.eps}
+    start = time.perf_counter()
+    lazy = frame.simjoin.self_join(options.eps, on="vector", metric="cosine", id="row")
+    told["partitions of pairs"] = lazy.npartitions
+    told["planned"] = time.perf_counter() - start
+    print(f"planned in {told['planned']:.2f} s", file=sys.stderr, flush=True)
+    client.get_task_stream(count=1)
+    began = time.time()
+    pairs = lazy.persist()
+    wait(pairs)
+    told["self_join"] = time.perf_counter() - start
+    stream = client.get_task_stream(start=began)
+    told["timeline"] = timeline(stream, began, time.time())
+    told["pairs"] = len(pairs)
+    told["tflops, all candidates"] = rows**2 * options.dims / told["self_join"] / 1e12
+    print(json.dumps(told), file=sys.stderr, flush=True)
+    print(dask_simjoin.report(lazy), file=sys.stderr, flush=True)
+    some = np.sort(np.random.default_rng(7).choice(rows, options.checked, replace=False))
+    mine = pairs[pairs.left.isin(some.tolist()) | pairs.right.isin(some.tolist())].compute()
+    mine = mine.to_pandas() if options.library == "cudf" else mine
+    ours = {(min(a, b), max(a, b)) for a, b in mine[["left", "right"]].itertuples(index=False)}
+    del pairs, lazy
+    if options.marked:
+        start = time.perf_counter()
+        marked = frame.simjoin.near_duplicated(options.eps, on="vector", metric="cosine")
+        told["marked rows"] = int(marked.sum().compute())
+        told["near_duplicated"] = time.perf_counter() - start
+        print(json.dumps(told), file=sys.stderr, flush=True)
+    return told, some, ours
+
+
+def checked(
+    folder: Path, some: np.ndarray, ours: set[tuple[int, int]], options: argparse.Namespace
+) -> dict[str, Any]:
+    """Compare the join's pairs of some rows with pairs by products.  The cluster must have ended."""
+    start = time.perf_counter()
+    truth, undecided = pairs_by_products(folder, some, options.eps, options.dims, options.library)
+    return {
+        "checked rows": len(some), "pairs of checked rows": len(truth), "missed": len(truth - ours),
+        "wrong": len(ours - truth), "undecided": undecided, "checking": time.perf_counter() - start,
+    }  # fmt: skip
+
+
+def main(given: list[str]) -> int:
+    """Measure what the command line asks for, and write it as JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.embeddings", description=__doc__)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 3_000_000, 10_000_000])
+    parser.add_argument("--dims", type=int, default=768)
+    parser.add_argument("--eps", type=float, default=0.05)
+    parser.add_argument("--checked", type=int, default=100, help="rows that are compared with all rows")
+    parser.add_argument("--marked", action="store_true", help="also mark near-duplicates")
+    parser.add_argument("--library", choices=("cudf", "pandas"), default="cudf")
+    parser.add_argument("--limit", type=float, default=0.8, help="share of GPU memory before chunks spill")
+    parser.add_argument("--folder", type=Path, required=True, help="where the files are written")
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args(given)
+    results = []
+    for rows in options.rows:
+        folder = options.folder / str(rows)
+        folder.mkdir(parents=True)
+        start = time.perf_counter()
+        print(f"{rows} rows", file=sys.stderr, flush=True)
+        size = write(folder, rows, options.dims, options.library)
+        print(
+            f"{rows} rows: {size / 1e9:.1f} GB in {time.perf_counter() - start:.0f} s",
+            file=sys.stderr,
+            flush=True,
+        )
+        with cluster_of(options.library, options.limit) as client:
+            told, some, ours = joined(client, folder, rows, options)
+        told |= {"bytes of files": size} | checked(folder, some, ours, options)
+        print(json.dumps(told), file=sys.stderr, flush=True)
+        results.append(told)
+        for path in folder.glob("*.parquet"):
+            path.unlink()
+        if options.output:
+            report: dict[str, Any] = {"unit": "seconds", "results": results}
+            if options.library == "cudf":
+                from benchmarks.harness.gpu_report import environment
+
+                report["environment"] = environment()
+            options.output.write_text(json.dumps(report, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
