@@ -95,12 +95,6 @@ def write(folder: Path, rows: int, dims: int, library: str) -> int:
     return total
 
 
-def read_vectors(path: Path, dims: int) -> np.ndarray:
-    """Return the rows of a file, float32."""
-    column = pq.read_table(path, columns=["vector"]).column(0).combine_chunks()
-    return column.flatten().to_numpy(zero_copy_only=False).reshape(-1, dims)
-
-
 def unit(xp: Any, x: np.ndarray) -> Any:
     """Return unit vectors in float64."""
     y = xp.asarray(x, xp.float64)
@@ -108,25 +102,26 @@ def unit(xp: Any, x: np.ndarray) -> Any:
 
 
 def pairs_by_products(
-    folder: Path, some: np.ndarray, eps: float, dims: int, library: str
+    rows: int, some: np.ndarray, eps: float, dims: int, library: str
 ) -> tuple[set[tuple[int, int]], int]:
     """Return the pairs of some rows, by matrix products in float64, and how many are undecided."""
-    xp, paths = arrays(library), sorted(folder.glob("*.parquet"))
-    with ThreadPoolExecutor(WRITERS) as pool:
-        each = pq.read_metadata(paths[0]).num_rows
-        parts = [(number, some[some // each == number] % each) for number in np.unique(some // each)]
-        queries = np.concatenate([read_vectors(paths[number], dims)[rows] for number, rows in parts])
-        q = unit(xp, queries)
-        found: set[tuple[int, int]] = set()
-        undecided = 0
-        for number, x in enumerate(pool.map(lambda path: read_vectors(path, dims), paths)):
-            distance = 1 - q @ unit(xp, x).T
-            undecided += int((abs(distance - eps) < UNDECIDED).sum())
-            near = [a.tolist() for a in xp.nonzero(distance <= eps)]
-            for i, j in zip(*near, strict=True):
-                one, other = int(some[i]), number * each + j
-                if one != other:
-                    found.add((min(one, other), max(one, other)))
+    xp, files = arrays(library), max(1, rows // FILE_ROWS)
+    each = rows // files
+    queries = [
+        unit(xp, rows_of(xp, number, files, each, dims))[some[some // each == number] % each]
+        for number in np.unique(some // each).tolist()
+    ]
+    q = xp.concatenate(queries)
+    found: set[tuple[int, int]] = set()
+    undecided = 0
+    for number in range(files):
+        distance = 1 - q @ unit(xp, rows_of(xp, number, files, each, dims)).T
+        undecided += int((abs(distance - eps) < UNDECIDED).sum())
+        near = [a.tolist() for a in xp.nonzero(distance <= eps)]
+        for i, j in zip(*near, strict=True):
+            one, other = int(some[i]), number * each + j
+            if one != other:
+                found.add((min(one, other), max(one, other)))
     return found, undecided
 
 
@@ -187,11 +182,11 @@ def joined(
 
 
 def checked(
-    folder: Path, some: np.ndarray, ours: set[tuple[int, int]], options: argparse.Namespace
+    rows: int, some: np.ndarray, ours: set[tuple[int, int]], options: argparse.Namespace
 ) -> dict[str, Any]:
     """Compare the join's pairs of some rows with pairs by products.  The cluster must have ended."""
     start = time.perf_counter()
-    truth, undecided = pairs_by_products(folder, some, options.eps, options.dims, options.library)
+    truth, undecided = pairs_by_products(rows, some, options.eps, options.dims, options.library)
     return {
         "checked rows": len(some), "pairs of checked rows": len(truth), "missed": len(truth - ours),
         "wrong": len(ours - truth), "undecided": undecided, "checking": time.perf_counter() - start,
@@ -225,7 +220,7 @@ def main(given: list[str]) -> int:
         )
         with cluster_of(options.library, options.limit) as client:
             told, some, ours = joined(client, folder, rows, options)
-        told |= {"bytes of files": size} | checked(folder, some, ours, options)
+        told |= {"bytes of files": size} | checked(rows, some, ours, options)
         print(json.dumps(told), file=sys.stderr, flush=True)
         results.append(told)
         for path in folder.glob("*.parquet"):

@@ -175,7 +175,26 @@ def nearest(run: Found) -> Rows:
     return table
 
 
+def embeddings(run: Found) -> Rows:
+    """Joins of embeddings in files."""
+    table = [["rows", "self_join, s", "of it planning, s", "comparing, s", "TFLOP/s while comparing",
+              "pairs", "checked rows: missed, wrong pairs", "near_duplicated, s"]]  # fmt: skip
+    for found in run["results"]:
+        compared = found["timeline"]["tasks"]["pairs"][1]
+        checked = (
+            f"{count(found['checked rows'])}: {count(found['missed'])}, {count(found['wrong'])}"
+            if "missed" in found
+            else "not checked"
+        )
+        table.append(
+            [count(found["rows"]), seconds(found["self_join"]), seconds(found["planned"]), seconds(compared),
+             f"{found['rows'] ** 2 * found['dims'] / compared / 1e12:.0f}", count(found["pairs"]), checked,
+             seconds(found.get("near_duplicated"))]
+        )  # fmt: skip
+    return table
+
+
 TABLES = {
-    "gpu-joins": joins, "gpu-columns": columns, "gpu-hdbscan": hdbscan, "gpu-wide": wide,
+    "gpu-embeddings": embeddings, "gpu-joins": joins, "gpu-columns": columns, "gpu-hdbscan": hdbscan, "gpu-wide": wide,
     "gpu-clusters": clusters, "gpu-nearest": nearest,
 }  # fmt: skip

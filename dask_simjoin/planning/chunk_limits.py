@@ -225,7 +225,7 @@ class ChunkLimits:
             use = f"blocksize={larger!r}, or " if fits else ""
             raise BudgetError(
                 f"partitioning='replicated' makes one chunk of all {rows:,} rows of {each:.0f} bytes, "
-                f"{format_bytes(int(size))}. A chunk may have {format_bytes(self.budget.chunk)} "
+                f"{format_bytes(int(size))}. A chunk may have {format_bytes(chunk)} "
                 f"({self.budget.origin}) and {MAX_ROWS:,} rows; use {use}partitioning='auto'.",
                 remedies=[
                     *([Remedy({"blocksize": larger})] if fits else []),

@@ -67,9 +67,11 @@ PRUNED_DIMS = 12
 CLUSTER_TASK = 1.2e6
 """Nanoseconds per task on a cluster."""
 
-SPILLED_BYTE, SPILLED_FROM = 0.35, 0.5
-"""Assumed nanoseconds to move a byte from a GPU to the host or back, and the share of a GPU's memory above
-which shuffled rows move there."""
+SPILLED_BYTE = 0.35
+"""Nanoseconds to move a byte from a GPU to the host or back: an assumption."""
+
+SPILLED_FROM = 0.5
+"""Shuffled rows stay on GPUs up to this share of their memory."""
 
 CLUSTER_BYTE, DEVICE_BYTE = 1.5, 0.03
 """Nanoseconds to move a byte between processes, and between GPUs."""
