@@ -195,6 +195,6 @@ def embeddings(run: Found) -> Rows:
 
 
 TABLES = {
-    "gpu-embeddings": embeddings, "gpu-joins": joins, "gpu-columns": columns, "gpu-hdbscan": hdbscan, "gpu-wide": wide,
-    "gpu-clusters": clusters, "gpu-nearest": nearest,
+    "gpu-joins": joins, "gpu-columns": columns, "gpu-hdbscan": hdbscan, "gpu-wide": wide,
+    "gpu-clusters": clusters, "gpu-nearest": nearest, "gpu-embeddings": embeddings,
 }  # fmt: skip
