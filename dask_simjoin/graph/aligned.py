@@ -18,7 +18,15 @@ import numpy as np
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.ids import joined
-from dask_simjoin.graph.base import FilteredRows, LabelledExpr, RowValues, check_guarded, is_filtered
+from dask_simjoin.graph.base import (
+    SUM_FAN_IN,
+    FilteredRows,
+    LabelledExpr,
+    RowValues,
+    check_guarded,
+    is_filtered,
+    picked,
+)
 from dask_simjoin.graph.dask_private import (
     IO,
     Alias,
@@ -36,7 +44,7 @@ from dask_simjoin.graph.dask_private import (
     TaskRef,
 )
 from dask_simjoin.graph.lazy_join import DISTANCES, JoinTasks, chunk_ref
-from dask_simjoin.graph.source import FrozenSource, MapPartition, optimise_in_place, picked
+from dask_simjoin.graph.source import FrozenSource, MapPartition, optimise_in_place
 from dask_simjoin.metrics.norms import Frame, Ids, Series
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.request.spec import JoinSpec, RowSpec
@@ -150,9 +158,6 @@ class Reconciled(NextToFrame):
         chosen = Projection(self.operand("values"), parent.operand("columns"))
         return Reconciled(self.frame, chosen, *self.operands[2:])
 
-
-SUM_FAN_IN = 16
-"""Results of block pairs that one task combines."""
 
 Pieces = tuple[tuple[tuple[int, int, int], ...], ...]
 

@@ -1,4 +1,4 @@
-"""Names and empty examples of lazy results.
+"""Base classes of lazy results, and the tasks that they add to a graph.
 
 Dask merges two filters, and moves filters beneath other steps, so that it reads and moves fewer rows.  It
 rewrites a filter's condition for the rows beneath, which is wrong if the condition depends on all rows.
@@ -12,7 +12,7 @@ rows of the unsorted frame.  Their order can differ from the order in the first 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import dask
@@ -27,12 +27,14 @@ from dask_simjoin.graph.dask_private import (
     FilterAlign,
     PartitionsFiltered,
     Task,
+    TaskRef,
     guard_ends,
     guard_filters,
     list_fused_columns,
 )
 from dask_simjoin.graph.records import RUNS, Recorded
 from dask_simjoin.metrics.norms import Series
+from dask_simjoin.planning.plan import Plan
 
 Layer = dict[Any, Any]
 """Tasks by their keys."""
@@ -165,3 +167,129 @@ def check_guarded() -> None:
             "different way. Dask could then filter rows before their values are computed, and results could "
             "be wrong. Use an older version of Dask, or compute() the frame and call this verb on the result."
         )
+
+
+class Shared(Expr):
+    """Share a value among tasks by a task of its own, so that it is not sent with each of them."""
+
+    _parameters = ["label", "value"]
+
+    @functools.cached_property
+    def _meta(self) -> Any:
+        return None
+
+    def _divisions(self) -> tuple[None, None]:
+        return (None, None)
+
+    @functools.cached_property
+    def _name(self) -> str:
+        return f"{self.operand('label')}-{self.deterministic_token}"
+
+    @property
+    def ref(self) -> TaskRef:
+        """The reference to the value, as a task's argument."""
+        return TaskRef((self._name, 0))
+
+    def _layer(self) -> dict[Any, Any]:
+        key = (self._name, 0)
+        return {key: Task(key, itself, self.operand("value"))}
+
+
+def itself(value: Any) -> Any:
+    """Pass the value on."""
+    return value
+
+
+def pick(parts: Any, key: Any) -> Any:
+    """Return one of several values."""
+    return parts[key]
+
+
+def picked(parts: TaskRef, key: Any) -> Task:
+    """Return an argument for a task, which picks one of another task's results before it runs."""
+    return Task(None, pick, parts, key)
+
+
+Call = tuple[Any, Callable[..., Any], tuple[Any, ...]]
+"""A task of a step: its place, its function and its arguments."""
+
+SUM_FAN_IN = 16
+"""Results of block pairs that one task combines."""
+
+LISTS = 2
+"""Lists per thread whose items are not picked yet: one is being made, and one is being picked."""
+
+
+def blocks_of_chunks(plan: Plan) -> list[list[tuple[int, int, int]]]:
+    """List for each chunk its block pairs: number, the chunk's side (0 or 1), and the other chunk."""
+    own: list[list[tuple[int, int, int]]] = [[] for _ in range(len(plan.chunks))]
+    for b, (i, j) in enumerate(plan.blocks.tolist()):
+        own[i].append((b, 0, j))
+        if i != j:
+            own[j].append((b, 1, i))
+    return own
+
+
+class Steps:
+    """Collect the tasks of an algorithm, whose names are a label and the step.
+
+    Attributes
+    ----------
+    layer : dict
+        The tasks so far, by key.
+    """
+
+    def __init__(self, label: str, token: str) -> None:
+        self._label, self._token = label, token
+        self.layer: dict[Any, Any] = {}
+
+    def add(self, step: str, place: Any, function: Callable[..., Any], *arguments: Any) -> TaskRef:
+        """Add a task; `place` differs between the tasks of a step."""
+        key = (f"{self._label}_{step}-{self._token}", place)
+        self.layer[key] = Task(key, function, *arguments)
+        return TaskRef(key)
+
+    def merged(self, step: str, function: Callable[..., Any], parts: list[TaskRef],
+               fan_in: int = SUM_FAN_IN) -> TaskRef:  # fmt: skip
+        """Add tasks that merge some values in a tree."""
+        depth = 0
+        while len(parts) > fan_in:
+            groups = [parts[s : s + fan_in] for s in range(0, len(parts), fan_in)]
+            parts = [self.add(step, (depth, n), function, *group) for n, group in enumerate(groups)]
+            depth += 1
+        return self.add(step, (depth, 0), function, *parts)
+
+    def spread(self, step: str, taking: str, calls: list[Call], items: Iterable[int],
+               threads: int | None) -> list[dict[int, TaskRef | Task]]:  # fmt: skip
+        """Add tasks that make lists; return for each list references to some of its items.
+
+        `threads`: count of a cluster's threads, or None.  On a cluster, tasks pick the items, so that workers
+        send items instead of lists.  Each thread has at most `LISTS` lists that are not picked yet.  By
+        default Dask would make all lists first, and if memory is short read a list from disk for each item.
+        """
+        if threads is None:
+            made = [self.add(step, place, function, *arguments) for place, function, arguments in calls]
+            return [{n: picked(one, n) for n in items} for one in made]
+        found: list[dict[int, TaskRef | Task]] = []
+        taken: list[TaskRef] = []
+        for place, function, arguments in calls:
+            first = () if len(taken) < LISTS * threads else (after, taken[-LISTS * threads])
+            one = self.add(step, place, *first, function, *arguments)
+            found.append({n: self.add(taking, (place, n), pick, one, n) for n in items})
+            taken.append(self.add(f"{taking}s", place, nothing, *found[-1].values()))
+        return found
+
+    def row_numbers(self, plan: Plan, chunks: list[TaskRef]) -> list[int | TaskRef]:
+        """List the row positions of each chunk, or the chunk's number if chunks are in frame order."""
+        if plan.counted.in_frame_order:
+            return list(range(len(chunks)))
+        return [self.add("names", c, pick, chunk, "position") for c, chunk in enumerate(chunks)]
+
+
+def nothing(*values: Any) -> None:
+    """Return None once all values are computed."""
+
+
+def after(done: None, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call the function in a task that waits for another task's check."""
+    return function(*arguments)

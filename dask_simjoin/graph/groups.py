@@ -26,7 +26,7 @@ from dask_simjoin.engine.ids import decoded, joined, listed_values, rounded_toge
 from dask_simjoin.errors import TABLES, ColumnError, OptionError, in_table
 from dask_simjoin.metrics.distances import Metric, separation
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Series, power
-from dask_simjoin.planning.statistics.partition import columns_of
+from dask_simjoin.planning.partition import columns_of
 from dask_simjoin.request.columns import (
     Groups,
     as_names,

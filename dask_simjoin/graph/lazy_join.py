@@ -12,7 +12,6 @@ from dask.tokenize import tokenize
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.graph.base import LabelledExpr
 from dask_simjoin.graph.dask_private import Alias, Expr, Task, TaskRef, guard_repr
-from dask_simjoin.graph.kept_rows import ROWS
 from dask_simjoin.graph.planner import DISTANCE_STEPS, PlanningSteps, plan_for, plan_key
 from dask_simjoin.graph.records import NO_RUN, RUNS, Named, RunName
 from dask_simjoin.graph.shuffle import (
@@ -22,7 +21,7 @@ from dask_simjoin.graph.shuffle import (
     packed_rows,
     shuffled_chunks,
 )
-from dask_simjoin.graph.source import FrozenSource, Listed, held_keys, is_held, map_frozen
+from dask_simjoin.graph.source import ROWS, FrozenSource, Listed, held_keys, is_held, map_frozen
 from dask_simjoin.graph.workers import on_worker, on_worker_of, share_work
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.entity_chunks import BY_WORKER, Chunking, Sources, is_shuffled

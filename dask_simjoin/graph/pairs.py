@@ -1,4 +1,4 @@
-"""Expressions of lazy pairs and lazy sparse matrices of neighbors."""
+"""Expressions of lazy pairs, their number, and lazy sparse matrices of neighbors."""
 
 from __future__ import annotations
 
@@ -10,12 +10,21 @@ import numpy as np
 from dask.delayed import Delayed
 
 from dask_simjoin.graph.aligned import add_counts
-from dask_simjoin.graph.base import LabelledExpr, RowsExpr
+from dask_simjoin.graph.base import (
+    LabelledExpr,
+    RowsExpr,
+    Steps,
+    after,
+    blocks_of_chunks,
+    itself,
+    pick,
+    picked,
+)
 from dask_simjoin.graph.dask_private import Alias, Expr, List, Task, TaskRef
 from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin, block_pair_of, chunk_ref
 from dask_simjoin.graph.records import RUNS, Recorded
-from dask_simjoin.graph.source import itself, optimise_in_place, pick, picked
-from dask_simjoin.graph.steps import Steps, after, blocks_of_chunks
+from dask_simjoin.graph.source import optimise_in_place
+from dask_simjoin.graph.verb import pairs_by_eps
 from dask_simjoin.metrics.norms import DType
 from dask_simjoin.planning.budget import (
     Fitting,
@@ -286,3 +295,56 @@ class JoinBlocks(RowsExpr):
             RUNS.name_result(name[0], plan.run)
             function = Recorded(function, plan.run, "pairs", index, of)
         return Task(name, function, *arguments)
+
+
+class CountPairs(LazyJoin):
+    """Stand for the number of pairs before it is planned."""
+
+    _label = "simjoin_count_pairs"
+    _parameters = ["source", "spec", "meta", "example"]
+    _defaults = {"example": None}
+
+    def _divisions(self) -> tuple[None, None]:
+        return (None, None)
+
+    def _lower(self) -> Expr:
+        total = CountTotal(self._chunks(), self.plan, self.operand("spec"), 0, self._tasks)
+        if self.operand("example") is None:
+            return total
+        return CountsByEps(total, self.operand("spec"), self._meta, self.operand("example"))
+
+
+class CountsByEps(LabelledExpr):
+    """Make a Series of pair counts by distance."""
+
+    _label = "simjoin_count_by_eps"
+    _parameters = ["total", "spec", "meta", "example"]
+
+    def _divisions(self) -> tuple[None, None]:
+        return (None, None)
+
+    def _layer(self) -> dict[Any, Any]:
+        key, total = (self._name, 0), TaskRef((self.total._name, 0))
+        return {key: Task(key, pairs_by_eps, total, self.operand("spec"), self.operand("example"))}
+
+
+class CountTotal(LabelledExpr):
+    """Add up the pair counts of all block pairs."""
+
+    _label = "simjoin_count"
+    _makes_result = True
+    _parameters = ["chunks", "plan", "spec", "meta", "tasks"]
+
+    def _divisions(self) -> tuple[None, None]:
+        return (None, None)
+
+    def _layer(self) -> dict[Any, Any]:
+        plan, spec, tasks = self.operand("plan"), self.operand("spec"), self.operand("tasks")
+        name = f"simjoin_count_block-{self.deterministic_token}"
+        layer: dict[Any, Any] = {}
+        for b, i, j, part in plan.pieces():
+            block_pair = tasks.block_pair(self.chunks, i, j, spec, plan.layout, part)
+            layer[(name, b, part[0])] = Task((name, b, part[0]), tasks.count_pairs, block_pair)
+        key = (self._name, 0)
+        layer[key] = Task(key, sum, List(*(TaskRef(piece) for piece in layer)))
+        return layer

@@ -26,30 +26,31 @@ from dask.tokenize import tokenize
 
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import TABLES, PlanningError, in_table
+from dask_simjoin.graph.base import pick
 from dask_simjoin.graph.dask_private import Expr, FromPandas, Projection, Task, TaskRef
-from dask_simjoin.graph.kept_rows import ROWS, PassedRows
 from dask_simjoin.graph.records import RUNS, Named
 from dask_simjoin.graph.shuffle import held_by_workers
-from dask_simjoin.graph.source import FrozenSource, gather, is_held, map_frozen, pick
+from dask_simjoin.graph.source import ROWS, FrozenSource, PassedRows, gather, is_held, map_frozen
 from dask_simjoin.graph.workers import check_worker_disks, end_without_workers
 from dask_simjoin.metrics.norms import Array, Frame
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import check_nearest
 from dask_simjoin.planning.data_warnings import raise_warnings
-from dask_simjoin.planning.disk import check_folder
 from dask_simjoin.planning.entity_chunks import BY_WORKER
 from dask_simjoin.planning.outputs import OutputSpec
-from dask_simjoin.planning.plan import BlockPairs, Plan, make_plan
-from dask_simjoin.planning.resources import resources_for, shuffle_method
-from dask_simjoin.planning.statistics.partition import RIGHT, points, summarise
-from dask_simjoin.planning.statistics.unique_ids import (
+from dask_simjoin.planning.partition import (
+    RIGHT,
     check_summaries,
     first_repeated,
     key_buckets,
+    points,
     repeated_id,
     repeated_keys,
+    summarise,
     suspected,
 )
+from dask_simjoin.planning.plan import BlockPairs, Plan, make_plan
+from dask_simjoin.planning.resources import check_folder, resources_for, shuffle_method
 from dask_simjoin.planning.tables import JoinStatistics, join_statistics
 from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec, RowSpec

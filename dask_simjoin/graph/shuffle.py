@@ -23,7 +23,7 @@ from distributed.protocol.serialize import dask_deserialize, dask_serialize
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.engine.protocols import Layout, SearchLayout
-from dask_simjoin.graph.base import LabelledExpr
+from dask_simjoin.graph.base import LabelledExpr, Shared, pick
 from dask_simjoin.graph.dask_private import (
     Expr,
     FromGraph,
@@ -39,11 +39,9 @@ from dask_simjoin.graph.source import (
     FrozenSource,
     Listed,
     MapPartition,
-    Shared,
     held_keys,
     is_held,
     optimise_in_place,
-    pick,
 )
 from dask_simjoin.graph.workers import check_sending, on_worker
 from dask_simjoin.metrics.norms import Frame, Values

@@ -1,10 +1,19 @@
-"""Memory and disks of workers, and shared work that one worker does for each key."""
+"""Workers of a cluster: their memory and disks, work that they share, and computations that stand still.
+
+Dask pauses a worker at 80 % of its memory limit.  If its disk is full, data stay in memory, so the worker
+stays paused, and its tasks wait for ever.  Each worker notices when it stands still and logs an event.  Once
+all workers stand still, a plugin of the scheduler fails the tasks.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import itertools
+import logging
 import os
+import pickle
 import shutil
 import socket
 import threading
@@ -15,12 +24,13 @@ from typing import Any
 
 import psutil
 import pyarrow as pa
+from dask.utils import format_bytes
 from distributed import Client, LocalCluster, Scheduler, Status, Worker, get_worker
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from dask_simjoin.errors import PlanningError
-from dask_simjoin.graph.standstill import Standstill, watch
-from dask_simjoin.planning.disk import WorkerDisk, check_disks
+from dask_simjoin.errors import LARGER_DISK, PlanningError, ScratchError
+from dask_simjoin.graph.dask_private import key_split
+from dask_simjoin.planning.resources import WorkerDisk, check_disks
 from dask_simjoin.request.options import current_client
 
 ON = "worker "
@@ -283,3 +293,162 @@ def on_worker(function: Callable[..., Any], *args: Any) -> Any:
     """Call the function, after `prepare_worker`."""
     prepare_worker()
     return function(*args)
+
+
+LOG = logging.getLogger("dask_simjoin")
+
+TOPIC = "simjoin-standstill"
+"""Topic of the events that a worker logs when it stands still."""
+
+OURS = "simjoin"
+"""Prefix of the names of this package's tasks."""
+
+LOOKS = 10
+"""Consecutive checks that must find a worker paused and unchanged before it counts as standing still."""
+
+FRESH = 15.0
+"""Seconds until a worker's last event expires."""
+
+WAIT = 20.0
+"""Seconds of standstill of the cluster before its tasks fail."""
+
+
+class Standstill:
+    """Detect that a worker stands still: it is paused, runs no task, and writes nothing to disk."""
+
+    def __init__(self) -> None:
+        self._looks, self._before = 0, (0, 0)
+
+    def look(self, worker: Worker, used: int) -> bool:
+        """Check a worker once; return whether it now reports that it stands still."""
+        if worker.status != Status.paused or worker.state.executing_count:
+            self._looks = 0
+            return False
+        fast = getattr(worker.data, "fast", ())
+        state = len(worker.data), len(fast)
+        self._looks = self._looks + 1 if state == self._before else 0
+        self._before = state
+        if not self._looks or self._looks % LOOKS:
+            return False
+        worker.log_event(TOPIC, _described(worker, used, len(fast)))
+        return True
+
+
+def _described(worker: Worker, used: int, unwritten: int) -> dict[str, Any]:
+    """Describe a worker that stands still as plain values."""
+    manager, free = worker.memory_manager, 0
+    with contextlib.suppress(OSError):  # the folder is gone
+        free = shutil.disk_usage(worker.local_directory).free
+    return {
+        "worker": worker.address,
+        "used": used,
+        "limit": manager.memory_limit,
+        "unwritten": unwritten,
+        "directory": worker.local_directory,
+        "free": free,
+        "max_spill": manager.max_spill or None,
+    }
+
+
+class StandstillPlugin(SchedulerPlugin):
+    """Fail the tasks of a cluster whose workers all stand still."""
+
+    name = "simjoin-standstill"
+    idempotent = True
+
+    def __init__(self) -> None:
+        self._events: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._since, self._progress = 0.0, -1
+        self._scheduler: Scheduler | None = None
+
+    async def start(self, scheduler: Scheduler) -> None:
+        """Remember the scheduler."""
+        self._scheduler = scheduler
+
+    def log_event(self, topic: str, msg: Any) -> None:
+        """Handle a worker's event; fail tasks if all workers have stood still for long enough."""
+        scheduler = self._scheduler
+        if topic != TOPIC or scheduler is None:
+            return
+        now = time.monotonic()
+        self._events[msg["worker"]] = now, msg
+        self._events = {
+            worker: event
+            for worker, event in self._events.items()
+            if worker in scheduler.workers and now - event[0] <= FRESH
+        }
+        busy = any(ws.processing and ws.address not in self._events for ws in scheduler.workers.values())
+        if busy or self._progress != scheduler.transition_counter:
+            self._since, self._progress = now, scheduler.transition_counter
+        elif now - self._since >= WAIT:
+            self._since = now
+            # after the scheduler has handled this event
+            scheduler.loop.add_callback(fail_tasks, scheduler, [event for _, event in self._events.values()])
+
+
+def fail_tasks(scheduler: Scheduler, events: list[dict[str, Any]]) -> None:
+    """Fail tasks that could run, of computations with tasks of this package."""
+    running = itertools.chain.from_iterable(ws.processing for ws in scheduler.workers.values())
+    error = ScratchError(standstill_message(events))
+    how = {"exception": pickle.dumps(error), "exception_text": repr(error)}
+    stimulus = f"simjoin-standstill-{time.time()}"
+    then: dict[Any, Any] = {}
+    for task in _of_this_package([*running, *scheduler.queued, *scheduler.unrunnable]):
+        worker = task.processing_on
+        # the scheduler frees the task only on a named worker
+        own = how if worker is None else {**how, "worker": worker.address}
+        then |= scheduler.transition(task.key, "erred", stimulus, cause=task.key, **own)
+    scheduler.transitions(then, stimulus)
+
+
+def _of_this_package(tasks: Iterable[Any]) -> list[Any]:
+    """Choose tasks whose graph of dependencies contains a task of this package."""
+    chosen, seen = [], set()
+    for task in (tasks := list(tasks)):
+        if task in seen:
+            continue
+        connected, found = [task], {task}
+        while connected:
+            one = connected.pop()
+            more = (one.dependents | one.dependencies) - found
+            found |= more
+            connected.extend(more)
+        seen |= found
+        if any(key_split(one.key).startswith(OURS) for one in found):
+            chosen += [one for one in tasks if one in found]
+    return chosen
+
+
+def standstill_message(events: list[dict[str, Any]]) -> str:
+    """Describe which workers stand still, why, and how to avoid it."""
+    return (
+        f"The computation stood still for {WAIT:.0f} s, because workers are paused and have no free memory: "
+        f"{'; '.join(map(_worker_in_words, events))}. {LARGER_DISK}"
+    )
+
+
+def _worker_in_words(event: dict[str, Any]) -> str:
+    text = f"{event['worker']} uses {format_bytes(event['used'])} of {format_bytes(event['limit'])}"
+    if not event["unwritten"]:
+        return f"{text} and has nothing that it could write to disk"
+    text += (
+        f" and cannot write {event['unwritten']:,} results to {event['directory']!r}, where "
+        f"{format_bytes(event['free'])} are free"
+    )
+    if event["max_spill"] is None:
+        return text
+    return f"{text} and Dask uses {format_bytes(event['max_spill'])} (distributed.worker.memory.max-spill)"
+
+
+_watched: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def watch(client: Client | None) -> None:
+    """Let a cluster's scheduler notice when all of its workers stand still."""
+    if client is None or client.asynchronous or client in _watched:
+        return
+    _watched.add(client)
+    try:
+        client.register_plugin(StandstillPlugin())
+    except Exception:  # a scheduler without this package, or without plugins, still computes
+        LOG.info("The scheduler accepts no plugin that ends stalled computations", exc_info=True)

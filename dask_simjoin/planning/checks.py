@@ -22,8 +22,8 @@ from dask_simjoin.planning.budget import (
     fewer_pairs,
     verbs_without_pairs,
 )
-from dask_simjoin.planning.statistics.partition import PartitionSummary
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.partition import PartitionSummary
+from dask_simjoin.planning.sample import moments
 from dask_simjoin.request.messages import counted, shown
 from dask_simjoin.request.spec import JoinSpec, check_dims
 

@@ -25,8 +25,8 @@ from dask_simjoin.errors import (
 from dask_simjoin.metrics.distances import Cosine, Haversine
 from dask_simjoin.metrics.norms import Frame, add
 from dask_simjoin.planning.budget import enough_result, fewer_pairs, verbs_without_pairs
-from dask_simjoin.planning.statistics.estimate import Estimate
-from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
+from dask_simjoin.planning.estimate import Estimate
+from dask_simjoin.planning.sample_pairs import SamplePoints
 from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.request.columns import is_identifier, latitude_and_longitude
 from dask_simjoin.request.messages import listed

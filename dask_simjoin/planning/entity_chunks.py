@@ -3,7 +3,8 @@
 Each kind of chunks is a class: `EntityChunks`, `SpatialChunks`, `RegionChunks` for one table, and
 `EntityPairs`, `RegionPairs` for two.  All of them implement `JoinChunks`.
 
-Entity chunks are consecutive rows of the frame: small partitions are coalesced, large ones are split.
+Entity chunks are consecutive rows of the frame: small partitions are coalesced, large ones are split.  The
+chunks of two tables are numbered consecutively: first the left table's, then the right table's.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import numpy as np
 
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.metrics.norms import Array, Norm, box_gap
-from dask_simjoin.planning.statistics.partition import PartitionSummary
-from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints
+from dask_simjoin.planning.partition import PartitionSummary
+from dask_simjoin.planning.sample_pairs import Sampled, SamplePoints
 
 Piece = tuple[int, int, int]
 """Number of a partition, and a range of its rows: (partition, start, stop)."""
@@ -335,3 +336,100 @@ def serpentine(blocks: np.ndarray) -> np.ndarray:
     column = np.where(back[0], -square[:, 1], square[:, 1])
     inner = np.where(back[1], -blocks[:, 1], blocks[:, 1])
     return blocks[np.lexsort((inner, blocks[:, 0], column, square[:, 0]))]
+
+
+@dataclass(frozen=True, eq=False)
+class TwoTableChunks:
+    """Chunks of two tables, both of one kind.
+
+    Attributes
+    ----------
+    left, right : Chunking
+        The chunks of each table; the left ones decide which chunks are compared.
+    """
+
+    left: Chunking
+    right: Chunking
+
+    def __len__(self) -> int:
+        return len(self.left) + len(self.right)
+
+    @property
+    def sides(self) -> tuple[Chunking, Chunking]:
+        """The chunks of each table."""
+        return self.left, self.right
+
+    @property
+    def kind(self) -> str:
+        """Kind of the chunks."""
+        return self.left.kind
+
+    @property
+    def method(self) -> str | None:
+        """How Dask shuffles rows to their chunks; None: rows stay where they are."""
+        return self.left.method
+
+    @property
+    def first_data(self) -> int:
+        """Number of the right table's first chunk."""
+        return len(self.left)
+
+    @functools.cached_property
+    def rows(self) -> np.ndarray:
+        """Points expected in each chunk."""
+        return np.concatenate([self.left.rows, self.right.rows])
+
+    @property
+    def own_rows(self) -> np.ndarray:
+        """Points expected in each chunk; rows in halos count, as no pair of two tables is found twice."""
+        return self.rows
+
+    @functools.cached_property
+    def visits(self) -> tuple[int, float]:
+        """Number of block pairs, and number of rows that they visit in all."""
+        blocks = self.blocks()
+        return len(blocks), float(self.rows[blocks].sum())
+
+    @functools.cached_property
+    def _blocks(self) -> np.ndarray:
+        raise NotImplementedError
+
+    def blocks(self) -> np.ndarray:
+        """Return the pairs of a left and a right chunk that are compared."""
+        return self._blocks.astype(np.int32)
+
+    def candidates(self, blocks: np.ndarray) -> np.ndarray:
+        """Return the number of pairs of points of each block."""
+        return self.rows[blocks[:, 0]] * self.rows[blocks[:, 1]]
+
+    def describe(self) -> str:
+        """Describe in words how rows are assigned to chunks."""
+        return self.left.describe(both=True)
+
+    @property
+    def identity(self) -> Any:
+        """Value that identifies these chunks in Dask's tokens."""
+        return (self.left.identity, self.right.identity)
+
+
+@dataclass(frozen=True, eq=False)
+class EntityPairs(TwoTableChunks):
+    """Chunks of consecutive rows of two tables; chunks with near boxes are compared."""
+
+    left: EntityChunks
+    right: EntityChunks
+
+    @functools.cached_property
+    def _blocks(self) -> np.ndarray:
+        left, found = self.left, [np.zeros((0, 2), np.int64)]
+        lower, upper, filled = self.right.boxes()
+        for i in np.flatnonzero(left.rows):
+            gap = box_gap(left.norm, left.lower[i], left.upper[i], lower, upper)
+            near = filled[gap <= left.threshold]
+            found.append(np.stack([np.full_like(near, i), near + self.first_data], axis=1))
+        return serpentine(np.concatenate(found))
+
+    def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
+        """Return the left and the right chunk (pairs,) of each sampled pair."""
+        own, there = self.left.chunk_of(sampled.first), self.right.chunk_of(sampled.second)
+        return own[sampled.left], there[sampled.right] + self.first_data

@@ -11,7 +11,7 @@ from dask.utils import format_bytes
 
 from dask_simjoin.planning.budget import Budget, Resources
 from dask_simjoin.planning.entity_chunks import BY_WORKER, JoinChunks, Sources
-from dask_simjoin.planning.statistics.estimate import Estimate
+from dask_simjoin.planning.estimate import Estimate
 from dask_simjoin.request.spec import JoinSpec
 
 MAX_OUTPUT = 2**30

@@ -28,8 +28,8 @@ from dask_simjoin.planning.checks import (
 from dask_simjoin.planning.chunk_limits import ChunkLimits, check_one, one_chunk_of_tree
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.data_warnings import DataWarning, check_share
-from dask_simjoin.planning.disk import Disk, expect_disk, needed_of_chunks
 from dask_simjoin.planning.entity_chunks import Chunking, JoinChunks, Sources, serpentine
+from dask_simjoin.planning.estimate import ALL, UNKNOWN, Estimate, Recall, no_estimate
 from dask_simjoin.planning.outputs import (
     PAIRS,
     OutputSpec,
@@ -39,7 +39,7 @@ from dask_simjoin.planning.outputs import (
     rows_found,
     whole_slices,
 )
-from dask_simjoin.planning.resources import check_moving, sent_rows
+from dask_simjoin.planning.resources import Disk, check_moving, expect_disk, needed_of_chunks, sent_rows
 from dask_simjoin.planning.searches import (
     ALONE,
     Sharing,
@@ -48,7 +48,6 @@ from dask_simjoin.planning.searches import (
     find_sharing,
     neighbor_query,
 )
-from dask_simjoin.planning.statistics.estimate import ALL, UNKNOWN, Estimate, Recall, no_estimate
 from dask_simjoin.planning.tables import JoinStatistics, lists_pairs
 
 

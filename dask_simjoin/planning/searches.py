@@ -20,7 +20,7 @@ from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.chunk_limits import SHARED_DIMS
 from dask_simjoin.planning.entity_chunks import JoinChunks, serpentine
 from dask_simjoin.planning.outputs import OutputSpec
-from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
+from dask_simjoin.planning.sample_pairs import SamplePoints
 from dask_simjoin.planning.tables import JoinStatistics
 
 GUESSED, ASKED = 1024, 256

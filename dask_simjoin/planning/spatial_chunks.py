@@ -18,8 +18,8 @@ from dask_simjoin.engine.base import host_joiner
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.metrics.norms import Array, Norm, box_gap
-from dask_simjoin.planning.entity_chunks import Boxes, HomeChunks, Pieces, Sources
-from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints
+from dask_simjoin.planning.entity_chunks import Boxes, HomeChunks, Pieces, Sources, TwoTableChunks
+from dask_simjoin.planning.sample_pairs import Sampled, SamplePoints
 from dask_simjoin.request.messages import counted
 
 
@@ -327,3 +327,39 @@ def reach_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: floa
     first = np.cumsum([0, *own[:-1]])
     expected = np.repeat(rows / own, own)
     return ReachChunks(regions, norm, limit, first, own, expected, method, offsets, reach)
+
+
+@dataclass(frozen=True, eq=False)
+class RegionPairs(TwoTableChunks):
+    """Chunks of the same regions of two tables.
+
+    If right chunks have all points within reach of their regions, each region is compared with itself only.
+    Otherwise near regions are compared.
+    """
+
+    left: RegionChunks
+    right: RegionChunks
+
+    @functools.cached_property
+    def _blocks(self) -> np.ndarray:
+        left, region, found = self.left, self.right.region, [np.zeros((0, 2), np.int64)]
+        lower, upper = left.regions.lower, left.regions.upper
+        for r in range(len(left.own)):
+            own = left.first[r] + np.arange(left.own[r])
+            near = region == r
+            if not self.right.everywhere:
+                near |= (box_gap(left.norm, lower[r], upper[r], lower, upper) <= left.limit)[region]
+            others = np.flatnonzero(near) + self.first_data
+            found.append(np.stack(np.meshgrid(own, others, indexing="ij"), axis=-1).reshape(-1, 2))
+        return np.concatenate(found)
+
+    def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
+        """Return the left and the right chunk (pairs,) of each sampled pair."""
+        data, others, left, right = self.right, sampled.second, sampled.left, sampled.right
+        region = self.left.region_of(sampled.first)
+        own = self.left.own_chunk(region, sampled.first.position)
+        if data.everywhere:
+            there = data.own_chunk(region[left], others.position[right])
+        else:
+            there = data.own_chunk(data.region_of(others), others.position)[right]
+        return own[left], there + self.first_data

@@ -9,9 +9,9 @@ import numpy as np
 from dask_simjoin.errors import CoordinateError, in_table
 from dask_simjoin.planning.checks import check_radii, resolve_dims
 from dask_simjoin.planning.entity_chunks import Sources
-from dask_simjoin.planning.statistics.partition import PartitionSummary
-from dask_simjoin.planning.statistics.sample import Moments, Sample, merge_moments
-from dask_simjoin.planning.statistics.sample_pairs import SamplePoints, gather_samples
+from dask_simjoin.planning.partition import PartitionSummary
+from dask_simjoin.planning.sample import Moments, Sample, merge_moments
+from dask_simjoin.planning.sample_pairs import SamplePoints, gather_samples
 from dask_simjoin.request.spec import JoinSpec
 
 

@@ -21,14 +21,13 @@ from dask_simjoin.metrics.norms import reach
 from dask_simjoin.planning.chunk_limits import ChunkLimits
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.data_warnings import DataWarning, warnings_of_data, warnings_of_eps
-from dask_simjoin.planning.entity_chunks import JoinChunks
+from dask_simjoin.planning.entity_chunks import EntityPairs, JoinChunks
+from dask_simjoin.planning.estimate import Estimate, block_of, counted, estimate, estimate_one
 from dask_simjoin.planning.outputs import OutputSpec
+from dask_simjoin.planning.partition import PartitionSummary
 from dask_simjoin.planning.resources import can_move
-from dask_simjoin.planning.spatial_chunks import reach_chunks, region_chunks, spatial_chunks
-from dask_simjoin.planning.statistics.estimate import Estimate, block_of, counted, estimate, estimate_one
-from dask_simjoin.planning.statistics.partition import PartitionSummary
-from dask_simjoin.planning.statistics.sample import Moments, merge_moments, near_share
-from dask_simjoin.planning.statistics.sample_pairs import (
+from dask_simjoin.planning.sample import Moments, merge_moments, near_share
+from dask_simjoin.planning.sample_pairs import (
     Sampled,
     all_pairs,
     gather_samples,
@@ -36,8 +35,8 @@ from dask_simjoin.planning.statistics.sample_pairs import (
     sample_degrees,
     sample_pairs,
 )
+from dask_simjoin.planning.spatial_chunks import RegionPairs, reach_chunks, region_chunks, spatial_chunks
 from dask_simjoin.planning.table import TableSummary, summarise_table, summarise_two
-from dask_simjoin.planning.two_table_chunks import EntityPairs, RegionPairs
 from dask_simjoin.request.spec import JoinSpec
 
 MAX_REGIONS = 1 << 14

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from dask_simjoin.planning.checks import RANK_BYTES
+from dask_simjoin.planning.estimate import UNKNOWN
 from dask_simjoin.planning.outputs import directions, making_tasks
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.planning.statistics.estimate import UNKNOWN
 from dask_simjoin.reports.facts import (
     COST_FACTS,
     MEMORY,

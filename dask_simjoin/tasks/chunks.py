@@ -23,18 +23,18 @@ from dask_simjoin.planning.budget import check_room
 from dask_simjoin.planning.checks import check_rows
 from dask_simjoin.planning.data_warnings import MIN_ROWS, check_share, raise_warnings, warnings_of_left_out
 from dask_simjoin.planning.outputs import OutputSpec, directions
-from dask_simjoin.planning.plan import Plan, WholePlan, make_plan, make_whole_plan
-from dask_simjoin.planning.statistics.partition import (
+from dask_simjoin.planning.partition import (
     RIGHT,
     PartitionScan,
+    check_summaries,
     limits,
     points,
     radii,
     scan_partition,
 )
-from dask_simjoin.planning.statistics.sample import box
-from dask_simjoin.planning.statistics.sample_pairs import PROBE
-from dask_simjoin.planning.statistics.unique_ids import check_summaries
+from dask_simjoin.planning.plan import Plan, WholePlan, make_plan, make_whole_plan
+from dask_simjoin.planning.sample import box
+from dask_simjoin.planning.sample_pairs import PROBE
 from dask_simjoin.planning.tables import JoinStatistics, join_statistics
 from dask_simjoin.request.options import MAX_BYTES
 from dask_simjoin.request.spec import JoinSpec

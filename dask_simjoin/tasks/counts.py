@@ -16,7 +16,7 @@ from dask_simjoin.engine.ids import decoded, joined, listed_values, rounded_toge
 from dask_simjoin.engine.protocols import Frames, Joiner, Rows
 from dask_simjoin.errors import ColumnError, SourceChangedError
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids, Series
-from dask_simjoin.planning.statistics.partition import points
+from dask_simjoin.planning.partition import points
 from dask_simjoin.request.spec import JoinSpec, RowSpec
 from dask_simjoin.tasks.matches import BlockPair, visit_radii
 from dask_simjoin.tasks.shuffle import CELL, COUNT, POSITION

@@ -23,7 +23,7 @@ from dask_simjoin.engine.ids import from_id_keys, joined
 from dask_simjoin.engine.protocols import Joiner, Layout, Measured, Rows
 from dask_simjoin.metrics.distances import Cosine, Metric
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, Values, box_gap
-from dask_simjoin.planning.statistics.sample import merge_moments, moments
+from dask_simjoin.planning.sample import merge_moments, moments
 from dask_simjoin.request.spec import JoinSpec, TotalsSpec
 from dask_simjoin.tasks.chunks import Chunk
 

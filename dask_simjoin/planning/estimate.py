@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints
+from dask_simjoin.planning.sample_pairs import Sampled, SamplePoints
 
 Z = 1.96
 """Quantile of two-sided intervals of 95 %."""

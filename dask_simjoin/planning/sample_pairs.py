@@ -12,7 +12,7 @@ import numpy as np
 from dask_simjoin.engine.compat import count_up, to_host
 from dask_simjoin.engine.protocols import Joiner, Layout, Pairs
 from dask_simjoin.metrics.norms import Array
-from dask_simjoin.planning.statistics.sample import Sample
+from dask_simjoin.planning.sample import Sample
 
 MAX_PAIRS = 1 << 21
 """Largest number of sampled pairs; a join with more pairs gets smaller samples."""
