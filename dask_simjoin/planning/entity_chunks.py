@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeGuard, TypeVar
+from typing import Any, Protocol, Self, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class JoinChunks(Protocol):
 
     @property
     def first_data(self) -> int:
-        """Number of the first chunk that is searched: 0 for a self-join."""
+        """Number of the right table's first chunk; 0 for a self-join."""
 
     @property
     def rows(self) -> np.ndarray:
@@ -106,10 +106,10 @@ class Chunking(JoinChunks, Protocol):
         """The pieces of partitions that make up each chunk; empty if rows are shuffled."""
 
     def boxes(self) -> Boxes:
-        """Return the boxes of the chunks that may have points."""
+        """Return boxes that contain the chunks' own points, for the chunks that may have points."""
 
     def are_partitions(self, sources: Sources) -> bool:
-        """Whether each partition of the table is one chunk."""
+        """Whether each partition of a table of these sources is one chunk."""
 
     def describe(self, both: bool = False) -> str:
         """Describe in words how rows are assigned to chunks; `both`: for two tables."""
@@ -160,20 +160,26 @@ SERPENTINE = 4
 """Block pairs are ordered in squares of this many chunks on a side."""
 
 
-class HomeChunks:
+class OneTable:
+    """Base class of the chunks of one table; `JoinChunks` and `Chunking` explain their methods."""
+
+    first_data = 0
+
+    @property
+    def sides(self) -> tuple[Self]:
+        return (self,)
+
+
+class HomeChunks(OneTable):
     """Base class of chunks without halos: each row is in one chunk."""
 
     rows: np.ndarray
-    """Points expected in each chunk (chunks,), float64."""
-
-    first_data = 0
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @property
     def own_rows(self) -> np.ndarray:
-        """Points of each chunk: no point is in another chunk, too."""
         return self.rows
 
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
@@ -182,7 +188,6 @@ class HomeChunks:
 
     @functools.cached_property
     def visits(self) -> tuple[int, float]:
-        """Number of block pairs, and number of rows that they visit in all."""
         number, rows = 0, 0.0
         for first, near in self._near():
             number += len(near)
@@ -197,7 +202,6 @@ class HomeChunks:
         return serpentine(np.concatenate(found)).astype(np.int32)
 
     def candidates(self, blocks: np.ndarray) -> np.ndarray:
-        """Return the number of pairs of points of each block."""
         a, b = self.rows[blocks[:, 0]], self.rows[blocks[:, 1]]
         return np.where(blocks[:, 0] == blocks[:, 1], a * (a - 1).clip(0) / 2, a * b)
 
@@ -208,15 +212,10 @@ class EntityChunks(HomeChunks):
 
     Attributes
     ----------
-    pieces : tuple of tuple of Piece
-        The pieces of each chunk.
     starts : array (chunks,), int64
         The position of each chunk's first row in the whole frame.
-    rows : array (chunks,), float64
-        Points of each chunk.
     lower, upper : array (chunks, d), float64
         The chunks' boxes.
-    norm : int or float
     threshold : float
         Chunks are compared if the gap of their boxes, as a total of the norm, is at most this.
     """
@@ -233,26 +232,17 @@ class EntityChunks(HomeChunks):
     method = None
     in_frame_order = True
 
-    @property
-    def sides(self) -> tuple[EntityChunks]:
-        """The chunks of each table: one table here."""
-        return (self,)
-
     def boxes(self) -> Boxes:
-        """Return the boxes of the chunks that have points."""
         filled = np.flatnonzero(self.rows)
         return self.lower[filled], self.upper[filled], filled
 
     def are_partitions(self, sources: Sources) -> bool:
-        """Whether each partition of a table of these sources is one chunk."""
         return self.pieces == tuple(((n, 0, rows),) for n, (rows, _) in enumerate(sources))
 
     def describe(self, both: bool = False) -> str:
-        """Describe in words how rows are assigned to chunks; `both`: for two tables."""
         return f"entity: rows in the order of the frame{'s' * both}"
 
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield each chunk with points, and it and later chunks with boxes within the threshold."""
         lower, upper, filled = self.boxes()
         if len(filled) == 1:  # no boxes to compare
             yield int(filled[0]), filled
@@ -266,14 +256,12 @@ class EntityChunks(HomeChunks):
         return np.searchsorted(self.starts, points.position, side="right") - 1
 
     def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
-        """Return the two chunks (pairs,), the first one first, of each sampled pair."""
         chunk = self.chunk_of(sampled.first)
         return chunk[sampled.left], chunk[sampled.right]
 
     @property
     def identity(self) -> Any:
-        """Identify the chunks by a text, which Dask tokenizes faster than numbers."""
-        return repr(self.pieces)
+        return repr(self.pieces)  # Dask tokenizes a text faster than numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,7 +271,6 @@ class ReplicatedChunks(EntityChunks):
     kind = "replicated"
 
     def describe(self, both: bool = False) -> str:
-        """Describe in words how rows are assigned to chunks; `both`: for two tables."""
         if both:
             return "replicated: one chunk of each table, and tasks for parts of the left one's rows"
         return "replicated: one chunk of all rows, and tasks for parts of its queries"
@@ -325,7 +312,7 @@ def entity_chunks(summaries: list[PartitionSummary], min_rows: int, max_rows: in
 
 
 def _share(summary: PartitionSummary, rows: int) -> float:
-    """Return the expected number of points in some rows of a partition."""
+    """Return the expected number of points among some rows of a partition."""
     return summary.moments.rows * rows / max(1, summary.source_rows)
 
 
@@ -340,12 +327,9 @@ def serpentine(blocks: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class TwoTableChunks:
-    """Chunks of two tables, both of one kind.
+    """Base class of the chunks of two tables, both of one kind: see `JoinChunks`.
 
-    Attributes
-    ----------
-    left, right : Chunking
-        The chunks of each table; the left ones decide which chunks are compared.
+    The left chunks decide which chunks are compared.
     """
 
     left: Chunking
@@ -356,37 +340,30 @@ class TwoTableChunks:
 
     @property
     def sides(self) -> tuple[Chunking, Chunking]:
-        """The chunks of each table."""
         return self.left, self.right
 
     @property
     def kind(self) -> str:
-        """Kind of the chunks."""
         return self.left.kind
 
     @property
     def method(self) -> str | None:
-        """How Dask shuffles rows to their chunks; None: rows stay where they are."""
         return self.left.method
 
     @property
     def first_data(self) -> int:
-        """Number of the right table's first chunk."""
         return len(self.left)
 
     @functools.cached_property
     def rows(self) -> np.ndarray:
-        """Points expected in each chunk."""
         return np.concatenate([self.left.rows, self.right.rows])
 
     @property
     def own_rows(self) -> np.ndarray:
-        """Points expected in each chunk; rows in halos count, as no pair of two tables is found twice."""
-        return self.rows
+        return self.rows  # rows in halos count, too: no pair of two tables is found twice
 
     @functools.cached_property
     def visits(self) -> tuple[int, float]:
-        """Number of block pairs, and number of rows that they visit in all."""
         blocks = self.blocks()
         return len(blocks), float(self.rows[blocks].sum())
 
@@ -395,20 +372,16 @@ class TwoTableChunks:
         raise NotImplementedError
 
     def blocks(self) -> np.ndarray:
-        """Return the pairs of a left and a right chunk that are compared."""
         return self._blocks.astype(np.int32)
 
     def candidates(self, blocks: np.ndarray) -> np.ndarray:
-        """Return the number of pairs of points of each block."""
         return self.rows[blocks[:, 0]] * self.rows[blocks[:, 1]]
 
     def describe(self) -> str:
-        """Describe in words how rows are assigned to chunks."""
         return self.left.describe(both=True)
 
     @property
     def identity(self) -> Any:
-        """Value that identifies these chunks in Dask's tokens."""
         return (self.left.identity, self.right.identity)
 
 
@@ -430,6 +403,5 @@ class EntityPairs(TwoTableChunks):
         return serpentine(np.concatenate(found))
 
     def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
-        """Return the left and the right chunk (pairs,) of each sampled pair."""
         own, there = self.left.chunk_of(sampled.first), self.right.chunk_of(sampled.second)
         return own[sampled.left], there[sampled.right] + self.first_data

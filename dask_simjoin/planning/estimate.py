@@ -1,12 +1,11 @@
 """Estimate the number of pairs of a join from a join of samples; estimates of recall.
 
-The weighted number of pairs among random points of each partition is unbiased.  It is a U-statistic of two
-arguments, with the variance of Hoeffding (1948), "A class of statistics with asymptotically normal
-distribution", section 5.  Pairs share points, so points with many neighbors increase the variance.
+The weighted number of sampled pairs is an unbiased estimate: a U-statistic of two arguments, with the
+variance of Hoeffding (1948), "A class of statistics with asymptotically normal distribution", section 5.
+Points with many neighbors increase the variance, because their pairs share them.
 
-The interval is the one for a Poisson number with the same relative variance (Garwood 1936, "Fiducial limits
-for the Poisson distribution").  The variance is an estimate, too: with few degrees of freedom, the quantile
-of Student's t replaces the normal one.
+The interval is the one of a Poisson number with the same relative variance (Garwood 1936, "Fiducial limits
+for the Poisson distribution").  The variance itself is an estimate, so the quantile is Student's.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ Z = 1.96
 """Quantile of two-sided intervals of 95 %."""
 
 Z_PAIRS = 2.06
-"""Quantile of 96 % for numbers of pairs: intervals of 95 % held in fewer than 95 % of random tests."""
+"""Quantile of 96 % for numbers of pairs: with `Z`, intervals held in fewer than 95 % of random tests."""
 
 NONE_SEEN = 3.92
 """Upper end of the interval of a Poisson number that is 0."""
 
 MIN_FREEDOM = 2.0
-"""Smallest number of degrees of freedom: series of quantiles are wrong below."""
+"""Smallest number of degrees of freedom: the series of `_quantile` is wrong for fewer."""
 
 PRIOR = 0.5
-"""Weight, in pairs, of the prior that pairs are distributed like points."""
+"""Weight, in pairs, of the assumption that each block has pairs in proportion to its candidates."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +62,7 @@ class Estimate:
     points: np.ndarray
 
     def share(self, part: float) -> float:
-        """Return the largest share of all pairs that a part of the points can have; `part`: its share."""
+        """Return the largest share of the pairs that a share `part` of the points can have."""
         total = (self.degrees * self.points).sum()
         if not total:
             return 1.0
@@ -111,18 +110,9 @@ UNKNOWN = Recall(math.nan, 0.0, 1.0, 0.0)
 
 
 def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray, block: np.ndarray) -> Estimate:
-    """Estimate the pairs of all blocks.
+    """Estimate the pairs of all blocks (B, 2) of two chunks.
 
-    Parameters
-    ----------
-    sampled
-        The result of `sample_pairs`.
-    blocks : array (B, 2)
-        The chunks that are compared.
-    sizes : array (B,), float64
-        The number of candidates of each block, the product of its sides' sizes.
-    block : array (pairs,)
-        The block of each sampled pair.
+    `sizes` (B,): the number of candidates of each block.  `block` (pairs,): the block of each sampled pair.
     """
     first, second, same = sampled.first, sampled.second, sampled.same
     exact = all(len(some.x) >= some.rows for some in (first, second))
@@ -143,10 +133,7 @@ def counted(pairs: int, found: Estimate) -> Estimate:
 
 
 def estimate_one(points: SamplePoints, degree: np.ndarray, candidates: float) -> Estimate:
-    """Estimate the pairs of a table that is one block from the degrees of its sample points.
-
-    The sample is from one partition, so all pairs have one weight.
-    """
+    """Estimate the pairs of a table of one partition from the degrees of its sample points."""
     block, sizes, m = np.zeros((1, 2), np.int32), np.array([candidates]), len(points.x)
     exact = m >= points.rows
     if m < 2:
@@ -176,7 +163,7 @@ def _within(sampled: Sampled) -> tuple[np.ndarray, np.ndarray, float, float, flo
 
 
 def _spread_within(points: SamplePoints, degree: np.ndarray) -> tuple[float, float, float]:
-    """Return `shared`, `freedom` and `each` of a `PairSample` for a self-join."""
+    """Return the fields `shared`, `freedom` and `each` of a `PairSample` for a self-join."""
     m, shared = len(points.x), 0.0
     if degree.any():
         once = degree.sum() / (m * (m - 1.0))
@@ -287,17 +274,9 @@ def _from_pairs(found: PairSample, sizes: np.ndarray) -> Estimate:
     t = _quantile(found.freedom)
     blocks_low, blocks_high = _interval(smooth, seen, apart, t, per_pair)
     low, high = _interval(np.array([total]), np.array([n]), np.array([found.shared]), t, per_pair)
-    return Estimate(
-        smooth,
-        blocks_low,
-        np.minimum(blocks_high, sizes),
-        total,
-        float(low[0]),
-        float(min(high[0], sizes.sum())),
-        m,
-        False,
-        *degrees,
-    )
+    total_low, total_high = float(low[0]), float(min(high[0], sizes.sum()))
+    blocks_high = np.minimum(blocks_high, sizes)
+    return Estimate(smooth, blocks_low, blocks_high, total, total_low, total_high, m, False, *degrees)
 
 
 def _numbers_of(degree: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -309,7 +288,7 @@ def _numbers_of(degree: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _interval(pairs: np.ndarray, seen: np.ndarray, shared: np.ndarray, t: float,
               per_pair: float) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Return bounds of numbers of pairs; `t`: quantile for the variance `shared`."""
+    """Return lower and upper bounds of numbers of pairs; `t`: quantile for the variance `shared`."""
     alone = 1 / np.maximum(seen, 1.0)
     relative = alone + shared
     z = Z_PAIRS + (t - Z_PAIRS) * shared / relative

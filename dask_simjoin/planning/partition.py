@@ -50,7 +50,7 @@ EXACT_INTEGER = 2**53
 """All integers up to this one are float64 numbers."""
 
 RIGHT = 1 << 40
-"""Offset of a right table's partition numbers, so that both tables have different samples."""
+"""Offset of a right table's partition numbers, which are seeds, so both tables get different samples."""
 
 
 @dataclass(frozen=True)
@@ -64,31 +64,29 @@ class PartitionSummary:
     moments : Moments
         Moments of its points.
     bad : dict
-        Column -> number of missing or NaN values, and of infinite ones; for lists, of lists with such values.
+        Column -> count of missing or NaN values, and of infinite ones; for lists, of lists with such values.
     inexact : dict
         Column -> an integer in it that no float64 number equals.
     beyond : dict
-        Column -> how many of its values the metric does not allow, and one of these values.
+        Column -> count of values that the metric does not allow, and one of them.
     zero : tuple or None
-        If the metric needs directions: number of rows without one, the first such row, and its label as text.
+        If the metric needs directions: count of rows without one, the first such row, and its label as text.
     unlike : tuple or None
-        A row without a list of numbers like the others; what the row holds, and its label as text.
+        The first row that is not a list of numbers: its number, its value in words, and its label as text.
     box : str
         A digest of the box of the points that take part.
     ids : IdSummary or None
         None: ids are not needed.
-    id_bytes : float
-        Memory of one row's id.
+    id_bytes, kept_bytes : float
+        Memory of one row's id, and of one row's columns that the result keeps.
     sample : Sample or None
         Some of the rows that take part; None: no sample was requested.
     whole : Sample or None
         All rows that take part, if a plan may count their pairs.
-    kept_bytes : float
-        Memory of one row's columns that the result keeps.
     largest_radius : float
         The largest of the rows' own distances.
     bad_radii : int
-        How many of the rows' own distances are missing, negative or infinite.
+        Count of rows' own distances that are missing, negative or infinite.
     """
 
     source_rows: int
@@ -109,7 +107,7 @@ class PartitionSummary:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the samples, by far the largest part."""
+        """Memory of the samples; the other fields are far smaller."""
         samples = {id(some): some for some in (self.sample, self.whole) if some is not None}.values()
         return sum(some.x.nbytes + some.places.nbytes for some in samples)
 
@@ -144,9 +142,8 @@ def summarise(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,
               partitions: int = 0, most: int | None = None) -> PartitionSummary:  # fmt: skip
     """Summarize a partition.
 
-    `number`: number of the partition.  `with_ids`: the result names rows, so their ids must be unique.
-    `partitions`: count of all partitions; 0: no sample is drawn.  `most`: largest number of points of the
-    sample.
+    `number`: number of the partition.  `with_ids`: whether the result names rows, so ids must be unique.
+    `partitions`: count of all partitions; 0: no sample is drawn.  `most`: largest size of the sample.
     """
     return scan_partition(frame, number, spec, with_ids, partitions, most)[0]
 
@@ -179,7 +176,7 @@ def scan_partition(
         wrong = ~(xp.isfinite(r) & (r >= 0))
         radius, limit = (float(r.max()) if len(r) else 0.0, count_of(wrong)), limits(r, spec)
     if partitions and not bad and zero is None:
-        # the number is part of the seed: equal partitions need different samples
+        # with its number in the seed, equal partitions get different samples
         seed = (int(box_digest(found.lower, found.upper)[:12], 16), number)
         own = None if kept is None else to_host(kept)
         sample = draw(x, own, partitions, seed, limit, most)
@@ -209,7 +206,7 @@ def limits(r: Array, spec: JoinSpec) -> Array:
 def points(frame: Frame, spec: JoinSpec, room: Array | None = None) -> tuple[Array, Array | None]:
     """Return the coordinates (n, d) of a partition, and which rows `dropna` keeps (None: all).
 
-    `room`: memory for the coordinates, if given.
+    `room`: memory for the coordinates, which may be reused.
     """
     return _embedded(columns_of(frame, spec, room), spec)
 
@@ -236,7 +233,7 @@ def _bad(columns: Array, spec: JoinSpec) -> dict[Hashable, tuple[int, int]]:
     xp = module_of(columns)
     nan, infinite = xp.isnan(columns), xp.isinf(columns)
     if spec.lists:
-        # the numbers of a list belong to one column, and group numbers to another
+        # all numbers of a list belong to one column; the last column may have group numbers
         of_lists = columns.shape[1] - bool(spec.by)
         nan, infinite = (
             xp.concatenate([some[:, :of_lists].any(axis=1, keepdims=True), some[:, of_lists:]], axis=1)
@@ -278,7 +275,7 @@ def _inexact(frame: Frame, columns: Array, found_in: Moments | None, spec: JoinS
     if spec.lists:
         name, held = spec.on[0], lists_of(frame[spec.on[0]])
         floats = held is not None and held.kind is not None and held.kind.kind == "f"
-        # a bound that is NaN says nothing about the other values
+        # if a bound is NaN, any value may be too large
         if len(columns) and not floats and not (np.abs(bounds(columns)) < EXACT_INTEGER).all():
             for value in extremes(frame[name]):
                 if abs(value) > EXACT_INTEGER:
@@ -296,8 +293,8 @@ def _inexact(frame: Frame, columns: Array, found_in: Moments | None, spec: JoinS
 MIXER = np.uint64(0x9E3779B97F4A7C15)
 """An odd number near 2**64 / golden ratio: its multiples are spread evenly (Knuth 1973, section 6.4)."""
 
-
 MAX_SUSPECTS = 1000
+"""Largest number of repeated keys whose ids are compared."""
 
 
 @dataclass(frozen=True)
@@ -329,7 +326,7 @@ def summarise_ids(ids: Ids, id: Hashable | None) -> IdSummary:
     if isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iufmM" and not on_gpu(ids):
         ordered = np.sort(ids.to_numpy())
         again = np.flatnonzero(ordered[1:] == ordered[:-1])
-        values = pd.Index(ordered)  # its items are numbers and times of pandas
+        values = pd.Index(ordered)  # gives times as pandas has them
         repeated = (values[again[0]],) if len(again) else None
         return IdSummary(n, 0, values[0], values[-1], repeated)
     try:
@@ -388,7 +385,7 @@ def key_buckets(ids: Ids, buckets: int) -> list[Array]:
         return [keys]
     xp = module_of(keys)
     bucket = (keys * MIXER >> np.uint64(32)) % np.uint64(buckets)
-    # NumPy sorts 16-bit numbers by radix sort, which is many times as fast
+    # NumPy sorts 16-bit numbers by radix sort, which is many times faster
     bucket = bucket.astype(np.uint16 if buckets <= 2**16 else np.int64)
     keys = keys[xp.argsort(bucket, kind="stable")]
     counts = to_host(tally(bucket, buckets))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -32,6 +30,7 @@ from dask_simjoin.planning.entity_chunks import Chunking, JoinChunks, Sources, s
 from dask_simjoin.planning.estimate import ALL, UNKNOWN, Estimate, Recall, no_estimate
 from dask_simjoin.planning.outputs import (
     PAIRS,
+    BlockPairs,
     OutputSpec,
     directions,
     most_rows,
@@ -50,81 +49,35 @@ from dask_simjoin.planning.searches import (
 )
 from dask_simjoin.planning.tables import JoinStatistics, lists_pairs
 
-
-class BlockPairs:
-    """Block pairs of a plan, and the result partitions that they give.
-
-    Attributes
-    ----------
-    blocks : array (block pairs, 2), int32
-        Chunks that are compared.
-    slices : array (block pairs,), int64
-        Number of result partitions of each block pair.
-    parts : array (block pairs,), int64
-        Number of pieces of each block pair's work if the result has no pairs.
-    disk : Disk
-        Expected disk traffic.
-    data_warnings : tuple of DataWarning
-        Likely mistakes.
-    """
-
-    blocks: np.ndarray
-    slices: np.ndarray
-    parts: np.ndarray
-    disk: Disk
-    data_warnings: tuple[DataWarning, ...] = ()
-
-    @property
-    def shuffles_on_disk(self) -> bool:
-        """Whether this machine's temporary folder holds the shuffled rows."""
-        return False
-
-    def __len__(self) -> int:
-        return len(self.blocks)
-
-    @functools.cached_property
-    def outputs(self) -> int:
-        """Number of partitions of the result."""
-        return int(self.slices.sum())
-
-    def output(self, number: int) -> tuple[int, int, int]:
-        """Return the block pair of a result partition, its slice, and the number of the pair's slices."""
-        block = int(np.searchsorted(self._ends, number, side="right"))
-        parts = int(self.slices[block])
-        return block, number - int(self._ends[block]) + parts, parts
-
-    def pieces(self) -> Iterator[tuple[int, int, int, tuple[int, int]]]:
-        """Yield the pieces of work: a block pair, its two chunks, and (part, number of parts)."""
-        for b, ((i, j), parts) in enumerate(zip(self.blocks.tolist(), self.parts.tolist(), strict=True)):
-            for number in range(parts):
-                yield b, i, j, (number, parts)
-
-    @functools.cached_property
-    def _ends(self) -> np.ndarray:
-        return np.cumsum(self.slices)
-
-
 AnyLayout = Any
 """A `Layout` for pairs, a `SearchLayout` for nearest neighbors."""
 
 
+class RowCounts:
+    """Numbers of rows of a plan; `table_rows`: points of each table."""
+
+    table_rows: tuple[int, ...]
+
+    @property
+    def rows(self) -> int:
+        """Points of all tables."""
+        return sum(self.table_rows)
+
+    def rows_found(self, k: int) -> int:
+        """Return the number of rows of a join with k neighbors, if no distance is too large."""
+        return rows_found(self.table_rows, k)
+
+
 @dataclass(frozen=True, eq=False)
-class Plan(BlockPairs):
-    """The plan of a lazy join.
+class Plan(RowCounts, BlockPairs):
+    """The plan of a lazy join: `BlockPairs`, and these attributes.
 
     Attributes
     ----------
     layout : Layout or SearchLayout
         How chunks are indexed.
-    dims : int
-        Dimensions of the points.
     sources : tuple of Sources
         For each partition of each table, the count of its rows, and a digest of its box.
-    chunks : JoinChunks
-    blocks : array (block pairs, 2), int32
-        Chunks that are compared; for nearest neighbors, in at least one direction.
-    slices : array (block pairs,), int64
-        Number of result partitions of each block pair.
     even : bool
         Whether slices have equal estimated work, not equally many pairs.
     estimate : Estimate
@@ -133,27 +86,22 @@ class Plan(BlockPairs):
         Memory of one row of the result, and of one row of a chunk (coordinates and id).
     table_rows : tuple of int
         Points of each table.
-    budget : Budget
-    data_warnings : tuple of DataWarning
-        Likely mistakes.
     searches : tuple of array, int64
         For each chunk of queries, the chunks that may have their neighbors: itself, then by distance.
-    joined : array (block pairs, 2), int32
+    joined : array (pairs of chunks, 2), int32
         Pairs of chunks that may have an edge of the minimum spanning tree; none if no tree is made.
     parts : array (block pairs,) or (chunks,), int64
-        Number of pieces of each block pair's work if the result has no pairs, or of each chunk's searches.
+        For nearest neighbors: number of pieces of each chunk's searches.
     seconds : array (block pairs,) or (chunks,), float64
         Expected seconds of a thread for each block pair, or for the searches of each chunk.
     expected : float
         Seconds from the first task to the last, with disk traffic, but without writing pairs.
-    disk : Disk
-        Expected disk traffic.
     threads : int
         Number of threads that index a chunk together.
     copies : int
         Number of workers that each make a copy of every chunk: see `Costs.copies`.
-    sharing : tuple of int
-        Threads and workers that make the spanning tree of a single chunk: see `planning.searches.Sharing`.
+    sharing : Sharing
+        Threads and workers that make the spanning tree of a single chunk.
     alone : float
         Peak bytes of a single chunk with its spanning tree, on each worker that has the chunk; else 0.
     sent : int
@@ -192,11 +140,6 @@ class Plan(BlockPairs):
     run: str = field(default="", kw_only=True)
 
     @property
-    def rows(self) -> int:
-        """Points of all tables."""
-        return sum(self.table_rows)
-
-    @property
     def shuffles_on_disk(self) -> bool:
         return self.chunks.method == "disk"
 
@@ -220,10 +163,6 @@ class Plan(BlockPairs):
         """The chunks of the left table."""
         return self.chunks.sides[0]
 
-    def rows_found(self, k: int) -> int:
-        """Return the number of rows of a join with k neighbors, if no distance is too large."""
-        return rows_found(self.table_rows, k)
-
     def __repr__(self) -> str:
         alone = f", up to {format_bytes(int(self.alone))} of memory" if self.alone else ""
         return (
@@ -246,7 +185,6 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     Parameters
     ----------
     statistics : JoinStatistics
-        Statistics of the tables.
     output : OutputSpec
         The result of the tasks.
     resources : Resources, optional
@@ -284,13 +222,7 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
         found, recall = statistics.estimate(chunks, blocks, layout), ALL
         if output.materialise and _countable(statistics, blocks, layout, found, costs, lazy):
             found = statistics.count(chunks, blocks, layout, found) or found
-    # tiles count many pairs at once, but only for a single distance
-    if (
-        spec.method == AUTO
-        and not spec.several
-        and output.dense < 2 * found.total / max(1, statistics.left.rows)
-    ):
-        layout = statistics.layout(dense=True)
+    layout = _layout_for(statistics, layout, output, found)
     pair_bytes, replicated = statistics.pair_bytes, chunks.kind == "replicated"
     max_rows = most_rows(found, chunks, blocks, spec)
     slices, even = whole_slices(max_rows, pair_bytes, budget, resources), False
@@ -310,20 +242,10 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     disk = Disk() if alone else expect_disk(chunks, row_bytes, result, output.joins, resources)
     own_bytes = [table.row_bytes for table in statistics.each]
     if output.k is None and not alone:
-        disk = replace(disk, needed=needed_of_chunks(chunks, blocks, own_bytes, output, resources))
+        disk = replace(disk, needed=needed_of_chunks(chunks, blocks, own_bytes, output.joins > 1, resources))
     plan = Plan(
-        layout,
-        statistics.dims,
-        sources,
-        chunks,
-        blocks,
-        slices.astype(np.int64),
-        even,
-        found,
-        pair_bytes,
-        row_bytes,
-        statistics.rows,
-        budget,
+        layout, statistics.dims, sources, chunks, blocks, slices.astype(np.int64), even, found,
+        pair_bytes, row_bytes, statistics.rows, budget,
         parts=parts,
         seconds=seconds,
         expected=costs.expected(made, seconds) + disk.seconds,
@@ -332,17 +254,15 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
         copies=costs.copies(chunks, int(max(slices.max(initial=1), parts.max(initial=1)))),
         data_warnings=statistics.data_warnings(found if output.k is None else None),
         alone=alone,
-        sent=sent_rows(chunks.method, resources, max(table.row_bytes for table in statistics.each)),
+        sent=sent_rows(chunks.method, resources, max(own_bytes)),
         recall=recall,
-    )
-    if chunks.method is not None:
-        check_moving(chunks.method, resources, statistics.each)
+    )  # fmt: skip
+    check_moving(chunks.method, resources, statistics.each)
     if one is not None and alone:
         check_one(one, budget, resources)
-    for side, row_bytes in zip(
-        () if alone else chunks.sides, statistics.chunk_row_bytes(output), strict=False
-    ):
-        check_chunks(side.rows, row_bytes, budget, resources, len(blocks))
+    else:
+        for side, row_bytes in zip(chunks.sides, statistics.chunk_row_bytes(output), strict=True):
+            check_chunks(side.rows, row_bytes, budget, resources, len(blocks))
     if output.materialise:
         own = plan.rows if spec.include_self else 0
         rows = found.total_low * directions(spec) + own
@@ -351,6 +271,16 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
             share = found.total_low / max(1.0, statistics.candidates)
             check_share(plan.data_warnings, share, rows, pair_bytes, spec)
     return plan if output.k is None else _searched(plan, statistics, output, costs, made)
+
+
+def _layout_for(
+    statistics: JoinStatistics, layout: AnyLayout, output: OutputSpec, found: Estimate
+) -> AnyLayout:
+    """Replace a layout chosen by default by tiles, which count many pairs at once for a single distance."""
+    spec, neighbors = statistics.spec, 2 * found.total / max(1, statistics.left.rows)
+    if spec.method == AUTO and not spec.several and output.dense < neighbors:
+        return statistics.layout(dense=True)
+    return layout
 
 
 def _countable(statistics: JoinStatistics, blocks: np.ndarray, layout: AnyLayout, found: Estimate,
@@ -393,7 +323,8 @@ def _searched(plan: Plan, statistics: JoinStatistics, output: OutputSpec, costs:
     if not plan.alone:
         own_bytes = [table.row_bytes for table in statistics.each]
         met_in_turn = np.array([(c, d) for c, some in enumerate(searches) for d in some.tolist()])
-        needed = needed_of_chunks(plan.chunks, met_in_turn.reshape(-1, 2), own_bytes, output, costs.resources)
+        again = output.joins > 1 or output.spanning
+        needed = needed_of_chunks(plan.chunks, met_in_turn.reshape(-1, 2), own_bytes, again, costs.resources)
         disk = replace(disk, needed=needed)
     if output.spanning:
         copies = costs.copies(plan.chunks, costs.resources.workers)
@@ -409,25 +340,13 @@ NO_BLOCKS = np.zeros((0, 2), np.int32)
 
 
 @dataclass(frozen=True, eq=False)
-class WholePlan:
-    """The plan of an eager join, which has one chunk of each table.
+class WholePlan(RowCounts):
+    """The plan of an eager join, which has one chunk of each table; see `Plan`.
 
     Attributes
     ----------
-    layout : Layout or SearchLayout
-        How chunks are indexed.
-    dims : int
-        Dimensions of the points.
-    table_rows : tuple of int
-        Points of each table.
-    estimate : Estimate
-        The pairs, each counted once; none for nearest neighbors.
-    pair_bytes : float
-        Memory of one row of the result.
     meets : bool
         Whether the chunks are compared: both have points, and their boxes are within the distance.
-    data_warnings : tuple of DataWarning
-        Likely mistakes.
     """
 
     layout: AnyLayout
@@ -436,16 +355,7 @@ class WholePlan:
     estimate: Estimate
     pair_bytes: float
     meets: bool
-    data_warnings: tuple[DataWarning, ...] = field(default=())
-
-    @property
-    def rows(self) -> int:
-        """Points of all tables."""
-        return sum(self.table_rows)
-
-    def rows_found(self, k: int) -> int:
-        """Return the number of rows of a join with k neighbors, if no distance is too large."""
-        return rows_found(self.table_rows, k)
+    data_warnings: tuple[DataWarning, ...]
 
 
 def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan:
@@ -466,13 +376,7 @@ def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan
         joiner = joiner_of_library(spec.library)
         joiner.foresee(layout, shown=shown, counted=counted, connected=output.connected)
         found = statistics.estimate_whole(layout, not output.materialise, output.listed)
-    # tiles count many pairs at once, but only for a single distance
-    if (
-        statistics.spec.method == AUTO
-        and not statistics.spec.several
-        and output.dense < 2 * found.total / max(1, statistics.left.rows)
-    ):
-        layout = statistics.layout(dense=True)
+    layout = _layout_for(statistics, layout, output, found)
     if output.materialise:
         spec = statistics.spec
         own = sum(statistics.rows) if spec.include_self else 0

@@ -32,7 +32,6 @@ from dataclasses import dataclass
 from dask_simjoin.errors import LARGER_DISK, ScratchError
 from dask_simjoin.planning.checks import NEED
 from dask_simjoin.planning.entity_chunks import JoinChunks
-from dask_simjoin.planning.outputs import OutputSpec
 
 IN_MEMORY = 0.2
 """Rows up to this share of the memory are shuffled in memory, by tasks; more rows on disk.
@@ -43,14 +42,14 @@ ITSELF = 300 * 2**20
 """Memory of a worker without data, in bytes."""
 
 ONE_THREAD = ("sync", "synchronous", "single-threaded")
-
 PROCESSES = ("processes", "multiprocessing")
+"""Names of Dask's schedulers that use one thread, and several processes."""
 
 ATTEMPTS = 10
 """Largest number of requests to a cluster for its workers."""
 
 MAX_MOVES = 4096
-"""Shuffle by tasks, not p2p, if partitions times threads are at most this: the first needs more tasks."""
+"""Shuffle by tasks if partitions times threads are at most this, else by p2p, which needs fewer tasks."""
 
 
 def resources_for(library: str) -> Resources:
@@ -87,8 +86,8 @@ def resources_for(library: str) -> Resources:
 def workers_of(client: Client) -> dict[str, Any]:
     """Return what the scheduler knows of each worker, by address.
 
-    Every two seconds another thread of Dask replaces this information by one without workers.  If
-    `scheduler_info` returns that, it is called again.
+    Every two seconds, another thread of Dask replaces this information by an incomplete one.  If
+    `scheduler_info` returns the incomplete information, it is called again.
     """
     for _ in range(ATTEMPTS):
         info = client.scheduler_info(n_workers=-1)
@@ -98,9 +97,9 @@ def workers_of(client: Client) -> dict[str, Any]:
 
 
 def plain_threads() -> int:
-    """Return how many threads a verb uses for a plain frame: as many as Dask's scheduler of threads.
+    """Return the number of threads for a plain frame: those of Dask's threaded scheduler.
 
-    Outside of the main thread it uses one thread, because other threads may compute at the same time.
+    Outside of the main thread it is 1, because other threads may compute at the same time.
     """
     one = dask.config.get("scheduler", None) in ONE_THREAD
     if one or threading.current_thread() is not threading.main_thread():
@@ -140,7 +139,7 @@ def shuffle_method(configured: str | None, resources: Resources, size: float, pa
 
 
 def check_shuffle(method: str, cluster: bool) -> None:
-    """Refuse a shuffle that was planned for a cluster but runs without one, or that now runs on a cluster."""
+    """Refuse a shuffle that was planned for a cluster and runs without one, or the reverse."""
     if cluster != on_cluster() and method != "tasks":
         was, is_ = ("for a cluster", "without one") if cluster else ("without a cluster", "on one")
         raise PlanningError(
@@ -150,15 +149,14 @@ def check_shuffle(method: str, cluster: bool) -> None:
 
 
 MIN_WORKER = 640 * 2**20
-"""Smallest memory limit of a worker for a p2p shuffle: a worker of 500 MB was paused for ever."""
+"""Smallest memory limit of a worker for a p2p shuffle: a worker of 500 MB stayed paused."""
 
 AT_ONCE = 24
 """Memory of a thread in units of the rows that it sends at a time between workers.
 
-A shuffle holds about eight copies of the rows that it sends.  The sender has five: packed rows, a frame, the
-frame with the rows' workers, the sorted frame, and bytes.  The receiver has three: its input, sorted rows,
-and bytes by chunk.  The rest is for the partition, the shuffle's buffers, and rows that wait.  Without this
-limit, partitions of 1,000,000 rows of 40 bytes killed workers of 700 MB."""
+A shuffle holds about eight copies of these rows: five at the sender, three at the receiver.  The rest is for
+the partition, the shuffle's buffers, and rows that wait.  Without this limit, partitions of 1,000,000 rows of
+40 bytes killed workers of 700 MB."""
 
 MOVE_BYTES = 16
 """Extra bytes of a row in a shuffle: its position, and its chunk's number."""
@@ -166,8 +164,8 @@ MOVE_BYTES = 16
 LARGEST = 6
 """Memory of a thread in units of the largest partition that it can shuffle.
 
-Reading a partition and assigning its rows to chunks takes about 3.7 times its columns.  Workers of 700 MB
-shuffled partitions of an eighth of that memory, and died with partitions of a quarter."""
+To read a partition and assign its rows to chunks takes about 3.7 times the memory of its columns.  Workers of
+700 MB shuffled partitions of an eighth of their memory, and died with partitions of a quarter."""
 
 BY_ORDER = Remedy({"partitioning": "entity"})
 """Remedy that shuffles no rows."""
@@ -180,11 +178,11 @@ def sent_rows(method: str | None, resources: Resources, row_bytes: float) -> int
     return max(1, min(MAX_ROWS, int(resources.memory / AT_ONCE / (row_bytes + MOVE_BYTES))))
 
 
-def check_moving(method: str, resources: Resources, tables: Sequence[TableSummary]) -> None:
+def check_moving(method: str | None, resources: Resources, tables: Sequence[TableSummary]) -> None:
     """Refuse to shuffle tables between workers with too little memory.
 
-    Dask pauses a worker at 80 % of its limit, and kills it at 95 %.  A worker without data to spill stays
-    paused.  With too large partitions it is killed again and again, and the join never ends.
+    Dask pauses a worker at 80 % of its memory limit, and kills it at 95 %.  A worker without data to spill
+    stays paused, and a worker with too large partitions is killed again and again: the join never ends.
     """
     if method != "p2p" or resources.limit is None or resources.memory is None:
         return
@@ -221,7 +219,7 @@ def can_move(method: str, resources: Resources, tables: Sequence[TableSummary]) 
 
 
 def _enough(table: TableSummary, max_bytes: int) -> int:
-    """Return a number of partitions that all have at most `max_bytes`, if each is cut into equally many."""
+    """Return the number of partitions after each was cut into equally many of at most `max_bytes`."""
     largest = max(summary.source_rows for summary in table.summaries) * table.row_bytes
     return int(-(-largest // max_bytes)) * len(table.summaries)
 
@@ -235,7 +233,7 @@ SPILL_FROM = 0.7
 """Share of its memory limit above which a Dask worker spills."""
 
 INDEXED = 1.4
-"""Bytes of a chunk with its index, in units of its rows' bytes."""
+"""Bytes of a chunk with its index, in units of the bytes of its rows."""
 
 PAUSE_FROM = 0.8
 """A Dask worker pauses at this share of its memory limit."""
@@ -244,7 +242,7 @@ MIN_ITSELF = 200 * 2**20
 """Lower bound of the memory of a worker without data, in bytes."""
 
 PARCEL = 1.8
-"""Bytes of rows in a shuffle, with regions and positions, in units of the rows' bytes."""
+"""Bytes of rows in a shuffle, with regions and positions, in units of the bytes of the rows."""
 
 SHUFFLE_BYTE = 38.0
 """Extra nanoseconds of a thread to shuffle a byte of rows that do not fit memory.
@@ -299,7 +297,7 @@ def expect_disk(
         largest, rows = float(chunks.rows.max(initial=0.0)), float(chunks.rows.sum())
         itself = resources.limit - threads * resources.memory
         room = SPILL_FROM * resources.limit - itself - threads * NEED * row_bytes * largest
-        # each worker has a share of the block pairs, which may contain all chunks
+        # a worker's share of the block pairs may contain all chunks
         held = INDEXED * row_bytes * min(rows, chunks.visits[1] / resources.workers)
         away = 1 - min(max(room, 0.0) / max(held, 1.0), 1.0)
     spilled = joins * away * INDEXED * row_bytes * chunks.visits[1]
@@ -324,15 +322,14 @@ def bytes_needed(held: float, written: float, resources: Resources) -> float:
     return max(written, held - room, 0.0)
 
 
-def needed_of_chunks(chunks: JoinChunks, blocks: np.ndarray, row_bytes: Sequence[float], output: OutputSpec,
+def needed_of_chunks(chunks: JoinChunks, blocks: np.ndarray, row_bytes: Sequence[float], again: bool,
                      resources: Resources) -> float:  # fmt: skip
-    """Return `bytes_needed` for block pairs in this order.
+    """Return `bytes_needed` for block pairs that are joined in this order.
 
-    `row_bytes`: for each table, the bytes of a chunk's row.
+    `row_bytes`: for each table, the bytes of a chunk's row.  `again`: whether a later step needs all chunks.
     """
     each = np.concatenate([side.rows * own for side, own in zip(chunks.sides, row_bytes, strict=False)])
-    whole = output.joins > 1 or output.spanning  # a later step needs all chunks again
-    held = INDEXED * (float(each.sum()) if whole else held_at_once(blocks, each))
+    held = INDEXED * (float(each.sum()) if again else held_at_once(blocks, each))
     sent = float(each.sum() + MOVE_BYTES * chunks.rows.sum()) if chunks.method is not None else 0.0
     if chunks.method == "disk":  # this process writes to Dask's temporary folder
         return sent

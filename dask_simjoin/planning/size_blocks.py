@@ -1,8 +1,8 @@
 """Blocks of rows by size, for similarities that bound the sizes of similar rows.
 
-Sizes are cut into ranges.  If a range takes too much memory, it is split by a hash of its rows' content, so
-equal rows share a block.  A row without content has size 0, and a missing one -1.  Rows are compared only in
-blocks whose sizes may match.
+Sizes are cut into ranges.  A range that takes too much memory is split by a hash of the rows, so that equal
+rows share a block.  A row without elements has size 0, and a missing row has size -1.  Only blocks with sizes
+that may match are compared.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from dask_simjoin.planning.plan import BlockPairs
+from dask_simjoin.planning.outputs import BlockPairs
 
 
 class SizeRule(Protocol):
@@ -76,19 +76,10 @@ class SizeBlocks:
 
 def size_blocks(sizes: np.ndarray, hashes: np.ndarray, weights: np.ndarray, number: int,
                 row_bytes: float = 0.0, element_bytes: float = ELEMENT_BYTES) -> SizeBlocks:  # fmt: skip
-    """Cut sizes into about `number` blocks of equal memory.
+    """Cut sizes into about `number` blocks of equal memory, by a sample of rows.
 
-    Parameters
-    ----------
-    sizes, hashes : array (sample,)
-        Sizes and hashes of a sample of rows.
-    weights : array (sample,)
-        Rows that each sampled row represents.
-    number : int
-    row_bytes : float
-        Bytes of a row besides its elements.
-    element_bytes : float
-        Bytes of an element.
+    `weights`: the number of rows that each sampled row represents.  `row_bytes`: bytes of a row without its
+    elements.  `element_bytes`: bytes of an element.
     """
     kinds, which = np.unique(np.maximum(sizes, 0), return_inverse=True)
     taken = weights * (row_bytes + element_bytes * np.maximum(sizes, 0))
@@ -169,10 +160,10 @@ def candidate_pairs(blocks: np.ndarray, rows: np.ndarray, is_self_join: bool) ->
 
 
 def heavy_first(candidates: np.ndarray) -> np.ndarray:
-    """Return an order of block pairs by their number of candidates, largest first.
+    """Return an order of block pairs in which no heavy one comes last; `candidates`: of each block pair.
 
-    So no heavy block pair is left at the end.  Pairs with similar numbers keep the order of blocks, so that a
-    block is used again before it is written to disk.
+    Pairs with similar numbers of candidates keep their order, so that a block is used again before it is
+    written to disk.
     """
     return np.argsort(-np.floor(np.log2(np.maximum(candidates, 1))), kind="stable")
 

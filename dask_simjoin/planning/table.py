@@ -23,7 +23,6 @@ class TableSummary:
     ----------
     spec : JoinSpec
         The options for this table; if rows have radii, `eps` is the largest of them.
-    summaries : list of PartitionSummary
     every : Moments
         Moments of all points.
     offsets : array (partitions + 1,), int64
@@ -78,8 +77,8 @@ class TableSummary:
     def hidden(self) -> SamplePoints:
         """Sample points that estimate the recall of an approximate join.
 
-        These are the half of the sample that is not in `shown`: clusters fit the points that they were made
-        from too well.  A sample that has all points is not split.
+        They are the half of the sample that is not in `shown`, because clusters fit the points that they were
+        made from too well.  A sample that has all points is not split.
         """
         return self._half(1) if self._is_split else self.points
 

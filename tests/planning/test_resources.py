@@ -12,7 +12,7 @@ from dask_simjoin.errors import BudgetError, ScratchError
 from dask_simjoin.planning import resources
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import MAX_ROWS
-from dask_simjoin.planning.outputs import COUNTS, PAIRS, OutputSpec
+from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.partition import summarise
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.resources import (
@@ -205,8 +205,8 @@ def test_shuffles_write_all_rows_or_hold_them():
     have = workers(0.6 * GB)
     alone = np.array([(i, i) for i in range(50)])
 
-    def needed(method, blocks=alone, output=COUNTS):
-        return needed_of_chunks(several(50, 10**6, method)[0], blocks, [24], output, have)
+    def needed(method, blocks=alone, again=False):
+        return needed_of_chunks(several(50, 10**6, method)[0], blocks, [24], again, have)
 
     assert needed("p2p") == 50e6 * (24 + 16)
     room = 2 * (PAUSE_FROM * have.limit - MIN_ITSELF)
@@ -214,8 +214,7 @@ def test_shuffles_write_all_rows_or_hold_them():
     assert needed(None) == 0
     # each is needed again in the end, or meets all
     twice = pytest.approx(INDEXED * 50e6 * 24 - room)
-    assert needed(None, output=OutputSpec(joins=2)) == needed(None, output=OutputSpec(spanning=True)) == twice
-    assert needed(None, several(50, 10**6, None)[1]) == twice
+    assert needed(None, again=True) == needed(None, several(50, 10**6, None)[1]) == twice
 
 
 def test_disks_without_room_are_refused_with_their_need():
