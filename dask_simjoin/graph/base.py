@@ -2,11 +2,13 @@
 
 Dask merges two filters, and moves filters beneath other steps, so that it reads and moves fewer rows.  It
 rewrites a filter's condition for the rows beneath, which is wrong if the condition depends on all rows.
-Values for the rows after a filter have no meaning for the rows before that filter.  Dask looks for reductions
-only, and gives expressions no way to refuse.  It returns wrong rows for its own cumulative sums, too.
+Values for the rows after a filter have no meaning for the rows before that filter.  Dask makes an exception
+only for reductions, and returns wrong rows even for its own cumulative sums.
 
 Dask computes the head of a step from the heads of its operands.  For a sorted frame it takes the smallest
 rows of the unsorted frame.  Their order can differ from the order in the first sorted partition.
+
+The guards at the end of this module keep such filters, heads and tails above values of rows.
 """
 
 from __future__ import annotations
@@ -44,9 +46,10 @@ OURS = "simjoin_"
 
 
 class LabelledExpr(Expr):
-    """Begin keys with a label; the operand `meta`, if any, is the empty example.
+    """Begin the keys of tasks with a label, and take properties from operands of given names.
 
-    An expression with the operand `plan` or `run` records its tasks under the name of that run.
+    `meta` is the empty example of the result.  `source_divisions` are the divisions; without this operand
+    there is one partition.  With the operand `plan` or `run`, tasks are recorded under the run's name.
 
     Attributes
     ----------
@@ -75,6 +78,9 @@ class LabelledExpr(Expr):
     @property
     def _meta(self) -> Any:
         return self.operand("meta") if "meta" in self._parameters else None
+
+    def _divisions(self) -> Any:
+        return self.operand("source_divisions") if "source_divisions" in self._parameters else (None, None)
 
 
 class RowsExpr(LabelledExpr, PartitionsFiltered, BlockwiseIO):
@@ -116,7 +122,7 @@ def _record_task(key: Any, task: Any, run: str, of: int) -> Any:
 
 
 class RowValues(Expr):
-    """Mark values that belong to the rows of one frame, and to no other rows."""
+    """Base class of values that belong to the rows of one frame, and to no other rows."""
 
     @property
     def of_filtered(self) -> bool:
@@ -125,7 +131,7 @@ class RowValues(Expr):
 
 
 class FilteredRows(RowValues, Blockwise):
-    """Mark planned values of rows that a filter chose."""
+    """Values of rows that a filter chose, after planning."""
 
     _parameters = ["frame"]
 
@@ -150,23 +156,9 @@ def must_stay(step: Expr, condition: Expr) -> bool:
 
 def end_must_stay(end: Expr) -> bool:
     """Return whether a head or a tail must not move beneath the steps of its frame."""
-    # planning replaces `RowValues`, so a lowered head or tail stays above every step of a join
+    # planning replaces `RowValues` by other steps of a join, so lowered ends stay above all of these
     ours = (RowValues, LabelledExpr) if isinstance(end, Blockwise) else RowValues
     return any(isinstance(node, ours) for node in end.frame.walk())
-
-
-list_fused_columns()
-GUARDED = all([guard_filters(must_stay), guard_ends(end_must_stay)])
-
-
-def check_guarded() -> None:
-    """Refuse values of rows if Dask could move filters beneath their rows."""
-    if not GUARDED:
-        raise PlanningError(
-            f"This version of Dask ({dask.__version__}) has no function {FILTER_HOOK!r}, or moves heads in a "
-            "different way. Dask could then filter rows before their values are computed, and results could "
-            "be wrong. Use an older version of Dask, or compute() the frame and call this verb on the result."
-        )
 
 
 class Shared(Expr):
@@ -217,7 +209,7 @@ SUM_FAN_IN = 16
 """Results of block pairs that one task combines."""
 
 LISTS = 2
-"""Lists per thread whose items are not picked yet: one is being made, and one is being picked."""
+"""Lists per thread that are in memory at a time: one is being made, and one is being picked."""
 
 
 def blocks_of_chunks(plan: Plan) -> list[list[tuple[int, int, int]]]:
@@ -231,13 +223,7 @@ def blocks_of_chunks(plan: Plan) -> list[list[tuple[int, int, int]]]:
 
 
 class Steps:
-    """Collect the tasks of an algorithm, whose names are a label and the step.
-
-    Attributes
-    ----------
-    layer : dict
-        The tasks so far, by key.
-    """
+    """Collect the tasks of an algorithm in `layer`; their names are a label and the step."""
 
     def __init__(self, label: str, token: str) -> None:
         self._label, self._token = label, token
@@ -263,9 +249,9 @@ class Steps:
                threads: int | None) -> list[dict[int, TaskRef | Task]]:  # fmt: skip
         """Add tasks that make lists; return for each list references to some of its items.
 
-        `threads`: count of a cluster's threads, or None.  On a cluster, tasks pick the items, so that workers
-        send items instead of lists.  Each thread has at most `LISTS` lists that are not picked yet.  By
-        default Dask would make all lists first, and if memory is short read a list from disk for each item.
+        `threads`: count of a cluster's threads, or None.  On a cluster, further tasks pick the items, so that
+        workers send items instead of lists.  At most `LISTS` lists per thread wait for that.  Otherwise Dask
+        would make all lists first, and if memory is short read a list from disk for each item.
         """
         if threads is None:
             made = [self.add(step, place, function, *arguments) for place, function, arguments in calls]
@@ -287,9 +273,23 @@ class Steps:
 
 
 def nothing(*values: Any) -> None:
-    """Return None once all values are computed."""
+    """Return None; the task of this call is done once all values are computed."""
 
 
 def after(done: None, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call the function in a task that waits for another task's check."""
     return function(*arguments)
+
+
+list_fused_columns()
+GUARDED = all([guard_filters(must_stay), guard_ends(end_must_stay)])
+
+
+def check_guarded() -> None:
+    """Refuse values of rows if Dask could move filters beneath their rows."""
+    if not GUARDED:
+        raise PlanningError(
+            f"This version of Dask ({dask.__version__}) has no function {FILTER_HOOK!r}, or moves heads in a "
+            "different way. Dask could then filter rows before their values are computed, and results could "
+            "be wrong. Use an older version of Dask, or compute() the frame and call this verb on the result."
+        )

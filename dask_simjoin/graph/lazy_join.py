@@ -60,11 +60,10 @@ def _copies(name: str, c: int, copies: int) -> list[tuple[Any, ...]]:
 
 
 class Chunks(LabelledExpr):
-    """Index chunks; not Blockwise, so that Dask does not fuse them into the block pairs.
+    """Index chunks; not Blockwise, because Dask would fuse that with the block pairs.
 
-    `pieces` and `layout`: how chunks are gathered from the frozen expression's partitions; None: each
-    partition is a chunk.  `threads`: count of threads that index a chunk.  `copies`: count of workers that
-    get a copy of each chunk.
+    `pieces`: the pieces of partitions that make up each chunk; None: each partition is an indexed chunk.
+    `threads`: count of threads that index a chunk.  `copies`: count of workers that get a copy of each chunk.
     """
 
     _label = "simjoin_index"
@@ -94,10 +93,9 @@ class Chunks(LabelledExpr):
 
 
 class ReadChunks(LabelledExpr):
-    """Index chunks of whole partitions that are in memory; one task reads and indexes a chunk.
+    """Index chunks of whole partitions that are in memory: one task reads and indexes a chunk.
 
-    `each`: fingerprints of the partitions.  `named`: whether a result has row ids.  `copies`: count of
-    workers that get a copy of each chunk.
+    `each`: fingerprints of the partitions.  `named`: whether the result has row ids.  Others: see `Chunks`.
     """
 
     _label = "simjoin_index"
@@ -156,12 +154,7 @@ class BothChunks(LabelledExpr):
 def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking,
                    layout: Layout | SearchLayout, with_ids: bool, threads: int,
                    copies: int, sent: int, run: RunName) -> Expr:  # fmt: skip
-    """Make the chunks of a table.
-
-    `sources`: for each partition its count of rows, and a digest of its box.  `with_ids`: whether ids are
-    needed.  `threads`: count of threads that index a chunk.  `copies`: count of workers that get a copy of
-    each chunk.  `sent`: rows of a partition that are shuffled at a time.  `run`: the run to record tasks for.
-    """
+    """Make the indexed chunks of a table; the arguments are fields of the plan."""
     each = Listed(list(enumerate(sources)))
     if copies > 1:
         share_work()
@@ -190,16 +183,16 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
 
 @dataclass(frozen=True)
 class JoinTasks:
-    """Name the functions that tasks call for a kind of join, such as functions of `dask_simjoin.tasks`.
+    """The functions that tasks call for a kind of join.
 
     Attributes
     ----------
     make : callable
         Makes a block pair of two chunks, such as a `BlockPair`.
     join, cut, count, count_pairs : callable
-        Take a block pair, and make rows of the result, cut them, count pairs by row, or count all pairs.
+        Make rows of the result of a block pair, cut its work into parts, count pairs by row, or count all.
     weigh, cut_weighed : callable or None
-        Do the work of `cut` in two steps: `weigh` for one part of the work, then `cut_weighed` for all parts.
+        Do `cut` in two steps: `weigh` for one part of the work, then `cut_weighed` for all parts.
     """
 
     make: Callable[..., Any]
@@ -262,7 +255,7 @@ class LazyJoin(LabelledExpr):
 
     @property
     def plan(self) -> Plan:
-        """Look up the plan; the first call makes it, see `dask_simjoin.graph.planner.plan_join`."""
+        """The plan; the first access makes it, see `dask_simjoin.graph.planner.plan_join`."""
         plan: Plan = plan_for(
             self._source, self.operand("spec"), self.output, self._other, self.named, self._check_statistics,
             self._steps,
@@ -274,13 +267,13 @@ class LazyJoin(LabelledExpr):
 
     @property
     def would_plan(self) -> bool:
-        """Whether reading the number of partitions would make the plan now."""
+        """Whether access to the number of partitions would plan the join."""
         key = plan_key(self.operand("spec"), self.output, self._other)
         return self._plan_tells_partitions and key not in self._source.plans
 
     @property
     def report(self) -> BlockReport:
-        """The report of the plan; the first call makes the plan."""
+        """The report of the plan; the first access makes the plan."""
         return self._report(self.plan)
 
     def _report(self, plan: Plan) -> BlockReport:
@@ -295,7 +288,7 @@ class LazyJoin(LabelledExpr):
 
     @property
     def output(self) -> OutputSpec:
-        """The kind of output that its tasks make, as planning needs it."""
+        """What its tasks return."""
         return self._output
 
     def _tree_repr_lines(self, indent: int = 0, recursive: bool = True) -> list[str]:

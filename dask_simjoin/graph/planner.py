@@ -1,8 +1,8 @@
 """Plan joins of sources in steps: collect statistics, make the plan, check ids and disks.
 
-`plan_for` looks a plan up, and `plan_join` makes it.  Statistics of frames whose rows are in memory, in this
-process or on a cluster, are kept as long as the frame.  Rows that are read again may differ, so their
-statistics are collected again.
+`plan_for` looks a plan up, and `plan_join` makes it.  If the rows of a frame are in memory, in this process
+or on a cluster, their statistics are kept as long as the frame.  Otherwise the rows may change, so statistics
+are collected for each join.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import check_nearest
 from dask_simjoin.planning.data_warnings import raise_warnings
 from dask_simjoin.planning.entity_chunks import BY_WORKER
-from dask_simjoin.planning.outputs import OutputSpec
+from dask_simjoin.planning.outputs import BlockPairs, OutputSpec
 from dask_simjoin.planning.partition import (
     RIGHT,
     check_summaries,
@@ -49,7 +49,7 @@ from dask_simjoin.planning.partition import (
     summarise,
     suspected,
 )
-from dask_simjoin.planning.plan import BlockPairs, Plan, make_plan
+from dask_simjoin.planning.plan import Plan, make_plan
 from dask_simjoin.planning.resources import check_folder, resources_for, shuffle_method
 from dask_simjoin.planning.tables import JoinStatistics, join_statistics
 from dask_simjoin.request.options import current_client
@@ -61,7 +61,7 @@ MAX_BYTES = 1 << 26
 
 @dataclass(eq=False)
 class TableStatistics:
-    """Hold the summaries of a table's partitions, and whether ids of different partitions were compared."""
+    """The summaries of a table's partitions; `unique`: whether ids of all partitions were compared."""
 
     summaries: list[Any]
     unique: bool = False
@@ -97,8 +97,8 @@ class StatisticsCache:
         while isinstance(frame, Projection):
             frame = frame.frame
         if isinstance(frame, FromPandas):
-            # Dask may move a projection into `FromPandas`, in an expression that dies soon. So statistics
-            # are kept as long as the pandas frame, under a name without columns.
+            # Dask may move a projection into `FromPandas`, as a short-lived expression.  So statistics are
+            # kept as long as the pandas frame, under the name of the expression with all columns.
             name = frame.substitute_parameters({"columns": None})._name
             return frame.operand("frame"), (name, key)
         return (frame, (frame._name, key)) if is_held(frame) else None
@@ -156,7 +156,7 @@ class PlanningSteps:
         Partitions of a right table are numbered from `RIGHT`.
     make : callable
         Makes the plan: ``make(summaries, sources, spec, output, resources, check)``.
-        The first two have one item per table.
+        Summaries and sources are lists with an item for each table.
     names_table : bool
         Whether errors of `summarize` name the table.
     """
@@ -198,11 +198,11 @@ def plan_for(
 ) -> Any:
     """Look up the plan of a source's join with itself, or with the right table `other`; else make it.
 
-    The source keeps the plan, so reading the partitions of a join and then computing the join plans once.
-    While a join is alive, Dask reuses it, with its divisions, for an equal join.  So the equal join has the
-    same plan, and is refused if its source has changed.
+    The source keeps the plan, so a join is planned once for its number of partitions and its tasks.  Dask
+    also reuses a join, with its divisions, for equal joins.  These get the same plan, and their tasks fail if
+    the source has changed.
 
-    `run`: the run to record tasks for.  `check`: before planning, refuses tables too large for any chunks.
+    `run`: the run to record tasks for.  `check`: refuses tables that are too large for any chunks.
     """
     key = plan_key(spec, output, other)
     with source.lock:
@@ -223,7 +223,8 @@ def plan_join(source: FrozenSource, spec: RowSpec, output: OutputSpec, other: Fr
     collected: list[TableStatistics] = []
     for name, first, (table, own) in zip(names, (0, RIGHT), tables, strict=False):
         with in_table(name if steps.names_table else None):
-            keep = not (output.by_row or output.single_home)  # such results go next to more columns
+            # values per row are put next to the frame, which is read again for more columns
+            keep = not (output.by_row or output.single_home)
             collected.append(collect(table, own, output.with_ids, first, steps, keep))
     summaries, sources = [table.summaries for table in collected], [table for table, _ in tables]
     plan = steps.make(summaries, sources, spec, output, resources_for(spec.library), check)
@@ -240,10 +241,9 @@ def plan_join(source: FrozenSource, spec: RowSpec, output: OutputSpec, other: Fr
 
 def collect(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int = 0,
             steps: PlanningSteps = DISTANCE_STEPS, keep: bool = False) -> TableStatistics:  # fmt: skip
-    """Collect statistics of a table by one pass over its columns.
+    """Collect statistics of a table by one pass over its columns, or look up those of rows in memory.
 
-    If the table's rows are in memory, earlier statistics are looked up.  `keep`: otherwise, whether the join
-    may use the rows that this pass reads.
+    `keep`: whether to keep the rows that the pass reads for the join.
     """
     place = STATISTICS.place(source.inner, (*steps.key(spec), with_ids, first))
     found = STATISTICS.find(place)
@@ -301,10 +301,7 @@ def plan_key(spec: Hashable, output: OutputSpec, other: FrozenSource | None) -> 
 
 @contextlib.contextmanager
 def planning_errors() -> Iterator[None]:
-    """Raise an AttributeError of a source as another error.
-
-    Dask reads attributes of expressions, and would take this error for a missing attribute.
-    """
+    """Convert an AttributeError of a source, which Dask would take for an expression's missing attribute."""
     try:
         yield
     except AttributeError as error:
@@ -314,7 +311,7 @@ def planning_errors() -> Iterator[None]:
 
 
 def recorded(plan: Any, run: Named | None, begin: float) -> Any:
-    """Return a new plan with the name of its run, if it has one, and record how long planning took."""
+    """Return the plan with the name of its run, if it has one, and record the seconds of planning."""
     if run is None:
         return plan
     plan = replace(plan, run=run.name)
@@ -360,8 +357,7 @@ def _repeated(*parts: np.ndarray) -> np.ndarray:
 def _check_across(source: FrozenSource, spec: RowSpec, partitions: list[int], buckets: int) -> None:
     """Refuse ids that occur in two partitions.
 
-    Each task compares the 64-bit keys of one bucket.  Then only ids with a repeated key are compared: hardly
-    any, unless ids repeat.
+    Each task compares the 64-bit keys of ids in one bucket.  Then only ids with a repeated key are compared.
     """
     split = map_frozen("simjoin_ids", _kept_keys, source, spec, buckets)
     graph = dict(split.__dask_graph__())

@@ -1,7 +1,7 @@
 """Expressions of lazy values of rows, such as neighbor counts: from chunks back to the rows of the source.
 
-Dask reduces each partition by a separate task, and does not fuse tasks in `compute()`.  So the largest label
-of 320 partitions on a cluster took two tasks for each partition, and half of the time of a clustering.
+Partitions of values that are only reduced are merged first.  Dask reduces each partition by a separate task:
+the largest label of 320 partitions on a cluster took half of the time of the clustering.
 """
 
 from __future__ import annotations
@@ -60,23 +60,13 @@ Dependents = dict[str, list["weakref.ref[Expr]"]]
 
 
 class FoundTogether(LabelledExpr):
-    """Concatenate the values of several partitions to one.
+    """Merge the values of several partitions into one; `held`: see `Held`, for each merged partition."""
 
-    `held`: for each merged partition, the spans of chunks' pieces that hold its rows.
-    """
-
-    _parameters = ["label", "found", "names", "held", "meta", "divisions_of_each"]
+    _parameters = ["label", "found", "names", "held", "meta", "source_divisions"]
 
     @property
     def _label(self) -> str:  # type: ignore[override]
         return f"{self.operand('label')}_rows"
-
-    @functools.cached_property
-    def _meta(self) -> Any:
-        return self.operand("meta")
-
-    def _divisions(self) -> Any:
-        return self.operand("divisions_of_each")
 
     def _layer(self) -> dict[Any, Any]:
         names, found, held = self.names._name, self.found._name, self.operand("held")
@@ -149,10 +139,10 @@ class FoundByChunk(Aligned, LazyJoin):
 
 
 class FoundPartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
-    """Cut the values of entity chunks' rows to the partitions of the source.
+    """Bring the values of entity chunks' rows to the partitions of the source.
 
     Each partition is a task, which Dask may fuse with the next step.  On the host, partitions that are only
-    reduced are merged: see `read_by_reductions`.
+    reduced are merged.
     """
 
     _parameters = ["label", "found", "names", "pieces", "meta", "source_divisions", "_partitions"]
@@ -161,9 +151,6 @@ class FoundPartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
     @property
     def _label(self) -> str:  # type: ignore[override]
         return f"{self.operand('label')}_rows"
-
-    def _divisions(self) -> Any:
-        return self.operand("source_divisions")
 
     @functools.cached_property
     def _held(self) -> dict[int, list[tuple[int, int, int]]]:
@@ -189,7 +176,7 @@ class FoundPartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
 
 
 class NamesOfRows(LabelledExpr):
-    """Take the fields that identify the rows of chunks' pieces, so that workers do not exchange indexes."""
+    """Take the row names of chunks: workers exchange these instead of the chunks, which are larger."""
 
     _label = "simjoin_row_names"
     _parameters = ["chunks"]
@@ -203,7 +190,7 @@ class NamesOfRows(LabelledExpr):
 
 
 class RowUpdates(LabelledExpr):
-    """Make updates from the values of regions' rows, to be shuffled to the rows' partitions."""
+    """Make updates from values of spatial chunks; a shuffle sends them to the partitions of the rows."""
 
     _parameters = ["label", "found", "chunks", "offsets", "meta"]
 
@@ -228,17 +215,14 @@ def _scatter(chunk: Chunk, values: Array, offsets: np.ndarray) -> Frame:
 
 
 class BlockValues(PartitionsFiltered, LabelledExpr):
-    """Compute a count for each row of each block, and bring the counts back to the partitions of the source.
+    """Compute a count for each row of each block by size, and bring the counts back to the partitions.
 
-    `read`: the rows of each partition, with "ids".  `plan`: has the blocks, and `sources` for partitions.
+    `read`: the rows of each partition, with "ids".  `plan`: a `SizeBlockPlan`.
     """
 
     _makes_result = True
     _parameters = ["chunks", "read", "plan", "spec", "meta", "source_divisions", "_partitions"]
     _defaults = {"_partitions": None}
-
-    def _divisions(self) -> Any:
-        return self.operand("source_divisions")
 
     def _by_block(self, steps: Steps) -> list[TaskRef]:
         """Add tasks that compute the counts of each block's rows, in the order of their positions."""
@@ -267,16 +251,13 @@ class BlockValues(PartitionsFiltered, LabelledExpr):
 
 def count_by_cell(source: FrozenSource, spec: JoinSpec, chunks: Expr, plan: Plan, own: Shuffled, meta: Series,
                   partitions: list[int] | None) -> Expr:  # fmt: skip
-    """Align counts with the source: shuffle the counts of regions back, and add them up by row."""
+    """Count by pieces of the work, shuffle the counts to the partitions of their rows, and add them up."""
     updates = CountUpdates(chunks, plan, spec, *updates_of_rows(own, source, meta))
     return back_to_rows(updates, source, own, meta, partitions)
 
 
 def updates_of_rows(chunks: Shuffled, source: FrozenSource, meta: Frame | Series) -> tuple[Shared, Frame]:
-    """Return the offsets that tasks need to update rows, and an empty frame of updates.
-
-    `meta`: an example of the result, with one or several values per row.
-    """
+    """Return the offsets of partitions, and an empty frame of updates; `meta`: an example of the result."""
     frames = frames_for(meta)
     none = frames.xp.zeros(0 if meta.ndim == 1 else (0, meta.shape[1]), np.int64)
     return Shared("simjoin_offsets", chunks.offsets), scatter(none.reshape(-1), none, chunks.offsets, frames)
@@ -296,7 +277,7 @@ def _labels(frame: Frame) -> Ids:
 
 
 class CountUpdates(LabelledExpr):
-    """Make one partition for each piece of the work: row positions and neighbor counts."""
+    """Make one partition of updates for each piece of the work: row positions and neighbor counts."""
 
     _label = "simjoin_count_block"
     _makes_result = True
@@ -321,9 +302,6 @@ class RowCounts(PartitionsFiltered, LabelledExpr):
     _label = "simjoin_counts"
     _parameters = ["updates", "labels", "offsets", "meta", "source_divisions", "_partitions"]
     _defaults = {"_partitions": None}
-
-    def _divisions(self) -> Any:
-        return self.operand("source_divisions")
 
     def _layer(self) -> dict[Any, Any]:
         offsets = self.operand("offsets").tolist()
@@ -354,7 +332,7 @@ def add_up(labels: Ids, updates: Frame, rows: tuple[int, int, int],
         xp.add.at(values[:, k], place, values_of(updates[name]))
     present = xp.zeros(size, bool)
     present[place] = True
-    if not present.all():  # dropna= left out some rows
+    if not present.all():  # `dropna` left out some rows
         labels, values = labels[present], values[present]
     return frames.rows(values if meta.ndim > 1 else values[:, 0], labels, meta)
 
@@ -389,9 +367,6 @@ class CountBlocks(PartitionsFiltered, LabelledExpr):
     _makes_result = True
     _parameters = ["chunks", "plan", "spec", "pieces", "meta", "source_divisions", "_partitions"]
     _defaults = {"_partitions": None}
-
-    def _divisions(self) -> Any:
-        return self.operand("source_divisions")
 
     def _layer(self) -> dict[Any, Any]:
         pieces, chosen = self.operand("pieces"), list(self._partitions)

@@ -47,7 +47,7 @@ from dask_simjoin.request.options import current_client
 
 
 class FrozenSource:
-    """Hide an expression from Dask's optimizer, and keep the plans made for it."""
+    """An expression that Dask's optimizer does not see, and the plans made for it."""
 
     def __init__(self, expr: Expr) -> None:
         self.inner = expr
@@ -56,10 +56,7 @@ class FrozenSource:
         self._steps: dict[str, FrozenSource] = {}
 
     def in_step(self, frame: Expr) -> FrozenSource:
-        """Freeze the rows with the partitions of `frame`, which Dask has optimized with other operands.
-
-        Equal partitions share one frozen source, and so its plans.
-        """
+        """Freeze these rows as Dask has optimized them; equal frames share one source and its plans."""
         frame = optimise_beside(frame)
         with self.lock:
             return self._steps.setdefault(frame._name, FrozenSource(frame))
@@ -84,7 +81,7 @@ def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
 
 
 def optimise_in_place(expr: Expr) -> Expr:
-    """Optimize the expression without Dask's tuning, which may merge partitions."""
+    """Optimize an expression without the steps of Dask that may merge partitions."""
     return _labelled(expr.simplify().lower_completely().simplify().fuse(), {})
 
 
@@ -101,8 +98,8 @@ def _labelled(expr: Expr, known: dict[str, Expr]) -> Expr:
 def optimise_beside(frame: Expr) -> Expr:
     """Optimize the rows of a frame, and fix their partitions.
 
-    Steps that do not work partition by partition are kept as they are.  A second optimization of these steps
-    could move rows to other partitions, or change their order.
+    If any step does not work partition by partition, the tasks are fixed, too: a second optimization of that
+    step could move rows to other partitions, or change their order.
     """
     if all(isinstance(node, (Blockwise, IO)) for node in frame.walk()):
         return _held(frame.lower_completely(), {}).simplify()
@@ -121,7 +118,7 @@ def _held(expr: Expr, known: dict[str, Expr]) -> Expr:
         if isinstance(expr, Filter):
             operands[0] = FilterBarrier(operands[0])
         changed = any(new is not old for new, old in zip(operands, expr.operands, strict=True))
-        # a copy would hash all its rows again to make its name
+        # the name of a copy would be a hash of all its rows
         known[expr._name] = type(expr)(*operands) if changed else expr
     return known[expr._name]
 
@@ -167,9 +164,9 @@ def map_frozen(name: str, function: Callable[..., Any], source: FrozenSource, *a
 
 
 class Listed(Sequence[Any]):
-    """Hold numbers and texts for each partition, with a token made from one text.
+    """Numbers and texts for each partition, with a token made from one text.
 
-    By default Dask makes a token for each item, which takes longer than planning with them.
+    Dask would make a token for each item, which takes longer than planning.
     """
 
     def __init__(self, items: Sequence[Any]) -> None:
@@ -237,8 +234,8 @@ def _is_work(value: Any) -> bool:
 def gather(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
     """Compute the keys of a graph with the scheduler that Dask is set to use.
 
-    Each value comes from its own worker.  A task that lists all values would bring them to one worker first.
-    Samples in 256 dimensions are 134 MB, and workers of 600 MB died of them, one after the other.
+    Each value comes from its own worker.  With a task that lists all values, one worker would hold all of
+    them: samples in 256 dimensions, 134 MB, killed workers of 600 MB.
     """
     if not keys:
         return []
@@ -248,7 +245,7 @@ def gather(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
 
 
 SHARE = 16
-"""Kept rows may take one part in `SHARE` of the memory of this process, or of all workers."""
+"""Kept rows may take 1 / SHARE of the memory of this process, or of all workers."""
 
 PROBES = 3
 """Number of partitions that workers read first, to estimate the memory of all partitions."""
@@ -270,12 +267,12 @@ def _bytes(frame: Frame) -> float:
 
 
 def _new_name(source: FrozenSource) -> str:
-    """Return another name for the rows of a source."""
+    """Return a name for the rows of a source that no other rows have."""
     return f"simjoin_rows-{next(_NUMBERS)}-{source.inner._name}"
 
 
 class KeptRows(FromGraph):
-    """The rows of a source, with a given name: by default Dask would hash all values to make a name."""
+    """The rows of a source under a given name; Dask would make the name as a hash of all values."""
 
     @functools.cached_property
     def _name(self) -> str:
@@ -313,7 +310,11 @@ class PassedRows:
 
 
 class RowCache:
-    """Hold kept rows by source, up to `most` bytes; the oldest ones are dropped first."""
+    """Keep the rows of sources, up to `most` bytes: the oldest are dropped first.
+
+    Threads keep rows in this process, and workers of a cluster keep the rows that they read.  A join takes
+    the rows when its graph is made, so they live as long as the graph.
+    """
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -322,13 +323,13 @@ class RowCache:
         self._lock = threading.RLock()  # garbage collection may remove sources while the lock is held
 
     def passed(self, source: FrozenSource, library: str) -> PassedRows | None:
-        """Return a collector for the rows of a source; None: other processes read them, or GPUs hold them."""
+        """Return a collector for the rows of a source; None: other processes or GPUs hold them."""
         if _elsewhere() or frames_of_library(library).memory() is not None:
             return None
         return PassedRows(self.most, not isinstance(source.inner.simplify(), IO))
 
     def keep(self, source: FrozenSource, passed: PassedRows) -> None:
-        """Keep the rows of a source until they are taken, or until others need the memory."""
+        """Keep the rows of a source until they are taken, or until other rows need the memory."""
         frames, inner = passed.frames, source.inner
         if frames is None or len(frames) < inner.npartitions:
             return
@@ -339,7 +340,7 @@ class RowCache:
     def read_on_workers(self, source: FrozenSource, library: str) -> FrozenSource:
         """Make the workers of a cluster read and keep the rows of a source; return the rows.
 
-        Return the source itself without a cluster, or if the rows take too much of the workers' memory.
+        Without a cluster, or if the rows take too much of the workers' memory, return the source.
         """
         client, number = current_client(), source.inner.npartitions
         if client is None or client.asynchronous or frames_of_library(library).memory() is not None:
@@ -373,7 +374,7 @@ class RowCache:
     def take(self, source: FrozenSource) -> FrozenSource:
         """Return the rows that were kept of a source, or else the source itself.
 
-        Further joins of one computation get the same rows.
+        The rows are no longer kept, but other joins can take them while a graph holds them.
         """
         with self._lock:
             rows = self._found(source)
@@ -382,13 +383,13 @@ class RowCache:
         return source if rows is None else FrozenSource(rows)
 
     def look_up(self, source: FrozenSource) -> FrozenSource:
-        """Return the rows that are kept of a source, or else the source itself; the rows stay kept."""
+        """Do what `take` does, but keep the rows."""
         with self._lock:
             rows = self._found(source)
         return source if rows is None else FrozenSource(rows)
 
     def _found(self, source: FrozenSource) -> Expr | None:
-        """Return the rows of a source that are in memory where the tasks run."""
+        """Return the rows of a source, if they are in the memory of the processes that run tasks now."""
         rows = self._kept[source][0] if source in self._kept else None
         if rows is None and source in self._taken:
             rows = self._taken[source]()

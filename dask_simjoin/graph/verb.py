@@ -57,8 +57,8 @@ def verb(
 ) -> Callable[[Callable[[Frame, Request], Result]], Callable[Concatenate[Frame, P], Result]]:
     """Convert a function of a frame and a request to a function of a frame and the request's options.
 
-    The options are the fields of the request, and `__signature__` shows them.  The attribute `request` of the
-    function is the request's class.
+    The options are the fields of the request.  The new function has them in its `__signature__`, and the
+    request's class as its attribute `request`.
     """
 
     def decorate(function: Callable[[Frame, Request], Result]) -> Callable[Concatenate[Frame, P], Result]:
@@ -206,24 +206,14 @@ def series_verb(
 
 
 def in_library_of(given: object, found: Any, missing: bool = False) -> Any:
-    """Return a result in the library of the frame that a verb was given.
+    """Return a verb's result in the library of the frame that the caller gave.
 
-    Parameters
-    ----------
-    given : frame, array or table
-        The frame as the caller passed it.
-    found : object
-        The result of a verb. Only pandas objects are converted.
-    missing : bool
-        Whether NaN stands for a missing value, as in a left join.
+    - a polars DataFrame or Series for a polars DataFrame;
+    - an Arrow table or array for other tables with an Arrow stream;
+    - a GeoDataFrame for a GeoDataFrame, if the result has points;
+    - `found` unchanged for all other frames.
 
-    Returns
-    -------
-    object
-        - a polars DataFrame or Series for a polars DataFrame;
-        - an Arrow table or array for other tables with an Arrow stream;
-        - a GeoDataFrame for a GeoDataFrame, if the result has points;
-        - `found` unchanged for all other frames.
+    `missing`: whether NaN stands for a missing value, as in a left join.
     """
     if not isinstance(found, pd.DataFrame | pd.Series):
         return found
@@ -345,7 +335,7 @@ def nearest_example(left: Frame, right: Frame, spec: JoinSpec, some_missing: boo
 
 
 def _are_unknown(categories: Iterable[Hashable]) -> bool:
-    """Return whether Dask does not know the categories of a column."""
+    """Return whether these are Dask's placeholder for unknown categories."""
     if "dask.dataframe" not in sys.modules:  # no frame is Dask's
         return False
     from dask_simjoin.graph.dask_private import UNKNOWN_CATEGORIES

@@ -54,18 +54,18 @@ def worker_of(key: Hashable) -> int | None:
 class SharedWork(SchedulerPlugin):
     """Run each worker's part of shared work on that worker, as long as there are workers.
 
-    By default Dask estimates how long a task takes from earlier tasks of the same name.  After a run of few
-    rows, a part seems shorter than sending a chunk.  Then one worker does all parts one after the other.
+    Dask assigns tasks by the seconds of earlier tasks of the same name.  After a run of few rows, a part
+    seems shorter than sending a chunk, so one worker would do all parts one after the other.
     """
 
     name = "simjoin-shared-work"
     idempotent = True
 
     def update_graph(self, scheduler: Scheduler, *, tasks: list[Any], **other: Any) -> None:
-        """Choose the workers of new tasks before any is assigned."""
+        """Choose the workers of new tasks, before Dask assigns them."""
         there = sorted(worker.address for worker in scheduler.running)
         own = {key: worker for key in tasks if (worker := worker_of(key)) is not None}
-        # the first worker makes the original of a copied chunk
+        # the first worker makes the copy without a worker in its key
         firsts = {(name, *place[1:]) for name, place in own}
         own |= {key: 0 for key in tasks if isinstance(key, tuple) and key in firsts}
         for key, worker in own.items() if there else ():
@@ -117,9 +117,9 @@ NO_WORKERS = 300.0
 """Seconds that a task waits for a running worker."""
 
 SHUFFLE_BUFFER = 16
-"""A shuffle's send buffer and write buffer are at most a worker's memory divided by this.
+"""A shuffle's send buffer and its write buffer each take at most 1 / SHUFFLE_BUFFER of a worker's memory.
 
-Dask's limits, 1 GiB and 100 MiB, do not depend on the worker: workers of 700 MB ran out of memory."""
+With Dask's limits, 1 GiB and 100 MiB, workers of 700 MB ran out of memory."""
 
 KEPT_BYTES = 1 << 26
 """Largest number of freed bytes that a worker keeps."""
@@ -146,10 +146,10 @@ PATIENCE = 10
 """Consecutive checks that must find a worker paused and idle before it may go on."""
 
 LARGE_BYTES = 1 << 20
-"""Allocators serve allocations of this many bytes and more separately from small ones."""
+"""Bytes of an allocation that allocators do not serve from freed memory of small ones."""
 
 INNER = pa.default_memory_pool()
-"""The memory pool that Arrow itself uses to read and write files, whatever pool is set."""
+"""The memory pool that Arrow uses to read and write files, even if another pool is set."""
 
 
 @functools.cache
@@ -179,9 +179,9 @@ def bound_shuffles(plugin: Any, max_bytes: int) -> None:
 def use_system_allocator() -> None:
     """Make Arrow return freed memory to the system.
 
-    Its own allocator keeps freed memory, which a worker counts as used.  At 80 % of its limit the worker
-    pauses, runs nothing that could free memory, and a shuffle waits for ever.  Workers of 700 MB kept 225 MB
-    in this way.  The system's allocator returns freed memory, as Dask's nannies configure it.
+    Arrow's allocator keeps freed memory, which a worker counts as used: 225 MB on workers of 700 MB.  At 80 %
+    of its limit the worker pauses, and a shuffle waits for ever.  Dask's nannies configure the system's
+    allocator to return freed memory.
     """
     pa.default_memory_pool().release_unused()
     pa.set_memory_pool(pa.system_memory_pool())
@@ -190,8 +190,8 @@ def use_system_allocator() -> None:
 def keep_freed_memory(limit: int) -> None:
     """Make the system's allocator keep some freed memory on a worker with a high memory limit.
 
-    Dask's nannies make the allocator return freed memory from 64 kB on.  Then it requests each array of
-    128 kB and more from the system.  Indexing rows of six columns waited for memory a third of the time.
+    Dask's nannies make the allocator return freed memory from 64 kB on, so it requests each large array from
+    the system.  Indexing rows of six columns waited for memory a third of the time.
     """
     if limit < MIN_KEEPING_LIMIT:
         return
@@ -202,11 +202,11 @@ def keep_freed_memory(limit: int) -> None:
 
 
 def _keep_free(worker: weakref.ref[Worker], max_used: float) -> None:
-    """Return free memory to the system whenever more than `max_used` is in use, until the worker is gone.
+    """Watch the memory of a worker, until the worker is gone; this runs in a thread of its own.
 
-    The system's allocator returns large allocations itself, but fragments only on request.  Workers kept
-    90 MB of fragments while sending partitions to 79 blocks.  A thread requests it, because a paused worker
-    does not run tasks.
+    If more than `max_used` bytes are in use, return freed memory to the system.  The system's allocator
+    returns small allocations only on request: workers kept 90 MB of them while sending partitions to 79
+    blocks.  Resume the worker if it is paused without a cause, and report if it stands still.
     """
     process, idle, before, standstill = psutil.Process(), 0, 0, Standstill()
     while (there := worker()) is not None and there.status not in (Status.closed, Status.failed):
@@ -225,10 +225,9 @@ def _keep_free(worker: weakref.ref[Worker], max_used: float) -> None:
 
 
 def _return_freed() -> None:
-    """Make Arrow's own allocator return memory of all threads that has been free for a second.
+    """Make Arrow's own allocator return the memory that has been free for a second.
 
-    mimalloc returns such memory only when it frees another large allocation.  A task that wrote a result had
-    left 50 MB.
+    mimalloc does so only when it frees a large allocation.  A task that wrote a result had left 50 MB.
     """
     if INNER.backend_name != "system":
         pa.allocate_buffer(LARGE_BYTES, memory_pool=INNER)
@@ -243,9 +242,9 @@ def _waits(worker: Worker) -> bool:
 def let_go_on(worker: Worker, used: int) -> None:
     """Resume a paused, idle worker that uses this many bytes, if its limit leaves room.
 
-    Dask's workers pause at 80 % of their memory until they use less.  Dask writes data to disk from 70 % on.
-    So an idle worker holds only libraries, tasks and allocators' memory, and never gets below 80 %.  Two
-    workers of 700 MB waited for ever, at 534 of 667 MiB.
+    Dask pauses a worker at 80 % of its memory, until it uses less.  If a paused worker has written all data
+    to disk, only libraries, tasks and allocators still take memory, which does not decrease.  Two workers of
+    700 MB waited for ever, at 534 of 667 MiB.
     """
     manager = worker.memory_manager
     if manager.memory_limit and manager.memory_pause_fraction:
@@ -254,12 +253,12 @@ def let_go_on(worker: Worker, used: int) -> None:
 
 
 def end_without_workers(client: Client | None) -> None:
-    """Fail the tasks of a local cluster without running workers for long, and of any that stands still.
+    """Fail the tasks of a local cluster that has lost all workers, and of any cluster that stands still.
 
     A local cluster gives up a dead worker that does not restart within 15 s
-    (`distributed.deploy.lost-worker-timeout`), and does not start another.  On a busy machine it can give up
-    all workers, and a program waited for ever.  Other clusters may get workers at any time, so they are left
-    alone.  An explicit `distributed.scheduler.no-workers-timeout` is respected.
+    (`distributed.deploy.lost-worker-timeout`).  On a busy machine it can give up all workers, and a program
+    would wait for ever.  Other clusters may get workers at any time.  An explicit
+    `distributed.scheduler.no-workers-timeout` is respected.
     """
     watch(client)
     cluster = getattr(client, "cluster", None)
@@ -304,7 +303,7 @@ OURS = "simjoin"
 """Prefix of the names of this package's tasks."""
 
 LOOKS = 10
-"""Consecutive checks that must find a worker paused and unchanged before it counts as standing still."""
+"""Consecutive checks that must find a worker paused and unchanged before it stands still."""
 
 FRESH = 15.0
 """Seconds until a worker's last event expires."""
@@ -382,12 +381,12 @@ class StandstillPlugin(SchedulerPlugin):
             self._since, self._progress = now, scheduler.transition_counter
         elif now - self._since >= WAIT:
             self._since = now
-            # after the scheduler has handled this event
+            # called after the scheduler has handled this event
             scheduler.loop.add_callback(fail_tasks, scheduler, [event for _, event in self._events.values()])
 
 
 def fail_tasks(scheduler: Scheduler, events: list[dict[str, Any]]) -> None:
-    """Fail tasks that could run, of computations with tasks of this package."""
+    """Fail the tasks that are ready to run, in computations with tasks of this package."""
     running = itertools.chain.from_iterable(ws.processing for ws in scheduler.workers.values())
     error = ScratchError(standstill_message(events))
     how = {"exception": pickle.dumps(error), "exception_text": repr(error)}
@@ -395,7 +394,7 @@ def fail_tasks(scheduler: Scheduler, events: list[dict[str, Any]]) -> None:
     then: dict[Any, Any] = {}
     for task in _of_this_package([*running, *scheduler.queued, *scheduler.unrunnable]):
         worker = task.processing_on
-        # the scheduler frees the task only on a named worker
+        # the scheduler takes a running task from its worker only if the worker is named
         own = how if worker is None else {**how, "worker": worker.address}
         then |= scheduler.transition(task.key, "erred", stimulus, cause=task.key, **own)
     scheduler.transitions(then, stimulus)
@@ -450,5 +449,5 @@ def watch(client: Client | None) -> None:
     _watched.add(client)
     try:
         client.register_plugin(StandstillPlugin())
-    except Exception:  # a scheduler without this package, or without plugins, still computes
+    except Exception:  # schedulers without this package cannot load the plugin, but compute
         LOG.info("The scheduler accepts no plugin that ends stalled computations", exc_info=True)

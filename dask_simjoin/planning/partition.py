@@ -34,15 +34,7 @@ from dask_simjoin.engine.ids import (
 )
 from dask_simjoin.errors import DuplicateIdError, ListError
 from dask_simjoin.metrics.norms import Array, Frame, Ids
-from dask_simjoin.planning.sample import (
-    Moments,
-    Sample,
-    bounds,
-    box_digest,
-    draw,
-    every_point,
-    moments,
-)
+from dask_simjoin.planning.sample import Moments, Sample, bounds, box_digest, draw, every_point, moments
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.spec import JoinSpec
 

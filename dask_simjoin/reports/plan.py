@@ -123,7 +123,7 @@ class PlanReport(BlockReport):
 
     @property
     def _distances(self) -> str | None:
-        """The unit of returned distances; None: no distances, or distances in the unit of the columns."""
+        """The unit of returned distances; None: no distances, or in the unit of the columns."""
         if not self.spec.return_distance:
             return None
         unit = self.spec.measure.unit if self.spec.unit is None else self.spec.unit.name

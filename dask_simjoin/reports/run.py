@@ -15,7 +15,7 @@ from dask_simjoin.reports.svg import Bars
 from dask_simjoin.request.messages import counted
 
 MAKE_ROWS = ("pairs", "nearest_rows")
-"""Steps whose tasks create rows of the result."""
+"""Steps whose tasks make rows of the result."""
 
 
 class StepRecord(NamedTuple):
@@ -26,7 +26,7 @@ class StepRecord(NamedTuple):
     step, key : str
         Name of the step, and key of the task within it.
     result_tasks : int
-        Number of tasks that create rows of the result; 0 if this task creates no such rows.
+        Number of tasks that make rows of the result; 0 if this task makes no such rows.
     begin, end : float
         Seconds since the epoch.
     rows : int or None

@@ -15,6 +15,8 @@ CELLS = 64
 """Maximum cells per side of a picture; with more chunks, several chunks share a cell."""
 
 SHADES = 12
+"""Number of colors for pairs."""
+
 RAMP = ((217, 234, 150), (110, 198, 182), (38, 118, 180), (8, 29, 88))
 """Colors (RGB) from few pairs to many, evenly spaced."""
 
@@ -22,11 +24,10 @@ NOTHING = (228, 228, 228)
 """Color of cells with joined chunks but no pairs."""
 
 DECADES = 4.0
-"""Maximum powers of ten on the scale, which has at least one; smaller values get the palest color."""
+"""Largest range of the scale in powers of ten; smaller values get the palest color."""
 
-SIDE = 320
-MIN_SIDE = 80
-"""Pixels of the picture's longer side, and minimum pixels of its shorter side."""
+SIDE, MIN_SIDE = 320, 80
+"""Pixels of the picture's longer side, and smallest number of pixels of its shorter side."""
 
 BAR, TEXT, LINE = 300, 150, 18
 """Pixels: width of the longest bar, width of the names before bars, and height of a line."""
@@ -118,7 +119,7 @@ class Matrix:
         rows, columns = self.values.shape
         right, bottom = columns * self.chunks_per_cell[1] - 0.5, rows * self.chunks_per_cell[0] - 0.5
         low, high = self.scale
-        # logarithms on a linear scale, so that cells have the same colors as in SVG
+        # with logarithms on a linear scale, cells have the same colors as in SVG
         values = np.where(self.shades < 0, low - 1, low + self.shades * (high - low))
         colors = optional("matplotlib.colors", "matplotlib", "Plots")
         ramp = colors.LinearSegmentedColormap.from_list("pairs", [_parts(rgb) for rgb in RAMP])

@@ -31,7 +31,7 @@ from dask_simjoin.tasks.pairs import cast_like, unmatched
 
 
 class State(TypedDict):
-    """Hold the nearest rows found so far for each row of a chunk: a plain dict, so that it spills.
+    """The nearest rows found so far for each row of a chunk: a plain dict, which Dask can spill.
 
     It has k columns, or fewer if fewer rows were searched.
     """
@@ -41,7 +41,7 @@ class State(TypedDict):
     row_numbers: Array
     """The row numbers (n, k) int64 of the nearest rows; -1: none yet."""
     rows: NotRequired[Array]
-    """The rows that the state is for, if it is for a part of the chunk's rows."""
+    """The rows of the state, if it is for a part of the chunk's rows."""
 
 
 Totals = tuple[float, float]
@@ -56,9 +56,8 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
     """Update the nearest rows of a chunk's rows with the rows of another chunk, or of the same chunk.
 
     `numbers`: the `RowNumbers` of each chunk.  `is_self_join`: whether both chunks are of one table, where a
-    row is not its own neighbor.  `totals`: the smallest and largest total of a neighbor.  `part`: the part of
-    the first chunk's rows to search for, and the number of parts.  `state`: the result of earlier searches
-    for these rows in other chunks, if any.
+    row is not its own neighbor.  `part`: index and number of parts of the first chunk's rows.  `state`: the
+    result of earlier searches for these rows in other chunks, if any.
     """
     searcher = searcher_for(q["example"])
     searcher.prepare()
@@ -66,7 +65,7 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
     start, stop = part_of_places(len(q["ids"]), searcher.grain, part)
     # no more columns than rows that can be found
     best, found = searcher.fresh(stop - start, min(k, known + len(d["ids"])))
-    if state is not None:  # copied, because other tasks may use the old state
+    if state is not None:  # copied: Dask may use the old state again
         best[:, :known], found[:, :known] = state["totals"], state["row_numbers"]
     first, second = (own * CHUNK if isinstance(own, int) else own for own in numbers)
     query = searcher.renamed(cast(Index, q), first)
@@ -77,7 +76,7 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
         return {"totals": best, "row_numbers": found}
     some = searcher.part(query, start, stop)
     rows = some["order"]
-    # the state of a part has its rows in index order
+    # rows of the state are in index order, so places replace row positions
     here = some | {"order": module_of(rows).arange(len(rows), dtype=rows.dtype)}
     searcher.nearest(here, data, layout, best, found, is_self_join=is_self_join, **limits)
     return {"totals": best, "row_numbers": found, "rows": rows}
@@ -113,7 +112,7 @@ def part_of_places(rows: int, grain: int, part: tuple[int, int]) -> tuple[int, i
 
 
 def join_states(threads: int, *parts: State) -> State:
-    """Merge the states of all parts of a chunk, on the host with this number of `threads`."""
+    """Merge the states of all parts of a chunk; `threads`: threads that share the work on the host."""
     xp = module_of(parts[0]["totals"])
     if xp is np:
         return _join_on_host(parts, threads)
@@ -157,19 +156,17 @@ def kth_distance(state: State, k: int, spec: JoinSpec) -> Array:
 MAX_POSITION = 2**31
 """From this number of rows on, positions are int64."""
 
-
 PARTS = 16
-"""Blocks are this many times smaller if each needs several arrays, because glibc may keep freed memory."""
+"""Factor by which blocks are smaller if each needs several arrays: glibc may keep the freed memory of all."""
 
 
 class FoundRows(NamedTuple):
-    """Hold the neighbors that are rows of one chunk.
+    """The neighbors that are rows of one chunk.
 
     Attributes
     ----------
     places : array (rows,), int64
         The neighbors' places in the state: row * k + rank.
-    ids : Index
     columns : dict
         Kept columns of the result, by their names.
     """
@@ -185,9 +182,7 @@ def find_rows(state: State, d: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundR
     xp = module_of(numbers)
     if isinstance(own, int):
         first, stop = own * CHUNK, (own + 1) * CHUNK
-        if (
-            len(numbers) and int(numbers.min()) >= first and int(numbers.max()) < stop
-        ):  # all numbers are in this chunk
+        if len(numbers) and int(numbers.min()) >= first and int(numbers.max()) < stop:
             places, rows = xp.arange(len(numbers)), numbers
         else:
             places = xp.flatnonzero((numbers >= first) & (numbers < stop))
@@ -207,7 +202,7 @@ def find_rows(state: State, d: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundR
 
 
 def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: FoundRows) -> Frame:
-    """Make a frame like an example: the neighbors of a chunk's rows, for each row the nearest first."""
+    """Make the result rows of a chunk's rows and their neighbors, nearest first; `like`: an example."""
     frames = frames_for(q["example"])
     xp, k = frames.xp, state["row_numbers"].shape[1]
     found = tuple(part for part in found if len(part.places))
@@ -220,11 +215,9 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: Fo
         places = places[order]
     totals = state["totals"].reshape(-1)
     every = len(places) == len(totals)
-    if every:  # all neighbors were found, so ranks repeat and need no division
-        rows, ranks = (
-            xp.repeat(xp.arange(len(places) // k), k),
-            xp.tile(xp.arange(1, k + 1), len(places) // k),
-        )
+    if every:  # each row has k neighbors: faster than a division
+        n = len(places) // k
+        rows, ranks = xp.repeat(xp.arange(n), k), xp.tile(xp.arange(1, k + 1), n)
     else:
         rows, ranks = places // k, places % k + 1
     columns: dict[str, Values] = {}
@@ -277,7 +270,7 @@ def has_neighbor(state: State) -> Array:
 
 
 def whole_rows(q: Chunk, d: Chunk, state: State, spec: JoinSpec, like: Frame) -> Frame:
-    """Do what `nearest_rows` does for one chunk on the host; two columns reuse the state's memory."""
+    """Do what `nearest_rows` does for one searched chunk on the host; reuse the memory of the state."""
     frames, (totals, numbers) = frames_for(q["example"]), (state["totals"], state["row_numbers"])
     rows, ranks = _compressed(totals, numbers)
     if not len(rows):
@@ -326,11 +319,11 @@ def _compressed(totals: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np
 
 
 WARM = 100
-"""Points of an untimed first search, which compiles the kernels."""
+"""Number of points of a first search without a timer, which compiles the kernels."""
 
 
 def profile_search(x: Array, layout: SearchLayout, k: int, max_total: float, library: str) -> Counters:
-    """Search the k nearest rows of each point (n, d); return the number of neighbors, and the seconds."""
+    """Search the k nearest rows of each point (n, d); return the number of neighbors, and seconds."""
     if not len(x):
         return Counters({"neighbors": 0.0}, {})
     _run(x[:WARM], layout, k, max_total, library)
@@ -351,16 +344,16 @@ def _run(x: Array, layout: SearchLayout, k: int, max_total: float, library: str)
 
 
 class RowPairs(NamedTuple):
-    """Hold pairs of rows.
+    """Pairs of rows.
 
     Attributes
     ----------
-    left, right : array (n,), int64
+    left, right : array (pairs,), int64
         Numbers of the rows in their tables.
-    total : array (n,), float64
+    total : array (pairs,), float64
         Totals, which are compared instead of distances.
-    group : array (n,), float64, or None
-        Labels of the groups; each group has its own n closest pairs.  None: all rows are one group.
+    group : array (pairs,), float64, or None
+        Labels of groups; each group has its own n closest pairs.  None: all rows are one group.
     """
 
     left: np.ndarray
@@ -403,40 +396,26 @@ def first_pairs(found: Sequence[RowPairs], n: int, one_table: bool) -> RowPairs:
     return pairs.take(np.lexsort((pairs.right, pairs.left, pairs.total)))
 
 
-class LastPairs(NamedTuple):
-    """Hold, for some rows, the last of the closest pairs of the row's group.
+def last_pairs(best: RowPairs, n: int, group: np.ndarray | None) -> tuple[RowPairs, np.ndarray]:
+    """Return for each row the last of the closest pairs of its group, and whether the group has n pairs.
 
-    Attributes
-    ----------
-    pairs : RowPairs
-        One pair for each row, or a single pair for all rows.
-    full : array, bool
-        Whether the pair's group has n pairs.
-    """
-
-    pairs: RowPairs
-    full: np.ndarray
-
-
-def last_pairs(best: RowPairs, n: int, group: np.ndarray | None) -> LastPairs:
-    """Return the last of the closest pairs of each row's group.
-
-    `best`: the closest pairs of all groups, in order.  `group`: the group of each row.
+    `best`: the closest pairs of all groups, in order.  `group`: the group of each row.  Without groups, there
+    is one pair for all rows.
     """
     if group is None or best.group is None:
-        return LastPairs(best.take(slice(-1, None)), np.array([len(best.total) >= n]))
+        return best.take(slice(-1, None)), np.array([len(best.total) >= n])
     groups, place, count = np.unique(best.group, return_inverse=True, return_counts=True)
     last = np.zeros(len(groups), np.int64)
     np.maximum.at(last, place, np.arange(len(place)))
     own = np.searchsorted(groups, group)  # `best` has pairs of all these groups
-    return LastPairs(best.take(last[own]), count[own] >= n)
+    return best.take(last[own]), count[own] >= n
 
 
 def rows_to_search_again(found: RowPairs, k: int, best: RowPairs, n: int, one_table: bool) -> RowPairs:
-    """Return the k-th neighbors of rows that may have more of the n closest pairs of their group.
+    """Return the pairs with the k-th neighbors of rows that may have more of the closest pairs.
 
-    `found`: the neighbors of each row, in order.  `best`: the n closest pairs so far.  A row is done if it
-    has fewer than k neighbors, or if its pair with its k-th neighbor comes after all n best pairs.
+    `found`: the neighbors of each row, in order.  `best`: the n closest pairs of each group so far.  A row is
+    done if it has fewer than k neighbors, or if its pair with its k-th neighbor comes after all best pairs.
     """
     own = found.left
     ends = np.flatnonzero(np.append(own[1:] != own[:-1], len(own) > 0))
@@ -453,9 +432,9 @@ def rows_to_search_again(found: RowPairs, k: int, best: RowPairs, n: int, one_ta
 
 
 Search = Callable[[np.ndarray | None, np.ndarray | None, int, float], RowPairs]
-"""Searches the k nearest rows of some left rows among some right rows, within a total.
+"""Searches nearest rows: takes left rows and right rows (None: all), k, and the largest total of a pair.
 
-None: all rows.  Rows are numbered in each table.  Pairs are in the order of left rows, then of rank."""
+Pairs are in the order of left rows, then of rank."""
 
 
 def closest(search: Search, n: int, rows: tuple[int, int], one_table: bool, max_total: float) -> RowPairs:
@@ -483,7 +462,7 @@ def closest(search: Search, n: int, rows: tuple[int, int], one_table: bool, max_
         last, full = last_pairs(best, n, again.group)
         if full.all():
             max_total = float(last.total.max())
-            if one_table:  # a row with closer pairs is already in one of the best pairs
+            if one_table:  # rows of pairs that are closer than the last best pair are in best pairs already
                 chosen = np.zeros(rows[0], bool)
                 chosen[best.left] = chosen[best.right] = True
                 others = np.flatnonzero(chosen)

@@ -1,4 +1,4 @@
-"""States of parts are merged; mutual neighbors are found from both directions; the closest pairs are exact."""
+"""States of parts are merged; mutual neighbors are found both ways; the closest pairs are exact."""
 
 import numpy as np
 import pandas as pd
