@@ -22,13 +22,13 @@ from dask_simjoin.graph.base import (
     FilteredRows,
     LabelledExpr,
     RowValues,
+    aliases,
     check_guarded,
     is_filtered,
     picked,
 )
 from dask_simjoin.graph.dask_private import (
     IO,
-    Alias,
     Blockwise,
     BlockwiseIO,
     CumulativeAggregations,
@@ -91,10 +91,8 @@ class Fingerprints(PartitionsFiltered, LabelledExpr):
 
     def _layer(self) -> dict[Any, Any]:
         prints = self.operand("frozen").inner
-        keys, layer = prints.__dask_keys__(), dict(prints.__dask_graph__())
-        for place, n in enumerate(self._partitions):
-            layer[(self._name, place)] = Alias((self._name, place), keys[n])
-        return layer
+        keys = prints.__dask_keys__()
+        return dict(prints.__dask_graph__()) | aliases(self._name, [keys[n] for n in self._partitions])
 
 
 class NextToFrame(RowValues, Blockwise):

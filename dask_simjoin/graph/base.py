@@ -22,6 +22,7 @@ import dask
 from dask_simjoin.errors import PlanningError
 from dask_simjoin.graph.dask_private import (
     FILTER_HOOK,
+    Alias,
     Blockwise,
     BlockwiseIO,
     Expr,
@@ -50,15 +51,10 @@ class LabelledExpr(Expr):
 
     `meta` is the empty example of the result.  `source_divisions` are the divisions; without this operand
     there is one partition.  With the operand `plan` or `run`, tasks are recorded under the run's name.
-
-    Attributes
-    ----------
-    _makes_result : bool
-        Whether the expression's partitions are the result.
     """
 
     _label: str
-    _makes_result: ClassVar[bool] = False
+    _makes_result: ClassVar[bool] = False  # whether the expression's partitions are the result
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -185,6 +181,11 @@ class Shared(Expr):
     def _layer(self) -> dict[Any, Any]:
         key = (self._name, 0)
         return {key: Task(key, itself, self.operand("value"))}
+
+
+def aliases(name: str, keys: Iterable[Any]) -> Layer:
+    """Return tasks with this name that stand for the tasks with these keys."""
+    return {(name, n): Alias((name, n), key) for n, key in enumerate(keys)}
 
 
 def itself(value: Any) -> Any:

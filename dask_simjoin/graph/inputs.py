@@ -44,20 +44,11 @@ SPHERE = "haversine"
 
 @dataclass(frozen=True)
 class Points:
-    """Name the column of a frame whose points are its coordinates.
-
-    Attributes
-    ----------
-    name : str
-    system : object or None
-        The coordinate reference system, as pyproj has it.
-    columns : list of str
-        Names of the columns that are added: x, y.
-    """
+    """The column of a frame whose points are its coordinates."""
 
     name: str
-    system: Any
-    columns: list[str]
+    system: Any  # the coordinate reference system, as pyproj has it
+    columns: list[str]  # names of the columns that are added: x, y
 
     @property
     def geographic(self) -> bool:

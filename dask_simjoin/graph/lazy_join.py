@@ -10,8 +10,8 @@ import pandas as pd
 from dask.tokenize import tokenize
 
 from dask_simjoin.engine.protocols import Layout, SearchLayout
-from dask_simjoin.graph.base import LabelledExpr
-from dask_simjoin.graph.dask_private import Alias, Expr, Task, TaskRef, guard_repr
+from dask_simjoin.graph.base import LabelledExpr, aliases
+from dask_simjoin.graph.dask_private import Expr, Task, TaskRef, guard_repr
 from dask_simjoin.graph.planner import DISTANCE_STEPS, PlanningSteps, plan_for, plan_key
 from dask_simjoin.graph.records import NO_RUN, RUNS, Named, RunName
 from dask_simjoin.graph.shuffle import (
@@ -76,13 +76,9 @@ class Chunks(LabelledExpr):
 
     def _layer(self) -> dict[Any, Any]:
         expr = self.operand("frozen").inner
-        layer = dict(expr.__dask_graph__())
-        keys = expr.__dask_keys__()
-        pieces = self.operand("pieces")
+        layer, keys, pieces = dict(expr.__dask_graph__()), expr.__dask_keys__(), self.operand("pieces")
         if pieces is None:
-            for i, key in enumerate(keys):
-                layer[(self._name, i)] = Alias((self._name, i), key)
-            return layer
+            return layer | aliases(self._name, keys)
         for i, chunk in enumerate(pieces):
             rows = [(start, stop) for _, start, stop in chunk]
             parts = [TaskRef(keys[n]) for n, _, _ in chunk]
@@ -147,8 +143,8 @@ class BothChunks(LabelledExpr):
         return (None,) * (1 + self.left.npartitions + self.right.npartitions)
 
     def _layer(self) -> dict[Any, Any]:
-        keys = [(side._name, c) for side in (self.left, self.right) for c in range(side.npartitions)]
-        return {(self._name, n): Alias((self._name, n), key) for n, key in enumerate(keys)}
+        sides = self.left, self.right
+        return aliases(self._name, ((side._name, c) for side in sides for c in range(side.npartitions)))
 
 
 def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking,
@@ -183,23 +179,15 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
 
 @dataclass(frozen=True)
 class JoinTasks:
-    """The functions that tasks call for a kind of join.
+    """The functions that tasks call for a kind of join."""
 
-    Attributes
-    ----------
-    make : callable
-        Makes a block pair of two chunks, such as a `BlockPair`.
-    join, cut, count, count_pairs : callable
-        Make rows of the result of a block pair, cut its work into parts, count pairs by row, or count all.
-    weigh, cut_weighed : callable or None
-        Do `cut` in two steps: `weigh` for one part of the work, then `cut_weighed` for all parts.
-    """
-
-    make: Callable[..., Any]
+    make: Callable[..., Any]  # makes a block pair of two chunks, such as a `BlockPair`
+    # make rows of the result of a block pair, cut its work into parts, count pairs by row, or count all
     join: Callable[..., Any]
     cut: Callable[..., Any]
     count: Callable[..., Any]
     count_pairs: Callable[..., Any]
+    # do `cut` in two steps: `weigh` for one part of the work, then `cut_weighed` for all parts
     weigh: Callable[..., Any] | None = None
     cut_weighed: Callable[..., Any] | None = None
 

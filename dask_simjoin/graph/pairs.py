@@ -15,6 +15,7 @@ from dask_simjoin.graph.base import (
     RowsExpr,
     Steps,
     after,
+    aliases,
     blocks_of_chunks,
     itself,
     pick,
@@ -172,9 +173,7 @@ class ChunkCounts(LabelledExpr):
         layer: dict[Any, Any] = {}
         every = set(range(len(plan.counted)))
         totals = add_counts(layer, self.deterministic_token, self.chunks, plan, spec, every, tasks=tasks)
-        for c, key in totals.items():
-            layer[(self._name, c)] = Alias((self._name, c), key)
-        return layer
+        return layer | aliases(self._name, (totals[c] for c in sorted(totals)))
 
 
 class Cuts(LabelledExpr):

@@ -143,29 +143,18 @@ Check = Callable[[JoinStatistics, Resources], None]
 
 @dataclass(frozen=True)
 class PlanningSteps:
-    """The functions that plan joins by one similarity.
+    """The functions that plan joins by one similarity."""
 
-    Attributes
-    ----------
-    label : str
-        Name of the tasks that summarize partitions.
-    key : callable
-        Returns the options of a spec that the statistics of a table depend on.
-    summarize : callable
-        Summarizes a partition: ``summarize(frame, number, spec, with_ids, partitions)``.
-        Partitions of a right table are numbered from `RIGHT`.
-    make : callable
-        Makes the plan: ``make(summaries, sources, spec, output, resources, check)``.
-        Summaries and sources are lists with an item for each table.
-    names_table : bool
-        Whether errors of `summarize` name the table.
-    """
-
-    label: str
+    label: str  # name of the tasks that summarize partitions
+    # returns the options of a spec that the statistics of a table depend on
     key: Callable[[Any], tuple[Hashable, ...]]
+    # Summarizes a partition: ``summarize(frame, number, spec, with_ids, partitions)``. Partitions of a right
+    # table are numbered from `RIGHT`.
     summarize: Callable[..., Any]
+    # Makes the plan: ``make(summaries, sources, spec, output, resources, check)``. Summaries and sources are
+    # lists with an item for each table.
     make: Callable[..., Any]
-    names_table: bool = False
+    names_table: bool = False  # whether errors of `summarize` name the table
 
 
 def _distance_key(spec: JoinSpec) -> tuple[Hashable, ...]:

@@ -66,21 +66,13 @@ NO_RUN = RunName()
 
 @dataclass(frozen=True)
 class Recorded:
-    """Call a function, and record the call as a task of a run.
-
-    Attributes
-    ----------
-    place : object
-        The task's place in its step; None: each call counts as another task.
-    of : int
-        Number of tasks that make the result; 0: this task makes no part of the result.
-    """
+    """Call a function, and record the call as a task of a run."""
 
     function: Callable[..., Any]
     run: str
     step: str
-    place: Any = None
-    of: int = 0
+    place: Any = None  # the task's place in its step; None: each call counts as another task
+    of: int = 0  # number of tasks that make the result; 0: this task makes no part of the result
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         begin = time.time()

@@ -25,10 +25,9 @@ from dask.tokenize import normalize_token
 
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.ids import value_bytes
-from dask_simjoin.graph.base import RowValues
+from dask_simjoin.graph.base import RowValues, aliases
 from dask_simjoin.graph.dask_private import (
     IO,
-    Alias,
     Blockwise,
     Expr,
     Filter,
@@ -149,9 +148,7 @@ class Given(Expr):
 
     def _layer(self) -> dict[Any, Any]:
         inner = self.operand("frozen").inner
-        keys = inner.__dask_keys__()
-        aliases = {(self._name, n): Alias((self._name, n), key) for n, key in enumerate(keys)}
-        return dict(inner.__dask_graph__()) | aliases
+        return dict(inner.__dask_graph__()) | aliases(self._name, inner.__dask_keys__())
 
 
 def map_frozen(name: str, function: Callable[..., Any], source: FrozenSource, *args: Any,

@@ -74,39 +74,19 @@ LOCAL_CHUNK = 128 * 2**20
 
 @dataclass(frozen=True)
 class Resources:
-    """Describe the machine or cluster that runs the tasks.
+    """The machine or cluster that runs the tasks."""
 
-    Attributes
-    ----------
-    threads : int
-        Number of tasks that run at the same time.
-    memory : int or None
-        Bytes for each thread; None: no limit is known.
-    cluster : bool
-        Whether the tasks run on a distributed cluster.
-    limit : int or None
-        Memory limit of the smallest worker.
-    gpu : bool
-        Whether each task runs on a GPU, whose memory is `memory`.
-    workers : int
-        Number of worker processes, which exchange chunks.
-    shared : int or None
-        Bytes for each thread of this process if its threads run the tasks; None: they do not, or unknown.
-    together : int
-        Threads of the smallest worker, or of this process, that can share the work of one task.
-    disk : int or None
-        Free bytes on the disk with the most space for results; None: unknown.
-    """
-
-    threads: int = 1
-    memory: int | None = None
-    cluster: bool = False
-    limit: int | None = None
-    gpu: bool = False
-    workers: int = 1
+    threads: int = 1  # number of tasks that run at the same time
+    memory: int | None = None  # bytes for each thread; None: no limit is known
+    cluster: bool = False  # whether the tasks run on a distributed cluster
+    limit: int | None = None  # memory limit of the smallest worker
+    gpu: bool = False  # whether each task runs on a GPU, whose memory is `memory`
+    workers: int = 1  # number of worker processes, which exchange chunks
+    # bytes for each thread of this process if its threads run the tasks; None: they do not, or unknown
     shared: int | None = None
+    # threads of the smallest worker, or of this process, that can share the work of one task
     together: int = 1
-    disk: int | None = None
+    disk: int | None = None  # free bytes on the disk with the most space for results; None: unknown
 
     @property
     def room(self) -> int | None:
@@ -125,30 +105,14 @@ class Resources:
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of a plan in bytes.
+    """Limits of a plan in bytes."""
 
-    Attributes
-    ----------
-    chunk : int
-        Coordinates and ids of one chunk.
-    output : int
-        One partition of the result.
-    result : int
-        All pairs together: a larger result is refused.
-    limit : str
-        Origin of `result`, in messages.
-    chosen : bool
-        Whether the caller chose `chunk`: then it is also the target size of chunks.
-    origin : str
-        Origin of `chunk`, in messages.
-    """
-
-    chunk: int
-    output: int
-    result: int
-    chosen: bool
-    origin: str
-    limit: str = SET
+    chunk: int  # coordinates and ids of one chunk
+    output: int  # one partition of the result
+    result: int  # all pairs together: a larger result is refused
+    chosen: bool  # whether the caller chose `chunk`: then it is also the target size of chunks
+    origin: str  # origin of `chunk`, in messages
+    limit: str = SET  # origin of `result`, in messages
 
 
 def budget_of(chunks: int, largest: float, budget: Budget, resources: Resources) -> Budget:
@@ -334,26 +298,16 @@ ROW = 32
 
 @dataclass(frozen=True)
 class Limit:
-    """A memory limit for a sparse matrix.
+    """A memory limit for a sparse matrix."""
 
-    Attributes
-    ----------
-    bytes : int
-        Bytes that are available.
-    entry, row : int
-        Bytes that an entry and a row of the matrix take.
-    where, remedy : str
-        The words before the bytes, and the remedy, in messages.
-    config : str
-        The configuration key that sets the limit; "": there is none.
-    """
-
-    bytes: int
+    bytes: int  # bytes that are available
+    # bytes that an entry and a row of the matrix take
     entry: int
     row: int
+    # the words before the bytes, and the remedy, in messages
     where: str
     remedy: str
-    config: str = ""
+    config: str = ""  # the configuration key that sets the limit; "": there is none
 
 
 @dataclass(frozen=True)

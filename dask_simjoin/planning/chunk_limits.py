@@ -82,21 +82,12 @@ def one_chunk_bytes(table: TableSummary, k: int, threads: int) -> float:
 
 
 class OneChunk(NamedTuple):
-    """The memory of one chunk of all rows with its spanning tree.
+    """The memory of one chunk of all rows with its spanning tree."""
 
-    Attributes
-    ----------
-    need : float
-        Peak bytes on each worker that has the chunk.
-    room : float or None
-        Bytes that the chunk may take on the smallest worker, or in this process; None: unknown.
-    is_best : bool
-        Whether the chunk fits and is faster than several chunks.
-    """
-
-    need: float
+    need: float  # peak bytes on each worker that has the chunk
+    # bytes that the chunk may take on the smallest worker, or in this process; None: unknown
     room: float | None
-    is_best: bool
+    is_best: bool  # whether the chunk fits and is faster than several chunks
 
 
 def one_chunk_of_tree(table: TableSummary, output: OutputSpec, resources: Resources) -> OneChunk | None:
@@ -144,20 +135,13 @@ UNEVEN = 1.5
 
 @dataclass(frozen=True)
 class ChunkLimits:
-    """Limits of chunks.
-
-    Attributes
-    ----------
-    shuffle : str
-        How Dask would shuffle rows.
-    one : OneChunk or None
-        Memory of a single chunk of all rows with its spanning tree; None: no tree is made on CPUs.
-    """
+    """Limits of chunks."""
 
     output: OutputSpec
     budget: Budget
     resources: Resources
-    shuffle: str
+    shuffle: str  # how Dask would shuffle rows
+    # memory of a single chunk of all rows with its spanning tree; None: no tree is made on CPUs
     one: OneChunk | None = None
 
     def rows(self, table: TableSummary, row_bytes: float) -> tuple[int, int]:

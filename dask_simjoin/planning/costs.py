@@ -21,37 +21,23 @@ NANO = 1e-9
 
 @dataclass(frozen=True)
 class Rates:
-    """Rates of a thread or a GPU, in nanoseconds.
+    """Rates of a thread or a GPU, in nanoseconds."""
 
-    Attributes
-    ----------
-    read, read_number : float
-        Summarize a row, read it again and put it into its chunk: per row, and per number in it.
-    build, build_number : float
-        Index a row: per row, and per number in it.
-    visit : float
-        Look up the neighborhood of a row, without comparisons.
-    compare, compare_number : float
-        Compare two points: per pair, and per dimension.
-    pair : float
-        Emit a pair.
-    shuffle, shuffle_number : float
-        Send a row to another chunk and sort it there: per row, and per number in it.
-    task : float
-        Run a task with the threaded scheduler.
-    """
-
+    # summarize a row, read it again and put it into its chunk: per row, and per number in it
     read: float
     read_number: float
+    # index a row: per row, and per number in it
     build: float
     build_number: float
-    visit: float
+    visit: float  # look up the neighborhood of a row, without comparisons
+    # compare two points: per pair, and per dimension
     compare: float
     compare_number: float
-    pair: float
+    pair: float  # emit a pair
+    # send a row to another chunk and sort it there: per row, and per number in it
     shuffle: float
     shuffle_number: float
-    task: float
+    task: float  # run a task with the threaded scheduler
 
 
 SWEEP = Rates(4, 4, 14, 3, 25, 0.0, 0.0, 3, 30, 12, 1.5e5)
@@ -121,48 +107,26 @@ MIN_ROWS = 1024
 
 @dataclass(eq=False)
 class Costs:
-    """Expected seconds of the steps of a join on given resources.
+    """Expected seconds of the steps of a join on given resources."""
 
-    Attributes
-    ----------
-    method : str
-        How chunks are indexed.
-    near : tuple of float
-        Share of all pairs of points whose tiles must be compared: for all points, and for a quarter of them,
-        which have larger tiles.
-    rows : float
-        Points of all tables.
-    swept : int
-        Number of dimensions that a sweep visits.
-    row_bytes : float
-        Memory of one row of a chunk.
-    read, build, visit, shuffle : float
-        Seconds of a thread to read one row, to index it, to look up its neighborhood, and to send it.
-    compare, pair : float
-        Seconds to compare two points of near tiles, on average, and to find a pair.
-    task : float
-        Seconds of the scheduler for one task.
-    factors : dict
-        Cost of each shuffle method, in units of `shuffle`.
-    """
-
-    method: str
+    method: str  # how chunks are indexed
     dims: int
+    # share of pairs of points in near tiles: for all points, and for a quarter of them, with larger tiles
     near: tuple[float, float]
-    rows: float
+    rows: float  # points of all tables
     output: OutputSpec
     resources: Resources
-    swept: int = SWEPT_DIMS
-    row_bytes: float = 0.0
+    swept: int = SWEPT_DIMS  # number of dimensions that a sweep visits
+    row_bytes: float = 0.0  # memory of one row of a chunk
     sources: tuple[Sources, ...] = ()
-    read: float = field(init=False)
-    build: float = field(init=False)
-    visit: float = field(init=False)
-    compare: float = field(init=False)
-    pair: float = field(init=False)
-    shuffle: float = field(init=False)
-    task: float = field(init=False)
-    factors: dict[str, float] = field(init=False)
+    read: float = field(init=False)  # seconds of a thread to read a row
+    build: float = field(init=False)  # seconds to index a row
+    visit: float = field(init=False)  # seconds to look up the neighborhood of a row
+    compare: float = field(init=False)  # seconds to compare two points of near tiles, on average
+    pair: float = field(init=False)  # seconds to find a pair
+    shuffle: float = field(init=False)  # seconds to send a row
+    task: float = field(init=False)  # seconds of the scheduler for one task
+    factors: dict[str, float] = field(init=False)  # cost of each shuffle method, in units of `shuffle`
 
     def __post_init__(self) -> None:
         searched, dims = self.output.k is not None, self.dims

@@ -208,25 +208,16 @@ class HomeChunks(OneTable):
 
 @dataclass(frozen=True, eq=False)
 class EntityChunks(HomeChunks):
-    """Chunks of rows that follow each other.
-
-    Attributes
-    ----------
-    starts : array (chunks,), int64
-        The position of each chunk's first row in the whole frame.
-    lower, upper : array (chunks, d), float64
-        The chunks' boxes.
-    threshold : float
-        Chunks are compared if the gap of their boxes, as a total of the norm, is at most this.
-    """
+    """Chunks of rows that follow each other."""
 
     pieces: Pieces
-    starts: np.ndarray
+    starts: np.ndarray  # (chunks,) int64: the position of each chunk's first row in the whole frame
     rows: np.ndarray
+    # (chunks, d) float64: the chunks' boxes
     lower: np.ndarray
     upper: np.ndarray
     norm: Norm
-    threshold: float
+    threshold: float  # chunks are compared if the gap of their boxes, as a total of the norm, is at most this
 
     kind = "entity"
     method = None

@@ -36,28 +36,18 @@ PRIOR = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """Estimated numbers of unordered pairs, with 95 % intervals.
+    """Estimated numbers of unordered pairs, with 95 % intervals."""
 
-    Attributes
-    ----------
-    pairs, low, high : array (blocks,), float64
-    total, total_low, total_high : float
-    sampled : int
-        Number of sample points.
-    counted : bool
-        Whether the numbers are exact.
-    degrees, points : array (k,)
-        Distinct numbers of pairs per sample point, the largest first, and the number of points with each.
-    """
-
+    # (blocks,) float64: of each block pair
     pairs: np.ndarray
     low: np.ndarray
     high: np.ndarray
     total: float
     total_low: float
     total_high: float
-    sampled: int
-    counted: bool
+    sampled: int  # number of sample points
+    counted: bool  # whether the numbers are exact
+    # (k,): distinct numbers of pairs per sample point, the largest first, and the number of points with each
     degrees: np.ndarray
     points: np.ndarray
 
@@ -72,20 +62,13 @@ class Estimate:
 
 
 class Recall(NamedTuple):
-    """The share of the true pairs that is found, with a 95 % interval.
+    """The share of the true pairs that is found, with a 95 % interval."""
 
-    Attributes
-    ----------
-    share, low, high : float
-        NaN: too few pairs are known.
-    pairs : float
-        Number of true pairs in the estimate.
-    """
-
+    # NaN: too few pairs are known
     share: float
     low: float
     high: float
-    pairs: float
+    pairs: float  # number of true pairs in the estimate
 
     def numbers(self) -> dict[str, float]:
         """Return the numbers of a profile; only the share if it is exact."""
@@ -189,31 +172,16 @@ def _across(sampled: Sampled) -> tuple[np.ndarray, np.ndarray, float, float, flo
 
 
 class PairSample(NamedTuple):
-    """Counts of sampled pairs.
+    """Counts of sampled pairs."""
 
-    Attributes
-    ----------
-    pairs, seen : array (blocks,), float64
-        Weighted and plain number of sampled pairs of each block.
-    degree : array (points,), int64
-        Number of pairs of each point.
-    shared : float
-        Relative variance of the number of pairs, as far as it comes from pairs that share points.
-    freedom : float
-        Degrees of freedom of `shared`, which is an estimate.
-    each : float
-        Weight of a pair if none was sampled.
-    exact : bool
-        Whether the samples have all points.
-    """
-
+    # (blocks,) float64: weighted and plain number of sampled pairs of each block
     pairs: np.ndarray
     seen: np.ndarray
-    degree: np.ndarray
-    shared: float
-    freedom: float
-    each: float
-    exact: bool
+    degree: np.ndarray  # (points,) int64: number of pairs of each point
+    shared: float  # relative variance of the number of pairs, as far as it comes from pairs that share points
+    freedom: float  # degrees of freedom of `shared`, which is an estimate
+    each: float  # weight of a pair if none was sampled
+    exact: bool  # whether the samples have all points
 
 
 def _shared(degree: np.ndarray, once: float, others: float) -> float:

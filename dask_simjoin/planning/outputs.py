@@ -85,55 +85,28 @@ def query_slices(slices: np.ndarray, found: Estimate, size: float, rows: int, sp
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """The result of a join's tasks; together with its options it identifies a plan.
+    """The result of a join's tasks; together with its options it identifies a plan."""
 
-    Attributes
-    ----------
-    with_ids : bool
-        Whether the result names rows, whose ids must then be unique.
-    materialise : bool
-        Whether the result has a row for each pair, so its size is limited.
-    result_bytes_per_row : int
-        Bytes of results per row of a chunk.
-    bytes_per_other, others_per_row : int
-        Bytes for each neighbor of a row, and the largest number of neighbors of a row.
-    single_home : bool
-        Whether the results of a row are kept in its chunk, so that each row must be in one chunk only.
-    k : int or None
-        Nearest neighbors per row; None: pairs within a distance.
-    min_total, max_total : float
-        Smallest and largest total of a neighbor.
-    dense : float
-        From this number of neighbors per row on, tiles are fastest, because they count many pairs at once.
-    joins : int
-        Number of times that tasks go through the block pairs.
-    spanning : bool
-        Whether a minimum spanning tree is made after the search for neighbors.
-    by_row : bool
-        Whether each piece of the work gives a number for each row of a chunk.
-    listed : bool
-        Whether tasks visit each pair without returning it.
-    connected : bool
-        Whether rows are connected by pairs and labeled, without returning pairs.
-    together : float
-        Cost per row if there are several chunks, in units of a visit: rows then need numbers across chunks.
-    """
-
-    with_ids: bool = False
-    materialise: bool = False
-    result_bytes_per_row: int = 0
+    with_ids: bool = False  # whether the result names rows, whose ids must then be unique
+    materialise: bool = False  # whether the result has a row for each pair, so its size is limited
+    result_bytes_per_row: int = 0  # bytes of results per row of a chunk
+    # bytes for each neighbor of a row, and the largest number of neighbors of a row
     bytes_per_other: int = 0
     others_per_row: int = 0
+    # whether the results of a row are kept in its chunk, so that each row must be in one chunk only
     single_home: bool = False
-    k: int | None = None
+    k: int | None = None  # nearest neighbors per row; None: pairs within a distance
+    # smallest and largest total of a neighbor
     min_total: float = 0.0
     max_total: float = math.inf
+    # from this number of neighbors per row on, tiles are fastest, because they count many pairs at once
     dense: float = math.inf
-    joins: int = 1
-    spanning: bool = False
-    by_row: bool = False
-    listed: bool = False
-    connected: bool = False
+    joins: int = 1  # number of times that tasks go through the block pairs
+    spanning: bool = False  # whether a minimum spanning tree is made after the search for neighbors
+    by_row: bool = False  # whether each piece of the work gives a number for each row of a chunk
+    listed: bool = False  # whether tasks visit each pair without returning it
+    connected: bool = False  # whether rows are connected by pairs and labeled, without returning pairs
+    # cost per row if there are several chunks, in units of a visit: rows then need numbers across chunks
     together: float = 0.0
 
     def found_bytes(self, rows: int) -> int:
@@ -220,27 +193,14 @@ def making_tasks(chunks: JoinChunks, sources: Sequence[Sources], cluster: bool) 
 
 
 class BlockPairs:
-    """Block pairs of a plan, and the result partitions that they give.
+    """Block pairs of a plan, and the result partitions that they give."""
 
-    Attributes
-    ----------
-    blocks : array (block pairs, 2), int32
-        Chunks that are compared.
-    slices : array (block pairs,), int64
-        Number of result partitions of each block pair.
-    parts : array (block pairs,), int64
-        Number of pieces of each block pair's work if the result has no pairs.
-    disk : Disk
-        Expected disk traffic.
-    data_warnings : tuple of DataWarning
-        Likely mistakes of the caller.
-    """
-
-    blocks: np.ndarray
-    slices: np.ndarray
+    blocks: np.ndarray  # (block pairs, 2) int32: chunks that are compared
+    slices: np.ndarray  # (block pairs,) int64: number of result partitions of each block pair
+    # (block pairs,) int64: number of pieces of each block pair's work if the result has no pairs
     parts: np.ndarray
-    disk: Disk
-    data_warnings: tuple[DataWarning, ...] = ()
+    disk: Disk  # expected disk traffic
+    data_warnings: tuple[DataWarning, ...] = ()  # likely mistakes of the caller
 
     @property
     def shuffles_on_disk(self) -> bool:

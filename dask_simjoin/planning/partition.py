@@ -47,55 +47,28 @@ RIGHT = 1 << 40
 
 @dataclass(frozen=True)
 class PartitionSummary:
-    """Statistics of a partition.
+    """Statistics of a partition."""
 
-    Attributes
-    ----------
-    source_rows : int
-        Rows of the partition, including rows that `dropna` leaves out.
-    moments : Moments
-        Moments of its points.
-    bad : dict
-        Column -> count of missing or NaN values, and of infinite ones; for lists, of lists with such values.
-    inexact : dict
-        Column -> an integer in it that no float64 number equals.
-    beyond : dict
-        Column -> count of values that the metric does not allow, and one of them.
-    zero : tuple or None
-        If the metric needs directions: count of rows without one, the first such row, and its label as text.
-    unlike : tuple or None
-        The first row that is not a list of numbers: its number, its value in words, and its label as text.
-    box : str
-        A digest of the box of the points that take part.
-    ids : IdSummary or None
-        None: ids are not needed.
-    id_bytes, kept_bytes : float
-        Memory of one row's id, and of one row's columns that the result keeps.
-    sample : Sample or None
-        Some of the rows that take part; None: no sample was requested.
-    whole : Sample or None
-        All rows that take part, if a plan may count their pairs.
-    largest_radius : float
-        The largest of the rows' own distances.
-    bad_radii : int
-        Count of rows' own distances that are missing, negative or infinite.
-    """
-
-    source_rows: int
-    moments: Moments
+    source_rows: int  # rows of the partition, including rows that `dropna` leaves out
+    moments: Moments  # moments of its points
+    # column -> count of missing or NaN values, and of infinite ones; for lists, of lists with such values
     bad: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
+    # column -> an integer in it that no float64 number equals
     inexact: dict[Hashable, int] = field(default_factory=dict)
+    # column -> count of values that the metric does not allow, and one of them
     beyond: dict[Hashable, tuple[int, float]] = field(default_factory=dict)
+    # if the metric needs directions: count of rows without one, the first such row, and its label as text
     zero: tuple[int, int, str] | None = None
+    # the first row that is not a list of numbers: its number, its value in words, and its label as text
     unlike: tuple[int, str, str] | None = None
-    box: str = ""
-    ids: IdSummary | None = None
-    id_bytes: float = 8.0
-    sample: Sample | None = None
-    kept_bytes: float = 0.0
-    largest_radius: float = 0.0
-    bad_radii: int = 0
-    whole: Sample | None = None
+    box: str = ""  # a digest of the box of the points that take part
+    ids: IdSummary | None = None  # None: ids are not needed
+    id_bytes: float = 8.0  # memory of one row's id
+    sample: Sample | None = None  # some of the rows that take part; None: no sample was requested
+    kept_bytes: float = 0.0  # memory of one row's columns that the result keeps
+    largest_radius: float = 0.0  # the largest of the rows' own distances
+    bad_radii: int = 0  # count of rows' own distances that are missing, negative or infinite
+    whole: Sample | None = None  # all rows that take part, if a plan may count their pairs
 
     @property
     def nbytes(self) -> int:
@@ -110,24 +83,12 @@ class PartitionSummary:
 
 
 class PartitionScan(NamedTuple):
-    """The arrays that a pass over a partition has read.
+    """The arrays that a pass over a partition has read."""
 
-    Attributes
-    ----------
-    x : array (n, d), float64
-        The points that take part.
-    frame : DataFrame
-        The rows of these points.
-    kept : array (rows,), bool, or None
-        Which rows of the partition take part; None: all.
-    limit : array (n,), float64, or None
-        The points' own thresholds.
-    """
-
-    x: Array
-    frame: Frame
-    kept: Array | None
-    limit: Array | None
+    x: Array  # (n, d) float64: the points that take part
+    frame: Frame  # the rows of these points
+    kept: Array | None  # (rows,) bool: which rows of the partition take part; None: all
+    limit: Array | None  # (n,) float64: the points' own thresholds
 
 
 def summarise(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,

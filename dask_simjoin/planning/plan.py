@@ -70,74 +70,44 @@ class RowCounts:
 
 @dataclass(frozen=True, eq=False)
 class Plan(RowCounts, BlockPairs):
-    """The plan of a lazy join: `BlockPairs`, and these attributes.
+    """The plan of a lazy join; `BlockPairs` explains the fields without a comment."""
 
-    Attributes
-    ----------
-    layout : Layout or SearchLayout
-        How chunks are indexed.
-    sources : tuple of Sources
-        For each partition of each table, the count of its rows, and a digest of its box.
-    even : bool
-        Whether slices have equal estimated work, not equally many pairs.
-    estimate : Estimate
-        The pairs, each counted once.
-    pair_bytes, row_bytes : float
-        Memory of one row of the result, and of one row of a chunk (coordinates and id).
-    table_rows : tuple of int
-        Points of each table.
-    searches : tuple of array, int64
-        For each chunk of queries, the chunks that may have their neighbors: itself, then by distance.
-    joined : array (pairs of chunks, 2), int32
-        Pairs of chunks that may have an edge of the minimum spanning tree; none if no tree is made.
-    parts : array (block pairs,) or (chunks,), int64
-        For nearest neighbors: number of pieces of each chunk's searches.
-    seconds : array (block pairs,) or (chunks,), float64
-        Expected seconds of a thread for each block pair, or for the searches of each chunk.
-    expected : float
-        Seconds from the first task to the last, with disk traffic, but without writing pairs.
-    threads : int
-        Number of threads that index a chunk together.
-    copies : int
-        Number of workers that each make a copy of every chunk: see `Costs.copies`.
-    sharing : Sharing
-        Threads and workers that make the spanning tree of a single chunk.
-    alone : float
-        Peak bytes of a single chunk with its spanning tree, on each worker that has the chunk; else 0.
-    sent : int
-        Rows of a partition that are shuffled at a time.
-    recall : Recall
-        Expected share of the true pairs that is found.
-    run : str
-        Name of the recorded run; "": tasks are not recorded.
-    """
-
-    layout: AnyLayout
+    layout: AnyLayout  # how chunks are indexed
     dims: int
+    # for each partition of each table, the count of its rows, and a digest of its box
     sources: tuple[Sources, ...]
     chunks: JoinChunks
     blocks: np.ndarray
     slices: np.ndarray
-    even: bool
-    estimate: Estimate
+    even: bool  # whether slices have equal estimated work, not equally many pairs
+    estimate: Estimate  # the pairs, each counted once
+    # memory of one row of the result, and of one row of a chunk (coordinates and id)
     pair_bytes: float
     row_bytes: float
-    table_rows: tuple[int, ...]
+    table_rows: tuple[int, ...]  # points of each table
     budget: Budget
     data_warnings: tuple[DataWarning, ...] = field(default=(), kw_only=True)
+    # int64: for each chunk of queries, the chunks that may have their neighbors: itself, then by distance
     searches: tuple[np.ndarray, ...] = field(default=(), kw_only=True)
+    # (pairs of chunks, 2) int32: chunks that may have an edge of the spanning tree; none if no tree is made
     joined: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int32), kw_only=True)
+    # int64: number of pieces of each block pair's work (block pairs,), or of each chunk's searches (chunks,)
     parts: np.ndarray = field(kw_only=True)
+    # float64: seconds of a thread for each block pair (block pairs,), or for each chunk's searches (chunks,)
     seconds: np.ndarray = field(kw_only=True)
+    # seconds from the first task to the last, with disk traffic, but without writing pairs
     expected: float = field(kw_only=True)
     disk: Disk = field(default=Disk(), kw_only=True)
-    threads: int = field(default=1, kw_only=True)
+    threads: int = field(default=1, kw_only=True)  # number of threads that index a chunk together
+    # number of workers that each make a copy of every chunk: see `Costs.copies`
     copies: int = field(default=1, kw_only=True)
+    # threads and workers that make the spanning tree of a single chunk
     sharing: Sharing = field(default=ALONE, kw_only=True)
+    # peak bytes of a single chunk with its spanning tree, on each worker that has the chunk; else 0
     alone: float = field(default=0.0, kw_only=True)
-    sent: int = field(default=MAX_ROWS, kw_only=True)
-    recall: Recall = field(default=ALL, kw_only=True)
-    run: str = field(default="", kw_only=True)
+    sent: int = field(default=MAX_ROWS, kw_only=True)  # rows of a partition that are shuffled at a time
+    recall: Recall = field(default=ALL, kw_only=True)  # expected share of the true pairs that is found
+    run: str = field(default="", kw_only=True)  # name of the recorded run; "": tasks are not recorded
 
     @property
     def shuffles_on_disk(self) -> bool:
@@ -341,20 +311,14 @@ NO_BLOCKS = np.zeros((0, 2), np.int32)
 
 @dataclass(frozen=True, eq=False)
 class WholePlan(RowCounts):
-    """The plan of an eager join, which has one chunk of each table; see `Plan`.
-
-    Attributes
-    ----------
-    meets : bool
-        Whether the chunks are compared: both have points, and their boxes are within the distance.
-    """
+    """The plan of an eager join, which has one chunk of each table; see `Plan`."""
 
     layout: AnyLayout
     dims: int
     table_rows: tuple[int, ...]
     estimate: Estimate
     pair_bytes: float
-    meets: bool
+    meets: bool  # whether the chunks are compared: both have points, and their boxes are within the distance
     data_warnings: tuple[DataWarning, ...]
 
 

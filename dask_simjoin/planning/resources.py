@@ -255,24 +255,14 @@ PARQUET_BYTE = 3.2
 
 @dataclass(frozen=True)
 class Disk:
-    """Expected bytes and seconds of disk traffic; zero on GPUs, which were not measured.
+    """Expected bytes and seconds of disk traffic; zero on GPUs, which were not measured."""
 
-    Attributes
-    ----------
-    spilled, shuffled : float
-        Bytes of chunks that are written and read again, and bytes of shuffled rows.
-    spilling, shuffling, writing : float
-        Seconds to spill chunks, to shuffle rows, and to write the pairs as parquet.
-    needed : float
-        Lower bound of the bytes on the disks of all workers at a time.  Without workers: bytes that a shuffle
-        writes to the temporary folder.
-    """
-
-    spilled: float = 0.0
-    spilling: float = 0.0
-    shuffled: float = 0.0
-    shuffling: float = 0.0
-    writing: float = 0.0
+    spilled: float = 0.0  # bytes of chunks that are written and read again
+    spilling: float = 0.0  # seconds for these
+    shuffled: float = 0.0  # bytes of shuffled rows
+    shuffling: float = 0.0  # seconds to shuffle rows
+    writing: float = 0.0  # seconds to write the pairs as parquet
+    # lower bound of the bytes on all workers' disks at a time, or of a shuffle in the temporary folder
     needed: float = 0.0
 
     @property
@@ -362,22 +352,13 @@ BY_TASKS = Remedy(config={"dataframe.shuffle.method": "tasks"})
 
 @dataclass(frozen=True)
 class WorkerDisk:
-    """A disk that workers spill to.
+    """A disk that workers spill to."""
 
-    Attributes
-    ----------
-    host, directory : str
-        A machine, and the folder of its first worker.
-    workers : int
-        Number of workers that write to this disk.
-    free : int
-        Free bytes.
-    """
-
+    # a machine, and the folder of its first worker
     host: str
     directory: str
-    workers: int
-    free: int
+    workers: int  # number of workers that write to this disk
+    free: int  # free bytes
 
 
 def check_disks(needed: float, disks: Sequence[WorkerDisk]) -> None:

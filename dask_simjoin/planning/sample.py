@@ -39,24 +39,12 @@ MAX_WHOLE = 1 << 18
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Some points of a partition, drawn without replacement.
+    """Some points of a partition, drawn without replacement."""
 
-    Attributes
-    ----------
-    rows : int
-        Number of points that the sample was drawn from.
-    places : array (m,), int64
-        Row numbers of the sampled points in the partition, ascending.
-    x : array (m, d), float64
-        Coordinates of the sampled points.
-    limit : array (m,), float64, or None
-        Their own thresholds, if rows have radii.
-    """
-
-    rows: int
-    places: np.ndarray
-    x: np.ndarray
-    limit: np.ndarray | None = None
+    rows: int  # number of points that the sample was drawn from
+    places: np.ndarray  # (m,) int64: row numbers of the sampled points in the partition, ascending
+    x: np.ndarray  # (m, d) float64: coordinates of the sampled points
+    limit: np.ndarray | None = None  # (m,) float64: their own thresholds, if rows have radii
 
 
 def sample_size(rows: int, dims: int, partitions: int) -> int:

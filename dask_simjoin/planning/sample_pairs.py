@@ -23,34 +23,17 @@ PROBE = 2048
 
 @dataclass(frozen=True, eq=False)
 class SamplePoints:
-    """The samples of all partitions, one after the other.
-
-    Attributes
-    ----------
-    position : array (m,), int64
-        Row numbers in the whole frame, ascending.
-    weight : array (m,), float64
-        Number of points that each sampled point represents.
-    rows : int
-        Number of points that the samples were drawn from.
-    partition : array (m,), int64
-        The partition of each sampled point.
-    together : array (m,), float64
-        Correction of the weight of pairs within a partition, whose points were drawn without replacement.
-    thinned : float
-        Correction of the weight of all pairs after points were left out.
-    limit : array (m,), float64, or None
-        The points' own thresholds.
-    """
+    """The samples of all partitions, one after the other."""
 
     x: np.ndarray
-    position: np.ndarray
-    weight: np.ndarray
-    rows: int
-    partition: np.ndarray
+    position: np.ndarray  # (m,) int64: row numbers in the whole frame, ascending
+    weight: np.ndarray  # (m,) float64: number of points that each sampled point represents
+    rows: int  # number of points that the samples were drawn from
+    partition: np.ndarray  # (m,) int64: the partition of each sampled point
+    # (m,) float64: correction of pairs' weights within a partition, as it is sampled without replacement
     together: np.ndarray
-    thinned: float = 1.0
-    limit: np.ndarray | None = None
+    thinned: float = 1.0  # correction of the weight of all pairs after points were left out
+    limit: np.ndarray | None = None  # (m,) float64: the points' own thresholds
 
     def take(self, places: np.ndarray) -> SamplePoints:
         """Return some of the points, with larger weights."""
@@ -98,22 +81,15 @@ def gather_samples(samples: list[Sample], offsets: np.ndarray, dims: int) -> Sam
 
 
 class Sampled(NamedTuple):
-    """Pairs of samples.
+    """Pairs of samples."""
 
-    Attributes
-    ----------
-    first, second : SamplePoints
-        The points that were joined; one object twice for a table with itself.
-    left, right : array (pairs,)
-        The positions of each pair's points in `first` and `second`.
-    share : array (pairs,), float64, or float
-        0.5 if a pair is within the limit of only one of its points, else 1.0.
-    """
-
+    # the points that were joined; one object twice for a table with itself
     first: SamplePoints
     second: SamplePoints
+    # (pairs,): the positions of each pair's points in `first` and `second`
     left: np.ndarray
     right: np.ndarray
+    # (pairs,) float64: 0.5 if a pair is within the limit of only one of its points, else 1.0
     share: np.ndarray | float
 
     @property

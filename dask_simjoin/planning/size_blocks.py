@@ -36,20 +36,11 @@ MISSING, LAST = -1, 2**31
 
 @dataclass(frozen=True, eq=False)
 class SizeBlocks:
-    """Blocks of a table.
+    """Blocks of a table."""
 
-    Attributes
-    ----------
-    lows : array (ranges,), int64
-        Smallest size of each range.
-    splits : array (ranges,), int64
-        Number of blocks of each range.
-    rows, elements, bytes : array (blocks,), float64
-        Expected rows of each block, their elements, and their memory.
-    """
-
-    lows: np.ndarray
-    splits: np.ndarray
+    lows: np.ndarray  # (ranges,) int64: smallest size of each range
+    splits: np.ndarray  # (ranges,) int64: number of blocks of each range
+    # (blocks,) float64: expected rows of each block, their elements, and their memory
     rows: np.ndarray
     elements: np.ndarray
     bytes: np.ndarray
@@ -169,18 +160,10 @@ def heavy_first(candidates: np.ndarray) -> np.ndarray:
 
 
 class SizeBlockPlan(BlockPairs):
-    """A plan whose chunks are blocks by size.
+    """A plan whose chunks are blocks by size."""
 
-    Attributes
-    ----------
-    sources : tuple of tuple of int
-        For each partition of each table, the count of its rows.
-    sides : tuple of SizeBlocks
-        Blocks of each table.
-    """
-
-    sources: tuple[tuple[int, ...], ...]
-    sides: tuple[SizeBlocks, ...]
+    sources: tuple[tuple[int, ...], ...]  # for each partition of each table, the count of its rows
+    sides: tuple[SizeBlocks, ...]  # blocks of each table
 
     even: ClassVar[bool] = False
 

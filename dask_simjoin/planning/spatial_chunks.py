@@ -25,24 +25,15 @@ from dask_simjoin.request.messages import counted
 
 
 class OfRegions(OneTable, Sized):
-    """Base class of the chunks of regions, to which rows are shuffled.
-
-    Attributes
-    ----------
-    norm : int or float
-    first, own : array (regions,), int64
-        Each region's first chunk, and its number of chunks with own points.
-    method : str
-        How Dask shuffles: "p2p", "tasks" or "disk".
-    offsets : array (partitions + 1,), int64
-        The number of each partition's first row, in the whole frame.
-    """
+    """Base class of the chunks of regions, to which rows are shuffled."""
 
     regions: Regions
     norm: Norm
+    # (regions,) int64: each region's first chunk, and its number of chunks with own points
     first: np.ndarray
     own: np.ndarray
-    method: str
+    method: str  # how Dask shuffles: "p2p", "tasks" or "disk"
+    # (partitions + 1,) int64: the number of each partition's first row, in the whole frame
     offsets: np.ndarray
 
     kind = "spatial"
@@ -77,24 +68,18 @@ class SpatialChunks(OfRegions):
 
     A region's own points and its halo are one chunk.  Cutting space does not help if too many points are
     equal.  Such a region is split by row numbers: own points into `own` chunks, the halo into `halo` more.
-
-    Attributes
-    ----------
-    reach, threshold : float
-        Width of the halo: in each coordinate, and as a total of the norm.
-    halo : array (regions,), int64
-        Number of chunks with the halo only; 0 if the halo is part of the chunk of the own points.
-    own_rows, halo_rows : array (chunks,), float64
-        Points expected in each chunk.
     """
 
     regions: Regions
     norm: Norm
+    # width of the halo: in each coordinate, and as a total of the norm
     reach: float
     threshold: float
     first: np.ndarray
     own: np.ndarray
+    # (regions,) int64: number of chunks with the halo only; 0 if own points and halo are one chunk
     halo: np.ndarray
+    # (chunks,) float64: points expected in each chunk
     own_rows: np.ndarray
     halo_rows: np.ndarray
     method: str
@@ -187,17 +172,11 @@ NO_HALO: dict[str, Any] = {"reach": -math.inf, "threshold": -1.0, "norm": 2}
 
 @dataclass(frozen=True, eq=False)
 class RegionChunks(HomeChunks, OfRegions):
-    """Chunks of the points of regions; a region with too many points has several chunks.
-
-    Attributes
-    ----------
-    limit : float
-        Regions are compared if the gap of their boxes, as a total of the norm, is at most this.
-    """
+    """Chunks of the points of regions; a region with too many points has several chunks."""
 
     regions: Regions
     norm: Norm
-    limit: float
+    limit: float  # regions are compared if the gap of their boxes, as a total of the norm, is at most this
     first: np.ndarray
     own: np.ndarray
     rows: np.ndarray
@@ -267,15 +246,9 @@ def _split(region: np.ndarray, weight: np.ndarray, regions: int,
 
 @dataclass(frozen=True, eq=False)
 class ReachChunks(RegionChunks):
-    """Chunks of all points within reach of regions: a point may be in several chunks.
+    """Chunks of all points within reach of regions: a point may be in several chunks."""
 
-    Attributes
-    ----------
-    reach : float
-        Width of the halo in each coordinate; `limit` is its width as a total of the norm.
-    """
-
-    reach: float = 0.0
+    reach: float = 0.0  # width of the halo in each coordinate; `limit` is its width as a total of the norm
 
     everywhere = True
 

@@ -17,41 +17,20 @@ from dask_simjoin.request.spec import JoinSpec
 
 @dataclass(frozen=True, eq=False)
 class TableSummary:
-    """Statistics of a table that can be joined.
+    """Statistics of a table that can be joined."""
 
-    Attributes
-    ----------
-    spec : JoinSpec
-        The options for this table; if rows have radii, `eps` is the largest of them.
-    every : Moments
-        Moments of all points.
-    offsets : array (partitions + 1,), int64
-        The position of each partition's first row.
-    points : SamplePoints
-        The samples of all partitions.
-    id_bytes, kept_bytes : float
-        Memory of one row's id, and of its columns that the result keeps.
-    rows : int
-        Number of points.
-    source_rows : int
-        Rows of the table, including rows without a point.
-    row_bytes : float
-        Memory of one row of a chunk.
-    sources : Sources
-        For each partition, the count of its rows, and a digest of its box.
-    """
-
-    spec: JoinSpec
+    spec: JoinSpec  # the options for this table; if rows have radii, `eps` is the largest of them
     summaries: list[PartitionSummary]
-    every: Moments
-    offsets: np.ndarray
-    points: SamplePoints
+    every: Moments  # moments of all points
+    offsets: np.ndarray  # (partitions + 1,) int64: the position of each partition's first row
+    points: SamplePoints  # the samples of all partitions
+    # memory of one row's id, and of its columns that the result keeps
     id_bytes: float
     kept_bytes: float
-    rows: int = field(init=False)
-    source_rows: int = field(init=False)
-    row_bytes: float = field(init=False)
-    sources: Sources = field(init=False)
+    rows: int = field(init=False)  # number of points
+    source_rows: int = field(init=False)  # rows of the table, including rows without a point
+    row_bytes: float = field(init=False)  # memory of one row of a chunk
+    sources: Sources = field(init=False)  # for each partition, the count of its rows, and a digest of its box
 
     def __post_init__(self) -> None:
         radius = 8 * (self.spec.radius is not None)

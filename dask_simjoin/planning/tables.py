@@ -45,35 +45,19 @@ MAX_REGIONS = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class JoinStatistics:
-    """Statistics of the tables of a join: rows of the left one are joined with rows of the right one.
+    """Statistics of the tables of a join: rows of the left one are joined with rows of the right one."""
 
-    Attributes
-    ----------
-    left, right : TableSummary
-        One object for a join of a table with itself.
-    each : tuple of TableSummary
-        The one table, or both.
-    spec : JoinSpec
-        The options for the left table, and for the join.
-    every : Moments
-        Moments of the points of all tables.
-    rows : tuple of int
-        Points of each table.
-    candidates : float
-        Number of possible pairs: of different rows, or of a left and a right row.
-    pair_bytes : float
-        Memory of one row of the result.
-    """
-
+    # one object for a join of a table with itself
     left: TableSummary
     right: TableSummary
-    each: tuple[TableSummary, ...] = field(init=False)
-    spec: JoinSpec = field(init=False)
-    every: Moments = field(init=False)
+    each: tuple[TableSummary, ...] = field(init=False)  # the one table, or both
+    spec: JoinSpec = field(init=False)  # the options for the left table, and for the join
+    every: Moments = field(init=False)  # moments of the points of all tables
     dims: int = field(init=False)
-    rows: tuple[int, ...] = field(init=False)
+    rows: tuple[int, ...] = field(init=False)  # points of each table
+    # number of possible pairs: of different rows, or of a left and a right row
     candidates: float = field(init=False)
-    pair_bytes: float = field(init=False)
+    pair_bytes: float = field(init=False)  # memory of one row of the result
 
     def __post_init__(self) -> None:
         left, right = self.left, self.right

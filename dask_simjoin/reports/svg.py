@@ -38,24 +38,12 @@ BLUE = "#2676b4"
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """The picture of block pairs as a matrix of cells.
+    """The picture of block pairs as a matrix of cells."""
 
-    Attributes
-    ----------
-    values : array (rows, columns), float64
-        Values of cells; NaN if no block pair of the cell is joined.
-    chunks_per_cell : tuple of int
-        Numbers of query chunks and of data chunks per cell.
-    chunks : tuple of int
-        Numbers of query chunks and of data chunks.
-    unit : str
-        Plural noun of the values.
-    """
-
-    values: np.ndarray
-    chunks_per_cell: tuple[int, int]
-    chunks: tuple[int, int]
-    unit: str
+    values: np.ndarray  # (rows, columns) float64: values of cells; NaN if no block pair of the cell is joined
+    chunks_per_cell: tuple[int, int]  # numbers of query chunks and of data chunks per cell
+    chunks: tuple[int, int]  # numbers of query chunks and of data chunks
+    unit: str  # plural noun of the values
 
     @property
     def range(self) -> tuple[float, float]:
@@ -153,15 +141,9 @@ def matrix(query: np.ndarray, data: np.ndarray, values: np.ndarray, chunks: tupl
 
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """Numbers as bars on a logarithmic scale.
+    """Numbers as bars on a logarithmic scale."""
 
-    Attributes
-    ----------
-    bars : list of tuple
-        For each bar its name, its number, and the number as text.
-    """
-
-    bars: list[tuple[str, float, str]]
+    bars: list[tuple[str, float, str]]  # for each bar its name, its number, and the number as text
 
     def svg(self, title: str) -> str:
         """Return the picture as SVG text."""

@@ -26,26 +26,15 @@ from dask_simjoin.tasks.chunks import Chunk
 
 
 class BlockPair(NamedTuple):
-    """Two chunks to compare, and how.
+    """Two chunks to compare, and how."""
 
-    Attributes
-    ----------
-    q, d : Chunk
-        The chunk of queries and the chunk of data, or one chunk twice; `d` may have a halo.
-    same : bool
-        Whether they are one chunk, whose pairs are found once.
-    layout : Layout
-        The layout of both indexes.
-    part : tuple of int
-        Index and number of parts of the work.
-    """
-
+    # the chunk of queries and the chunk of data, or one chunk twice; `d` may have a halo
     q: Chunk
     d: Chunk
-    same: bool
+    same: bool  # whether they are one chunk, whose pairs are found once
     spec: JoinSpec
-    layout: Layout
-    part: tuple[int, int] = (0, 1)
+    layout: Layout  # the layout of both indexes
+    part: tuple[int, int] = (0, 1)  # index and number of parts of the work
 
     @property
     def rows(self) -> Rows | None:

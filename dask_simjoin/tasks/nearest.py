@@ -161,19 +161,11 @@ PARTS = 16
 
 
 class FoundRows(NamedTuple):
-    """The neighbors that are rows of one chunk.
+    """The neighbors that are rows of one chunk."""
 
-    Attributes
-    ----------
-    places : array (rows,), int64
-        The neighbors' places in the state: row * k + rank.
-    columns : dict
-        Kept columns of the result, by their names.
-    """
-
-    places: Array
+    places: Array  # (rows,) int64: the neighbors' places in the state: row * k + rank
     ids: Ids
-    columns: dict[str, Values]
+    columns: dict[str, Values]  # kept columns of the result, by their names
 
 
 def find_rows(state: State, d: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundRows:
@@ -344,21 +336,13 @@ def _run(x: Array, layout: SearchLayout, k: int, max_total: float, library: str)
 
 
 class RowPairs(NamedTuple):
-    """Pairs of rows.
+    """Pairs of rows."""
 
-    Attributes
-    ----------
-    left, right : array (pairs,), int64
-        Numbers of the rows in their tables.
-    total : array (pairs,), float64
-        Totals, which are compared instead of distances.
-    group : array (pairs,), float64, or None
-        Labels of groups; each group has its own n closest pairs.  None: all rows are one group.
-    """
-
+    # (pairs,) int64: numbers of the rows in their tables
     left: np.ndarray
     right: np.ndarray
-    total: np.ndarray
+    total: np.ndarray  # (pairs,) float64: totals, which are compared instead of distances
+    # (pairs,) float64: labels of groups, each with its own n closest pairs; None: all rows are one group
     group: np.ndarray | None = None
 
     def take(self, rows: np.ndarray | slice) -> RowPairs:
