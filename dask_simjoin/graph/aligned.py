@@ -69,16 +69,6 @@ def may_merge(frame: Expr) -> bool:
     )
 
 
-def in_order_of(frame: Expr, values: Expr, source: FrozenSource, groups: Groups, spec: RowSpec | None,
-                chosen: list[int] | None) -> Expr:  # fmt: skip
-    """Put the values of `source` in the order that its rows have in `frame`."""
-    prints = optimise_in_place(
-        MapPartition(source.inner, "simjoin_fingerprint", fingerprints, (groups, spec))
-    )
-    then = Fingerprints(FrozenSource(prints), chosen)
-    return Reconciled(frame, values, then, groups, spec)
-
-
 class Fingerprints(PartitionsFiltered, LabelledExpr):
     """Compute the fingerprints of the rows that have values."""
 
@@ -229,7 +219,10 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
         chosen = self.operand("chosen")
         same = self.frame.npartitions == values.npartitions
         if same and may_move(self.frame):
-            return in_order_of(self.frame, values, self._source, self._groups, self._spec, chosen)
+            source, groups, spec = self._source, self._groups, self._spec
+            prints = MapPartition(source.inner, "simjoin_fingerprint", fingerprints, (groups, spec))
+            then = Fingerprints(FrozenSource(optimise_in_place(prints)), chosen)
+            return Reconciled(self.frame, values, then, groups, spec)
         if self.of_filtered:
             values = FilteredRows(values)
         if chosen is None and not may_merge(self.frame):

@@ -205,9 +205,10 @@ def frame_of_arrow(given: Any) -> Frame:
     table = pa.RecordBatchReader.from_stream(given).read_all()
     columns: dict[str, Any] = {}
     geometry = [field.name for field in table.schema if _is_geoarrow(field)]
+    geopandas: Any = optional("geopandas", "geopandas", "GeoArrow columns") if geometry else None
     for name, column in zip(table.column_names, table.columns, strict=True):
         if name in geometry:
-            columns[name] = _read_geometry(table.select([name]))
+            columns[name] = geopandas.GeoDataFrame.from_arrow(table.select([name])).geometry
             continue
         plain = not column.null_count and any(is_kind(column.type) for is_kind in PLAIN)
         kind = _without_views(column.type)
@@ -215,7 +216,7 @@ def frame_of_arrow(given: Any) -> Frame:
             column.to_numpy() if plain else pd.arrays.ArrowExtensionArray(cast_arrow(column, kind))
         )
     frame = pd.DataFrame(columns, index=pd.RangeIndex(len(table)), copy=False)
-    return _geopandas().GeoDataFrame(frame, geometry=geometry[0]) if geometry else frame
+    return geopandas.GeoDataFrame(frame, geometry=geometry[0]) if geometry else frame
 
 
 def _is_geoarrow(field: pa.Field) -> bool:
@@ -224,15 +225,6 @@ def _is_geoarrow(field: pa.Field) -> bool:
     if extension is None:
         extension = (field.metadata or {}).get(b"ARROW:extension:name", b"").decode()
     return bool(extension.startswith("geoarrow."))
-
-
-def _read_geometry(table: pa.Table) -> Any:
-    """Read the only column of a table as geometries, with their coordinate system."""
-    return _geopandas().GeoDataFrame.from_arrow(table).geometry
-
-
-def _geopandas() -> Any:
-    return optional("geopandas", "geopandas", "GeoArrow columns")
 
 
 def cast_arrow(array: Any, kind: pa.DataType) -> Any:

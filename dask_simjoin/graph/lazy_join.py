@@ -44,14 +44,14 @@ MANY_COLUMNS = 8
 Each column is a message of its own, which takes about a millisecond."""
 
 
-def chunk_key(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> tuple[Any, ...]:
-    """Return the key of the copy of a chunk that this part of the work uses; `part`: (index, count)."""
+def chunk_ref(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> TaskRef:
+    """Return a reference to the copy of a chunk that this part of the work uses; `part`: (index, count)."""
     number, parts = part
     while isinstance(chunks, BothChunks):
         side = int(c >= chunks.left.npartitions)
         chunks, c = (chunks.left, chunks.right)[side], c - side * chunks.left.npartitions
     copies = chunks.operand("copies") if isinstance(chunks, Chunks | ReadChunks) else 1
-    return _copies(chunks._name, c, copies)[number * copies // parts]
+    return TaskRef(_copies(chunks._name, c, copies)[number * copies // parts])
 
 
 def _copies(name: str, c: int, copies: int) -> list[tuple[Any, ...]]:
@@ -199,11 +199,6 @@ class JoinTasks:
         """
         q, d = (chunk_ref(chunks, c, output or part) for c in (i, j))
         return Task(None, self.make, q, d, i == j, spec, layout, part)
-
-
-def chunk_ref(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> TaskRef:
-    """Return a task's reference to the copy of a chunk that this part of the work uses."""
-    return TaskRef(chunk_key(chunks, c, part))
 
 
 DISTANCES = JoinTasks(

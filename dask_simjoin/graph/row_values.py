@@ -44,7 +44,6 @@ from dask_simjoin.planning.entity_chunks import Shuffled, is_shuffled
 from dask_simjoin.planning.outputs import ROW_COUNTS
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import resources_for
-from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk, check_source
 from dask_simjoin.tasks.counts import count_cells, scatter, update_columns
 from dask_simjoin.tasks.shuffle import CELL, POSITION, counts_by_partition, labelled_counts
@@ -249,13 +248,6 @@ class BlockValues(PartitionsFiltered, LabelledExpr):
         return steps.layer | dict(read.__dask_graph__())
 
 
-def count_by_cell(source: FrozenSource, spec: JoinSpec, chunks: Expr, plan: Plan, own: Shuffled, meta: Series,
-                  partitions: list[int] | None) -> Expr:  # fmt: skip
-    """Count by pieces of the work, shuffle the counts to the partitions of their rows, and add them up."""
-    updates = CountUpdates(chunks, plan, spec, *updates_of_rows(own, source, meta))
-    return back_to_rows(updates, source, own, meta, partitions)
-
-
 def updates_of_rows(chunks: Shuffled, source: FrozenSource, meta: Frame | Series) -> tuple[Shared, Frame]:
     """Return the offsets of partitions, and an empty frame of updates; `meta`: an example of the result."""
     frames = frames_for(meta)
@@ -349,7 +341,8 @@ class NeighborCounts(Aligned, LazyJoin):
         chunks, spec, chosen = self._chunks(), self.operand("spec"), self.operand("chosen")
         own = plan.counted
         if is_shuffled(own):
-            return count_by_cell(source, spec, chunks, plan, own, self._meta, chosen)
+            updates = CountUpdates(chunks, plan, spec, *updates_of_rows(own, source, self._meta))
+            return back_to_rows(updates, source, own, self._meta, chosen)
         return CountBlocks(chunks, plan, spec, own.pieces, self._meta, source.inner.divisions, chosen)
 
 

@@ -215,17 +215,14 @@ class LabelledFused(Fused):
 
 def is_held(frame: Expr) -> TypeGuard[FromGraph]:
     """Return whether a frame's partitions are in memory, in this process or on a cluster."""
-    return isinstance(frame, FromGraph) and not any(map(_is_work, frame.operand("layer").values()))
+    if not isinstance(frame, FromGraph):
+        return False
+    return not any(isinstance(value, (GraphNode, tuple, list)) for value in frame.operand("layer").values())
 
 
 def held_keys(frame: FromGraph) -> list[Any]:
     """List the keys of partitions in memory; the keys of the expression itself are aliases of them."""
     return list(frame.operand("keys"))
-
-
-def _is_work(value: Any) -> bool:
-    """Return whether a value of a graph is a task."""
-    return isinstance(value, (GraphNode, tuple, list))
 
 
 def gather(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:

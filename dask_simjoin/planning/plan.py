@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -331,26 +332,20 @@ def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan
         return WholePlan(
             layout, *shared, none, statistics.pair_bytes, all(statistics.rows), statistics.data_warnings(None)
         )
-    meets = all(statistics.rows) and _boxes_near(statistics)
+    (a, b), spec = (statistics.left.every, statistics.right.every), statistics.spec
+    gap = box_gap(spec.norm, a.lower, a.upper, b.lower, b.upper) if all(statistics.rows) else math.inf
+    meets = bool(gap <= spec.threshold)
     found = no_estimate(NO_BLOCKS)
     layout = statistics.layout()
     if meets:
-        spec, counted = statistics.spec, not output.materialise and not output.listed
+        counted = not output.materialise and not output.listed
         shown = output.listed or bool(spec.several) or spec.radius is not None
         joiner = joiner_of_library(spec.library)
         joiner.foresee(layout, shown=shown, counted=counted, connected=output.connected)
         found = statistics.estimate_whole(layout, not output.materialise, output.listed)
     layout = _layout_for(statistics, layout, output, found)
     if output.materialise:
-        spec = statistics.spec
         own = sum(statistics.rows) if spec.include_self else 0
         budget = make_budget(spec.blocksize, spec.settings, Resources())
         check_result(found.total_low * directions(spec) + own, statistics.pair_bytes, budget, spec.request)
     return WholePlan(layout, *shared, found, statistics.pair_bytes, meets, statistics.data_warnings(found))
-
-
-def _boxes_near(statistics: JoinStatistics) -> bool:
-    """Return whether the boxes of both tables are within the distance."""
-    (a, b), spec = (statistics.left.every, statistics.right.every), statistics.spec
-    gap = box_gap(spec.norm, a.lower, a.upper, b.lower, b.upper)
-    return bool(gap <= spec.threshold)

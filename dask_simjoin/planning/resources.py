@@ -197,7 +197,7 @@ def check_moving(method: str | None, resources: Resources, tables: Sequence[Tabl
     for table in tables:
         rows, each = max(summary.source_rows for summary in table.summaries), table.row_bytes
         if rows * each > max_bytes:
-            parts = _enough(table, max_bytes)
+            parts = int(-(-rows * each // max_bytes)) * len(table.summaries)
             raise BudgetError(
                 f"Rows would be shuffled from partitions of up to {rows:,} rows of {each:.0f} bytes, "
                 f"{format_bytes(int(rows * each))}. A thread of the smallest worker has "
@@ -216,12 +216,6 @@ def can_move(method: str, resources: Resources, tables: Sequence[TableSummary]) 
     except BudgetError:
         return False
     return True
-
-
-def _enough(table: TableSummary, max_bytes: int) -> int:
-    """Return the number of partitions after each was cut into equally many of at most `max_bytes`."""
-    largest = max(summary.source_rows for summary in table.summaries) * table.row_bytes
-    return int(-(-largest // max_bytes)) * len(table.summaries)
 
 
 NANO = 1e-9

@@ -46,36 +46,25 @@ class Chunk(TypedDict):
     The dict also has the arrays of the chunk's index (see `Joiner.build`), under other keys.
     """
 
-    ids: Ids
-    """The rows' names in a result, in the order of the rows."""
+    ids: Ids  # the rows' names in a result, in the order of the rows
+    # the ids as int64 in index order; None if they do not fit, or if the result has no ids
     id_keys: Array | None
-    """The ids as int64 in index order; None if they do not fit, or if the result has no ids."""
-    example: Frame
-    """An empty frame of the chunk's library."""
-    order: Array
-    """The positions (n or more) of rows in the chunk, in index order: an array of the index."""
-    kept: NotRequired[Frame]
-    """The columns that the result keeps, in index order."""
-    own_limit: NotRequired[Array]
-    """The threshold (n,) of each row, in index order."""
-    ends: NotRequired[np.ndarray]
-    """The end of each piece's rows, in entity chunks."""
-    position: NotRequired[Array]
-    """The rows' positions in the whole frame, ascending, in spatial chunks."""
-    halo: NotRequired[Chunk]
-    """The rows around the region as a chunk of their own, in spatial chunks."""
+    example: Frame  # an empty frame of the chunk's library
+    order: Array  # the positions (n or more) of rows in the chunk, in index order: an array of the index
+    kept: NotRequired[Frame]  # the columns that the result keeps, in index order
+    own_limit: NotRequired[Array]  # the threshold (n,) of each row, in index order
+    ends: NotRequired[np.ndarray]  # the end of each piece's rows, in entity chunks
+    position: NotRequired[Array]  # the rows' positions in the whole frame, ascending, in spatial chunks
+    halo: NotRequired[Chunk]  # the rows around the region as a chunk of their own, in spatial chunks
 
 
 class ReadRows(TypedDict):
     """The columns that were read from a partition, in row order."""
 
-    x: Array
-    """Coordinates (n, d), float64."""
+    x: Array  # coordinates (n, d), float64
     ids: Ids
-    places: Array | None
-    """The rows' positions in the partition; None: no row was left out."""
-    rows: int
-    """Rows of the partition."""
+    places: Array | None  # the rows' positions in the partition; None: no row was left out
+    rows: int  # rows of the partition
     example: Frame
     kept: NotRequired[Frame]
     own_limit: NotRequired[Array]
@@ -164,14 +153,6 @@ def make_chunk(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
     """Index a whole partition."""
     read = read_points(frame, fingerprint, spec)
     return gather_chunk(layout, [(0, read["rows"])], read)
-
-
-def scanned_chunk(scan: PartitionScan, rows: int, spec: JoinSpec, layout: Layout | SearchLayout,
-                  threads: int = 1) -> Chunk:  # fmt: skip
-    """Index a whole frame from its scan, without reading it again; `rows`: number of all rows."""
-    places = None if scan.kept is None else module_of(scan.x).flatnonzero(scan.kept)
-    read = _read(scan.x, scan.frame, places, rows, scan.limit, spec)
-    return gather_chunk(layout, [(0, rows)], read, threads=threads)
 
 
 def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *parts: ReadRows,
@@ -324,11 +305,13 @@ def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sa
     _check_result(plan, statistics, spec, output)
     if refine is not None and plan.meets and scans[0] is not None:
         plan = replace(plan, layout=refine(plan.layout, scans[0].x))
-    chunks = [
-        scanned_chunk(one, len(frame), replace(own_spec, dims=plan.dims), plan.layout, threads)
-        for one, (frame, own_spec) in zip(scans, _sides(frames, spec), strict=True)
-        if one is not None  # None: the frame was refused
-    ]
+    chunks = []
+    for scan, (frame, own) in zip(scans, _sides(frames, spec), strict=True):
+        if scan is not None:  # None: the frame was refused
+            places = None if scan.kept is None else module_of(scan.x).flatnonzero(scan.kept)
+            own = replace(own, dims=plan.dims)
+            read = _read(scan.x, scan.frame, places, len(frame), scan.limit, own)
+            chunks.append(gather_chunk(plan.layout, [(0, len(frame))], read, threads=threads))
     return chunks, plan
 
 

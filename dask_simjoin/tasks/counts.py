@@ -56,16 +56,6 @@ def _counts(block_pair: BlockPair, rows: Rows | None, enough: int | None = None)
     return counts
 
 
-def _within_several(block_pair: BlockPair, rows: Rows | None) -> np.ndarray:
-    """Count the pairs within each of several distances: (distances,) int64."""
-    limits, inverse = np.unique(block_pair.spec.thresholds, return_inverse=True)
-    (found,) = block_pair.joiner.tally(
-        *block_pair.operands, limits, is_self_join=block_pair.same, by_row=False, rows=rows
-    )
-    numbers: np.ndarray = to_host(found)[0, inverse]
-    return numbers
-
-
 def count_cells(block_pair: BlockPair, offsets: np.ndarray) -> Frame:
     """Count the neighbors of rows of spatial chunks; return updates to shuffle to the rows' partitions."""
     q, _, same, spec = block_pair[:4]
@@ -109,7 +99,10 @@ def count_block_pairs(block_pair: BlockPair) -> Number:
     rows = block_pair.rows
     for each in block_pair.comparisons():
         if spec.several:
-            pairs += _within_several(each, rows) * (2 if spec.pairs == "both" else 1)
+            limits, inverse = np.unique(spec.thresholds, return_inverse=True)
+            operands = *each.operands, limits
+            (tally,) = each.joiner.tally(*operands, is_self_join=each.same, by_row=False, rows=rows)
+            pairs += to_host(tally)[0, inverse] * (2 if spec.pairs == "both" else 1)
             continue
         if spec.radius is not None:
             pairs += sum(int(count.sum()) for count in _counts(each, rows))
@@ -152,21 +145,16 @@ def _kept_fingerprints(frame: Frame, groups: Groups, kept: Array | None) -> Arra
 
 
 def hash_columns(frame: Frame, groups: tuple[tuple[Hashable, ...], ...]) -> Array:
-    """Hash rows by numeric columns (rows,) uint64."""
+    """Hash rows by numeric columns (rows,) uint64; equal numbers give equal hashes."""
     frames = frames_for(frame)
-    found = frames.xp.zeros(len(frame), np.uint64)
+    xp = frames.xp
+    found = xp.zeros(len(frame), np.uint64)
     for columns in groups:
         x = frames.coordinates(frame, columns)
         for k in range(x.shape[1]):
-            found = _mixed(found, x[:, k])
+            numbers = xp.where(xp.isnan(x[:, k]), np.nan, x[:, k] + 0.0)  # -0.0 becomes 0.0
+            found = mixed_bits(found, xp.ascontiguousarray(numbers).view(np.uint64))
     return found
-
-
-def _mixed(state: Array, numbers: Array) -> Array:
-    """Mix numbers (n,) into hashes; equal numbers give equal hashes."""
-    xp = module_of(numbers)
-    numbers = xp.where(xp.isnan(numbers), np.nan, numbers + 0.0)  # -0.0 becomes 0.0
-    return mixed_bits(state, xp.ascontiguousarray(numbers).view(np.uint64))
 
 
 def mixed_bits(state: Array, bits: Array) -> Array:

@@ -128,12 +128,9 @@ Listed = list[tuple[Array, Array, Array]]
 class MatrixRows(TypedDict):
     """Rows of a matrix: a plain dict of arrays, which Dask can spill."""
 
-    counts: Array
-    """Entries of each row (n,)."""
-    columns: Array
-    """The columns of all entries, row after row."""
-    values: Array
-    """The values of all entries, float64."""
+    counts: Array  # entries of each row (n,)
+    columns: Array  # the columns of all entries, row after row
+    values: Array  # the values of all entries, float64
 
 
 def sparse(xp: ArrayModule) -> ModuleType:
@@ -157,12 +154,6 @@ def max_entries(xp: ArrayModule) -> int | None:
     if xp is np or sparse(xp).csr_matrix((1, WIDE + 1)).indices.dtype == np.int64:
         return None
     return WIDE
-
-
-def weights_of(totals: Array, spec: JoinSpec, mode: str) -> Array:
-    """Compute the values of entries from totals, whose memory may be reused."""
-    xp = module_of(totals)
-    return measured(spec, xp)(totals) if mode == DISTANCE else xp.ones(len(totals))
 
 
 def matrix_numbers(chunk: Chunk, firsts: list[int], kind: DType) -> Array:
@@ -216,7 +207,8 @@ def fill(block_pair: BlockPair, numbers: Sequence[Array], mode: str, at: list[Ar
     """
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
-        values = weights_of(totals, block_pair.spec, mode)
+        xp = block_pair.xp  # the memory of totals may be reused
+        values = measured(block_pair.spec, xp)(totals) if mode == DISTANCE else xp.ones(len(totals))
         for side, rows, columns in ((0, left, numbers[1][right]), (-1, right, numbers[0][left])):
             put(rows, columns, values, at[side], parts[side]["columns"], parts[side]["values"])
 

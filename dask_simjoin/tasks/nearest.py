@@ -36,12 +36,9 @@ class State(TypedDict):
     It has k columns, or fewer if fewer rows were searched.
     """
 
-    totals: Array
-    """The totals (n, k) float64 of each row's nearest rows so far, ascending; inf: none yet."""
-    row_numbers: Array
-    """The row numbers (n, k) int64 of the nearest rows; -1: none yet."""
-    rows: NotRequired[Array]
-    """The rows of the state, if it is for a part of the chunk's rows."""
+    totals: Array  # the totals (n, k) float64 of each row's nearest rows so far, ascending; inf: none yet
+    row_numbers: Array  # the row numbers (n, k) int64 of the nearest rows; -1: none yet
+    rows: NotRequired[Array]  # the rows of the state, if it is for a part of the chunk's rows
 
 
 Totals = tuple[float, float]

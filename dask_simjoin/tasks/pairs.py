@@ -29,14 +29,8 @@ CAPACITY = 1 << 16
 class SideColumns:
     """Arrays to gather for the left or the right rows of pairs, and the result columns that they become.
 
-    `names`: kept columns of the chunk, by their names in the result.
-
-    Attributes
-    ----------
-    labels : array (n,)
-        Labels of the chunk's rows, in index order: integers as wide as the ids, or positions.
-    kept : list of array (n,)
-        Kept columns, in index order.
+    `names`: kept columns of the chunk, by their names in the result.  The arrays are in index order: `labels`
+    (n,), integers as wide as the ids, or positions; and `kept`, a list of kept columns (n,).
     """
 
     def __init__(self, chunk: Chunk, names: Mapping[Any, Hashable]) -> None:

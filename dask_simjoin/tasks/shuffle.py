@@ -36,12 +36,10 @@ CELL, ID, POSITION, COUNT, LIMIT = "_partitions", "id", "position", "count", "li
 class Parcel(TypedDict):
     """Rows of a partition, grouped by chunk and in row order; then the rows of halos, in the same way."""
 
-    x: Array
-    """Coordinates (n, d): float32 if all columns are float32, else float64."""
-    position: Array
-    """The rows' numbers in the whole frame (n,), int64."""
+    x: Array  # coordinates (n, d): float32 if all columns are float32, else float64
+    position: Array  # the rows' numbers in the whole frame (n,), int64
+    # bounds (2, chunks + 1) of each chunk's rows: first of the chunk itself, then of its halo
     ends: np.ndarray
-    """Bounds (2, chunks + 1) of each chunk's rows: first of the chunk itself, then of its halo."""
     ids: NotRequired[Ids]
     kept: NotRequired[Frame]
     own_limit: NotRequired[Array]
