@@ -49,8 +49,9 @@ OURS = "simjoin_"
 class LabelledExpr(Expr):
     """Begin the keys of tasks with a label, and take properties from operands of given names.
 
-    `meta` is the empty example of the result.  `source_divisions` are the divisions; without this operand
-    there is one partition.  With the operand `plan` or `run`, tasks are recorded under the run's name.
+    `label` replaces the class attribute `_label`.  `meta` is the empty example of the result.
+    `source_divisions` are the divisions; without this operand there is one partition.  With the operand
+    `plan` or `run`, tasks are recorded under the run's name.
     """
 
     _label: str
@@ -69,7 +70,8 @@ class LabelledExpr(Expr):
 
     @functools.cached_property
     def _name(self) -> str:
-        return f"{self._label}-{self.deterministic_token}"
+        label = self.operand("label") if "label" in self._parameters else self._label
+        return f"{label}-{self.deterministic_token}"
 
     @property
     def _meta(self) -> Any:
@@ -157,21 +159,10 @@ def end_must_stay(end: Expr) -> bool:
     return any(isinstance(node, ours) for node in end.frame.walk())
 
 
-class Shared(Expr):
+class Shared(LabelledExpr):
     """Share a value among tasks by a task of its own, so that it is not sent with each of them."""
 
     _parameters = ["label", "value"]
-
-    @functools.cached_property
-    def _meta(self) -> Any:
-        return None
-
-    def _divisions(self) -> tuple[None, None]:
-        return (None, None)
-
-    @functools.cached_property
-    def _name(self) -> str:
-        return f"{self.operand('label')}-{self.deterministic_token}"
 
     @property
     def ref(self) -> TaskRef:

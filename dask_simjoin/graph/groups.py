@@ -226,17 +226,13 @@ def check_names(names: tuple[Hashable, ...], examples: list[Frame]) -> None:
             raise ColumnError(f"by= names {name!r} more than once; name each column once.")
         for which, example in zip(TABLES if len(examples) > 1 else [None], examples, strict=True):
             with in_table(which):
-                _check_name(name, example, which is not None)
-
-
-def _check_name(name: Hashable, example: Frame, is_one_of_two: bool) -> None:
-    """Refuse a column that the table does not have."""
-    try:
-        check_column_exists("by", name, [example])
-    except ColumnError as error:
-        if not is_one_of_two:
-            raise
-        raise ColumnError(f"{error} Columns of by= have the same name in both tables: rename one.") from None
+                try:
+                    check_column_exists("by", name, [example])
+                except ColumnError as error:
+                    if which is None:
+                        raise
+                    rename = "Columns of by= have the same name in both tables: rename one."
+                    raise ColumnError(f"{error} {rename}") from None
 
 
 def _compared(tables: list[Frame], names: list[Hashable]) -> list[Frame]:

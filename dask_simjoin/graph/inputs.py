@@ -266,14 +266,11 @@ def check_other(call: str, other: object, **second: object) -> None:
     ]
     if not swapped and "k" in second and isinstance(other, numbers.Integral):
         swapped = [f" For neighbors within this frame, use knn_join(k={shown(other)})."]
+    remedy = "" if isinstance(other, numbers.Number) else instead_of_frame(other)
     raise UnsupportedFrameError(
-        f"other={shown(other)} is not a data frame.{''.join(swapped) or _remedy(other)} Use {call}, where "
+        f"other={shown(other)} is not a data frame.{''.join(swapped) or remedy} Use {call}, where "
         "other= is a Dask, pandas or cuDF DataFrame."
     )
-
-
-def _remedy(other: object) -> str:
-    return "" if isinstance(other, numbers.Number) else instead_of_frame(other)
 
 
 def same_library(left: Frame, right: Frame) -> tuple[Frame, Frame, Frame, Frame]:

@@ -7,7 +7,6 @@ are collected for each join.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import sys
 import tempfile
@@ -15,7 +14,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,14 +36,13 @@ from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import check_nearest
 from dask_simjoin.planning.data_warnings import raise_warnings
 from dask_simjoin.planning.entity_chunks import BY_WORKER
-from dask_simjoin.planning.outputs import BlockPairs, OutputSpec
+from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.partition import (
     RIGHT,
     check_summaries,
-    first_repeated,
+    check_suspects,
     key_buckets,
     points,
-    repeated_id,
     repeated_keys,
     summarise,
     suspected,
@@ -65,8 +63,7 @@ class TableStatistics:
 
     summaries: list[Any]
     unique: bool = False
-    size: int = field(init=False)
-    """Estimated bytes, mostly of samples."""
+    size: int = field(init=False)  # estimated bytes, mostly of samples
 
     def __post_init__(self) -> None:
         self.size = sum(some.nbytes for some in self.summaries) + 1000 * len(self.summaries)
@@ -133,7 +130,6 @@ class StatisticsCache:
 
 STATISTICS = StatisticsCache()
 
-
 KEY_BYTES = 16
 """Bytes per id while its key is sorted."""
 
@@ -197,9 +193,16 @@ def plan_for(
     with source.lock:
         if key not in source.plans:
             begin = time.perf_counter()
-            with planning_errors():
+            try:
                 plan = plan_join(source, spec, output, other, check, steps)
-                source.plans[key] = recorded(plan, run, begin)
+                if run is not None:
+                    plan = replace(plan, run=run.name)
+                    RUNS.planned(run, run.report(plan), time.perf_counter() - begin)
+            except AttributeError as error:  # Dask would take it for a missing attribute of the expression
+                raise PlanningError(
+                    f"Planning the join failed, because the source raised AttributeError: {error}"
+                ) from error
+            source.plans[key] = plan
         return source.plans[key]
 
 
@@ -217,7 +220,10 @@ def plan_join(source: FrozenSource, spec: RowSpec, output: OutputSpec, other: Fr
             collected.append(collect(table, own, output.with_ids, first, steps, keep))
     summaries, sources = [table.summaries for table in collected], [table for table, _ in tables]
     plan = steps.make(summaries, sources, spec, output, resources_for(spec.library), check)
-    check_disk(plan)
+    if plan.shuffles_on_disk:
+        check_folder(plan.disk.needed, dask.config.get("temporary-directory", None) or tempfile.gettempdir())
+    else:
+        check_worker_disks(plan.disk.needed, current_client())
     if output.with_ids:
         if output.k is not None and output.max_total == math.inf and not output.min_total:
             check_nearest(plan.rows_found(output.k), plan.pair_bytes, output.k, plan.budget)
@@ -288,34 +294,6 @@ def plan_key(spec: Hashable, output: OutputSpec, other: FrozenSource | None) -> 
     return spec, output, None if other is None else other.inner._name
 
 
-@contextlib.contextmanager
-def planning_errors() -> Iterator[None]:
-    """Convert an AttributeError of a source, which Dask would take for an expression's missing attribute."""
-    try:
-        yield
-    except AttributeError as error:
-        raise PlanningError(
-            f"Planning the join failed, because the source raised AttributeError: {error}"
-        ) from error
-
-
-def recorded(plan: Any, run: Named | None, begin: float) -> Any:
-    """Return the plan with the name of its run, if it has one, and record the seconds of planning."""
-    if run is None:
-        return plan
-    plan = replace(plan, run=run.name)
-    RUNS.planned(run, run.report(plan), time.perf_counter() - begin)
-    return plan
-
-
-def check_disk(plan: BlockPairs) -> None:
-    """Refuse a plan that does not fit the disk, here or on workers."""
-    if plan.shuffles_on_disk:
-        check_folder(plan.disk.needed, dask.config.get("temporary-directory", None) or tempfile.gettempdir())
-    else:
-        check_worker_disks(plan.disk.needed, current_client())
-
-
 def check_ids(source: FrozenSource, spec: RowSpec, known: TableStatistics, chunk: int) -> None:
     """Refuse repeated ids; `chunk`: bytes of ids that a task may hold."""
     ids = [summary.ids for summary in known.summaries if summary.ids is not None]
@@ -339,10 +317,6 @@ def _suspects(frame: Frame, spec: RowSpec, keys: np.ndarray) -> pd.Index:
     return suspected(_kept_ids(frame, spec), keys)
 
 
-def _repeated(*parts: np.ndarray) -> np.ndarray:
-    return repeated_keys(list(parts))
-
-
 def _check_across(source: FrozenSource, spec: RowSpec, partitions: list[int], buckets: int) -> None:
     """Refuse ids that occur in two partitions.
 
@@ -358,12 +332,10 @@ def _check_across(source: FrozenSource, spec: RowSpec, partitions: list[int], bu
         for n, part in zip(partitions, parts, strict=True):
             graph[part] = Task(part, pick, TaskRef(keys[n]), b)
         check = (f"simjoin_ids_check-{token}", b)
-        graph[check] = Task(check, _repeated, *(TaskRef(part) for part in parts))
+        graph[check] = Task(check, repeated_keys, *(TaskRef(part) for part in parts))
         checks.append(check)
     suspects = np.concatenate(gather(graph, checks))
     if len(suspects):
         found = map_frozen("simjoin_ids_repeated", _suspects, source, spec, suspects)
         keys = [found.__dask_keys__()[n] for n in partitions]
-        repeated = first_repeated(gather(dict(found.__dask_graph__()), keys))
-        if repeated is not None:
-            raise repeated_id(repeated[0], spec.id, " in several partitions")
+        check_suspects(gather(dict(found.__dask_graph__()), keys), spec.id)

@@ -63,10 +63,6 @@ class FoundTogether(LabelledExpr):
 
     _parameters = ["label", "found", "names", "held", "meta", "source_divisions"]
 
-    @property
-    def _label(self) -> str:  # type: ignore[override]
-        return f"{self.operand('label')}_rows"
-
     def _layer(self) -> dict[Any, Any]:
         names, found, held = self.names._name, self.found._name, self.operand("held")
         keys = [(self._name, n) for n in range(len(held))]
@@ -131,10 +127,12 @@ class FoundByChunk(Aligned, LazyJoin):
         found, meta, chosen = self._found(chunks, plan), self._meta, self.operand("chosen")
         own = plan.counted
         if is_shuffled(own):
-            updates = RowUpdates(self._label, found, chunks, *updates_of_rows(own, source, meta))
+            updates = RowUpdates(f"{self._label}_updates", found, chunks, *updates_of_rows(own, source, meta))
             return back_to_rows(updates, source, own, meta, chosen)
         whole = source.inner.divisions
-        return FoundPartitions(self._label, found, NamesOfRows(chunks), own.pieces, meta, whole, chosen)
+        return FoundPartitions(
+            f"{self._label}_rows", found, NamesOfRows(chunks), own.pieces, meta, whole, chosen
+        )
 
 
 class FoundPartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
@@ -146,10 +144,6 @@ class FoundPartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
 
     _parameters = ["label", "found", "names", "pieces", "meta", "source_divisions", "_partitions"]
     _defaults = {"_partitions": None}
-
-    @property
-    def _label(self) -> str:  # type: ignore[override]
-        return f"{self.operand('label')}_rows"
 
     @functools.cached_property
     def _held(self) -> dict[int, list[tuple[int, int, int]]]:
@@ -192,10 +186,6 @@ class RowUpdates(LabelledExpr):
     """Make updates from values of spatial chunks; a shuffle sends them to the partitions of the rows."""
 
     _parameters = ["label", "found", "chunks", "offsets", "meta"]
-
-    @property
-    def _label(self) -> str:  # type: ignore[override]
-        return f"{self.operand('label')}_updates"
 
     def _divisions(self) -> Any:
         return self.found.divisions

@@ -155,10 +155,9 @@ INNER = pa.default_memory_pool()
 @functools.cache
 def prepare_worker() -> None:
     """If this process is a worker, make it stay within its memory limit."""
-    try:
-        worker = get_worker()
-    except ValueError:  # not a worker
+    if not is_worker():
         return
+    worker = get_worker()
     limit = worker.memory_manager.memory_limit
     if limit:
         use_system_allocator()
@@ -214,7 +213,9 @@ def _keep_free(worker: weakref.ref[Worker], max_used: float) -> None:
         if used > max_used:
             pa.system_memory_pool().release_unused()
             _return_freed()
-        idle = idle + 1 if used >= before and _waits(there) else 0
+        in_memory = len(getattr(there.data, "fast", ()))  # data that can be written to disk
+        is_idle = there.status == Status.paused and not there.state.executing_count and not in_memory
+        idle = idle + 1 if used >= before and is_idle else 0
         if idle >= PATIENCE:
             let_go_on(there, process.memory_info().rss)
             idle = 0
@@ -231,12 +232,6 @@ def _return_freed() -> None:
     """
     if INNER.backend_name != "system":
         pa.allocate_buffer(LARGE_BYTES, memory_pool=INNER)
-
-
-def _waits(worker: Worker) -> bool:
-    """Return whether a worker is paused, runs no task, and has no data in memory to write to disk."""
-    in_memory = getattr(worker.data, "fast", ())
-    return worker.status == Status.paused and not worker.state.executing_count and not len(in_memory)
 
 
 def let_go_on(worker: Worker, used: int) -> None:
@@ -361,7 +356,6 @@ class StandstillPlugin(SchedulerPlugin):
         self._scheduler: Scheduler | None = None
 
     async def start(self, scheduler: Scheduler) -> None:
-        """Remember the scheduler."""
         self._scheduler = scheduler
 
     def log_event(self, topic: str, msg: Any) -> None:

@@ -40,7 +40,6 @@ def memory_limit(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
 MEMORY_LIMIT = memory_limit()
 """Bytes of memory of this machine or container."""
 
-
 SHARE = 12
 """A chunk takes at most 1 / SHARE of a task's memory: with larger chunks, workers often pause and spill."""
 

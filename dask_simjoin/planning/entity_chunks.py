@@ -35,7 +35,6 @@ Sources = tuple[tuple[int, str], ...]
 Boxes = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Lower and upper bounds (n, d) of the chunks that may have points, and their numbers (n,)."""
 
-
 BY_WORKER = "by worker"
 """Shuffle method for rows in workers' memory: one task per thread sends all rows of the thread."""
 
@@ -296,15 +295,11 @@ def entity_chunks(summaries: list[PartitionSummary], min_rows: int, max_rows: in
         moments = [summaries[n].moments for n, _, _ in chunk]
         lower.append(np.min([some.lower for some in moments], axis=0))
         upper.append(np.max([some.upper for some in moments], axis=0))
-        points.append(sum(_share(summaries[n], b - a) for n, a, b in chunk))
+        some = [(summaries[n], b - a) for n, a, b in chunk]
+        points.append(sum(s.moments.rows * rows / max(1, s.source_rows) for s, rows in some))
     starts = np.array([offsets[chunk[0][0]] + chunk[0][1] for chunk in pieces], np.int64)
     boxes = np.array(lower), np.array(upper)
     return kind(tuple(pieces), starts, np.array(points), *boxes, norm, threshold)
-
-
-def _share(summary: PartitionSummary, rows: int) -> float:
-    """Return the expected number of points among some rows of a partition."""
-    return summary.moments.rows * rows / max(1, summary.source_rows)
 
 
 def serpentine(blocks: np.ndarray) -> np.ndarray:

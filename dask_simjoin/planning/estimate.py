@@ -19,7 +19,7 @@ import numpy as np
 from dask_simjoin.planning.sample_pairs import Sampled, SamplePoints
 
 Z = 1.96
-"""Quantile of two-sided intervals of 95 %."""
+"""Quantile of the normal distribution for two-sided intervals of 95 %."""
 
 Z_PAIRS = 2.06
 """Quantile of 96 % for numbers of pairs: with `Z`, intervals held in fewer than 95 % of random tests."""

@@ -364,8 +364,8 @@ def id_keys(ids: Ids) -> Array:
     return keys
 
 
-def repeated_keys(parts: list[Array]) -> np.ndarray:
-    """Return some of the keys that occur more than once."""
+def repeated_keys(*parts: Array) -> np.ndarray:
+    """Return some of the keys that occur more than once in all parts."""
     xp = module_of(parts[0])
     keys = xp.sort(xp.concatenate(parts))
     return to_host(xp.unique(keys[1:][keys[1:] == keys[:-1]])[:MAX_SUSPECTS])
@@ -379,9 +379,11 @@ def suspected(ids: Ids, keys: np.ndarray) -> pd.Index:
     return some.to_pandas() if on_gpu(some) else some
 
 
-def first_repeated(parts: list[pd.Index]) -> tuple[Any] | None:
-    """Return an id that two of the parts have, as a 1-tuple, or None."""
-    return _first_again(joined(parts))
+def check_suspects(parts: list[pd.Index], id: Hashable | None) -> None:
+    """Refuse an id that two partitions have; `parts`: ids of each partition with repeated keys."""
+    repeated = _first_again(joined(parts))
+    if repeated is not None:
+        raise repeated_id(repeated[0], id, " in several partitions")
 
 
 def repeated_id(value: Any, id: Hashable | None, where: str) -> DuplicateIdError:

@@ -120,11 +120,6 @@ class Plan(RowCounts, BlockPairs):
         return self.chunks.kind
 
     @property
-    def replicated(self) -> bool:
-        """Whether every task has a copy of the single chunk of each table."""
-        return self.chunks.kind == "replicated"
-
-    @property
     def chunks_are_partitions(self) -> bool:
         """Whether each partition of the one table is one chunk."""
         return len(self.sources) == 1 and self.counted.are_partitions(self.sources[0])
@@ -153,15 +148,8 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
               shuffle: str = "tasks") -> Plan:  # fmt: skip
     """Plan a join; refuse tables that cannot be joined.
 
-    Parameters
-    ----------
-    statistics : JoinStatistics
-    output : OutputSpec
-        The result of the tasks.
-    resources : Resources, optional
-        Workers and memory; None for plain frames.
-    shuffle : str
-        Shuffle method, if rows are shuffled.
+    `output`: the result of the tasks.  `resources`: workers and memory; None for plain frames.  `shuffle`:
+    the shuffle method, if rows are shuffled.
     """
     lazy = resources is not None
     resources = resources or Resources()

@@ -129,7 +129,7 @@ def _joined(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: J
     same = second is first
     left = joiner.build(joiner.xp.asarray(first.x), layout)
     right = left if same else joiner.build(joiner.xp.asarray(second.x), layout)
-    made = None if first.limit is None else _itself
+    made = None if first.limit is None else (lambda totals: totals)
     # with int64 labels, as in joins, no other kernels are compiled
     names = tuple(
         side["order"][: len(of.x)].astype(np.int64) for side, of in ((left, first), (right, second))
@@ -183,10 +183,6 @@ def _thinned(points: SamplePoints, part: float, random: np.random.Generator) -> 
     m = len(points.x)
     fewer = min(m, max(PROBE, int(m * part)))
     return points.take(np.sort(random.choice(m, fewer, replace=False)))
-
-
-def _itself(totals: Array) -> Array:
-    return totals
 
 
 def _decided(found: Pairs, first: SamplePoints, second: SamplePoints) -> Sampled:

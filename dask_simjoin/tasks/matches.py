@@ -205,7 +205,9 @@ def _join(block_pair: BlockPair, show: Show, side: int, threshold: float, x: Arr
     `sides`: the positions of both kinds of rows, and the threshold of each left row.
     """
     joiner, same = block_pair.joiner, block_pair.same
-    layout = _layout(block_pair, threshold, x, y)
+    given, every = block_pair.layout, merge_moments([moments(x), moments(y)])
+    box = every.lower, every.upper, every.mean, every.variance
+    layout = joiner.layout(given.method, *box, threshold, given.norm)
     lefts, rights, limits = sides
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
@@ -215,13 +217,6 @@ def _join(block_pair: BlockPair, show: Show, side: int, threshold: float, x: Arr
         show(side, lefts[left][found], rights[right][found], totals[found])
 
     joiner.visit(joiner.build(x, layout), joiner.build(y, layout), layout, visitor, is_self_join=False)
-
-
-def _layout(block_pair: BlockPair, threshold: float, x: Array, y: Array) -> Layout:
-    every, given = merge_moments([moments(x), moments(y)]), block_pair.layout
-    return block_pair.joiner.layout(
-        given.method, every.lower, every.upper, every.mean, every.variance, threshold, given.norm
-    )
 
 
 def by_position(chunk: Chunk, values: Array, xp: ArrayModule) -> Array:

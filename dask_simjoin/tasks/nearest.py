@@ -413,9 +413,7 @@ def rows_to_search_again(found: RowPairs, k: int, best: RowPairs, n: int, one_ta
 
 
 Search = Callable[[np.ndarray | None, np.ndarray | None, int, float], RowPairs]
-"""Searches nearest rows: takes left rows and right rows (None: all), k, and the largest total of a pair.
-
-Pairs are in the order of left rows, then of rank."""
+"""Takes left rows and right rows (None: all), k, and a largest total; returns pairs by left row and rank."""
 
 
 def closest(search: Search, n: int, rows: tuple[int, int], one_table: bool, max_total: float) -> RowPairs:
