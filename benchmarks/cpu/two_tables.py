@@ -33,7 +33,7 @@ from benchmarks.harness.ours import VERSION
 from benchmarks.harness.points import SEED, Maker, _clusters, _exponential, _uniform
 from benchmarks.harness.report import environment, write
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.planning.statistics.sample import merge_moments, moments
+from dask_simjoin.planning.sample import merge_moments, moments
 
 Join = Callable[[np.ndarray, np.ndarray, float], int]
 """Two sets of points and a distance -> how many pairs were found and kept."""

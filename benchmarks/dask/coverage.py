@@ -23,8 +23,8 @@ from benchmarks.harness.judged import judged
 from benchmarks.harness.lazy import known, progress, quiet, save, table
 from benchmarks.harness.points import PLACES, ROWS, SEED
 from dask_simjoin.planning.outputs import COUNTS
+from dask_simjoin.planning.partition import RIGHT, summarise
 from dask_simjoin.planning.plan import make_plan
-from dask_simjoin.planning.statistics.partition import RIGHT, summarise
 from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.request.requests import JoinRequest, SelfJoinRequest
 

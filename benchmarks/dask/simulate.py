@@ -27,9 +27,9 @@ import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.outputs import COUNTS, making_tasks
+from dask_simjoin.planning.partition import PartitionSummary
 from dask_simjoin.planning.plan import Plan, make_plan
-from dask_simjoin.planning.statistics.partition import PartitionSummary
-from dask_simjoin.planning.statistics.sample import Moments, Sample
+from dask_simjoin.planning.sample import Moments, Sample
 from dask_simjoin.planning.tables import JoinStatistics, join_statistics
 from dask_simjoin.request.spec import JoinSpec
 

@@ -30,7 +30,7 @@ from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.gpu_timing import timed
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 
 CHECKED = 200
 """Rows whose neighbours are counted by the definition."""

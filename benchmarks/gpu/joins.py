@@ -33,7 +33,7 @@ from distributed import Client, wait
 from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.gpu_timing import timed
 from dask_simjoin.engine.gpu.joiner import JOINER
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.gpu_timing import timed
 from benchmarks.harness.points import SEED, Maker, _exponential, _uniform
 from dask_simjoin.engine.gpu.nearest import SEARCHER, build
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 
 Found = tuple[Any, Any]
 """Distances, and rows, (n, k) or (n, k + 1) each."""

@@ -12,7 +12,7 @@ import dask_simjoin
 from benchmarks.harness.points import Row
 from benchmarks.harness.timing import Join, Tool
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 
 VERSION = dask_simjoin.__version__
 

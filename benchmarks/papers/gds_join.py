@@ -38,7 +38,7 @@ from dask_simjoin.metrics.norms import Index
 from dask_simjoin.papers.gpu import grid
 from dask_simjoin.papers.gpu.flow import estimate, flow, found_by
 from dask_simjoin.papers.grid import Grid
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 
 
 class Data(NamedTuple):

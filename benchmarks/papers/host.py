@@ -17,7 +17,7 @@ from benchmarks.papers.data import points
 from dask_simjoin.methods import Grid
 from dask_simjoin.papers.gpu import grid
 from dask_simjoin.papers.gpu.flow import estimate, flow, found_by
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 
 
 class Table:

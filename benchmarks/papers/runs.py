@@ -16,7 +16,7 @@ from dask_simjoin.papers import grid as index
 from dask_simjoin.papers.cpu import grid as on_cpu
 from dask_simjoin.papers.grid import Cost, Grid, GridLayout, costs
 from dask_simjoin.papers.grid_batches import facts
-from dask_simjoin.planning.statistics.sample import Moments, moments
+from dask_simjoin.planning.sample import Moments, moments
 
 SAMPLE = 20_000
 """Points of which the number of indexed dimensions is chosen."""

@@ -19,16 +19,15 @@ from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import TABLES, SimJoinWarning, in_table
 from dask_simjoin.graph.groups import moved_apart
 from dask_simjoin.graph.inputs import check_other, one_or_two
-from dask_simjoin.graph.outputs import pairs_example
-from dask_simjoin.graph.verb import frame_verb
+from dask_simjoin.graph.verb import frame_verb, pairs_example
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.planning.statistics.unique_ids import check_summaries, summarise_ids
+from dask_simjoin.planning.partition import check_summaries, summarise_ids
 from dask_simjoin.request.columns import example_of, free_name
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import ClosestPairsRequest
 from dask_simjoin.request.spec import JoinSpec, TotalsSpec
-from dask_simjoin.tasks.closest import RowPairs, closest, first_pairs
 from dask_simjoin.tasks.matches import measured
+from dask_simjoin.tasks.nearest import RowPairs, closest, first_pairs
 
 POSITION = "row_id"
 """Name of the column of row numbers, or the beginning of its name if a column has this name."""
@@ -246,7 +245,7 @@ def _check_ids(frame: Frame, spec: JoinSpec, which: str | None) -> None:
 
 def _search(plain: list[Frame], spec: TotalsSpec, choice: Choice, rows: np.ndarray | None,
             others: np.ndarray | None, k: int, max_total: float) -> RowPairs:  # fmt: skip
-    """Search nearest rows: see `dask_simjoin.tasks.closest.Search`."""
+    """Search nearest rows: see `dask_simjoin.tasks.nearest.Search`."""
     what, data, totals = f"n={shown(choice.n)}", plain[-1], (0.0, max_total)
     if rows is None:
         found = nearest(plain[0], plain[1] if len(plain) > 1 else None, spec, k, totals, what)

@@ -8,8 +8,7 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.graph.outputs import counts_example, pairs_by_eps
-from dask_simjoin.graph.verb import verb
+from dask_simjoin.graph.verb import counts_example, pairs_by_eps, verb
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.data_warnings import raise_if_none
@@ -82,12 +81,12 @@ def neighbor_counts(frame: Frame, request: NeighborCountsRequest) -> Series | Fr
     spec = request.spec(meta)
     example = counts_example(meta, spec)
     if is_dask_collection(frame):
-        from dask_simjoin.graph import counts
         from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.row_values import NeighborCounts
         from dask_simjoin.graph.source import freeze
 
         source = freeze(frame, spec.columns)
-        return new_collection(counts.NeighborCounts(source.inner, source, spec, example))
+        return new_collection(NeighborCounts(source.inner, source, spec, example))
     chunk, plan = whole_chunk(frame, spec, COUNTS)
     if not plan.meets:
         return example
@@ -148,14 +147,14 @@ def count_pairs(frame: Frame, request: CountPairsRequest) -> Number:
     meta = example_of(frame)
     spec = request.spec(meta)
     if is_dask_collection(frame):
-        from dask_simjoin.graph import counts
         from dask_simjoin.graph.dask_private import new_collection
+        from dask_simjoin.graph.pairs import CountPairs
         from dask_simjoin.graph.source import freeze
 
         source = freeze(frame, spec.columns)
         if spec.several:
-            return new_collection(counts.CountPairs(source, spec, pairs_by_eps(0, spec, meta).iloc[:0], meta))
-        return new_collection(counts.CountPairs(source, spec, 0))
+            return new_collection(CountPairs(source, spec, pairs_by_eps(0, spec, meta).iloc[:0], meta))
+        return new_collection(CountPairs(source, spec, 0))
     chunk, plan = whole_chunk(frame, spec, COUNTS)
     found = count_block_pairs(whole_block_pair(chunk, spec, plan.layout)) if plan.meets else 0
     if plan.meets:

@@ -21,14 +21,13 @@ from dask_simjoin.engine.base import (
 )
 from dask_simjoin.errors import PlanningError, UnsupportedFrameError
 from dask_simjoin.graph.inputs import check_other, one_or_two
-from dask_simjoin.graph.outputs import pairs_example
-from dask_simjoin.graph.verb import verb
+from dask_simjoin.graph.verb import pairs_example, verb
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.budget import plain_budget
 from dask_simjoin.planning.data_warnings import raise_if_none
+from dask_simjoin.planning.estimate import ALL, Recall
 from dask_simjoin.planning.outputs import COUNTS, PAIRS, OutputSpec, nearest_output
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.planning.statistics.estimate import ALL, Recall
 from dask_simjoin.reports.plan import NearestPlanReport, PlanReport
 from dask_simjoin.reports.run import NearestProfile, ProfileReport, RunReport
 from dask_simjoin.request.columns import example_of, load

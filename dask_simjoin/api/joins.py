@@ -9,14 +9,13 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.inputs import check_other, same_library
-from dask_simjoin.graph.outputs import pairs_example, series_example
-from dask_simjoin.graph.verb import frame_verb
+from dask_simjoin.graph.verb import frame_verb, pairs_example, series_example
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import within_memory
 from dask_simjoin.planning.data_warnings import raise_if_none
 from dask_simjoin.planning.outputs import COUNTS, PAIRS
+from dask_simjoin.planning.partition import points
 from dask_simjoin.planning.plan import WholePlan
-from dask_simjoin.planning.statistics.partition import points
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI, JoinRequest, SelfJoinRequest
 from dask_simjoin.request.spec import JoinSpec
@@ -167,8 +166,8 @@ def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> 
         if isinstance(counts, int):
             counts = frames_for(frame).xp.zeros(len(frame), np.int64)
         return frame[(counts > 0) if matched else (counts == 0)]
-    from dask_simjoin.graph.counts import MatchCounts
     from dask_simjoin.graph.dask_private import new_collection
+    from dask_simjoin.graph.row_values import MatchCounts
     from dask_simjoin.graph.source import freeze
 
     source, right_source = freeze(frame, spec.columns), freeze(other, spec.right.columns)

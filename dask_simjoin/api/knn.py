@@ -12,8 +12,7 @@ from dask.base import is_dask_collection
 from dask_simjoin.api.joins import finite_rows
 from dask_simjoin.engine.base import frames_for, searcher_for
 from dask_simjoin.graph.inputs import check_other, one_or_two
-from dask_simjoin.graph.outputs import nearest_example, series_example
-from dask_simjoin.graph.verb import frame_verb, series_verb
+from dask_simjoin.graph.verb import frame_verb, nearest_example, series_example, series_verb
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.budget import check_room
 from dask_simjoin.planning.checks import RANK_BYTES

@@ -17,8 +17,7 @@ from dask_simjoin.cluster.algorithms.duplicates import (
 from dask_simjoin.cluster.algorithms.edges import all_cores, components_by_place
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionTypeError
-from dask_simjoin.graph.outputs import series_example
-from dask_simjoin.graph.verb import frame_verb, series_verb
+from dask_simjoin.graph.verb import frame_verb, series_example, series_verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.outputs import LISTED_CLUSTERS
 from dask_simjoin.request.clusters import NearDuplicatedRequest

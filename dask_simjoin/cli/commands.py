@@ -27,8 +27,8 @@ from dask_simjoin.disk_index.reports import CheckReport
 from dask_simjoin.disk_index.updating import IF_EXISTS
 from dask_simjoin.disk_index.verbs import check_path, open_index
 from dask_simjoin.graph.lazy_join import LazyJoin
-from dask_simjoin.graph.outputs import NEIGHBORS
 from dask_simjoin.graph.records import RUNS
+from dask_simjoin.graph.verb import NEIGHBORS
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import ROW_ID
 from dask_simjoin.request.requests import ANTI, SEMI

@@ -23,8 +23,7 @@ from dask_simjoin.cluster.algorithms.spanning import (
 from dask_simjoin.cluster.verbs import LABELS
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionError
-from dask_simjoin.graph.outputs import series_example
-from dask_simjoin.graph.verb import frame_verb
+from dask_simjoin.graph.verb import frame_verb, series_example
 from dask_simjoin.metrics.norms import Frame, Ids, Series
 from dask_simjoin.planning.checks import check_samples
 from dask_simjoin.planning.outputs import tree_output

@@ -23,8 +23,7 @@ from dask_simjoin.cluster.algorithms.scratch import free_at, new_folder, scratch
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.graph.inputs import as_frame
-from dask_simjoin.graph.outputs import in_library_of, series_example
-from dask_simjoin.graph.verb import frame_verb, series_verb
+from dask_simjoin.graph.verb import frame_verb, in_library_of, series_example, series_verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.checks import check_edges
 from dask_simjoin.planning.outputs import CLUSTERS, LISTS

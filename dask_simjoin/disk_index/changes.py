@@ -50,8 +50,8 @@ from dask_simjoin.disk_index.segments import NO_CACHED_ROWS, CachedRows, Unchang
 from dask_simjoin.disk_index.types import Delta, Snapshot
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.dask_private import Task
-from dask_simjoin.graph.outputs import pairs_example
 from dask_simjoin.graph.source import gather
+from dask_simjoin.graph.verb import pairs_example
 from dask_simjoin.graph.workers import on_worker
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.spec import JoinSpec

@@ -29,7 +29,7 @@ from dask_simjoin.disk_index.types import Part
 from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import all_of, module_of
 from dask_simjoin.metrics.norms import Array, Frame
-from dask_simjoin.planning.statistics.sample import bounds
+from dask_simjoin.planning.sample import bounds
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.matches import BlockPair, Matches, matches, measured

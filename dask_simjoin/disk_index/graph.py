@@ -27,10 +27,9 @@ from dask_simjoin.disk_index.rows import read_part
 from dask_simjoin.disk_index.segments import CachedPart, load_moved
 from dask_simjoin.disk_index.types import ID, SEQ, Part, Snapshot
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.graph.base import LabelledExpr, RowsExpr
+from dask_simjoin.graph.base import LabelledExpr, RowsExpr, itself
 from dask_simjoin.graph.dask_private import Task, TaskRef, new_collection
-from dask_simjoin.graph.outputs import pairs_example
-from dask_simjoin.graph.source import itself
+from dask_simjoin.graph.verb import pairs_example
 from dask_simjoin.graph.workers import on_worker
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.options import texts_as_given

@@ -47,8 +47,9 @@ from dask_simjoin.disk_index.writing import FILE_ROWS
 from dask_simjoin.engine.base import frames_of_library, joiner_for
 from dask_simjoin.engine.index.regions import Regions, make_regions
 from dask_simjoin.errors import IndexStoreError, IndexWriteError, UpkeepWarning, VersionGoneError
+from dask_simjoin.graph.base import itself
 from dask_simjoin.graph.dask_private import Task, TaskRef
-from dask_simjoin.graph.source import gather, itself
+from dask_simjoin.graph.source import gather
 from dask_simjoin.graph.workers import on_worker
 from dask_simjoin.metrics.norms import reach
 from dask_simjoin.planning.spatial_chunks import NO_HALO

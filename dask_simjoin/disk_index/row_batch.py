@@ -34,8 +34,8 @@ from dask_simjoin.engine.ids import joined, row_ids
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Norm, add
-from dask_simjoin.planning.statistics.partition import points
-from dask_simjoin.planning.statistics.sample import merge_moments, moments
+from dask_simjoin.planning.partition import points
+from dask_simjoin.planning.sample import merge_moments, moments
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk, indexed
 from dask_simjoin.tasks.matches import measured

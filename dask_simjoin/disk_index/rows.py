@@ -20,7 +20,7 @@ from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 
 FILE, POSITION = "file", "position"
 

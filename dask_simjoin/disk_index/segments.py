@@ -23,10 +23,11 @@ from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import module_of, to_host, values_of
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Layout
+from dask_simjoin.graph.base import itself
 from dask_simjoin.graph.dask_private import Task, TaskRef
-from dask_simjoin.graph.source import gather, itself
+from dask_simjoin.graph.source import gather
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Index, reach
-from dask_simjoin.planning.statistics.sample import Moments, moments
+from dask_simjoin.planning.sample import Moments, moments
 from dask_simjoin.request.spec import JoinSpec
 
 BEYOND = 1 / 2

@@ -30,18 +30,19 @@ from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.engine.index.regions import Regions, make_regions
+from dask_simjoin.graph.base import Shared
 from dask_simjoin.graph.dask_private import Expr, Shuffle, Task, TaskRef
 from dask_simjoin.graph.planner import check_ids, collect
 from dask_simjoin.graph.shuffle import SentPieces, cut_rows
-from dask_simjoin.graph.source import FrozenSource, MapPartition, Shared, freeze, gather, map_frozen
+from dask_simjoin.graph.source import FrozenSource, MapPartition, freeze, gather, map_frozen
 from dask_simjoin.graph.source import optimise_in_place as optimised
 from dask_simjoin.graph.workers import check_sending, on_worker
 from dask_simjoin.metrics.norms import Array, Frame, reach
 from dask_simjoin.planning.budget import make_budget
 from dask_simjoin.planning.entity_chunks import Piece
+from dask_simjoin.planning.partition import points
 from dask_simjoin.planning.resources import can_move, resources_for, sent_rows, shuffle_method
 from dask_simjoin.planning.spatial_chunks import NO_HALO
-from dask_simjoin.planning.statistics.partition import points
 from dask_simjoin.planning.table import TableSummary, summarise_table
 from dask_simjoin.planning.tables import MAX_REGIONS
 from dask_simjoin.request.spec import JoinSpec

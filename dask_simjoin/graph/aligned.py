@@ -1,11 +1,10 @@
 """Keep lazy values aligned with the rows they belong to.
 
-Dask may optimize parts of a graph again, for example to find the quantiles of a `set_index`.  It may then
-merge partitions of a reader once more.  So values stay next to their frame, and take over the frame's
-partitions and labels.
+Dask may optimize parts of a graph again, for example to find the quantiles of a `set_index`, and then merge
+other partitions of a reader.  So values are kept next to their frame, and get its partitions and labels.
 
 A shuffle may give the rows of a partition in another order each time.  Dask may combine the values from one
-run with the rows from another.  So each partition of values has fingerprints of its rows.
+run with the rows from another.  So values come with fingerprints of their rows, which give their order.
 """
 
 from __future__ import annotations
@@ -18,10 +17,18 @@ import numpy as np
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.ids import joined
-from dask_simjoin.graph.base import FilteredRows, LabelledExpr, RowValues, check_guarded, is_filtered
+from dask_simjoin.graph.base import (
+    SUM_FAN_IN,
+    FilteredRows,
+    LabelledExpr,
+    RowValues,
+    aliases,
+    check_guarded,
+    is_filtered,
+    picked,
+)
 from dask_simjoin.graph.dask_private import (
     IO,
-    Alias,
     Blockwise,
     BlockwiseIO,
     CumulativeAggregations,
@@ -36,7 +43,7 @@ from dask_simjoin.graph.dask_private import (
     TaskRef,
 )
 from dask_simjoin.graph.lazy_join import DISTANCES, JoinTasks, chunk_ref
-from dask_simjoin.graph.source import FrozenSource, MapPartition, optimise_in_place, picked
+from dask_simjoin.graph.source import FrozenSource, MapPartition, optimise_in_place
 from dask_simjoin.metrics.norms import Frame, Ids, Series
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.request.spec import JoinSpec, RowSpec
@@ -53,23 +60,13 @@ def may_move(frame: Expr) -> bool:
 
 
 def may_merge(frame: Expr) -> bool:
-    """Return whether Dask may merge partitions of a frame once it reads fewer columns."""
+    """Return whether Dask may merge partitions of a frame when fewer of its columns are read."""
     return any(
         isinstance(node, BlockwiseIO)
         and not isinstance(node, FusedIO)
         and type(node)._fusion_compression_factor is not BlockwiseIO._fusion_compression_factor
         for node in frame.walk()
     )
-
-
-def in_order_of(frame: Expr, values: Expr, source: FrozenSource, groups: Groups, spec: RowSpec | None,
-                chosen: list[int] | None) -> Expr:  # fmt: skip
-    """Put the values of `source` in the order that its rows have in `frame`."""
-    prints = optimise_in_place(
-        MapPartition(source.inner, "simjoin_fingerprint", fingerprints, (groups, spec))
-    )
-    then = Fingerprints(FrozenSource(prints), chosen)
-    return Reconciled(frame, values, then, groups, spec)
 
 
 class Fingerprints(PartitionsFiltered, LabelledExpr):
@@ -84,10 +81,8 @@ class Fingerprints(PartitionsFiltered, LabelledExpr):
 
     def _layer(self) -> dict[Any, Any]:
         prints = self.operand("frozen").inner
-        keys, layer = prints.__dask_keys__(), dict(prints.__dask_graph__())
-        for place, n in enumerate(self._partitions):
-            layer[(self._name, place)] = Alias((self._name, place), keys[n])
-        return layer
+        keys = prints.__dask_keys__()
+        return dict(prints.__dask_graph__()) | aliases(self._name, [keys[n] for n in self._partitions])
 
 
 class NextToFrame(RowValues, Blockwise):
@@ -146,26 +141,22 @@ class Reconciled(NextToFrame):
         numbered = PREDECESSOR in getattr(self._meta, "columns", ())
         if not numbered or not isinstance(parent, Projection) or PREDECESSOR in parent.columns:
             return None
-        # `chosen` has no row numbers, which another order of the rows would change
+        # without the column of row numbers, values do not depend on the order of rows
         chosen = Projection(self.operand("values"), parent.operand("columns"))
         return Reconciled(self.frame, chosen, *self.operands[2:])
 
-
-SUM_FAN_IN = 16
-"""Results of block pairs that one task combines."""
 
 Pieces = tuple[tuple[tuple[int, int, int], ...], ...]
 
 
 class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
-    """Stand for values of rows before they are planned; partitions are the frame's.
+    """Stand for values of rows before they are planned; they have the partitions of `frame`, their rows.
 
-    Like a cumulative sum, it has a value for each row and depends on all rows.  It derives from Dask's class
-    for cumulative sums, with the rows as `frame`.  So Dask knows that both are aligned, and needs no shuffle.
+    Like a cumulative sum, there is a value for each row, which depends on all rows.  With Dask's class for
+    cumulative sums as a base, Dask knows that frame and values are aligned, and needs no shuffle.
 
-    Planning uses the frame as Dask has optimized it together with other operands of the same step.  Dask
-    leaves out files that a filter excludes, and merges partitions of a reader that reads few columns.  So
-    that partitions agree, all operands must read the same columns as `frame`.
+    Planning uses the frame as Dask has optimized it.  Dask leaves out files that a filter excludes, and
+    merges partitions if few columns are read.  So that partitions agree, values read the columns of `frame`.
 
     `source`: the frame as given; `chosen`: the partitions in use, or None for all.
     """
@@ -180,7 +171,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
     @functools.cached_property
     def _source(self) -> FrozenSource:
-        """Return the source to plan for."""
+        """The source to plan for."""
         source: FrozenSource = self.operand("source")
         return source.in_step(self.frame if self.operand("chosen") is None else source.inner)
 
@@ -190,7 +181,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
     @property
     def _groups(self) -> Groups:
-        """List the columns that values depend on."""
+        """The columns that values depend on."""
         spec = self._spec
         if spec is None:
             return (tuple(self.frame.columns),)
@@ -211,7 +202,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
         return type(self)(Partitions(self.frame, numbers), *others, numbers if chosen is None else chosen)
 
     def _substitute(self, old: Any, new: Any, _seen: Any) -> Expr:
-        # Dask moves filters this way beneath their frame, to rows that these values do not belong to
+        # Dask calls this to move a filter beneath its frame, to rows that these values do not belong to
         if isinstance(old, Expr) and any(new is below for below in old.dependencies()):
             return self
         made: Expr = super()._substitute(old, new, _seen)
@@ -219,7 +210,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
     @property
     def _projection_columns(self) -> list[Any]:
-        # with fewer columns Dask would merge other partitions than in `frame`
+        # with fewer columns, Dask would merge other partitions than those of `frame`
         return list(self.frame.columns)
 
     def _lower(self) -> Expr:
@@ -228,7 +219,10 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
         chosen = self.operand("chosen")
         same = self.frame.npartitions == values.npartitions
         if same and may_move(self.frame):
-            return in_order_of(self.frame, values, self._source, self._groups, self._spec, chosen)
+            source, groups, spec = self._source, self._groups, self._spec
+            prints = MapPartition(source.inner, "simjoin_fingerprint", fingerprints, (groups, spec))
+            then = Fingerprints(FrozenSource(optimise_in_place(prints)), chosen)
+            return Reconciled(self.frame, values, then, groups, spec)
         if self.of_filtered:
             values = FilteredRows(values)
         if chosen is None and not may_merge(self.frame):
@@ -251,9 +245,9 @@ def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tup
 
 
 def found_task(names: str, found: str, held: Held, meta: Frame | Series) -> tuple[Any, ...]:
-    """Return the function and the arguments of a task that makes a partition.
+    """Return the function and the arguments of a task that makes a partition of values.
 
-    `names`, `found`: names of the expressions with the chunks' row names, and with the chunks' values.
+    `names`, `found`: names of the expressions of the chunks' row names, and of the chunks' values.
     """
     refs = [TaskRef((each, c)) for each in (names, found) for c, _, _ in held]
     return aligned, meta, [(start, stop) for _, start, stop in held], *refs
@@ -263,7 +257,7 @@ def add_counts(
     layer: dict[Any, Any], token: str, chunks: Expr, plan: Plan, spec: JoinSpec, wanted: set[int],
     enough: int | None = None, tasks: JoinTasks = DISTANCES,
 ) -> dict[int, Any]:  # fmt: skip
-    """Add tasks to the layer that count neighbors of the rows of the wanted chunks; return their keys.
+    """Add tasks that count neighbors of the rows of the wanted chunks; return a key for each of these chunks.
 
     `enough`: counts from this number on need not be exact.
     """
@@ -293,10 +287,7 @@ def add_counts(
 
 def add_partitions(layer: dict[Any, Any], name: str, chunks: Expr, pieces: Pieces, values: dict[int, Any],
                    chosen: list[int], meta: Frame | Series) -> None:  # fmt: skip
-    """Add tasks that build the chosen partitions from the values of each chunk.
-
-    A partition on another worker receives a chunk's row names without the index.
-    """
+    """Add tasks that make the chosen partitions from the values of each chunk."""
     held, names = pieces_by_partition(pieces, chosen), f"simjoin_row_names-{name.rpartition('-')[2]}"
     for place, n in enumerate(chosen):
         key, found = (name, place), held[n]
@@ -307,7 +298,7 @@ def add_partitions(layer: dict[Any, Any], name: str, chunks: Expr, pieces: Piece
 
 
 class RowNames(TypedDict):
-    """Identify the rows of a chunk's pieces, by some fields of the `Chunk`."""
+    """Fields of a `Chunk` that identify the rows of its pieces."""
 
     ids: Ids
     ends: np.ndarray
@@ -315,7 +306,7 @@ class RowNames(TypedDict):
 
 
 def row_names(chunk: Chunk) -> RowNames:
-    """Return the fields of a chunk that identify the rows of its pieces."""
+    """Take the fields of a chunk that other workers need, which are smaller than the chunk."""
     return RowNames(ids=chunk["ids"], ends=chunk["ends"], example=chunk["example"])
 
 

@@ -1,18 +1,20 @@
-"""Names and empty examples of lazy results.
+"""Base classes of lazy results, and the tasks that they add to a graph.
 
 Dask merges two filters, and moves filters beneath other steps, so that it reads and moves fewer rows.  It
 rewrites a filter's condition for the rows beneath, which is wrong if the condition depends on all rows.
-Values for the rows after a filter have no meaning for the rows before that filter.  Dask looks for reductions
-only, and gives expressions no way to refuse.  It returns wrong rows for its own cumulative sums, too.
+Values for the rows after a filter have no meaning for the rows before that filter.  Dask makes an exception
+only for reductions, and returns wrong rows even for its own cumulative sums.
 
 Dask computes the head of a step from the heads of its operands.  For a sorted frame it takes the smallest
 rows of the unsorted frame.  Their order can differ from the order in the first sorted partition.
+
+The guards at the end of this module keep such filters, heads and tails above values of rows.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import dask
@@ -20,6 +22,7 @@ import dask
 from dask_simjoin.errors import PlanningError
 from dask_simjoin.graph.dask_private import (
     FILTER_HOOK,
+    Alias,
     Blockwise,
     BlockwiseIO,
     Expr,
@@ -27,12 +30,14 @@ from dask_simjoin.graph.dask_private import (
     FilterAlign,
     PartitionsFiltered,
     Task,
+    TaskRef,
     guard_ends,
     guard_filters,
     list_fused_columns,
 )
 from dask_simjoin.graph.records import RUNS, Recorded
 from dask_simjoin.metrics.norms import Series
+from dask_simjoin.planning.plan import Plan
 
 Layer = dict[Any, Any]
 """Tasks by their keys."""
@@ -42,18 +47,15 @@ OURS = "simjoin_"
 
 
 class LabelledExpr(Expr):
-    """Begin keys with a label; the operand `meta`, if any, is the empty example.
+    """Begin the keys of tasks with a label, and take properties from operands of given names.
 
-    An expression with the operand `plan` or `run` records its tasks under the name of that run.
-
-    Attributes
-    ----------
-    _makes_result : bool
-        Whether the expression's partitions are the result.
+    `label` replaces the class attribute `_label`.  `meta` is the empty example of the result.
+    `source_divisions` are the divisions; without this operand there is one partition.  With the operand
+    `plan` or `run`, tasks are recorded under the run's name.
     """
 
     _label: str
-    _makes_result: ClassVar[bool] = False
+    _makes_result: ClassVar[bool] = False  # whether the expression's partitions are the result
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -68,11 +70,15 @@ class LabelledExpr(Expr):
 
     @functools.cached_property
     def _name(self) -> str:
-        return f"{self._label}-{self.deterministic_token}"
+        label = self.operand("label") if "label" in self._parameters else self._label
+        return f"{label}-{self.deterministic_token}"
 
     @property
     def _meta(self) -> Any:
         return self.operand("meta") if "meta" in self._parameters else None
+
+    def _divisions(self) -> Any:
+        return self.operand("source_divisions") if "source_divisions" in self._parameters else (None, None)
 
 
 class RowsExpr(LabelledExpr, PartitionsFiltered, BlockwiseIO):
@@ -114,7 +120,7 @@ def _record_task(key: Any, task: Any, run: str, of: int) -> Any:
 
 
 class RowValues(Expr):
-    """Mark values that belong to the rows of one frame, and to no other rows."""
+    """Base class of values that belong to the rows of one frame, and to no other rows."""
 
     @property
     def of_filtered(self) -> bool:
@@ -123,7 +129,7 @@ class RowValues(Expr):
 
 
 class FilteredRows(RowValues, Blockwise):
-    """Mark planned values of rows that a filter chose."""
+    """Values of rows that a filter chose, after planning."""
 
     _parameters = ["frame"]
 
@@ -148,9 +154,123 @@ def must_stay(step: Expr, condition: Expr) -> bool:
 
 def end_must_stay(end: Expr) -> bool:
     """Return whether a head or a tail must not move beneath the steps of its frame."""
-    # planning replaces `RowValues`, so a lowered head or tail stays above every step of a join
+    # planning replaces `RowValues` by other steps of a join, so lowered ends stay above all of these
     ours = (RowValues, LabelledExpr) if isinstance(end, Blockwise) else RowValues
     return any(isinstance(node, ours) for node in end.frame.walk())
+
+
+class Shared(LabelledExpr):
+    """Share a value among tasks by a task of its own, so that it is not sent with each of them."""
+
+    _parameters = ["label", "value"]
+
+    @property
+    def ref(self) -> TaskRef:
+        """The reference to the value, as a task's argument."""
+        return TaskRef((self._name, 0))
+
+    def _layer(self) -> dict[Any, Any]:
+        key = (self._name, 0)
+        return {key: Task(key, itself, self.operand("value"))}
+
+
+def aliases(name: str, keys: Iterable[Any]) -> Layer:
+    """Return tasks with this name that stand for the tasks with these keys."""
+    return {(name, n): Alias((name, n), key) for n, key in enumerate(keys)}
+
+
+def itself(value: Any) -> Any:
+    """Pass the value on."""
+    return value
+
+
+def pick(parts: Any, key: Any) -> Any:
+    """Return one of several values."""
+    return parts[key]
+
+
+def picked(parts: TaskRef, key: Any) -> Task:
+    """Return an argument for a task, which picks one of another task's results before it runs."""
+    return Task(None, pick, parts, key)
+
+
+Call = tuple[Any, Callable[..., Any], tuple[Any, ...]]
+"""A task of a step: its place, its function and its arguments."""
+
+SUM_FAN_IN = 16
+"""Results of block pairs that one task combines."""
+
+LISTS = 2
+"""Lists per thread that are in memory at a time: one is being made, and one is being picked."""
+
+
+def blocks_of_chunks(plan: Plan) -> list[list[tuple[int, int, int]]]:
+    """List for each chunk its block pairs: number, the chunk's side (0 or 1), and the other chunk."""
+    own: list[list[tuple[int, int, int]]] = [[] for _ in range(len(plan.chunks))]
+    for b, (i, j) in enumerate(plan.blocks.tolist()):
+        own[i].append((b, 0, j))
+        if i != j:
+            own[j].append((b, 1, i))
+    return own
+
+
+class Steps:
+    """Collect the tasks of an algorithm in `layer`; their names are a label and the step."""
+
+    def __init__(self, label: str, token: str) -> None:
+        self._label, self._token = label, token
+        self.layer: dict[Any, Any] = {}
+
+    def add(self, step: str, place: Any, function: Callable[..., Any], *arguments: Any) -> TaskRef:
+        """Add a task; `place` differs between the tasks of a step."""
+        key = (f"{self._label}_{step}-{self._token}", place)
+        self.layer[key] = Task(key, function, *arguments)
+        return TaskRef(key)
+
+    def merged(self, step: str, function: Callable[..., Any], parts: list[TaskRef],
+               fan_in: int = SUM_FAN_IN) -> TaskRef:  # fmt: skip
+        """Add tasks that merge some values in a tree."""
+        depth = 0
+        while len(parts) > fan_in:
+            groups = [parts[s : s + fan_in] for s in range(0, len(parts), fan_in)]
+            parts = [self.add(step, (depth, n), function, *group) for n, group in enumerate(groups)]
+            depth += 1
+        return self.add(step, (depth, 0), function, *parts)
+
+    def spread(self, step: str, taking: str, calls: list[Call], items: Iterable[int],
+               threads: int | None) -> list[dict[int, TaskRef | Task]]:  # fmt: skip
+        """Add tasks that make lists; return for each list references to some of its items.
+
+        `threads`: count of a cluster's threads, or None.  On a cluster, further tasks pick the items, so that
+        workers send items instead of lists.  At most `LISTS` lists per thread wait for that.  Otherwise Dask
+        would make all lists first, and if memory is short read a list from disk for each item.
+        """
+        if threads is None:
+            made = [self.add(step, place, function, *arguments) for place, function, arguments in calls]
+            return [{n: picked(one, n) for n in items} for one in made]
+        found: list[dict[int, TaskRef | Task]] = []
+        taken: list[TaskRef] = []
+        for place, function, arguments in calls:
+            first = () if len(taken) < LISTS * threads else (after, taken[-LISTS * threads])
+            one = self.add(step, place, *first, function, *arguments)
+            found.append({n: self.add(taking, (place, n), pick, one, n) for n in items})
+            taken.append(self.add(f"{taking}s", place, nothing, *found[-1].values()))
+        return found
+
+    def row_numbers(self, plan: Plan, chunks: list[TaskRef]) -> list[int | TaskRef]:
+        """List the row positions of each chunk, or the chunk's number if chunks are in frame order."""
+        if plan.counted.in_frame_order:
+            return list(range(len(chunks)))
+        return [self.add("names", c, pick, chunk, "position") for c, chunk in enumerate(chunks)]
+
+
+def nothing(*values: Any) -> None:
+    """Return None; the task of this call is done once all values are computed."""
+
+
+def after(done: None, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call the function in a task that waits for another task's check."""
+    return function(*arguments)
 
 
 list_fused_columns()

@@ -47,8 +47,8 @@ from dask.utils import key_split
 from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
 
 # Unnecessary from Python 3.12 on, where cached properties hold no lock.  Before, all objects of a class share
-# one lock for each cached property.  Planning, which computes, finds the divisions of a lazy join.  Meanwhile
-# a scheduler in this process that needs another frame's divisions would wait for the lock for ever.
+# one lock per cached property.  Reading the divisions of a lazy join plans it, which computes with this lock
+# held.  A scheduler in this process that needs the divisions of another frame would then wait for ever.
 if sys.version_info < (3, 12):
     for _class in (Expr, PartitionsFiltered):
         _divisions: Any = vars(_class)["divisions"]
@@ -171,43 +171,10 @@ def _columns_read(fused: Any) -> list[Any]:
 
 
 __all__ = [
-    "END_CLASSES",
-    "END_HOOK",
-    "FILTER_HOOK",
-    "FILTER_MODULES",
-    "IO",
-    "UNKNOWN_CATEGORIES",
-    "Alias",
-    "Blockwise",
-    "BlockwiseIO",
-    "CumulativeAggregations",
-    "Elemwise",
-    "Expr",
-    "Filter",
-    "FilterAlign",
-    "FrameBase",
-    "FromGraph",
-    "FromPandas",
-    "Fused",
-    "FusedIO",
-    "GraphNode",
-    "List",
-    "Partitions",
-    "PartitionsFiltered",
-    "Projection",
-    "ReducedPartition",
-    "Repartition",
-    "RepartitionToFewer",
-    "Shuffle",
-    "Task",
-    "TaskRef",
-    "TreeReduce",
-    "cuda_deserialize",
-    "cuda_serialize",
-    "guard_ends",
-    "guard_filters",
-    "guard_repr",
-    "key_split",
-    "list_fused_columns",
-    "new_collection",
-]
+    "END_CLASSES", "END_HOOK", "FILTER_HOOK", "FILTER_MODULES", "IO", "UNKNOWN_CATEGORIES", "Alias",
+    "Blockwise", "BlockwiseIO", "CumulativeAggregations", "Elemwise", "Expr", "Filter", "FilterAlign",
+    "FrameBase", "FromGraph", "FromPandas", "Fused", "FusedIO", "GraphNode", "List", "Partitions",
+    "PartitionsFiltered", "Projection", "ReducedPartition", "Repartition", "RepartitionToFewer", "Shuffle",
+    "Task", "TaskRef", "TreeReduce", "cuda_deserialize", "cuda_serialize", "guard_ends", "guard_filters",
+    "guard_repr", "key_split", "list_fused_columns", "new_collection",
+]  # fmt: skip

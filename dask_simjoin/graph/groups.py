@@ -1,8 +1,8 @@
 """Join within groups: pairs only where the columns `by` are equal.
 
-Each group has a number.  The number, times a distance that no pair has, is one more coordinate: see
-`dask_simjoin.metrics.distances`.  A row's number is its values' position among the distinct values of all
-partitions.  A reduction finds the distinct values when the join is planned.
+Each group has a number.  This number, times a distance that no pair has, is one more coordinate: see
+`dask_simjoin.metrics.distances`.  The number is the position of the group's values among the distinct values
+of all partitions, which a reduction finds when the join is planned.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dask_simjoin.engine.ids import decoded, joined, listed_values, rounded_toge
 from dask_simjoin.errors import TABLES, ColumnError, OptionError, in_table
 from dask_simjoin.metrics.distances import Metric, separation
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Series, power
-from dask_simjoin.planning.statistics.partition import columns_of
+from dask_simjoin.planning.partition import columns_of
 from dask_simjoin.request.columns import (
     Groups,
     as_names,
@@ -41,9 +41,10 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import check_eps, check_metric, several_of, without_unit
 
 MOST = 2.0**1000
-"""Largest number of a group, as a coordinate: finite, with room to spare."""
+"""Largest coordinate of a group: differences of two coordinates stay finite."""
 
 NUMBERS, DECIMALS, TEXTS, OBJECTS = "numbers", "decimal numbers", "texts", "objects"
+"""Kinds of values; other kinds are named in `kind_of`."""
 
 OF_ARROW = {
     "bytes": (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
@@ -52,11 +53,11 @@ OF_ARROW = {
     DECIMALS: (pa.types.is_decimal,),
     TEXTS: (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
 }
-"""Kinds of Arrow's values that are objects in Python."""
+"""Tests of Arrow types for kinds of values that are objects in pandas without Arrow."""
 
 FAMILIES = ((numbers.Number, np.bool_), str, bytes, datetime.datetime, datetime.date, datetime.time,
             datetime.timedelta, pd.Period, pd.Interval, tuple)  # fmt: skip
-"""Families of classes: objects of two families are never equal. The first match counts."""
+"""Families of classes: objects of two families are never equal.  A class is of the first that matches."""
 
 
 def kind_of(values: Series | Ids) -> str:
@@ -90,7 +91,7 @@ def check_kinds(name: Hashable, sides: Sequence[Series | Ids]) -> None:
 
 
 def _check_values(name: Hashable, parts: list[Ids]) -> None:
-    """Refuse the distinct values of two tables if no object of one can equal an object of the other."""
+    """Refuse distinct values of two tables if no value of one table can equal a value of the other."""
     if len(parts) < 2 or not all(map(len, parts)):
         return
     check_kinds(name, parts)
@@ -154,7 +155,7 @@ def group_codes(rows: Frame, names: list[Hashable], scale: float, sides: int, *v
 
 
 def _keys(column: Series) -> Ids:
-    """Return an index of values; 16-bit floats are converted first, as no index holds them."""
+    """Return an index of values; 16-bit floats are converted, because no index can hold them."""
     if getattr(column.dtype, "kind", "") == "f" and getattr(column.dtype, "itemsize", 8) == 2:
         column = column.astype("Float32" if arrow_type(column.dtype) else "float32")
     return frames_for(column).index(column)
@@ -184,8 +185,8 @@ def with_groups(frame: Frame, options: Mapping[str, Any],
                 needs_bound: bool = True) -> tuple[Frame, dict[str, Any], list[str]]:  # fmt: skip
     """Add group numbers as a column, if `by` is given, to a frame and to the right table in the options.
 
-    Also return the names of added columns.  `needs_bound`: whether the options must have a largest distance;
-    otherwise group numbers are whole, and `moved_apart` multiplies them later.
+    Also return the names of added columns.  `needs_bound`: whether the options must have a largest distance.
+    Otherwise group numbers are 0, 1, 2, ..., and `moved_apart` multiplies them later.
     """
     given, by = dict(options), options.get("by")
     if by is None or isinstance(by, Groups):  # the calling verb has added the numbers
@@ -225,17 +226,13 @@ def check_names(names: tuple[Hashable, ...], examples: list[Frame]) -> None:
             raise ColumnError(f"by= names {name!r} more than once; name each column once.")
         for which, example in zip(TABLES if len(examples) > 1 else [None], examples, strict=True):
             with in_table(which):
-                _check_name(name, example, which is not None)
-
-
-def _check_name(name: Hashable, example: Frame, is_one_of_two: bool) -> None:
-    """Refuse a column that the table does not have."""
-    try:
-        check_column_exists("by", name, [example])
-    except ColumnError as error:
-        if not is_one_of_two:
-            raise
-        raise ColumnError(f"{error} Columns of by= have the same name in both tables: rename one.") from None
+                try:
+                    check_column_exists("by", name, [example])
+                except ColumnError as error:
+                    if which is None:
+                        raise
+                    rename = "Columns of by= have the same name in both tables: rename one."
+                    raise ColumnError(f"{error} {rename}") from None
 
 
 def _compared(tables: list[Frame], names: list[Hashable]) -> list[Frame]:
@@ -270,7 +267,7 @@ def _as_texts(rows: Frame, held: Frame, names: list[Hashable]) -> Frame:
 
 
 def _check_dtypes(name: Hashable, keys: list[Frame]) -> None:
-    """Refuse columns by their dtypes; the values of lazy categories are not known yet."""
+    """Refuse columns by their dtypes, but not lazy categories, whose values are not known yet."""
     columns = [(key._meta if is_dask_collection(key) else key)[name] for key in keys]
     if not any(
         is_dask_collection(key) and hasattr(column.dtype, "categories")
@@ -280,7 +277,7 @@ def _check_dtypes(name: Hashable, keys: list[Frame]) -> None:
 
 
 def moved_apart(tables: list[Frame], specs: list[JoinSpec]) -> list[Frame]:
-    """Multiply whole group numbers by a distance larger than all distances of rows; lazy tables stay lazy."""
+    """Multiply group numbers 0, 1, 2, ... by a distance larger than all distances of rows."""
     code = str(specs[0].on[-1])
     extents = [_extents(table[list(spec.on)], spec) for table, spec in zip(tables, specs, strict=True)]
     if not is_dask_collection(tables[0]):
@@ -296,7 +293,7 @@ def _multiplied(rows: Frame, code: str, spec: JoinSpec, *extents: pd.DataFrame) 
 
 
 def _beyond(extents: pd.DataFrame, metric: Metric) -> float:
-    """Return a distance for groups: a power of two whose total exceeds every total within the extents."""
+    """Return a distance between groups: a power of two that exceeds every distance within the extents."""
     with np.errstate(over="ignore"):
         widths = (extents["high"] - extents["low"]).to_numpy()
         # two unit vectors are at most 2 apart
@@ -337,7 +334,7 @@ def _merged(extents: pd.DataFrame) -> pd.DataFrame:
 
 
 def _scale(example: Frame, given: Mapping[str, Any], needs_bound: bool) -> float:
-    """Return the distance between groups; 1: it is not known yet."""
+    """Return the distance between groups; 1.0 if rows must be read to choose it."""
     bound = next((name for name in BOUNDS if given.get(name) is not None), None)
     if bound is None and not needs_bound:
         return 1.0
@@ -377,9 +374,9 @@ def _with_codes(table: Frame, key: Frame, names: list[Hashable], scale: float, v
 
 
 def _distinct_of(column: Frame) -> Any:
-    """Return the distinct values of a frame of one column, as a frame; for a lazy frame as one lazy value.
+    """Return the distinct values of a frame of one column, as a frame.
 
-    Dask would shuffle rows to align them with another table; a single value needs no alignment.
+    For a lazy frame they are a lazy value, not a lazy frame: Dask would shuffle rows to align two frames.
     """
     if not is_dask_collection(column):
         return _framed(column)

@@ -1,7 +1,4 @@
-"""Accept arrays, Arrow streams and other frames as inputs.
-
-GeoPandas is not imported: its frames provide everything that is needed.
-"""
+"""Accept arrays, Arrow streams and other frames as inputs, without an import of GeoPandas."""
 
 from __future__ import annotations
 
@@ -41,26 +38,17 @@ def example_ids(meta: Frame, spec: RowSpec) -> Ids:
 DISTANCES = ("eps", "max_eps", "max_distance", "min_distance")
 """Options that are distances."""
 
-
 SPHERE = "haversine"
+"""Default metric for longitudes and latitudes."""
 
 
 @dataclass(frozen=True)
 class Points:
-    """Name the column of a frame whose points are its coordinates.
-
-    Attributes
-    ----------
-    name : str
-    system : object or None
-        The coordinate reference system, as pyproj has it.
-    columns : list of str
-        Names of the columns that are added: x, y.
-    """
+    """The column of a frame whose points are its coordinates."""
 
     name: str
-    system: Any
-    columns: list[str]
+    system: Any  # the coordinate reference system, as pyproj has it
+    columns: list[str]  # names of the columns that are added: x, y
 
     @property
     def geographic(self) -> bool:
@@ -71,11 +59,10 @@ class Points:
 def with_points(
     frame: Frame, options: Mapping[str, Any], has_unit: bool = False
 ) -> tuple[Frame, dict[str, Any], list[str]]:
-    """Return a frame and a verb's options with columns of coordinates, if the points are GeoPandas'.
+    """Add columns of coordinates to a GeoDataFrame if `on` names its active geometry, or is missing.
 
-    They are GeoPandas' if `on` names the active geometry, or is missing.  The default metric for longitudes
-    and latitudes is "haversine".  Also return the names of the added columns.  `has_unit`: whether the verb
-    has the option `distance_unit`.
+    Return the frame, the verb's options for these columns, and the names of the added columns.  `has_unit`:
+    whether the verb has the option `distance_unit`.
     """
     given = dict(options)
     other = given.get("other")
@@ -154,7 +141,7 @@ def add_columns(frame: Frame, name: str, columns: list[str]) -> Frame:
 def _convert(given: dict[str, Any], system: Any, has_unit: bool) -> None:
     """Convert distances with units of length to numbers in the unit of the coordinate system.
 
-    `has_unit`: whether returned distances get the unit of the first distance with a unit.
+    `has_unit`: whether the verb returns distances, which get the unit of the first distance with a unit.
     """
     axis = float(system.axis_info[0].unit_conversion_factor)
     unit = given.get("distance_unit")
@@ -199,7 +186,7 @@ def as_frame(given: Any, name: str = "frame") -> Any:
 
 
 def has_stream(given: object) -> bool:
-    """Return whether a table is read from its Arrow stream, unlike tables of pandas, cuDF and Dask."""
+    """Return whether a table is read from its Arrow stream; those of pandas, cuDF and Dask are not."""
     known = is_frame(given) and (hasattr(given, "_meta") or library(given) in LIBRARIES)
     return not known and not isinstance(given, type) and hasattr(given, "__arrow_c_stream__")
 
@@ -218,9 +205,10 @@ def frame_of_arrow(given: Any) -> Frame:
     table = pa.RecordBatchReader.from_stream(given).read_all()
     columns: dict[str, Any] = {}
     geometry = [field.name for field in table.schema if _is_geoarrow(field)]
+    geopandas: Any = optional("geopandas", "geopandas", "GeoArrow columns") if geometry else None
     for name, column in zip(table.column_names, table.columns, strict=True):
         if name in geometry:
-            columns[name] = _read_geometry(table.select([name]))
+            columns[name] = geopandas.GeoDataFrame.from_arrow(table.select([name])).geometry
             continue
         plain = not column.null_count and any(is_kind(column.type) for is_kind in PLAIN)
         kind = _without_views(column.type)
@@ -228,24 +216,15 @@ def frame_of_arrow(given: Any) -> Frame:
             column.to_numpy() if plain else pd.arrays.ArrowExtensionArray(cast_arrow(column, kind))
         )
     frame = pd.DataFrame(columns, index=pd.RangeIndex(len(table)), copy=False)
-    return _geopandas().GeoDataFrame(frame, geometry=geometry[0]) if geometry else frame
+    return geopandas.GeoDataFrame(frame, geometry=geometry[0]) if geometry else frame
 
 
 def _is_geoarrow(field: pa.Field) -> bool:
-    """Return whether a column holds geometries, whether or not Arrow knows its extension type."""
+    """Return whether a column holds geometries, even if Arrow does not know its extension type."""
     extension = getattr(field.type, "extension_name", None)
     if extension is None:
         extension = (field.metadata or {}).get(b"ARROW:extension:name", b"").decode()
     return bool(extension.startswith("geoarrow."))
-
-
-def _read_geometry(table: pa.Table) -> Any:
-    """Read the only column of a table as geometries, with their coordinate system."""
-    return _geopandas().GeoDataFrame.from_arrow(table).geometry
-
-
-def _geopandas() -> Any:
-    return optional("geopandas", "geopandas", "GeoArrow columns")
 
 
 def cast_arrow(array: Any, kind: pa.DataType) -> Any:
@@ -287,18 +266,15 @@ def check_other(call: str, other: object, **second: object) -> None:
     ]
     if not swapped and "k" in second and isinstance(other, numbers.Integral):
         swapped = [f" For neighbors within this frame, use knn_join(k={shown(other)})."]
+    remedy = "" if isinstance(other, numbers.Number) else instead_of_frame(other)
     raise UnsupportedFrameError(
-        f"other={shown(other)} is not a data frame.{''.join(swapped) or _remedy(other)} Use {call}, where "
+        f"other={shown(other)} is not a data frame.{''.join(swapped) or remedy} Use {call}, where "
         "other= is a Dask, pandas or cuDF DataFrame."
     )
 
 
-def _remedy(other: object) -> str:
-    return "" if isinstance(other, numbers.Number) else instead_of_frame(other)
-
-
 def same_library(left: Frame, right: Frame) -> tuple[Frame, Frame, Frame, Frame]:
-    """Return two tables, both lazy if one is, and their empty examples; refuse two libraries."""
+    """Return two tables, both lazy if one is, and their empty examples; refuse tables of two libraries."""
     examples = example_of(left), example_of(right)
     names = [library(example) for example in examples]
     if names[0] != names[1]:
@@ -321,7 +297,7 @@ def lazy(frame: Frame, name: str) -> Frame:
     if name == HOME:
         import dask.dataframe as dd
 
-        with texts_as_given():  # lists and other objects, too
+        with texts_as_given():  # Dask would convert lists and other objects to texts
             return dd.from_pandas(frame, npartitions=1, sort=False)
     dask_cudf = optional("dask_cudf", "dask-cudf", "Joins of Dask DataFrames with cuDF's")
     return dask_cudf.from_cudf(frame, npartitions=1, sort=False)

@@ -10,9 +10,8 @@ import pandas as pd
 from dask.tokenize import tokenize
 
 from dask_simjoin.engine.protocols import Layout, SearchLayout
-from dask_simjoin.graph.base import LabelledExpr
-from dask_simjoin.graph.dask_private import Alias, Expr, Task, TaskRef, guard_repr
-from dask_simjoin.graph.kept_rows import ROWS
+from dask_simjoin.graph.base import LabelledExpr, aliases
+from dask_simjoin.graph.dask_private import Expr, Task, TaskRef, guard_repr
 from dask_simjoin.graph.planner import DISTANCE_STEPS, PlanningSteps, plan_for, plan_key
 from dask_simjoin.graph.records import NO_RUN, RUNS, Named, RunName
 from dask_simjoin.graph.shuffle import (
@@ -22,7 +21,7 @@ from dask_simjoin.graph.shuffle import (
     packed_rows,
     shuffled_chunks,
 )
-from dask_simjoin.graph.source import FrozenSource, Listed, held_keys, is_held, map_frozen
+from dask_simjoin.graph.source import ROWS, FrozenSource, Listed, held_keys, is_held, map_frozen
 from dask_simjoin.graph.workers import on_worker, on_worker_of, share_work
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.entity_chunks import BY_WORKER, Chunking, Sources, is_shuffled
@@ -45,14 +44,14 @@ MANY_COLUMNS = 8
 Each column is a message of its own, which takes about a millisecond."""
 
 
-def chunk_key(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> tuple[Any, ...]:
-    """Return the key of the copy of a chunk that this part of the work uses; `part`: (index, count)."""
+def chunk_ref(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> TaskRef:
+    """Return a reference to the copy of a chunk that this part of the work uses; `part`: (index, count)."""
     number, parts = part
     while isinstance(chunks, BothChunks):
         side = int(c >= chunks.left.npartitions)
         chunks, c = (chunks.left, chunks.right)[side], c - side * chunks.left.npartitions
     copies = chunks.operand("copies") if isinstance(chunks, Chunks | ReadChunks) else 1
-    return _copies(chunks._name, c, copies)[number * copies // parts]
+    return TaskRef(_copies(chunks._name, c, copies)[number * copies // parts])
 
 
 def _copies(name: str, c: int, copies: int) -> list[tuple[Any, ...]]:
@@ -61,11 +60,10 @@ def _copies(name: str, c: int, copies: int) -> list[tuple[Any, ...]]:
 
 
 class Chunks(LabelledExpr):
-    """Index chunks; not Blockwise, so that Dask does not fuse them into the block pairs.
+    """Index chunks; not Blockwise, because Dask would fuse that with the block pairs.
 
-    `pieces` and `layout`: how chunks are gathered from the frozen expression's partitions; None: each
-    partition is a chunk.  `threads`: count of threads that index a chunk.  `copies`: count of workers that
-    get a copy of each chunk.
+    `pieces`: the pieces of partitions that make up each chunk; None: each partition is an indexed chunk.
+    `threads`: count of threads that index a chunk.  `copies`: count of workers that get a copy of each chunk.
     """
 
     _label = "simjoin_index"
@@ -78,13 +76,9 @@ class Chunks(LabelledExpr):
 
     def _layer(self) -> dict[Any, Any]:
         expr = self.operand("frozen").inner
-        layer = dict(expr.__dask_graph__())
-        keys = expr.__dask_keys__()
-        pieces = self.operand("pieces")
+        layer, keys, pieces = dict(expr.__dask_graph__()), expr.__dask_keys__(), self.operand("pieces")
         if pieces is None:
-            for i, key in enumerate(keys):
-                layer[(self._name, i)] = Alias((self._name, i), key)
-            return layer
+            return layer | aliases(self._name, keys)
         for i, chunk in enumerate(pieces):
             rows = [(start, stop) for _, start, stop in chunk]
             parts = [TaskRef(keys[n]) for n, _, _ in chunk]
@@ -95,10 +89,9 @@ class Chunks(LabelledExpr):
 
 
 class ReadChunks(LabelledExpr):
-    """Index chunks of whole partitions that are in memory; one task reads and indexes a chunk.
+    """Index chunks of whole partitions that are in memory: one task reads and indexes a chunk.
 
-    `each`: fingerprints of the partitions.  `named`: whether a result has row ids.  `copies`: count of
-    workers that get a copy of each chunk.
+    `each`: fingerprints of the partitions.  `named`: whether the result has row ids.  Others: see `Chunks`.
     """
 
     _label = "simjoin_index"
@@ -150,19 +143,14 @@ class BothChunks(LabelledExpr):
         return (None,) * (1 + self.left.npartitions + self.right.npartitions)
 
     def _layer(self) -> dict[Any, Any]:
-        keys = [(side._name, c) for side in (self.left, self.right) for c in range(side.npartitions)]
-        return {(self._name, n): Alias((self._name, n), key) for n, key in enumerate(keys)}
+        sides = self.left, self.right
+        return aliases(self._name, ((side._name, c) for side in sides for c in range(side.npartitions)))
 
 
 def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking,
                    layout: Layout | SearchLayout, with_ids: bool, threads: int,
                    copies: int, sent: int, run: RunName) -> Expr:  # fmt: skip
-    """Make the chunks of a table.
-
-    `sources`: for each partition its count of rows, and a digest of its box.  `with_ids`: whether ids are
-    needed.  `threads`: count of threads that index a chunk.  `copies`: count of workers that get a copy of
-    each chunk.  `sent`: rows of a partition that are shuffled at a time.  `run`: the run to record tasks for.
-    """
+    """Make the indexed chunks of a table; the arguments are fields of the plan."""
     each = Listed(list(enumerate(sources)))
     if copies > 1:
         share_work()
@@ -191,23 +179,15 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
 
 @dataclass(frozen=True)
 class JoinTasks:
-    """Name the functions that tasks call for a kind of join, such as functions of `dask_simjoin.tasks`.
+    """The functions that tasks call for a kind of join."""
 
-    Attributes
-    ----------
-    make : callable
-        Makes a block pair of two chunks, such as a `BlockPair`.
-    join, cut, count, count_pairs : callable
-        Take a block pair, and make rows of the result, cut them, count pairs by row, or count all pairs.
-    weigh, cut_weighed : callable or None
-        Do the work of `cut` in two steps: `weigh` for one part of the work, then `cut_weighed` for all parts.
-    """
-
-    make: Callable[..., Any]
+    make: Callable[..., Any]  # makes a block pair of two chunks, such as a `BlockPair`
+    # make rows of the result of a block pair, cut its work into parts, count pairs by row, or count all
     join: Callable[..., Any]
     cut: Callable[..., Any]
     count: Callable[..., Any]
     count_pairs: Callable[..., Any]
+    # do `cut` in two steps: `weigh` for one part of the work, then `cut_weighed` for all parts
     weigh: Callable[..., Any] | None = None
     cut_weighed: Callable[..., Any] | None = None
 
@@ -219,11 +199,6 @@ class JoinTasks:
         """
         q, d = (chunk_ref(chunks, c, output or part) for c in (i, j))
         return Task(None, self.make, q, d, i == j, spec, layout, part)
-
-
-def chunk_ref(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> TaskRef:
-    """Return a task's reference to the copy of a chunk that this part of the work uses."""
-    return TaskRef(chunk_key(chunks, c, part))
 
 
 DISTANCES = JoinTasks(
@@ -263,7 +238,7 @@ class LazyJoin(LabelledExpr):
 
     @property
     def plan(self) -> Plan:
-        """Look up the plan; the first call makes it, see `dask_simjoin.graph.planner.plan_join`."""
+        """The plan; the first access makes it, see `dask_simjoin.graph.planner.plan_join`."""
         plan: Plan = plan_for(
             self._source, self.operand("spec"), self.output, self._other, self.named, self._check_statistics,
             self._steps,
@@ -275,13 +250,13 @@ class LazyJoin(LabelledExpr):
 
     @property
     def would_plan(self) -> bool:
-        """Whether reading the number of partitions would make the plan now."""
+        """Whether access to the number of partitions would plan the join."""
         key = plan_key(self.operand("spec"), self.output, self._other)
         return self._plan_tells_partitions and key not in self._source.plans
 
     @property
     def report(self) -> BlockReport:
-        """The report of the plan; the first call makes the plan."""
+        """The report of the plan; the first access makes the plan."""
         return self._report(self.plan)
 
     def _report(self, plan: Plan) -> BlockReport:
@@ -296,7 +271,7 @@ class LazyJoin(LabelledExpr):
 
     @property
     def output(self) -> OutputSpec:
-        """The kind of output that its tasks make, as planning needs it."""
+        """What its tasks return."""
         return self._output
 
     def _tree_repr_lines(self, indent: int = 0, recursive: bool = True) -> list[str]:

@@ -9,13 +9,11 @@ import numpy as np
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.protocols import SearchLayout
-from dask_simjoin.graph.base import LabelledExpr
+from dask_simjoin.graph.base import LabelledExpr, Steps, itself
 from dask_simjoin.graph.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.graph.lazy_join import Chunks, LazyJoin, chunk_ref
 from dask_simjoin.graph.row_values import FoundByChunk
 from dask_simjoin.graph.shuffle import register_tuples
-from dask_simjoin.graph.source import itself
-from dask_simjoin.graph.steps import Steps
 from dask_simjoin.graph.workers import on_worker_of
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.outputs import OutputSpec, nearest_output
@@ -46,7 +44,7 @@ def add_searches(steps: Steps, c: int, others: list[int], chunks: Expr, numbers:
                  options: Options, parts: int, threads: int) -> TaskRef:  # fmt: skip
     """Add tasks that search the neighbors of a chunk's rows in the chunks `others`, one after the other.
 
-    `parts`: count of parts that the rows are cut into.  `threads`: count of threads that merge the results.
+    `parts`: count of parts that the rows are cut into.  `threads`: count of threads that merge the parts.
     """
     states = add_parts(steps, c, others, chunks, numbers, options, parts)
     return states[0] if parts == 1 else steps.add("found", c, join_states, threads, *states)
@@ -68,93 +66,55 @@ def add_parts(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: li
     return states
 
 
-class KDistances(FoundByChunk):
+class NearestLazy(LazyJoin):
+    """Base class of joins with nearest rows; the operand `totals`, if any, bounds the totals of neighbors."""
+
+    @property
+    def _totals(self) -> Totals:
+        return self.operand("totals") if "totals" in self._parameters else ANY_TOTAL
+
+    def _report(self, plan: Plan) -> NearestPlanReport:
+        least, most = self._totals
+        return NearestPlanReport(plan, self.operand("spec"), self.operand("k"), most, least)
+
+
+class KDistances(FoundByChunk, NearestLazy):
     """Stand for distances to the k-th neighbors before they are planned."""
 
     _label = "simjoin_k_distances"
     _parameters = ["frame", "source", "spec", "k", "meta", "chosen"]
 
-    def _report(self, plan: Plan) -> NearestPlanReport:
-        return NearestPlanReport(plan, self.operand("spec"), self.operand("k"))
-
     @property
     def output(self) -> OutputSpec:
-        """The nearest neighbors of each row."""
         return nearest_output(self.operand("k"))
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         return ChunkDistances(chunks, plan, self.operand("k"), self.operand("spec"))
 
 
-class ChunkDistances(LabelledExpr):
-    """Search the k-th distance of each row of a chunk, stored as the bits of a float64.
+class ChunkSearches(LabelledExpr):
+    """Search the neighbors of the rows of each chunk, and store a value for each row.
 
-    A chunk's rows are compared with the other chunks that may have neighbors, the nearest chunk first.  So
-    the search radius shrinks early.
+    A chunk's rows are compared with the chunks that may have neighbors, the nearest chunk first.  So the
+    search radius shrinks early.
     """
 
-    _label = "simjoin_k_distance"
     _makes_result = True
-    _parameters = ["chunks", "plan", "k", "spec"]
-
-    def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (len(self.operand("plan").chunks) + 1)
-
-    def _layer(self) -> dict[Any, Any]:
-        plan: Plan = self.operand("plan")
-        steps = Steps("simjoin_nearest", self.deterministic_token)
-        refs = [chunk_ref(self.chunks, c) for c in range(len(plan.chunks))]
-        numbers = steps.row_numbers(plan, refs)
-        for c, others in enumerate(plan.searches):
-            if self.operand("k") >= plan.rows:  # no row has k neighbors
-                steps.layer[(self._name, c)] = Task((self._name, c), _none, refs[c])
-                continue
-            options = plan.layout, self.operand("k"), True, ANY_TOTAL
-            some = others.tolist() or [c]
-            how = options, int(plan.parts[c]), plan.threads
-            state = add_searches(steps, c, some, self.chunks, numbers, *how)
-            steps.layer[(self._name, c)] = Task(
-                (self._name, c), _bits, state, self.operand("k"), self.operand("spec")
-            )
-        return steps.layer
-
-
-def _bits(state: State, k: int, spec: JoinSpec) -> Array:
-    return kth_distance(state, k, spec).view(np.int64)
-
-
-def _none(chunk: Chunk) -> Array:
-    xp = frames_for(chunk["example"]).xp
-    return xp.full(len(chunk["ids"]), math.inf).view(np.int64)
-
-
-class HasNeighbor(FoundByChunk):
-    """Stand for whether each row has a neighbor (1 or 0) before it is planned."""
-
-    _label = "simjoin_has_neighbor"
-    _parameters = ["frame", "source", "other", "spec", "k", "totals", "meta", "chosen"]
+    _parameters = ["chunks", "plan"]
 
     @property
-    def output(self) -> OutputSpec:
-        """The nearest neighbor of each row."""
-        least, most = self.operand("totals")
-        return nearest_output(1, max_total=most, min_total=least)
+    def _limits(self) -> tuple[int, bool, Totals]:
+        """Number of neighbors, whether rows are of one table, and the smallest and largest total."""
+        raise NotImplementedError
 
-    def _report(self, plan: Plan) -> NearestPlanReport:
-        least, most = self.operand("totals")
-        return NearestPlanReport(plan, self.operand("spec"), self.operand("k"), most, least)
+    def _value(self, key: Any, state: TaskRef) -> Task:
+        """Return the task that makes the values of a chunk's rows from the state of its searches."""
+        raise NotImplementedError
 
-    def _found(self, chunks: Chunks, plan: Plan) -> Expr:
-        limits = self.operand("other") is None, self.operand("totals")
-        return ChunkHasNeighbor(chunks, plan, *limits)
-
-
-class ChunkHasNeighbor(LabelledExpr):
-    """Search one neighbor of each row of a chunk, and store as int64 whether it exists."""
-
-    _label = "simjoin_chunk_has_neighbor"
-    _makes_result = True
-    _parameters = ["chunks", "plan", "is_self_join", "totals"]
+    @staticmethod
+    def _without(chunk: Chunk) -> Array:
+        """Return the values of rows without k neighbors."""
+        raise NotImplementedError
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (len(self.operand("plan").counted) + 1)
@@ -163,31 +123,81 @@ class ChunkHasNeighbor(LabelledExpr):
         plan: Plan = self.operand("plan")
         steps = Steps("simjoin_nearest", self.deterministic_token)
         refs = [chunk_ref(self.chunks, c) for c in range(len(plan.chunks))]
-        numbers = steps.row_numbers(plan, refs)
-        options = plan.layout, 1, self.operand("is_self_join"), self.operand("totals")
+        numbers, options = steps.row_numbers(plan, refs), (plan.layout, *self._limits)
         for c in range(len(plan.counted)):
             key, others = (self._name, c), plan.searches[c].tolist()
-            if not others:
-                steps.layer[key] = Task(key, _no_neighbor, refs[c])
+            if not others or options[1] >= plan.rows:
+                steps.layer[key] = Task(key, self._without, refs[c])
                 continue
             how = options, int(plan.parts[c]), plan.threads
-            state = add_searches(steps, c, others, self.chunks, numbers, *how)
-            steps.layer[key] = Task(key, _has_neighbor, state)
+            steps.layer[key] = self._value(key, add_searches(steps, c, others, self.chunks, numbers, *how))
         return steps.layer
+
+
+class ChunkDistances(ChunkSearches):
+    """Search the k-th distance of each row, stored as the bits of a float64."""
+
+    _label = "simjoin_k_distance"
+    _parameters = ["chunks", "plan", "k", "spec"]
+
+    @property
+    def _limits(self) -> tuple[int, bool, Totals]:
+        return self.operand("k"), True, ANY_TOTAL
+
+    def _value(self, key: Any, state: TaskRef) -> Task:
+        return Task(key, _bits, state, self.operand("k"), self.operand("spec"))
+
+    @staticmethod
+    def _without(chunk: Chunk) -> Array:
+        xp = frames_for(chunk["example"]).xp
+        return xp.full(len(chunk["ids"]), math.inf).view(np.int64)
+
+
+def _bits(state: State, k: int, spec: JoinSpec) -> Array:
+    return kth_distance(state, k, spec).view(np.int64)
+
+
+class HasNeighbor(FoundByChunk, NearestLazy):
+    """Stand for whether each row has a neighbor (1 or 0) before it is planned."""
+
+    _label = "simjoin_has_neighbor"
+    _parameters = ["frame", "source", "other", "spec", "k", "totals", "meta", "chosen"]
+
+    @property
+    def output(self) -> OutputSpec:
+        least, most = self._totals
+        return nearest_output(1, max_total=most, min_total=least)
+
+    def _found(self, chunks: Chunks, plan: Plan) -> Expr:
+        return ChunkHasNeighbor(chunks, plan, self.operand("other") is None, self._totals)
+
+
+class ChunkHasNeighbor(ChunkSearches):
+    """Search one neighbor of each row, and store as int64 whether it exists."""
+
+    _label = "simjoin_chunk_has_neighbor"
+    _parameters = ["chunks", "plan", "is_self_join", "totals"]
+
+    @property
+    def _limits(self) -> tuple[int, bool, Totals]:
+        return 1, self.operand("is_self_join"), self.operand("totals")
+
+    def _value(self, key: Any, state: TaskRef) -> Task:
+        return Task(key, _has_neighbor, state)
+
+    @staticmethod
+    def _without(chunk: Chunk) -> Array:
+        return frames_for(chunk["example"]).xp.zeros(len(chunk["ids"]), np.int64)
 
 
 def _has_neighbor(state: State) -> Array:
     return has_neighbor(state).astype(np.int64)
 
 
-def _no_neighbor(chunk: Chunk) -> Array:
-    return frames_for(chunk["example"]).xp.zeros(len(chunk["ids"]), np.int64)
-
-
 register_tuples(FoundRows)
 
 
-class NearestJoin(LazyJoin):
+class NearestJoin(NearestLazy):
     """Stand for the nearest rows of each row before they are planned.
 
     `other`: the right table; None: neighbors are in the same table.  `totals`: the smallest and the largest
@@ -196,17 +206,11 @@ class NearestJoin(LazyJoin):
 
     _label = "simjoin_nearest_join"
     _parameters = ["source", "other", "spec", "k", "totals", "how", "meta"]
-
     _plan_tells_partitions = True
-
-    def _report(self, plan: Plan) -> NearestPlanReport:
-        least, most = self.operand("totals")
-        return NearestPlanReport(plan, self.operand("spec"), self.operand("k"), most, least)
 
     @property
     def output(self) -> OutputSpec:
-        """The nearest neighbors of each row, by their ids."""
-        least, most = self.operand("totals")
+        least, most = self._totals
         return nearest_output(self.operand("k"), with_ids=True, max_total=most, min_total=least)
 
     def _divisions(self) -> tuple[None, ...]:
@@ -218,10 +222,9 @@ class NearestJoin(LazyJoin):
 
 
 class NearestRows(PartitionsFiltered, LabelledExpr):
-    """Search the nearest rows of each row, chunk by chunk.
+    """Search the nearest rows of each row, chunk by chunk, as `ChunkSearches` does.
 
-    A chunk's rows are compared with the chunks that may have neighbors, the nearest chunk first, so that the
-    search radius shrinks early.  Then each of these chunks adds the ids of its rows that were found.
+    Then each of the searched chunks adds the ids of its rows that were found.
     """
 
     _label = "simjoin_nearest_rows"

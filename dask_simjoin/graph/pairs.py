@@ -1,4 +1,4 @@
-"""Expressions of lazy pairs and lazy sparse matrices of neighbors."""
+"""Expressions of lazy pairs, their number, and lazy sparse matrices of neighbors."""
 
 from __future__ import annotations
 
@@ -10,19 +10,27 @@ import numpy as np
 from dask.delayed import Delayed
 
 from dask_simjoin.graph.aligned import add_counts
-from dask_simjoin.graph.base import LabelledExpr, RowsExpr
+from dask_simjoin.graph.base import (
+    LabelledExpr,
+    RowsExpr,
+    Steps,
+    after,
+    aliases,
+    blocks_of_chunks,
+    itself,
+    pick,
+    picked,
+)
 from dask_simjoin.graph.dask_private import Alias, Expr, List, Task, TaskRef
 from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin, block_pair_of, chunk_ref
 from dask_simjoin.graph.records import RUNS, Recorded
-from dask_simjoin.graph.source import itself, optimise_in_place, pick, picked
-from dask_simjoin.graph.steps import Steps, after, blocks_of_chunks
-from dask_simjoin.metrics.norms import DType
-from dask_simjoin.planning.budget import (
-    Fitting,
-)
+from dask_simjoin.graph.source import optimise_in_place
+from dask_simjoin.graph.verb import pairs_by_eps
+from dask_simjoin.planning.budget import Fitting
 from dask_simjoin.planning.outputs import PAIRS, OutputSpec
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.request.requests import LEFT
 from dask_simjoin.tasks import csr
 from dask_simjoin.tasks.pairs import unmatched
 
@@ -39,7 +47,7 @@ class LazyGraph(Delayed):
 
     @property
     def expression(self) -> Expr:
-        """Return the lazy join that the matrix is made of."""
+        """The lazy join that makes the matrix."""
         return self._expr
 
     @property
@@ -57,11 +65,8 @@ class NeighborGraph(LazyJoin):
 
     _label = "simjoin_neighbor_graph"
     _parameters = ["source", "spec", "mode", "meta"]
-    # 12 bytes: a row's name, and its count of entries
+    # each row has a number and a count of entries: 12 bytes
     _output = OutputSpec(result_bytes_per_row=12, single_home=True, joins=2)
-
-    def _divisions(self) -> tuple[None, None]:
-        return (None, None)
 
     def _lower(self) -> Expr:
         plan, spec = self.plan, self.operand("spec")
@@ -72,18 +77,15 @@ class NeighborGraph(LazyJoin):
 
 
 class GraphRows(LabelledExpr):
-    """Make the matrix: one task.
+    """Make the matrix as one partition.
 
-    Block pairs count their entries.  If all entries fit, block pairs list them, and tasks gather and sort
-    the entries for the rows of each chunk.  One task assembles the matrix.
+    Tasks count the entries of each block pair.  If all entries fit, tasks make those of each block pair, and
+    gather and sort them for the rows of each chunk.  One task assembles the matrix.
     """
 
     _label = "simjoin_neighbor_graph_rows"
     _makes_result = True
     _parameters = ["chunks", "plan", "spec", "mode", "meta", "fitting"]
-
-    def _divisions(self) -> tuple[None, None]:
-        return (None, None)
 
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
@@ -95,8 +97,9 @@ class GraphRows(LabelledExpr):
         refs = [chunk_ref(self.chunks, c) for c in every]
         fitting: Fitting = self.operand("fitting")
         rows, firsts = fitting.rows, np.cumsum([0, *(rows for rows, _ in plan.sources[0])]).tolist()
+        number_type = np.int32 if rows <= csr.WIDE else np.int64
         numbers = [
-            add("names", c, csr.matrix_numbers, refs[c], [firsts[n] for n, _, _ in own], number_type(rows))
+            add("names", c, csr.matrix_numbers, refs[c], [firsts[n] for n, _, _ in own], number_type)
             for c, own in enumerate(plan.counted.pieces)
         ]
         block_pairs = [block_pair_of(self.chunks, i, j, spec, plan.layout) for _, i, j in blocks]
@@ -104,20 +107,10 @@ class GraphRows(LabelledExpr):
         entries = [add("number", b, pick, count, 2) for b, count in enumerate(counts)]
         itself = plan.rows if spec.include_self else 0
         fits = add("fits", 0, _check, List(*entries), itself, fitting)
-        filled = [
-            add(
-                "fill",
-                b,
-                after,
-                fits,
-                csr.fill_block,
-                block_pairs[b],
-                found,
-                List(numbers[i], numbers[j]),
-                mode,
-            )
-            for (b, i, j), found in zip(blocks, counts, strict=True)
-        ]
+        filled = []
+        for (b, i, j), found in zip(blocks, counts, strict=True):
+            arguments = block_pairs[b], found, List(numbers[i], numbers[j]), mode
+            filled.append(add("fill", b, after, fits, csr.fill_block, *arguments))
         gathered = []
         for c, met in enumerate(blocks_of_chunks(plan)):
             parts = (picked(filled[b], side) for b, side, _ in met)
@@ -125,11 +118,6 @@ class GraphRows(LabelledExpr):
         key = (self._name, 0)
         steps.layer[key] = Task(key, csr.assemble, rows, example, List(*numbers), List(*gathered))
         return steps.layer
-
-
-def number_type(rows: int) -> DType:
-    """Choose the integer type for this number of rows."""
-    return np.int32 if rows <= csr.WIDE else np.int64
 
 
 def _check(numbers: list[int], itself: int, fitting: Fitting) -> None:
@@ -140,17 +128,21 @@ class SelfJoin(LazyJoin):
     """Stand for pairs of a frame with itself before they are planned."""
 
     _label = "simjoin_self_join"
-
     _output = PAIRS
     _plan_tells_partitions = True
 
+    @property
+    def _alone(self) -> int:
+        """Number of partitions for left rows without a pair."""
+        return 0
+
     def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (max(self.plan.outputs, 1) + 1)
+        return (None,) * (max(self.plan.outputs + self._alone, 1) + 1)
 
     def _lower(self) -> Expr:
-        chunks, plan = self._chunks(), self.plan
-        spec, tasks = self.operand("spec"), self._tasks
-        return JoinBlocks(chunks, Cuts(chunks, plan, spec, tasks), plan, spec, self._meta, None, tasks)
+        chunks, plan, spec, tasks = self._chunks(), self.plan, self.operand("spec"), self._tasks
+        counts = ChunkCounts(chunks, plan, spec, tasks) if self._alone else None
+        return JoinBlocks(chunks, Cuts(chunks, plan, spec, tasks), plan, spec, self._meta, counts, tasks)
 
 
 class Join(SelfJoin):
@@ -164,19 +156,7 @@ class Join(SelfJoin):
 
     @property
     def _alone(self) -> int:
-        """Number of partitions for left rows without a pair."""
         return len(self.plan.counted) if self.operand("how") == LEFT else 0
-
-    def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (max(self.plan.outputs + self._alone, 1) + 1)
-
-    def _lower(self) -> Expr:
-        chunks, plan, spec, tasks = self._chunks(), self.plan, self.operand("spec"), self._tasks
-        counts = ChunkCounts(chunks, plan, spec, tasks) if self._alone else None
-        return JoinBlocks(chunks, Cuts(chunks, plan, spec, tasks), plan, spec, self._meta, counts, tasks)
-
-
-LEFT = "left"
 
 
 class ChunkCounts(LabelledExpr):
@@ -189,26 +169,15 @@ class ChunkCounts(LabelledExpr):
         return (None,) * (len(self.operand("plan").counted) + 1)
 
     def _layer(self) -> dict[Any, Any]:
-        plan: Plan = self.operand("plan")
+        plan, spec, tasks = self.operand("plan"), self.operand("spec"), self.operand("tasks")
         layer: dict[Any, Any] = {}
         every = set(range(len(plan.counted)))
-        token = self.deterministic_token
-        totals = add_counts(
-            layer,
-            token,
-            self.chunks,
-            plan,
-            self.operand("spec"),
-            every,
-            tasks=self.operand("tasks"),
-        )
-        for c, key in totals.items():
-            layer[(self._name, c)] = Alias((self._name, c), key)
-        return layer
+        totals = add_counts(layer, self.deterministic_token, self.chunks, plan, spec, every, tasks=tasks)
+        return layer | aliases(self._name, (totals[c] for c in sorted(totals)))
 
 
 class Cuts(LabelledExpr):
-    """Cut the first chunk's rows, for each block pair that makes several partitions."""
+    """Cut the rows of the first chunk of each block pair that makes several partitions."""
 
     _label = "simjoin_cuts"
     _parameters = ["chunks", "plan", "spec", "tasks"]
@@ -286,3 +255,47 @@ class JoinBlocks(RowsExpr):
             RUNS.name_result(name[0], plan.run)
             function = Recorded(function, plan.run, "pairs", index, of)
         return Task(name, function, *arguments)
+
+
+class CountPairs(LazyJoin):
+    """Stand for the number of pairs before it is planned."""
+
+    _label = "simjoin_count_pairs"
+    _parameters = ["source", "spec", "meta", "example"]
+    _defaults = {"example": None}
+
+    def _lower(self) -> Expr:
+        total = CountTotal(self._chunks(), self.plan, self.operand("spec"), 0, self._tasks)
+        if self.operand("example") is None:
+            return total
+        return CountsByEps(total, self.operand("spec"), self._meta, self.operand("example"))
+
+
+class CountsByEps(LabelledExpr):
+    """Make a Series of pair counts by distance."""
+
+    _label = "simjoin_count_by_eps"
+    _parameters = ["total", "spec", "meta", "example"]
+
+    def _layer(self) -> dict[Any, Any]:
+        key, total = (self._name, 0), TaskRef((self.total._name, 0))
+        return {key: Task(key, pairs_by_eps, total, self.operand("spec"), self.operand("example"))}
+
+
+class CountTotal(LabelledExpr):
+    """Add up the pair counts of all block pairs."""
+
+    _label = "simjoin_count"
+    _makes_result = True
+    _parameters = ["chunks", "plan", "spec", "meta", "tasks"]
+
+    def _layer(self) -> dict[Any, Any]:
+        plan, spec, tasks = self.operand("plan"), self.operand("spec"), self.operand("tasks")
+        name = f"simjoin_count_block-{self.deterministic_token}"
+        layer: dict[Any, Any] = {}
+        for b, i, j, part in plan.pieces():
+            block_pair = tasks.block_pair(self.chunks, i, j, spec, plan.layout, part)
+            layer[(name, b, part[0])] = Task((name, b, part[0]), tasks.count_pairs, block_pair)
+        key = (self._name, 0)
+        layer[key] = Task(key, sum, List(*(TaskRef(piece) for piece in layer)))
+        return layer

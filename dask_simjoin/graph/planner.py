@@ -1,13 +1,12 @@
 """Plan joins of sources in steps: collect statistics, make the plan, check ids and disks.
 
-`plan_for` looks a plan up, and `plan_join` makes it.  Statistics of frames whose rows are in memory, in this
-process or on a cluster, are kept as long as the frame.  Rows that are read again may differ, so their
-statistics are collected again.
+`plan_for` looks a plan up, and `plan_join` makes it.  If the rows of a frame are in memory, in this process
+or on a cluster, their statistics are kept as long as the frame.  Otherwise the rows may change, so statistics
+are collected for each join.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
 import sys
 import tempfile
@@ -15,7 +14,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,30 +25,30 @@ from dask.tokenize import tokenize
 
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import TABLES, PlanningError, in_table
+from dask_simjoin.graph.base import pick
 from dask_simjoin.graph.dask_private import Expr, FromPandas, Projection, Task, TaskRef
-from dask_simjoin.graph.kept_rows import ROWS, PassedRows
 from dask_simjoin.graph.records import RUNS, Named
 from dask_simjoin.graph.shuffle import held_by_workers
-from dask_simjoin.graph.source import FrozenSource, gather, is_held, map_frozen, pick
+from dask_simjoin.graph.source import ROWS, FrozenSource, PassedRows, gather, is_held, map_frozen
 from dask_simjoin.graph.workers import check_worker_disks, end_without_workers
 from dask_simjoin.metrics.norms import Array, Frame
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import check_nearest
 from dask_simjoin.planning.data_warnings import raise_warnings
-from dask_simjoin.planning.disk import check_folder
 from dask_simjoin.planning.entity_chunks import BY_WORKER
 from dask_simjoin.planning.outputs import OutputSpec
-from dask_simjoin.planning.plan import BlockPairs, Plan, make_plan
-from dask_simjoin.planning.resources import resources_for, shuffle_method
-from dask_simjoin.planning.statistics.partition import RIGHT, points, summarise
-from dask_simjoin.planning.statistics.unique_ids import (
+from dask_simjoin.planning.partition import (
+    RIGHT,
     check_summaries,
-    first_repeated,
+    check_suspects,
     key_buckets,
-    repeated_id,
+    points,
     repeated_keys,
+    summarise,
     suspected,
 )
+from dask_simjoin.planning.plan import Plan, make_plan
+from dask_simjoin.planning.resources import check_folder, resources_for, shuffle_method
 from dask_simjoin.planning.tables import JoinStatistics, join_statistics
 from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec, RowSpec
@@ -60,12 +59,11 @@ MAX_BYTES = 1 << 26
 
 @dataclass(eq=False)
 class TableStatistics:
-    """Hold the summaries of a table's partitions, and whether ids of different partitions were compared."""
+    """The summaries of a table's partitions; `unique`: whether ids of all partitions were compared."""
 
     summaries: list[Any]
     unique: bool = False
-    size: int = field(init=False)
-    """Estimated bytes, mostly of samples."""
+    size: int = field(init=False)  # estimated bytes, mostly of samples
 
     def __post_init__(self) -> None:
         self.size = sum(some.nbytes for some in self.summaries) + 1000 * len(self.summaries)
@@ -96,8 +94,8 @@ class StatisticsCache:
         while isinstance(frame, Projection):
             frame = frame.frame
         if isinstance(frame, FromPandas):
-            # Dask may move a projection into `FromPandas`, in an expression that dies soon. So statistics
-            # are kept as long as the pandas frame, under a name without columns.
+            # Dask may move a projection into `FromPandas`, as a short-lived expression.  So statistics are
+            # kept as long as the pandas frame, under the name of the expression with all columns.
             name = frame.substitute_parameters({"columns": None})._name
             return frame.operand("frame"), (name, key)
         return (frame, (frame._name, key)) if is_held(frame) else None
@@ -132,7 +130,6 @@ class StatisticsCache:
 
 STATISTICS = StatisticsCache()
 
-
 KEY_BYTES = 16
 """Bytes per id while its key is sorted."""
 
@@ -142,29 +139,18 @@ Check = Callable[[JoinStatistics, Resources], None]
 
 @dataclass(frozen=True)
 class PlanningSteps:
-    """The functions that plan joins by one similarity.
+    """The functions that plan joins by one similarity."""
 
-    Attributes
-    ----------
-    label : str
-        Name of the tasks that summarize partitions.
-    key : callable
-        Returns the options of a spec that the statistics of a table depend on.
-    summarize : callable
-        Summarizes a partition: ``summarize(frame, number, spec, with_ids, partitions)``.
-        Partitions of a right table are numbered from `RIGHT`.
-    make : callable
-        Makes the plan: ``make(summaries, sources, spec, output, resources, check)``.
-        The first two have one item per table.
-    names_table : bool
-        Whether errors of `summarize` name the table.
-    """
-
-    label: str
+    label: str  # name of the tasks that summarize partitions
+    # returns the options of a spec that the statistics of a table depend on
     key: Callable[[Any], tuple[Hashable, ...]]
+    # Summarizes a partition: ``summarize(frame, number, spec, with_ids, partitions)``. Partitions of a right
+    # table are numbered from `RIGHT`.
     summarize: Callable[..., Any]
+    # Makes the plan: ``make(summaries, sources, spec, output, resources, check)``. Summaries and sources are
+    # lists with an item for each table.
     make: Callable[..., Any]
-    names_table: bool = False
+    names_table: bool = False  # whether errors of `summarize` name the table
 
 
 def _distance_key(spec: JoinSpec) -> tuple[Hashable, ...]:
@@ -197,19 +183,26 @@ def plan_for(
 ) -> Any:
     """Look up the plan of a source's join with itself, or with the right table `other`; else make it.
 
-    The source keeps the plan, so reading the partitions of a join and then computing the join plans once.
-    While a join is alive, Dask reuses it, with its divisions, for an equal join.  So the equal join has the
-    same plan, and is refused if its source has changed.
+    The source keeps the plan, so a join is planned once for its number of partitions and its tasks.  Dask
+    also reuses a join, with its divisions, for equal joins.  These get the same plan, and their tasks fail if
+    the source has changed.
 
-    `run`: the run to record tasks for.  `check`: before planning, refuses tables too large for any chunks.
+    `run`: the run to record tasks for.  `check`: refuses tables that are too large for any chunks.
     """
     key = plan_key(spec, output, other)
     with source.lock:
         if key not in source.plans:
             begin = time.perf_counter()
-            with planning_errors():
+            try:
                 plan = plan_join(source, spec, output, other, check, steps)
-                source.plans[key] = recorded(plan, run, begin)
+                if run is not None:
+                    plan = replace(plan, run=run.name)
+                    RUNS.planned(run, run.report(plan), time.perf_counter() - begin)
+            except AttributeError as error:  # Dask would take it for a missing attribute of the expression
+                raise PlanningError(
+                    f"Planning the join failed, because the source raised AttributeError: {error}"
+                ) from error
+            source.plans[key] = plan
         return source.plans[key]
 
 
@@ -222,11 +215,15 @@ def plan_join(source: FrozenSource, spec: RowSpec, output: OutputSpec, other: Fr
     collected: list[TableStatistics] = []
     for name, first, (table, own) in zip(names, (0, RIGHT), tables, strict=False):
         with in_table(name if steps.names_table else None):
-            keep = not (output.by_row or output.single_home)  # such results go next to more columns
+            # values per row are put next to the frame, which is read again for more columns
+            keep = not (output.by_row or output.single_home)
             collected.append(collect(table, own, output.with_ids, first, steps, keep))
     summaries, sources = [table.summaries for table in collected], [table for table, _ in tables]
     plan = steps.make(summaries, sources, spec, output, resources_for(spec.library), check)
-    check_disk(plan)
+    if plan.shuffles_on_disk:
+        check_folder(plan.disk.needed, dask.config.get("temporary-directory", None) or tempfile.gettempdir())
+    else:
+        check_worker_disks(plan.disk.needed, current_client())
     if output.with_ids:
         if output.k is not None and output.max_total == math.inf and not output.min_total:
             check_nearest(plan.rows_found(output.k), plan.pair_bytes, output.k, plan.budget)
@@ -239,10 +236,9 @@ def plan_join(source: FrozenSource, spec: RowSpec, output: OutputSpec, other: Fr
 
 def collect(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int = 0,
             steps: PlanningSteps = DISTANCE_STEPS, keep: bool = False) -> TableStatistics:  # fmt: skip
-    """Collect statistics of a table by one pass over its columns.
+    """Collect statistics of a table by one pass over its columns, or look up those of rows in memory.
 
-    If the table's rows are in memory, earlier statistics are looked up.  `keep`: otherwise, whether the join
-    may use the rows that this pass reads.
+    `keep`: whether to keep the rows that the pass reads for the join.
     """
     place = STATISTICS.place(source.inner, (*steps.key(spec), with_ids, first))
     found = STATISTICS.find(place)
@@ -298,37 +294,6 @@ def plan_key(spec: Hashable, output: OutputSpec, other: FrozenSource | None) -> 
     return spec, output, None if other is None else other.inner._name
 
 
-@contextlib.contextmanager
-def planning_errors() -> Iterator[None]:
-    """Raise an AttributeError of a source as another error.
-
-    Dask reads attributes of expressions, and would take this error for a missing attribute.
-    """
-    try:
-        yield
-    except AttributeError as error:
-        raise PlanningError(
-            f"Planning the join failed, because the source raised AttributeError: {error}"
-        ) from error
-
-
-def recorded(plan: Any, run: Named | None, begin: float) -> Any:
-    """Return a new plan with the name of its run, if it has one, and record how long planning took."""
-    if run is None:
-        return plan
-    plan = replace(plan, run=run.name)
-    RUNS.planned(run, run.report(plan), time.perf_counter() - begin)
-    return plan
-
-
-def check_disk(plan: BlockPairs) -> None:
-    """Refuse a plan that does not fit the disk, here or on workers."""
-    if plan.shuffles_on_disk:
-        check_folder(plan.disk.needed, dask.config.get("temporary-directory", None) or tempfile.gettempdir())
-    else:
-        check_worker_disks(plan.disk.needed, current_client())
-
-
 def check_ids(source: FrozenSource, spec: RowSpec, known: TableStatistics, chunk: int) -> None:
     """Refuse repeated ids; `chunk`: bytes of ids that a task may hold."""
     ids = [summary.ids for summary in known.summaries if summary.ids is not None]
@@ -352,15 +317,10 @@ def _suspects(frame: Frame, spec: RowSpec, keys: np.ndarray) -> pd.Index:
     return suspected(_kept_ids(frame, spec), keys)
 
 
-def _repeated(*parts: np.ndarray) -> np.ndarray:
-    return repeated_keys(list(parts))
-
-
 def _check_across(source: FrozenSource, spec: RowSpec, partitions: list[int], buckets: int) -> None:
     """Refuse ids that occur in two partitions.
 
-    Each task compares the 64-bit keys of one bucket.  Then only ids with a repeated key are compared: hardly
-    any, unless ids repeat.
+    Each task compares the 64-bit keys of ids in one bucket.  Then only ids with a repeated key are compared.
     """
     split = map_frozen("simjoin_ids", _kept_keys, source, spec, buckets)
     graph = dict(split.__dask_graph__())
@@ -372,12 +332,10 @@ def _check_across(source: FrozenSource, spec: RowSpec, partitions: list[int], bu
         for n, part in zip(partitions, parts, strict=True):
             graph[part] = Task(part, pick, TaskRef(keys[n]), b)
         check = (f"simjoin_ids_check-{token}", b)
-        graph[check] = Task(check, _repeated, *(TaskRef(part) for part in parts))
+        graph[check] = Task(check, repeated_keys, *(TaskRef(part) for part in parts))
         checks.append(check)
     suspects = np.concatenate(gather(graph, checks))
     if len(suspects):
         found = map_frozen("simjoin_ids_repeated", _suspects, source, spec, suspects)
         keys = [found.__dask_keys__()[n] for n in partitions]
-        repeated = first_repeated(gather(dict(found.__dask_graph__()), keys))
-        if repeated is not None:
-            raise repeated_id(repeated[0], spec.id, " in several partitions")
+        check_suspects(gather(dict(found.__dask_graph__()), keys), spec.id)

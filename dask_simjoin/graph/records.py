@@ -40,16 +40,7 @@ MOST_RESULTS = 256
 
 @dataclass(frozen=True)
 class Named:
-    """Name a join, and describe its plan.
-
-    Attributes
-    ----------
-    name : str
-    title : str
-        The request in a few words.
-    report : callable
-        Makes a report of a plan.
-    """
+    """The name and title of a join, and the function that makes a report of its plan."""
 
     name: str
     title: str
@@ -58,9 +49,10 @@ class Named:
 
 @dataclass(frozen=True)
 class RunName:
-    """Name the run of tasks whose results may be shared by several joins of a graph.
+    """The name of a run, as an operand.
 
-    The name is not part of an expression's token, so equal expressions share the name of the first one.
+    It does not change an expression's token, so joins of one graph can share their chunks.  The tasks of
+    shared chunks are recorded for the first join.
     """
 
     name: str = ""
@@ -74,26 +66,13 @@ NO_RUN = RunName()
 
 @dataclass(frozen=True)
 class Recorded:
-    """Call a function, and record the call as a task.
-
-    Attributes
-    ----------
-    function : callable
-    run : str
-        The name of the join.
-    step : str
-        The name of the step.
-    place : object
-        The task's place in its step; None: each call counts as another task.
-    of : int
-        Number of tasks that make the result; 0: this task makes no part of the result.
-    """
+    """Call a function, and record the call as a task of a run."""
 
     function: Callable[..., Any]
     run: str
     step: str
-    place: Any = None
-    of: int = 0
+    place: Any = None  # the task's place in its step; None: each call counts as another task
+    of: int = 0  # number of tasks that make the result; 0: this task makes no part of the result
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         begin = time.time()
@@ -155,7 +134,7 @@ class Runs:
             return self._runs.get(run)
 
     def name_result(self, name: str, run: str) -> None:
-        """Remember the run of tasks with this name in their keys, which persisted partitions also have."""
+        """Remember the run of a result by the name in its keys, which persisted partitions keep."""
         with self._lock:
             self._results[name] = run
             while len(self._results) > MOST_RESULTS:
@@ -167,14 +146,14 @@ class Runs:
             return next(reversed(self._runs.values()), None)
 
     def with_rows(self, rows: int) -> list[RunReport]:
-        """List the joins that are done and found this number of rows."""
+        """List the finished joins with this number of rows."""
         with self._lock:
             return [report for report in self._runs.values() if report.done and report.rows == rows]
 
     def of_keys(self, name: str) -> list[RunReport]:
         """List the joins whose results may have this name in their keys.
 
-        Dask fuses later steps with the tasks of a join. The fused keys' name begins like the tasks' name.
+        If Dask fuses later steps with the tasks of a join, the new name begins like the name of the tasks.
         """
         with self._lock:
             if name in self._results:

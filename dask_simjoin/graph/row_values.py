@@ -1,7 +1,7 @@
-"""Bring values found per chunk back to the rows of the source.
+"""Expressions of lazy values of rows, such as neighbor counts: from chunks back to the rows of the source.
 
-Dask reduces each partition by a separate task, and does not fuse tasks in `compute()`.  So the largest label
-of 320 partitions on a cluster took two tasks for each partition, and half of the time of a clustering.
+Partitions of values that are only reduced are merged first.  Dask reduces each partition by a separate task:
+the largest label of 320 partitions on a cluster took half of the time of the clustering.
 """
 
 from __future__ import annotations
@@ -14,9 +14,17 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.graph.aligned import Aligned, Held, found_task, pieces_by_partition, row_names
-from dask_simjoin.graph.base import LabelledExpr
-from dask_simjoin.graph.counts import back_to_rows, updates_of_rows
+from dask_simjoin.engine.compat import values_of
+from dask_simjoin.graph.aligned import (
+    Aligned,
+    Held,
+    add_counts,
+    add_partitions,
+    found_task,
+    pieces_by_partition,
+    row_names,
+)
+from dask_simjoin.graph.base import Call, LabelledExpr, Shared, Steps, pick
 from dask_simjoin.graph.dask_private import (
     BlockwiseIO,
     Elemwise,
@@ -24,20 +32,21 @@ from dask_simjoin.graph.dask_private import (
     PartitionsFiltered,
     ReducedPartition,
     RepartitionToFewer,
+    Shuffle,
     Task,
     TaskRef,
     TreeReduce,
 )
-from dask_simjoin.graph.lazy_join import Chunks, LazyJoin, chunk_ref
-from dask_simjoin.graph.source import pick
-from dask_simjoin.graph.steps import Call, Steps
-from dask_simjoin.metrics.norms import Array, Frame
-from dask_simjoin.planning.entity_chunks import is_shuffled
+from dask_simjoin.graph.lazy_join import Chunks, LazyJoin, block_pair_of, chunk_ref
+from dask_simjoin.graph.source import FrozenSource, MapPartition, optimise_in_place
+from dask_simjoin.metrics.norms import Array, Frame, Ids, Series
+from dask_simjoin.planning.entity_chunks import Shuffled, is_shuffled
+from dask_simjoin.planning.outputs import ROW_COUNTS
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import resources_for
-from dask_simjoin.tasks.chunks import Chunk
-from dask_simjoin.tasks.counts import scatter
-from dask_simjoin.tasks.shuffle import counts_by_partition, labelled_counts
+from dask_simjoin.tasks.chunks import Chunk, check_source
+from dask_simjoin.tasks.counts import count_cells, scatter, update_columns
+from dask_simjoin.tasks.shuffle import CELL, POSITION, counts_by_partition, labelled_counts
 
 ROWS_TOGETHER = 1 << 20
 """Largest number of rows of merged partitions: 16 MB, enough work for a task."""
@@ -50,23 +59,9 @@ Dependents = dict[str, list["weakref.ref[Expr]"]]
 
 
 class FoundTogether(LabelledExpr):
-    """Concatenate the values of several partitions to one.
+    """Merge the values of several partitions into one; `held`: see `Held`, for each merged partition."""
 
-    `held`: for each merged partition, the spans of chunks' pieces that hold its rows.
-    """
-
-    _parameters = ["label", "found", "names", "held", "meta", "divisions_of_each"]
-
-    @property
-    def _label(self) -> str:  # type: ignore[override]
-        return f"{self.operand('label')}_rows"
-
-    @functools.cached_property
-    def _meta(self) -> Any:
-        return self.operand("meta")
-
-    def _divisions(self) -> Any:
-        return self.operand("divisions_of_each")
+    _parameters = ["label", "found", "names", "held", "meta", "source_divisions"]
 
     def _layer(self) -> dict[Any, Any]:
         names, found, held = self.names._name, self.found._name, self.operand("held")
@@ -132,28 +127,23 @@ class FoundByChunk(Aligned, LazyJoin):
         found, meta, chosen = self._found(chunks, plan), self._meta, self.operand("chosen")
         own = plan.counted
         if is_shuffled(own):
-            updates = RowUpdates(self._label, found, chunks, *updates_of_rows(own, source, meta))
+            updates = RowUpdates(f"{self._label}_updates", found, chunks, *updates_of_rows(own, source, meta))
             return back_to_rows(updates, source, own, meta, chosen)
         whole = source.inner.divisions
-        return FoundPartitions(self._label, found, NamesOfRows(chunks), own.pieces, meta, whole, chosen)
+        return FoundPartitions(
+            f"{self._label}_rows", found, NamesOfRows(chunks), own.pieces, meta, whole, chosen
+        )
 
 
 class FoundPartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
-    """Cut the values of entity chunks' rows to the partitions of the source.
+    """Bring the values of entity chunks' rows to the partitions of the source.
 
     Each partition is a task, which Dask may fuse with the next step.  On the host, partitions that are only
-    reduced are merged: see `read_by_reductions`.
+    reduced are merged.
     """
 
     _parameters = ["label", "found", "names", "pieces", "meta", "source_divisions", "_partitions"]
     _defaults = {"_partitions": None}
-
-    @property
-    def _label(self) -> str:  # type: ignore[override]
-        return f"{self.operand('label')}_rows"
-
-    def _divisions(self) -> Any:
-        return self.operand("source_divisions")
 
     @functools.cached_property
     def _held(self) -> dict[int, list[tuple[int, int, int]]]:
@@ -179,7 +169,7 @@ class FoundPartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
 
 
 class NamesOfRows(LabelledExpr):
-    """Take the fields that identify the rows of chunks' pieces, so that workers do not exchange indexes."""
+    """Take the row names of chunks: workers exchange these instead of the chunks, which are larger."""
 
     _label = "simjoin_row_names"
     _parameters = ["chunks"]
@@ -193,13 +183,9 @@ class NamesOfRows(LabelledExpr):
 
 
 class RowUpdates(LabelledExpr):
-    """Make updates from the values of regions' rows, to be shuffled to the rows' partitions."""
+    """Make updates from values of spatial chunks; a shuffle sends them to the partitions of the rows."""
 
     _parameters = ["label", "found", "chunks", "offsets", "meta"]
-
-    @property
-    def _label(self) -> str:  # type: ignore[override]
-        return f"{self.operand('label')}_updates"
 
     def _divisions(self) -> Any:
         return self.found.divisions
@@ -218,17 +204,14 @@ def _scatter(chunk: Chunk, values: Array, offsets: np.ndarray) -> Frame:
 
 
 class BlockValues(PartitionsFiltered, LabelledExpr):
-    """Compute a count for each row of each block, and bring the counts back to the partitions of the source.
+    """Compute a count for each row of each block by size, and bring the counts back to the partitions.
 
-    `read`: the rows of each partition, with "ids".  `plan`: has the blocks, and `sources` for partitions.
+    `read`: the rows of each partition, with "ids".  `plan`: a `SizeBlockPlan`.
     """
 
     _makes_result = True
     _parameters = ["chunks", "read", "plan", "spec", "meta", "source_divisions", "_partitions"]
     _defaults = {"_partitions": None}
-
-    def _divisions(self) -> Any:
-        return self.operand("source_divisions")
 
     def _by_block(self, steps: Steps) -> list[TaskRef]:
         """Add tasks that compute the counts of each block's rows, in the order of their positions."""
@@ -253,3 +236,126 @@ class BlockValues(PartitionsFiltered, LabelledExpr):
             key = (self._name, place)
             steps.layer[key] = Task(key, labelled_counts, labels, self._meta, *(one[n] for one in found))
         return steps.layer | dict(read.__dask_graph__())
+
+
+def updates_of_rows(chunks: Shuffled, source: FrozenSource, meta: Frame | Series) -> tuple[Shared, Frame]:
+    """Return the offsets of partitions, and an empty frame of updates; `meta`: an example of the result."""
+    frames = frames_for(meta)
+    none = frames.xp.zeros(0 if meta.ndim == 1 else (0, meta.shape[1]), np.int64)
+    return Shared("simjoin_offsets", chunks.offsets), scatter(none.reshape(-1), none, chunks.offsets, frames)
+
+
+def back_to_rows(updates: Expr, source: FrozenSource, chunks: Shuffled, meta: Frame | Series,
+                 partitions: list[int] | None) -> Expr:  # fmt: skip
+    """Shuffle updates of rows back to their partitions, and add them up."""
+    back = Shuffle(updates, CELL, source.inner.npartitions, True, chunks.method)
+    column = source.inner.columns[0]
+    labels = optimise_in_place(MapPartition(source.inner[[column]], "simjoin_labels", _labels, ()))
+    return RowCounts(back, FrozenSource(labels), chunks.offsets, meta, source.inner.divisions, partitions)
+
+
+def _labels(frame: Frame) -> Ids:
+    return frame.index
+
+
+class CountUpdates(LabelledExpr):
+    """Make one partition of updates for each piece of the work: row positions and neighbor counts."""
+
+    _label = "simjoin_count_block"
+    _makes_result = True
+    _parameters = ["chunks", "plan", "spec", "offsets", "meta"]
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (max(int(self.operand("plan").parts.sum()), 1) + 1)
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: Plan = self.operand("plan")
+        spec, layer = self.operand("spec"), {}
+        for n, (_, i, j, part) in enumerate(plan.pieces()):
+            key = (self._name, n)
+            block_pair = block_pair_of(self.chunks, i, j, spec, plan.layout, part)
+            layer[key] = Task(key, count_cells, block_pair, self.offsets.ref)
+        return layer
+
+
+class RowCounts(PartitionsFiltered, LabelledExpr):
+    """Add up the updates of each row, in the order and with the labels of the source."""
+
+    _label = "simjoin_counts"
+    _parameters = ["updates", "labels", "offsets", "meta", "source_divisions", "_partitions"]
+    _defaults = {"_partitions": None}
+
+    def _layer(self) -> dict[Any, Any]:
+        offsets = self.operand("offsets").tolist()
+        labels = self.operand("labels").inner
+        layer = dict(labels.__dask_graph__())
+        keys = labels.__dask_keys__()
+        for place, n in enumerate(self._partitions):
+            key = (self._name, place)
+            rows = (n, offsets[n], offsets[n + 1] - offsets[n])
+            updates = TaskRef((self.updates._name, n))
+            layer[key] = Task(key, add_up, TaskRef(keys[n]), updates, rows, self._meta)
+        return layer
+
+
+def add_up(labels: Ids, updates: Frame, rows: tuple[int, int, int],
+           meta: Frame | Series) -> Frame | Series:  # fmt: skip
+    """Add up the values of one partition.
+
+    `rows`: the partition's number, its first row's number in the frame, and its count of rows.
+    """
+    number, first, size = rows
+    check_source(number, len(labels), size)
+    frames = frames_for(meta)
+    xp = frames.xp
+    place = values_of(updates[POSITION]) - first
+    values = xp.zeros((size, 1 if meta.ndim == 1 else meta.shape[1]), xp.int64)
+    for k, name in enumerate(update_columns(values.shape[1])):
+        xp.add.at(values[:, k], place, values_of(updates[name]))
+    present = xp.zeros(size, bool)
+    present[place] = True
+    if not present.all():  # `dropna` left out some rows
+        labels, values = labels[present], values[present]
+    return frames.rows(values if meta.ndim > 1 else values[:, 0], labels, meta)
+
+
+class NeighborCounts(Aligned, LazyJoin):
+    """Stand for neighbor counts before they are planned."""
+
+    _label = "simjoin_neighbor_counts"
+    _parameters = ["frame", "source", "spec", "meta", "chosen"]
+    _output = ROW_COUNTS
+
+    def _values(self) -> Expr:
+        source, plan = self._source, self.plan
+        chunks, spec, chosen = self._chunks(), self.operand("spec"), self.operand("chosen")
+        own = plan.counted
+        if is_shuffled(own):
+            updates = CountUpdates(chunks, plan, spec, *updates_of_rows(own, source, self._meta))
+            return back_to_rows(updates, source, own, self._meta, chosen)
+        return CountBlocks(chunks, plan, spec, own.pieces, self._meta, source.inner.divisions, chosen)
+
+
+class MatchCounts(NeighborCounts):
+    """Stand for match counts with another table before they are planned."""
+
+    _label = "simjoin_match_counts"
+    _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]
+
+
+class CountBlocks(PartitionsFiltered, LabelledExpr):
+    """Count the block pairs of entity chunks, and add up the counts for each chunk in a tree."""
+
+    _label = "simjoin_counts"
+    _makes_result = True
+    _parameters = ["chunks", "plan", "spec", "pieces", "meta", "source_divisions", "_partitions"]
+    _defaults = {"_partitions": None}
+
+    def _layer(self) -> dict[Any, Any]:
+        pieces, chosen = self.operand("pieces"), list(self._partitions)
+        wanted = {c for found in pieces_by_partition(pieces, chosen).values() for c, _, _ in found}
+        layer: dict[Any, Any] = {}
+        plan, spec = self.operand("plan"), self.operand("spec")
+        totals = add_counts(layer, self.deterministic_token, self.chunks, plan, spec, wanted)
+        add_partitions(layer, self._name, self.chunks, pieces, totals, chosen, self._meta)
+        return layer

@@ -1,11 +1,12 @@
 """Send rows to the chunks of regions, by shuffle or per worker.
 
-Dask shuffles partition by partition, with a task for each pair of partition and chunk.  For frames that a
-cluster holds, the workers of partitions are known.  There, one task per thread packs all its partitions, with
-one parcel for each chunk.  So a chunk is indexed from as many parcels as there are threads.
+Dask shuffles with a task for each pair of a partition and a chunk.  If workers of a cluster hold the
+partitions, one task per thread packs all its partitions instead, as one parcel for each chunk.  So a chunk is
+indexed from one parcel per thread.
 
-Dask finds arrays only in plain tuples, lists and dicts.  It pickles any other object, and pickles a CuPy
-array through the host's memory.  So sending 100 million counts took 2.7 s, but 0.05 s as bytes.
+Dask finds arrays only in plain tuples, lists and dicts, and pickles other objects: a CuPy array by way of
+host memory.  So named tuples of arrays are registered with Dask.  Sending 100 million counts took 2.7 s
+pickled, and 0.05 s as bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from distributed.protocol.serialize import dask_deserialize, dask_serialize
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.engine.protocols import Layout, SearchLayout
-from dask_simjoin.graph.base import LabelledExpr
+from dask_simjoin.graph.base import LabelledExpr, Shared, pick
 from dask_simjoin.graph.dask_private import (
     Expr,
     FromGraph,
@@ -39,11 +40,9 @@ from dask_simjoin.graph.source import (
     FrozenSource,
     Listed,
     MapPartition,
-    Shared,
     held_keys,
     is_held,
     optimise_in_place,
-    pick,
 )
 from dask_simjoin.graph.workers import check_sending, on_worker
 from dask_simjoin.metrics.norms import Frame, Values
@@ -79,10 +78,7 @@ def held_by_workers(source: FrozenSource) -> FromGraph | None:
 
 
 def where_held(frame: FromGraph) -> list[list[int]]:
-    """List for each thread of the workers that hold partitions the numbers of its partitions, ascending.
-
-    A partition that no worker holds yet, or several hold, goes to the worker with the fewest ones so far.
-    """
+    """List the numbers of its partitions for each thread of the workers that hold partitions, ascending."""
     client, keys = current_client(), held_keys(frame)
     assert client is not None
     there = client.who_has([frame.operand("layer")[key] for key in keys])
@@ -90,7 +86,11 @@ def where_held(frame: FromGraph) -> list[list[int]]:
 
 
 def dealt_out(holders: Sequence[Sequence[str]], threads: dict[str, int]) -> list[list[int]]:
-    """Deal out partitions; `holders`: workers that hold each partition; `threads`: threads of each worker."""
+    """Assign partitions to threads, as `where_held` does.
+
+    `holders`: workers that hold each partition.  `threads`: number of threads of each worker.  A partition of
+    no worker, or of several, goes to the worker with the fewest partitions per thread so far.
+    """
     own: dict[str, list[int]] = {worker: [] for worker in threads}
     several = []
     for number, workers in enumerate(holders):
@@ -163,7 +163,7 @@ def chunks_of_held(source: FrozenSource, frame: FromGraph, spec: JoinSpec, chunk
 
 
 MAX_PARCELS = 1 << 17
-"""Each chunk reads the parcels of all partitions if partitions times chunks are at most this number."""
+"""Largest product of partitions and chunks for which each chunk reads the parcels of all partitions."""
 
 
 def packed_rows(source: FrozenSource, spec: JoinSpec, chunks: Shuffled, each: Sequence[Fingerprint],
@@ -176,9 +176,7 @@ def packed_rows(source: FrozenSource, spec: JoinSpec, chunks: Shuffled, each: Se
 
 def shuffled_chunks(source: FrozenSource, spec: JoinSpec, layout: Layout | SearchLayout, chunks: Shuffled,
                     each: Sequence[Fingerprint], with_ids: bool, max_rows: int) -> Expr:  # fmt: skip
-    """Shuffle rows to their chunks, and index the chunks.
-
-    `max_rows`: rows of a partition that are sent at a time."""
+    """Shuffle rows to their chunks, and index the chunks; `max_rows`: rows that are sent at a time."""
     example = source.inner._meta.iloc[:0]
     meta = _sent(example, spec, with_ids)
     regions = Shared("simjoin_regions", chunks)
@@ -189,7 +187,7 @@ def shuffled_chunks(source: FrozenSource, spec: JoinSpec, layout: Layout | Searc
         sent: Expr = SentPieces(FrozenSource(read), pieces, *how, meta, regions)
     else:
         sent = MapPartition(source.inner, "simjoin_send", _send, (spec, with_ids), each, meta, regions)
-    # with `BY_WORKER`, workers no longer hold the rows that they held while planning
+    # `BY_WORKER`: workers held the rows while planning, and no longer hold them
     method = "tasks" if chunks.method == BY_WORKER else chunks.method
     moved = Shuffle(sent, CELL, len(chunks), True, method)
     return optimise_in_place(
@@ -208,7 +206,7 @@ def cut_rows(rows: list[int], max_rows: int) -> tuple[Piece, ...]:
 
 
 class SentPieces(LabelledExpr):
-    """Send partitions in pieces; not Blockwise, so that a partition is read once for all its pieces.
+    """Send partitions in pieces; not Blockwise, which would read a partition for each of its pieces.
 
     The operand `function` takes a partition, a piece, the shared value, and the arguments.
     """
@@ -262,7 +260,7 @@ FAMILIES = (
     (("dask", "pickle"), dask_serialize, dask_deserialize),
     (("cuda", "dask", "pickle"), cuda_serialize, cuda_deserialize),
 )
-"""Serializers of the fields, and where to register the tuple: from host to host, and between GPUs."""
+"""Serializers of fields, and Dask's registers of classes: for messages of hosts, and between GPUs."""
 
 
 def register_tuples(*kinds: type) -> None:

@@ -1,26 +1,33 @@
-"""Freeze the expressions of sources, and compute functions of their partitions.
+"""Freeze the expressions of sources, compute functions of their partitions, and keep their rows.
 
-Dask may merge the partitions of a source if only few columns are read.  Block pairs would then refer to
-other chunks than the planned ones.  So the source is hidden from Dask's optimizer, and optimized here
-without merging.
+If a step reads only few columns, Dask may merge partitions of a source.  Then block pairs would refer to
+other chunks than the planned ones.  So the source is hidden from Dask's optimizer, and optimized here without
+merging.
+
+Rows that planning reads from files are kept until the join needs them, so each file is read once.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
+import dask
+import pandas as pd
 from dask.base import get_scheduler
 from dask.delayed import Delayed
 from dask.optimization import cull
 from dask.tokenize import normalize_token
 
-from dask_simjoin.graph.base import RowValues
+from dask_simjoin.engine.base import frames_of_library
+from dask_simjoin.engine.ids import value_bytes
+from dask_simjoin.graph.base import RowValues, aliases
 from dask_simjoin.graph.dask_private import (
     IO,
-    Alias,
     Blockwise,
     Expr,
     Filter,
@@ -33,11 +40,13 @@ from dask_simjoin.graph.dask_private import (
 )
 from dask_simjoin.graph.workers import end_without_workers, on_worker
 from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.planning.budget import MEMORY_LIMIT
+from dask_simjoin.planning.resources import PROCESSES, resources_for
 from dask_simjoin.request.options import current_client
 
 
 class FrozenSource:
-    """Hide an expression from Dask's optimizer, and keep the plans made for it."""
+    """An expression that Dask's optimizer does not see, and the plans made for it."""
 
     def __init__(self, expr: Expr) -> None:
         self.inner = expr
@@ -46,10 +55,7 @@ class FrozenSource:
         self._steps: dict[str, FrozenSource] = {}
 
     def in_step(self, frame: Expr) -> FrozenSource:
-        """Freeze the rows with the partitions of `frame`, which Dask has optimized with other operands.
-
-        Equal partitions share one frozen source, and so its plans.
-        """
+        """Freeze these rows as Dask has optimized them; equal frames share one source and its plans."""
         frame = optimise_beside(frame)
         with self.lock:
             return self._steps.setdefault(frame._name, FrozenSource(frame))
@@ -74,7 +80,7 @@ def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
 
 
 def optimise_in_place(expr: Expr) -> Expr:
-    """Optimize the expression without Dask's tuning, which may merge partitions."""
+    """Optimize an expression without the steps of Dask that may merge partitions."""
     return _labelled(expr.simplify().lower_completely().simplify().fuse(), {})
 
 
@@ -91,8 +97,8 @@ def _labelled(expr: Expr, known: dict[str, Expr]) -> Expr:
 def optimise_beside(frame: Expr) -> Expr:
     """Optimize the rows of a frame, and fix their partitions.
 
-    Steps that do not work partition by partition are kept as they are.  A second optimization of these steps
-    could move rows to other partitions, or change their order.
+    If any step does not work partition by partition, the tasks are fixed, too: a second optimization of that
+    step could move rows to other partitions, or change their order.
     """
     if all(isinstance(node, (Blockwise, IO)) for node in frame.walk()):
         return _held(frame.lower_completely(), {}).simplify()
@@ -111,7 +117,7 @@ def _held(expr: Expr, known: dict[str, Expr]) -> Expr:
         if isinstance(expr, Filter):
             operands[0] = FilterBarrier(operands[0])
         changed = any(new is not old for new, old in zip(operands, expr.operands, strict=True))
-        # a copy would hash all its rows again to make its name
+        # the name of a copy would be a hash of all its rows
         known[expr._name] = type(expr)(*operands) if changed else expr
     return known[expr._name]
 
@@ -142,9 +148,7 @@ class Given(Expr):
 
     def _layer(self) -> dict[Any, Any]:
         inner = self.operand("frozen").inner
-        keys = inner.__dask_keys__()
-        aliases = {(self._name, n): Alias((self._name, n), key) for n, key in enumerate(keys)}
-        return dict(inner.__dask_graph__()) | aliases
+        return dict(inner.__dask_graph__()) | aliases(self._name, inner.__dask_keys__())
 
 
 def map_frozen(name: str, function: Callable[..., Any], source: FrozenSource, *args: Any,
@@ -156,51 +160,10 @@ def map_frozen(name: str, function: Callable[..., Any], source: FrozenSource, *a
     return optimise_in_place(MapPartition(source.inner, name, function, args, each))
 
 
-class Shared(Expr):
-    """Share a value among tasks by a task of its own, so that it is not sent with each of them."""
-
-    _parameters = ["label", "value"]
-
-    @functools.cached_property
-    def _meta(self) -> Any:
-        return None
-
-    def _divisions(self) -> tuple[None, None]:
-        return (None, None)
-
-    @functools.cached_property
-    def _name(self) -> str:
-        return f"{self.operand('label')}-{self.deterministic_token}"
-
-    @property
-    def ref(self) -> TaskRef:
-        """The reference to the value, as a task's argument."""
-        return TaskRef((self._name, 0))
-
-    def _layer(self) -> dict[Any, Any]:
-        key = (self._name, 0)
-        return {key: Task(key, itself, self.operand("value"))}
-
-
-def itself(value: Any) -> Any:
-    """Pass the value on."""
-    return value
-
-
-def pick(parts: Any, key: Any) -> Any:
-    """Return one of several values."""
-    return parts[key]
-
-
-def picked(parts: TaskRef, key: Any) -> Task:
-    """Return an argument for a task, which picks one of another task's results before it runs."""
-    return Task(None, pick, parts, key)
-
-
 class Listed(Sequence[Any]):
-    """Hold numbers and texts for each partition, with a token made from one text.
+    """Numbers and texts for each partition, with a token made from one text.
 
-    By default Dask makes a token for each item, which takes longer than planning with them.
+    Dask would make a token for each item, which takes longer than planning.
     """
 
     def __init__(self, items: Sequence[Any]) -> None:
@@ -252,7 +215,9 @@ class LabelledFused(Fused):
 
 def is_held(frame: Expr) -> TypeGuard[FromGraph]:
     """Return whether a frame's partitions are in memory, in this process or on a cluster."""
-    return isinstance(frame, FromGraph) and not any(map(_is_work, frame.operand("layer").values()))
+    if not isinstance(frame, FromGraph):
+        return False
+    return not any(isinstance(value, (GraphNode, tuple, list)) for value in frame.operand("layer").values())
 
 
 def held_keys(frame: FromGraph) -> list[Any]:
@@ -260,19 +225,173 @@ def held_keys(frame: FromGraph) -> list[Any]:
     return list(frame.operand("keys"))
 
 
-def _is_work(value: Any) -> bool:
-    """Return whether a value of a graph is a task."""
-    return isinstance(value, (GraphNode, tuple, list))
-
-
 def gather(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
     """Compute the keys of a graph with the scheduler that Dask is set to use.
 
-    Each value comes from its own worker.  A task that lists all values would bring them to one worker first.
-    Samples in 256 dimensions are 134 MB, and workers of 600 MB died of them, one after the other.
+    Each value comes from its own worker.  With a task that lists all values, one worker would hold all of
+    them: samples in 256 dimensions, 134 MB, killed workers of 600 MB.
     """
     if not keys:
         return []
     end_without_workers(current_client())
     run = get_scheduler(cls=Delayed)
     return list(run(cull(graph, keys)[0], keys))
+
+
+SHARE = 16
+"""Kept rows may take 1 / SHARE of the memory of this process, or of all workers."""
+
+PROBES = 3
+"""Number of partitions that workers read first, to estimate the memory of all partitions."""
+
+_NUMBERS = itertools.count()
+
+
+def _elsewhere() -> bool:
+    """Return whether other processes compute."""
+    return current_client() is not None or dask.config.get("scheduler", None) in PROCESSES
+
+
+def _bytes(frame: Frame) -> float:
+    """Return the estimated memory of a partition."""
+    row_bytes = sum(value_bytes(frame[name]) for name in frame.columns)
+    if not isinstance(frame.index, pd.RangeIndex):
+        row_bytes += value_bytes(frame.index)
+    return float(row_bytes * len(frame))
+
+
+def _new_name(source: FrozenSource) -> str:
+    """Return a name for the rows of a source that no other rows have."""
+    return f"simjoin_rows-{next(_NUMBERS)}-{source.inner._name}"
+
+
+class KeptRows(FromGraph):
+    """The rows of a source under a given name; Dask would make the name as a hash of all values."""
+
+    @functools.cached_property
+    def _name(self) -> str:
+        return str(self.operand("name_prefix"))
+
+
+class PassedRows:
+    """Collect the partitions that a pass over a source reads; drop them if they take too much memory.
+
+    `copies`: whether to copy partitions, because they may be views of frames with more columns.
+    """
+
+    def __init__(self, most: int, copies: bool) -> None:
+        self.frames: dict[int, Frame] | None = {}
+        self.bytes = 0.0
+        self._most, self._copies = most, copies
+        self._lock = threading.Lock()
+
+    def __dask_tokenize__(self) -> Any:
+        return "dask_simjoin.PassedRows"
+
+    def add(self, number: int, frame: Frame) -> None:
+        """Take a partition."""
+        size = _bytes(frame)
+        with self._lock:
+            self.bytes += size
+            if self.bytes > self._most:
+                self.frames = None
+            if self.frames is None:
+                return
+        frame = frame.copy() if self._copies else frame
+        with self._lock:
+            if self.frames is not None:
+                self.frames[number] = frame
+
+
+class RowCache:
+    """Keep the rows of sources, up to `most` bytes: the oldest are dropped first.
+
+    Threads keep rows in this process, and workers of a cluster keep the rows that they read.  A join takes
+    the rows when its graph is made, so they live as long as the graph.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._kept: weakref.WeakKeyDictionary[FrozenSource, tuple[Expr, float]] = weakref.WeakKeyDictionary()
+        self._taken: weakref.WeakKeyDictionary[FrozenSource, weakref.ref[Expr]] = weakref.WeakKeyDictionary()
+        self._lock = threading.RLock()  # garbage collection may remove sources while the lock is held
+
+    def passed(self, source: FrozenSource, library: str) -> PassedRows | None:
+        """Return a collector for the rows of a source; None: other processes or GPUs hold them."""
+        if _elsewhere() or frames_of_library(library).memory() is not None:
+            return None
+        return PassedRows(self.most, not isinstance(source.inner.simplify(), IO))
+
+    def keep(self, source: FrozenSource, passed: PassedRows) -> None:
+        """Keep the rows of a source until they are taken, or until other rows need the memory."""
+        frames, inner = passed.frames, source.inner
+        if frames is None or len(frames) < inner.npartitions:
+            return
+        name = _new_name(source)
+        layer = {(f"{name}-read", n): frames[n] for n in range(inner.npartitions)}
+        self._keep(source, name, layer, passed.bytes)
+
+    def read_on_workers(self, source: FrozenSource, library: str) -> FrozenSource:
+        """Make the workers of a cluster read and keep the rows of a source; return the rows.
+
+        Without a cluster, or if the rows take too much of the workers' memory, return the source.
+        """
+        client, number = current_client(), source.inner.npartitions
+        if client is None or client.asynchronous or frames_of_library(library).memory() is not None:
+            return source
+        resources = resources_for(library)
+        most = (resources.limit or 0) * resources.workers // SHARE
+        if not most:
+            return source
+        expr = optimise_in_place(source.inner)
+        graph, keys = dict(expr.__dask_graph__()), expr.__dask_keys__()
+        probed = [keys[n] for n in sorted({number * k // PROBES for k in range(PROBES)})]
+        read = client.get(cull(graph, probed)[0], probed, sync=False)
+        size = max(client.gather(client.map(_bytes, read, key="simjoin_size", pure=False))) * number
+        if size > most:
+            return source
+        layer = {future.key: future for future in client.get(graph, keys, sync=False)}
+        return FrozenSource(self._keep(source, _new_name(source), layer, self.most * size / most))
+
+    def _keep(self, source: FrozenSource, name: str, layer: dict[Any, Any], size: float) -> Expr:
+        """Keep the partitions of a source under a name, and drop the oldest rows beyond `most` bytes."""
+        inner = source.inner
+        rows: Expr = KeptRows(layer, inner._meta, inner.divisions, list(layer), name)
+        with self._lock:
+            self._kept[source] = rows, size
+            total = sum(size for _, size in self._kept.values())
+            for oldest in list(self._kept):
+                if total > self.most:
+                    total -= self._kept.pop(oldest)[1]
+        return rows
+
+    def take(self, source: FrozenSource) -> FrozenSource:
+        """Return the rows that were kept of a source, or else the source itself.
+
+        The rows are no longer kept, but other joins can take them while a graph holds them.
+        """
+        with self._lock:
+            rows = self._found(source)
+            if rows is not None and self._kept.pop(source, None) is not None:
+                self._taken[source] = weakref.ref(rows)
+        return source if rows is None else FrozenSource(rows)
+
+    def look_up(self, source: FrozenSource) -> FrozenSource:
+        """Do what `take` does, but keep the rows."""
+        with self._lock:
+            rows = self._found(source)
+        return source if rows is None else FrozenSource(rows)
+
+    def _found(self, source: FrozenSource) -> Expr | None:
+        """Return the rows of a source, if they are in the memory of the processes that run tasks now."""
+        rows = self._kept[source][0] if source in self._kept else None
+        if rows is None and source in self._taken:
+            rows = self._taken[source]()
+        if rows is None:
+            return None
+        client = getattr(next(iter(rows.operand("layer").values())), "client", None)  # of futures
+        there = not _elsewhere() if client is None else client is current_client()
+        return rows if there else None
+
+
+ROWS = RowCache(MEMORY_LIMIT // SHARE)

@@ -1,10 +1,19 @@
-"""Memory and disks of workers, and shared work that one worker does for each key."""
+"""Workers of a cluster: their memory and disks, work that they share, and computations that stand still.
+
+Dask pauses a worker at 80 % of its memory limit.  If its disk is full, data stay in memory, so the worker
+stays paused, and its tasks wait for ever.  Each worker notices when it stands still and logs an event.  Once
+all workers stand still, a plugin of the scheduler fails the tasks.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import itertools
+import logging
 import os
+import pickle
 import shutil
 import socket
 import threading
@@ -15,12 +24,13 @@ from typing import Any
 
 import psutil
 import pyarrow as pa
+from dask.utils import format_bytes
 from distributed import Client, LocalCluster, Scheduler, Status, Worker, get_worker
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from dask_simjoin.errors import PlanningError
-from dask_simjoin.graph.standstill import Standstill, watch
-from dask_simjoin.planning.disk import WorkerDisk, check_disks
+from dask_simjoin.errors import LARGER_DISK, PlanningError, ScratchError
+from dask_simjoin.graph.dask_private import key_split
+from dask_simjoin.planning.resources import WorkerDisk, check_disks
 from dask_simjoin.request.options import current_client
 
 ON = "worker "
@@ -44,18 +54,18 @@ def worker_of(key: Hashable) -> int | None:
 class SharedWork(SchedulerPlugin):
     """Run each worker's part of shared work on that worker, as long as there are workers.
 
-    By default Dask estimates how long a task takes from earlier tasks of the same name.  After a run of few
-    rows, a part seems shorter than sending a chunk.  Then one worker does all parts one after the other.
+    Dask assigns tasks by the seconds of earlier tasks of the same name.  After a run of few rows, a part
+    seems shorter than sending a chunk, so one worker would do all parts one after the other.
     """
 
     name = "simjoin-shared-work"
     idempotent = True
 
     def update_graph(self, scheduler: Scheduler, *, tasks: list[Any], **other: Any) -> None:
-        """Choose the workers of new tasks before any is assigned."""
+        """Choose the workers of new tasks, before Dask assigns them."""
         there = sorted(worker.address for worker in scheduler.running)
         own = {key: worker for key in tasks if (worker := worker_of(key)) is not None}
-        # the first worker makes the original of a copied chunk
+        # the first worker makes the copy without a worker in its key
         firsts = {(name, *place[1:]) for name, place in own}
         own |= {key: 0 for key in tasks if isinstance(key, tuple) and key in firsts}
         for key, worker in own.items() if there else ():
@@ -107,9 +117,9 @@ NO_WORKERS = 300.0
 """Seconds that a task waits for a running worker."""
 
 SHUFFLE_BUFFER = 16
-"""A shuffle's send buffer and write buffer are at most a worker's memory divided by this.
+"""A shuffle's send buffer and its write buffer each take at most 1 / SHUFFLE_BUFFER of a worker's memory.
 
-Dask's limits, 1 GiB and 100 MiB, do not depend on the worker: workers of 700 MB ran out of memory."""
+With Dask's limits, 1 GiB and 100 MiB, workers of 700 MB ran out of memory."""
 
 KEPT_BYTES = 1 << 26
 """Largest number of freed bytes that a worker keeps."""
@@ -136,19 +146,18 @@ PATIENCE = 10
 """Consecutive checks that must find a worker paused and idle before it may go on."""
 
 LARGE_BYTES = 1 << 20
-"""Allocators serve allocations of this many bytes and more separately from small ones."""
+"""Bytes of an allocation that allocators do not serve from freed memory of small ones."""
 
 INNER = pa.default_memory_pool()
-"""The memory pool that Arrow itself uses to read and write files, whatever pool is set."""
+"""The memory pool that Arrow uses to read and write files, even if another pool is set."""
 
 
 @functools.cache
 def prepare_worker() -> None:
     """If this process is a worker, make it stay within its memory limit."""
-    try:
-        worker = get_worker()
-    except ValueError:  # not a worker
+    if not is_worker():
         return
+    worker = get_worker()
     limit = worker.memory_manager.memory_limit
     if limit:
         use_system_allocator()
@@ -169,9 +178,9 @@ def bound_shuffles(plugin: Any, max_bytes: int) -> None:
 def use_system_allocator() -> None:
     """Make Arrow return freed memory to the system.
 
-    Its own allocator keeps freed memory, which a worker counts as used.  At 80 % of its limit the worker
-    pauses, runs nothing that could free memory, and a shuffle waits for ever.  Workers of 700 MB kept 225 MB
-    in this way.  The system's allocator returns freed memory, as Dask's nannies configure it.
+    Arrow's allocator keeps freed memory, which a worker counts as used: 225 MB on workers of 700 MB.  At 80 %
+    of its limit the worker pauses, and a shuffle waits for ever.  Dask's nannies configure the system's
+    allocator to return freed memory.
     """
     pa.default_memory_pool().release_unused()
     pa.set_memory_pool(pa.system_memory_pool())
@@ -180,8 +189,8 @@ def use_system_allocator() -> None:
 def keep_freed_memory(limit: int) -> None:
     """Make the system's allocator keep some freed memory on a worker with a high memory limit.
 
-    Dask's nannies make the allocator return freed memory from 64 kB on.  Then it requests each array of
-    128 kB and more from the system.  Indexing rows of six columns waited for memory a third of the time.
+    Dask's nannies make the allocator return freed memory from 64 kB on, so it requests each large array from
+    the system.  Indexing rows of six columns waited for memory a third of the time.
     """
     if limit < MIN_KEEPING_LIMIT:
         return
@@ -192,11 +201,11 @@ def keep_freed_memory(limit: int) -> None:
 
 
 def _keep_free(worker: weakref.ref[Worker], max_used: float) -> None:
-    """Return free memory to the system whenever more than `max_used` is in use, until the worker is gone.
+    """Watch the memory of a worker, until the worker is gone; this runs in a thread of its own.
 
-    The system's allocator returns large allocations itself, but fragments only on request.  Workers kept
-    90 MB of fragments while sending partitions to 79 blocks.  A thread requests it, because a paused worker
-    does not run tasks.
+    If more than `max_used` bytes are in use, return freed memory to the system.  The system's allocator
+    returns small allocations only on request: workers kept 90 MB of them while sending partitions to 79
+    blocks.  Resume the worker if it is paused without a cause, and report if it stands still.
     """
     process, idle, before, standstill = psutil.Process(), 0, 0, Standstill()
     while (there := worker()) is not None and there.status not in (Status.closed, Status.failed):
@@ -204,7 +213,9 @@ def _keep_free(worker: weakref.ref[Worker], max_used: float) -> None:
         if used > max_used:
             pa.system_memory_pool().release_unused()
             _return_freed()
-        idle = idle + 1 if used >= before and _waits(there) else 0
+        in_memory = len(getattr(there.data, "fast", ()))  # data that can be written to disk
+        is_idle = there.status == Status.paused and not there.state.executing_count and not in_memory
+        idle = idle + 1 if used >= before and is_idle else 0
         if idle >= PATIENCE:
             let_go_on(there, process.memory_info().rss)
             idle = 0
@@ -215,27 +226,20 @@ def _keep_free(worker: weakref.ref[Worker], max_used: float) -> None:
 
 
 def _return_freed() -> None:
-    """Make Arrow's own allocator return memory of all threads that has been free for a second.
+    """Make Arrow's own allocator return the memory that has been free for a second.
 
-    mimalloc returns such memory only when it frees another large allocation.  A task that wrote a result had
-    left 50 MB.
+    mimalloc does so only when it frees a large allocation.  A task that wrote a result had left 50 MB.
     """
     if INNER.backend_name != "system":
         pa.allocate_buffer(LARGE_BYTES, memory_pool=INNER)
 
 
-def _waits(worker: Worker) -> bool:
-    """Return whether a worker is paused, runs no task, and has no data in memory to write to disk."""
-    in_memory = getattr(worker.data, "fast", ())
-    return worker.status == Status.paused and not worker.state.executing_count and not len(in_memory)
-
-
 def let_go_on(worker: Worker, used: int) -> None:
     """Resume a paused, idle worker that uses this many bytes, if its limit leaves room.
 
-    Dask's workers pause at 80 % of their memory until they use less.  Dask writes data to disk from 70 % on.
-    So an idle worker holds only libraries, tasks and allocators' memory, and never gets below 80 %.  Two
-    workers of 700 MB waited for ever, at 534 of 667 MiB.
+    Dask pauses a worker at 80 % of its memory, until it uses less.  If a paused worker has written all data
+    to disk, only libraries, tasks and allocators still take memory, which does not decrease.  Two workers of
+    700 MB waited for ever, at 534 of 667 MiB.
     """
     manager = worker.memory_manager
     if manager.memory_limit and manager.memory_pause_fraction:
@@ -244,12 +248,12 @@ def let_go_on(worker: Worker, used: int) -> None:
 
 
 def end_without_workers(client: Client | None) -> None:
-    """Fail the tasks of a local cluster without running workers for long, and of any that stands still.
+    """Fail the tasks of a local cluster that has lost all workers, and of any cluster that stands still.
 
     A local cluster gives up a dead worker that does not restart within 15 s
-    (`distributed.deploy.lost-worker-timeout`), and does not start another.  On a busy machine it can give up
-    all workers, and a program waited for ever.  Other clusters may get workers at any time, so they are left
-    alone.  An explicit `distributed.scheduler.no-workers-timeout` is respected.
+    (`distributed.deploy.lost-worker-timeout`).  On a busy machine it can give up all workers, and a program
+    would wait for ever.  Other clusters may get workers at any time.  An explicit
+    `distributed.scheduler.no-workers-timeout` is respected.
     """
     watch(client)
     cluster = getattr(client, "cluster", None)
@@ -283,3 +287,161 @@ def on_worker(function: Callable[..., Any], *args: Any) -> Any:
     """Call the function, after `prepare_worker`."""
     prepare_worker()
     return function(*args)
+
+
+LOG = logging.getLogger("dask_simjoin")
+
+TOPIC = "simjoin-standstill"
+"""Topic of the events that a worker logs when it stands still."""
+
+OURS = "simjoin"
+"""Prefix of the names of this package's tasks."""
+
+LOOKS = 10
+"""Consecutive checks that must find a worker paused and unchanged before it stands still."""
+
+FRESH = 15.0
+"""Seconds until a worker's last event expires."""
+
+WAIT = 20.0
+"""Seconds of standstill of the cluster before its tasks fail."""
+
+
+class Standstill:
+    """Detect that a worker stands still: it is paused, runs no task, and writes nothing to disk."""
+
+    def __init__(self) -> None:
+        self._looks, self._before = 0, (0, 0)
+
+    def look(self, worker: Worker, used: int) -> bool:
+        """Check a worker once; return whether it now reports that it stands still."""
+        if worker.status != Status.paused or worker.state.executing_count:
+            self._looks = 0
+            return False
+        fast = getattr(worker.data, "fast", ())
+        state = len(worker.data), len(fast)
+        self._looks = self._looks + 1 if state == self._before else 0
+        self._before = state
+        if not self._looks or self._looks % LOOKS:
+            return False
+        worker.log_event(TOPIC, _described(worker, used, len(fast)))
+        return True
+
+
+def _described(worker: Worker, used: int, unwritten: int) -> dict[str, Any]:
+    """Describe a worker that stands still as plain values."""
+    manager, free = worker.memory_manager, 0
+    with contextlib.suppress(OSError):  # the folder is gone
+        free = shutil.disk_usage(worker.local_directory).free
+    return {
+        "worker": worker.address,
+        "used": used,
+        "limit": manager.memory_limit,
+        "unwritten": unwritten,
+        "directory": worker.local_directory,
+        "free": free,
+        "max_spill": manager.max_spill or None,
+    }
+
+
+class StandstillPlugin(SchedulerPlugin):
+    """Fail the tasks of a cluster whose workers all stand still."""
+
+    name = "simjoin-standstill"
+    idempotent = True
+
+    def __init__(self) -> None:
+        self._events: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._since, self._progress = 0.0, -1
+        self._scheduler: Scheduler | None = None
+
+    async def start(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def log_event(self, topic: str, msg: Any) -> None:
+        """Handle a worker's event; fail tasks if all workers have stood still for long enough."""
+        scheduler = self._scheduler
+        if topic != TOPIC or scheduler is None:
+            return
+        now = time.monotonic()
+        self._events[msg["worker"]] = now, msg
+        self._events = {
+            worker: event
+            for worker, event in self._events.items()
+            if worker in scheduler.workers and now - event[0] <= FRESH
+        }
+        busy = any(ws.processing and ws.address not in self._events for ws in scheduler.workers.values())
+        if busy or self._progress != scheduler.transition_counter:
+            self._since, self._progress = now, scheduler.transition_counter
+        elif now - self._since >= WAIT:
+            self._since = now
+            # called after the scheduler has handled this event
+            scheduler.loop.add_callback(fail_tasks, scheduler, [event for _, event in self._events.values()])
+
+
+def fail_tasks(scheduler: Scheduler, events: list[dict[str, Any]]) -> None:
+    """Fail the tasks that are ready to run, in computations with tasks of this package."""
+    running = itertools.chain.from_iterable(ws.processing for ws in scheduler.workers.values())
+    error = ScratchError(standstill_message(events))
+    how = {"exception": pickle.dumps(error), "exception_text": repr(error)}
+    stimulus = f"simjoin-standstill-{time.time()}"
+    then: dict[Any, Any] = {}
+    for task in _of_this_package([*running, *scheduler.queued, *scheduler.unrunnable]):
+        worker = task.processing_on
+        # the scheduler takes a running task from its worker only if the worker is named
+        own = how if worker is None else {**how, "worker": worker.address}
+        then |= scheduler.transition(task.key, "erred", stimulus, cause=task.key, **own)
+    scheduler.transitions(then, stimulus)
+
+
+def _of_this_package(tasks: Iterable[Any]) -> list[Any]:
+    """Choose tasks whose graph of dependencies contains a task of this package."""
+    chosen, seen = [], set()
+    for task in (tasks := list(tasks)):
+        if task in seen:
+            continue
+        connected, found = [task], {task}
+        while connected:
+            one = connected.pop()
+            more = (one.dependents | one.dependencies) - found
+            found |= more
+            connected.extend(more)
+        seen |= found
+        if any(key_split(one.key).startswith(OURS) for one in found):
+            chosen += [one for one in tasks if one in found]
+    return chosen
+
+
+def standstill_message(events: list[dict[str, Any]]) -> str:
+    """Describe which workers stand still, why, and how to avoid it."""
+    return (
+        f"The computation stood still for {WAIT:.0f} s, because workers are paused and have no free memory: "
+        f"{'; '.join(map(_worker_in_words, events))}. {LARGER_DISK}"
+    )
+
+
+def _worker_in_words(event: dict[str, Any]) -> str:
+    text = f"{event['worker']} uses {format_bytes(event['used'])} of {format_bytes(event['limit'])}"
+    if not event["unwritten"]:
+        return f"{text} and has nothing that it could write to disk"
+    text += (
+        f" and cannot write {event['unwritten']:,} results to {event['directory']!r}, where "
+        f"{format_bytes(event['free'])} are free"
+    )
+    if event["max_spill"] is None:
+        return text
+    return f"{text} and Dask uses {format_bytes(event['max_spill'])} (distributed.worker.memory.max-spill)"
+
+
+_watched: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def watch(client: Client | None) -> None:
+    """Let a cluster's scheduler notice when all of its workers stand still."""
+    if client is None or client.asynchronous or client in _watched:
+        return
+    _watched.add(client)
+    try:
+        client.register_plugin(StandstillPlugin())
+    except Exception:  # schedulers without this package cannot load the plugin, but compute
+        LOG.info("The scheduler accepts no plugin that ends stalled computations", exc_info=True)

@@ -13,9 +13,9 @@ from dask_simjoin.engine.compat import count_up, tally, to_host
 from dask_simjoin.engine.protocols import Joiner, Layout, SearchLayout
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.papers.cluster_index import KMeansLayout, labels_of
-from dask_simjoin.planning.statistics.estimate import Estimate, Recall, Z
-from dask_simjoin.planning.statistics.sample import merge_moments, moments
-from dask_simjoin.planning.statistics.sample_pairs import Sampled, sample_pairs
+from dask_simjoin.planning.estimate import Estimate, Recall, Z
+from dask_simjoin.planning.sample import merge_moments, moments
+from dask_simjoin.planning.sample_pairs import Sampled, sample_pairs
 from dask_simjoin.planning.tables import JoinStatistics
 
 MIN_PAIRS = 100

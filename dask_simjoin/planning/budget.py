@@ -40,18 +40,17 @@ def memory_limit(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
 MEMORY_LIMIT = memory_limit()
 """Bytes of memory of this machine or container."""
 
-
 SHARE = 12
-"""A chunk takes at most 1 / SHARE of a task's memory. With larger chunks, workers often pause and spill."""
+"""A chunk takes at most 1 / SHARE of a task's memory: with larger chunks, workers often pause and spill."""
 
 MAX_CHUNK = 2**30
 """Largest default size of a chunk in bytes: larger chunks balance worse."""
 
 WHOLE = 5
-"""A single chunk of all rows may take one part in `WHOLE` of this process's memory.
+"""A single chunk of all rows may take 1 / WHOLE of this process's memory.
 
 With threads, a join takes a third more memory than the plan expects, or twice as much if partitions are read
-from files.  Several chunks of the same rows take nearly as much, since all of them are kept."""
+from files."""
 
 MAX_OUTPUT = 256 * 2**20
 """Largest default size of a result partition in bytes: later steps hold several of them."""
@@ -66,14 +65,14 @@ moves any to the host, so five chunks must fit in the remaining 20 %.
 MAX_DEVICE_CHUNK = 12 * 2**30
 """Largest default size of a chunk on GPUs in bytes; small tasks do not keep a GPU busy."""
 
-
 MAX_RESULT = 2**40
 """Default limit of a result in bytes."""
 
 SET, FREE = "the configuration's simjoin.result-limit", "the free space on the disk"
 """Origins of the limit of results, in messages."""
 
-LEAST_CHUNK = 2**20
+MIN_CHUNK = 2**20
+"""Smallest default size of a chunk in bytes."""
 
 LOCAL_CHUNK = 128 * 2**20
 """Bytes of a chunk and of a result partition if there is no cluster and no memory limit is known."""
@@ -81,39 +80,19 @@ LOCAL_CHUNK = 128 * 2**20
 
 @dataclass(frozen=True)
 class Resources:
-    """Describe the machine or cluster that runs the tasks.
+    """The machine or cluster that runs the tasks."""
 
-    Attributes
-    ----------
-    threads : int
-        Number of tasks that run at the same time.
-    memory : int or None
-        Bytes for each thread; None: no limit is known.
-    cluster : bool
-        Whether the tasks run on a distributed cluster.
-    limit : int or None
-        Memory limit of the smallest worker.
-    gpu : bool
-        Whether each task runs on a GPU, whose memory is `memory`.
-    workers : int
-        Number of worker processes, which exchange chunks.
-    shared : int or None
-        Bytes for each thread of this process if its threads run the tasks; None: they do not, or unknown.
-    together : int
-        Threads of the smallest worker, or of this process, that can share the work of one task.
-    disk : int or None
-        Free bytes on the disk with the most space for results; None: unknown.
-    """
-
-    threads: int = 1
-    memory: int | None = None
-    cluster: bool = False
-    limit: int | None = None
-    gpu: bool = False
-    workers: int = 1
+    threads: int = 1  # number of tasks that run at the same time
+    memory: int | None = None  # bytes for each thread; None: no limit is known
+    cluster: bool = False  # whether the tasks run on a distributed cluster
+    limit: int | None = None  # memory limit of the smallest worker
+    gpu: bool = False  # whether each task runs on a GPU, whose memory is `memory`
+    workers: int = 1  # number of worker processes, which exchange chunks
+    # bytes for each thread of this process if its threads run the tasks; None: they do not, or unknown
     shared: int | None = None
+    # threads of the smallest worker, or of this process, that can share the work of one task
     together: int = 1
-    disk: int | None = None
+    disk: int | None = None  # free bytes on the disk with the most space for results; None: unknown
 
     @property
     def room(self) -> int | None:
@@ -137,36 +116,20 @@ class Resources:
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of a plan in bytes.
+    """Limits of a plan in bytes."""
 
-    Attributes
-    ----------
-    chunk : int
-        Coordinates and ids of one chunk.
-    output : int
-        One partition of the result.
-    result : int
-        All pairs together: a larger result is refused.
-    limit : str
-        Origin of `result`, in messages.
-    chosen : bool
-        Whether the caller chose `chunk`: then it is also the target size of chunks.
-    origin : str
-        Origin of `chunk`, in messages.
-    """
-
-    chunk: int
-    output: int
-    result: int
-    chosen: bool
-    origin: str
-    limit: str = SET
+    chunk: int  # coordinates and ids of one chunk
+    output: int  # one partition of the result
+    result: int  # all pairs together: a larger result is refused
+    chosen: bool  # whether the caller chose `chunk`: then it is also the target size of chunks
+    origin: str  # origin of `chunk`, in messages
+    limit: str = SET  # origin of `result`, in messages
 
 
 def budget_of(chunks: int, largest: float, budget: Budget, resources: Resources) -> Budget:
-    """Return the budget for a number of chunks.
+    """Return the budget for a number of chunks; a single chunk may take `Resources.whole`.
 
-    A single chunk may take `Resources.whole`.  `largest`: bytes of the largest chunk.
+    `largest`: bytes of the largest chunk.
     """
     if chunks > 1 or budget.chosen or not budget.chunk < largest <= resources.whole:
         return budget
@@ -184,7 +147,7 @@ def make_budget(blocksize: int | None, settings: Settings, resources: Resources)
         chunk, origin = settings.blocksize, "the configuration's simjoin.blocksize"
     elif resources.memory is not None:
         share, most = (DEVICE_SHARE, MAX_DEVICE_CHUNK) if resources.gpu else (SHARE, MAX_CHUNK)
-        chunk = min(max(resources.memory // share, LEAST_CHUNK), most)
+        chunk = min(max(resources.memory // share, MIN_CHUNK), most)
         each = "on the smallest GPU" if resources.gpu else "for each thread of the smallest worker"
         origin = f"1/{share} of {format_bytes(resources.memory)} {each}"
         if chunk == most:
@@ -201,7 +164,7 @@ def make_budget(blocksize: int | None, settings: Settings, resources: Resources)
     elif resources.memory is None:
         output = LOCAL_CHUNK
     elif resources.gpu:
-        output = resources.memory // SHARE  # no cap as for chunks: pairs are never compared
+        output = resources.memory // SHARE  # `MAX_CHUNK` bounds the comparisons of a task, not its pairs
     else:
         output = min(chunk, MAX_OUTPUT)
     if settings.result is not None:
@@ -217,6 +180,7 @@ SURE = 1 << 26
 """Results up to this number of bytes are never refused."""
 
 PARTS = 8
+"""Number of partitions that messages recommend."""
 
 MARGIN = 1.25
 """Messages recommend this multiple of the minimum."""
@@ -224,13 +188,14 @@ MARGIN = 1.25
 PEAK = 1.3
 """Peak host memory of a join, in units of its result: see docs/benchmarks/memory.md.
 
-Columns grow by an eighth at a time.  If ids are not numbers, row positions are kept besides for a while.
+Columns grow by an eighth at a time.  If ids are not numbers, row positions also take memory for a while.
 """
 
 DEVICE_PEAK = 1.5
 """Peak GPU memory of a join, in units of its result: columns are copied as they grow."""
 
 LAZY = f"or a Dask DataFrame, dd.from_pandas(df, npartitions={PARTS}), whose result comes in parts"
+"""Remedy for results that do not fit in memory, in messages."""
 
 
 def free_memory() -> int:
@@ -258,8 +223,8 @@ def check_room(rows: float, row_bytes: float, cause: str, sampled: bool, device:
     """Refuse a result that does not fit memory while it is made.
 
     `rows`: lower bound of the number of rows.  `cause`: the option that causes them, in messages.  `sampled`:
-    whether `rows` is estimated.  `device`: memory of the GPU that holds the result, if any.  `free`: free
-    memory before the join.
+    whether `rows` is estimated.  `device`: bytes of the GPU that holds the result, if any.  `free`: bytes of
+    host memory that were free before the join; None: those that are free now.
     """
     size = rows * row_bytes
     need = size * (PEAK if device is None else DEVICE_PEAK)
@@ -288,7 +253,7 @@ def room_now(row_bytes: float, cause: str, device: int | None) -> Callable[[int]
 
 @contextlib.contextmanager
 def within_memory(cause: str) -> Iterator[None]:
-    """Raise an error that names the cause if memory runs out in spite of the estimate."""
+    """Convert a `MemoryError` to an error that names the cause of the large result."""
     try:
         yield
     except MemoryError as error:
@@ -309,7 +274,7 @@ def _remedies(cause: str) -> list[Remedy]:
 
 
 def verbs_without_pairs(cause: str, two: bool = False) -> list[Remedy]:
-    """Return verbs that count the same pairs without making them; none for `two` tables."""
+    """Return verbs that count the same pairs without making them; `two`: for two tables, which have none."""
     if two:
         return []
     of_sets = cause.startswith("threshold=")
@@ -323,7 +288,7 @@ def enough_result(need: float) -> dict[str, str]:
 
 
 def fewer_pairs(cause: str, two: bool = False) -> str:
-    """Name options that give fewer pairs than `cause`, such as "eps=1", or none; `two`: for two tables."""
+    """Name options that give fewer pairs than `cause`, such as "eps=1", or verbs that only count them."""
     if two:
         name = cause.partition("=")[0]
         return f"a {'larger' if name == 'threshold' else 'smaller'} {name}"
@@ -334,12 +299,10 @@ def fewer_pairs(cause: str, two: bool = False) -> str:
 
 
 ENTRY, DEVICE_ENTRY = 16, 12
-"""Bytes of an entry of a sparse matrix: its value and its column."""
-
+"""Bytes of an entry of a sparse matrix, its value and its column: on the host, and on a GPU."""
 
 PIECE = 12
-"""Bytes of an entry in the pieces of a matrix, which are kept until it is complete."""
-
+"""Bytes of an entry in the pieces of a matrix, which are kept until the matrix is complete."""
 
 ROW = 32
 """Bytes of a row of a sparse matrix: its start, and temporary arrays."""
@@ -347,40 +310,21 @@ ROW = 32
 
 @dataclass(frozen=True)
 class Limit:
-    """A memory limit for a sparse matrix.
+    """A memory limit for a sparse matrix."""
 
-    Attributes
-    ----------
-    bytes : int
-        Bytes that are available.
-    entry, row : int
-        Bytes per entry and per row.
-    where, remedy : str
-        The words before the bytes, and the remedy, in messages.
-    config : str
-        The configuration key that sets the limit; "": there is none.
-    """
-
-    bytes: int
+    bytes: int  # bytes that are available
+    # bytes that an entry and a row of the matrix take
     entry: int
     row: int
+    # the words before the bytes, and the remedy, in messages
     where: str
     remedy: str
-    config: str = ""
+    config: str = ""  # the configuration key that sets the limit; "": there is none
 
 
 @dataclass(frozen=True)
 class Fitting:
-    """The limits of a matrix of neighbors.
-
-    Attributes
-    ----------
-    eps : float
-    rows : int
-    limits : list of Limit
-    max_entries : int or None
-        Largest number of entries, whatever the memory.
-    """
+    """The limits of a matrix of neighbors; `max_entries`: largest number of entries that it can number."""
 
     eps: float
     rows: int

@@ -22,8 +22,8 @@ from dask_simjoin.planning.budget import (
     fewer_pairs,
     verbs_without_pairs,
 )
-from dask_simjoin.planning.statistics.partition import PartitionSummary
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.partition import PartitionSummary
+from dask_simjoin.planning.sample import moments
 from dask_simjoin.request.messages import counted, shown
 from dask_simjoin.request.spec import JoinSpec, check_dims
 
@@ -52,10 +52,10 @@ TREE_BYTES = 64
 """Bytes per row on the worker that merges two trees of all rows, or makes clusters from one."""
 
 CHOSEN_BYTES, CLUSTER_BYTES = 40, 160
-"""Bytes per row on that worker while clusters are chosen, and bytes per cluster of the smallest size."""
+"""Bytes per row on the worker that chooses clusters, and bytes per cluster."""
 
 TREE_SHARE = 0.6
-"""Share of a worker's memory for trees; the rest is for loaded data and data about to be spilled."""
+"""Share of a worker's memory for trees; the rest is for loaded data, and for data before they are spilled."""
 
 MAX_TASKS = 1_000_000
 """Largest number of block pairs and of result partitions: Dask needs about a millisecond for each."""
@@ -74,7 +74,7 @@ def check_rows(rows: int, number: int) -> None:
 
 
 GRAIN = 2
-"""Factor from the smallest chunks to the requested size: cutting partitions may halve chunks."""
+"""Factor of recommended sizes of chunks: chunks that are cut from partitions may have half of their size."""
 
 
 def task_bytes(chunk: float, partition: float) -> float:
@@ -92,8 +92,8 @@ def check_chunks(
 ) -> None:
     """Refuse chunks that are too large for the memory of a task.
 
-    `row_bytes`: bytes of a row in all chunks, or in each.  `blocks`: count of block pairs, which grows as
-    chunks shrink.
+    `row_bytes`: bytes of a row, in all chunks or in each.  `blocks`: count of block pairs; with smaller
+    chunks there would be more of them.
     """
     if not len(rows) or resources.memory is None:
         return
@@ -115,7 +115,7 @@ def check_chunks(
 
 
 def check_blocksize(rows: float, row_bytes: float, budget: Budget) -> None:
-    """Refuse a chosen size that makes too many chunks of one table, before they are made."""
+    """Refuse a requested blocksize that makes too many chunks of one table, before they are made."""
     chunks = min(rows, rows * row_bytes / budget.chunk)
     if budget.chosen and chunks > MAX_SMALL_TASKS and rows < SMALL * chunks:
         # each chunk is compared at least with itself
@@ -248,7 +248,7 @@ def check_order(rows: int, row_bytes: int, resources: Resources) -> None:
 
 
 def check_tree(rows: int, min_rows: int | None, resources: Resources) -> None:
-    """Refuse rows whose minimum spanning tree one worker cannot hold; `min_rows`: of a cluster, if wanted."""
+    """Refuse rows whose minimum spanning tree does not fit a worker; `min_rows`: of a cluster, if wanted."""
     each = TREE_BYTES if min_rows is None else max(TREE_BYTES, CHOSEN_BYTES + CLUSTER_BYTES // min_rows)
     need, limit = each * rows, resources.limit
     if rows > MAX_ROWS or (limit is not None and need > TREE_SHARE * limit):

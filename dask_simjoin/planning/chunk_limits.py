@@ -1,10 +1,9 @@
 """Row limits of chunks, and the memory of a single chunk.
 
-Chunks are at most a small share of a worker's memory, because several of them are in memory at a time.
-A single chunk needs the memory of its largest step.  All threads of a process share the chunk.  If several
-workers search it, each has a copy, and its own state of the search.
+Several chunks are in memory at a time, so each may take only a small share of a worker's memory.  A single
+chunk may take more: all threads of a process share it.  If several workers search it, each has a copy.
 
-The constants count the bytes of all arrays of a step.  Tests measure that no step takes more.
+`one_chunk_bytes` counts the arrays of the largest step.  Tests check that no step takes more.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ CUT_DIMS = 16
 """Largest number of dimensions that kd order cuts."""
 
 LISTED, CLOSE_DIMS = 16, 3
-"""Largest number of nearest rows cached per row.  In up to `CLOSE_DIMS` dimensions each takes two bytes."""
+"""Largest number of nearest rows cached per row: 2 bytes each in up to `CLOSE_DIMS` dimensions, else 4."""
 
 FEW = 5
-"""With up to this number of neighbors, all their totals but one are cached, too."""
+"""With up to this number of neighbors, their totals are cached as well, except one."""
 
 ORDER_BYTES = 48
 """Bytes per row while rows are put in order, besides 4 for each dimension that is cut."""
 
 ROUND_BYTES = 110
-"""Bytes per row in rounds of a tree, besides index and nearest rows: two states, and two copies of the edges.
+"""Bytes per row in a round of a tree for two states and two copies of the edges.
 
-Sorting the edges and making clusters do not take more."""
+Sorting the edges and making clusters take no more."""
 
 PART_BYTES = 24
 """Bytes per row for each thread that shares a round."""
@@ -49,23 +48,22 @@ LABEL_BYTES = 16
 """Bytes of a row's index label and of its location."""
 
 APART = 1.2
-"""Memory of the process in units of its arrays: allocators keep freed memory."""
+"""Memory of the process in units of its arrays: allocators keep some freed memory."""
 
 SHARED_DIMS = 5
 """From this number of dimensions on, threads share a round's search.  In fewer it is a tenth of the round."""
 
 FEW_THREADS = 6
-"""Up to this number of threads, a single chunk is faster than several even if threads do not share rounds.
+"""Up to this number of threads, one chunk is faster than several even if threads do not share rounds.
 
-Several chunks take 2.3 times the work of a single chunk.  Half of a single chunk's work is the search for
-neighbors, which all threads share."""
+Several chunks take 2.3 times the work of one.  Threads share half of the work of one: its neighbor search."""
 
 WORKING = 24 * 2**20
-"""Working memory of each thread in bytes, whatever the number of rows."""
+"""Bytes of working memory of each thread, for any number of rows."""
 
 
 def one_chunk_bytes(table: TableSummary, k: int, threads: int) -> float:
-    """Return the peak bytes of a single chunk of all rows with its tree, as an upper bound.
+    """Return an upper bound of the peak bytes of a single chunk of all rows with its spanning tree.
 
     `k`: count of neighbors per row.  `threads`: count of threads of this process, or of a worker.
     """
@@ -84,25 +82,16 @@ def one_chunk_bytes(table: TableSummary, k: int, threads: int) -> float:
 
 
 class OneChunk(NamedTuple):
-    """The memory of one chunk of all rows with its spanning tree.
+    """The memory of one chunk of all rows with its spanning tree."""
 
-    Attributes
-    ----------
-    need : float
-        Peak bytes on each worker that has the chunk.
-    room : float or None
-        Bytes that the chunk may take on the smallest worker, or in this process; None: unknown.
-    is_best : bool
-        Whether the chunk fits and is faster than several chunks.
-    """
-
-    need: float
+    need: float  # peak bytes on each worker that has the chunk
+    # bytes that the chunk may take on the smallest worker, or in this process; None: unknown
     room: float | None
-    is_best: bool
+    is_best: bool  # whether the chunk fits and is faster than several chunks
 
 
 def one_chunk_of_tree(table: TableSummary, output: OutputSpec, resources: Resources) -> OneChunk | None:
-    """Return whether a single chunk of all rows suits a spanning tree; None: no tree is made, or on GPUs."""
+    """Return the memory of a single chunk with its spanning tree; None: no tree is made, or on GPUs."""
     if not output.spanning or resources.gpu:
         return None
     threads = max(1, -(-resources.threads // resources.workers))
@@ -135,9 +124,9 @@ CHUNKS_PER_THREAD = 4
 """Spatial chunks for each thread: their sizes differ, so more of them balance better."""
 
 HELD_PER_THREAD = 2
-"""Spatial chunks for each thread in the shuffle by worker, where a chunk is a message per sending thread."""
+"""Spatial chunks for each thread in the shuffle by worker, where each sends a message for every chunk."""
 
-LEAST_ROWS = 1 << 14
+MIN_ROWS = 1 << 14
 """Smallest number of rows of a chunk that is worth a task."""
 
 UNEVEN = 1.5
@@ -146,23 +135,13 @@ UNEVEN = 1.5
 
 @dataclass(frozen=True)
 class ChunkLimits:
-    """Limits of chunks.
-
-    Attributes
-    ----------
-    output : OutputSpec
-    budget : Budget
-    resources : Resources
-    shuffle : str
-        How Dask would shuffle rows.
-    one : OneChunk or None
-        Memory of a single chunk of all rows with its spanning tree; None: no tree is made on CPUs.
-    """
+    """Limits of chunks."""
 
     output: OutputSpec
     budget: Budget
     resources: Resources
-    shuffle: str
+    shuffle: str  # how Dask would shuffle rows
+    # memory of a single chunk of all rows with its spanning tree; None: no tree is made on CPUs
     one: OneChunk | None = None
 
     def rows(self, table: TableSummary, row_bytes: float) -> tuple[int, int]:
@@ -175,7 +154,7 @@ class ChunkLimits:
     def numbers(self) -> list[int]:
         """Numbers of entity chunks whose costs are worth comparing.
 
-        One: the queries of the chunk are shared.  One for each thread: chunks are indexed in parallel.  The
+        With one chunk, threads share its queries.  With one per thread, chunks are indexed in parallel.  The
         third number gives each thread about one block pair.
         """
         if self.budget.chosen:
@@ -200,15 +179,12 @@ class ChunkLimits:
         if number == 1 and is_best:
             whole = max(table.source_rows, 1)
             return entity_chunks(table.summaries, whole, whole, norm, threshold)
-        target = clip(table.rows / number, min(LEAST_ROWS, max_rows), max_rows)
+        target = clip(table.rows / number, min(MIN_ROWS, max_rows), max_rows)
         uneven = min(max_rows, math.ceil(UNEVEN * target))
         return entity_chunks(table.summaries, target, uneven, norm, threshold)
 
     def replicated(self, table: TableSummary, norm: float, threshold: float) -> ReplicatedChunks | None:
-        """Make one chunk of all rows; None: it does not fit, or was not requested.
-
-        On GPUs it is the default if it fits.
-        """
+        """Make one chunk of all rows, if it was requested, or by default if it fits a GPU; else None."""
         request, rows = table.spec.partitioning, table.source_rows
         if request != "replicated" and not (request == "auto" and self.resources.gpu):
             return None
@@ -223,14 +199,12 @@ class ChunkLimits:
             larger = format_bytes(int(MARGIN * size))
             fits = rows <= MAX_ROWS and fits_task(MARGIN * size, self.resources)
             use = f"blocksize={larger!r}, or " if fits else ""
+            remedies = [Remedy({"blocksize": larger})] if fits else []
             raise BudgetError(
                 f"partitioning='replicated' makes one chunk of all {rows:,} rows of {each:.0f} bytes, "
                 f"{format_bytes(int(size))}. A chunk may have {format_bytes(chunk)} "
                 f"({self.budget.origin}) and {MAX_ROWS:,} rows; use {use}partitioning='auto'.",
-                remedies=[
-                    *([Remedy({"blocksize": larger})] if fits else []),
-                    Remedy({"partitioning": "auto"}),
-                ],
+                remedies=[*remedies, Remedy({"partitioning": "auto"})],
             )
         return None
 

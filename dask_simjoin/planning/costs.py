@@ -21,37 +21,23 @@ NANO = 1e-9
 
 @dataclass(frozen=True)
 class Rates:
-    """Rates of a thread or a GPU, in nanoseconds.
+    """Rates of a thread or a GPU, in nanoseconds."""
 
-    Attributes
-    ----------
-    read, read_number : float
-        Summarize a row, read it again and put it into its chunk: per row, and per number in it.
-    build, build_number : float
-        Index a row: per row, and per number in it.
-    visit : float
-        Look up the neighborhood of a row of a block, without comparisons.
-    compare, compare_number : float
-        Compare two points: per pair, and per dimension.
-    pair : float
-        Emit a pair.
-    shuffle, shuffle_number : float
-        Send a row to another chunk and sort it there: per row, and per number in it.
-    task : float
-        Run a task with the threaded scheduler.
-    """
-
+    # summarize a row, read it again and put it into its chunk: per row, and per number in it
     read: float
     read_number: float
+    # index a row: per row, and per number in it
     build: float
     build_number: float
-    visit: float
+    visit: float  # look up the neighborhood of a row, without comparisons
+    # compare two points: per pair, and per dimension
     compare: float
     compare_number: float
-    pair: float
+    pair: float  # emit a pair
+    # send a row to another chunk and sort it there: per row, and per number in it
     shuffle: float
     shuffle_number: float
-    task: float
+    task: float  # run a task with the threaded scheduler
 
 
 SWEEP = Rates(4, 4, 14, 3, 25, 0.0, 0.0, 3, 30, 12, 1.5e5)
@@ -59,7 +45,7 @@ TILES = Rates(4, 4, 150, 7, 60, 0.03, 0.0025, 10, 30, 12, 1.5e5)
 DEVICE = Rates(0.1, 0.05, 0.5, 0.08, 0.3, 0.0, 0.9e-5, 0.01, 2, 0.4, 2.5e5)
 
 SWEPT_DIMS = 2
-"""Number of dimensions when `SWEEP` was measured.  Each further dimension triples the grid rows to visit."""
+"""Number of dimensions in which `SWEEP` was measured.  Each further one triples the grid rows to visit."""
 
 PRUNED_DIMS = 12
 """In fewer dimensions than this, boxes spare some comparisons."""
@@ -80,7 +66,7 @@ SHUFFLE_FACTOR = {BY_WORKER: 1.4, "tasks": 5.0, "disk": 10.0, "p2p": 10.0}
 """Cost of each shuffle method, in units of sending rows in shared memory."""
 
 THREADS_FACTOR = {"tasks": 1.0}
-"""Values of `SHUFFLE_FACTOR` that differ without a cluster, where threads share memory."""
+"""Values that replace `SHUFFLE_FACTOR` without a cluster, where threads share memory."""
 
 PIECES_PER_THREAD = 4
 """Pieces of work for each thread: small pieces shorten the wait for the last thread."""
@@ -92,25 +78,25 @@ SEARCH_COMPARED = 3.0
 """Cost of a comparison in a neighbor search, in units of `compare`."""
 
 MIN_PIECE, MIN_CLUSTER_PIECE, MIN_DEVICE_PIECE = 0.02, 0.05, 0.01
-"""Smallest piece of work, in seconds, that is worth its own task."""
+"""Seconds of the smallest piece of work that is worth a task: on threads, on a cluster, and on a GPU."""
 
 MIN_ROW_PIECE = 0.004
-"""Smallest piece, in seconds, on threads if pieces give a number per row, with up to a piece per thread."""
+"""Seconds of the smallest piece on threads if pieces give a number per row."""
 
 MAX_DEVICE_PIECE = 0.15
 """Largest piece, in seconds, with several GPUs: transfers wait for the running kernel."""
 
 ROW_OF_PIECE = 12.0
-"""Nanoseconds per row of a chunk if a piece gives a number per row: allocate the numbers and merge them."""
+"""Nanoseconds to allocate and merge the number that a piece gives for a row."""
 
 WORTH = 4.0
-"""Once every thread has a piece, a piece must have this multiple of `ROW_OF_PIECE` as other work."""
+"""More pieces than threads are made only if each takes this multiple of the time to merge its numbers."""
 
 SPLIT = 0.5
-"""Extra share of comparisons between rows of different chunks, because these have no common order."""
+"""Extra share of comparisons between rows of different chunks, because these rows have no common order."""
 
 TOGETHER = 0.85
-"""Share of index building that runs in parallel."""
+"""Share of the work to index a chunk that threads can share."""
 
 LISTED_PAIR = 100.0
 """Nanoseconds to list a pair while planning, and to find its block pair."""
@@ -119,7 +105,7 @@ PLANNING, LAZY_PLANNING = 2e-3, 5e-3
 """Seconds to plan a join of a few rows: of plain frames, and of Dask DataFrames, which a graph reads."""
 
 EMBED_NUMBER = 15.0
-"""Nanoseconds to compute a coordinate if points are not the columns themselves."""
+"""Nanoseconds to compute a coordinate if the metric embeds the columns, as haversine does."""
 
 MIN_ROWS = 1024
 """Smallest number of queries of a piece."""
@@ -127,53 +113,26 @@ MIN_ROWS = 1024
 
 @dataclass(eq=False)
 class Costs:
-    """Expected seconds of the steps of a join on given resources.
+    """Expected seconds of the steps of a join on given resources."""
 
-    Attributes
-    ----------
-    method : str
-        How chunks are indexed.
-    dims : int
-    near : tuple of float
-        Share of all pairs of points whose tiles must be compared.  The second share is for a quarter of the
-        points, because fewer points have larger tiles.
-    rows : float
-        Points of all tables.
-    output : OutputSpec
-    resources : Resources
-    swept : int
-        Number of dimensions that a sweep visits.
-    row_bytes : float
-        Memory of one row of a chunk.
-    sources : tuple of Sources
-        The partitions of each table.
-    read, build, visit, shuffle : float
-        Seconds of a thread to read one row, to index it, to look up its neighborhood, and to send it.
-    compare, pair : float
-        Seconds to compare two points of near tiles, on average, and to find a pair.
-    task : float
-        Seconds of the scheduler for one task.
-    factors : dict
-        Cost of each shuffle method, in units of `shuffle`.
-    """
-
-    method: str
+    method: str  # how chunks are indexed
     dims: int
+    # share of pairs of points in near tiles: for all points, and for a quarter of them, with larger tiles
     near: tuple[float, float]
-    rows: float
+    rows: float  # points of all tables
     output: OutputSpec
     resources: Resources
-    swept: int = SWEPT_DIMS
-    row_bytes: float = 0.0
+    swept: int = SWEPT_DIMS  # number of dimensions that a sweep visits
+    row_bytes: float = 0.0  # memory of one row of a chunk
     sources: tuple[Sources, ...] = ()
-    read: float = field(init=False)
-    build: float = field(init=False)
-    visit: float = field(init=False)
-    compare: float = field(init=False)
-    pair: float = field(init=False)
-    shuffle: float = field(init=False)
-    task: float = field(init=False)
-    factors: dict[str, float] = field(init=False)
+    read: float = field(init=False)  # seconds of a thread to read a row
+    build: float = field(init=False)  # seconds to index a row
+    visit: float = field(init=False)  # seconds to look up the neighborhood of a row
+    compare: float = field(init=False)  # seconds to compare two points of near tiles, on average
+    pair: float = field(init=False)  # seconds to find a pair
+    shuffle: float = field(init=False)  # seconds to send a row
+    task: float = field(init=False)  # seconds of the scheduler for one task
+    factors: dict[str, float] = field(init=False)  # cost of each shuffle method, in units of `shuffle`
 
     def __post_init__(self) -> None:
         searched, dims = self.output.k is not None, self.dims
@@ -185,7 +144,7 @@ class Costs:
         self.read = NANO * (rates.read + rates.read_number * dims)
         self.build = NANO * (rates.build + rates.build_number * dims)
         self.shuffle = NANO * (rates.shuffle + rates.shuffle_number * dims)
-        # boxes exclude some points of near tiles from comparisons
+        # in few dimensions, boxes exclude some points of near tiles
         self.compare = NANO * (rates.compare + rates.compare_number * dims) * min(1.0, dims / PRUNED_DIMS)
         self.pair = NANO * rates.pair
         self.factors = SHUFFLE_FACTOR if self.resources.cluster else SHUFFLE_FACTOR | THREADS_FACTOR
@@ -202,19 +161,19 @@ class Costs:
         return found + self.visit * visited + self.compare * met
 
     def planning(self, lazy: bool, embeds: bool) -> float:
-        """Return the seconds of planning, which reads all rows once and makes chunks, without its estimate.
+        """Return the seconds of planning, which reads all rows once, without the estimate of pairs.
 
-        `lazy`: whether the tables are Dask DataFrames; `embeds`: whether coordinates are computed.
+        `lazy`: whether the tables are Dask DataFrames; `embeds`: whether the metric embeds the columns.
         """
         fixed = LAZY_PLANNING if lazy else PLANNING
         return fixed + self.rows * (self.read + NANO * EMBED_NUMBER * self.dims * embeds)
 
     def counts(self, rows: Sequence[float], sampled: Sequence[float], pairs: float, listed: bool,
                planning: float) -> bool:  # fmt: skip
-        """Return whether planning counts all pairs, if that at most doubles the time of planning by a sample.
+        """Return whether counting all pairs at most doubles the time of planning by a sample.
 
         `rows`, `sampled`: points of each table, and of its sample.  `pairs`: expected count of pairs.
-        `listed`: whether pairs are listed to count them.  `planning`: seconds of planning's other steps.
+        `listed`: whether pairs are listed to count them.  `planning`: seconds of the other steps of planning.
         """
         pair = NANO * LISTED_PAIR if listed else self.pair
         sampled_pairs = pairs * sampled[0] * sampled[-1] / max(rows[0] * rows[-1], 1.0)
@@ -222,7 +181,7 @@ class Costs:
         return self._indexed_and_met(rows) + pair * pairs <= planning + estimated
 
     def _indexed_and_met(self, rows: Sequence[float]) -> float:
-        """Return seconds of a thread to index points of each table and compare them."""
+        """Return seconds of a thread to index and compare this number of points of each table."""
         candidates = rows[0] ** 2 / 2 if len(rows) == 1 else rows[0] * rows[1]
         met = min(candidates, self.near[0] * sum(rows) ** 2 / 2)
         return (self.build + self.visit) * sum(rows) + self.compare * met
@@ -236,7 +195,7 @@ class Costs:
         """Return seconds until chunks are indexed, and are on the workers that need them."""
         threads, rows = self.resources.threads, chunks.rows
         largest, whole = float(rows.max(initial=0.0)), float(rows.sum())
-        # idle threads help to index a chunk, but several chunks would speed up more
+        # threads that share a chunk speed up less than threads with their own chunks
         helpers = 1 if chunks.method is not None else self.resources.for_each(len(chunks))
         alone = largest * (TOGETHER / helpers + 1 - TOGETHER)
         seconds = max(whole / threads, alone) * self.build
@@ -260,30 +219,25 @@ class Costs:
         byte = NANO * (DEVICE_BYTE if self.resources.gpu else CLUSTER_BYTE)
         apart = 1 - 1 / self.resources.workers
         # tasks that make chunks receive partitions from other workers
-        gathered = (
-            0.0 if self.resources.gpu or chunks.method is not None else 8 * self.dims * self.rows * apart
-        )
+        is_gathered = not self.resources.gpu and chunks.method is None
+        gathered = 8 * self.dims * self.rows * apart if is_gathered else 0.0
         gathered *= byte / min(max(len(chunks), 1), self.resources.workers)
-        visited = chunks.visits[1] - float(
-            chunks.rows.sum()
-        )  # besides the comparison of each chunk with itself
-        most = float(chunks.rows.sum()) * (self.resources.workers - 1)
+        rows = float(chunks.rows.sum())
+        visited = chunks.visits[1] - rows  # a chunk's comparison with itself moves nothing
+        most = rows * (self.resources.workers - 1)
         if len(chunks) < self.resources.workers:  # workers share the queries of a chunk
             visited = most
         return gathered + min(visited * apart, most) * self.row_bytes * byte / self.resources.workers
 
     def copies(self, chunks: JoinChunks, parts: int) -> int:
-        """Return the number of GPUs that each make their own copy of a chunk that all of them need.
+        """Return the number of GPUs that each index their own copy of a single chunk that all of them need.
 
         Sending an indexed chunk would wait for the kernels of its GPU, and rows take less memory than their
         index.  `parts`: count of pieces of the largest block pair.
         """
         alone = chunks.method is None and all(len(side) == 1 for side in chunks.sides)
-        return (
-            min(self.resources.workers, parts)
-            if alone and self.resources.gpu and self.resources.cluster
-            else 1
-        )
+        are_gpus = self.resources.gpu and self.resources.cluster
+        return min(self.resources.workers, parts) if alone and are_gpus else 1
 
     def shuffled(self, method: str) -> float:
         """Return a lower bound of the seconds to make chunks by a shuffle."""
@@ -296,7 +250,7 @@ class Costs:
         """Return seconds of the steps that depend on the chunks."""
         more = 0.0
         if chunks.method is None and len(chunks):
-            # a small chunk that covers all of space has larger tiles, so more points are compared
+            # chunks that each cover all of space have fewer points, so larger tiles and more comparisons
             rows = float(chunks.rows.sum())
             number = rows**2 / max(float((chunks.rows**2).sum()), 1.0)
             whole, quarter = (max(near, 1e-9) for near in self.near)
@@ -309,7 +263,10 @@ class Costs:
         return self.made(chunks) + (self.output.joins * join + apart) / self.resources.threads
 
     def expected(self, made: float, seconds: np.ndarray) -> float:
-        """Return seconds from the first task to the last: see `made`, and `blocks` or `searches`."""
+        """Return seconds from the first task to the last.
+
+        `made`: see the method.  `seconds`: the result of `blocks` or `searches`.
+        """
         threads = self.resources.threads
         return self.rows * self.read / threads + made + float(seconds.sum()) * self.output.joins / threads
 
@@ -317,8 +274,8 @@ class Costs:
         """Cut the work of each block pair (n,) into pieces of about equal work.
 
         `rows`: rows of the first chunks.  `row_bytes`: bytes of a chunk's row, if each piece gives a number
-        for every row of both chunks.  The numbers of all pieces take at most the memory of the chunk.
-        None: pieces give numbers for their own rows only.
+        for every row of both chunks; None: for its own rows only.  The numbers of all pieces take at most the
+        memory of the chunk.
         """
         if self.resources.threads < 2 or not len(seconds):
             return np.ones(len(seconds), np.int64)

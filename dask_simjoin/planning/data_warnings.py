@@ -25,8 +25,8 @@ from dask_simjoin.errors import (
 from dask_simjoin.metrics.distances import Cosine, Haversine
 from dask_simjoin.metrics.norms import Frame, add
 from dask_simjoin.planning.budget import enough_result, fewer_pairs, verbs_without_pairs
-from dask_simjoin.planning.statistics.estimate import Estimate
-from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
+from dask_simjoin.planning.estimate import Estimate
+from dask_simjoin.planning.sample_pairs import SamplePoints
 from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.request.columns import is_identifier, latitude_and_longitude
 from dask_simjoin.request.messages import listed
@@ -48,12 +48,13 @@ PROBED = 64
 """Number of sample points whose nearest point is computed; smaller samples give no warnings."""
 
 WIDE = 100
-"""A column that is spread more than this many times as wide as all others is probably not a coordinate."""
+"""A column with more than this multiple of the spread of all others is probably not a coordinate."""
 
 DEAR = 2 << 30
-"""A result of more bytes is refused if it has most of all pairs."""
+"""A result of more bytes than this is refused if it has most of all pairs."""
 
 ENDS = "; other names of the columns end this warning"
+"""End of warnings that depend on names of columns."""
 
 MOST_MISSING = 1000
 """Largest number of rows of an object column that are searched for a value."""
@@ -79,9 +80,9 @@ def raise_warnings(data_warnings: Iterable[DataWarning], found: int | None = 0) 
 def check_share(
     data_warnings: Iterable[DataWarning], share: float, rows: float, row_bytes: float, spec: JoinSpec
 ) -> None:
-    """Refuse a large result that has most of all pairs, unless a configured limit allows it.
+    """Refuse a large result that has most of all pairs, unless a limit is configured.
 
-    `share`: share of all possible pairs.  `rows`: lower bound of the result's rows.
+    `share`: its share of all possible pairs.  `rows`: lower bound of its rows.
     """
     size = rows * row_bytes
     if share < LARGE or size < DEAR or spec.settings.result is not None:
@@ -137,7 +138,7 @@ def _radians(side: TableSummary) -> list[DataWarning]:
     every, spec = side.every, side.spec
     if spec.metric != Haversine.name or every.rows < MIN_ROWS:
         return []
-    # radians taken as degrees are in a small patch around the x axis of the sphere
+    # if radians are taken as degrees, all points are near the x axis of the sphere
     lat, lon = math.radians(math.pi / 2), math.radians(math.pi)
     low, high = every.lower, every.upper
     near = max(-low[1], high[1]) <= math.sin(lon) and max(-low[2], high[2]) <= math.sin(lat) and low[0] > 0
@@ -152,7 +153,7 @@ def _radians(side: TableSummary) -> list[DataWarning]:
 
 
 def _degrees(side: TableSummary) -> list[DataWarning]:
-    """Warn of latitude and longitude, by their names and values, with a metric of the plane."""
+    """Warn of columns that are latitude and longitude by name and values, with a metric of the plane."""
     every, spec = side.every, side.spec
     places = latitude_and_longitude(spec.on) if len(spec.on) == 2 else None
     # OPTICS has no metric that takes degrees
@@ -171,7 +172,7 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
 
 
 def _swapped(side: TableSummary) -> list[DataWarning]:
-    """Warn of x before y: maps have the longitude as x, and latitude must come first."""
+    """Warn of x before y: on maps x is the longitude, and latitude must come first."""
     spec = side.spec
     if spec.metric != Haversine.name or side.every.rows < MIN_ROWS:
         return []
@@ -215,7 +216,7 @@ def warnings_of_left_out(frame: Frame, spec: JoinSpec) -> tuple[DataWarning, ...
     used = {*spec.on, spec.id, *spec.by, *spec.keep}
     others = [name for name in frame.columns if name not in used and not is_identifier(name, "i")]
     found = {name: _a_number(frame[name]) for name in others if frame[name].dtype == object}
-    if spec.id_dtype is None:  # the spec has dropped a given id column, which may hold integers
+    if spec.id_dtype is None:  # an integer column may be an id that the result does not need
         found = {name: kind for name, kind in found.items() if kind != "int"}
     return tuple(
         DataWarning(ColumnsWarning(
@@ -240,7 +241,7 @@ def warnings_of_eps(spec: JoinSpec, found: Estimate, candidates: float,
     """Return the warnings about `eps` that the sample suggests; `candidates`: number of possible pairs."""
     if spec.bound != "eps" or min(side.every.rows for side in sides) < MIN_ROWS or not candidates:
         return ()
-    # several distances make a histogram, whose largest distance may include all pairs
+    # with several distances, the largest may include all pairs
     large = () if spec.several else _large(spec, found.total_low / candidates, sides)
     return (*large, *_tiny(spec, found, *sides))
 

@@ -3,7 +3,8 @@
 Each kind of chunks is a class: `EntityChunks`, `SpatialChunks`, `RegionChunks` for one table, and
 `EntityPairs`, `RegionPairs` for two.  All of them implement `JoinChunks`.
 
-Entity chunks are consecutive rows of the frame: small partitions are coalesced, large ones are split.
+Entity chunks are consecutive rows of the frame: small partitions are coalesced, large ones are split.  The
+chunks of two tables are numbered consecutively: first the left table's, then the right table's.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeGuard, TypeVar
+from typing import Any, Protocol, Self, TypeGuard, TypeVar
 
 import numpy as np
 
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.metrics.norms import Array, Norm, box_gap
-from dask_simjoin.planning.statistics.partition import PartitionSummary
-from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints
+from dask_simjoin.planning.partition import PartitionSummary
+from dask_simjoin.planning.sample_pairs import Sampled, SamplePoints
 
 Piece = tuple[int, int, int]
 """Number of a partition, and a range of its rows: (partition, start, stop)."""
@@ -33,7 +34,6 @@ Sources = tuple[tuple[int, str], ...]
 
 Boxes = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Lower and upper bounds (n, d) of the chunks that may have points, and their numbers (n,)."""
-
 
 BY_WORKER = "by worker"
 """Shuffle method for rows in workers' memory: one task per thread sends all rows of the thread."""
@@ -56,7 +56,7 @@ class JoinChunks(Protocol):
 
     @property
     def first_data(self) -> int:
-        """Number of the first chunk that is searched: 0 for a self-join."""
+        """Number of the right table's first chunk; 0 for a self-join."""
 
     @property
     def rows(self) -> np.ndarray:
@@ -105,10 +105,10 @@ class Chunking(JoinChunks, Protocol):
         """The pieces of partitions that make up each chunk; empty if rows are shuffled."""
 
     def boxes(self) -> Boxes:
-        """Return the boxes of the chunks that may have points."""
+        """Return boxes that contain the chunks' own points, for the chunks that may have points."""
 
     def are_partitions(self, sources: Sources) -> bool:
-        """Whether each partition of the table is one chunk."""
+        """Whether each partition of a table of these sources is one chunk."""
 
     def describe(self, both: bool = False) -> str:
         """Describe in words how rows are assigned to chunks; `both`: for two tables."""
@@ -159,20 +159,26 @@ SERPENTINE = 4
 """Block pairs are ordered in squares of this many chunks on a side."""
 
 
-class HomeChunks:
+class OneTable:
+    """Base class of the chunks of one table; `JoinChunks` and `Chunking` explain their methods."""
+
+    first_data = 0
+
+    @property
+    def sides(self) -> tuple[Self]:
+        return (self,)
+
+
+class HomeChunks(OneTable):
     """Base class of chunks without halos: each row is in one chunk."""
 
     rows: np.ndarray
-    """Points expected in each chunk (chunks,), float64."""
-
-    first_data = 0
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @property
     def own_rows(self) -> np.ndarray:
-        """Points of each chunk: no point is in another chunk, too."""
         return self.rows
 
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
@@ -181,7 +187,6 @@ class HomeChunks:
 
     @functools.cached_property
     def visits(self) -> tuple[int, float]:
-        """Number of block pairs, and number of rows that they visit in all."""
         number, rows = 0, 0.0
         for first, near in self._near():
             number += len(near)
@@ -196,62 +201,38 @@ class HomeChunks:
         return serpentine(np.concatenate(found)).astype(np.int32)
 
     def candidates(self, blocks: np.ndarray) -> np.ndarray:
-        """Return the number of pairs of points of each block."""
         a, b = self.rows[blocks[:, 0]], self.rows[blocks[:, 1]]
         return np.where(blocks[:, 0] == blocks[:, 1], a * (a - 1).clip(0) / 2, a * b)
 
 
 @dataclass(frozen=True, eq=False)
 class EntityChunks(HomeChunks):
-    """Chunks of rows that follow each other.
-
-    Attributes
-    ----------
-    pieces : tuple of tuple of Piece
-        The pieces of each chunk.
-    starts : array (chunks,), int64
-        The position of each chunk's first row in the whole frame.
-    rows : array (chunks,), float64
-        Points of each chunk.
-    lower, upper : array (chunks, d), float64
-        The chunks' boxes.
-    norm : int or float
-    threshold : float
-        Chunks are compared if the gap of their boxes, as a total of the norm, is at most this.
-    """
+    """Chunks of rows that follow each other."""
 
     pieces: Pieces
-    starts: np.ndarray
+    starts: np.ndarray  # (chunks,) int64: the position of each chunk's first row in the whole frame
     rows: np.ndarray
+    # (chunks, d) float64: the chunks' boxes
     lower: np.ndarray
     upper: np.ndarray
     norm: Norm
-    threshold: float
+    threshold: float  # chunks are compared if the gap of their boxes, as a total of the norm, is at most this
 
     kind = "entity"
     method = None
     in_frame_order = True
 
-    @property
-    def sides(self) -> tuple[EntityChunks]:
-        """The chunks of each table: one table here."""
-        return (self,)
-
     def boxes(self) -> Boxes:
-        """Return the boxes of the chunks that have points."""
         filled = np.flatnonzero(self.rows)
         return self.lower[filled], self.upper[filled], filled
 
     def are_partitions(self, sources: Sources) -> bool:
-        """Whether each partition of a table of these sources is one chunk."""
         return self.pieces == tuple(((n, 0, rows),) for n, (rows, _) in enumerate(sources))
 
     def describe(self, both: bool = False) -> str:
-        """Describe in words how rows are assigned to chunks; `both`: for two tables."""
         return f"entity: rows in the order of the frame{'s' * both}"
 
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield each chunk with points, and it and later chunks with boxes within the threshold."""
         lower, upper, filled = self.boxes()
         if len(filled) == 1:  # no boxes to compare
             yield int(filled[0]), filled
@@ -265,14 +246,12 @@ class EntityChunks(HomeChunks):
         return np.searchsorted(self.starts, points.position, side="right") - 1
 
     def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
-        """Return the two chunks (pairs,), the first one first, of each sampled pair."""
         chunk = self.chunk_of(sampled.first)
         return chunk[sampled.left], chunk[sampled.right]
 
     @property
     def identity(self) -> Any:
-        """Identify the chunks by a text, which Dask tokenizes faster than numbers."""
-        return repr(self.pieces)
+        return repr(self.pieces)  # Dask tokenizes a text faster than numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,7 +261,6 @@ class ReplicatedChunks(EntityChunks):
     kind = "replicated"
 
     def describe(self, both: bool = False) -> str:
-        """Describe in words how rows are assigned to chunks; `both`: for two tables."""
         if both:
             return "replicated: one chunk of each table, and tasks for parts of the left one's rows"
         return "replicated: one chunk of all rows, and tasks for parts of its queries"
@@ -317,15 +295,11 @@ def entity_chunks(summaries: list[PartitionSummary], min_rows: int, max_rows: in
         moments = [summaries[n].moments for n, _, _ in chunk]
         lower.append(np.min([some.lower for some in moments], axis=0))
         upper.append(np.max([some.upper for some in moments], axis=0))
-        points.append(sum(_share(summaries[n], b - a) for n, a, b in chunk))
+        some = [(summaries[n], b - a) for n, a, b in chunk]
+        points.append(sum(s.moments.rows * rows / max(1, s.source_rows) for s, rows in some))
     starts = np.array([offsets[chunk[0][0]] + chunk[0][1] for chunk in pieces], np.int64)
     boxes = np.array(lower), np.array(upper)
     return kind(tuple(pieces), starts, np.array(points), *boxes, norm, threshold)
-
-
-def _share(summary: PartitionSummary, rows: int) -> float:
-    """Return the expected number of points in some rows of a partition."""
-    return summary.moments.rows * rows / max(1, summary.source_rows)
 
 
 def serpentine(blocks: np.ndarray) -> np.ndarray:
@@ -335,3 +309,85 @@ def serpentine(blocks: np.ndarray) -> np.ndarray:
     column = np.where(back[0], -square[:, 1], square[:, 1])
     inner = np.where(back[1], -blocks[:, 1], blocks[:, 1])
     return blocks[np.lexsort((inner, blocks[:, 0], column, square[:, 0]))]
+
+
+@dataclass(frozen=True, eq=False)
+class TwoTableChunks:
+    """Base class of the chunks of two tables, both of one kind: see `JoinChunks`.
+
+    The left chunks decide which chunks are compared.
+    """
+
+    left: Chunking
+    right: Chunking
+
+    def __len__(self) -> int:
+        return len(self.left) + len(self.right)
+
+    @property
+    def sides(self) -> tuple[Chunking, Chunking]:
+        return self.left, self.right
+
+    @property
+    def kind(self) -> str:
+        return self.left.kind
+
+    @property
+    def method(self) -> str | None:
+        return self.left.method
+
+    @property
+    def first_data(self) -> int:
+        return len(self.left)
+
+    @functools.cached_property
+    def rows(self) -> np.ndarray:
+        return np.concatenate([self.left.rows, self.right.rows])
+
+    @property
+    def own_rows(self) -> np.ndarray:
+        return self.rows  # rows in halos count, too: no pair of two tables is found twice
+
+    @functools.cached_property
+    def visits(self) -> tuple[int, float]:
+        blocks = self.blocks()
+        return len(blocks), float(self.rows[blocks].sum())
+
+    @functools.cached_property
+    def _blocks(self) -> np.ndarray:
+        raise NotImplementedError
+
+    def blocks(self) -> np.ndarray:
+        return self._blocks.astype(np.int32)
+
+    def candidates(self, blocks: np.ndarray) -> np.ndarray:
+        return self.rows[blocks[:, 0]] * self.rows[blocks[:, 1]]
+
+    def describe(self) -> str:
+        return self.left.describe(both=True)
+
+    @property
+    def identity(self) -> Any:
+        return (self.left.identity, self.right.identity)
+
+
+@dataclass(frozen=True, eq=False)
+class EntityPairs(TwoTableChunks):
+    """Chunks of consecutive rows of two tables; chunks with near boxes are compared."""
+
+    left: EntityChunks
+    right: EntityChunks
+
+    @functools.cached_property
+    def _blocks(self) -> np.ndarray:
+        left, found = self.left, [np.zeros((0, 2), np.int64)]
+        lower, upper, filled = self.right.boxes()
+        for i in np.flatnonzero(left.rows):
+            gap = box_gap(left.norm, left.lower[i], left.upper[i], lower, upper)
+            near = filled[gap <= left.threshold]
+            found.append(np.stack([np.full_like(near, i), near + self.first_data], axis=1))
+        return serpentine(np.concatenate(found))
+
+    def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
+        own, there = self.left.chunk_of(sampled.first), self.right.chunk_of(sampled.second)
+        return own[sampled.left], there[sampled.right] + self.first_data

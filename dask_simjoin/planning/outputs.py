@@ -1,17 +1,20 @@
-"""Outputs of tasks: what they return, into how many partitions, and the number of tasks."""
+"""Outputs of a plan: what tasks return, the partitions of the result, and the number of tasks."""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from dask.utils import format_bytes
 
 from dask_simjoin.planning.budget import Budget, Resources
+from dask_simjoin.planning.data_warnings import DataWarning
 from dask_simjoin.planning.entity_chunks import BY_WORKER, JoinChunks, Sources
-from dask_simjoin.planning.statistics.estimate import Estimate
+from dask_simjoin.planning.estimate import Estimate
+from dask_simjoin.planning.resources import Disk
 from dask_simjoin.request.spec import JoinSpec
 
 MAX_OUTPUT = 2**30
@@ -60,7 +63,7 @@ def query_slices(slices: np.ndarray, found: Estimate, size: float, rows: int, sp
                  resources: Resources) -> tuple[np.ndarray, bool]:  # fmt: skip
     """Return the number of query parts of a replicated chunk, and whether they have equally many rows.
 
-    Parts of equally many rows need no counting pass.  They are good enough unless some rows have far more
+    Parts of equally many rows need no pass that counts pairs.  They are used unless some rows have far more
     neighbors than others.  `slices`, `size`: partitions and bytes that the result needs.
     """
     parts = QUERIES_PER_THREAD * resources.threads
@@ -82,57 +85,28 @@ def query_slices(slices: np.ndarray, found: Estimate, size: float, rows: int, sp
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """The result of a join's tasks; together with its options it identifies a plan.
+    """The result of a join's tasks; together with its options it identifies a plan."""
 
-    Attributes
-    ----------
-    with_ids : bool
-        Whether the result names rows, whose ids must then be unique.
-    materialise : bool
-        Whether the result has pairs as rows, which must fit partitions and the limit of a result.
-    result_bytes_per_row : int
-        Bytes of results per row of a chunk.
-    bytes_per_other, others_per_row : int
-        Bytes for each neighbor of a row, and the largest number of neighbors of a row.
-    single_home : bool
-        Whether the results of a row are kept in its chunk, so that each row must be in one chunk only.
-    k : int or None
-        Nearest neighbors per row; None: pairs within a distance.
-    min_total, max_total : float
-        Smallest and largest total of a neighbor.
-    dense : float
-        From this number of neighbors per row on, tiles are fastest in all dimensions: they count many pairs
-        at once.
-    joins : int
-        Number of times that tasks go through the block pairs.
-    spanning : bool
-        Whether a minimum spanning tree is made after the search for neighbors.
-    by_row : bool
-        Whether each piece of the work gives a number for each row of a chunk.
-    listed : bool
-        Whether tasks visit each pair without returning it.
-    connected : bool
-        Whether rows are connected by pairs and labeled, without returning pairs.
-    together : float
-        Saving per row if all rows are in one chunk, in units of a visit: positions in the chunk then identify
-        rows.
-    """
-
-    with_ids: bool = False
-    materialise: bool = False
-    result_bytes_per_row: int = 0
+    with_ids: bool = False  # whether the result names rows, whose ids must then be unique
+    materialise: bool = False  # whether the result has a row for each pair, so its size is limited
+    result_bytes_per_row: int = 0  # bytes of results per row of a chunk
+    # bytes for each neighbor of a row, and the largest number of neighbors of a row
     bytes_per_other: int = 0
     others_per_row: int = 0
+    # whether the results of a row are kept in its chunk, so that each row must be in one chunk only
     single_home: bool = False
-    k: int | None = None
+    k: int | None = None  # nearest neighbors per row; None: pairs within a distance
+    # smallest and largest total of a neighbor
     min_total: float = 0.0
     max_total: float = math.inf
+    # from this number of neighbors per row on, tiles are fastest, because they count many pairs at once
     dense: float = math.inf
-    joins: int = 1
-    spanning: bool = False
-    by_row: bool = False
-    listed: bool = False
-    connected: bool = False
+    joins: int = 1  # number of times that tasks go through the block pairs
+    spanning: bool = False  # whether a minimum spanning tree is made after the search for neighbors
+    by_row: bool = False  # whether each piece of the work gives a number for each row of a chunk
+    listed: bool = False  # whether tasks visit each pair without returning it
+    connected: bool = False  # whether rows are connected by pairs and labeled, without returning pairs
+    # cost per row if there are several chunks, in units of a visit: rows then need numbers across chunks
     together: float = 0.0
 
     def found_bytes(self, rows: int) -> int:
@@ -141,7 +115,7 @@ class OutputSpec:
 
 
 COUNTS = OutputSpec(dense=4096)
-"""Number of all pairs; `dense` is measured in 2 and 3 dimensions."""
+"""Number of all pairs; `dense` was measured in 2 and 3 dimensions."""
 
 ROW_COUNTS = replace(COUNTS, by_row=True)
 """Number of pairs per row."""
@@ -150,10 +124,10 @@ LISTS = replace(COUNTS, listed=True)
 """Results made from each pair in turn."""
 
 CLUSTERS = OutputSpec(dense=128, by_row=True, connected=True, together=5.0)
-"""Number of pairs per row, and connected rows; `dense` is measured in 2 and 3 dimensions, too."""
+"""Number of pairs per row, and connected rows; `dense` was measured in 2 and 3 dimensions."""
 
 LISTED_CLUSTERS = replace(CLUSTERS, listed=True, connected=False)
-"""Clusters of rows that are decided one after the other."""
+"""Clusters of rows that tasks decide one after the other."""
 
 PAIRS = OutputSpec(with_ids=True, materialise=True)
 """Pairs, as result rows with the names of both rows."""
@@ -162,7 +136,7 @@ PAIRS = OutputSpec(with_ids=True, materialise=True)
 def nearest_output(
     k: int, with_ids: bool = False, max_total: float = math.inf, min_total: float = 0.0
 ) -> OutputSpec:
-    """Return the output of a search for `k` neighbors; tasks hold them before and after each search."""
+    """Return the output of a search for `k` neighbors, which tasks hold before and after each search."""
     return OutputSpec(with_ids, False, 40, 32, k, True, k, min_total, max_total)
 
 
@@ -176,11 +150,10 @@ def tree_output(k: int) -> OutputSpec:
 
 
 BRANCH = 32
-"""Largest number of partitions that Dask shuffles in one stage; with more, the parts of each stage."""
+"""Largest number of partitions that Dask shuffles in one stage."""
 
-MANY_TASKS = 10_000
-TASK_SECONDS = 0.002
-"""A plan with more tasks than this names a remedy; and about the seconds that Dask itself needs per task."""
+MANY_TASKS, TASK_SECONDS = 10_000, 0.002
+"""Plans with more tasks name a remedy; Dask itself needs about this number of seconds per task."""
 
 
 def describe_tasks(tasks: int, chunk: int) -> str:
@@ -194,10 +167,7 @@ def describe_tasks(tasks: int, chunk: int) -> str:
 
 
 def shuffle_tasks(sources: int, chunks: int, method: str) -> int:
-    """Return the number of tasks of a shuffle, as of Dask 2026.7.
-
-    Method "tasks" has one task for each part that is split off.  For `BY_WORKER` it assumes two threads.
-    """
+    """Return the number of tasks of a shuffle in Dask 2026.7; for `BY_WORKER`, with two threads."""
     if method == BY_WORKER:
         return 2 * chunks
     if method != "p2p":
@@ -220,3 +190,43 @@ def making_tasks(chunks: JoinChunks, sources: Sequence[Sources], cluster: bool) 
         if side.method is not None and (cluster or side.method != "tasks"):
             tasks += shuffle_tasks(len(own), len(side), side.method)
     return tasks
+
+
+class BlockPairs:
+    """Block pairs of a plan, and the result partitions that they give."""
+
+    blocks: np.ndarray  # (block pairs, 2) int32: chunks that are compared
+    slices: np.ndarray  # (block pairs,) int64: number of result partitions of each block pair
+    # (block pairs,) int64: number of pieces of each block pair's work if the result has no pairs
+    parts: np.ndarray
+    disk: Disk  # expected disk traffic
+    data_warnings: tuple[DataWarning, ...] = ()  # likely mistakes of the caller
+
+    @property
+    def shuffles_on_disk(self) -> bool:
+        """Whether this machine's temporary folder holds the shuffled rows."""
+        return False
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    @functools.cached_property
+    def outputs(self) -> int:
+        """Number of partitions of the result."""
+        return int(self.slices.sum())
+
+    def output(self, number: int) -> tuple[int, int, int]:
+        """Return a result partition's block pair, its slice, and the number of slices of the block pair."""
+        block = int(np.searchsorted(self._ends, number, side="right"))
+        parts = int(self.slices[block])
+        return block, number - int(self._ends[block]) + parts, parts
+
+    def pieces(self) -> Iterator[tuple[int, int, int, tuple[int, int]]]:
+        """Yield the pieces of work: a block pair, its two chunks, and (part, number of parts)."""
+        for b, ((i, j), parts) in enumerate(zip(self.blocks.tolist(), self.parts.tolist(), strict=True)):
+            for number in range(parts):
+                yield b, i, j, (number, parts)
+
+    @functools.cached_property
+    def _ends(self) -> np.ndarray:
+        return np.cumsum(self.slices)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -28,10 +27,11 @@ from dask_simjoin.planning.checks import (
 from dask_simjoin.planning.chunk_limits import ChunkLimits, check_one, one_chunk_of_tree
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.data_warnings import DataWarning, check_share
-from dask_simjoin.planning.disk import Disk, expect_disk, needed_of_chunks
 from dask_simjoin.planning.entity_chunks import Chunking, JoinChunks, Sources, serpentine
+from dask_simjoin.planning.estimate import ALL, UNKNOWN, Estimate, Recall, no_estimate
 from dask_simjoin.planning.outputs import (
     PAIRS,
+    BlockPairs,
     OutputSpec,
     directions,
     most_rows,
@@ -39,7 +39,7 @@ from dask_simjoin.planning.outputs import (
     rows_found,
     whole_slices,
 )
-from dask_simjoin.planning.resources import check_moving, sent_rows
+from dask_simjoin.planning.resources import Disk, check_moving, expect_disk, needed_of_chunks, sent_rows
 from dask_simjoin.planning.searches import (
     ALONE,
     Sharing,
@@ -48,154 +48,67 @@ from dask_simjoin.planning.searches import (
     find_sharing,
     neighbor_query,
 )
-from dask_simjoin.planning.statistics.estimate import ALL, UNKNOWN, Estimate, Recall, no_estimate
 from dask_simjoin.planning.tables import JoinStatistics, lists_pairs
-
-
-class BlockPairs:
-    """Block pairs of a plan, and the result partitions that they give.
-
-    Attributes
-    ----------
-    blocks : array (block pairs, 2), int32
-        Chunks that are compared.
-    slices : array (block pairs,), int64
-        Number of result partitions of each block pair.
-    parts : array (block pairs,), int64
-        Number of pieces of each block pair's work if the result has no pairs.
-    disk : Disk
-        Expected disk traffic.
-    data_warnings : tuple of DataWarning
-        Likely mistakes.
-    """
-
-    blocks: np.ndarray
-    slices: np.ndarray
-    parts: np.ndarray
-    disk: Disk
-    data_warnings: tuple[DataWarning, ...] = ()
-
-    @property
-    def shuffles_on_disk(self) -> bool:
-        """Whether this machine's temporary folder holds the shuffled rows."""
-        return False
-
-    def __len__(self) -> int:
-        return len(self.blocks)
-
-    @functools.cached_property
-    def outputs(self) -> int:
-        """Number of partitions of the result."""
-        return int(self.slices.sum())
-
-    def output(self, number: int) -> tuple[int, int, int]:
-        """Return the block pair of a result partition, its slice, and the number of the pair's slices."""
-        block = int(np.searchsorted(self._ends, number, side="right"))
-        parts = int(self.slices[block])
-        return block, number - int(self._ends[block]) + parts, parts
-
-    def pieces(self) -> Iterator[tuple[int, int, int, tuple[int, int]]]:
-        """Yield the pieces of work: a block pair, its two chunks, and (part, number of parts)."""
-        for b, ((i, j), parts) in enumerate(zip(self.blocks.tolist(), self.parts.tolist(), strict=True)):
-            for number in range(parts):
-                yield b, i, j, (number, parts)
-
-    @functools.cached_property
-    def _ends(self) -> np.ndarray:
-        return np.cumsum(self.slices)
-
 
 AnyLayout = Any
 """A `Layout` for pairs, a `SearchLayout` for nearest neighbors."""
 
 
-@dataclass(frozen=True, eq=False)
-class Plan(BlockPairs):
-    """The plan of a lazy join.
+class RowCounts:
+    """Numbers of rows of a plan; `table_rows`: points of each table."""
 
-    Attributes
-    ----------
-    layout : Layout or SearchLayout
-        How chunks are indexed.
-    dims : int
-        Dimensions of the points.
-    sources : tuple of Sources
-        For each partition of each table, the count of its rows, and a digest of its box.
-    chunks : JoinChunks
-    blocks : array (block pairs, 2), int32
-        Chunks that are compared; for nearest neighbors, in at least one direction.
-    slices : array (block pairs,), int64
-        Number of result partitions of each block pair.
-    even : bool
-        Whether slices have equal estimated work, not equally many pairs.
-    estimate : Estimate
-        The pairs, each counted once.
-    pair_bytes, row_bytes : float
-        Memory of one row of the result, and of one row of a chunk (coordinates and id).
-    table_rows : tuple of int
-        Points of each table.
-    budget : Budget
-    data_warnings : tuple of DataWarning
-        Likely mistakes.
-    searches : tuple of array, int64
-        For each chunk of queries, the chunks that may have their neighbors: itself, then by distance.
-    joined : array (block pairs, 2), int32
-        Pairs of chunks that may have an edge of the minimum spanning tree; none if no tree is made.
-    parts : array (block pairs,) or (chunks,), int64
-        Number of pieces of each block pair's work if the result has no pairs, or of each chunk's searches.
-    seconds : array (block pairs,) or (chunks,), float64
-        Expected seconds of a thread for each block pair, or for the searches of each chunk.
-    expected : float
-        Seconds from the first task to the last, with disk traffic, but without writing pairs.
-    disk : Disk
-        Expected disk traffic.
-    threads : int
-        Number of threads that index a chunk together.
-    copies : int
-        Number of workers that each make a copy of every chunk: see `Costs.copies`.
-    sharing : tuple of int
-        Threads and workers that make the spanning tree of a single chunk: see `planning.searches.Sharing`.
-    alone : float
-        Peak bytes of a single chunk with its spanning tree, on each worker that has the chunk; else 0.
-    sent : int
-        Rows of a partition that are shuffled at a time.
-    recall : Recall
-        Expected share of the true pairs that is found.
-    run : str
-        Name of the recorded run; "": tasks are not recorded.
-    """
-
-    layout: AnyLayout
-    dims: int
-    sources: tuple[Sources, ...]
-    chunks: JoinChunks
-    blocks: np.ndarray
-    slices: np.ndarray
-    even: bool
-    estimate: Estimate
-    pair_bytes: float
-    row_bytes: float
     table_rows: tuple[int, ...]
-    budget: Budget
-    data_warnings: tuple[DataWarning, ...] = field(default=(), kw_only=True)
-    searches: tuple[np.ndarray, ...] = field(default=(), kw_only=True)
-    joined: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int32), kw_only=True)
-    parts: np.ndarray = field(kw_only=True)
-    seconds: np.ndarray = field(kw_only=True)
-    expected: float = field(kw_only=True)
-    disk: Disk = field(default=Disk(), kw_only=True)
-    threads: int = field(default=1, kw_only=True)
-    copies: int = field(default=1, kw_only=True)
-    sharing: Sharing = field(default=ALONE, kw_only=True)
-    alone: float = field(default=0.0, kw_only=True)
-    sent: int = field(default=MAX_ROWS, kw_only=True)
-    recall: Recall = field(default=ALL, kw_only=True)
-    run: str = field(default="", kw_only=True)
 
     @property
     def rows(self) -> int:
         """Points of all tables."""
         return sum(self.table_rows)
+
+    def rows_found(self, k: int) -> int:
+        """Return the number of rows of a join with k neighbors, if no distance is too large."""
+        return rows_found(self.table_rows, k)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan(RowCounts, BlockPairs):
+    """The plan of a lazy join; `BlockPairs` explains the fields without a comment."""
+
+    layout: AnyLayout  # how chunks are indexed
+    dims: int
+    # for each partition of each table, the count of its rows, and a digest of its box
+    sources: tuple[Sources, ...]
+    chunks: JoinChunks
+    blocks: np.ndarray
+    slices: np.ndarray
+    even: bool  # whether slices have equal estimated work, not equally many pairs
+    estimate: Estimate  # the pairs, each counted once
+    # memory of one row of the result, and of one row of a chunk (coordinates and id)
+    pair_bytes: float
+    row_bytes: float
+    table_rows: tuple[int, ...]  # points of each table
+    budget: Budget
+    data_warnings: tuple[DataWarning, ...] = field(default=(), kw_only=True)
+    # int64: for each chunk of queries, the chunks that may have their neighbors: itself, then by distance
+    searches: tuple[np.ndarray, ...] = field(default=(), kw_only=True)
+    # (pairs of chunks, 2) int32: chunks that may have an edge of the spanning tree; none if no tree is made
+    joined: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int32), kw_only=True)
+    # int64: number of pieces of each block pair's work (block pairs,), or of each chunk's searches (chunks,)
+    parts: np.ndarray = field(kw_only=True)
+    # float64: seconds of a thread for each block pair (block pairs,), or for each chunk's searches (chunks,)
+    seconds: np.ndarray = field(kw_only=True)
+    # seconds from the first task to the last, with disk traffic, but without writing pairs
+    expected: float = field(kw_only=True)
+    disk: Disk = field(default=Disk(), kw_only=True)
+    threads: int = field(default=1, kw_only=True)  # number of threads that index a chunk together
+    # number of workers that each make a copy of every chunk: see `Costs.copies`
+    copies: int = field(default=1, kw_only=True)
+    # threads and workers that make the spanning tree of a single chunk
+    sharing: Sharing = field(default=ALONE, kw_only=True)
+    # peak bytes of a single chunk with its spanning tree, on each worker that has the chunk; else 0
+    alone: float = field(default=0.0, kw_only=True)
+    sent: int = field(default=MAX_ROWS, kw_only=True)  # rows of a partition that are shuffled at a time
+    recall: Recall = field(default=ALL, kw_only=True)  # expected share of the true pairs that is found
+    run: str = field(default="", kw_only=True)  # name of the recorded run; "": tasks are not recorded
 
     @property
     def shuffles_on_disk(self) -> bool:
@@ -207,11 +120,6 @@ class Plan(BlockPairs):
         return self.chunks.kind
 
     @property
-    def replicated(self) -> bool:
-        """Whether every task has a copy of the single chunk of each table."""
-        return self.chunks.kind == "replicated"
-
-    @property
     def chunks_are_partitions(self) -> bool:
         """Whether each partition of the one table is one chunk."""
         return len(self.sources) == 1 and self.counted.are_partitions(self.sources[0])
@@ -220,10 +128,6 @@ class Plan(BlockPairs):
     def counted(self) -> Chunking:
         """The chunks of the left table."""
         return self.chunks.sides[0]
-
-    def rows_found(self, k: int) -> int:
-        """Return the number of rows of a join with k neighbors, if no distance is too large."""
-        return rows_found(self.table_rows, k)
 
     def __repr__(self) -> str:
         alone = f", up to {format_bytes(int(self.alone))} of memory" if self.alone else ""
@@ -244,16 +148,8 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
               shuffle: str = "tasks") -> Plan:  # fmt: skip
     """Plan a join; refuse tables that cannot be joined.
 
-    Parameters
-    ----------
-    statistics : JoinStatistics
-        Statistics of the tables.
-    output : OutputSpec
-        The result of the tasks.
-    resources : Resources, optional
-        Workers and memory; None for plain frames.
-    shuffle : str
-        Shuffle method, if rows are shuffled.
+    `output`: the result of the tasks.  `resources`: workers and memory; None for plain frames.  `shuffle`:
+    the shuffle method, if rows are shuffled.
     """
     lazy = resources is not None
     resources = resources or Resources()
@@ -285,13 +181,7 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
         found, recall = statistics.estimate(chunks, blocks, layout), ALL
         if output.materialise and _countable(statistics, blocks, layout, found, costs, lazy):
             found = statistics.count(chunks, blocks, layout, found) or found
-    # tiles count many pairs at once, but only for a single distance
-    if (
-        spec.method == AUTO
-        and not spec.several
-        and output.dense < 2 * found.total / max(1, statistics.left.rows)
-    ):
-        layout = statistics.layout(dense=True)
+    layout = _layout_for(statistics, layout, output, found)
     pair_bytes, replicated = statistics.pair_bytes, chunks.kind == "replicated"
     max_rows = most_rows(found, chunks, blocks, spec)
     slices, even = whole_slices(max_rows, pair_bytes, budget, resources), False
@@ -311,20 +201,10 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     disk = Disk() if alone else expect_disk(chunks, row_bytes, result, output.joins, resources)
     own_bytes = [table.row_bytes for table in statistics.each]
     if output.k is None and not alone:
-        disk = replace(disk, needed=needed_of_chunks(chunks, blocks, own_bytes, output, resources))
+        disk = replace(disk, needed=needed_of_chunks(chunks, blocks, own_bytes, output.joins > 1, resources))
     plan = Plan(
-        layout,
-        statistics.dims,
-        sources,
-        chunks,
-        blocks,
-        slices.astype(np.int64),
-        even,
-        found,
-        pair_bytes,
-        row_bytes,
-        statistics.rows,
-        budget,
+        layout, statistics.dims, sources, chunks, blocks, slices.astype(np.int64), even, found,
+        pair_bytes, row_bytes, statistics.rows, budget,
         parts=parts,
         seconds=seconds,
         expected=costs.expected(made, seconds) + disk.seconds,
@@ -333,17 +213,15 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
         copies=costs.copies(chunks, int(max(slices.max(initial=1), parts.max(initial=1)))),
         data_warnings=statistics.data_warnings(found if output.k is None else None),
         alone=alone,
-        sent=sent_rows(chunks.method, resources, max(table.row_bytes for table in statistics.each)),
+        sent=sent_rows(chunks.method, resources, max(own_bytes)),
         recall=recall,
-    )
-    if chunks.method is not None:
-        check_moving(chunks.method, resources, statistics.each)
+    )  # fmt: skip
+    check_moving(chunks.method, resources, statistics.each)
     if one is not None and alone:
         check_one(one, budget, resources)
-    for side, row_bytes in zip(
-        () if alone else chunks.sides, statistics.chunk_row_bytes(output), strict=False
-    ):
-        check_chunks(side.rows, row_bytes, budget, resources, len(blocks))
+    else:
+        for side, row_bytes in zip(chunks.sides, statistics.chunk_row_bytes(output), strict=True):
+            check_chunks(side.rows, row_bytes, budget, resources, len(blocks))
     if output.materialise:
         own = plan.rows if spec.include_self else 0
         rows = found.total_low * directions(spec) + own
@@ -352,6 +230,16 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
             share = found.total_low / max(1.0, statistics.candidates)
             check_share(plan.data_warnings, share, rows, pair_bytes, spec)
     return plan if output.k is None else _searched(plan, statistics, output, costs, made)
+
+
+def _layout_for(
+    statistics: JoinStatistics, layout: AnyLayout, output: OutputSpec, found: Estimate
+) -> AnyLayout:
+    """Replace a layout chosen by default by tiles, which count many pairs at once for a single distance."""
+    spec, neighbors = statistics.spec, 2 * found.total / max(1, statistics.left.rows)
+    if spec.method == AUTO and not spec.several and output.dense < neighbors:
+        return statistics.layout(dense=True)
+    return layout
 
 
 def _countable(statistics: JoinStatistics, blocks: np.ndarray, layout: AnyLayout, found: Estimate,
@@ -394,7 +282,8 @@ def _searched(plan: Plan, statistics: JoinStatistics, output: OutputSpec, costs:
     if not plan.alone:
         own_bytes = [table.row_bytes for table in statistics.each]
         met_in_turn = np.array([(c, d) for c, some in enumerate(searches) for d in some.tolist()])
-        needed = needed_of_chunks(plan.chunks, met_in_turn.reshape(-1, 2), own_bytes, output, costs.resources)
+        again = output.joins > 1 or output.spanning
+        needed = needed_of_chunks(plan.chunks, met_in_turn.reshape(-1, 2), own_bytes, again, costs.resources)
         disk = replace(disk, needed=needed)
     if output.spanning:
         copies = costs.copies(plan.chunks, costs.resources.workers)
@@ -410,43 +299,16 @@ NO_BLOCKS = np.zeros((0, 2), np.int32)
 
 
 @dataclass(frozen=True, eq=False)
-class WholePlan:
-    """The plan of an eager join, which has one chunk of each table.
-
-    Attributes
-    ----------
-    layout : Layout or SearchLayout
-        How chunks are indexed.
-    dims : int
-        Dimensions of the points.
-    table_rows : tuple of int
-        Points of each table.
-    estimate : Estimate
-        The pairs, each counted once; none for nearest neighbors.
-    pair_bytes : float
-        Memory of one row of the result.
-    meets : bool
-        Whether the chunks are compared: both have points, and their boxes are within the distance.
-    data_warnings : tuple of DataWarning
-        Likely mistakes.
-    """
+class WholePlan(RowCounts):
+    """The plan of an eager join, which has one chunk of each table; see `Plan`."""
 
     layout: AnyLayout
     dims: int
     table_rows: tuple[int, ...]
     estimate: Estimate
     pair_bytes: float
-    meets: bool
-    data_warnings: tuple[DataWarning, ...] = field(default=())
-
-    @property
-    def rows(self) -> int:
-        """Points of all tables."""
-        return sum(self.table_rows)
-
-    def rows_found(self, k: int) -> int:
-        """Return the number of rows of a join with k neighbors, if no distance is too large."""
-        return rows_found(self.table_rows, k)
+    meets: bool  # whether the chunks are compared: both have points, and their boxes are within the distance
+    data_warnings: tuple[DataWarning, ...]
 
 
 def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan:
@@ -458,32 +320,20 @@ def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan
         return WholePlan(
             layout, *shared, none, statistics.pair_bytes, all(statistics.rows), statistics.data_warnings(None)
         )
-    meets = all(statistics.rows) and _boxes_near(statistics)
+    (a, b), spec = (statistics.left.every, statistics.right.every), statistics.spec
+    gap = box_gap(spec.norm, a.lower, a.upper, b.lower, b.upper) if all(statistics.rows) else math.inf
+    meets = bool(gap <= spec.threshold)
     found = no_estimate(NO_BLOCKS)
     layout = statistics.layout()
     if meets:
-        spec, counted = statistics.spec, not output.materialise and not output.listed
+        counted = not output.materialise and not output.listed
         shown = output.listed or bool(spec.several) or spec.radius is not None
         joiner = joiner_of_library(spec.library)
         joiner.foresee(layout, shown=shown, counted=counted, connected=output.connected)
         found = statistics.estimate_whole(layout, not output.materialise, output.listed)
-    # tiles count many pairs at once, but only for a single distance
-    if (
-        statistics.spec.method == AUTO
-        and not statistics.spec.several
-        and output.dense < 2 * found.total / max(1, statistics.left.rows)
-    ):
-        layout = statistics.layout(dense=True)
+    layout = _layout_for(statistics, layout, output, found)
     if output.materialise:
-        spec = statistics.spec
         own = sum(statistics.rows) if spec.include_self else 0
         budget = make_budget(spec.blocksize, spec.settings, Resources())
         check_result(found.total_low * directions(spec) + own, statistics.pair_bytes, budget, spec.request)
     return WholePlan(layout, *shared, found, statistics.pair_bytes, meets, statistics.data_warnings(found))
-
-
-def _boxes_near(statistics: JoinStatistics) -> bool:
-    """Return whether the boxes of both tables are within the distance."""
-    (a, b), spec = (statistics.left.every, statistics.right.every), statistics.spec
-    gap = box_gap(spec.norm, a.lower, a.upper, b.lower, b.upper)
-    return bool(gap <= spec.threshold)

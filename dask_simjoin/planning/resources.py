@@ -1,4 +1,4 @@
-"""Resources that run a plan: workers, their memory, shuffles and disks."""
+"""Resources that run a plan: workers, their memory and disks, and shuffles."""
 
 from __future__ import annotations
 
@@ -25,6 +25,14 @@ from dask_simjoin.request.options import current_client, on_cluster
 if TYPE_CHECKING:
     from distributed import Client
 
+
+import tempfile
+from dataclasses import dataclass
+
+from dask_simjoin.errors import LARGER_DISK, ScratchError
+from dask_simjoin.planning.checks import NEED
+from dask_simjoin.planning.entity_chunks import JoinChunks
+
 IN_MEMORY = 0.2
 """Rows up to this share of the memory are shuffled in memory, by tasks; more rows on disk.
 
@@ -34,14 +42,14 @@ ITSELF = 300 * 2**20
 """Memory of a worker without data, in bytes."""
 
 ONE_THREAD = ("sync", "synchronous", "single-threaded")
-
 PROCESSES = ("processes", "multiprocessing")
+"""Names of Dask's schedulers that use one thread, and several processes."""
 
 ATTEMPTS = 10
 """Largest number of requests to a cluster for its workers."""
 
 MAX_MOVES = 4096
-"""Shuffle by tasks, not p2p, if partitions times threads are at most this: the first needs more tasks."""
+"""Shuffle by tasks if partitions times threads are at most this, else by p2p, which needs fewer tasks."""
 
 
 def resources_for(library: str) -> Resources:
@@ -78,8 +86,8 @@ def resources_for(library: str) -> Resources:
 def workers_of(client: Client) -> dict[str, Any]:
     """Return what the scheduler knows of each worker, by address.
 
-    Every two seconds another thread of Dask replaces this information by one without workers.  If
-    `scheduler_info` returns that, it is called again.
+    Every two seconds, another thread of Dask replaces this information by an incomplete one.  If
+    `scheduler_info` returns the incomplete information, it is called again.
     """
     for _ in range(ATTEMPTS):
         info = client.scheduler_info(n_workers=-1)
@@ -89,9 +97,9 @@ def workers_of(client: Client) -> dict[str, Any]:
 
 
 def plain_threads() -> int:
-    """Return how many threads a verb uses for a plain frame: as many as Dask's scheduler of threads.
+    """Return the number of threads for a plain frame: those of Dask's threaded scheduler.
 
-    Outside of the main thread it uses one thread, because other threads may compute at the same time.
+    Outside of the main thread it is 1, because other threads may compute at the same time.
     """
     one = dask.config.get("scheduler", None) in ONE_THREAD
     if one or threading.current_thread() is not threading.main_thread():
@@ -131,7 +139,7 @@ def shuffle_method(configured: str | None, resources: Resources, size: float, pa
 
 
 def check_shuffle(method: str, cluster: bool) -> None:
-    """Refuse a shuffle that was planned for a cluster but runs without one, or that now runs on a cluster."""
+    """Refuse a shuffle that was planned for a cluster and runs without one, or the reverse."""
     if cluster != on_cluster() and method != "tasks":
         was, is_ = ("for a cluster", "without one") if cluster else ("without a cluster", "on one")
         raise PlanningError(
@@ -141,15 +149,14 @@ def check_shuffle(method: str, cluster: bool) -> None:
 
 
 MIN_WORKER = 640 * 2**20
-"""Smallest memory limit of a worker for a p2p shuffle: a worker of 500 MB was paused for ever."""
+"""Smallest memory limit of a worker for a p2p shuffle: a worker of 500 MB stayed paused."""
 
 AT_ONCE = 24
 """Memory of a thread in units of the rows that it sends at a time between workers.
 
-A shuffle holds about eight copies of the rows that it sends.  The sender has five: packed rows, a frame, the
-frame with the rows' workers, the sorted frame, and bytes.  The receiver has three: its input, sorted rows,
-and bytes by chunk.  The rest is for the partition, the shuffle's buffers, and rows that wait.  Without this
-limit, partitions of 1,000,000 rows of 40 bytes killed workers of 700 MB."""
+A shuffle holds about eight copies of these rows: five at the sender, three at the receiver.  The rest is for
+the partition, the shuffle's buffers, and rows that wait.  Without this limit, partitions of 1,000,000 rows of
+40 bytes killed workers of 700 MB."""
 
 MOVE_BYTES = 16
 """Extra bytes of a row in a shuffle: its position, and its chunk's number."""
@@ -157,8 +164,8 @@ MOVE_BYTES = 16
 LARGEST = 6
 """Memory of a thread in units of the largest partition that it can shuffle.
 
-Reading a partition and assigning its rows to chunks takes about 3.7 times its columns.  Workers of 700 MB
-shuffled partitions of an eighth of that memory, and died with partitions of a quarter."""
+To read a partition and assign its rows to chunks takes about 3.7 times the memory of its columns.  Workers of
+700 MB shuffled partitions of an eighth of their memory, and died with partitions of a quarter."""
 
 BY_ORDER = Remedy({"partitioning": "entity"})
 """Remedy that shuffles no rows."""
@@ -171,11 +178,11 @@ def sent_rows(method: str | None, resources: Resources, row_bytes: float) -> int
     return max(1, min(MAX_ROWS, int(resources.memory / AT_ONCE / (row_bytes + MOVE_BYTES))))
 
 
-def check_moving(method: str, resources: Resources, tables: Sequence[TableSummary]) -> None:
+def check_moving(method: str | None, resources: Resources, tables: Sequence[TableSummary]) -> None:
     """Refuse to shuffle tables between workers with too little memory.
 
-    Dask pauses a worker at 80 % of its limit, and kills it at 95 %.  A worker without data to spill stays
-    paused.  With too large partitions it is killed again and again, and the join never ends.
+    Dask pauses a worker at 80 % of its memory limit, and kills it at 95 %.  A worker without data to spill
+    stays paused, and a worker with too large partitions is killed again and again: the join never ends.
     """
     if method != "p2p" or resources.limit is None or resources.memory is None:
         return
@@ -190,7 +197,7 @@ def check_moving(method: str, resources: Resources, tables: Sequence[TableSummar
     for table in tables:
         rows, each = max(summary.source_rows for summary in table.summaries), table.row_bytes
         if rows * each > max_bytes:
-            parts = _enough(table, max_bytes)
+            parts = int(-(-rows * each // max_bytes)) * len(table.summaries)
             raise BudgetError(
                 f"Rows would be shuffled from partitions of up to {rows:,} rows of {each:.0f} bytes, "
                 f"{format_bytes(int(rows * each))}. A thread of the smallest worker has "
@@ -211,7 +218,176 @@ def can_move(method: str, resources: Resources, tables: Sequence[TableSummary]) 
     return True
 
 
-def _enough(table: TableSummary, max_bytes: int) -> int:
-    """Return a number of partitions that all have at most `max_bytes`, if each is cut into equally many."""
-    largest = max(summary.source_rows for summary in table.summaries) * table.row_bytes
-    return int(-(-largest // max_bytes)) * len(table.summaries)
+NANO = 1e-9
+
+SPILL_BYTE = 1.5
+"""Nanoseconds of a worker to spill a byte of a chunk and to read it again."""
+
+SPILL_FROM = 0.7
+"""Share of its memory limit above which a Dask worker spills."""
+
+INDEXED = 1.4
+"""Bytes of a chunk with its index, in units of the bytes of its rows."""
+
+PAUSE_FROM = 0.8
+"""A Dask worker pauses at this share of its memory limit."""
+
+MIN_ITSELF = 200 * 2**20
+"""Lower bound of the memory of a worker without data, in bytes."""
+
+PARCEL = 1.8
+"""Bytes of rows in a shuffle, with regions and positions, in units of the bytes of the rows."""
+
+SHUFFLE_BYTE = 38.0
+"""Extra nanoseconds of a thread to shuffle a byte of rows that do not fit memory.
+
+Measured with 117 million rows in two dimensions on two workers of 700 MB, which took 133 to 148 s."""
+
+PARQUET_BYTE = 3.2
+"""Nanoseconds of a thread to write a byte of pairs (in memory) as parquet."""
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Expected bytes and seconds of disk traffic; zero on GPUs, which were not measured."""
+
+    spilled: float = 0.0  # bytes of chunks that are written and read again
+    spilling: float = 0.0  # seconds for these
+    shuffled: float = 0.0  # bytes of shuffled rows
+    shuffling: float = 0.0  # seconds to shuffle rows
+    writing: float = 0.0  # seconds to write the pairs as parquet
+    # lower bound of the bytes on all workers' disks at a time, or of a shuffle in the temporary folder
+    needed: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of disk traffic until pairs are found; writing the pairs is not counted."""
+        return self.spilling + self.shuffling
+
+
+def expect_disk(
+    chunks: JoinChunks, row_bytes: float, result: float, joins: int, resources: Resources
+) -> Disk:
+    """Estimate disk traffic.
+
+    `row_bytes`: bytes of a chunk's row.  `result`: bytes of all pairs.  `joins`: count of passes over block
+    pairs.
+    """
+    if resources.gpu:
+        return Disk()
+    away = 0.0  # share of a worker's chunks that goes to disk
+    if resources.limit is not None and resources.memory is not None:
+        threads = resources.threads / resources.workers
+        largest, rows = float(chunks.rows.max(initial=0.0)), float(chunks.rows.sum())
+        itself = resources.limit - threads * resources.memory
+        room = SPILL_FROM * resources.limit - itself - threads * NEED * row_bytes * largest
+        # a worker's share of the block pairs may contain all chunks
+        held = INDEXED * row_bytes * min(rows, chunks.visits[1] / resources.workers)
+        away = 1 - min(max(room, 0.0) / max(held, 1.0), 1.0)
+    spilled = joins * away * INDEXED * row_bytes * chunks.visits[1]
+    shuffled = away * PARCEL * row_bytes * float(chunks.rows.sum()) if chunks.method == "p2p" else 0.0
+    return Disk(
+        spilled,
+        NANO * SPILL_BYTE * spilled / resources.workers,
+        shuffled,
+        NANO * SHUFFLE_BYTE * shuffled / resources.threads,
+        NANO * PARQUET_BYTE * result / resources.threads,
+    )
+
+
+def bytes_needed(held: float, written: float, resources: Resources) -> float:
+    """Return a lower bound of the bytes on the disks of all workers at a time.
+
+    `held`: bytes that all workers hold at a time.  `written`: bytes that go through files in any case.
+    """
+    if resources.limit is None or resources.gpu:
+        return 0.0
+    room = resources.workers * max(PAUSE_FROM * resources.limit - MIN_ITSELF, 0.0)
+    return max(written, held - room, 0.0)
+
+
+def needed_of_chunks(chunks: JoinChunks, blocks: np.ndarray, row_bytes: Sequence[float], again: bool,
+                     resources: Resources) -> float:  # fmt: skip
+    """Return `bytes_needed` for block pairs that are joined in this order.
+
+    `row_bytes`: for each table, the bytes of a chunk's row.  `again`: whether a later step needs all chunks.
+    """
+    each = np.concatenate([side.rows * own for side, own in zip(chunks.sides, row_bytes, strict=False)])
+    held = INDEXED * (float(each.sum()) if again else held_at_once(blocks, each))
+    sent = float(each.sum() + MOVE_BYTES * chunks.rows.sum()) if chunks.method is not None else 0.0
+    if chunks.method == "disk":  # this process writes to Dask's temporary folder
+        return sent
+    if chunks.method == "p2p":
+        return bytes_needed(held, sent, resources)
+    return bytes_needed(max(held, sent), 0.0, resources)
+
+
+def held_at_once(blocks: np.ndarray, sizes: np.ndarray) -> float:
+    """Return the peak bytes of chunks in memory if blocks (n, 2) are joined in their order.
+
+    A chunk is in memory from its first block to its last one.
+    """
+    blocks = np.asarray(blocks, np.int64).reshape(-1, 2)
+    number = len(blocks)
+    first, last = np.full(len(sizes), number), np.full(len(sizes), -1)
+    for side in blocks.T:
+        np.minimum.at(first, side, np.arange(number))
+        np.maximum.at(last, side, np.arange(number))
+    used = last >= 0
+    change = np.zeros(number + 1)
+    np.add.at(change, first[used], sizes[used])
+    np.add.at(change, last[used] + 1, -sizes[used])
+    return float(np.cumsum(change).max(initial=0.0))
+
+
+BY_TASKS = Remedy(config={"dataframe.shuffle.method": "tasks"})
+"""Remedy that shuffles rows without files."""
+
+
+@dataclass(frozen=True)
+class WorkerDisk:
+    """A disk that workers spill to."""
+
+    # a machine, and the folder of its first worker
+    host: str
+    directory: str
+    workers: int  # number of workers that write to this disk
+    free: int  # free bytes
+
+
+def check_disks(needed: float, disks: Sequence[WorkerDisk]) -> None:
+    """Refuse a join that needs more disk space than the workers' disks have; `needed`: bytes on all disks."""
+    workers = sum(disk.workers for disk in disks)
+    for disk in disks:
+        share = needed * disk.workers / workers
+        if share > disk.free:
+            many = f"{disk.workers} workers" if disk.workers > 1 else "a worker"
+            raise BudgetError(
+                f"At least {format_bytes(int(needed))} do not fit in the memory of {workers} workers, "
+                f"and go to disk: {format_bytes(int(needed / workers))} per worker. The disk of "
+                f"{disk.directory!r} on {disk.host} has only {format_bytes(disk.free)} free for {many}. "
+                f"{LARGER_DISK}"
+            )
+
+
+def check_folder(needed: float, directory: str) -> None:
+    """Refuse to shuffle rows through a folder with too little space; `needed`: bytes."""
+    remedy = (
+        "Set Dask's configuration temporary-directory to a writable folder with enough space, "
+        f"or shuffle in memory: dask.config.set({BY_TASKS.config})."
+    )
+    try:
+        with tempfile.TemporaryFile(dir=directory):
+            free = shutil.disk_usage(directory).free
+    except OSError as error:
+        raise ScratchError(
+            f"Rows would be shuffled through files in {directory!r}, which cannot be written: {error}. "
+            f"{remedy}",
+            remedies=[BY_TASKS],
+        ) from error
+    if needed > free:
+        raise ScratchError(
+            f"Rows would be shuffled through files in {directory!r}, which take at least "
+            f"{format_bytes(int(needed))}, but only {format_bytes(free)} are free there. {remedy}",
+            remedies=[BY_TASKS],
+        )

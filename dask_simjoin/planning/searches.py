@@ -1,10 +1,10 @@
 """Which chunks a nearest-neighbor search or a spanning tree compares.
 
-An edge of the tree is no heavier than the heaviest edge of any other path between its ends.  The hub of a box
-is the sample row with the smallest distance to its farthest corner of the box.  Any row in the box has an
-edge to the hub.  The edge weighs at most the largest of that distance and both rows' core distances.  So
-paths over hubs connect all rows.  If the gap of two boxes exceeds the heaviest edge of the path between
-them, no tree edge joins these boxes.
+Bounds for a spanning tree come from paths over hubs.  The hub of a box is the sample row with the smallest
+distance to its farthest corner of the box.  An edge from a row of the box to the hub weighs at most the
+largest of that distance and both rows' core distances.  So paths over hubs connect all rows.  A tree edge is
+at most as heavy as the heaviest edge of any other path between its ends.  If the gap of two boxes exceeds the
+heaviest edge of the path between them, no tree edge joins these boxes.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.chunk_limits import SHARED_DIMS
 from dask_simjoin.planning.entity_chunks import JoinChunks, serpentine
 from dask_simjoin.planning.outputs import OutputSpec
-from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
+from dask_simjoin.planning.sample_pairs import SamplePoints
 from dask_simjoin.planning.tables import JoinStatistics
 
 GUESSED, ASKED = 1024, 256
-"""Sample points for a first guess of distances, and how many of them search their neighbors."""
+"""Sample points for a first guess of distances: their number, and how many of them search neighbors."""
 
 AT_ONCE = 16
-"""Number of points per step, so that their distances stay in the cache."""
+"""Number of points whose neighbors are searched at a time, so that their distances stay in the cache."""
 
 MAX_WORK = 1 << 27
 """Largest number of distances from sample points to boxes."""
@@ -39,9 +39,8 @@ FEWEST = 1024
 def neighbor_query(statistics: JoinStatistics, output: OutputSpec) -> tuple[JoinStatistics, OutputSpec]:
     """Return the statistics with a guess of the neighbors' distance, and the output with k clipped."""
     assert output.k is not None
-    k = min(
-        output.k, max(1, statistics.right.rows - (len(statistics.each) == 1))
-    )  # no row has more neighbors than that
+    most = statistics.right.rows - (len(statistics.each) == 1)  # neighbors that a row can have
+    k = min(output.k, max(1, most))
     guess = _guess(statistics.right.points, k, statistics.spec.measure)
     found = output.found_bytes(k)
     return statistics.with_eps(guess), replace(output, k=k, result_bytes_per_row=found, others_per_row=0)
@@ -93,14 +92,14 @@ def find_searches(
 
 def largest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbors: int,
                    norm: Norm = 2, least: float = 0.0) -> np.ndarray:  # fmt: skip
-    """Return for each box the largest total between a point in it and one of its nearest neighbors.
+    """Return for each box an upper bound of the totals between a point in it and its nearest neighbors.
 
-    Sample points are rows, and one of them may be the point itself.  If `neighbors` + 1 of them are within a
-    total of every corner of the box, no neighbor is farther.  Totals to corners use the same operations in
-    the same order as all totals.  Rounding is monotone, so no computed total of the box is larger.
+    If `neighbors` + 1 sample points are within a total of every corner of the box, no neighbor is farther: at
+    most one of them is the point itself.  Totals to corners use the operations of all totals in their order.
+    Rounding is monotone, so no computed total of the box is larger.
 
-    `least`: the smallest total of a neighbor.  A sample point counts only if its gap to the box is at least
-    this large.  Then it may be a neighbor of every point in the box.
+    `least`: the smallest total of a neighbor.  Only sample points with at least this gap to the box count,
+    because they may be neighbors of every point in the box.
     """
     limits = np.full(len(lower), np.inf)
     if len(x) <= neighbors:
@@ -116,7 +115,7 @@ def largest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbor
 
 
 def used_points(x: np.ndarray, numbers: int, min_points: int = 0) -> np.ndarray:
-    """Return some of the sample's points if they are too many; `numbers`: how many coordinates boxes have."""
+    """Return some of the sample's points if they are too many; `numbers`: coordinates of all boxes."""
     number = max(FEWEST, min_points, MAX_WORK // max(1, numbers))
     if len(x) <= number:
         return x
@@ -133,10 +132,10 @@ def farthest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, norm: N
 
 
 SHARED_ROWS = 1 << 13
-"""From this number of rows on, sharing the work on a tree is faster, although it needs more tasks."""
+"""From this number of rows on, threads or workers that share the work on a tree are faster than one."""
 
 SHARED_SECONDS = 0.1
-"""On workers, sharing is faster if the neighbor searches take at least this many seconds."""
+"""Workers that share the work are faster if the neighbor searches take at least this number of seconds."""
 
 PART_ROWS = 1 << 11
 """Smallest number of rows of a part of a round."""
@@ -145,6 +144,7 @@ Sharing = tuple[int, int]
 """Number of threads or GPUs that make the tree of a single chunk, and number of workers that have a copy."""
 
 ALONE: Sharing = (1, 1)
+"""One thread of one worker makes the tree."""
 
 
 def find_sharing(statistics: JoinStatistics, chunks: JoinChunks, seconds: np.ndarray, copies: int,
@@ -164,7 +164,7 @@ def find_sharing(statistics: JoinStatistics, chunks: JoinChunks, seconds: np.nda
 def find_joined(statistics: JoinStatistics, neighbors: int, chunks: JoinChunks) -> np.ndarray:
     """Find pairs of chunks (n, 2), int32, that may have edges of the tree between them.
 
-    `neighbors`: a row's core distance is at most the distance to its neighbor of this number.
+    `neighbors`: the core distance of a row is its distance to its neighbor of this number.
     """
     norm, x = statistics.spec.norm, statistics.right.points.x
     lower, upper, filled = chunks.sides[0].boxes()

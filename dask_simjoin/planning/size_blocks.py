@@ -1,8 +1,8 @@
 """Blocks of rows by size, for similarities that bound the sizes of similar rows.
 
-Sizes are cut into ranges.  If a range takes too much memory, it is split by a hash of its rows' content, so
-equal rows share a block.  A row without content has size 0, and a missing one -1.  Rows are compared only in
-blocks whose sizes may match.
+Sizes are cut into ranges.  A range that takes too much memory is split by a hash of the rows, so that equal
+rows share a block.  A row without elements has size 0, and a missing row has size -1.  Only blocks with sizes
+that may match are compared.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from dask_simjoin.planning.plan import BlockPairs
+from dask_simjoin.planning.outputs import BlockPairs
 
 
 class SizeRule(Protocol):
@@ -36,20 +36,11 @@ MISSING, LAST = -1, 2**31
 
 @dataclass(frozen=True, eq=False)
 class SizeBlocks:
-    """Blocks of a table.
+    """Blocks of a table."""
 
-    Attributes
-    ----------
-    lows : array (ranges,), int64
-        Smallest size of each range.
-    splits : array (ranges,), int64
-        Number of blocks of each range.
-    rows, elements, bytes : array (blocks,), float64
-        Expected rows of each block, their elements, and their memory.
-    """
-
-    lows: np.ndarray
-    splits: np.ndarray
+    lows: np.ndarray  # (ranges,) int64: smallest size of each range
+    splits: np.ndarray  # (ranges,) int64: number of blocks of each range
+    # (blocks,) float64: expected rows of each block, their elements, and their memory
     rows: np.ndarray
     elements: np.ndarray
     bytes: np.ndarray
@@ -76,19 +67,10 @@ class SizeBlocks:
 
 def size_blocks(sizes: np.ndarray, hashes: np.ndarray, weights: np.ndarray, number: int,
                 row_bytes: float = 0.0, element_bytes: float = ELEMENT_BYTES) -> SizeBlocks:  # fmt: skip
-    """Cut sizes into about `number` blocks of equal memory.
+    """Cut sizes into about `number` blocks of equal memory, by a sample of rows.
 
-    Parameters
-    ----------
-    sizes, hashes : array (sample,)
-        Sizes and hashes of a sample of rows.
-    weights : array (sample,)
-        Rows that each sampled row represents.
-    number : int
-    row_bytes : float
-        Bytes of a row besides its elements.
-    element_bytes : float
-        Bytes of an element.
+    `weights`: the number of rows that each sampled row represents.  `row_bytes`: bytes of a row without its
+    elements.  `element_bytes`: bytes of an element.
     """
     kinds, which = np.unique(np.maximum(sizes, 0), return_inverse=True)
     taken = weights * (row_bytes + element_bytes * np.maximum(sizes, 0))
@@ -169,27 +151,19 @@ def candidate_pairs(blocks: np.ndarray, rows: np.ndarray, is_self_join: bool) ->
 
 
 def heavy_first(candidates: np.ndarray) -> np.ndarray:
-    """Return an order of block pairs by their number of candidates, largest first.
+    """Return an order of block pairs in which no heavy one comes last; `candidates`: of each block pair.
 
-    So no heavy block pair is left at the end.  Pairs with similar numbers keep the order of blocks, so that a
-    block is used again before it is written to disk.
+    Pairs with similar numbers of candidates keep their order, so that a block is used again before it is
+    written to disk.
     """
     return np.argsort(-np.floor(np.log2(np.maximum(candidates, 1))), kind="stable")
 
 
 class SizeBlockPlan(BlockPairs):
-    """A plan whose chunks are blocks by size.
+    """A plan whose chunks are blocks by size."""
 
-    Attributes
-    ----------
-    sources : tuple of tuple of int
-        For each partition of each table, the count of its rows.
-    sides : tuple of SizeBlocks
-        Blocks of each table.
-    """
-
-    sources: tuple[tuple[int, ...], ...]
-    sides: tuple[SizeBlocks, ...]
+    sources: tuple[tuple[int, ...], ...]  # for each partition of each table, the count of its rows
+    sides: tuple[SizeBlocks, ...]  # blocks of each table
 
     even: ClassVar[bool] = False
 

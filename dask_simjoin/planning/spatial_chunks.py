@@ -1,14 +1,15 @@
 """Chunks of the points of regions, with or without halos.
 
-Without halos rows are visited more often, but each row is in one chunk only.  Clusterings need that, because
-they keep the result of a row in its chunk.
+With halos, pairs of two regions are found in one chunk.  Without halos, chunks of near regions are compared,
+so rows are visited more often.  Clusterings have no halos: each row must be in one chunk only, which keeps
+the results of the row.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +19,36 @@ from dask_simjoin.engine.base import host_joiner
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.metrics.norms import Array, Norm, box_gap
-from dask_simjoin.planning.entity_chunks import Boxes, HomeChunks, Pieces, Sources
-from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints
+from dask_simjoin.planning.entity_chunks import Boxes, HomeChunks, OneTable, Pieces, Sources, TwoTableChunks
+from dask_simjoin.planning.sample_pairs import Sampled, SamplePoints
 from dask_simjoin.request.messages import counted
+
+
+class OfRegions(OneTable, Sized):
+    """Base class of the chunks of regions, to which rows are shuffled."""
+
+    regions: Regions
+    norm: Norm
+    # (regions,) int64: each region's first chunk, and its number of chunks with own points
+    first: np.ndarray
+    own: np.ndarray
+    method: str  # how Dask shuffles: "p2p", "tasks" or "disk"
+    # (partitions + 1,) int64: the number of each partition's first row, in the whole frame
+    offsets: np.ndarray
+
+    kind = "spatial"
+    in_frame_order = False
+    everywhere = False
+
+    @property
+    def pieces(self) -> Pieces:
+        return ((),) * len(self)
+
+    def are_partitions(self, sources: Sources) -> bool:
+        return False
+
+    def own_chunk(self, region: Array, position: Array) -> Array:
+        return dealt(self.first, self.own, region, position)
 
 
 def dealt(first: np.ndarray, parts: np.ndarray, region: Array, position: Array) -> Array:
@@ -35,101 +63,59 @@ def dealt(first: np.ndarray, parts: np.ndarray, region: Array, position: Array) 
 
 
 @dataclass(frozen=True, eq=False)
-class SpatialChunks:
-    """Chunks of the points of regions.
+class SpatialChunks(OfRegions):
+    """Chunks of the points of regions and of their halos: see `OfRegions`.
 
     A region's own points and its halo are one chunk.  Cutting space does not help if too many points are
     equal.  Such a region is split by row numbers: own points into `own` chunks, the halo into `halo` more.
-
-    Attributes
-    ----------
-    regions : Regions
-    norm : int or float
-    reach, threshold : float
-        Width of the halo: in each coordinate, and as a total of the norm.
-    first, own, halo : array (regions,), int64
-        Each region's first chunk, its count of chunks with own points, and its count of chunks with the halo
-        only.  `halo` is 0 if the halo is part of the chunk of the own points.
-    own_rows, halo_rows : array (chunks,), float64
-        Points expected in each chunk.
-    method : str
-        How Dask shuffles: "p2p", "tasks" or "disk".
-    offsets : array (partitions + 1,), int64
-        The number of each partition's first row, in the whole frame.
     """
 
     regions: Regions
     norm: Norm
+    # width of the halo: in each coordinate, and as a total of the norm
     reach: float
     threshold: float
     first: np.ndarray
     own: np.ndarray
+    # (regions,) int64: number of chunks with the halo only; 0 if own points and halo are one chunk
     halo: np.ndarray
+    # (chunks,) float64: points expected in each chunk
     own_rows: np.ndarray
     halo_rows: np.ndarray
     method: str
     offsets: np.ndarray
 
-    kind = "spatial"
-    in_frame_order = False
-    everywhere = False
-    first_data = 0
-
     def __len__(self) -> int:
         return len(self.own_rows)
 
-    @property
-    def sides(self) -> tuple[SpatialChunks]:
-        """These chunks, as the only side of a self-join."""
-        return (self,)
-
-    @property
-    def pieces(self) -> Pieces:
-        """No pieces: rows are shuffled."""
-        return ((),) * len(self)
-
     def boxes(self) -> Boxes:
-        """Return the boxes of the regions of all chunks, which contain their own points."""
         region = np.repeat(np.arange(len(self.own)), self.own + self.halo)
         return self.regions.lower[region], self.regions.upper[region], np.arange(len(self))
 
-    def are_partitions(self, sources: Sources) -> bool:
-        """Return False: chunks of regions are never partitions."""
-        return False
-
     def describe(self, both: bool = False) -> str:
-        """Describe in words how rows are assigned to chunks."""
         halo = self.halo_rows.sum() / max(self.own_rows.sum(), 1.0)
         regions = counted(len(self.regions), "region")
         return f"spatial: {regions}, {100 * halo:.3g} % of the rows in halos as well"
 
     @property
     def rows(self) -> np.ndarray:
-        """Points expected in each chunk."""
         return self.own_rows + self.halo_rows
 
     def candidates(self, blocks: np.ndarray) -> np.ndarray:
-        """Return the number of pairs of points of each block."""
         i, j = blocks[:, 0], blocks[:, 1]
         own, others = self.own_rows[i], self.own_rows[j]
         return np.where(i == j, own * (own - 1).clip(0) / 2, own * others) + own * self.halo_rows[j]
 
-    def own_chunk(self, region: Array, position: Array) -> Array:
-        """Return the chunks of points of regions."""
-        return dealt(self.first, self.own, region, position)
-
     def halo_chunk(self, region: Array, position: Array) -> Array:
-        """Return the chunks of points in the halos of regions."""
         start = self.first + np.where(self.halo > 0, self.own, 0)
         return dealt(start, np.maximum(self.halo, 1), region, position)
 
     @functools.cached_property
     def visits(self) -> tuple[int, float]:
-        """Number of block pairs, and number of rows that they visit in all."""
         number = self.own * (self.own + 1) // 2 + self.own * self.halo
         ends = np.append(self.first, len(self))
         rows = np.add.reduceat(self.rows, ends[:-1]) if len(self) else np.zeros(0)
-        # chunks of own points are compared with all chunks of their region, halo chunks with own points only
+        # a region's chunks are all compared with each of its chunks of own points
         return int(number.sum()), float((rows * np.maximum(self.own, 1)).sum())
 
     def blocks(self) -> np.ndarray:
@@ -141,7 +127,6 @@ class SpatialChunks:
         return np.array(found, np.int32).reshape(-1, 2)
 
     def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
-        """Return the two chunks (pairs,), the first one first, of each sampled pair."""
         points, left, right = sampled.first, sampled.left, sampled.right
         region = host_joiner().regions(points.x, self.regions, self.reach, self.threshold, self.norm)[0]
         swap = region[left] > region[right]
@@ -154,7 +139,6 @@ class SpatialChunks:
 
     @property
     def identity(self) -> Any:
-        """Value that identifies these chunks in Dask's tokens."""
         tree = self.regions.arrays
         return (tree, self.norm, self.reach, self.threshold, self.own, self.halo, self.method, self.offsets)
 
@@ -187,28 +171,12 @@ NO_HALO: dict[str, Any] = {"reach": -math.inf, "threshold": -1.0, "norm": 2}
 
 
 @dataclass(frozen=True, eq=False)
-class RegionChunks(HomeChunks):
-    """Chunks of the points of regions; a region with too many points has several chunks.
-
-    Attributes
-    ----------
-    regions : Regions
-    norm : int or float
-    limit : float
-        Regions are compared if the gap of their boxes, as a total of the norm, is at most this.
-    first, own : array (regions,), int64
-        Each region's first chunk, and its number of chunks.
-    rows : array (chunks,), float64
-        Points expected in each chunk.
-    method : str
-        How Dask shuffles: "p2p", "tasks" or "disk".
-    offsets : array (partitions + 1,), int64
-        The number of each partition's first row, in the whole frame.
-    """
+class RegionChunks(HomeChunks, OfRegions):
+    """Chunks of the points of regions; a region with too many points has several chunks."""
 
     regions: Regions
     norm: Norm
-    limit: float
+    limit: float  # regions are compared if the gap of their boxes, as a total of the norm, is at most this
     first: np.ndarray
     own: np.ndarray
     rows: np.ndarray
@@ -216,19 +184,6 @@ class RegionChunks(HomeChunks):
     offsets: np.ndarray
 
     reach, threshold = NO_HALO["reach"], NO_HALO["threshold"]
-    kind = "spatial"
-    in_frame_order = False
-    everywhere = False
-
-    @property
-    def sides(self) -> tuple[RegionChunks]:
-        """These chunks, as the only side of a self-join."""
-        return (self,)
-
-    @property
-    def pieces(self) -> Pieces:
-        """No pieces: rows are shuffled."""
-        return ((),) * len(self)
 
     @functools.cached_property
     def region(self) -> np.ndarray:
@@ -236,24 +191,13 @@ class RegionChunks(HomeChunks):
         return np.repeat(np.arange(len(self.own)), self.own)
 
     def boxes(self) -> Boxes:
-        """Return the boxes of the regions of all chunks."""
         return self.regions.lower[self.region], self.regions.upper[self.region], np.arange(len(self))
 
-    def are_partitions(self, sources: Sources) -> bool:
-        """Return False: chunks of regions are never partitions."""
-        return False
-
     def describe(self, both: bool = False) -> str:
-        """Describe in words how rows are assigned to chunks; `both`: for two tables."""
         return f"spatial: {counted(len(self.regions), 'region')}{', the same for both tables' * both}"
 
-    def own_chunk(self, region: Any, position: Any) -> Any:
-        """Return the chunks of points of regions."""
-        return dealt(self.first, self.own, region, position)
-
-    def halo_chunk(self, region: Any, position: Any) -> Any:
-        """Return `position` unchanged: there are no halos."""
-        return position
+    def halo_chunk(self, region: Array, position: Array) -> Array:
+        return position  # an empty array, because there are no halos
 
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
         """Yield each chunk with itself and later chunks, as far as they are in its region or near regions."""
@@ -271,7 +215,6 @@ class RegionChunks(HomeChunks):
         return region
 
     def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
-        """Return the two chunks (pairs,), the first one first, of each sampled pair."""
         points = sampled.first
         chunk = self.own_chunk(self.region_of(points), points.position)
         i, j = chunk[sampled.left], chunk[sampled.right]
@@ -279,7 +222,6 @@ class RegionChunks(HomeChunks):
 
     @property
     def identity(self) -> Any:
-        """Value that identifies these chunks in Dask's tokens."""
         return (self.regions.arrays, self.norm, self.limit, self.own, self.method, self.offsets)
 
 
@@ -287,34 +229,35 @@ def region_chunks(points: SamplePoints, regions: Regions, norm: Norm, limit: flo
                   offsets: np.ndarray, method: str) -> RegionChunks:  # fmt: skip
     """Make chunks of at most about `max_rows` points, by the sample."""
     region = host_joiner().regions(points.x, regions, **NO_HALO)[0]
-    rows = np.bincount(region, points.weight, minlength=len(regions))
+    first, own, rows = _split(region, points.weight, len(regions), max_rows)
+    return RegionChunks(regions, norm, limit, first, own, rows, method, offsets)
+
+
+def _split(region: np.ndarray, weight: np.ndarray, regions: int,
+           max_rows: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    """Return each region's first chunk and number of chunks, and the expected rows of each chunk.
+
+    `region`, `weight`: the region of each sample point, and the number of points that it stands for.
+    """
+    rows = np.bincount(region, weight, minlength=regions)
     own = np.ceil(rows / max_rows).clip(1).astype(np.int64)
-    first = np.cumsum([0, *own[:-1]])
-    return RegionChunks(regions, norm, limit, first, own, np.repeat(rows / own, own), method, offsets)
+    return np.cumsum([0, *own[:-1]]), own, np.repeat(rows / own, own)
 
 
 @dataclass(frozen=True, eq=False)
 class ReachChunks(RegionChunks):
-    """Chunks of all points within reach of regions: a point may be in several chunks.
+    """Chunks of all points within reach of regions: a point may be in several chunks."""
 
-    Attributes
-    ----------
-    reach : float
-        Width of the halo in each coordinate; `limit` is its width as a total of the norm.
-    """
-
-    reach: float = 0.0
+    reach: float = 0.0  # width of the halo in each coordinate; `limit` is its width as a total of the norm
 
     everywhere = True
 
     @property
     def threshold(self) -> float:
-        """Width of the halo, as a total of the norm."""
         return self.limit
 
     @property
     def identity(self) -> Any:
-        """Value that identifies these chunks in Dask's tokens."""
         return (*super().identity, self.reach)
 
 
@@ -322,8 +265,40 @@ def reach_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: floa
                  max_rows: float, offsets: np.ndarray, method: str) -> ReachChunks:  # fmt: skip
     """Make chunks of at most about `max_rows` points, by the sample."""
     _, places, region = host_joiner().regions(points.x, regions, reach, limit, norm, everywhere=True)
-    rows = np.bincount(region, points.weight[places], minlength=len(regions))
-    own = np.ceil(rows / max_rows).clip(1).astype(np.int64)
-    first = np.cumsum([0, *own[:-1]])
-    expected = np.repeat(rows / own, own)
-    return ReachChunks(regions, norm, limit, first, own, expected, method, offsets, reach)
+    first, own, rows = _split(region, points.weight[places], len(regions), max_rows)
+    return ReachChunks(regions, norm, limit, first, own, rows, method, offsets, reach)
+
+
+@dataclass(frozen=True, eq=False)
+class RegionPairs(TwoTableChunks):
+    """Chunks of the same regions of two tables.
+
+    If right chunks have all points within reach of their regions, each region is compared with itself only.
+    Otherwise near regions are compared.
+    """
+
+    left: RegionChunks
+    right: RegionChunks
+
+    @functools.cached_property
+    def _blocks(self) -> np.ndarray:
+        left, region, found = self.left, self.right.region, [np.zeros((0, 2), np.int64)]
+        lower, upper = left.regions.lower, left.regions.upper
+        for r in range(len(left.own)):
+            own = left.first[r] + np.arange(left.own[r])
+            near = region == r
+            if not self.right.everywhere:
+                near |= (box_gap(left.norm, lower[r], upper[r], lower, upper) <= left.limit)[region]
+            others = np.flatnonzero(near) + self.first_data
+            found.append(np.stack(np.meshgrid(own, others, indexing="ij"), axis=-1).reshape(-1, 2))
+        return np.concatenate(found)
+
+    def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
+        data, others, left, right = self.right, sampled.second, sampled.left, sampled.right
+        region = self.left.region_of(sampled.first)
+        own = self.left.own_chunk(region, sampled.first.position)
+        if data.everywhere:
+            there = data.own_chunk(region[left], others.position[right])
+        else:
+            there = data.own_chunk(data.region_of(others), others.position)[right]
+        return own[left], there + self.first_data

@@ -9,50 +9,28 @@ import numpy as np
 from dask_simjoin.errors import CoordinateError, in_table
 from dask_simjoin.planning.checks import check_radii, resolve_dims
 from dask_simjoin.planning.entity_chunks import Sources
-from dask_simjoin.planning.statistics.partition import PartitionSummary
-from dask_simjoin.planning.statistics.sample import Moments, Sample, merge_moments
-from dask_simjoin.planning.statistics.sample_pairs import SamplePoints, gather_samples
+from dask_simjoin.planning.partition import PartitionSummary
+from dask_simjoin.planning.sample import Moments, Sample, merge_moments
+from dask_simjoin.planning.sample_pairs import SamplePoints, gather_samples
 from dask_simjoin.request.spec import JoinSpec
 
 
 @dataclass(frozen=True, eq=False)
 class TableSummary:
-    """Statistics of a table that can be joined.
+    """Statistics of a table that can be joined."""
 
-    Attributes
-    ----------
-    spec : JoinSpec
-        The options for this table; if rows have radii, `eps` is the largest of them.
-    summaries : list of PartitionSummary
-    every : Moments
-        Moments of all points.
-    offsets : array (partitions + 1,), int64
-        The position of each partition's first row.
-    points : SamplePoints
-        The samples of all partitions.
-    id_bytes, kept_bytes : float
-        Memory of one row's id, and of its columns that the result keeps.
-    rows : int
-        Number of points.
-    source_rows : int
-        Rows of the table, including rows without a point.
-    row_bytes : float
-        Memory of one row of a chunk.
-    sources : Sources
-        For each partition, the count of its rows, and a digest of its box.
-    """
-
-    spec: JoinSpec
+    spec: JoinSpec  # the options for this table; if rows have radii, `eps` is the largest of them
     summaries: list[PartitionSummary]
-    every: Moments
-    offsets: np.ndarray
-    points: SamplePoints
+    every: Moments  # moments of all points
+    offsets: np.ndarray  # (partitions + 1,) int64: the position of each partition's first row
+    points: SamplePoints  # the samples of all partitions
+    # memory of one row's id, and of its columns that the result keeps
     id_bytes: float
     kept_bytes: float
-    rows: int = field(init=False)
-    source_rows: int = field(init=False)
-    row_bytes: float = field(init=False)
-    sources: Sources = field(init=False)
+    rows: int = field(init=False)  # number of points
+    source_rows: int = field(init=False)  # rows of the table, including rows without a point
+    row_bytes: float = field(init=False)  # memory of one row of a chunk
+    sources: Sources = field(init=False)  # for each partition, the count of its rows, and a digest of its box
 
     def __post_init__(self) -> None:
         radius = 8 * (self.spec.radius is not None)
@@ -78,8 +56,8 @@ class TableSummary:
     def hidden(self) -> SamplePoints:
         """Sample points that estimate the recall of an approximate join.
 
-        These are the half of the sample that is not in `shown`: clusters fit the points that they were made
-        from too well.  A sample that has all points is not split.
+        They are the half of the sample that is not in `shown`, because clusters fit the points that they were
+        made from too well.  A sample that has all points is not split.
         """
         return self._half(1) if self._is_split else self.points
 

@@ -1,7 +1,7 @@
 """Statistics of the tables of a join, and what `make_plan` derives from them.
 
-These are layouts, ways to cut rows into chunks, estimates of pairs from samples, and warnings.  A table that
-is joined with itself is its own right table.
+These are layouts, chunks, estimates of the number of pairs, and warnings.  A table that is joined with itself
+is its own right table.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ from dask_simjoin.metrics.norms import reach
 from dask_simjoin.planning.chunk_limits import ChunkLimits
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.data_warnings import DataWarning, warnings_of_data, warnings_of_eps
-from dask_simjoin.planning.entity_chunks import JoinChunks
+from dask_simjoin.planning.entity_chunks import EntityPairs, JoinChunks
+from dask_simjoin.planning.estimate import Estimate, block_of, counted, estimate, estimate_one
 from dask_simjoin.planning.outputs import OutputSpec
+from dask_simjoin.planning.partition import PartitionSummary
 from dask_simjoin.planning.resources import can_move
-from dask_simjoin.planning.spatial_chunks import reach_chunks, region_chunks, spatial_chunks
-from dask_simjoin.planning.statistics.estimate import Estimate, block_of, counted, estimate, estimate_one
-from dask_simjoin.planning.statistics.partition import PartitionSummary
-from dask_simjoin.planning.statistics.sample import Moments, merge_moments, near_share
-from dask_simjoin.planning.statistics.sample_pairs import (
+from dask_simjoin.planning.sample import Moments, merge_moments, near_share
+from dask_simjoin.planning.sample_pairs import (
     Sampled,
     all_pairs,
     gather_samples,
@@ -36,46 +35,29 @@ from dask_simjoin.planning.statistics.sample_pairs import (
     sample_degrees,
     sample_pairs,
 )
+from dask_simjoin.planning.spatial_chunks import RegionPairs, reach_chunks, region_chunks, spatial_chunks
 from dask_simjoin.planning.table import TableSummary, summarise_table, summarise_two
-from dask_simjoin.planning.two_table_chunks import EntityPairs, RegionPairs
 from dask_simjoin.request.spec import JoinSpec
 
 MAX_REGIONS = 1 << 14
+"""Largest number of regions of spatial chunks."""
 
 
 @dataclass(frozen=True, eq=False)
 class JoinStatistics:
-    """Statistics of the tables of a join: rows of the left one are joined with rows of the right one.
+    """Statistics of the tables of a join: rows of the left one are joined with rows of the right one."""
 
-    Attributes
-    ----------
-    left, right : TableSummary
-        Both are the same object for a join of a table with itself.
-    each : tuple of TableSummary
-        The one table, or both.
-    spec : JoinSpec
-        The options for the left table, and for the join.
-    every : Moments
-        Moments of the points of all tables.
-    dims : int
-        Dimensions of the points.
-    rows : tuple of int
-        Points of each table.
-    candidates : float
-        Number of possible pairs: of different rows, or of a left and a right row.
-    pair_bytes : float
-        Memory of one row of the result.
-    """
-
+    # one object for a join of a table with itself
     left: TableSummary
     right: TableSummary
-    each: tuple[TableSummary, ...] = field(init=False)
-    spec: JoinSpec = field(init=False)
-    every: Moments = field(init=False)
+    each: tuple[TableSummary, ...] = field(init=False)  # the one table, or both
+    spec: JoinSpec = field(init=False)  # the options for the left table, and for the join
+    every: Moments = field(init=False)  # moments of the points of all tables
     dims: int = field(init=False)
-    rows: tuple[int, ...] = field(init=False)
+    rows: tuple[int, ...] = field(init=False)  # points of each table
+    # number of possible pairs: of different rows, or of a left and a right row
     candidates: float = field(init=False)
-    pair_bytes: float = field(init=False)
+    pair_bytes: float = field(init=False)  # memory of one row of the result
 
     def __post_init__(self) -> None:
         left, right = self.left, self.right
@@ -98,7 +80,7 @@ class JoinStatistics:
         return sum(table.row_bytes * table.rows for table in self.each) / max(sum(self.rows), 1)
 
     def chunk_row_bytes(self, output: OutputSpec) -> tuple[float, ...]:
-        """Return the memory of one row of a chunk for each table; tasks keep results of left rows."""
+        """Return the memory of one row of a chunk for each table; left rows also have results in tasks."""
         more = output.found_bytes(self.left.rows)
         return (self.left.row_bytes + more, *(table.row_bytes for table in self.each[1:]))
 
@@ -136,7 +118,7 @@ class JoinStatistics:
         return near_share(points.x, self.right.rows, spec.threshold, spec.norm)
 
     def choose_chunks(self, limits: ChunkLimits, costs: Costs) -> JoinChunks:
-        """Cut rows into chunks in the way that is expected to be fastest, the first among equals."""
+        """Cut rows into chunks in the way that is expected to be fastest."""
         request, output, spec = self.spec.partitioning, limits.output, self.spec
         if output.materialise:
             whole = [limits.replicated(table, spec.norm, spec.threshold) for table in self.each]
@@ -166,15 +148,9 @@ class JoinStatistics:
         return spatial if costs.choosing(spatial) < best_seconds else best
 
     def blocks_by_region(self, limits: ChunkLimits) -> int | None:
-        """Return the number of block pairs of spatial chunks.
-
-        None: rows cannot be sent to regions, or the join finds nearest neighbors.
-        """
-        if (
-            limits.output.k is not None
-            or not all(self.rows)
-            or not can_move(limits.shuffle, limits.resources, self.each)
-        ):
+        """Return the number of block pairs of spatial chunks; None: the join cannot have such chunks."""
+        has_regions = limits.output.k is None and all(self.rows)
+        if not has_regions or not can_move(limits.shuffle, limits.resources, self.each):
             return None
         row_bytes = self.chunk_row_bytes(limits.output)
         sizes = [limits.rows(table, size) for table, size in zip(self.each, row_bytes, strict=True)]
@@ -195,10 +171,7 @@ class JoinStatistics:
 
     def count(self, chunks: JoinChunks, blocks: np.ndarray, layout: Layout,
               found: Estimate) -> Estimate | None:  # fmt: skip
-        """Count the pairs that the block pairs give; None: not all points are known.
-
-        `found`: the estimate, for the degrees of a sample.
-        """
+        """Count the pairs of all block pairs; `found`: their estimate; None: some points are unknown."""
         whole = [table.whole for table in self.each]
         parts = [some for some in whole if some is not None]
         if len(parts) < len(whole):
@@ -219,7 +192,7 @@ class JoinStatistics:
     def estimate_whole(self, layout: Layout, counted: bool, listed: bool = False) -> Estimate:
         """Estimate the number of pairs of one chunk of each table.
 
-        `counted`: pairs are not returned; `listed`: tasks still visit each pair.
+        `counted`: whether pairs are only counted; `listed`: whether tasks visit each pair in turn.
         """
         joiner, points = joiner_of_library(self.spec.library), self.left.points
         if counted and self.right is self.left and points.limit is None:
@@ -267,7 +240,7 @@ class JoinStatistics:
 
 
 def lists_pairs(blocks: np.ndarray, spec: JoinSpec) -> bool:
-    """Return whether planning must list pairs to count them, by block pair or by the rows' own limits."""
+    """Return whether pairs must be listed to count them: by block pair, or within the rows' own limits."""
     return len(blocks) > 1 or spec.radius is not None
 
 

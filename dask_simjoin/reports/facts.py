@@ -22,7 +22,6 @@ Facts = tuple[tuple[str, Callable[[Any], str | None]], ...]
 A fact with an empty label continues the fact above.
 """
 
-
 MEMORY = ("partition_bytes", "task_bytes", "chunk_limit", "partition_limit", "result_limit")
 """Attributes of a plan that are sizes in bytes."""
 
@@ -125,10 +124,7 @@ class PicturedReport(Report):
 
 @dataclass(frozen=True, repr=False)
 class FieldsReport(Report):
-    """A report whose facts are its own fields.
-
-    Fields whose names begin with "bytes" are shown as sizes.
-    """
+    """A report whose facts are its own fields; those with names that begin with "bytes" are sizes."""
 
     title: ClassVar[str]
 
@@ -189,10 +185,7 @@ RESULT_FACTS: Facts = (
 
 
 class BlockReport(PicturedReport):
-    """Base class of the reports of plans.
-
-    A subclass defines the number of `_tasks`, and the `_largest_bytes` of a chunk.
-    """
+    """Base class of the reports of plans; a subclass also defines `_tasks`, their number."""
 
     plan: Any
     spec: Any

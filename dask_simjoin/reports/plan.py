@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from dask_simjoin.planning.checks import RANK_BYTES
+from dask_simjoin.planning.estimate import UNKNOWN
 from dask_simjoin.planning.outputs import directions, making_tasks
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.planning.statistics.estimate import UNKNOWN
 from dask_simjoin.reports.facts import (
     COST_FACTS,
     MEMORY,
@@ -123,7 +123,7 @@ class PlanReport(BlockReport):
 
     @property
     def _distances(self) -> str | None:
-        """The unit of returned distances; None: no distances, or distances in the unit of the columns."""
+        """The unit of returned distances; None: no distances, or in the unit of the columns."""
         if not self.spec.return_distance:
             return None
         unit = self.spec.measure.unit if self.spec.unit is None else self.spec.unit.name

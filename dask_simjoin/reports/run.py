@@ -15,33 +15,21 @@ from dask_simjoin.reports.svg import Bars
 from dask_simjoin.request.messages import counted
 
 MAKE_ROWS = ("pairs", "nearest_rows")
-"""Steps whose tasks create rows of the result."""
+"""Steps whose tasks make rows of the result."""
 
 
 class StepRecord(NamedTuple):
-    """The work of one task.
+    """The work of one task."""
 
-    Attributes
-    ----------
-    step, key : str
-        Name of the step, and key of the task within it.
-    result_tasks : int
-        Number of tasks that create rows of the result; 0 if this task creates no such rows.
-    begin, end : float
-        Seconds since the epoch.
-    rows : int or None
-        Number of rows that the task found; None: it finds no rows.
-    thread : object
-        The thread that ran the task.
-    """
-
+    # name of the step, and key of the task within it
     step: str
     key: str
-    result_tasks: int
+    result_tasks: int  # number of tasks that make rows of the result; 0 if this task makes no such rows
+    # seconds since the epoch
     begin: float
     end: float
-    rows: int | None
-    thread: Any
+    rows: int | None  # number of rows that the task found; None: it finds no rows
+    thread: Any  # the thread that ran the task
 
 
 class RunReport(Report):

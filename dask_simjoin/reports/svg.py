@@ -15,6 +15,8 @@ CELLS = 64
 """Maximum cells per side of a picture; with more chunks, several chunks share a cell."""
 
 SHADES = 12
+"""Number of colors for pairs."""
+
 RAMP = ((217, 234, 150), (110, 198, 182), (38, 118, 180), (8, 29, 88))
 """Colors (RGB) from few pairs to many, evenly spaced."""
 
@@ -22,11 +24,10 @@ NOTHING = (228, 228, 228)
 """Color of cells with joined chunks but no pairs."""
 
 DECADES = 4.0
-"""Maximum powers of ten on the scale, which has at least one; smaller values get the palest color."""
+"""Largest range of the scale in powers of ten; smaller values get the palest color."""
 
-SIDE = 320
-MIN_SIDE = 80
-"""Pixels of the picture's longer side, and minimum pixels of its shorter side."""
+SIDE, MIN_SIDE = 320, 80
+"""Pixels of the picture's longer side, and smallest number of pixels of its shorter side."""
 
 BAR, TEXT, LINE = 300, 150, 18
 """Pixels: width of the longest bar, width of the names before bars, and height of a line."""
@@ -37,24 +38,12 @@ BLUE = "#2676b4"
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """The picture of block pairs as a matrix of cells.
+    """The picture of block pairs as a matrix of cells."""
 
-    Attributes
-    ----------
-    values : array (rows, columns), float64
-        Values of cells; NaN if no block pair of the cell is joined.
-    chunks_per_cell : tuple of int
-        Numbers of query chunks and of data chunks per cell.
-    chunks : tuple of int
-        Numbers of query chunks and of data chunks.
-    unit : str
-        Plural noun of the values.
-    """
-
-    values: np.ndarray
-    chunks_per_cell: tuple[int, int]
-    chunks: tuple[int, int]
-    unit: str
+    values: np.ndarray  # (rows, columns) float64: values of cells; NaN if no block pair of the cell is joined
+    chunks_per_cell: tuple[int, int]  # numbers of query chunks and of data chunks per cell
+    chunks: tuple[int, int]  # numbers of query chunks and of data chunks
+    unit: str  # plural noun of the values
 
     @property
     def range(self) -> tuple[float, float]:
@@ -118,7 +107,7 @@ class Matrix:
         rows, columns = self.values.shape
         right, bottom = columns * self.chunks_per_cell[1] - 0.5, rows * self.chunks_per_cell[0] - 0.5
         low, high = self.scale
-        # logarithms on a linear scale, so that cells have the same colors as in SVG
+        # with logarithms on a linear scale, cells have the same colors as in SVG
         values = np.where(self.shades < 0, low - 1, low + self.shades * (high - low))
         colors = optional("matplotlib.colors", "matplotlib", "Plots")
         ramp = colors.LinearSegmentedColormap.from_list("pairs", [_parts(rgb) for rgb in RAMP])
@@ -152,15 +141,9 @@ def matrix(query: np.ndarray, data: np.ndarray, values: np.ndarray, chunks: tupl
 
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """Numbers as bars on a logarithmic scale.
+    """Numbers as bars on a logarithmic scale."""
 
-    Attributes
-    ----------
-    bars : list of tuple
-        For each bar its name, its number, and the number as text.
-    """
-
-    bars: list[tuple[str, float, str]]
+    bars: list[tuple[str, float, str]]  # for each bar its name, its number, and the number as text
 
     def svg(self, title: str) -> str:
         """Return the picture as SVG text."""

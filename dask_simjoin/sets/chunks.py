@@ -14,8 +14,8 @@ from dask_simjoin.errors import TABLES, ListError, TokenError, in_table
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids
 from dask_simjoin.planning.budget import room_now
 from dask_simjoin.planning.checks import check_rows
+from dask_simjoin.planning.partition import check_summaries, summarise_ids
 from dask_simjoin.planning.size_blocks import SizeBlocks
-from dask_simjoin.planning.statistics.unique_ids import check_summaries, summarise_ids
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.spec import RowSpec
 from dask_simjoin.sets.columns import occurrences, presence

@@ -8,17 +8,15 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from dask_simjoin.graph import counts, pairs
+from dask_simjoin.graph import pairs, row_values
 from dask_simjoin.graph.aligned import add_counts
-from dask_simjoin.graph.base import LabelledExpr
+from dask_simjoin.graph.base import Call, LabelledExpr, Steps, pick
 from dask_simjoin.graph.dask_private import Expr, Task, TaskRef
-from dask_simjoin.graph.kept_rows import ROWS
 from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin
 from dask_simjoin.graph.planner import PlanningSteps
 from dask_simjoin.graph.records import RUNS
 from dask_simjoin.graph.row_values import BlockValues
-from dask_simjoin.graph.source import FrozenSource, map_frozen, pick
-from dask_simjoin.graph.steps import Call, Steps
+from dask_simjoin.graph.source import ROWS, FrozenSource, map_frozen
 from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.sets.chunks import (
     ReadSetRows,
@@ -177,13 +175,13 @@ class SetJoin(LazySets, pairs.Join):
     _label = "simjoin_set_join"
 
 
-class CountSetPairs(LazySets, counts.CountPairs):
+class CountSetPairs(LazySets, pairs.CountPairs):
     """Number of pairs whose sets match."""
 
     _label = "simjoin_count_set_pairs"
 
 
-class SetNeighborCounts(LazySets, counts.NeighborCounts):
+class SetNeighborCounts(LazySets, row_values.NeighborCounts):
     """Number of rows that match each row."""
 
     _label = "simjoin_set_neighbor_counts"

@@ -12,14 +12,12 @@ from dask.base import is_dask_collection
 from dask_simjoin.engine.base import Counters, frames_of_library
 from dask_simjoin.errors import TABLES, in_table
 from dask_simjoin.graph.inputs import check_other, one_or_two
-from dask_simjoin.graph.outputs import pairs_example
-from dask_simjoin.graph.verb import verb
+from dask_simjoin.graph.verb import pairs_example, verb
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.budget import plain_budget
 from dask_simjoin.planning.outputs import PAIRS
+from dask_simjoin.planning.partition import RIGHT, check_summaries
 from dask_simjoin.planning.resources import resources_for
-from dask_simjoin.planning.statistics.partition import RIGHT
-from dask_simjoin.planning.statistics.unique_ids import check_summaries
 from dask_simjoin.reports.run import ProfileReport
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.options import MAX_BYTES

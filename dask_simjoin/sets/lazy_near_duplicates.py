@@ -7,11 +7,10 @@ from typing import Any, ClassVar
 
 from dask_simjoin.cluster.algorithms.dbscan import merge_edges
 from dask_simjoin.cluster.algorithms.duplicates import CONNECTED, merge_candidates
+from dask_simjoin.graph.base import Steps, after, pick
 from dask_simjoin.graph.dask_private import Expr, List, TaskRef
 from dask_simjoin.graph.lazy_join import JoinTasks, chunk_ref
 from dask_simjoin.graph.row_values import BlockValues
-from dask_simjoin.graph.source import pick
-from dask_simjoin.graph.steps import Steps, after
 from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.sets.graph import SETS, SetNeighborCounts
 from dask_simjoin.sets.near_duplicates import (

@@ -15,8 +15,12 @@ from dask_simjoin.engine.ids import id_bytes, row_ids, value_bytes
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.budget import Budget, Resources, make_budget
 from dask_simjoin.planning.checks import check_blocks, check_chunks, check_outputs, check_result, check_rows
-from dask_simjoin.planning.disk import Disk, bytes_needed
+from dask_simjoin.planning.estimate import Estimate, block_of, estimate
 from dask_simjoin.planning.outputs import OutputSpec, whole_slices
+from dask_simjoin.planning.partition import RIGHT, IdSummary, summarise_ids
+from dask_simjoin.planning.resources import Disk, bytes_needed
+from dask_simjoin.planning.sample import Sample, sample_size
+from dask_simjoin.planning.sample_pairs import Sampled, SamplePoints, gather_samples
 from dask_simjoin.planning.size_blocks import (
     ELEMENT_BYTES,
     SizeBlockPlan,
@@ -27,11 +31,6 @@ from dask_simjoin.planning.size_blocks import (
     heavy_first,
     size_blocks,
 )
-from dask_simjoin.planning.statistics.estimate import Estimate, block_of, estimate
-from dask_simjoin.planning.statistics.partition import RIGHT
-from dask_simjoin.planning.statistics.sample import Sample, sample_size
-from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints, gather_samples
-from dask_simjoin.planning.statistics.unique_ids import IdSummary, summarise_ids
 from dask_simjoin.request.spec import RowSpec
 from dask_simjoin.sets.chunks import ReadSetRows, SetBlockPair, SetChunk, checked_presence, read_sets
 from dask_simjoin.sets.methods import AUTO, SetMethod

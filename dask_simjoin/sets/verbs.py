@@ -12,8 +12,7 @@ from dask_simjoin.cluster.algorithms.dbscan import merge_edges
 from dask_simjoin.cluster.algorithms.duplicates import CONNECTED
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.inputs import check_other, same_library
-from dask_simjoin.graph.outputs import NEIGHBORS, pairs_example, series_example
-from dask_simjoin.graph.verb import frame_verb, series_verb, verb
+from dask_simjoin.graph.verb import NEIGHBORS, frame_verb, pairs_example, series_example, series_verb, verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import free_memory, within_memory
 from dask_simjoin.request.columns import example_of

@@ -7,15 +7,13 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from dask_simjoin.graph import counts, pairs
-from dask_simjoin.graph.base import LabelledExpr
+from dask_simjoin.graph import pairs
+from dask_simjoin.graph.base import Call, LabelledExpr, Steps
 from dask_simjoin.graph.dask_private import Expr, Task, TaskRef
-from dask_simjoin.graph.kept_rows import ROWS
 from dask_simjoin.graph.lazy_join import JoinTasks
 from dask_simjoin.graph.planner import PlanningSteps
 from dask_simjoin.graph.records import RUNS
-from dask_simjoin.graph.source import FrozenSource, map_frozen
-from dask_simjoin.graph.steps import Call, Steps
+from dask_simjoin.graph.source import ROWS, FrozenSource, map_frozen
 from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.sets.graph import CountRows, LazySets, SetNeighborCounts
 from dask_simjoin.sets.lazy_near_duplicates import MarkRows
@@ -106,7 +104,7 @@ class EditJoin(LazyEdits, pairs.Join):
     _label = "simjoin_edit_join"
 
 
-class CountEditPairs(LazyEdits, counts.CountPairs):
+class CountEditPairs(LazyEdits, pairs.CountPairs):
     """Number of pairs within a distance."""
 
     _label = "simjoin_count_edit_pairs"

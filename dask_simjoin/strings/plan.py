@@ -7,7 +7,7 @@ import numpy as np
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.outputs import OutputSpec
-from dask_simjoin.planning.statistics.sample_pairs import gather_samples
+from dask_simjoin.planning.sample_pairs import gather_samples
 from dask_simjoin.sets.plan import Gathered, SampledSets, SetPlan, SetSummary, make_set_plan, summarised
 from dask_simjoin.sets.token_ids import EncodedSets
 from dask_simjoin.strings.codes import POINTS, EditBlockPair, checked_presence, read_sample

@@ -23,79 +23,68 @@ from dask_simjoin.planning.budget import check_room
 from dask_simjoin.planning.checks import check_rows
 from dask_simjoin.planning.data_warnings import MIN_ROWS, check_share, raise_warnings, warnings_of_left_out
 from dask_simjoin.planning.outputs import OutputSpec, directions
-from dask_simjoin.planning.plan import Plan, WholePlan, make_plan, make_whole_plan
-from dask_simjoin.planning.statistics.partition import (
+from dask_simjoin.planning.partition import (
     RIGHT,
     PartitionScan,
+    check_summaries,
     limits,
     points,
     radii,
     scan_partition,
 )
-from dask_simjoin.planning.statistics.sample import box
-from dask_simjoin.planning.statistics.sample_pairs import PROBE
-from dask_simjoin.planning.statistics.unique_ids import check_summaries
+from dask_simjoin.planning.plan import Plan, WholePlan, make_plan, make_whole_plan
+from dask_simjoin.planning.sample import box
+from dask_simjoin.planning.sample_pairs import PROBE
 from dask_simjoin.planning.tables import JoinStatistics, join_statistics
 from dask_simjoin.request.options import MAX_BYTES
 from dask_simjoin.request.spec import JoinSpec
 
 
 class Chunk(TypedDict):
-    """Hold the rows of a chunk: a plain dict of arrays and frames, so that it spills.
+    """The rows of a chunk: a plain dict of arrays and frames, which Dask can spill.
 
     The dict also has the arrays of the chunk's index (see `Joiner.build`), under other keys.
     """
 
-    ids: Ids
-    """The rows' names in a result, in the order of the rows."""
+    ids: Ids  # the rows' names in a result, in the order of the rows
+    # the ids as int64 in index order; None if they do not fit, or if the result has no ids
     id_keys: Array | None
-    """The ids as int64 in index order; None if they do not fit, or if the result has no ids."""
-    example: Frame
-    """An empty frame of the chunk's library."""
-    order: Array
-    """The positions (n or more) of rows in the chunk, in index order: an array of the index."""
-    kept: NotRequired[Frame]
-    """The columns that the result keeps, in index order."""
-    own_limit: NotRequired[Array]
-    """The threshold (n,) of each row, in index order."""
-    ends: NotRequired[np.ndarray]
-    """The end of each piece's rows, in entity chunks."""
-    position: NotRequired[Array]
-    """The rows' positions in the whole frame, ascending, in spatial chunks."""
-    halo: NotRequired[Chunk]
-    """The rows around the region as a chunk of their own, in spatial chunks."""
+    example: Frame  # an empty frame of the chunk's library
+    order: Array  # the positions (n or more) of rows in the chunk, in index order: an array of the index
+    kept: NotRequired[Frame]  # the columns that the result keeps, in index order
+    own_limit: NotRequired[Array]  # the threshold (n,) of each row, in index order
+    ends: NotRequired[np.ndarray]  # the end of each piece's rows, in entity chunks
+    position: NotRequired[Array]  # the rows' positions in the whole frame, ascending, in spatial chunks
+    halo: NotRequired[Chunk]  # the rows around the region as a chunk of their own, in spatial chunks
 
 
 class ReadRows(TypedDict):
-    """Hold the columns that were read from a partition, in row order."""
+    """The columns that were read from a partition, in row order."""
 
-    x: Array
-    """Coordinates (n, d), float64."""
+    x: Array  # coordinates (n, d), float64
     ids: Ids
-    places: Array | None
-    """The rows' positions in the partition; None: no row was left out."""
-    rows: int
-    """Rows of the partition."""
+    places: Array | None  # the rows' positions in the partition; None: no row was left out
+    rows: int  # rows of the partition
     example: Frame
     kept: NotRequired[Frame]
     own_limit: NotRequired[Array]
 
 
 Fingerprint = tuple[int, tuple[int, str]]
-"""The index of a partition, and its count of rows and the digest of its box when the join was planned."""
+"""The number of a partition, and its count of rows and the digest of its box when the join was planned."""
 
 
 def read_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec, example: Frame | None = None,
                 room: Array | None = None) -> ReadRows:  # fmt: skip
-    """Read coordinates and ids of a partition; refuse a partition that differs from the plan.
+    """Read a partition; refuse one that differs from the plan.
 
-    `example`: an empty frame of another partition, if any; `room`: see `points`.
+    `example`: an empty frame of another partition, if any.  `room`: see `points`.
     """
     return _read_kept(frame, *_planned_points(frame, fingerprint, spec, room), spec, example)
 
 
 def read_piece(frame: Frame, spec: JoinSpec) -> ReadRows:
-    """Read coordinates and ids of some rows of a partition that `as_planned` returned."""
+    """Read some rows of a partition that `as_planned` returned."""
     return _read_kept(frame, *points(frame, spec), spec)
 
 
@@ -132,12 +121,9 @@ def _read_kept(frame: Frame, x: Array, kept: Array | None, spec: JoinSpec,
 
 def _read(x: Array, frame: Frame, places: Array | None, rows: int, limit: Array | None,
           spec: JoinSpec, example: Frame | None = None) -> ReadRows:  # fmt: skip
-    """Collect the columns of a partition.
-
-    `frame`: the rows of the partition that take part.  `rows`: number of all rows of the partition.
-    """
-    if not len(x):
-        x = module_of(x).empty((0, spec.dims))  # a frame without rows does not show how long its lists are
+    """Collect the columns of a partition; `frame`: rows that take part; `rows`: number of all rows."""
+    if not len(x):  # the length of lists is unknown without rows
+        x = module_of(x).empty((0, spec.dims))
     ids = row_ids(frame, spec.id, spec.id_dtype)
     example = frame.iloc[:0].copy() if example is None else example
     read = ReadRows(x=x, ids=ids, places=places, rows=rows, example=example)
@@ -169,24 +155,13 @@ def make_chunk(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
     return gather_chunk(layout, [(0, read["rows"])], read)
 
 
-def scanned_chunk(scan: PartitionScan, rows: int, spec: JoinSpec, layout: Layout | SearchLayout,
-                  threads: int = 1) -> Chunk:  # fmt: skip
-    """Index a whole frame from its scan, without reading it again.
-
-    `rows`: number of all rows.  `threads`: number of threads that share the work.
-    """
-    places = None if scan.kept is None else module_of(scan.x).flatnonzero(scan.kept)
-    read = _read(scan.x, scan.frame, places, rows, scan.limit, spec)
-    return gather_chunk(layout, [(0, rows)], read, threads=threads)
-
-
 def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *parts: ReadRows,
                  threads: int = 1, named: bool = True,
                  joined_points: Array | None = None) -> Chunk:  # fmt: skip
     """Index pieces of partitions as one chunk: rows start ... stop-1 of each of the parts.
 
     `threads`: number of threads that share the work.  `named`: see `named_rows`.  `joined_points`: the points
-    of all parts, if they are already in one array.
+    of all parts as one array, if there is one.
     """
     x, ids = [], []
     extra: dict[str, list[Array | Frame]] = {name: [] for name in EXTRA if name in parts[0]}
@@ -210,7 +185,8 @@ def read_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], finge
                spec: JoinSpec, threads: int, named: bool, *frames: Frame) -> Chunk:  # fmt: skip
     """Read partitions, and index the given rows as one chunk: see `gather_chunk`."""
     ends = list(itertools.accumulate((stop - start for start, stop in rows), initial=0))
-    whole = len(frames) > 1 and not spec.dropna and all(map(_is_all, rows, frames))
+    are_whole = all(span == (0, len(frame)) for span, frame in zip(rows, frames, strict=True))
+    whole = len(frames) > 1 and not spec.dropna and are_whole
     x = _room(ends[-1], spec, layout, frames[0]) if whole else None
 
     def read(first: int, last: int) -> list[ReadRows]:
@@ -229,14 +205,10 @@ def read_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], finge
     return gather_chunk(layout, rows, *parts, threads=threads, named=named, joined_points=x)
 
 
-def _is_all(rows: tuple[int, int], frame: Frame) -> bool:
-    return rows == (0, len(frame))
-
-
 def _room(rows: int, spec: JoinSpec, layout: Layout | SearchLayout, example: Frame) -> Array | None:
     """Allocate host memory for the points of a chunk that is read part by part; None: points are on a GPU.
 
-    All parts share this memory, because new memory for each part would take longer than all other work.
+    New memory for each part would take longer than all other work.
     """
     if frames_for(example).xp is not np or spec.dims is None:
         return None
@@ -249,13 +221,14 @@ def _order(layout: Layout | SearchLayout) -> Literal["C", "F"]:
 
 
 LEAST_READ = 1 << 18
-"""Number of rows of partitions that justify a thread to read them."""
-
+"""Smallest number of rows per thread, if threads read partitions."""
 
 EXTRA = ("kept", "own_limit")
+"""Columns that only some joins need."""
 
 
 def some_rows(values: Array | Frame, start: int, stop: int) -> Array | Frame:
+    """Return a range of rows."""
     return (values.iloc if hasattr(values, "columns") else values)[start:stop]
 
 
@@ -269,7 +242,7 @@ def stacked(parts: list[Array | Frame], example: Frame) -> Array | Frame:
 
 
 def whole_points(parts: list[Array], layout: Layout | SearchLayout, threads: int) -> Array:
-    """Concatenate coordinates in the memory order of the index, on this number of `threads`."""
+    """Concatenate coordinates in the memory order of the index; `threads`: threads that share the work."""
     xp = module_of(parts[0])
     if len(parts) == 1 or xp is not np:
         return parts[0] if len(parts) == 1 else xp.concatenate(parts)
@@ -287,9 +260,9 @@ def whole_points(parts: list[Array], layout: Layout | SearchLayout, threads: int
 
 def indexed(x: Array, ids: Ids, layout: Layout | SearchLayout, example: Frame,
             extra: dict[str, Array | Frame], threads: int = 1, named: bool = True) -> Chunk:  # fmt: skip
-    """Index points, on this number of `threads`.
+    """Index points; `extra`: further columns by name, in the order of the points.
 
-    `extra`: other columns of the points, in the order of the points.  `named`: see `named_rows`.
+    `threads`: number of threads that share the work.  `named`: see `named_rows`.
     """
     return named_rows(joiner_for(example).build(x, layout, threads), ids, example, extra, named)
 
@@ -298,7 +271,7 @@ def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | 
                named: bool = True) -> Chunk:  # fmt: skip
     """Make a chunk from an index and the ids of its rows; `extra`: see `indexed`.
 
-    `named`: whether the result has ids. If so, they are looked up by place in the index.
+    `named`: whether the result has ids, so that they are needed in index order.
     """
     frames = frames_for(example)
     places = index["order"][: len(ids)]
@@ -315,7 +288,7 @@ def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | 
 
 
 Refine = Callable[[Any, Array], Any]
-"""Function of the planned layout and the points (n, d) of the only chunk; it returns the layout to use."""
+"""Takes the planned layout and the points (n, d) of the only chunk, and returns the layout to use."""
 
 
 def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool = False,
@@ -323,8 +296,8 @@ def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sa
                  threads: int = 1) -> tuple[list[Chunk], WholePlan]:  # fmt: skip
     """Make one chunk from each of one or two plain frames, and plan their join.
 
-    `sampled`: whether the plan always estimates the pairs, and not only for warnings.  `threads`: number of
-    threads that share the work.
+    `sampled`: whether the plan estimates the pairs from a full sample; by default a small one is enough for
+    warnings.  `threads`: number of threads that share the work.
     """
     statistics, scans = _scan(frames, spec, output, sampled)
     plan = make_whole_plan(statistics, output)
@@ -332,11 +305,13 @@ def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sa
     _check_result(plan, statistics, spec, output)
     if refine is not None and plan.meets and scans[0] is not None:
         plan = replace(plan, layout=refine(plan.layout, scans[0].x))
-    chunks = [
-        scanned_chunk(one, len(frame), replace(own_spec, dims=plan.dims), plan.layout, threads)
-        for one, (frame, own_spec) in zip(scans, _sides(frames, spec), strict=True)
-        if one is not None  # None: the frame was refused
-    ]
+    chunks = []
+    for scan, (frame, own) in zip(scans, _sides(frames, spec), strict=True):
+        if scan is not None:  # None: the frame was refused
+            places = None if scan.kept is None else module_of(scan.x).flatnonzero(scan.kept)
+            own = replace(own, dims=plan.dims)
+            read = _read(scan.x, scan.frame, places, len(frame), scan.limit, own)
+            chunks.append(gather_chunk(plan.layout, [(0, len(frame))], read, threads=threads))
     return chunks, plan
 
 
@@ -348,9 +323,9 @@ def whole_chunk(frame: Frame, spec: JoinSpec, output: OutputSpec, sampled: bool 
 
 
 def plan_whole(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool = False) -> Plan:
-    """Plan a join of one or two plain frames with all figures of a report; `sampled`: see `whole_chunks`."""
+    """Plan a join of one or two plain frames, with all numbers of a report; `sampled`: see `whole_chunks`."""
     statistics, _ = _scan(frames, spec, output, sampled or output.k is not None)
-    # each frame is one chunk, so sizes of results and the largest distance cannot cut it
+    # sizes of results and the largest distance have no influence, because each frame is one chunk
     output = replace(output, result_bytes_per_row=0, others_per_row=0, max_total=math.inf)
     plan = make_plan(statistics, output)
     _check_ids(statistics, frames, spec)
@@ -375,7 +350,7 @@ def _check_result(plan: Plan | WholePlan, statistics: JoinStatistics, spec: Join
 def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
     """Return the seconds that a method takes to choose clusters, lists or dimensions from a sample.
 
-    Call it after a plan, which makes the same choice: then the time includes no compilation.
+    Call it after a plan, which compiles the kernels of this choice.
     """
     statistics, _ = _scan([frame], spec, output, output.k is not None)
     began = time.perf_counter()
@@ -389,14 +364,9 @@ def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
 def _scan(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
           sampled: bool) -> tuple[JoinStatistics, list[PartitionScan | None]]:  # fmt: skip
     """Summarize frames as tables of one chunk each, and return their scans."""
-    raise_warnings(
-        [
-            data_warning
-            for frame, own in _sides(frames, spec)
-            for data_warning in warnings_of_left_out(frame, own)
-        ]
-    )
-    # a plan estimates the recall for the join's clusters, so both make clusters from the same sample
+    for frame, own in _sides(frames, spec):
+        raise_warnings(warnings_of_left_out(frame, own))
+    # approximate joins and their plans make clusters from one sample, so a plan has the join's recall
     sampled = sampled or spec.approximate
     probed = sampled or output.k is not None or min(map(len, frames)) >= MIN_ROWS or needs_sample(spec.method)
     found = [

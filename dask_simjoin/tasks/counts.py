@@ -1,4 +1,4 @@
-"""Count the pairs of a block pair, per row or in total; number rows across chunks."""
+"""Count the pairs of a block pair; fingerprint rows, number them across chunks, and find their components."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dask_simjoin.engine.ids import decoded, joined, listed_values, rounded_toge
 from dask_simjoin.engine.protocols import Frames, Joiner, Rows
 from dask_simjoin.errors import ColumnError, SourceChangedError
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids, Series
-from dask_simjoin.planning.statistics.partition import points
+from dask_simjoin.planning.partition import points
 from dask_simjoin.request.spec import JoinSpec, RowSpec
 from dask_simjoin.tasks.matches import BlockPair, visit_radii
 from dask_simjoin.tasks.shuffle import CELL, COUNT, POSITION
@@ -28,17 +28,16 @@ Number = Any
 def count_block(block_pair: BlockPair, enough: int | None = None) -> tuple[Array, Array | None]:
     """Count for each row of two chunks its neighbors in the other chunk; `enough`: see `Joiner.counts`.
 
-    For one chunk with itself, the second array is None.
+    The second array is None for one chunk with itself.
     """
     counts = _counts(block_pair, block_pair.rows, enough)
     return counts[0], None if block_pair.same else counts[1]
 
 
 def _counts(block_pair: BlockPair, rows: Rows | None, enough: int | None = None) -> list[Array]:
-    """Count the neighbors of the rows of both chunks, by position.
+    """Count the neighbors of the rows of both chunks, by position: (n,), or (n, distances) for several.
 
-    `rows`: places of the first chunk whose pairs are counted.  For several distances, counts are
-    (n, distances).
+    `rows`: places of the first chunk whose pairs are counted.
     """
     same, spec, joiner = block_pair.same, block_pair.spec, block_pair.joiner
     if spec.several:
@@ -57,16 +56,6 @@ def _counts(block_pair: BlockPair, rows: Rows | None, enough: int | None = None)
     return counts
 
 
-def _within_several(block_pair: BlockPair, rows: Rows | None) -> np.ndarray:
-    """Count the pairs within each of several distances: (distances,) int64."""
-    limits, inverse = np.unique(block_pair.spec.thresholds, return_inverse=True)
-    (found,) = block_pair.joiner.tally(
-        *block_pair.operands, limits, is_self_join=block_pair.same, by_row=False, rows=rows
-    )
-    numbers: np.ndarray = to_host(found)[0, inverse]
-    return numbers
-
-
 def count_cells(block_pair: BlockPair, offsets: np.ndarray) -> Frame:
     """Count the neighbors of rows of spatial chunks; return updates to shuffle to the rows' partitions."""
     q, _, same, spec = block_pair[:4]
@@ -79,10 +68,10 @@ def count_cells(block_pair: BlockPair, offsets: np.ndarray) -> Frame:
     xp = frames.xp
     position = xp.concatenate([part for part, _ in parts])
     count = xp.concatenate([part for _, part in parts])
-    # a row without neighbors is only sent when its chunk is compared with itself
+    # each row is sent at least once, also without neighbors
     sent = (count if count.ndim == 1 else count.max(axis=1)) > 0
     if spec.other is not None and block_pair.first:
-        sent[:] = True  # with two tables, no chunk is compared with itself
+        sent[:] = True
     elif same and block_pair.first:
         sent[: len(q["ids"])] = True
     return scatter(position[sent], count[sent], offsets, frames)
@@ -110,7 +99,10 @@ def count_block_pairs(block_pair: BlockPair) -> Number:
     rows = block_pair.rows
     for each in block_pair.comparisons():
         if spec.several:
-            pairs += _within_several(each, rows) * (2 if spec.pairs == "both" else 1)
+            limits, inverse = np.unique(spec.thresholds, return_inverse=True)
+            operands = *each.operands, limits
+            (tally,) = each.joiner.tally(*operands, is_self_join=each.same, by_row=False, rows=rows)
+            pairs += to_host(tally)[0, inverse] * (2 if spec.pairs == "both" else 1)
             continue
         if spec.radius is not None:
             pairs += sum(int(count.sum()) for count in _counts(each, rows))
@@ -134,19 +126,10 @@ REMEDY = "persist() the frame, or write it to parquet, before you compute values
 
 
 def fingerprints(frame: Frame, groups: Groups, spec: RowSpec | None) -> Array:
-    """Hash the rows of a partition that have values.
+    """Hash the rows of a partition that have values (rows,) uint64.
 
-    Parameters
-    ----------
-    frame : DataFrame
-    groups : tuple of tuple, or callable
-        The columns that values depend on, or a function that hashes rows by them.
-    spec : RowSpec or None
-        Its `dropna` selects the rows with values; None: all rows have values.
-
-    Returns
-    -------
-    array (rows,), uint64
+    `groups`: the columns that values depend on, or a function that hashes rows by them.  `spec`: its `dropna`
+    selects the rows with values; None: all rows have values.
     """
     return _kept_fingerprints(frame, groups, kept_rows(frame, spec))
 
@@ -162,21 +145,16 @@ def _kept_fingerprints(frame: Frame, groups: Groups, kept: Array | None) -> Arra
 
 
 def hash_columns(frame: Frame, groups: tuple[tuple[Hashable, ...], ...]) -> Array:
-    """Hash rows by numeric columns (rows,) uint64."""
+    """Hash rows by numeric columns (rows,) uint64; equal numbers give equal hashes."""
     frames = frames_for(frame)
-    found = frames.xp.zeros(len(frame), np.uint64)
+    xp = frames.xp
+    found = xp.zeros(len(frame), np.uint64)
     for columns in groups:
         x = frames.coordinates(frame, columns)
         for k in range(x.shape[1]):
-            found = _mixed(found, x[:, k])
+            numbers = xp.where(xp.isnan(x[:, k]), np.nan, x[:, k] + 0.0)  # -0.0 becomes 0.0
+            found = mixed_bits(found, xp.ascontiguousarray(numbers).view(np.uint64))
     return found
-
-
-def _mixed(state: Array, numbers: Array) -> Array:
-    """Mix numbers (n,) into hashes; equal numbers give equal hashes."""
-    xp = module_of(numbers)
-    numbers = xp.where(xp.isnan(numbers), np.nan, numbers + 0.0)  # -0.0 becomes 0.0
-    return mixed_bits(state, xp.ascontiguousarray(numbers).view(np.uint64))
 
 
 def mixed_bits(state: Array, bits: Array) -> Array:
@@ -190,17 +168,7 @@ def mixed_bits(state: Array, bits: Array) -> Array:
 def places_of(now: Array, then: Array) -> Array | None:
     """Find the place of each row of a partition in another run; None: rows are in the same order.
 
-    Rows with equal fingerprints keep their order.
-
-    Parameters
-    ----------
-    now, then : array (rows,), uint64
-        Fingerprints in both runs.
-
-    Raises
-    ------
-    SourceChangedError
-        The runs have different rows.
+    `now`, `then`: fingerprints (rows,) in both runs; rows with equal ones keep their order.
     """
     xp = module_of(now)
     if len(now) == len(then):
@@ -253,13 +221,13 @@ def _labelled(values: Frame | Series, frame: Frame, kept: Array | None) -> Frame
 
 
 CHUNK_BITS = 32
-
 CHUNK = 1 << CHUNK_BITS
-"""Row numbers reserved for each chunk."""
-
+"""Row numbers that are reserved for each chunk, and their bits."""
 
 RowNumbers = int | Array
-"""The index of a chunk, or the positions of its rows in the whole frame, ascending."""
+"""The number c of a chunk, whose rows have the numbers c * CHUNK + position; or the numbers of all its rows.
+
+In the second case, numbers are positions in the whole frame, ascending."""
 
 
 def row_numbers(rows: Array, own: RowNumbers) -> Array:
@@ -288,7 +256,7 @@ def component_roots(nodes: int, left: Array, right: Array, joiner: Joiner | None
 
 
 NODES_OF_EDGE = 8
-"""Up to this many row numbers per edge, an array with a node for each number is faster than sorting."""
+"""Up to this number of row numbers per edge, an array with a node for each number is faster than sorting."""
 
 Edges = tuple[Array, Array]
 """The row numbers (k,) int64 of both ends of edges, on the host or a GPU."""
@@ -302,8 +270,8 @@ def no_edges(xp: ArrayModule = np) -> Edges:
 def spanning_forest(parts: Sequence[Edges], joiner: Joiner) -> Edges:
     """Reduce edges to the fewest edges that connect the same row numbers.
 
-    `joiner`: the joiner for arrays such as the edges.  Each edge goes from a row number to the smallest row
-    number of its component.  A row number begins at most one edge, and edges are sorted by their beginnings.
+    Each edge goes from a row number to the smallest row number of its component.  A row number begins at most
+    one edge, and edges are sorted by their beginnings.
     """
     xp = joiner.xp
     left, right = (xp.concatenate([xp.asarray(side) for side in sides]) for sides in zip(*parts, strict=True))
@@ -319,9 +287,9 @@ def spanning_forest(parts: Sequence[Edges], joiner: Joiner) -> Edges:
 
 
 def _forest_of_ranges(left: np.ndarray, right: np.ndarray, joiner: Joiner) -> Edges | None:
-    """Do what `spanning_forest` does, with a node for each row number up to the last of each chunk.
+    """Do what `spanning_forest` does, with a node for each row number up to the last one of each chunk.
 
-    If most row numbers have an edge, this takes a fifth of the time of sorting.  None: too few have an edge.
+    If most row numbers have an edge, this takes a fifth of the time.  None: too few row numbers have an edge.
     """
     if min(int(left.min()), int(right.min())) < 0:
         return None
@@ -377,9 +345,9 @@ def _order(ids: Ids) -> Array:
 
 
 def _coded(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
-    """List the distinct ids, and the places of both ends of pairs among them.
+    """Return the distinct ids, and the places among them of the left and right ends of pairs.
 
-    A row with one missing end, as in a left join, adds an id but no pair.
+    A row of `pairs` with a missing end, as in a left join, adds an id but no pair.
     """
     left, right = frames.index(pairs["left"]), frames.index(pairs["right"])
     if left.dtype != right.dtype or not isinstance(left.dtype, (np.dtype, pd.CategoricalDtype)):

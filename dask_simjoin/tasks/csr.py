@@ -1,8 +1,6 @@
-"""Build sparse neighbor matrices in CSR form from chunks.
+"""Build sparse neighbor matrices in CSR form from chunks: kernels on the host, array operations on GPUs.
 
-Kernels do the work on the host, and array operations on a GPU.
-
-The number of a row is its position in the frame, which is its row and its column in the matrix.
+A row of the frame has its position as its number: its row and its column in the matrix.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_v
     """Put entries into their rows; `at` (n,): the place of each row's next entry."""
     if module_of(at) is np:
         host_kernels("components").put(rows, columns, values, at, out, out_values)
-    elif len(rows):  # entries come in any order, because complete rows are sorted later
+    elif len(rows):  # in any order: complete rows are sorted later
         put_entries(rows, columns, values, at, out, out_values)
 
 
@@ -111,7 +109,7 @@ def starts_of(counts: Array) -> Array:
 
 
 def narrow(counts: Array) -> Array:
-    """Convert counts to the smallest type, because each row has a count for each block pair."""
+    """Convert counts to the smallest type: each row has a count for each of its block pairs."""
     return counts.astype(np.min_scalar_type(int(counts.max()) if len(counts) else 0))
 
 
@@ -120,23 +118,19 @@ MODES = DISTANCE, CONNECTIVITY = ("distance", "connectivity")
 WIDE = np.iinfo(np.int32).max
 """Largest number of type int32."""
 
-
 KEPT = 1 << 22
-"""Up to this number of pairs (of 16 bytes), one pass keeps all pairs; for more, a first pass counts pairs."""
+"""Up to this number of pairs (of 16 bytes), one pass keeps all pairs; with more, a first pass counts them."""
 
 Listed = list[tuple[Array, Array, Array]]
 """Batches of pairs: positions of both ends, and totals."""
 
 
 class MatrixRows(TypedDict):
-    """Hold rows of a matrix: a plain dict of arrays, so that it spills."""
+    """Rows of a matrix: a plain dict of arrays, which Dask can spill."""
 
-    counts: Array
-    """Entries of each row (n,)."""
-    columns: Array
-    """The columns of all entries, row after row."""
-    values: Array
-    """The values of all entries, float64."""
+    counts: Array  # entries of each row (n,)
+    columns: Array  # the columns of all entries, row after row
+    values: Array  # the values of all entries, float64
 
 
 def sparse(xp: ArrayModule) -> ModuleType:
@@ -147,9 +141,9 @@ def sparse(xp: ArrayModule) -> ModuleType:
 
 
 def offset_type(xp: ArrayModule, max_value: int) -> DType:
-    """Choose the type of offsets and columns of a matrix; `max_value`: the larger count, entries or rows.
+    """Choose the type of offsets and columns of a matrix: int64, but int32 on GPUs if `max_value` fits.
 
-    SciPy gets int64.  CuPy converts offsets and columns to int32 if they fit.
+    `max_value`: the number of entries or of rows, the larger one.
     """
     return np.int64 if xp is np or max_value > WIDE else np.int32
 
@@ -162,17 +156,11 @@ def max_entries(xp: ArrayModule) -> int | None:
     return WIDE
 
 
-def weights_of(totals: Array, spec: JoinSpec, mode: str) -> Array:
-    """Compute the values of entries from totals of `Joiner.visit`, whose memory may be reused."""
-    xp = module_of(totals)
-    return measured(spec, xp)(totals) if mode == DISTANCE else xp.ones(len(totals))
-
-
 def matrix_numbers(chunk: Chunk, firsts: list[int], kind: DType) -> Array:
     """Return the numbers of a chunk's rows in the matrix, ascending.
 
-    `firsts`: for an entity chunk, the position in the frame of the first row of each piece's partition. Rows
-    of entity chunks are numbered within their partitions.
+    `firsts`: for an entity chunk, the position in the frame of the first row of each piece's partition: ids
+    of its rows are their numbers in their partitions.
     """
     if "position" in chunk:
         return chunk["position"].astype(kind)
@@ -185,14 +173,14 @@ def matrix_numbers(chunk: Chunk, firsts: list[int], kind: DType) -> Array:
 
 
 def count_entries(block_pair: BlockPair) -> tuple[Array, Array | None, int]:
-    """Count the entries per row of two chunks in each other's columns, and in total."""
+    """Count the entries of each row of two chunks in the columns of the other chunk, and all entries."""
     counts = [None if c is None else narrow(c) for c in count_block(block_pair)]
     return counts[0], counts[1], sum(int(c.sum(dtype=np.int64)) for c in counts if c is not None)
 
 
 def fill_block(block_pair: BlockPair, counts: tuple[Array, Array | None, int], numbers: Sequence[Array],
                mode: str) -> tuple[MatrixRows, MatrixRows | None]:  # fmt: skip
-    """Make the entries of the rows of two chunks in each other's columns.
+    """Make the entries of the rows of two chunks in the columns of the other chunk.
 
     `counts`: the result of `count_entries`.  `numbers`: the row numbers of each chunk in the matrix.
     """
@@ -219,7 +207,8 @@ def fill(block_pair: BlockPair, numbers: Sequence[Array], mode: str, at: list[Ar
     """
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
-        values = weights_of(totals, block_pair.spec, mode)
+        xp = block_pair.xp  # the memory of totals may be reused
+        values = measured(block_pair.spec, xp)(totals) if mode == DISTANCE else xp.ones(len(totals))
         for side, rows, columns in ((0, left, numbers[1][right]), (-1, right, numbers[0][left])):
             put(rows, columns, values, at[side], parts[side]["columns"], parts[side]["values"])
 
@@ -332,7 +321,7 @@ def matrix(values: Array, columns: Array, starts: Array) -> SparseMatrix:
     kind = sparse(xp).csr_matrix
     if xp is not np:
         return kind((values, columns, starts), shape=(rows, rows))
-    # set arrays on an empty matrix: the constructor would convert int64 to int32 if possible
+    # the constructor would convert int64 to int32 if possible
     made = kind((rows, rows))
     made.data, made.indices, made.indptr = values, columns, starts
     return made

@@ -1,11 +1,8 @@
 """Find the pairs of two chunks, as positions in their indexes.
 
-If radii are similar, chunks are joined within the largest one, and each pair is decided in both directions.
-If a few radii are much larger, that would cost as if all were.  Then left rows are joined in classes, each
-within its own largest radius, with all rows of the other chunk.
-
-With a radius per row, the left row's radius decides a pair.  This module settles which row is left,
-whichever side was searched.
+With a radius per row, the radius of a pair's left row decides the pair.  If radii are similar, chunks are
+joined within the largest radius, and each pair is decided in both directions.  If a few radii are much
+larger, left rows are joined in classes of similar radii, each within its own largest radius.
 """
 
 from __future__ import annotations
@@ -23,34 +20,21 @@ from dask_simjoin.engine.ids import from_id_keys, joined
 from dask_simjoin.engine.protocols import Joiner, Layout, Measured, Rows
 from dask_simjoin.metrics.distances import Cosine, Metric
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, Values, box_gap
-from dask_simjoin.planning.statistics.sample import merge_moments, moments
+from dask_simjoin.planning.sample import merge_moments, moments
 from dask_simjoin.request.spec import JoinSpec, TotalsSpec
 from dask_simjoin.tasks.chunks import Chunk
 
 
 class BlockPair(NamedTuple):
-    """Name two chunks to compare, and how.
+    """Two chunks to compare, and how."""
 
-    Attributes
-    ----------
-    q, d : Chunk
-        The chunk of queries and the chunk of data, or one chunk twice; `d` may have a halo.
-    same : bool
-        Whether they are one chunk, whose pairs are found once.
-    spec : JoinSpec
-        The request.
-    layout : Layout
-        The layout of both indexes.
-    part : tuple of int
-        Index and number of parts of the work.
-    """
-
+    # the chunk of queries and the chunk of data, or one chunk twice; `d` may have a halo
     q: Chunk
     d: Chunk
-    same: bool
+    same: bool  # whether they are one chunk, whose pairs are found once
     spec: JoinSpec
-    layout: Layout
-    part: tuple[int, int] = (0, 1)
+    layout: Layout  # the layout of both indexes
+    part: tuple[int, int] = (0, 1)  # index and number of parts of the work
 
     @property
     def rows(self) -> Rows | None:
@@ -64,9 +48,10 @@ class BlockPair(NamedTuple):
 
     @property
     def places(self) -> Rows | None:
-        """The places of the first chunk's index whose own numbers are this part of the work; None: all.
+        """The places of the first chunk's index for which this part of the work makes numbers; None: all.
 
-        In a host's chunk they are found from both of its sides, so that all places take as long.
+        In a single chunk on the host, the pairs of a place are found from both ends, so all places take
+        equally long.
         """
         number, parts = self.part
         if parts == 1 or not self.same or self.xp is not np:
@@ -76,7 +61,7 @@ class BlockPair(NamedTuple):
 
     @property
     def first(self) -> bool:
-        """Whether this is the first part of the work, which also does the work needed once."""
+        """Whether this is the first part of the work, which also does what is needed once."""
         return not self.part[0]
 
     @property
@@ -112,9 +97,10 @@ class BlockPair(NamedTuple):
 
 
 def equal_work(work: np.ndarray, places: int, grain: int, parts: int) -> list[int]:
-    """Split positions into parts of roughly equal work; `work`: of equal ranges of positions.
+    """Split `places` into parts of roughly equal work, and return the ends of parts.
 
-    Parts begin at multiples of `grain`; some may be empty.
+    `work`: the work of each of equal ranges of places.  Parts begin at multiples of `grain`, and may be
+    empty.
     """
     done = np.concatenate([[0.0], np.cumsum(work)])
     at = np.interp(np.linspace(0, done[-1], parts + 1), done, np.linspace(0, places, len(done)))
@@ -131,17 +117,17 @@ RATIO = 4.0
 """Largest ratio of two radii in a class."""
 
 CLASSES = 8
-"""Most classes: the last has all small radii, and 0."""
+"""Largest number of classes: the last has all small radii, and 0."""
 
 GAIN = 4.0
-"""Classes must have this many times fewer candidates, as they search both directions and build indexes."""
+"""Classes must reduce candidates by this factor, because they search both directions and build indexes."""
 
 Show = Callable[[int, Array, Array, Array], None]
-"""Takes pairs within the left rows' radii: the left rows' side, positions in both chunks, and totals."""
+"""Takes pairs within the left rows' radii: the left rows' chunk (0 or 1), positions in both, and totals."""
 
 
 def visit_radii(block_pair: BlockPair, show: Show, rows: Rows | None = None) -> None:
-    """Show all pairs within the left row's radius; in both directions for one table."""
+    """Call `show` with all pairs within the left row's radius; for one table, in both directions."""
     both = block_pair.spec.other is None
     sides = (0, 1) if both and not block_pair.same else (0,)
     chunks = block_pair.q, block_pair.d
@@ -170,7 +156,7 @@ def _at_once(block_pair: BlockPair, show: Show, rows: Rows | None, both: bool) -
 
 
 def _classes(chunk: Chunk, norm: Norm, xp: ArrayModule) -> Array | None:
-    """Number the class of each place's radius, 0 for the largest; None: classes would not save time."""
+    """Return the class of each place's radius, 0 for the largest; None: classes would not save time."""
     limit = chunk["own_limit"]
     largest = float(limit.max()) if len(limit) else 0.0
     if not 0 < largest < math.inf:
@@ -179,7 +165,7 @@ def _classes(chunk: Chunk, norm: Norm, xp: ArrayModule) -> Array | None:
     steps = -xp.log(xp.maximum(radius, RATIO**-CLASSES)) / math.log(RATIO)
     number = xp.minimum(steps.astype(xp.int64), CLASSES - 1)
     rows = to_host(tally(number, CLASSES))
-    # estimated for two dimensions: with more dimensions, classes save more
+    # as in two dimensions; with more, classes save more
     candidates = float(rows @ RATIO ** (-2.0 * np.arange(CLASSES)))
     return number if candidates * GAIN < len(limit) else None
 
@@ -214,12 +200,14 @@ def _in_classes(
 
 def _join(block_pair: BlockPair, show: Show, side: int, threshold: float, x: Array, y: Array,
           sides: tuple[Array, Array, Array]) -> None:  # fmt: skip
-    """Show the pairs of some left rows with rows of the other side.
+    """Call `show` with the pairs of some left rows `x` and rows `y` of the other chunk.
 
-    `sides`: the positions of the left rows and of the other rows, and the threshold of each left row.
+    `sides`: the positions of both kinds of rows, and the threshold of each left row.
     """
     joiner, same = block_pair.joiner, block_pair.same
-    layout = _layout(block_pair, threshold, x, y)
+    given, every = block_pair.layout, merge_moments([moments(x), moments(y)])
+    box = every.lower, every.upper, every.mean, every.variance
+    layout = joiner.layout(given.method, *box, threshold, given.norm)
     lefts, rights, limits = sides
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
@@ -231,13 +219,6 @@ def _join(block_pair: BlockPair, show: Show, side: int, threshold: float, x: Arr
     joiner.visit(joiner.build(x, layout), joiner.build(y, layout), layout, visitor, is_self_join=False)
 
 
-def _layout(block_pair: BlockPair, threshold: float, x: Array, y: Array) -> Layout:
-    every, given = merge_moments([moments(x), moments(y)]), block_pair.layout
-    return block_pair.joiner.layout(
-        given.method, every.lower, every.upper, every.mean, every.variance, threshold, given.norm
-    )
-
-
 def by_position(chunk: Chunk, values: Array, xp: ArrayModule) -> Array:
     """Reorder values from index order to row order."""
     out = xp.empty_like(values)
@@ -246,15 +227,7 @@ def by_position(chunk: Chunk, values: Array, xp: ArrayModule) -> Array:
 
 
 class Matches(NamedTuple):
-    """Hold pairs of rows of some chunks.
-
-    Attributes
-    ----------
-    left, right : array (pairs,)
-        Places in the concatenated indexes of `left_of` and `right_of`.
-    distance : array (pairs,), float64, or None
-    left_of, right_of : tuple of Chunk
-    """
+    """Pairs as places (pairs,) in the concatenated indexes of `left_of` and `right_of`, and distances."""
 
     left: Array
     right: Array
@@ -285,7 +258,7 @@ def _in_unit(totals: Array, metric: Metric, size: float, xp: ArrayModule) -> Arr
 
 
 def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches:
-    """Find all pairs of two chunks, or of one with itself, each once; the left row is the frame's first."""
+    """Find all pairs of two chunks, or of one with itself, each once; left rows come first in the frame."""
     q, d, same, spec = block_pair[:4]
     if spec.radius is not None:
         return _within_radius(block_pair, distance, rows)
@@ -328,7 +301,7 @@ def _within_radius(block_pair: BlockPair, distance: bool, rows: Rows | None) -> 
 
 
 def _ranks(chunks: tuple[Chunk, ...], xp: ArrayModule) -> list[Array]:
-    """List the places of rows in the concatenated indexes of chunks."""
+    """Return the places of each chunk's rows in the concatenated indexes of all chunks."""
     firsts = [0, *(len(chunk["ids"]) for chunk in chunks[:-1])]
     return [rank(chunk, xp) + first for chunk, first in zip(chunks, firsts, strict=True)]
 

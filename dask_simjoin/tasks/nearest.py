@@ -1,4 +1,4 @@
-"""Search chunks for nearest neighbors, and build their result rows."""
+"""Search chunks for nearest neighbors; make result rows, or choose the closest pairs."""
 
 from __future__ import annotations
 
@@ -31,17 +31,14 @@ from dask_simjoin.tasks.pairs import cast_like, unmatched
 
 
 class State(TypedDict):
-    """Hold the nearest rows found so far for each row of a chunk: a plain dict, so that it spills.
+    """The nearest rows found so far for each row of a chunk: a plain dict, which Dask can spill.
 
     It has k columns, or fewer if fewer rows were searched.
     """
 
-    totals: Array
-    """The totals (n, k) float64 of each row's nearest rows so far, ascending; inf: none yet."""
-    row_numbers: Array
-    """The row numbers (n, k) int64 of the nearest rows; -1: none yet."""
-    rows: NotRequired[Array]
-    """The rows that the state is for, if it is for a part of the chunk's rows."""
+    totals: Array  # the totals (n, k) float64 of each row's nearest rows so far, ascending; inf: none yet
+    row_numbers: Array  # the row numbers (n, k) int64 of the nearest rows; -1: none yet
+    rows: NotRequired[Array]  # the rows of the state, if it is for a part of the chunk's rows
 
 
 Totals = tuple[float, float]
@@ -56,9 +53,8 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
     """Update the nearest rows of a chunk's rows with the rows of another chunk, or of the same chunk.
 
     `numbers`: the `RowNumbers` of each chunk.  `is_self_join`: whether both chunks are of one table, where a
-    row is not its own neighbor.  `totals`: the smallest and largest total of a neighbor.  `part`: the part of
-    the first chunk's rows to search for, and the number of parts.  `state`: the result of earlier searches
-    for these rows in other chunks, if any.
+    row is not its own neighbor.  `part`: index and number of parts of the first chunk's rows.  `state`: the
+    result of earlier searches for these rows in other chunks, if any.
     """
     searcher = searcher_for(q["example"])
     searcher.prepare()
@@ -66,7 +62,7 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
     start, stop = part_of_places(len(q["ids"]), searcher.grain, part)
     # no more columns than rows that can be found
     best, found = searcher.fresh(stop - start, min(k, known + len(d["ids"])))
-    if state is not None:  # copied, because other tasks may use the old state
+    if state is not None:  # copied: Dask may use the old state again
         best[:, :known], found[:, :known] = state["totals"], state["row_numbers"]
     first, second = (own * CHUNK if isinstance(own, int) else own for own in numbers)
     query = searcher.renamed(cast(Index, q), first)
@@ -77,7 +73,7 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
         return {"totals": best, "row_numbers": found}
     some = searcher.part(query, start, stop)
     rows = some["order"]
-    # the state of a part has its rows in index order
+    # rows of the state are in index order, so places replace row positions
     here = some | {"order": module_of(rows).arange(len(rows), dtype=rows.dtype)}
     searcher.nearest(here, data, layout, best, found, is_self_join=is_self_join, **limits)
     return {"totals": best, "row_numbers": found, "rows": rows}
@@ -113,7 +109,7 @@ def part_of_places(rows: int, grain: int, part: tuple[int, int]) -> tuple[int, i
 
 
 def join_states(threads: int, *parts: State) -> State:
-    """Merge the states of all parts of a chunk, on the host with this number of `threads`."""
+    """Merge the states of all parts of a chunk; `threads`: threads that share the work on the host."""
     xp = module_of(parts[0]["totals"])
     if xp is np:
         return _join_on_host(parts, threads)
@@ -157,26 +153,16 @@ def kth_distance(state: State, k: int, spec: JoinSpec) -> Array:
 MAX_POSITION = 2**31
 """From this number of rows on, positions are int64."""
 
-
 PARTS = 16
-"""Blocks are this many times smaller if each needs several arrays, because glibc may keep freed memory."""
+"""Factor by which blocks are smaller if each needs several arrays: glibc may keep the freed memory of all."""
 
 
 class FoundRows(NamedTuple):
-    """Hold the neighbors that are rows of one chunk.
+    """The neighbors that are rows of one chunk."""
 
-    Attributes
-    ----------
-    places : array (rows,), int64
-        The neighbors' places in the state: row * k + rank.
-    ids : Index
-    columns : dict
-        Kept columns of the result, by their names.
-    """
-
-    places: Array
+    places: Array  # (rows,) int64: the neighbors' places in the state: row * k + rank
     ids: Ids
-    columns: dict[str, Values]
+    columns: dict[str, Values]  # kept columns of the result, by their names
 
 
 def find_rows(state: State, d: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundRows:
@@ -185,9 +171,7 @@ def find_rows(state: State, d: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundR
     xp = module_of(numbers)
     if isinstance(own, int):
         first, stop = own * CHUNK, (own + 1) * CHUNK
-        if (
-            len(numbers) and int(numbers.min()) >= first and int(numbers.max()) < stop
-        ):  # all numbers are in this chunk
+        if len(numbers) and int(numbers.min()) >= first and int(numbers.max()) < stop:
             places, rows = xp.arange(len(numbers)), numbers
         else:
             places = xp.flatnonzero((numbers >= first) & (numbers < stop))
@@ -207,7 +191,7 @@ def find_rows(state: State, d: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundR
 
 
 def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: FoundRows) -> Frame:
-    """Make a frame like an example: the neighbors of a chunk's rows, for each row the nearest first."""
+    """Make the result rows of a chunk's rows and their neighbors, nearest first; `like`: an example."""
     frames = frames_for(q["example"])
     xp, k = frames.xp, state["row_numbers"].shape[1]
     found = tuple(part for part in found if len(part.places))
@@ -220,11 +204,9 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: Fo
         places = places[order]
     totals = state["totals"].reshape(-1)
     every = len(places) == len(totals)
-    if every:  # all neighbors were found, so ranks repeat and need no division
-        rows, ranks = (
-            xp.repeat(xp.arange(len(places) // k), k),
-            xp.tile(xp.arange(1, k + 1), len(places) // k),
-        )
+    if every:  # each row has k neighbors: faster than a division
+        n = len(places) // k
+        rows, ranks = xp.repeat(xp.arange(n), k), xp.tile(xp.arange(1, k + 1), n)
     else:
         rows, ranks = places // k, places % k + 1
     columns: dict[str, Values] = {}
@@ -277,7 +259,7 @@ def has_neighbor(state: State) -> Array:
 
 
 def whole_rows(q: Chunk, d: Chunk, state: State, spec: JoinSpec, like: Frame) -> Frame:
-    """Do what `nearest_rows` does for one chunk on the host; two columns reuse the state's memory."""
+    """Do what `nearest_rows` does for one searched chunk on the host; reuse the memory of the state."""
     frames, (totals, numbers) = frames_for(q["example"]), (state["totals"], state["row_numbers"])
     rows, ranks = _compressed(totals, numbers)
     if not len(rows):
@@ -326,11 +308,11 @@ def _compressed(totals: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np
 
 
 WARM = 100
-"""Points of an untimed first search, which compiles the kernels."""
+"""Number of points of a first search without a timer, which compiles the kernels."""
 
 
 def profile_search(x: Array, layout: SearchLayout, k: int, max_total: float, library: str) -> Counters:
-    """Search the k nearest rows of each point (n, d); return the number of neighbors, and the seconds."""
+    """Search the k nearest rows of each point (n, d); return the number of neighbors, and seconds."""
     if not len(x):
         return Counters({"neighbors": 0.0}, {})
     _run(x[:WARM], layout, k, max_total, library)
@@ -348,3 +330,120 @@ def _run(x: Array, layout: SearchLayout, k: int, max_total: float, library: str)
     found = int((names >= 0).astype(joiner.xp.int64).sum())
     seconds = {"index": built - begin, "search": time.perf_counter() - built}
     return Counters({"neighbors": float(found)}, seconds)
+
+
+class RowPairs(NamedTuple):
+    """Pairs of rows."""
+
+    # (pairs,) int64: numbers of the rows in their tables
+    left: np.ndarray
+    right: np.ndarray
+    total: np.ndarray  # (pairs,) float64: totals, which are compared instead of distances
+    # (pairs,) float64: labels of groups, each with its own n closest pairs; None: all rows are one group
+    group: np.ndarray | None = None
+
+    def take(self, rows: np.ndarray | slice) -> RowPairs:
+        """Return some of the pairs; `rows`: their positions, or a mask."""
+        return RowPairs(*(None if column is None else column[rows] for column in self))  # type: ignore[arg-type]
+
+
+NO_PAIRS = RowPairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+
+
+def first_pairs(found: Sequence[RowPairs], n: int, one_table: bool) -> RowPairs:
+    """Return the first n distinct pairs of each group, in order; in one table, left < right in each pair."""
+    left, right, total = (
+        np.concatenate(parts) for parts in zip(*(pairs[:3] for pairs in found), strict=True)
+    )
+    parts = [pairs.group for pairs in found if pairs.group is not None]
+    group = np.concatenate(parts) if parts else None
+    most = n * (1 + one_table) * len(found)  # in one table, a list can have a pair from both of its rows
+    pairs = RowPairs(left, right, total, group)
+    if len(total) > most and group is None:
+        pairs = pairs.take(total <= np.partition(total, most - 1)[most - 1])
+    if one_table:
+        ends = pairs.left, pairs.right
+        pairs = pairs._replace(left=np.minimum(*ends), right=np.maximum(*ends))
+    pairs = pairs.take(np.lexsort((pairs.right, pairs.left, pairs.total)))
+    if pairs.group is not None:
+        pairs = pairs.take(np.argsort(pairs.group, kind="stable"))
+    new = np.ones(len(pairs.total), bool)
+    new[1:] = (pairs.left[1:] != pairs.left[:-1]) | (pairs.right[1:] != pairs.right[:-1])
+    pairs = pairs.take(np.flatnonzero(new))
+    if pairs.group is None:
+        return pairs.take(slice(n))
+    rank = np.arange(len(pairs.group)) - np.searchsorted(pairs.group, pairs.group)
+    pairs = pairs.take(rank < n)
+    return pairs.take(np.lexsort((pairs.right, pairs.left, pairs.total)))
+
+
+def last_pairs(best: RowPairs, n: int, group: np.ndarray | None) -> tuple[RowPairs, np.ndarray]:
+    """Return for each row the last of the closest pairs of its group, and whether the group has n pairs.
+
+    `best`: the closest pairs of all groups, in order.  `group`: the group of each row.  Without groups, there
+    is one pair for all rows.
+    """
+    if group is None or best.group is None:
+        return best.take(slice(-1, None)), np.array([len(best.total) >= n])
+    groups, place, count = np.unique(best.group, return_inverse=True, return_counts=True)
+    last = np.zeros(len(groups), np.int64)
+    np.maximum.at(last, place, np.arange(len(place)))
+    own = np.searchsorted(groups, group)  # `best` has pairs of all these groups
+    return best.take(last[own]), count[own] >= n
+
+
+def rows_to_search_again(found: RowPairs, k: int, best: RowPairs, n: int, one_table: bool) -> RowPairs:
+    """Return the pairs with the k-th neighbors of rows that may have more of the closest pairs.
+
+    `found`: the neighbors of each row, in order.  `best`: the n closest pairs of each group so far.  A row is
+    done if it has fewer than k neighbors, or if its pair with its k-th neighbor comes after all best pairs.
+    """
+    own = found.left
+    ends = np.flatnonzero(np.append(own[1:] != own[:-1], len(own) > 0))
+    some = found.take(ends[np.diff(ends, prepend=-1) >= k])
+    last, full = last_pairs(best, n, some.group)
+    if not len(some.left) or not full.any():
+        return some
+    left, right = some.left, some.right
+    if one_table:
+        left, right = np.minimum(left, right), np.maximum(left, right)
+    before = (left < last.left) | ((left == last.left) & (right <= last.right))
+    before = (some.total < last.total) | ((some.total == last.total) & before)
+    return some.take(before | ~full)
+
+
+Search = Callable[[np.ndarray | None, np.ndarray | None, int, float], RowPairs]
+"""Takes left rows and right rows (None: all), k, and a largest total; returns pairs by left row and rank."""
+
+
+def closest(search: Search, n: int, rows: tuple[int, int], one_table: bool, max_total: float) -> RowPairs:
+    """Return the n closest pairs of each group, in order, by searches for nearest neighbors.
+
+    Pairs are ordered by total, then by left row, then by right row.  The nearest neighbors of a row have this
+    order, too, because ties go to the first row.  So each of the n closest pairs is among the n nearest
+    neighbors of its rows.  This also holds within a group of rows.
+
+    `rows`: number of rows of each table.  Each search is for more neighbors of fewer rows, and finds at most
+    about 4 n pairs of a group.  So memory grows with n and the rows, not with the pairs of duplicates.
+    """
+    most = rows[1] - one_table
+    if min(rows[0], most) < 1:
+        return NO_PAIRS
+    k = min(max(1, math.ceil(n * (1 + one_table) / rows[0])), most)
+    found = search(None, None, k, max_total)
+    best = first_pairs([found], n, one_table)
+    while True:
+        again = rows_to_search_again(found, k, best, n, one_table)
+        if k == most or not len(again.left):
+            return best
+        k = min(2 * k, most)
+        others = None
+        last, full = last_pairs(best, n, again.group)
+        if full.all():
+            max_total = float(last.total.max())
+            if one_table:  # rows of pairs that are closer than the last best pair are in best pairs already
+                chosen = np.zeros(rows[0], bool)
+                chosen[best.left] = chosen[best.right] = True
+                others = np.flatnonzero(chosen)
+        found = search(again.left, others, k, max_total)
+        best = first_pairs([best, found], n, one_table)

@@ -20,7 +20,7 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.matches import BlockPair, ids_of, kept_values, matches, measured, rank, visit_radii
 
 PLACE = object()
-"""Key of the rows' places, which are kept if a column's values can only be taken by a frame."""
+"""Key of the places of rows, which are gathered if a kept column is not a plain array."""
 
 CAPACITY = 1 << 16
 """Initial capacity in pairs, if pairs are written in batches."""
@@ -29,19 +29,8 @@ CAPACITY = 1 << 16
 class SideColumns:
     """Arrays to gather for the left or the right rows of pairs, and the result columns that they become.
 
-    Parameters
-    ----------
-    chunk : Chunk
-        The chunk of these rows.
-    names : mapping
-        Kept columns of the chunk, by their names in the result.
-
-    Attributes
-    ----------
-    labels : array (n,)
-        Labels of the chunk's rows, in index order: integers as wide as the ids, or positions.
-    kept : list of array (n,)
-        Kept columns, in index order.
+    `names`: kept columns of the chunk, by their names in the result.  The arrays are in index order: `labels`
+    (n,), integers as wide as the ids, or positions; and `kept`, a list of kept columns (n,).
     """
 
     def __init__(self, chunk: Chunk, names: Mapping[Any, Hashable]) -> None:
@@ -88,14 +77,7 @@ class SideColumns:
 class PairColumns:
     """Write the columns of pairs of two chunks on the host, batch by batch, in place.
 
-    Parameters
-    ----------
-    chunks : pair of Chunk
-        The chunks of the left and of the right rows.
-    names : pair of mappings
-        Kept columns of each chunk: see `SideColumns`.
-    measures : sequence of str
-        Names of further columns of pairs, float64.
+    `names`: kept columns of each chunk, see `SideColumns`.  `measures`: names of further float64 columns.
     """
 
     def __init__(self, chunks: Sequence[Chunk], names: Sequence[Mapping[Any, Hashable]],
@@ -119,7 +101,7 @@ class PairColumns:
         self._columns.advance(n)
 
     def rows(self) -> tuple[int, dict[str, Values]]:
-        """Return how many pairs were written, and their columns."""
+        """Return the number of pairs that were written, and their columns."""
         found = list(self._columns.end())
         number, first = len(found[0]), len(self._tables[0])
         columns = dict(zip(self._measures, found[first + len(self._tables[1]) :], strict=True))
@@ -131,7 +113,7 @@ class PairColumns:
 
 
 def both_directions(left: Sequence[Array], right: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-    """Append right rows' arrays to left rows' arrays and vice versa; do not use the inputs afterwards."""
+    """Append right rows' arrays to left rows' arrays and vice versa, reusing the memory of the inputs."""
     sides: tuple[list[Array], list[Array]] = [], []
     for one, other in zip(left, right, strict=True):
         n = len(one)
@@ -145,7 +127,7 @@ def both_directions(left: Sequence[Array], right: Sequence[Array]) -> tuple[list
 
 
 def twice(values: Array) -> Array:
-    """Return two copies of the values, one after the other; do not use the input afterwards."""
+    """Return two copies of the values, one after the other, reusing the memory of the input."""
     n = len(values)
     whole = longer(values, 2 * n)
     whole[n:] = whole[:n]
@@ -184,7 +166,7 @@ def concat_results(parts: list[ResultRows], columns: list[str], frames: Frames, 
                    alone: ResultRows | None = None) -> Frame:  # fmt: skip
     """Make a frame from one or more parts of a result, whose memory it reuses.
 
-    `alone`: rows without a pair to append, with missing values in other columns.  `like`: an example with
+    `alone`: rows without a pair to append; columns that it lacks get missing values.  `like`: an example with
     the dtypes of the result.
     """
     total = sum(number for number, _ in parts)
@@ -226,10 +208,10 @@ def unmatched_rows(q: Chunk, counts: Array | int, spec: RowSpec, like: Frame) ->
 
 
 ResultRows = tuple[int, dict[str, Values]]
-"""Rows of a result: their count and their columns."""
+"""Rows of a result: their number and their columns."""
 
 Side = tuple[tuple[Chunk, ...], Array]
-"""Rows of chunks: the chunks, and places in their concatenated indexes."""
+"""Some rows of chunks: the chunks, and places in their concatenated indexes."""
 
 
 def _pairs(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list[ResultRows]:
@@ -371,7 +353,7 @@ def _padded(values: Values, rows: int, like: Frame, frames: Frames) -> Values:
 
 
 def _concat(parts: list[Values], frames: Frames, alone: bool) -> Values:
-    """Concatenate values; `alone`: whether nothing else uses the first array, so it can grow in place."""
+    """Concatenate values; `alone`: whether only this column uses the first array, so it may grow in place."""
     if all(isinstance(part, np.ndarray) for part in parts) and alone:
         return appended(parts)
     if all(isinstance(part, frames.xp.ndarray) for part in parts):
@@ -385,7 +367,7 @@ def cut_block(block_pair: BlockPair, parts: int) -> np.ndarray:
 
 
 def weigh_block(block_pair: BlockPair) -> Array:
-    """Return the number of pairs up to each place of the first chunk (int64), for the block pair's part."""
+    """Return the number of pairs up to each place of the block pair's part of the first chunk, int64."""
     joiner, rows = block_pair.joiner, block_pair.rows
     start, stop = rows or (0, len(block_pair.q["ids"]))
     pairs = joiner.xp.zeros(stop - start, joiner.xp.int64)

@@ -1,4 +1,4 @@
-"""Split rows into parcels per chunk, and put parcels together."""
+"""Pack rows as parcels for each chunk, and index chunks from parcels."""
 
 from __future__ import annotations
 
@@ -30,18 +30,16 @@ from dask_simjoin.tasks.chunks import (
 )
 
 CELL, ID, POSITION, COUNT, LIMIT = "_partitions", "id", "position", "count", "limit"
-"""Names of columns of frames that are shuffled. Coordinates are x0, x1, ..., kept columns k0, k1, ..."""
+"""Names of columns of frames that are shuffled; coordinates are x0, x1, ..., and kept columns k0, k1, ..."""
 
 
 class Parcel(TypedDict):
-    """Hold a partition's rows, grouped by chunk and in row order, followed by the rows of halos."""
+    """Rows of a partition, grouped by chunk and in row order; then the rows of halos, in the same way."""
 
-    x: Array
-    """Coordinates (n, d): float32 if all columns are float32, else float64."""
-    position: Array
-    """The rows' numbers in the whole frame (n,), int64."""
+    x: Array  # coordinates (n, d): float32 if all columns are float32, else float64
+    position: Array  # the rows' numbers in the whole frame (n,), int64
+    # bounds (2, chunks + 1) of each chunk's rows: first of the chunk itself, then of its halo
     ends: np.ndarray
-    """Bounds (2, chunks + 1) of each chunk's rows: first of the chunk itself, then of its halo."""
     ids: NotRequired[Ids]
     kept: NotRequired[Frame]
     own_limit: NotRequired[Array]
@@ -110,9 +108,8 @@ def _taken(x: Array, places: Array, kind: DType) -> Array:
     out = xp.empty((len(places), x.shape[1]), kind, order="F")
     for k in range(x.shape[1]):
         if xp is np and kind == x.dtype:
-            x[:, k].take(
-                places, out=out[:, k], mode="clip"
-            )  # with the default mode "raise", NumPy would copy the result
+            # with the default mode "raise", NumPy would copy the result
+            x[:, k].take(places, out=out[:, k], mode="clip")
         else:
             out[:, k] = x[:, k].take(places)
     return out
@@ -181,7 +178,7 @@ def send(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpe
          with_ids: bool) -> Frame:  # fmt: skip
     """Make the frame that Dask shuffles: each row for its own chunk, and for halos.
 
-    For a row in a halo, the column of positions has ``-1 - position``.  `with_ids`: whether to send ids too.
+    A row of a halo has ``-1 - position`` in the column of positions.  `with_ids`: whether to send ids.
     """
     return _sent(frame, pack(frame, fingerprint, chunks, spec, with_ids), chunks, spec)
 
@@ -242,16 +239,12 @@ def cell_chunk(frame: Frame, example: Frame, spec: JoinSpec, layout: Layout | Se
 ROWS_AT_ONCE = 1 << 19
 """Rows of partitions that are packed at a time.
 
-Arrays of 4 MB get memory in large pages.  For many smaller arrays, waiting for memory would take longer than
-packing."""
+Arrays of 4 MB get memory in large pages; with smaller ones, waiting for memory took longer than packing."""
 
 
 def pack_partitions(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
                   *partitions: Frame) -> list[Parcel]:  # fmt: skip
-    """Pack partitions, in order, into one parcel per chunk, which has only that chunk's rows.
-
-    `with_ids`: whether ids are sent too.
-    """
+    """Pack partitions, in order, into one parcel per chunk, with only the rows of that chunk."""
     sizes = [len(partition) for partition in partitions]
     parcels = [
         _pack(chunks, spec, with_ids, fingerprints[first:last], partitions[first:last])

@@ -24,7 +24,7 @@ from dask_simjoin.engine.base import method_module
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.sinks import CpuMethod
 from dask_simjoin.errors import OptionError
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 from tests.support.modules import functions, names_made_elsewhere, text_of
 from tests.support.points import frame_of
 

@@ -12,7 +12,7 @@ import dask_simjoin  # noqa: F401
 from dask_simjoin.errors import DuplicateIdError
 from dask_simjoin.graph import planner
 from dask_simjoin.graph.lazy_join import LazyJoin
-from dask_simjoin.planning.statistics.partition import summarise
+from dask_simjoin.planning.partition import summarise
 from dask_simjoin.request.requests import SelfJoinRequest
 
 pytestmark = pytest.mark.usefixtures("in_this_thread")

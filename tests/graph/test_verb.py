@@ -1,13 +1,20 @@
-"""Verbs: one signature and one text as method and as function."""
+"""Verbs: one signature and one text as method and as function; results in the library of the frame."""
 
 import inspect
+import json
 
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 import dask_simjoin
 from dask_simjoin import SimJoinAccessor
 from dask_simjoin.api.verbs import VERBS
-from dask_simjoin.errors import OptionTypeError
+from dask_simjoin.errors import ColumnError, OptionTypeError, UnsupportedFrameError
+from dask_simjoin.graph.verb import nearest_example, pairs_example, series_example
+from dask_simjoin.request.requests import JoinRequest, KnnJoinRequest
 from tests.request.test_requests import FRAME
 
 
@@ -35,3 +42,131 @@ def test_an_option_is_given_twice():
     for call in (FRAME.simjoin.self_join, lambda *args, **more: dask_simjoin.self_join(FRAME, *args, **more)):
         with pytest.raises(OptionTypeError, match=r"^self_join\(\) got multiple values for argument 'eps'"):
             call(1.0, eps=1.0)
+
+
+COLUMNS = {"x": [0.0, 1.0, 5.0], "name": ["a", "b", "c"], "size": [1.5, float("nan"), 2.5]}
+TABLE = pa.table(COLUMNS)
+
+
+def test_arrow_tables_give_arrow_tables():
+    found = dask_simjoin.self_join(TABLE, 2.0, on="x", keep=["name", "size"], return_distance=True)
+    assert isinstance(found, pa.Table)
+    assert found.column_names[:3] == ["left", "right", "distance"]
+    assert found["name_right"].to_pylist() == ["b"]
+    assert found["size_right"].null_count == 0  # NaN stays NaN
+    counts = dask_simjoin.neighbor_counts(TABLE, 2.0, on="x")
+    assert isinstance(counts, pa.Array) and counts.to_pylist() == [1, 1, 0]
+    several = dask_simjoin.neighbor_counts(TABLE, [2.0, 9.0], on="x")
+    assert several.to_pydict() == {"2.0": [1, 1, 0], "9.0": [2, 2, 2]}
+    assert dask_simjoin.count_pairs(TABLE, 2.0, on="x") == 1
+    kept = dask_simjoin.drop_near_duplicates(TABLE, 2.0, on="x")
+    assert kept.column_names == TABLE.column_names and kept["name"].to_pylist() == ["a", "c"]
+    assert dask_simjoin.connected_components(found).num_rows == 2
+
+
+def test_rows_without_a_match_are_missing():
+    found = dask_simjoin.join(TABLE, TABLE.slice(0, 1), 2.0, on="x", how="left", return_distance=True)
+    found = found.sort_by("left")
+    assert found["right"].to_pylist() == [0, 0, None]
+    assert found["distance"].to_pylist() == [0.0, 1.0, None]
+
+
+def test_arrays_and_pandas_frames_give_pandas_frames():
+    frame = pd.DataFrame(COLUMNS)
+    assert isinstance(dask_simjoin.self_join(np.zeros((3, 2)), 1.0), pd.DataFrame)
+    assert isinstance(frame.simjoin.join(TABLE, 1.0, on="x"), pd.DataFrame)
+    assert isinstance(dask_simjoin.join(TABLE, frame, 1.0, on="x"), pa.Table)
+
+
+def test_polars_frames_have_the_namespace():
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame(COLUMNS)
+    found = frame.simjoin.self_join(2.0, on="x", keep="name")
+    assert isinstance(found, polars.DataFrame)
+    assert found.rows() == [(0, 1, "a", "b")]
+    labels = frame.simjoin.dbscan(2.0, min_samples=2, on="x")
+    assert isinstance(labels, polars.Series) and labels.name == "label"
+    assert labels.to_list() == [0, 0, -1]
+    assert frame.simjoin.drop_near_duplicates(2.0, on="x").columns == frame.columns
+    assert frame.simjoin.count_pairs(2.0, on="x") == 1
+
+
+def test_lazy_frames_of_polars_are_collected_first():
+    polars = pytest.importorskip("polars")
+    lazy = polars.DataFrame(COLUMNS).lazy()
+    for call in (
+        lambda: lazy.simjoin.self_join(2.0, on="x"),
+        lambda: dask_simjoin.self_join(lazy, 2.0, on="x"),
+    ):
+        with pytest.raises(UnsupportedFrameError, match=r"Call collect\(\) on a LazyFrame first"):
+            call()
+
+
+def test_duckdb_relations_give_arrow_tables():
+    duckdb = pytest.importorskip("duckdb")
+    relation = duckdb.sql("select * from (values (0.0::double), (1.0), (5.0)) t(x)")
+    found = dask_simjoin.self_join(relation, 2.0)
+    assert isinstance(found, pa.Table) and found.to_pydict() == {"left": [0], "right": [1]}
+
+
+def geo_frame(crs="EPSG:4326"):
+    geopandas = pytest.importorskip("geopandas")
+    points = geopandas.points_from_xy([7.10, 6.96, 13.40], [50.73, 50.94, 52.52])
+    return geopandas.GeoDataFrame({"city": ["Bonn", "Cologne", "Berlin"]}, geometry=points, crs=crs)
+
+
+def test_kept_points_make_a_geodataframe():
+    cities = geo_frame()
+    found = cities.simjoin.self_join("50 km", keep=["city", "geometry"])
+    assert type(found) is type(cities)
+    assert found.active_geometry_name == "geometry_left"
+    assert found.crs == cities.crs == found["geometry_right"].crs
+    nearest = cities.simjoin.knn_join(k=1, keep="geometry")
+    assert type(nearest) is type(cities) and nearest.crs == cities.crs
+    two = cities.simjoin.join(cities[["geometry"]], "50 km", keep="geometry")
+    assert type(two) is type(cities)
+    assert type(cities.simjoin.self_join("50 km", keep="city")) is pd.DataFrame
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+def test_points_of_geoarrow_are_coordinates(interleaved):
+    cities = geo_frame()
+    table = pa.table(cities.to_arrow(geometry_encoding="geoarrow", interleaved=interleaved, index=False))
+    found = dask_simjoin.self_join(table, "50 km", keep=["city", "geometry"])
+    assert isinstance(found, pa.Table) and found["city_right"].to_pylist() == ["Cologne"]
+    extension = found.schema.field("geometry_left").metadata
+    assert extension[b"ARROW:extension:name"] == b"geoarrow.point"
+    assert "4326" in json.dumps(json.loads(extension[b"ARROW:extension:metadata"])["crs"])
+    rows = dask_simjoin.drop_near_duplicates(table, "50 km")
+    assert rows.column_names == table.column_names and rows.num_rows == 2
+
+
+LEFT = pd.DataFrame({"x": [0.0], "name": ["a"]}, index=["i"])
+RIGHT = pd.DataFrame({"x": [1.0], "size": np.array([3], np.int32)})
+
+
+def test_examples_are_empty_and_have_the_columns_of_results():
+    spec = JoinRequest(RIGHT, 2.0, on="x", keep=["name", "size"], return_distance=True).spec(LEFT, RIGHT)
+    found = pairs_example(LEFT, RIGHT, spec)
+    assert len(found) == 0
+    assert list(found.columns) == ["left", "right", "distance", "name", "size"]
+    assert found.dtypes["right"] == np.int64 and found.dtypes["size"] == np.int32
+    missing = pairs_example(LEFT, RIGHT, spec, some_missing=True)
+    assert missing.dtypes["size"] == pd.Int32Dtype()
+
+
+def test_nearest_rows_have_ranks():
+    spec = KnnJoinRequest(RIGHT, 1, on="x", keep="name").spec(LEFT, RIGHT)
+    assert list(nearest_example(LEFT, RIGHT, spec).columns) == ["left", "right", "rank", "distance", "name"]
+
+
+def test_series_have_the_index_of_the_frame():
+    found = series_example(LEFT, "count")
+    assert found.name == "count" and found.dtype == np.int64
+    assert found.index.dtype == LEFT.index.dtype
+
+
+def test_categories_that_dask_does_not_know_are_refused():
+    other = dd.from_pandas(RIGHT.assign(kind=["k"]), npartitions=1).astype({"kind": "category"})
+    with pytest.raises(ColumnError, match="whose categories Dask does not know"):
+        dd.from_pandas(LEFT, npartitions=1).simjoin.join(other, 2.0, on="x", how="left", keep="kind")

@@ -1,6 +1,7 @@
-"""Plans ask workers for the room on their disks, and refuse what does not fit."""
+"""Workers with too little disk space are refused, or end with an error instead of waiting for ever."""
 
 import threading
+import time
 import weakref
 from types import SimpleNamespace
 
@@ -11,11 +12,11 @@ import pyarrow as pa
 import pytest
 from distributed import Client, LocalCluster, Status
 
-from dask_simjoin.errors import BudgetError
+from dask_simjoin.errors import BudgetError, ScratchError
 from dask_simjoin.graph import planner, workers
-from dask_simjoin.graph.workers import by_disk
+from dask_simjoin.graph.workers import LOOKS, Standstill, StandstillPlugin, by_disk, standstill_message
 from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.disk import WorkerDisk
+from dask_simjoin.planning.resources import WorkerDisk
 from tests.support.gates import PATIENCE, until
 
 WORDS = {"threshold": 0.5, "tokenizer": "whitespace"}
@@ -87,17 +88,17 @@ def test_workers_are_not_asked_where_nothing_goes_to_disk(cluster, monkeypatch):
 
 
 class Data(dict):
-    """Results of a worker, all of them in memory."""
+    """Results of a worker, of which some are in memory."""
 
-    def __init__(self, names):
-        super().__init__(dict.fromkeys(names))
-        self.fast = dict(self)
+    def __init__(self, fast, slow=0):
+        super().__init__(enumerate(range(fast + slow)))
+        self.fast = range(fast)
 
 
 class Standing:
     """Something of a worker's status, which pauses at .8 of its memory."""
 
-    def __init__(self, status=Status.running, executing=0, limit=None, pause=0.8, data=()):
+    def __init__(self, status=Status.running, executing=0, limit=None, pause=0.8, data=0):
         self.status, self.state = status, SimpleNamespace(executing_count=executing)
         self.data = Data(data)
         self.memory_manager = SimpleNamespace(memory_limit=limit, memory_pause_fraction=pause)
@@ -152,7 +153,7 @@ def test_only_paused_workers_that_run_nothing_go_on(monkeypatch):
     monkeypatch.setattr(workers.psutil.Process, "memory_info", lambda process: SimpleNamespace(rss=1))
     waiting = Standing(Status.paused, limit=far)
     others = [Standing(Status.paused, 1, far), Standing(Status.running, 0, far),
-              Standing(Status.paused, 0, far, data=["going to disk"])]  # fmt: skip
+              Standing(Status.paused, 0, far, data=1)]  # fmt: skip
     seen = []
     monkeypatch.setattr(workers.Standstill, "look", lambda *_: False)
     monkeypatch.setattr(workers, "let_go_on", lambda worker, used: seen.append(worker))
@@ -181,3 +182,158 @@ def test_freed_memory_is_kept_on_workers_with_room_for_it(monkeypatch, limit, ca
     assert made == calls
     monkeypatch.setattr(workers.ctypes, "CDLL", lambda name: SimpleNamespace())  # as on macOS
     workers.keep_freed_memory(limit)
+
+
+EVENT = {"worker": "tcp://a:1", "used": 480 << 20, "limit": 600 << 20, "unwritten": 7, "directory": "/spill",
+         "free": 4096, "max_spill": None}  # fmt: skip
+
+
+def stand_in(folder, status=Status.paused, executing=0, fast=3):
+    logged = []
+    manager = SimpleNamespace(memory_limit=1000, max_spill=False)
+    worker = SimpleNamespace(
+        status=status, state=SimpleNamespace(executing_count=executing), data=Data(fast), address="tcp://a:1",
+        memory_manager=manager, local_directory=str(folder), log_event=lambda *event: logged.append(event),
+    )  # fmt: skip
+    return worker, logged
+
+
+def test_a_worker_that_stays_paused_and_writes_nothing_says_so(tmp_path):
+    worker, logged = stand_in(tmp_path)
+    look = Standstill().look
+    said = [look(worker, 900) for _ in range(2 * LOOKS + 1)]
+    assert [n for n, one in enumerate(said) if one] == [LOOKS, 2 * LOOKS]
+    topic, event = logged[0]
+    assert topic == workers.TOPIC
+    assert (event["worker"], event["used"], event["limit"], event["unwritten"]) == ("tcp://a:1", 900, 1000, 3)
+    assert event["directory"] == str(tmp_path) and event["free"] > 0 and event["max_spill"] is None
+
+
+def test_a_worker_whose_folder_is_gone_says_so_all_the_same(tmp_path):
+    worker, logged = stand_in(tmp_path / "gone")
+    look = Standstill().look
+    assert [look(worker, 900) for _ in range(LOOKS + 1)][-1]
+    assert logged[0][1]["free"] == 0
+
+
+@pytest.mark.parametrize("other", [{"status": Status.running}, {"executing": 1}])
+def test_workers_that_run_say_nothing(tmp_path, other):
+    worker, logged = stand_in(tmp_path, **other)
+    look = Standstill().look
+    assert not any(look(worker, 900) for _ in range(3 * LOOKS)) and not logged
+
+
+def test_workers_that_write_to_disk_say_nothing(tmp_path):
+    worker, logged = stand_in(tmp_path, fast=5 * LOOKS)
+    look = Standstill().look
+    for written in range(3 * LOOKS):
+        worker.data = Data(5 * LOOKS - written, written)
+        assert not look(worker, 900)
+    assert not logged
+
+
+def test_the_message_names_workers_disks_and_the_remedy():
+    said = standstill_message([EVENT, {**EVENT, "worker": "tcp://b:2", "max_spill": 1 << 20}])
+    assert "tcp://a:1 uses 480.00 MiB of 600.00 MiB and cannot write 7 results to '/spill'" in said
+    assert "where 4.00 kiB are free; tcp://b:2" in said
+    assert "Dask uses 1.00 MiB (distributed.worker.memory.max-spill)" in said
+    assert "local_directory=" in said and "temporary-directory" in said
+    assert "nothing that it could write" in standstill_message([{**EVENT, "unwritten": 0}])
+
+
+def set_status(status, dask_worker):
+    dask_worker.status = Status[status]
+
+
+@pytest.fixture
+def paused(monkeypatch):
+    """A cluster of one thread in this process, and a way to pause its worker."""
+    monkeypatch.setattr(workers, "WAIT", 0.3)
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, memory_limit=0,
+                     dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):  # fmt: skip
+        (worker,) = cluster.workers.values()
+        workers.watch(client)
+
+        def pause(status=Status.paused):
+            client.run(set_status, status.name)
+
+        yield SimpleNamespace(client=client, worker=worker, pause=pause, scheduler=cluster.scheduler)
+
+
+def say(worker, seconds, until=None):
+    """Let a worker say for some time that it stands still."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not (until and until()):
+        worker.log_event(workers.TOPIC, {**EVENT, "worker": worker.address})
+        time.sleep(0.05)
+
+
+def lazy():
+    x = np.random.default_rng(0).uniform(size=(200, 2))
+    return dd.from_pandas(pd.DataFrame(x, columns=["x", "y"]), npartitions=4).simjoin.count_pairs(0.1)
+
+
+def submitted(call):
+    """Run a call in a thread of its own; return it, and where its error goes."""
+    errors = []
+
+    def run():
+        try:
+            call()
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread, errors
+
+
+def test_tasks_of_workers_that_stand_still_fail(paused):
+    pairs = lazy()
+    assert pairs.compute() > 0
+    paused.pause()
+    thread, errors = submitted(pairs.compute)
+    say(paused.worker, 30, until=lambda: not thread.is_alive())
+    thread.join(30)
+    assert isinstance(errors[0], ScratchError) and "'/spill'" in str(errors[0])
+    # nothing of it is left, and the cluster computes again
+    paused.pause(Status.running)
+    assert pairs.compute() > 0
+    assert paused.client.submit(abs, -3).result(30) == 3
+
+
+def test_other_tasks_are_left_alone(paused):
+    lazy().compute()
+    paused.pause()
+    future = paused.client.submit(abs, -2)
+    say(paused.worker, 1.5)
+    assert future.status == "pending"
+    paused.pause(Status.running)
+    assert future.result(30) == 2
+
+
+def test_nothing_fails_while_another_worker_has_work():
+    plugin = StandstillPlugin()
+    calls = []
+    there = {
+        "tcp://a:1": SimpleNamespace(address="tcp://a:1", processing={"t": 1}),
+        "tcp://b:2": SimpleNamespace(address="tcp://b:2", processing={"u": 1}),
+    }
+    loop = SimpleNamespace(add_callback=lambda *call: calls.append(call))
+    plugin._scheduler = SimpleNamespace(workers=there, transition_counter=7, loop=loop)
+    plugin._since = -1e9
+    for _ in range(3):
+        plugin.log_event(workers.TOPIC, EVENT)
+    assert not calls
+    there["tcp://b:2"].processing.clear()
+    plugin._since = -1e9
+    plugin.log_event(workers.TOPIC, EVENT)
+    assert len(calls) == 1
+    # what moved starts the wait again
+    plugin._scheduler.transition_counter, plugin._since = 8, -1e9
+    plugin.log_event(workers.TOPIC, EVENT)
+    plugin.log_event("other", EVENT)
+    assert len(calls) == 1

@@ -16,7 +16,7 @@ from dask_simjoin.engine.gpu import tiles as gpu_tiles
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.index.regions import make_regions
 from dask_simjoin.metrics import norms
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 from dask_simjoin.tasks.counts import component_roots, new_nodes
 from tests.support.gpu_programs import SINKS, USES, join_programs
 from tests.support.oracle import totals as totals_of

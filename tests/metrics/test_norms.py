@@ -18,7 +18,7 @@ from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.index.regions import make_regions
 from dask_simjoin.metrics import Metric, norms
 from dask_simjoin.planning import searches
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 from dask_simjoin.request.spec import JoinSpec
 from tests.support.frames import split
 from tests.support.oracle import as_set

@@ -8,7 +8,7 @@ import numpy as np
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.papers import grid as index
 from dask_simjoin.papers.grid import Grid, costs
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 from tests.papers.cpu.test_grid import COMPARISONS, counted, laid_out
 from tests.support.points import frame_of
 

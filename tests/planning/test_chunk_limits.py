@@ -16,7 +16,7 @@ from dask_simjoin.planning import chunk_limits
 from dask_simjoin.planning.budget import Budget, Resources
 from dask_simjoin.planning.checks import MAX_ROWS
 from dask_simjoin.planning.outputs import CLUSTERS, min_chunk_rows, tree_output
-from dask_simjoin.planning.statistics.partition import summarise
+from dask_simjoin.planning.partition import summarise
 from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.request.requests import SelfJoinRequest
 from tests.support.points import frame_of

@@ -2,6 +2,7 @@
 
 import dask
 import numpy as np
+import pandas as pd
 import pytest
 
 from dask_simjoin.errors import BudgetError
@@ -70,3 +71,11 @@ def test_replicated_outputs_are_bounded(skewed):
         parts = dask.compute(*pairs.to_delayed())
     assert max(map(len, parts)) < 1.2 * 1500
     assert_same_pairs(set().union(*map(as_set, parts)), expected)
+
+
+def test_tables_far_apart_do_not_meet():
+    near = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 0.0]})
+    far = near + 1000
+    assert len(near.simjoin.join(far, 1.0)) == 0
+    assert near.simjoin.join(far, 1.0, how="leftanti").equals(near)
+    assert len(near.simjoin.join(near, 1.0)) == 4

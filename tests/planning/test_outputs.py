@@ -7,8 +7,8 @@ import pytest
 
 from dask_simjoin.planning.budget import Budget, Resources
 from dask_simjoin.planning.entity_chunks import BY_WORKER
+from dask_simjoin.planning.estimate import Estimate
 from dask_simjoin.planning.outputs import most_rows, rows_found, shuffle_tasks, whole_slices
-from dask_simjoin.planning.statistics.estimate import Estimate
 from dask_simjoin.request.requests import SelfJoinRequest
 from tests.support.frames import split
 from tests.support.points import frame_of

@@ -8,9 +8,9 @@ import pytest
 
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.planning.outputs import COUNTS, PAIRS
+from dask_simjoin.planning.partition import summarise
 from dask_simjoin.planning.plan import make_whole_plan
-from dask_simjoin.planning.statistics.partition import summarise
-from dask_simjoin.planning.statistics.sample_pairs import PROBE
+from dask_simjoin.planning.sample_pairs import PROBE
 from dask_simjoin.planning.tables import JoinStatistics, join_statistics
 from dask_simjoin.request.requests import SelfJoinRequest
 from tests.support.points import frame_of

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from dask_simjoin.engine.base import joiner_of_library
-from dask_simjoin.planning.statistics.partition import summarise
-from dask_simjoin.planning.statistics.sample import MAX_WHOLE
-from dask_simjoin.planning.statistics.sample_pairs import number_of_pairs
+from dask_simjoin.planning.partition import summarise
+from dask_simjoin.planning.sample import MAX_WHOLE
+from dask_simjoin.planning.sample_pairs import number_of_pairs
 from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.request.requests import JoinRequest, SelfJoinRequest
 from tests.support.points import frame_of

@@ -13,8 +13,8 @@ from dask.utils import format_bytes
 from dask_simjoin.errors import ApproximateWarning
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.outputs import PAIRS, describe_tasks
+from dask_simjoin.planning.partition import summarise
 from dask_simjoin.planning.plan import make_plan
-from dask_simjoin.planning.statistics.partition import summarise
 from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.reports.plan import PlanReport
 from dask_simjoin.request.requests import SelfJoinRequest

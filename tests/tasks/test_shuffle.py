@@ -11,8 +11,8 @@ import dask_simjoin  # noqa: F401
 from dask_simjoin.graph.lazy_join import Unpacked
 from dask_simjoin.graph.shuffle import cut_rows
 from dask_simjoin.planning.outputs import PAIRS
+from dask_simjoin.planning.partition import RIGHT, summarise
 from dask_simjoin.planning.plan import make_plan
-from dask_simjoin.planning.statistics.partition import RIGHT, summarise
 from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.request.requests import JoinRequest, SelfJoinRequest
 from dask_simjoin.tasks.chunks import as_planned

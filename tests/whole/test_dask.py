@@ -17,10 +17,10 @@ from hypothesis import given, settings
 
 from dask_simjoin import errors
 from dask_simjoin.graph import planner
-from dask_simjoin.graph.kept_rows import ROWS
+from dask_simjoin.graph.source import ROWS
 from dask_simjoin.planning.checks import MAX_ROWS, check_rows
+from dask_simjoin.planning.partition import summarise
 from dask_simjoin.planning.plan import make_plan
-from dask_simjoin.planning.statistics.partition import summarise
 from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.request.options import current_settings
 from dask_simjoin.request.requests import SelfJoinRequest

@@ -27,13 +27,11 @@ from dask_simjoin.cluster.algorithms.edges import (
     counts_by_place,
     joined_places,
 )
-from dask_simjoin.graph.base import LabelledExpr
+from dask_simjoin.graph.base import LabelledExpr, Steps, pick, picked
 from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.graph.lazy_join import Chunks, block_pair_of, chunk_ref
 from dask_simjoin.graph.row_values import FoundByChunk
 from dask_simjoin.graph.shuffle import register_tuples
-from dask_simjoin.graph.source import pick, picked
-from dask_simjoin.graph.steps import Steps
 from dask_simjoin.planning.outputs import CLUSTERS
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.request.spec import JoinSpec

@@ -33,13 +33,11 @@ from dask_simjoin.engine.base import joiner_for
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.errors import BudgetError, Remedy
 from dask_simjoin.graph.aligned import add_counts
-from dask_simjoin.graph.base import LabelledExpr
+from dask_simjoin.graph.base import LabelledExpr, Steps, blocks_of_chunks, pick
 from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.graph.lazy_join import Chunks, block_pair_of, chunk_ref
 from dask_simjoin.graph.row_values import FoundByChunk
 from dask_simjoin.graph.shuffle import register_tuples
-from dask_simjoin.graph.source import pick
-from dask_simjoin.graph.steps import Steps, blocks_of_chunks
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.outputs import CLUSTERS

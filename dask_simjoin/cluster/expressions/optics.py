@@ -28,12 +28,11 @@ from dask_simjoin.cluster.algorithms.scratch import (
 )
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.aligned import Aligned
-from dask_simjoin.graph.base import LabelledExpr
+from dask_simjoin.graph.base import LabelledExpr, Steps, blocks_of_chunks, pick, picked
 from dask_simjoin.graph.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.graph.lazy_join import Chunks, block_pair_of, chunk_ref
 from dask_simjoin.graph.row_values import FoundByChunk
-from dask_simjoin.graph.source import FrozenSource, optimise_in_place, pick, picked
-from dask_simjoin.graph.steps import Steps, blocks_of_chunks
+from dask_simjoin.graph.source import FrozenSource, optimise_in_place
 from dask_simjoin.graph.workers import is_worker
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import SHARE, Resources

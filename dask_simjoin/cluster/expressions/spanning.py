@@ -27,12 +27,11 @@ from dask_simjoin.cluster.algorithms.spanning import (
     without_gaps,
 )
 from dask_simjoin.engine.protocols import SearchLayout
-from dask_simjoin.graph.base import LabelledExpr
+from dask_simjoin.graph.base import LabelledExpr, Steps
 from dask_simjoin.graph.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.graph.lazy_join import Chunks, LazyJoin, chunk_ref
 from dask_simjoin.graph.nearest import add_parts
 from dask_simjoin.graph.row_values import FoundByChunk
-from dask_simjoin.graph.steps import Steps
 from dask_simjoin.graph.workers import on_worker_of, share_work
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Frame

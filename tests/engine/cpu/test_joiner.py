@@ -8,9 +8,9 @@ from hypothesis import example, given, settings
 
 from dask_simjoin.catalog.methods import METHODS
 from dask_simjoin.planning.entity_chunks import entity_chunks
+from dask_simjoin.planning.partition import summarise
 from dask_simjoin.planning.plan import make_plan
-from dask_simjoin.planning.statistics.partition import summarise
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.request.requests import SelfJoinRequest
 from dask_simjoin.tasks.chunks import gather_chunk, read_points

@@ -8,7 +8,7 @@ from dask_simjoin.engine.cpu import sweep as sweep_build
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.index import sweep
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 from tests.support.oracle import assert_same_pairs, brute_force
 
 

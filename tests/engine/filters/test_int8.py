@@ -19,7 +19,7 @@ from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.kernels.product_simd import FILTERS, WAYS
 from dask_simjoin.engine.filters.int8 import LEAST_DIMS, make_int8_filter
 from dask_simjoin.engine.index.cpu_tiles import TILE
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 from tests.support.oracle import assert_same_pairs, brute_force, squared_distances
 from tests.support.profiles import in_turns
 

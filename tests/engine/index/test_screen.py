@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.screen import Drawn, Screen, make_screen
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 from tests.support.oracle import assert_same_pairs, brute_force
 from tests.support.points import cases
 from tests.support.profiles import examples, pairwise

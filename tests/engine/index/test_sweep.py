@@ -13,7 +13,7 @@ from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.index import sweep
 from dask_simjoin.engine.index.screen import Drawn, dims_to_sweep
 from dask_simjoin.metrics import make_metric
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 from tests.support.frames import computed
 from tests.support.oracle import as_set, assert_same_pairs, brute_force, distances
 from tests.support.points import cases, frame_of

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.papers.cpu import grid as method
 from dask_simjoin.papers.grid import ORDERS, PATTERNS, Grid
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 from tests.engine.cpu.test_joiner import check
 from tests.support.method_checks import check_cuts, check_labels, check_norm
 from tests.support.points import cases

@@ -14,7 +14,7 @@ from dask_simjoin.errors import OptionError
 from dask_simjoin.papers.cluster_index import best_number, lloyd, make_windows, predicted, squares
 from dask_simjoin.papers.cpu import kmeans
 from dask_simjoin.papers.lists import INNER, WINDOWS, KMeans
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 from tests.engine.cpu.test_joiner import check
 from tests.support.method_checks import check_cuts, check_labels, check_norm
 from tests.support.oracle import brute_force

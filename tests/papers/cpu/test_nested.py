@@ -12,7 +12,7 @@ from dask_simjoin.errors import OptionError
 from dask_simjoin.papers.cpu import nested
 from dask_simjoin.papers.cpu.kernels import lists as kernels
 from dask_simjoin.papers.lists import BLOCKS, SCHEDULES, NestedLoop
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 from tests.engine.cpu.test_joiner import check
 from tests.support.method_checks import check_cuts, check_labels, check_norm
 from tests.support.points import cases, frame_of

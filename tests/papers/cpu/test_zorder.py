@@ -12,7 +12,7 @@ from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.papers.cpu import zorder as method
 from dask_simjoin.papers.cpu.zorder import intervals, keys, sort
 from dask_simjoin.papers.lists import OUTPUTS, SIDES, WALKS, ZOrder
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 from tests.engine.cpu.test_joiner import check
 from tests.support.method_checks import check_cuts, check_labels, check_norm
 from tests.support.oracle import assert_same_pairs, brute_force

@@ -18,7 +18,7 @@ from dask_simjoin.papers.gpu.flow import STATE_SIZE
 from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.grid import ORDERS, PATTERNS, THREADS, Grid
 from dask_simjoin.papers.grid_batches import Batch
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 from tests.support.method_checks import check_all, check_frames
 from tests.support.points import cases
 from tests.support.profiles import examples

@@ -12,7 +12,7 @@ from dask_simjoin.engine.gpu.kernels.sources import Sink, norm_constant
 from dask_simjoin.papers.cpu import grid as on_cpu
 from dask_simjoin.papers.grid import ORDERS, PATTERNS, Grid
 from dask_simjoin.papers.grid_batches import Batch
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 from tests.support import host_gpu
 from tests.support.method_checks import check_kernels, check_ties, found_of
 from tests.support.oracle import assert_same_pairs, brute_force

@@ -16,7 +16,7 @@ from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.lists import INNER, WINDOWS, KMeans
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 from tests.support.method_checks import check_all, check_frames
 from tests.support.oracle import assert_same_pairs, brute_force
 from tests.support.points import cases, frame_of, make_points

@@ -14,7 +14,7 @@ from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.papers.cluster_index import labels_of
 from dask_simjoin.papers.cpu import kmeans as on_cpu
 from dask_simjoin.papers.lists import INNER, WINDOWS, KMeans
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 from tests.support import host_gpu
 from tests.support.host_fibers import fibers_like_cupy
 from tests.support.method_checks import check_kernels, check_ties, found_of

@@ -8,7 +8,7 @@ import pytest
 
 from dask_simjoin.engine.gpu.kernels.sources import Sink
 from dask_simjoin.papers.lists import SCHEDULES, NestedLoop
-from dask_simjoin.planning.statistics.sample import moments
+from dask_simjoin.planning.sample import moments
 from tests.papers.gpu.test_grid_on_host import laid_out
 from tests.support import host_gpu
 from tests.support.method_checks import check_kernels, check_ties, found_of

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dask_simjoin.planning.statistics.estimate import _freedom, _interval, _quantile, counted
+from dask_simjoin.planning.estimate import _freedom, _interval, _quantile, counted
 from tests.planning.test_plan import tables_for
 
 

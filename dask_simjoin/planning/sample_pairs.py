@@ -12,46 +12,28 @@ import numpy as np
 from dask_simjoin.engine.compat import count_up, to_host
 from dask_simjoin.engine.protocols import Joiner, Layout, Pairs
 from dask_simjoin.metrics.norms import Array
-from dask_simjoin.planning.statistics.sample import Sample
+from dask_simjoin.planning.sample import Sample
 
 MAX_PAIRS = 1 << 21
 """Largest number of sampled pairs; a join with more pairs gets smaller samples."""
 
 PROBE = 2048
-"""Number of sample points for a first count of pairs, which have at most `MAX_PAIRS` pairs."""
+"""Number of sample points whose pairs are counted first; they have at most `MAX_PAIRS` pairs."""
 
 
 @dataclass(frozen=True, eq=False)
 class SamplePoints:
-    """The samples of all partitions, one after the other.
-
-    Attributes
-    ----------
-    x : array (m, d), float64
-    position : array (m,), int64
-        Row numbers in the whole frame, ascending.
-    weight : array (m,), float64
-        Number of points that each sampled point stands for.
-    rows : int
-        Number of points that the samples were drawn from.
-    partition : array (m,), int64
-        The partition of each sampled point.
-    together : array (m,), float64
-        Factor of the weight of pairs within a partition, besides the product of their points' weights.
-    thinned : float
-        Factor of the weight of all pairs after points were left out.
-    limit : array (m,), float64, or None
-        The points' own thresholds.
-    """
+    """The samples of all partitions, one after the other."""
 
     x: np.ndarray
-    position: np.ndarray
-    weight: np.ndarray
-    rows: int
-    partition: np.ndarray
+    position: np.ndarray  # (m,) int64: row numbers in the whole frame, ascending
+    weight: np.ndarray  # (m,) float64: number of points that each sampled point represents
+    rows: int  # number of points that the samples were drawn from
+    partition: np.ndarray  # (m,) int64: the partition of each sampled point
+    # (m,) float64: correction of pairs' weights within a partition, as it is sampled without replacement
     together: np.ndarray
-    thinned: float = 1.0
-    limit: np.ndarray | None = None
+    thinned: float = 1.0  # correction of the weight of all pairs after points were left out
+    limit: np.ndarray | None = None  # (m,) float64: the points' own thresholds
 
     def take(self, places: np.ndarray) -> SamplePoints:
         """Return some of the points, with larger weights."""
@@ -69,7 +51,6 @@ class SamplePoints:
 
     def stands_for(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Return the weight of each pair of points: the number of pairs that it represents."""
-        # each partition has its own sample, drawn without replacement
         same = self.partition[left] == self.partition[right]
         product = self.weight[left] * self.weight[right] * self.thinned
         return np.where(same, product * self.together[left], product)
@@ -81,7 +62,7 @@ def _together(rows: int, drawn: int) -> float:
 
 
 def gather_samples(samples: list[Sample], offsets: np.ndarray, dims: int) -> SamplePoints:
-    """Concatenate all samples; `offsets`: the position of each partition's first row."""
+    """Concatenate the samples of partitions; `offsets`: the position of each partition's first row."""
     parts = [(n, sample) for n, sample in enumerate(samples) if len(sample.x)]
     rows = sum(sample.rows for sample in samples)
     if not parts:
@@ -100,22 +81,15 @@ def gather_samples(samples: list[Sample], offsets: np.ndarray, dims: int) -> Sam
 
 
 class Sampled(NamedTuple):
-    """Pairs of samples.
+    """Pairs of samples."""
 
-    Attributes
-    ----------
-    first, second : SamplePoints
-        The points that were joined; one object twice for a table with itself.
-    left, right : array (pairs,)
-        The positions of each pair's points in `first` and `second`.
-    share : array (pairs,), float64, or float
-        Share of a pair: 0.5 if it is within the limit in one direction only; 1.0 without limits.
-    """
-
+    # the points that were joined; one object twice for a table with itself
     first: SamplePoints
     second: SamplePoints
+    # (pairs,): the positions of each pair's points in `first` and `second`
     left: np.ndarray
     right: np.ndarray
+    # (pairs,) float64: 0.5 if a pair is within the limit of only one of its points, else 1.0
     share: np.ndarray | float
 
     @property
@@ -125,10 +99,7 @@ class Sampled(NamedTuple):
 
 
 def sample_pairs(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner) -> Sampled:
-    """Join samples of two tables, or of one with itself; use fewer points if they give too many pairs.
-
-    If points have limits, a pair that is within the limit of only one point counts half.
-    """
+    """Join samples of two tables, or of one with itself; use fewer points if they give too many pairs."""
     same = second is first
     random = np.random.default_rng(len(first.x) + (0 if same else len(second.x)))
     expected = _pairs_expected(first, second, layout, joiner, random)
@@ -158,8 +129,8 @@ def _joined(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: J
     same = second is first
     left = joiner.build(joiner.xp.asarray(first.x), layout)
     right = left if same else joiner.build(joiner.xp.asarray(second.x), layout)
-    made = None if first.limit is None else _itself
-    # labels as in joins, so that no other kernels are compiled
+    made = None if first.limit is None else (lambda totals: totals)
+    # with int64 labels, as in joins, no other kernels are compiled
     names = tuple(
         side["order"][: len(of.x)].astype(np.int64) for side, of in ((left, first), (right, second))
     )
@@ -168,7 +139,7 @@ def _joined(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: J
 
 def _pairs_expected(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner,
                     random: np.random.Generator) -> float:  # fmt: skip
-    """Estimate the number of pairs of all points from some of them; 0 for few points."""
+    """Estimate the number of pairs of all sample points from some of them; 0: there are few points."""
     every = [first] if second is first else [first, second]
     if max(len(points.x) for points in every) <= PROBE:
         return 0.0
@@ -182,8 +153,8 @@ def _pairs_expected(first: SamplePoints, second: SamplePoints, layout: Layout, j
 def sample_degrees(points: SamplePoints, layout: Layout, joiner: Joiner, listed: bool) -> np.ndarray:
     """Count the pairs of each sample point.
 
-    If the join is `listed` and has few pairs, this uses the kernels of the join, which list pairs.  Otherwise
-    it uses kernels that only count.
+    If the join is `listed` and the sample has few pairs, they are listed, so only the join's own kernels are
+    compiled.  Otherwise they are counted, which is faster.
     """
     x = joiner.xp.asarray(points.x)
     m = len(x)
@@ -212,10 +183,6 @@ def _thinned(points: SamplePoints, part: float, random: np.random.Generator) -> 
     m = len(points.x)
     fewer = min(m, max(PROBE, int(m * part)))
     return points.take(np.sort(random.choice(m, fewer, replace=False)))
-
-
-def _itself(totals: Array) -> Array:
-    return totals
 
 
 def _decided(found: Pairs, first: SamplePoints, second: SamplePoints) -> Sampled:

@@ -1,12 +1,11 @@
 """Estimate the number of pairs of a join from a join of samples; estimates of recall.
 
-The weighted number of pairs among random points of each partition is unbiased.  It is a U-statistic of two
-arguments, with the variance of Hoeffding (1948), "A class of statistics with asymptotically normal
-distribution", section 5.  Pairs share points, so points with many neighbors increase the variance.
+The weighted number of sampled pairs is an unbiased estimate: a U-statistic of two arguments, with the
+variance of Hoeffding (1948), "A class of statistics with asymptotically normal distribution", section 5.
+Points with many neighbors increase the variance, because their pairs share them.
 
-The interval is the one for a Poisson number with the same relative variance (Garwood 1936, "Fiducial limits
-for the Poisson distribution").  The variance is an estimate, too: with few degrees of freedom, the quantile
-of Student's t replaces the normal one.
+The interval is the one of a Poisson number with the same relative variance (Garwood 1936, "Fiducial limits
+for the Poisson distribution").  The variance itself is an estimate, so the quantile is Student's.
 """
 
 from __future__ import annotations
@@ -17,53 +16,43 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints
+from dask_simjoin.planning.sample_pairs import Sampled, SamplePoints
 
 Z = 1.96
-"""Quantile of two-sided intervals of 95 %."""
+"""Quantile of the normal distribution for two-sided intervals of 95 %."""
 
 Z_PAIRS = 2.06
-"""Quantile of 96 % for numbers of pairs: intervals of 95 % held in fewer than 95 % of random tests."""
+"""Quantile of 96 % for numbers of pairs: with `Z`, intervals held in fewer than 95 % of random tests."""
 
 NONE_SEEN = 3.92
 """Upper end of the interval of a Poisson number that is 0."""
 
 MIN_FREEDOM = 2.0
-"""Smallest number of degrees of freedom: series of quantiles are wrong below."""
+"""Smallest number of degrees of freedom: the series of `_quantile` is wrong for fewer."""
 
 PRIOR = 0.5
-"""Weight, in pairs, of the prior that pairs are distributed like points."""
+"""Weight, in pairs, of the assumption that each block has pairs in proportion to its candidates."""
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """Estimated numbers of unordered pairs, with 95 % intervals.
+    """Estimated numbers of unordered pairs, with 95 % intervals."""
 
-    Attributes
-    ----------
-    pairs, low, high : array (blocks,), float64
-    total, total_low, total_high : float
-    sampled : int
-        Number of sample points.
-    counted : bool
-        Whether the numbers are exact.
-    degrees, points : array (k,)
-        Distinct numbers of pairs per sample point, the largest first, and the number of points with each.
-    """
-
+    # (blocks,) float64: of each block pair
     pairs: np.ndarray
     low: np.ndarray
     high: np.ndarray
     total: float
     total_low: float
     total_high: float
-    sampled: int
-    counted: bool
+    sampled: int  # number of sample points
+    counted: bool  # whether the numbers are exact
+    # (k,): distinct numbers of pairs per sample point, the largest first, and the number of points with each
     degrees: np.ndarray
     points: np.ndarray
 
     def share(self, part: float) -> float:
-        """Return the largest share of all pairs that a part of the points can have; `part`: its share."""
+        """Return the largest share of the pairs that a share `part` of the points can have."""
         total = (self.degrees * self.points).sum()
         if not total:
             return 1.0
@@ -73,20 +62,13 @@ class Estimate:
 
 
 class Recall(NamedTuple):
-    """The share of the true pairs that is found, with a 95 % interval.
+    """The share of the true pairs that is found, with a 95 % interval."""
 
-    Attributes
-    ----------
-    share, low, high : float
-        NaN: too few pairs are known.
-    pairs : float
-        Number of true pairs in the estimate.
-    """
-
+    # NaN: too few pairs are known
     share: float
     low: float
     high: float
-    pairs: float
+    pairs: float  # number of true pairs in the estimate
 
     def numbers(self) -> dict[str, float]:
         """Return the numbers of a profile; only the share if it is exact."""
@@ -111,18 +93,9 @@ UNKNOWN = Recall(math.nan, 0.0, 1.0, 0.0)
 
 
 def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray, block: np.ndarray) -> Estimate:
-    """Estimate the pairs of all blocks.
+    """Estimate the pairs of all blocks (B, 2) of two chunks.
 
-    Parameters
-    ----------
-    sampled
-        The result of `sample_pairs`.
-    blocks : array (B, 2)
-        The chunks that are compared.
-    sizes : array (B,), float64
-        The number of candidates of each block, the product of its sides' sizes.
-    block : array (pairs,)
-        The block of each sampled pair.
+    `sizes` (B,): the number of candidates of each block.  `block` (pairs,): the block of each sampled pair.
     """
     first, second, same = sampled.first, sampled.second, sampled.same
     exact = all(len(some.x) >= some.rows for some in (first, second))
@@ -143,10 +116,7 @@ def counted(pairs: int, found: Estimate) -> Estimate:
 
 
 def estimate_one(points: SamplePoints, degree: np.ndarray, candidates: float) -> Estimate:
-    """Estimate the pairs of a table that is one block from the degrees of its sample points.
-
-    The sample is from one partition, so all pairs have one weight.
-    """
+    """Estimate the pairs of a table of one partition from the degrees of its sample points."""
     block, sizes, m = np.zeros((1, 2), np.int32), np.array([candidates]), len(points.x)
     exact = m >= points.rows
     if m < 2:
@@ -176,7 +146,7 @@ def _within(sampled: Sampled) -> tuple[np.ndarray, np.ndarray, float, float, flo
 
 
 def _spread_within(points: SamplePoints, degree: np.ndarray) -> tuple[float, float, float]:
-    """Return `shared`, `freedom` and `each` of a `PairSample` for a self-join."""
+    """Return the fields `shared`, `freedom` and `each` of a `PairSample` for a self-join."""
     m, shared = len(points.x), 0.0
     if degree.any():
         once = degree.sum() / (m * (m - 1.0))
@@ -202,31 +172,16 @@ def _across(sampled: Sampled) -> tuple[np.ndarray, np.ndarray, float, float, flo
 
 
 class PairSample(NamedTuple):
-    """Counts of sampled pairs.
+    """Counts of sampled pairs."""
 
-    Attributes
-    ----------
-    pairs, seen : array (blocks,), float64
-        Weighted and plain number of sampled pairs of each block.
-    degree : array (points,), int64
-        Number of pairs of each point.
-    shared : float
-        Relative variance of the number of pairs, as far as it comes from pairs that share points.
-    freedom : float
-        Degrees of freedom of `shared`, which is an estimate.
-    each : float
-        Weight of a pair if none was sampled.
-    exact : bool
-        Whether the samples have all points.
-    """
-
+    # (blocks,) float64: weighted and plain number of sampled pairs of each block
     pairs: np.ndarray
     seen: np.ndarray
-    degree: np.ndarray
-    shared: float
-    freedom: float
-    each: float
-    exact: bool
+    degree: np.ndarray  # (points,) int64: number of pairs of each point
+    shared: float  # relative variance of the number of pairs, as far as it comes from pairs that share points
+    freedom: float  # degrees of freedom of `shared`, which is an estimate
+    each: float  # weight of a pair if none was sampled
+    exact: bool  # whether the samples have all points
 
 
 def _shared(degree: np.ndarray, once: float, others: float) -> float:
@@ -287,17 +242,9 @@ def _from_pairs(found: PairSample, sizes: np.ndarray) -> Estimate:
     t = _quantile(found.freedom)
     blocks_low, blocks_high = _interval(smooth, seen, apart, t, per_pair)
     low, high = _interval(np.array([total]), np.array([n]), np.array([found.shared]), t, per_pair)
-    return Estimate(
-        smooth,
-        blocks_low,
-        np.minimum(blocks_high, sizes),
-        total,
-        float(low[0]),
-        float(min(high[0], sizes.sum())),
-        m,
-        False,
-        *degrees,
-    )
+    total_low, total_high = float(low[0]), float(min(high[0], sizes.sum()))
+    blocks_high = np.minimum(blocks_high, sizes)
+    return Estimate(smooth, blocks_low, blocks_high, total, total_low, total_high, m, False, *degrees)
 
 
 def _numbers_of(degree: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -309,7 +256,7 @@ def _numbers_of(degree: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _interval(pairs: np.ndarray, seen: np.ndarray, shared: np.ndarray, t: float,
               per_pair: float) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Return bounds of numbers of pairs; `t`: quantile for the variance `shared`."""
+    """Return lower and upper bounds of numbers of pairs; `t`: quantile for the variance `shared`."""
     alone = 1 / np.maximum(seen, 1.0)
     relative = alone + shared
     z = Z_PAIRS + (t - Z_PAIRS) * shared / relative

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dask_simjoin.planning.statistics.sample import Sample
-from dask_simjoin.planning.statistics.sample_pairs import gather_samples
+from dask_simjoin.planning.sample import Sample
+from dask_simjoin.planning.sample_pairs import gather_samples
 
 
 def gathered(sizes, drawn, rng):

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT, TILE
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import box_gap
-from dask_simjoin.planning.statistics import sample
-from dask_simjoin.planning.statistics import sample as module
-from dask_simjoin.planning.statistics.sample import (
+from dask_simjoin.planning import sample
+from dask_simjoin.planning import sample as module
+from dask_simjoin.planning.sample import (
     CEILING,
     FLOOR,
     MAX_BYTES,

@@ -28,39 +28,27 @@ With more, the plan of 100 million rows would take as long as their join on a GP
 
 FLOOR_RATE = 0.1
 FEW = 256
-"""A partition with at most this many rows is its own sample."""
+"""Partitions of at most this number of rows are sampled as a whole, if all of them fit `FLOOR`."""
 
 MAX_BYTES = 1 << 28
-"""Largest size of all samples in bytes: they are gathered on the client."""
+"""Largest size of all samples in bytes, because one process gathers them."""
 
 MAX_WHOLE = 1 << 18
-"""Largest number of coordinates of a table whose points are all gathered: planning may count their pairs."""
+"""Largest number of coordinates of a table that is gathered whole, so that planning may count its pairs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Some points of a partition, drawn without replacement.
+    """Some points of a partition, drawn without replacement."""
 
-    Attributes
-    ----------
-    rows : int
-        Number of points that the sample was drawn from.
-    places : array (m,), int64
-        Row numbers of the sampled points in the partition, ascending.
-    x : array (m, d), float64
-        Coordinates of the sampled points.
-    limit : array (m,), float64, or None
-        Their own thresholds, if rows have radii.
-    """
-
-    rows: int
-    places: np.ndarray
-    x: np.ndarray
-    limit: np.ndarray | None = None
+    rows: int  # number of points that the sample was drawn from
+    places: np.ndarray  # (m,) int64: row numbers of the sampled points in the partition, ascending
+    x: np.ndarray  # (m, d) float64: coordinates of the sampled points
+    limit: np.ndarray | None = None  # (m,) float64: their own thresholds, if rows have radii
 
 
 def sample_size(rows: int, dims: int, partitions: int) -> int:
-    """Return how many of a partition's points to draw, if there are `partitions` partitions in all."""
+    """Return the number of points to draw from a partition; `partitions`: count of all partitions."""
     if rows <= FEW and rows * partitions <= FLOOR:
         return rows
     wanted = max(
@@ -71,9 +59,9 @@ def sample_size(rows: int, dims: int, partitions: int) -> int:
 
 def draw(x: Any, kept: np.ndarray | None, partitions: int,
          seed: int | tuple[int, ...], limit: Any = None, most: int | None = None) -> Sample:  # fmt: skip
-    """Draw from the points `x` (n, d) of a partition, whose rows `kept` selects.
+    """Draw from the points `x` (n, d) of a partition.
 
-    `most`: largest number of points to draw.
+    `kept`: which rows of the partition are points; None: all.  `most`: largest number of points to draw.
     """
     n, dims = x.shape
     size = sample_size(n, dims, partitions)
@@ -98,7 +86,7 @@ def every_point(x: Any, kept: np.ndarray | None, partitions: int, limit: Any = N
 
 
 CACHED_ROWS = 1024
-"""Rows whose squares are added at a time, if the coordinates of a row are adjacent in memory."""
+"""Rows whose squares are added at a time, so that they stay in the cache."""
 
 
 @dataclass(frozen=True)
@@ -131,13 +119,13 @@ def _bounds(x: Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def box(x: Array) -> str:
-    """Return a digest of the box of points (n, d); without points, one that does not depend on d."""
+    """Return a digest of the box of points (n, d); "" without points, whatever d is."""
     return box_digest(*bounds(x)) if len(x) else ""
 
 
 def box_digest(lower: np.ndarray, upper: np.ndarray) -> str:
-    """Return a hash of a box as text; the hashes of different boxes differ, almost certainly."""
-    # -0.0 becomes 0.0: the order of rows decides which of the two is found as the bound
+    """Return a hash of a box as text."""
+    # -0.0 becomes 0.0: which of the two is the bound depends on the order of rows
     text = (lower + 0.0).tobytes() + (upper + 0.0).tobytes()
     return hashlib.blake2b(text, digest_size=12).hexdigest()
 
@@ -168,10 +156,8 @@ def merge_moments(parts: list[Moments]) -> Moments:
     if len(filled) < 2:
         return filled[0] if filled else parts[0]
     rows = np.array([part.rows for part in filled], float)
-    lower, upper = (
-        np.min([part.lower for part in filled], axis=0),
-        np.max([part.upper for part in filled], axis=0),
-    )
+    lower = np.min([part.lower for part in filled], axis=0)
+    upper = np.max([part.upper for part in filled], axis=0)
     mean, squares = (np.array([getattr(part, name) for part in filled]) for name in ("mean", "squares"))
     with np.errstate(over="ignore", invalid="ignore"):
         while len(rows) > 1:
@@ -187,16 +173,13 @@ def merge_moments(parts: list[Moments]) -> Moments:
 
 
 MAX_POINTS, MAX_NUMBERS = 1 << 13, 1 << 19
-"""Largest number of sample points that `near_share` uses, and of their coordinates."""
+"""Largest numbers of sample points, and of their coordinates, for `near_share`."""
 
 TRIED = 32
-"""Number of the sample's tiles that are compared with all others."""
+"""Number of tiles of the sample that are compared with all its tiles."""
 
-DRAWN = 1 << 13
-"""Number of random pairs of parts of tiles, over all pairs of tiles."""
-
-OF_EACH = 64
-"""Largest number of random pairs of parts for a pair of tiles."""
+DRAWN, OF_EACH = 1 << 13, 64
+"""Largest numbers of random pairs of parts of tiles: in all, and for one pair of tiles."""
 
 INNER = (TILE - 1) / (TILE + 1)
 """Share of a tile's part of space that the box of its points covers, along one dimension."""
@@ -205,9 +188,9 @@ INNER = (TILE - 1) / (TILE + 1)
 def near_share(x: np.ndarray, rows: int, threshold: float, norm: Norm) -> tuple[float, float]:
     """Estimate the share of pairs of tiles of `rows` points whose boxes are within the threshold.
 
-    The sample `x` (m, d) is put into the kd order of all points.  Its tiles are halved further, along their
-    widest dimensions, to the size of real tiles.  For near tiles, random pairs of parts are compared.  The
-    second number is the share for a quarter of the points.  It only affects how work is split.
+    The sample `x` (m, d) is put into the kd order of all points.  It has fewer points, so its tiles are
+    larger than real tiles.  They are halved along their widest dimensions, and random parts of near tiles are
+    compared.  The second number is the share for a quarter of the points.
     """
     max_points = min(MAX_POINTS, max(2 * TILE, MAX_NUMBERS // x.shape[1]))
     halvings = math.ceil(math.log2(max(rows, max_points) / max_points))
@@ -240,7 +223,7 @@ def _share(tiles: np.ndarray, cut: tuple[int, ...], halvings: int, threshold: fl
     sides = np.sort(tiles[:, :, cut], axis=1)
     low, high = sides[:, 0], sides[:, -1]
     parts = _parts(high - low, halvings)
-    # a part of space is a little larger than the box of its points
+    # a tile's part of space is a little larger than the box of its points
     more = np.where(parts > 1, (high - low) / (TILE - 1), 0.0)
     low, high = low - more, high + more
     ends = np.concatenate([low[:, None], sides, high[:, None]], axis=1)
@@ -271,7 +254,7 @@ def _share(tiles: np.ndarray, cut: tuple[int, ...], halvings: int, threshold: fl
 
 def _gaps(norm: Norm, lower: np.ndarray, upper: np.ndarray, other_lower: np.ndarray,
           other_upper: np.ndarray) -> np.ndarray:  # fmt: skip
-    """Compute `box_gap` for all dimensions at once: rounded differently, but ten times as fast in many."""
+    """Compute `box_gap` for all dimensions at once: rounded differently, but ten times faster."""
     powers = power(np.maximum(np.maximum(lower - other_upper, other_lower - upper), 0.0), norm)
     gaps: np.ndarray = powers.max(axis=1, initial=0.0) if norm == math.inf else powers.sum(axis=1)
     return gaps

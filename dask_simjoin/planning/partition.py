@@ -1,0 +1,395 @@
+"""Statistics of a partition from one pass: rows, box, variance, bad values, ids that are not unique."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from dask_simjoin.catalog.frames import check_indexable, describe_ids, lists_of
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.columns import extremes
+from dask_simjoin.engine.compat import (
+    all_of,
+    all_of_rows,
+    count_of,
+    module_of,
+    on_gpu,
+    tally,
+    to_host,
+    values_of,
+)
+from dask_simjoin.engine.ids import (
+    _is_range,
+    _remedy,
+    as_id_keys,
+    decoded,
+    id_bytes,
+    joined,
+    row_ids,
+    value_bytes,
+)
+from dask_simjoin.errors import DuplicateIdError, ListError
+from dask_simjoin.metrics.norms import Array, Frame, Ids
+from dask_simjoin.planning.sample import Moments, Sample, bounds, box_digest, draw, every_point, moments
+from dask_simjoin.request.messages import shown
+from dask_simjoin.request.spec import JoinSpec
+
+EXACT_INTEGER = 2**53
+"""All integers up to this one are float64 numbers."""
+
+RIGHT = 1 << 40
+"""Offset of a right table's partition numbers, which are seeds, so both tables get different samples."""
+
+
+@dataclass(frozen=True)
+class PartitionSummary:
+    """Statistics of a partition."""
+
+    source_rows: int  # rows of the partition, including rows that `dropna` leaves out
+    moments: Moments  # moments of its points
+    # column -> count of missing or NaN values, and of infinite ones; for lists, of lists with such values
+    bad: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
+    # column -> an integer in it that no float64 number equals
+    inexact: dict[Hashable, int] = field(default_factory=dict)
+    # column -> count of values that the metric does not allow, and one of them
+    beyond: dict[Hashable, tuple[int, float]] = field(default_factory=dict)
+    # if the metric needs directions: count of rows without one, the first such row, and its label as text
+    zero: tuple[int, int, str] | None = None
+    # the first row that is not a list of numbers: its number, its value in words, and its label as text
+    unlike: tuple[int, str, str] | None = None
+    box: str = ""  # a digest of the box of the points that take part
+    ids: IdSummary | None = None  # None: ids are not needed
+    id_bytes: float = 8.0  # memory of one row's id
+    sample: Sample | None = None  # some of the rows that take part; None: no sample was requested
+    kept_bytes: float = 0.0  # memory of one row's columns that the result keeps
+    largest_radius: float = 0.0  # the largest of the rows' own distances
+    bad_radii: int = 0  # count of rows' own distances that are missing, negative or infinite
+    whole: Sample | None = None  # all rows that take part, if a plan may count their pairs
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the samples; the other fields are far smaller."""
+        samples = {id(some): some for some in (self.sample, self.whole) if some is not None}.values()
+        return sum(some.x.nbytes + some.places.nbytes for some in samples)
+
+    @property
+    def dims(self) -> int | None:
+        """Dimensions of the points; None: there is no point."""
+        return len(self.moments.lower) if self.moments.rows else None
+
+
+class PartitionScan(NamedTuple):
+    """The arrays that a pass over a partition has read."""
+
+    x: Array  # (n, d) float64: the points that take part
+    frame: Frame  # the rows of these points
+    kept: Array | None  # (rows,) bool: which rows of the partition take part; None: all
+    limit: Array | None  # (n,) float64: the points' own thresholds
+
+
+def summarise(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,
+              partitions: int = 0, most: int | None = None) -> PartitionSummary:  # fmt: skip
+    """Summarize a partition.
+
+    `number`: number of the partition.  `with_ids`: whether the result names rows, so ids must be unique.
+    `partitions`: count of all partitions; 0: no sample is drawn.  `most`: largest size of the sample.
+    """
+    return scan_partition(frame, number, spec, with_ids, partitions, most)[0]
+
+
+def scan_partition(
+    frame: Frame, number: int, spec: JoinSpec, with_ids: bool, partitions: int = 0, most: int | None = None
+) -> tuple[PartitionSummary, PartitionScan | None]:
+    """Summarize a partition, see `summarise`, and return its arrays; None: some rows are not lists."""
+    rows = len(frame)
+    try:
+        columns = columns_of(frame, spec)
+    except ListError as error:
+        unlike = (error.row, error.what, _label(frame, spec, error.row))
+        return PartitionSummary(rows, moments(np.empty((0, 1))), unlike=unlike), None
+    x, kept = _embedded(columns, spec)
+    if kept is not None:
+        frame, embeds = frame[spec.columns][kept], x is not columns
+        x = x[kept]
+        columns = columns[kept] if embeds else x
+    names = row_ids(frame, spec.id, spec.id_dtype) if with_ids else None
+    ids = None if names is None else summarise_ids(names, spec.id)
+    found = moments(x)
+    size = 8.0 if names is None else id_bytes(names)
+    bad, zero, sample, whole = {}, None, None, None
+    if found.rows and not np.isfinite([found.lower, found.upper]).all():
+        bad, zero = _bad(columns, spec), _zero(columns, frame, spec)
+    radius, limit = (0.0, 0), None
+    if spec.radius is not None:
+        xp, r = module_of(x), radii(frame, spec)
+        wrong = ~(xp.isfinite(r) & (r >= 0))
+        radius, limit = (float(r.max()) if len(r) else 0.0, count_of(wrong)), limits(r, spec)
+    if partitions and not bad and zero is None:
+        # with its number in the seed, equal partitions get different samples
+        seed = (int(box_digest(found.lower, found.upper)[:12], 16), number)
+        own = None if kept is None else to_host(kept)
+        sample = draw(x, own, partitions, seed, limit, most)
+        if with_ids and most is None:
+            whole = sample if len(sample.x) == len(x) else every_point(x, own, partitions, limit)
+    box = box_digest(found.lower, found.upper) if found.rows else ""
+    kept_bytes = sum(value_bytes(frame[name]) for name in spec.keep)
+    inexact = _inexact(frame, columns, found if columns is x else None, spec)
+    summary = PartitionSummary(
+        rows, found, bad, inexact, _beyond(columns, spec), zero, None, box, ids, size,
+        sample, kept_bytes, *radius, whole,
+    )  # fmt: skip
+    return summary, PartitionScan(x, frame, kept, limit)
+
+
+def radii(frame: Frame, spec: JoinSpec) -> Array:
+    """Return each row's own largest distance (n,), float64."""
+    return frames_for(frame).coordinates(frame, (spec.radius,))[:, 0]
+
+
+def limits(r: Array, spec: JoinSpec) -> Array:
+    """Return the thresholds of distances (n,), float64."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return spec.measure.threshold(r, module_of(r))
+
+
+def points(frame: Frame, spec: JoinSpec, room: Array | None = None) -> tuple[Array, Array | None]:
+    """Return the coordinates (n, d) of a partition, and which rows `dropna` keeps (None: all).
+
+    `room`: memory for the coordinates, which may be reused.
+    """
+    return _embedded(columns_of(frame, spec, room), spec)
+
+
+def columns_of(frame: Frame, spec: JoinSpec, room: Array | None = None) -> Array:
+    """Return the columns of coordinates as an array (n, columns), float64; `room`: see `points`."""
+    frames = frames_for(frame)
+    if len(spec.read_together) == 1:
+        return frames.coordinates(frame, spec.on, room)
+    parts = [frames.coordinates(frame, some) for some in spec.read_together]
+    return frames.xp.concatenate(parts, axis=1)
+
+
+def _embedded(columns: Array, spec: JoinSpec) -> tuple[Array, Array | None]:
+    xp = module_of(columns)
+    x = spec.measure.embed(columns, xp)
+    if not spec.dropna:
+        return x, None
+    kept = all_of_rows(xp.isfinite(x))
+    return x, None if all_of(kept) else kept
+
+
+def _bad(columns: Array, spec: JoinSpec) -> dict[Hashable, tuple[int, int]]:
+    xp = module_of(columns)
+    nan, infinite = xp.isnan(columns), xp.isinf(columns)
+    if spec.lists:
+        # all numbers of a list belong to one column; the last column may have group numbers
+        of_lists = columns.shape[1] - bool(spec.by)
+        nan, infinite = (
+            xp.concatenate([some[:, :of_lists].any(axis=1, keepdims=True), some[:, of_lists:]], axis=1)
+            for some in (nan, infinite)
+        )
+    counts = zip(nan.sum(axis=0).tolist(), infinite.sum(axis=0).tolist(), strict=True)
+    return {name: both for name, both in zip(spec.on, counts, strict=True) if any(both)}
+
+
+def _zero(columns: Array, frame: Frame, spec: JoinSpec) -> tuple[int, int, str] | None:
+    numbers = columns[:, :-1] if spec.by else columns
+    rows = module_of(columns).flatnonzero(all_of_rows(numbers == 0))
+    if not spec.measure.directed or not len(rows):
+        return None
+    first = int(rows[0])
+    return len(rows), first, _label(frame, spec, first)
+
+
+def _beyond(columns: Array, spec: JoinSpec) -> dict[Hashable, tuple[int, float]]:
+    found, xp = {}, module_of(columns)
+    for k, (name, (least, most)) in enumerate(zip(spec.on, spec.measure.limits, strict=False)):
+        column = columns[:, k]
+        rows = xp.flatnonzero(((column < least) | (column > most)) & xp.isfinite(column))
+        if len(rows):
+            found[name] = (len(rows), float(column[rows[0]]))
+    return found
+
+
+def _label(frame: Frame, spec: JoinSpec, row: int) -> str:
+    label = frame.index[row] if spec.id is None else frame[spec.id].iloc[row]
+    return shown(label.item() if isinstance(label, np.generic) else label)
+
+
+def _inexact(frame: Frame, columns: Array, found_in: Moments | None, spec: JoinSpec) -> dict[Hashable, int]:
+    """Return integers that float64 cannot represent; `found_in`: moments of the columns, if known."""
+    found: dict[Hashable, int] = {}
+    if found_in is not None and (np.abs([found_in.lower, found_in.upper]) < EXACT_INTEGER).all():
+        return found
+    if spec.lists:
+        name, held = spec.on[0], lists_of(frame[spec.on[0]])
+        floats = held is not None and held.kind is not None and held.kind.kind == "f"
+        # if a bound is NaN, any value may be too large
+        if len(columns) and not floats and not (np.abs(bounds(columns)) < EXACT_INTEGER).all():
+            for value in extremes(frame[name]):
+                if abs(value) > EXACT_INTEGER:
+                    found[name] = value
+        return found
+    for name in spec.on:
+        column = frame[name]
+        if getattr(column.dtype, "kind", "") in "iu" and len(column):
+            for value in (column.max(), column.min()):
+                if not pd.isna(value) and abs(int(value)) > EXACT_INTEGER:
+                    found[name] = int(value)
+    return found
+
+
+MIXER = np.uint64(0x9E3779B97F4A7C15)
+"""An odd number near 2**64 / golden ratio: its multiples are spread evenly (Knuth 1973, section 6.4)."""
+
+MAX_SUSPECTS = 1000
+"""Largest number of repeated keys whose ids are compared."""
+
+
+@dataclass(frozen=True)
+class IdSummary:
+    """The ids of one partition: their count, the count of missing ones, their range, and one that repeats.
+
+    `low` and `high` are None if ids cannot be ordered; `repeated` is a 1-tuple or None.
+    """
+
+    rows: int
+    missing: int
+    low: Any
+    high: Any
+    repeated: tuple[Any] | None
+
+
+def summarise_ids(ids: Ids, id: Hashable | None) -> IdSummary:
+    """Summarize the ids of one partition."""
+    n = len(ids)
+    if n == 0:
+        return IdSummary(0, 0, None, None, None)
+    ids = decoded(ids)
+    check_indexable(ids.dtype, id)
+    if _is_range(ids) or (not ids.hasnans and ids.is_monotonic_increasing):
+        return IdSummary(n, 0, ids[0], ids[-1], _first_again(ids))
+    missing = count_of(ids.isna())
+    if missing:
+        return IdSummary(n, missing, None, None, None)
+    if isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iufmM" and not on_gpu(ids):
+        ordered = np.sort(ids.to_numpy())
+        again = np.flatnonzero(ordered[1:] == ordered[:-1])
+        values = pd.Index(ordered)  # gives times as pandas has them
+        repeated = (values[again[0]],) if len(again) else None
+        return IdSummary(n, 0, values[0], values[-1], repeated)
+    try:
+        repeated = _first_again(ids)
+    except TypeError:
+        raise DuplicateIdError(
+            f"{describe_ids(id)} are not single values (such as {ids[0]!r}), so they cannot name rows. "
+            f"{_remedy(id)}"
+        ) from None
+    try:
+        return IdSummary(n, 0, ids.min(), ids.max(), repeated)
+    except TypeError:
+        return IdSummary(n, 0, None, None, repeated)
+
+
+def _first_again(ids: Ids) -> tuple[Any] | None:
+    """Return an id that repeats, as a 1-tuple, or None."""
+    return None if ids.is_unique else (ids[ids.duplicated()][0],)
+
+
+def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list[int]:
+    """Refuse missing and repeated ids; return the partitions that may have ids in common."""
+    for number, summary in enumerate(summaries):
+        if summary.missing:
+            without = "" if id is None else f" Or leave out rows without an id: df.dropna(subset=[{id!r}])."
+            raise DuplicateIdError(
+                f"{describe_ids(id)} of partition {number}: {summary.missing} are missing, but they name "
+                f"rows and must be unique. {_remedy(id)}{without}"
+            )
+        if summary.repeated is not None:
+            where = f" in partition {number}" if len(summaries) > 1 else ""
+            raise repeated_id(summary.repeated[0], id, where)
+    filled = [n for n, summary in enumerate(summaries) if summary.rows]
+    if len(filled) < 2:
+        return []
+    if any(summaries[n].low is None for n in filled):
+        return filled
+    try:
+        filled.sort(key=lambda n: summaries[n].low)
+    except TypeError:
+        return filled
+    overlapping = set()
+    last = filled[0]
+    for n in filled[1:]:
+        if summaries[n].low <= summaries[last].high:
+            overlapping |= {n, last}
+        if summaries[n].high > summaries[last].high:
+            last = n
+    return sorted(overlapping)
+
+
+def key_buckets(ids: Ids, buckets: int) -> list[Array]:
+    """Return the keys of ids, see `id_keys`, split into buckets; equal keys are in the same bucket."""
+    keys = id_keys(ids)
+    if buckets == 1:
+        return [keys]
+    xp = module_of(keys)
+    bucket = (keys * MIXER >> np.uint64(32)) % np.uint64(buckets)
+    # NumPy sorts 16-bit numbers by radix sort, which is many times faster
+    bucket = bucket.astype(np.uint16 if buckets <= 2**16 else np.int64)
+    keys = keys[xp.argsort(bucket, kind="stable")]
+    counts = to_host(tally(bucket, buckets))
+    return xp.split(keys, np.cumsum(counts)[:-1].tolist())
+
+
+def id_keys(ids: Ids) -> Array:
+    """Return a 64-bit key of each id (n,), uint64; equal ids have equal keys."""
+    ids = decoded(ids)
+    if _is_range(ids):
+        ids = frames_for(ids).index(values_of(ids))
+    labels = as_id_keys(ids, slice(None))
+    if labels is not None:
+        return labels.view(np.uint64)
+    if ids.dtype.kind in "fc":
+        ids = ids + 0.0  # -0.0 becomes 0.0: they are equal, but have different hashes in pandas 2 and cuDF
+    if on_gpu(ids):
+        return values_of(ids.to_series().hash_values(method="xxhash64"))
+    keys = np.array(pd.util.hash_pandas_object(pd.Series(ids), index=False), np.uint64)
+    if ids.dtype == object:
+        # 1, 1.0 and True are equal, but have different hashes
+        keys[[not isinstance(value, (str, bytes)) for value in ids]] = 0
+    return keys
+
+
+def repeated_keys(*parts: Array) -> np.ndarray:
+    """Return some of the keys that occur more than once in all parts."""
+    xp = module_of(parts[0])
+    keys = xp.sort(xp.concatenate(parts))
+    return to_host(xp.unique(keys[1:][keys[1:] == keys[:-1]])[:MAX_SUSPECTS])
+
+
+def suspected(ids: Ids, keys: np.ndarray) -> pd.Index:
+    """Return the ids whose keys are among `keys`; different ids may have equal keys."""
+    own = id_keys(ids)
+    xp = module_of(own)
+    some = decoded(ids[xp.isin(own, xp.asarray(keys))])
+    return some.to_pandas() if on_gpu(some) else some
+
+
+def check_suspects(parts: list[pd.Index], id: Hashable | None) -> None:
+    """Refuse an id that two partitions have; `parts`: ids of each partition with repeated keys."""
+    repeated = _first_again(joined(parts))
+    if repeated is not None:
+        raise repeated_id(repeated[0], id, " in several partitions")
+
+
+def repeated_id(value: Any, id: Hashable | None, where: str) -> DuplicateIdError:
+    """Return an error that names a repeated id."""
+    plain = value.item() if isinstance(value, (np.integer, np.floating, np.bool_)) else value
+    return DuplicateIdError(
+        f"{describe_ids(id)} are not unique: {plain!r} repeats{where}, so pairs would be "
+        f"ambiguous. {_remedy(id)}"
+    )
