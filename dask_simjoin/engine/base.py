@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dask_simjoin.catalog.frames import HOME, check_library, library
-from dask_simjoin.catalog.methods import METHODS, Method, as_method, name_of
+from dask_simjoin.catalog import HOME, METHODS, Method, as_method, check_library, library, name_of
 from dask_simjoin.engine.compat import module_of
+from dask_simjoin.engine.process import not_collecting
 from dask_simjoin.engine.protocols import (
     Frames,
     Joiner,
@@ -22,7 +22,6 @@ from dask_simjoin.engine.protocols import (
     SearchMethod,
     Spanner,
 )
-from dask_simjoin.engine.threads import not_collecting
 from dask_simjoin.metrics.norms import Array, Frame, Norm
 
 ABOUT = {

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dask_simjoin.catalog.frames import lists_of
+from dask_simjoin.catalog import lists_of
 from dask_simjoin.engine.compat import on_gpu
 from dask_simjoin.errors import ListError
 from dask_simjoin.metrics.norms import Array, DType, Series

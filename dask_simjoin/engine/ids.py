@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dask_simjoin.catalog.frames import describe_ids
+from dask_simjoin.catalog import describe_ids
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import on_gpu, values_of
 from dask_simjoin.errors import DuplicateIdError

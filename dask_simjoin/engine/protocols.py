@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, NotRequired, Protocol, TypedDict
 
 import numpy as np
 
-from dask_simjoin.catalog.methods import Method
-from dask_simjoin.engine.index.regions import Regions
+from dask_simjoin.catalog import Method
+from dask_simjoin.engine.index.kdtree import Regions
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.metrics.norms import (
     Array,

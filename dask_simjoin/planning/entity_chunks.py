@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeGuard, TypeVar
 
 import numpy as np
 
-from dask_simjoin.engine.index.regions import Regions
+from dask_simjoin.engine.index.kdtree import Regions
 from dask_simjoin.metrics.norms import Array, Norm, box_gap
 from dask_simjoin.planning.statistics.partition import PartitionSummary
 from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints

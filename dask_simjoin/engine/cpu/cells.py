@@ -14,9 +14,9 @@ from dask_simjoin.engine.cpu.kernels import cells as kernels
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.sweep import build_grid
-from dask_simjoin.engine.index import sweep as grids
-from dask_simjoin.engine.index.cells import REACH, CellLayout, make_cells, runs, serves
-from dask_simjoin.engine.threads import shared_out, together
+from dask_simjoin.engine.index import grids
+from dask_simjoin.engine.index.grids import REACH, CellLayout, make_cells, runs, serves
+from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.metrics.norms import Index, reach
 
 PARTS = 8
@@ -30,7 +30,7 @@ NOWHERE = np.iinfo(np.int64).max
 
 
 def build(x: np.ndarray, layout: CellLayout, threads: int = 1) -> Index:
-    """Index points (n, d), n > 0, like `index.sweep.build`, but with cells instead of rows."""
+    """Index points (n, d), n > 0, like `index.grids.build`, but with cells instead of rows."""
     x = np.asfortranarray(x)
     lower, upper = np.empty((2, x.shape[1]))
 

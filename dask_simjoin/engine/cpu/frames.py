@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dask_simjoin.catalog.frames import lists_of
+from dask_simjoin.catalog import lists_of
 from dask_simjoin.engine.columns import blocks, look_up, vectors
 from dask_simjoin.engine.compat import BITS, columns_like
-from dask_simjoin.engine.cpu.kernels import moments
+from dask_simjoin.engine.cpu.kernels import reductions
 from dask_simjoin.metrics.norms import DType, Spread, Values
 
 NULLABLE: dict[str, Callable[[np.dtype[Any]], str]] = {
@@ -189,5 +189,5 @@ def spread(x: np.ndarray) -> Spread | None:
         x = np.asfortranarray(x)
     found = np.empty((4, x.shape[1]))
     bounds, (mean, squares) = found[:2].reshape(-1, 2), found[2:]
-    moments.column_moments(x.T, bounds, mean, squares)
+    reductions.column_moments(x.T, bounds, mean, squares)
     return (*bounds.T.copy(), mean, squares) if np.isfinite(found).all() else None

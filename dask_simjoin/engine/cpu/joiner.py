@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dask_simjoin.catalog.frames import HOME
-from dask_simjoin.catalog.methods import AUTO, DENSE, Method, choose, name_of, options_of
+from dask_simjoin.catalog import AUTO, DENSE, HOME, Method, choose, name_of, options_of
 from dask_simjoin.engine.base import method_module
 from dask_simjoin.engine.columns import appended
 from dask_simjoin.engine.cpu import cells, spanning
@@ -30,11 +29,10 @@ from dask_simjoin.engine.cpu.sinks import (
 )
 from dask_simjoin.engine.cpu.spanning import Remembered, rows_of_places
 from dask_simjoin.engine.index import cpu_tiles
-from dask_simjoin.engine.index.cells import CellLayout
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
-from dask_simjoin.engine.index.regions import Regions
+from dask_simjoin.engine.index.grids import CellLayout, make_screened_layout
+from dask_simjoin.engine.index.kdtree import Regions
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.engine.index.sweep import make_screened_layout
 from dask_simjoin.engine.protocols import (
     Kept,
     Layout,

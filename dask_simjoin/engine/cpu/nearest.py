@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.catalog.frames import HOME
-from dask_simjoin.catalog.methods import AUTO, Method
+from dask_simjoin.catalog import AUTO, HOME, Method
 from dask_simjoin.engine.base import method_module, search_layout_of
 from dask_simjoin.engine.cpu.kernels import nearest as kernels
 from dask_simjoin.engine.cpu.kernels import pack
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
-from dask_simjoin.engine.index import cpu_tiles, kdorder
+from dask_simjoin.engine.index import cpu_tiles, kdtree
 from dask_simjoin.engine.index.cpu_tiles import (
     CUTS,
     NO_NAME,
@@ -21,8 +20,8 @@ from dask_simjoin.engine.index.cpu_tiles import (
     make_nearest_layout,
     smallest_names,
 )
+from dask_simjoin.engine.process import numbers_apart, shared_out
 from dask_simjoin.engine.protocols import MethodSearch, SearchMethod
-from dask_simjoin.engine.threads import numbers_apart, shared_out
 from dask_simjoin.metrics.norms import Norm
 
 Index = dict[str, Any]
@@ -49,7 +48,7 @@ def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, thread
     """
     n, d = x.shape
     cut = layout.cut.first(n, cpu_tiles.TILE, CUTS)
-    order = kdorder.kd_order(x, cut, cpu_tiles.TILE, layout.fan_out(cut), threads=threads)
+    order = kdtree.kd_order(x, cut, cpu_tiles.TILE, layout.fan_out(cut), threads=threads)
     x = np.ascontiguousarray(x)  # points are gathered row by row
     number = -(-n // cpu_tiles.TILE)
     f, dims = layout.filter, np.arange(d)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from dask_simjoin.catalog.frames import HOME
+from dask_simjoin.catalog import HOME
 from dask_simjoin.engine.base import Counters, Numbers, compared_ratio, method_module
 from dask_simjoin.engine.cpu.kernels import totals as finish
 from dask_simjoin.engine.cpu.kernels.totals import kind_of

@@ -24,8 +24,8 @@ from dask_simjoin.engine.cpu.rounds import BoruvkaRounds, Nearest
 from dask_simjoin.engine.cpu.sinks import CpuMethod, ManyAtOnce, Ranged
 from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
+from dask_simjoin.engine.process import shared_out
 from dask_simjoin.engine.protocols import Clusters, Edges, Found, Layout, Part, Progress, Rows
-from dask_simjoin.engine.threads import shared_out
 from dask_simjoin.metrics.norms import Index, Norm, box_gap
 
 COARSE = 16

@@ -9,17 +9,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dask_simjoin.catalog.methods import Sweep
+from dask_simjoin.catalog import Sweep
 from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.cpu.kernels import components, marks, sweep
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.sinks import Deciding, Shown, Sides, Sink, fill
-from dask_simjoin.engine.index import sweep as grid
+from dask_simjoin.engine.index import grids
+from dask_simjoin.engine.index.grids import SweepGrid, SweepLayout, make_sweep_layout
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.engine.index.sweep import SweepGrid, SweepLayout, make_sweep_layout
+from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.engine.protocols import Rows
-from dask_simjoin.engine.threads import shared_out, together
 from dask_simjoin.metrics.norms import Index, Norm, reach
 
 SAMPLED = 4096
@@ -30,11 +30,11 @@ LEAST = 1 << 18
 
 
 def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
-    """Index points (n, d), stored by column, as `index.sweep.build` does; `threads`: number of threads."""
+    """Index points (n, d), stored by column, as `index.grids.build` does; `threads`: number of threads."""
     n, d = x.shape
     threads = max(1, min(threads, n // LEAST))
     if n == 0:
-        return grid.build(x, g, SWEEP_LANES)
+        return grids.build(x, g, SWEEP_LANES)
     lower, upper = np.zeros((2, d))
 
     def bounds(start: int, stop: int) -> tuple[float, float]:
@@ -46,14 +46,14 @@ def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
     rows = [np.array(part) for part in (g.dims, g.origin, g.width, g.strides)]
     if not g.dims:
         rows = [np.zeros(0, kind) for kind in (np.int64, np.float64, np.float64, np.int64)]
-    least, most = (int(key) for key in grid.row_keys(np.array([lower, upper]), g, np))
+    least, most = (int(key) for key in grids.row_keys(np.array([lower, upper]), g, np))
     position_bits, key_bits = max(1, (n - 1).bit_length()), (most - least).bit_length()
     value_bits = min(52, 63 - position_bits - key_bits)
     low = float(lower[g.sweep])
     span = float(upper[g.sweep]) - low
     factor = 2.0**value_bits * (1 - 2.0**-40) / span if span > 0 else 0.0
-    if value_bits < grid.MIN_VALUE_BITS or not span < math.inf or not factor < math.inf:
-        return grid.build(x, g, SWEEP_LANES)
+    if value_bits < grids.MIN_VALUE_BITS or not span < math.inf or not factor < math.inf:
+        return grids.build(x, g, SWEEP_LANES)
     packed = np.empty(n, np.uint64)
     bits = value_bits, position_bits
 
@@ -76,7 +76,7 @@ def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
 
     numbers = together([functools.partial(lay_out, *part) for part in itertools.pairwise(ends)])
     if min(numbers) < 0:
-        return grid.build(x, g, SWEEP_LANES)
+        return grids.build(x, g, SWEEP_LANES)
     places = [slice(start, start + number) for start, number in zip(ends, numbers, strict=False)]
     return {
         "order": order, "cols": cols, "keys": np.concatenate([keys[some] for some in places]),
@@ -122,7 +122,7 @@ def layout(options: Sweep, lower: np.ndarray, upper: np.ndarray, mean: np.ndarra
 
 
 def build(x: np.ndarray, layout: SweepLayout, threads: int = 1) -> Index:
-    """Build the index of `index.sweep.build` for the row sweep, in less time.
+    """Build the index of `index.grids.build` for the row sweep, in less time.
 
     If only some dimensions are swept, it also has "x" (d, n + lanes): all dimensions in the same order.
     """
@@ -139,7 +139,7 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 
 def loose_part(index: Index, start: int, stop: int) -> Index:
-    found = grid.part(index, start, stop, SWEEP_LANES, copied=False)
+    found = grids.part(index, start, stop, SWEEP_LANES, copied=False)
     if "x" in index:
         found["x"] = index["x"][:, start : stop + SWEEP_LANES]
     return found
@@ -187,9 +187,9 @@ def _candidates(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, nam
 
 def _chosen(index: Index, places: np.ndarray) -> Index:
     """Return the index of the points at some places, with these places as its "order"."""
-    found = grid.chosen(index, places, SWEEP_LANES)
+    found = grids.chosen(index, places, SWEEP_LANES)
     if "x" in index:
-        found["x"] = grid.chosen({**index, "cols": index["x"]}, places, SWEEP_LANES)["cols"]
+        found["x"] = grids.chosen({**index, "cols": index["x"]}, places, SWEEP_LANES)["cols"]
     return found
 
 
@@ -296,7 +296,7 @@ def work(q: Index, d: Index, layout: SweepLayout, is_self_join: bool) -> np.ndar
 
 def one_sided(q: Index, d: Index, layout: SweepLayout, q_counts: np.ndarray,
               rows: Rows | None = None, *, later: bool = False) -> None:  # fmt: skip
-    some = q if rows is None else grid.queries(q, *rows)
+    some = q if rows is None else grids.queries(q, *rows)
     if layout.dims is not None:
         _add_up(some, d, layout, later, (q_counts,))
         return

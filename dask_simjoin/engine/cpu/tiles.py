@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.catalog.methods import Tiles
+from dask_simjoin.catalog import Tiles
 from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.cpu import profile
 from dask_simjoin.engine.cpu.kernels import marks, pack
@@ -18,8 +18,8 @@ from dask_simjoin.engine.cpu.kernels.tiles import Out, Scratch, boxes_of, join, 
 from dask_simjoin.engine.cpu.kernels.tiles import scratch as scratch_of
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.sinks import NO_PAIRS, Sides, Sink, fill
-from dask_simjoin.engine.filters.int8 import STEP, Int8Filter
-from dask_simjoin.engine.index import kdorder
+from dask_simjoin.engine.filters.quantization import STEP, Int8Filter
+from dask_simjoin.engine.index import kdtree
 from dask_simjoin.engine.index.cpu_tiles import (
     CUTS,
     FAN_OUT,
@@ -31,8 +31,8 @@ from dask_simjoin.engine.index.cpu_tiles import (
     make_tiles_layout,
 )
 from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.process import numbers_apart, shared_out
 from dask_simjoin.engine.protocols import Rows
-from dask_simjoin.engine.threads import numbers_apart, shared_out
 from dask_simjoin.metrics.norms import Index, Norm, box_gap
 
 
@@ -98,7 +98,7 @@ def points(index: Index) -> np.ndarray:
 def build(x: np.ndarray, layout: TilesLayout, threads: int = 1) -> Index:
     """Build the tile index of points."""
     n, d = x.shape
-    order = kdorder.kd_order(x, layout.cut.first(n, TILE, CUTS), TILE, FAN_OUT, threads=threads)
+    order = kdtree.kd_order(x, layout.cut.first(n, TILE, CUTS), TILE, FAN_OUT, threads=threads)
     x = np.ascontiguousarray(x)  # points are gathered row by row
     number = -(-n // TILE)
     kind, rounded = layout.kind, layout.rounded

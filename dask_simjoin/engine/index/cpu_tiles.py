@@ -8,9 +8,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dask_simjoin.engine.filters.bounds import RoundedFilter, make_rounded_filter
-from dask_simjoin.engine.filters.float32 import Filter, make_filter, open_filter, within
-from dask_simjoin.engine.filters.int8 import Int8Filter, make_int8_filter
-from dask_simjoin.engine.index.kdorder import KdCuts, dims_to_cut
+from dask_simjoin.engine.filters.quantization import (
+    Filter,
+    Int8Filter,
+    make_filter,
+    make_int8_filter,
+    open_filter,
+    within,
+)
+from dask_simjoin.engine.index.kdtree import KdCuts, dims_to_cut
 from dask_simjoin.engine.index.screen import Drawn, Screen, make_screen
 from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Index, Norm
 

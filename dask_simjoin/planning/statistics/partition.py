@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.catalog.frames import lists_of
+from dask_simjoin.catalog import lists_of
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.columns import extremes
 from dask_simjoin.engine.compat import all_of, all_of_rows, count_of, module_of, to_host

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.catalog.frames import check_indexable, describe_ids
+from dask_simjoin.catalog import check_indexable, describe_ids
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import count_of, module_of, on_gpu, tally, to_host, values_of
 from dask_simjoin.engine.ids import _is_range, _remedy, as_id_keys, decoded, joined

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dask_simjoin  # noqa: F401  registers the accessor
-from dask_simjoin.catalog.methods import METHODS
+from dask_simjoin.catalog import METHODS
 from dask_simjoin.engine.cpu import profile
 from dask_simjoin.engine.cpu.profile import tally
 from dask_simjoin.errors import OptionError, OptionTypeError

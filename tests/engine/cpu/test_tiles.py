@@ -5,9 +5,9 @@ import dask.dataframe as dd
 import numpy as np
 import pytest
 
-from dask_simjoin.engine import threads
+from dask_simjoin.engine import process
 from dask_simjoin.engine.cpu.joiner import JOINER
-from tests.engine.test_threads import some_points
+from tests.engine.test_process import some_points
 from tests.support.oracle import as_set, brute_force
 from tests.support.points import frame_of
 from tests.support.profiles import in_turns
@@ -16,7 +16,7 @@ from tests.support.profiles import in_turns
 @pytest.fixture(autouse=True)
 def little(monkeypatch):
     """Give threads so little work that small indexes are made by several."""
-    monkeypatch.setattr(threads, "LEAST", 100)
+    monkeypatch.setattr(process, "LEAST", 100)
 
 
 @in_turns(2, dims=[1, 3, 6, 20], kind=["normal", "few values", "alike", "far"], number=[2, 5])

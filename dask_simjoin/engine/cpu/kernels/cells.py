@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from dask_simjoin.engine.cpu.kernels.components import root_of, unite
 from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_source, kernel
-from dask_simjoin.engine.cpu.kernels.shared_forest import root_of, unite
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.sweep import sweep_near
 from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
-from dask_simjoin.engine.index.cells import REACH
+from dask_simjoin.engine.index.grids import REACH
 from dask_simjoin.metrics.norms import Array
 
 RUN = 64

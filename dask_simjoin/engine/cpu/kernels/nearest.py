@@ -22,11 +22,11 @@ from dask_simjoin.engine.cpu.kernels.nearest_scan import (
     ONE,
     SLACK,
     begin,
+    box_gaps,
     scan_exact,
     scan_filtered,
     set_limits,
 )
-from dask_simjoin.engine.cpu.kernels.nearest_simd import box_gaps
 from dask_simjoin.engine.cpu.kernels.product_simd import QUERIES
 from dask_simjoin.engine.cpu.kernels.simd import Terms, Tree
 from dask_simjoin.engine.cpu.kernels.tile_simd import lowest_bit, prefetch

@@ -7,7 +7,7 @@ import numpy as np
 from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_source, kernel
 from dask_simjoin.engine.cpu.kernels.tile_simd import prefetch
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
-from dask_simjoin.engine.filters.int8 import STEP
+from dask_simjoin.engine.filters.quantization import STEP
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
 
@@ -111,7 +111,7 @@ def pack_exact(x: Array, order: Array, dims: Array, centre: Array, scale: float,
 @kernel
 def pack_quantized(y: Array, centre: Array, scale: float, outer: float, most: int, bias: int, queries: Array,
                    points: Array, take: Array, first: Array, marked: Array, sums: Array) -> None:  # fmt: skip
-    """Fill the arrays of the 8-bit filter: see `filters.int8`.
+    """Fill the arrays of the 8-bit filter: see `filters.quantization`.
 
     `y` (n, d) float64: coordinates in order.  `queries` (n, steps, 4) int8 and `points` (tiles, steps, 64, 4)
     uint8: vectors.  `take` (n, 2) and `first` (tiles, 64, 2), int16, zeros before: terms of queries and of

@@ -7,7 +7,7 @@ The float32 filter differs from `tile_simd` in three ways:
 barely do.
 - The query's term does not begin the sum, but is compared with it.
 
-The bound of `filters.float32` holds as well.  A partial sum of start_j and products is at most
+The bound of `filters.quantization` holds as well.  A partial sum of start_j and products is at most
 N_j/2 + |z_i||z_j| <= N_j + N_i/2 in size.  So all roundings together err by at most g(N_j + N_i/2).  The
 comparison is exact.  For a pair, Q is at least (g + u - u**2)(N_i + N_j).
 """
@@ -46,7 +46,7 @@ from dask_simjoin.engine.cpu.kernels.simd import (
     suffix,
 )
 from dask_simjoin.engine.cpu.kernels.tile_simd import REGISTER
-from dask_simjoin.engine.filters.int8 import STEP
+from dask_simjoin.engine.filters.quantization import STEP
 from dask_simjoin.engine.index.cpu_tiles import TILE
 
 QUERIES = 6

@@ -25,7 +25,7 @@ from dask_simjoin.engine.cpu.kernels.tile_simd import (
     total_of,
 )
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
-from dask_simjoin.engine.filters.int8 import STEP
+from dask_simjoin.engine.filters.quantization import STEP
 from dask_simjoin.engine.index.cpu_tiles import TILE
 
 
@@ -47,8 +47,9 @@ class FilterScan(NamedTuple):
 class Quantized(NamedTuple):
     """A side's arrays of the 8-bit filter, and the number `least` that all sums are compared with.
 
-    See `filters.int8`.  `queries` (n, steps, 4) is int8, and `take` (n, 2) int16.  `tiles` (tiles, steps, 64,
-    4) is uint8, and `first` (tiles, 64, 2) int16.  `marked` (tiles,) uint64 has the points that always pass.
+    See `filters.quantization`.  `queries` (n, steps, 4) is int8, and `take` (n, 2) int16.  `tiles` (tiles,
+    steps, 64, 4) is uint8, and `first` (tiles, 64, 2) int16.  `marked` (tiles,) uint64 has the points that
+    always pass.
     """
 
     queries: int

@@ -18,8 +18,15 @@ import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_source, kernel
 from dask_simjoin.engine.cpu.kernels.nearest import LEVEL, _gaps, _pop, _push
-from dask_simjoin.engine.cpu.kernels.nearest_scan import NONE, ONE, begin, set_limits
-from dask_simjoin.engine.cpu.kernels.nearest_simd import lanes_other, lanes_within, tile_totals
+from dask_simjoin.engine.cpu.kernels.nearest_scan import (
+    NONE,
+    ONE,
+    begin,
+    lanes_other,
+    lanes_within,
+    set_limits,
+    tile_totals,
+)
 from dask_simjoin.engine.cpu.kernels.product_simd import PARTS, QUERIES, part_products
 from dask_simjoin.engine.cpu.kernels.simd import Terms, Tree
 from dask_simjoin.engine.cpu.kernels.tile_simd import lowest_bit
