@@ -25,9 +25,9 @@ AUTO = "auto"
 
 
 class Method:
-    """A way to find pairs; the first line of a subclass's docstring describes it in docs.
+    """A way to find pairs. A subclass overrides only the hooks that it needs.
 
-    A subclass overrides only the hooks that it needs.
+    The first line of a subclass's docstring describes the method in docs.
     """
 
     modules: ClassVar[Mapping[str, str]] = {}
@@ -37,7 +37,7 @@ class Method:
     """Largest number of dimensions; None: any number."""
 
     has_search: ClassVar[bool] = False
-    """Whether its modules also search nearest neighbors, as a `SearchMethod`; if not, tiles search them."""
+    """Whether its modules also search nearest neighbors, as a `SearchMethod`; if not, tiles are used."""
 
     recall_module: ClassVar[str | None] = None
     """The module that estimates the recall with `approximate=True`; None: the method is always exact."""
@@ -48,12 +48,12 @@ class Method:
         return False
 
     def is_best(self, dims: int) -> bool:
-        """Return whether "auto" chooses it for this number of dimensions; the first such method is chosen."""
+        """Return whether it may be "auto" for this number of dimensions: the first such method is chosen."""
         return False
 
     def fitted(self, x: np.ndarray, rows: float, variance: np.ndarray, threshold: float,
                norm: Norm) -> Method:  # fmt: skip
-        """Return the method with options that suit `rows` points; `x` (m, d): a sample of them."""
+        """Return the method with options that suit `rows` points; `x` (m, d): a sample of these points."""
         return self
 
     def approximate_layout(self, layout: Any) -> Any:
@@ -95,11 +95,8 @@ class Tiles(Method):
 class MethodTable(Mapping[str, Method]):
     """Methods by name, each with its default options.
 
-    Parameters
-    ----------
-    entries : dict
-        Name -> method, or the text "module:Class".  Such a class is loaded on first use, and serves all
-        libraries and any number of dimensions.
+    `entries`: name -> method, or the text "module:Class".  A class in a text is loaded on first use, and
+    serves all libraries and any number of dimensions.
     """
 
     def __init__(self, entries: dict[str, Method | str]) -> None:
@@ -141,8 +138,7 @@ class MethodTable(Mapping[str, Method]):
 def load_method(path: str) -> type[Method]:
     """Load the class of a method from "module:Class"."""
     module, _, name = path.partition(":")
-    found: type[Method] = getattr(importlib.import_module(module), name)
-    return found
+    return getattr(importlib.import_module(module), name)
 
 
 METHODS = MethodTable({
@@ -245,22 +241,14 @@ def check_library(name: str) -> None:
 
 
 class Lists(NamedTuple):
-    """The lists in a column, as far as its dtype describes them.
-
-    Attributes
-    ----------
-    length : int or None
-        Length of each list; None: unknown without the data.
-    kind : dtype or None
-        Dtype of the numbers in lists; None: unknown without the data.
-    """
+    """Length of the lists in a column, and dtype of their numbers; None: not known from its dtype."""
 
     length: int | None
     kind: np.dtype | None
 
 
 def arrow_type(dtype: DType) -> Any:
-    """Return the Arrow type of a pandas Arrow dtype or of cuDF's lists; None: the dtype has no Arrow type."""
+    """Return the Arrow type of a pandas Arrow dtype, or of lists in cuDF; None: the dtype has none."""
     if isinstance(dtype, pd.ArrowDtype):
         return dtype.pyarrow_dtype
     return dtype.to_arrow() if type(dtype).__name__ == "ListDtype" else None
@@ -291,7 +279,7 @@ def kind_of_number(dtype: DType) -> str:
 
 
 def check_indexable(dtype: DType, id: Hashable | None) -> None:
-    """Refuse ids of 16-bit floats: pandas has no index for NumPy's, and finds nothing among Arrow's."""
+    """Refuse ids of 16-bit floats, which pandas cannot look up in an index."""
     if getattr(dtype, "kind", "") == "f" and getattr(dtype, "itemsize", 8) == 2:
         raise ColumnError(
             f"{describe_ids(id)} are of dtype {dtype}, which pandas cannot look up; convert them, for "

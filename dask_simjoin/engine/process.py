@@ -21,10 +21,10 @@ from typing import TypeVar
 Made = TypeVar("Made")
 
 LEAST_NUMBERS = 1 << 18
-"""Each thread has at least this many numbers to move: for fewer, it costs more than it saves."""
+"""Minimum number of numbers per thread: for fewer numbers, starting a thread takes longer than it saves."""
 
 LEAST = 1 << 16
-"""Each thread has at least this many items."""
+"""Minimum number of items per thread, by default."""
 
 
 def numbers_apart(dims: int) -> int:

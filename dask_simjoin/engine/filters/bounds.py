@@ -124,7 +124,7 @@ class Bounds:
 
 
 def make_bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, eps2: float) -> Bounds | None:
-    """Return bounds for points within the box [lower, upper]; None if numbers leave the assumed ranges."""
+    """Return bounds for points within the box [lower, upper]; None: numbers leave the assumed ranges."""
     dims = len(lower)
     with np.errstate(over="ignore", invalid="ignore"):
         most = np.maximum(upper - mean, mean - lower) * (1 + 2.0**-50)
@@ -145,15 +145,15 @@ def make_bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, eps2: fl
 
 
 OPEN = 1 / 16
-"""Largest d times rho as a share of eps: about twice this share of the pairs within reach stays open."""
+"""Largest d times rho as a share of eps: float64 decides about twice this share of the pairs within reach."""
 
 NORMS = (1, math.inf)
-"""Norms that the filter serves: in others, powers of differences are rounded."""
+"""Norms that the filter supports; for other norms, powers of differences are rounded, too."""
 
 
 @dataclass(frozen=True)
 class RoundedFilter:
-    """Constants of the filter: see the module's text.
+    """Constants of the filter of the norms 1 and infinity: see the module.
 
     Attributes
     ----------
@@ -192,9 +192,9 @@ class RoundedFilter:
 
 def make_rounded_filter(lower: np.ndarray, upper: np.ndarray, centre: np.ndarray, eps: float,
                         norm: Norm) -> RoundedFilter | None:  # fmt: skip
-    """Return a filter for points within the box [lower, upper], or None if float64 is better.
+    """Return a filter for points within the box [lower, upper]; None: float64 is faster, or necessary.
 
-    Float64 is better if numbers leave the assumed ranges, or if rounding leaves too many pairs open.
+    It is necessary if numbers leave the assumed ranges, and faster if it has to decide too many pairs anyway.
     """
     dims = len(lower)
     if norm not in NORMS or dims > MAX_DIMS:

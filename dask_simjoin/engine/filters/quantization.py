@@ -77,7 +77,7 @@ U = 2.0**-24
 
 @dataclass(frozen=True)
 class Filter:
-    """Constants of the filter: see the module's text.
+    """Constants of the float32 filter: see the module.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class Filter:
     eps2: float
 
     def box_reach(self, largest_norm: float) -> np.float32:
-        """Return the largest squared gap, as float32 computes it, of two boxes that hold a pair.
+        """Return the largest squared gap, as float32 computes it, of two boxes that may hold a pair.
 
         The boxes hold the points z, and |z_i - z_j| <= E + u(|z_i| + |z_j|).  The d squares and sums of the
         gap err by a factor of 1 + g at most.
@@ -106,8 +106,8 @@ class Filter:
     def box_sure(self, largest_norm: float, rest: float = 0.0) -> np.float32:
         """Return the largest float32 squared span of two boxes that proves all their points to be pairs.
 
-        -1: no span does.  `rest`: largest contribution to a squared distance, unscaled, of the dimensions
-        without boxes.
+        -1: there is none.  `rest`: the most that dimensions without boxes add to a squared distance,
+        unscaled.
 
         Points of the boxes have |z_i - z_j|**2 of at most the squared span.  The d squares and sums of the
         span err by a factor of 1 + g at most, and by d 2**-149 if squares underflow.  The distance
@@ -131,10 +131,10 @@ def _above(value: float) -> np.float32:
 def make_filter(
     lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray, eps2: float
 ) -> Filter | None:
-    """Return a filter for points within the box [lower, upper], or None if float64 serves better.
+    """Return a filter for points within the box [lower, upper]; None: float64 alone is faster, or necessary.
 
-    Float64 serves better if numbers leave float32's range, or if the norm of a typical point is large against
-    eps.  In that case many candidates that are not pairs would pass the filter.
+    It is necessary if numbers leave float32's range.  It is faster if the norm of a typical point is large
+    compared to eps.  Many candidates that are not pairs would then pass the filter.
     """
     chosen = open_filter(lower, upper, mean)
     if chosen is None or not 2.0**-900 < eps2 < 2.0**1000:
@@ -146,14 +146,14 @@ def make_filter(
 
 
 def within(filter: Filter, eps2: float) -> Filter | None:
-    """Return the filter of the same points for another threshold; None if `eps2` is too small."""
+    """Return the filter of the same points for another threshold; None: `eps2` is too small."""
     scale, dims = filter.scale, len(filter.centre)
     limit = min(eps2 * scale * scale, 2.0**80) * (1 + 8 * U) + dims * 2.0**-140
     return None if limit < 2.0**-90 else replace(filter, eps2=limit)
 
 
 def open_filter(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Filter | None:
-    """Return a filter without a distance (`eps2` is 0) for points within a box; None if float32 overflows."""
+    """Return a filter without a threshold (`eps2` is 0) for points within a box; None: float32 overflows."""
     gamma = (len(lower) + 4) * U
     largest = float(np.max([upper * 0.25 - mean * 0.25, mean * 0.25 - lower * 0.25])) * 4
     exponent = math.frexp(largest)[1] if 0 < largest < math.inf else 0
@@ -173,7 +173,7 @@ MAX_DIMS = 4096
 """Maximum number of dimensions for the filter, which keeps N at 2**24 or less."""
 
 STEP = 4
-"""Coordinates of a point that are stored side by side, two from each half of the dimensions."""
+"""Number of a point's coordinates that are stored side by side: two from each half of the dimensions."""
 
 DEVIATIONS = 12.0
 """Coordinates beyond this many standard deviations from the mean are clipped."""
@@ -187,7 +187,7 @@ REST = 1.5
 
 @dataclass(frozen=True)
 class Int8Filter:
-    """Constants of the filter.
+    """Constants of the 8-bit filter: see the module.
 
     Attributes
     ----------
@@ -196,7 +196,7 @@ class Int8Filter:
     scale : float
         1/w.
     outer : float
-        E: no pair is further apart, in units of w.
+        E, the largest distance of a pair, in units of w.
     max_x : int
         X.
     """
@@ -215,15 +215,7 @@ class Int8Filter:
 def make_int8_filter(
     lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray, eps2: float
 ) -> Int8Filter | None:
-    """Return the filter for points of these moments, or None if it cannot be used.
-
-    Parameters
-    ----------
-    lower, upper, mean, variance : array (d,), float64
-        Moments of all points.
-    eps2 : float
-        Threshold of the float64 decision.
-    """
+    """Return the filter for points with these moments (d,); None: it cannot be used."""
     dims = len(lower)
     if not (LEAST_DIMS <= dims <= MAX_DIMS and np.abs([lower, upper]).max() < 2.0**400):
         return None
@@ -232,7 +224,7 @@ def make_int8_filter(
     wide = DEVIATIONS * np.sqrt(np.maximum(variance, 0))
     low, high = np.maximum(lower, mean - wide), np.minimum(upper, mean + wide)
     half, spread = float((high - low).max()) / 2, SPREAD * 2 * float(variance.sum())
-    # both halves wrap at 2**16, and T uses part of that range; E**2 must be below `MAX_TERM`
+    # sums of a half wrap at 2**16, and T needs a part of it; E**2 must be below `MAX_TERM`
     width = max(half / 64, math.sqrt((spread + 2 * eps2) / 2.0**17), math.sqrt(1.001 * eps2 / MAX_TERM))
     if not 2.0**-400 < width < 2.0**400:
         return None

@@ -31,30 +31,31 @@ SAMPLE = 32
 """Points sampled per block to find its widest dimension."""
 
 MIDDLE = 33
-"""Points sampled to find a central point. The number is odd, so the median is a value of a point."""
+"""Points sampled to find a central point; odd, so that the median is one of their values."""
 
 MAX_CUT_DIMS = 16
-"""Maximum number of dimensions to cut, which is more than trees have levels."""
+"""Maximum number of dimensions to cut; trees have fewer levels."""
 
 VALUE_BITS = 32
+"""Bits of a coordinate in a sort key."""
 
 LEAST_SAMPLE, MOST_SAMPLE = 256, 2048
-"""Sample sizes to find the range of most points in a column."""
+"""Smallest and largest sample to find the range of most points in a column."""
 
 MOST_POINTS = (0.1, 0.9)
 """Quantiles between which most points lie."""
 
 UNIFORM = 12**-0.5 / 0.8
-"""Standard deviation of a uniform column whose range between these quantiles is 1."""
+"""Standard deviation of a uniform column whose quantiles `MOST_POINTS` are 1 apart."""
 
 RARE = 10
-"""The range of most points reduces a column's width by at most this number of halvings."""
+"""Distant values are ignored in a column's width, but the width is halved at most this number of times."""
 
 BLOCK = 2048
-"""Points that one block of GPU threads can sort by itself, because their keys fit into shared memory."""
+"""Points that one block of GPU threads can sort, because their keys fit into its shared memory."""
 
 BLOCKS_PER_THREAD = 2
-"""Threads cut blocks independently once each has this number of blocks, which balances their work."""
+"""Threads cut blocks independently once there are this many blocks per thread, which balances their work."""
 
 MAX_EXPONENT = 900
 """Largest exponent of a scale, so that scaled values stay finite."""
@@ -78,8 +79,8 @@ class KdCuts:
     def first(self, n: int, tile: int, times: float) -> KdCuts:
         """Return the dimensions that are worth cutting for n points.
 
-        A dimension is cut at least `times` times before the next one, because two touching halves separate
-        no points. It is also cut until it is no wider than the next one.
+        A dimension is cut at least `times` times before the next dimension, because few points are far from
+        the border of two halves. It is also cut until it is no wider than the next dimension.
         """
         levels = (max(1, -(-n // tile)) - 1).bit_length()
         cuts, number = 0.0, 0
@@ -90,7 +91,7 @@ class KdCuts:
         return KdCuts(self.dims[:number], self.spread[:number])
 
     def parts(self, min_parts: int) -> int:
-        """Return the number of parts of the first cut, at least `min_parts`: it evens the two widest."""
+        """Return the number of parts of the first cut that makes them as wide as the next dimension."""
         if len(self.dims) == 1:
             return 1 << 62
         return max(min_parts, 1 << int(_log2(self.spread[0], self.spread[1])))
@@ -103,20 +104,16 @@ class KdCuts:
 
 
 def _log2(own: float, other: float) -> float:
-    """Return how many halvings turn the width `own` into `other`; 0 if these cannot be compared."""
+    """Return how many halvings turn the width `own` into `other`; 0 if the widths cannot be compared."""
     if not own > other:
         return 0.0
     return math.log2(own / other) if own < math.inf and other > own * 2.0**-62 else 62.0
 
 
 def dims_to_cut(variance: np.ndarray, sample: np.ndarray | None = None) -> KdCuts:
-    """Return the dimensions to cut, the widest first.
+    """Return the dimensions to cut, the widest first, for points with this variance (d,).
 
-    Parameters
-    ----------
-    variance : array (d,), float64
-    sample : array (m, d), optional
-        Points that show the range of most points, in columns with a few distant values.
+    `sample`: points (m, d) to find columns that are wide only because of a few distant values.
     """
     width = np.sqrt(variance)
     if sample is not None and len(sample) >= LEAST_SAMPLE:
@@ -148,14 +145,9 @@ def _values(numbers: np.ndarray) -> np.ndarray:
 
 
 def block_sizes(n: int, tile: int, fan_out: int, cuts: KdCuts, many: int | None = None) -> Iterator[int]:
-    """Yield the sizes of the blocks to cut, level by level.
+    """Yield the sizes of the blocks to cut, level by level: see `kd_order`.
 
-    Parameters
-    ----------
-    n, tile, fan_out, cuts
-        See `kd_order`.
-    many : int, optional
-        Largest number of halvings per sort of blocks of more than `BLOCK` points.
+    `many`: maximum number of halvings per level, for blocks of more than `BLOCK` points.
     """
     size = tile << (-(-n // tile) - 1).bit_length()
     first = cuts.parts(1)
@@ -172,24 +164,11 @@ def block_sizes(n: int, tile: int, fan_out: int, cuts: KdCuts, many: int | None 
 def kd_order(
     x: Array, cuts: KdCuts, tile: int, fan_out: int, many: int | None = None, threads: int = 1
 ) -> Array:
-    """Return the positions of the points of `x` in kd order.
+    """Return the positions (n,), int64, of points (n, d) in kd order.
 
-    Parameters
-    ----------
-    x : array (n, d), float
-        Coordinates, which need not be exact: the order affects only speed.
-    cuts : KdCuts
-        The dimensions to cut.
-    tile, fan_out : int
-        Points of a tile, and parts of a block per level: powers of two.
-    many : int, optional
-        See `block_sizes`.
-    threads : int, optional
-        Threads that share the work as soon as there are blocks for each thread.
-
-    Returns
-    -------
-    array (n,), int64
+    Coordinates need not be exact, because the order affects only speed. `tile`, `fan_out`: points of a tile,
+    and parts of a block per level, both powers of two. `many`: see `block_sizes`. `threads` share the work
+    once there are enough blocks.
     """
     n = len(x)
     order = np.arange(n, dtype=np.uint64)
@@ -217,7 +196,7 @@ def kd_order(
 
 
 def _cut(numbers: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
-    """Sort each block of `size` points of `order` by its widest dimension."""
+    """Sort each block of `size` points in `order` along its widest dimension; return the new order."""
     n, every = len(order), numbers.shape[1]
     place_bits = (every - 1).bit_length()
     blocks = -(-n // size)
@@ -228,7 +207,7 @@ def _cut(numbers: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
             sampled = np.arange(blocks)[:, None] * size + (np.arange(SAMPLE) * size // SAMPLE)[None, :]
             sampled = _values(numbers[:, order[np.minimum(sampled, n - 1)]])
             column = sampled.astype(float).var(axis=2).argmax(axis=0).astype(np.uint64) * np.uint64(every)
-    # Key: block, leading bits of the number, point. NumPy 1 indexes by signed numbers only.
+    # a key has the block, leading bits of the coordinate, and the point; NumPy 1 needs signed indexes
     places = (_repeated(column, size, n) + order).view(np.int64)
     keys = numbers.reshape(-1).take(places).astype(np.uint64)
     bits = VALUE_BITS - max(0, place_bits + (blocks - 1).bit_length() + VALUE_BITS - 64)
@@ -246,10 +225,13 @@ def _repeated(values: np.ndarray, size: int, n: int) -> Array:
 
 
 LEAST_WIDTH = 2.0
-"""A narrower region is not cut, because most points would be needed by both parts; in multiples of reach."""
+"""Minimum width of a region that is cut, in multiples of reach.
+
+Most points of a narrower region would be needed by both parts.
+"""
 
 LEAST_REGION_SAMPLE = 8
-"""A region with fewer sampled points is not cut, because their median would be arbitrary."""
+"""Minimum number of sampled points in a region that is cut: the median of fewer points would be arbitrary."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,13 +278,13 @@ class Regions:
 
     @functools.cached_property
     def walls(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The dimensions that are cut, and the lower and upper wall of each leaf in these, (leaves, cut).
+        """The dimensions that are cut, and the lower and upper wall of each leaf in them (leaves, cut).
 
-        Walls without leaves beyond them are infinite.
+        A wall is infinite if no leaf is behind it.
         """
         cut = np.unique(self.dim)
         lower, upper = self.lower[:, cut], self.upper[:, cut]
-        low = np.where(lower >= upper.min(axis=0), lower, -np.inf)  # a leaf ends at or before this wall
+        low = np.where(lower >= upper.min(axis=0), lower, -np.inf)  # another leaf ends at or before it
         high = np.where(upper <= lower.max(axis=0), upper, np.inf)
         # contiguous: kernels are compiled for one memory order
         return cut, np.ascontiguousarray(low), np.ascontiguousarray(high)
@@ -353,7 +335,7 @@ def _weighted_median(
     some = x[places]
     ordered, tenth = np.sort(some, axis=0), len(places) // 10
     with np.errstate(over="ignore"):
-        spread = ordered[-1 - tenth] - ordered[tenth]  # outliers do not widen the spread
+        spread = ordered[-1 - tenth] - ordered[tenth]  # without outliers
         width = ordered[-1] - ordered[0]
     for k in np.lexsort((-width, -spread)).tolist():
         if not width[k] > LEAST_WIDTH * reach:
@@ -394,11 +376,8 @@ def _number(cuts: dict[int, tuple[int, float]], lower: np.ndarray, upper: np.nda
         return number
 
     visit(1, np.array(lower, np.float64), np.array(upper, np.float64))
+    lows, highs = zip(*boxes, strict=True)
     return Regions(
-        np.array(dim, np.int64),
-        np.array(split, np.float64),
-        np.array(child, np.int64).reshape(-1, 2),
-        np.array(middle, np.int64),
-        np.array([low for low, _ in boxes]),
-        np.array([high for _, high in boxes]),
-    )
+        np.array(dim, np.int64), np.array(split), np.array(child, np.int64).reshape(-1, 2),
+        np.array(middle, np.int64), np.array(lows), np.array(highs),
+    )  # fmt: skip

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from numba import njit
 
 from dask_simjoin.engine.cpu import tiles as cpu_tiles
-from dask_simjoin.engine.cpu import tiles as tiles_terms
 from dask_simjoin.engine.cpu.joiner import JOINER
+from dask_simjoin.engine.cpu.kernels import scan
 from dask_simjoin.engine.cpu.kernels.product_simd import FILTERS, WAYS
 from dask_simjoin.engine.filters.quantization import (
     LEAST_DIMS,
@@ -35,7 +35,7 @@ needs_avx2 = pytest.mark.skipif(not WAYS, reason="this machine does not multiply
 @pytest.fixture(params=WAYS or [None])
 def way(request, monkeypatch):
     """Each way in which this machine can sum up, as if it were the only one."""
-    for module in (cpu_tiles, tiles_terms):
+    for module in (cpu_tiles, scan):
         monkeypatch.setattr(module, "WAYS", (request.param,))
     return request.param
 

@@ -12,22 +12,9 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
-from dask_simjoin.engine.cpu.kernels.simd import (
-    I32,
-    I64,
-    Builder,
-    Intrinsic,
-    NumbaType,
-    Signature,
-    TargetContext,
-    TypingContext,
-    Value,
-    Values,
-    const,
-)
+from dask_simjoin.engine.cpu.kernels.simd import I32, I64, Builder, Value, const, llvm_function
 from dask_simjoin.metrics.norms import Array
 
 
@@ -175,97 +162,6 @@ def sort(starts: Array, columns: Array, values: Array) -> None:
                 _insert(columns, values, first, stop, gap)
 
 
-BLOCK = 2048
-"""Points whose keys are made at a time: they stay in a core's first cache."""
-
-
-@kernel
-def pack_keys(x: Array, begin: int, end: int, dims: Array, origin: Array, width: Array, strides: Array,
-              scale: float, least: int, sweep: int, low: float, factor: float, value_bits: int,
-              position_bits: int, packed: Array, keys: Array) -> None:  # fmt: skip
-    """Fill `packed`: each point's row key minus `least`, its fixed-point swept coordinate, and its position.
-
-    The points are `begin` ... `end` - 1. Arguments about rows are fields of `index.grids.SweepGrid`;
-    `keys` (BLOCK,): scratch.
-    """
-    for first in range(begin, end, BLOCK):
-        stop = min(first + BLOCK, end)
-        keys[:] = -least
-        for t in range(dims.size):
-            zero, wide, stride = origin[t], width[t], strides[t]
-            column = x[first:stop, dims[t]]
-            for i in range(stop - first):
-                # cells are numbered from 1, so that neighbors are at least 0
-                keys[i] += (np.int64((column[i] * scale - zero) / wide) + 1) * stride
-        column, out = x[first:stop, sweep], packed[first:stop]
-        for i in range(stop - first):
-            value = np.int64((column[i] - low) * factor)
-            key = (keys[i] << value_bits) | value
-            out[i] = (key << position_bits) | (first + i)
-
-
-@kernel
-def lay_out(packed: Array, begin: int, end: int, x: Array, sweep: int, value_bits: int, position_bits: int,
-            least: int, order: Array, cols: Array, keys: Array, starts: Array) -> int:  # fmt: skip
-    """Fill an index from the sorted numbers of `pack_keys`; return the number of rows, or -1.
-
-    It handles the numbers `begin` ... `end` - 1, which are whole rows, and fills `keys` and `starts` from
-    `begin` on.  It sorts points with equal fixed-point values. -1: too many values are equal, so another sort
-    is faster.
-    """
-    dims = x.shape[1]
-    mask = (np.uint64(1) << np.uint64(position_bits)) - np.uint64(1)
-    # a loop per column, and unsigned numbers, keep many reads in flight, which takes a third of the time
-    for first in range(begin, end, BLOCK):
-        some = packed[first : min(first + BLOCK, end)]
-        for k in range(dims):
-            column, out = x[:, k], cols[k, first : first + some.size]
-            for i in range(some.size):
-                out[i] = column[some[i] & mask]
-    rows, moves, before, last = begin, 0, np.int64(-1), np.int64(-1)
-    for i in range(begin, end):
-        value = np.int64(packed[i] >> np.uint64(position_bits))
-        order[i] = packed[i] & mask
-        key = value >> value_bits
-        if key != last:
-            keys[rows], starts[rows] = key + least, i
-            rows += 1
-            last = key
-        if value == before:
-            j = i
-            while j > starts[rows - 1] and cols[sweep, j - 1] > cols[sweep, j]:
-                order[j - 1], order[j] = order[j], order[j - 1]
-                for k in range(dims):
-                    cols[k, j - 1], cols[k, j] = cols[k, j], cols[k, j - 1]
-                j -= 1
-            moves += i - j
-            if moves > end - begin:
-                return -1
-        before = value
-    return rows - begin
-
-
-@kernel
-def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Array) -> None:
-    """Count the numbers `begin` ... `end` - 1 in each part; `limits`: ends of all parts but the last."""
-    for i in range(begin, end):
-        part = 0
-        for limit in limits:
-            part += packed[i] >= limit
-        numbers[part] += 1
-
-
-@kernel
-def deal(packed: Array, begin: int, end: int, limits: Array, at: Array, out: Array) -> None:
-    """Write numbers to their parts; `at` has the next position of each."""
-    for i in range(begin, end):
-        part = 0
-        for limit in limits:
-            part += packed[i] >= limit
-        out[at[part]] = packed[i]
-        at[part] += 1
-
-
 RELAXED = "monotonic"
 """LLVM's memory order for single values: forests need no order between them."""
 
@@ -276,39 +172,24 @@ def _node(builder: Builder, parent: Value, node: Value) -> Value:
     return builder.inttoptr(address, ir.PointerType(I32))
 
 
-@intrinsic
-def parent_of(typingctx: TypingContext, parent: NumbaType, node: NumbaType) -> Intrinsic:
+@llvm_function(types.int64, types.int64, types.int64)
+def parent_of(builder: Builder, parent: Value, node: Value) -> Value:
     """The parent of a node."""
-
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        return builder.sext(builder.load_atomic(_node(builder, *args), RELAXED, 4), I64)
-
-    return types.int64(types.int64, types.int64), codegen
+    return builder.sext(builder.load_atomic(_node(builder, parent, node), RELAXED, 4), I64)
 
 
-@intrinsic
-def put_parent(typingctx: TypingContext, parent: NumbaType, node: NumbaType, to: NumbaType) -> Intrinsic:
+@llvm_function(types.void, types.int64, types.int64, types.int64)
+def put_parent(builder: Builder, parent: Value, node: Value, to: Value) -> None:
     """Replace the parent of a node that is not a root by another ancestor."""
-
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        parent, node, to = args
-        builder.store_atomic(builder.trunc(to, I32), _node(builder, parent, node), RELAXED, 4)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), codegen
+    builder.store_atomic(builder.trunc(to, I32), _node(builder, parent, node), RELAXED, 4)
 
 
-@intrinsic
-def tie_root(typingctx: TypingContext, parent: NumbaType, root: NumbaType, to: NumbaType) -> Intrinsic:
+@llvm_function(types.boolean, types.int64, types.int64, types.int64)
+def tie_root(builder: Builder, parent: Value, root: Value, to: Value) -> Value:
     """Tie a root to another node; False: it is no longer a root."""
-
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        parent, root, to = args
-        old, new = builder.trunc(root, I32), builder.trunc(to, I32)
-        done = builder.cmpxchg(_node(builder, parent, root), old, new, RELAXED)
-        return builder.extract_value(done, 1)
-
-    return types.boolean(types.int64, types.int64, types.int64), codegen
+    old, new = builder.trunc(root, I32), builder.trunc(to, I32)
+    done = builder.cmpxchg(_node(builder, parent, root), old, new, RELAXED)
+    return builder.extract_value(done, 1)
 
 
 @device_function

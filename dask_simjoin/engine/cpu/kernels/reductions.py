@@ -14,21 +14,15 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.simd import (
     F64,
     I32,
     Builder,
-    Intrinsic,
-    NumbaType,
-    Signature,
-    TargetContext,
-    TypingContext,
     Value,
-    Values,
     const,
+    llvm_function,
     load,
     long_at,
     mask_at,
@@ -36,14 +30,16 @@ from dask_simjoin.engine.cpu.kernels.simd import (
     store,
     word_at,
 )
-from dask_simjoin.engine.cpu.kernels.totals import larger
+from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, larger
+from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
 
 CACHED = 2048
-"""Numbers of a column that are read twice while cached: for their sum, then for squares about their mean."""
+"""Numbers of a column at a time: they are read for their sum, and again from a cache for squared
+deviations."""
 
 LANES = 8
-"""Count of partial sums: a processor adds this many numbers at once."""
+"""Number of partial sums, which are added to at once."""
 
 EIGHT = ir.VectorType(F64, LANES)
 
@@ -86,36 +82,27 @@ def _reduced(builder: Builder, address: Value, rows: Value, parts: Sequence[tupl
     return [builder.load(end) for end in ends]
 
 
-@intrinsic
-def summed(typingctx: TypingContext, address: NumbaType, rows: NumbaType, bounds: NumbaType) -> Intrinsic:
+@llvm_function(types.float64, types.int64, types.int64, types.int64)
+def summed(builder: Builder, address: Value, rows: Value, bounds: Value) -> Value:
     """The sum of float64 at an address; writes the smallest and the largest to `bounds`."""
-
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        column, rows_, bounds_ = args
-        parts = [(_plus, 0.0), (_smaller, np.inf), (larger, -np.inf)]
-        total, *found = _reduced(builder, column, rows_, parts, lambda value: value)
-        for n, (value, (reduce, _)) in enumerate(zip(found, parts[1:], strict=True)):
-            at = builder.add(bounds_, const(8 * n))
-            store(builder, reduce(builder, value, load(builder, at, F64, 8)), at, 8)
-        return total
-
-    return types.float64(types.int64, types.int64, types.int64), codegen
+    parts = [(_plus, 0.0), (_smaller, np.inf), (larger, -np.inf)]
+    total, *found = _reduced(builder, address, rows, parts, lambda value: value)
+    for n, (value, (reduce, _)) in enumerate(zip(found, parts[1:], strict=True)):
+        at = builder.add(bounds, const(8 * n))
+        store(builder, reduce(builder, value, load(builder, at, F64, 8)), at, 8)
+    return total
 
 
-@intrinsic
-def summed_squares(typingctx: TypingContext, address: NumbaType, rows: NumbaType,
-                   middle: NumbaType) -> Intrinsic:  # fmt: skip
+@llvm_function(types.float64, types.int64, types.int64, types.float64)
+def summed_squares(builder: Builder, address: Value, rows: Value, middle: Value) -> Value:
     """The sum of squared differences between float64 at an address and a number."""
 
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        def term(value: Value) -> Value:
-            middle = splat(builder, args[2], EIGHT) if value.type == EIGHT else args[2]
-            away = builder.fsub(value, middle)
-            return builder.fmul(away, away)
+    def term(value: Value) -> Value:
+        about = splat(builder, middle, EIGHT) if value.type == EIGHT else middle
+        away = builder.fsub(value, about)
+        return builder.fmul(away, away)
 
-        return _reduced(builder, args[0], args[1], [(_plus, 0.0)], term)[0]
-
-    return types.float64(types.int64, types.int64, types.float64), codegen
+    return _reduced(builder, address, rows, [(_plus, 0.0)], term)[0]
 
 
 @kernel
@@ -179,3 +166,63 @@ def are_whole(address: int, starts: int, sums: int, first: int, last: int) -> bo
         if sum_of(address + start - begin, long_at(starts, n + 1) - start) != mask_at(sums, n):
             return False
     return True
+
+
+@kernel
+def count_windows(
+    x: Array, keys: Array, starts: Array, offsets: Array, reach: float, counters: Array
+) -> None:
+    """Count rows of cells that the sweep looks up, those that exist, and points in its windows.
+
+    `counters` (3,): the three counters; `x`: the swept coordinate (n or more,); `offsets`: differences of
+    keys between a row and its neighbor rows, 0 first.
+    """
+    for r in range(keys.size):
+        for o in range(offsets.size):
+            counters[0] += 1
+            p = np.searchsorted(keys, keys[r] + offsets[o])
+            if p == keys.size or keys[p] != keys[r] + offsets[o]:
+                continue
+            counters[1] += 1
+            lo, stop = starts[p], starts[p + 1]
+            hi = lo
+            for i in range(starts[r], starts[r + 1]):
+                if offsets[o] == 0:
+                    lo = i + 1
+                while lo < stop and x[i] - x[lo] > reach:
+                    lo += 1
+                hi = max(hi, lo)
+                while hi < stop and x[hi] - x[i] <= reach:
+                    hi += 1
+                counters[2] += hi - lo
+
+
+@kernel
+def count_tiles(
+    low: Array, high: Array, z: Array, points: int, reach: float, norm: Kind, counters: Array
+) -> None:
+    """Count pairs of tiles whose boxes are near, queries near a tile's box, and their candidates.
+
+    `counters` (3,): the three counters; `low`, `high` (tiles, k): the boxes; `z` (tiles, k, 64): the points.
+    """
+    number, k = low.shape
+    for a in range(number):
+        for b in range(a, number):
+            total = 0.0
+            for m in range(k):
+                gap = max(np.float64(low[b, m]) - high[a, m], np.float64(low[a, m]) - high[b, m])
+                total = add_term(total, max(gap, 0.0), norm)
+                if total > reach:
+                    break
+            if total > reach:
+                continue
+            counters[0] += 1
+            for t in range(min(TILE, points - a * TILE)):
+                total = 0.0
+                for m in range(k):
+                    at = np.float64(z[a, m, t])
+                    gap = max(low[b, m] - at, at - high[b, m])
+                    total = add_term(total, max(gap, 0.0), norm)
+                if total <= reach:
+                    counters[1] += 1
+                    counters[2] += min(TILE, points - b * TILE) - (t + 1 if a == b else 0)
