@@ -10,25 +10,13 @@ import numpy as np
 from dask_simjoin.catalog import AUTO, DENSE, HOME, Method, choose, name_of, options_of
 from dask_simjoin.engine.base import Counters, Numbers, compared_ratio, method_module
 from dask_simjoin.engine.columns import appended
-from dask_simjoin.engine.cpu import cells, spanning
+from dask_simjoin.engine.cpu import cells, sinks, spanning
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
 from dask_simjoin.engine.cpu.kernels import components
 from dask_simjoin.engine.cpu.kernels import totals as finish
 from dask_simjoin.engine.cpu.kernels.pack import find_regions, scratch
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
-from dask_simjoin.engine.cpu.sinks import (
-    MAX_ROOM,
-    Choosing,
-    CpuMethod,
-    LabelColumns,
-    NamedPairs,
-    OneSided,
-    Ranged,
-    Shown,
-    Tallying,
-    places_of,
-)
 from dask_simjoin.engine.cpu.spanning import WeakPairCache, rows_of_places
 from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
@@ -48,18 +36,19 @@ from dask_simjoin.engine.protocols import (
 from dask_simjoin.metrics.norms import Index, Norm
 
 
-def comparisons(module: CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool, rows: Rows | None,
+def comparisons(module: sinks.CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool,
+                rows: Rows | None,
                 loose: bool = False) -> Iterator[tuple[Index, Index, bool]]:  # fmt: skip
     """Yield the joins that find all pairs of the query places `rows`: (queries, data, whether a self-join).
 
     `rows`: None for all places. In a self-join a pair belongs to its earlier place, so these places are
-    joined with themselves, and with later places that may be near. `loose`: use `Choosing.loose_part`.
+    joined with themselves, and with later places that may be near. `loose`: use `sinks.Choosing.loose_part`.
     """
     if rows is None:
         yield q, d, is_self_join
         return
     start, stop = rows
-    part = module.loose_part if loose and isinstance(module, Choosing) else module.part
+    part = module.loose_part if loose and isinstance(module, sinks.Choosing) else module.part
     some = part(q, start, stop)
     if not is_self_join:
         yield some, d, False
@@ -151,9 +140,9 @@ class CpuJoiner:
             finish.measure(*y, left, right, kind_of(layout.norm), totals)
             visitor(q["order"][left], d["order"][right], totals)
 
-        places = places_of(q, d)
+        places = sinks.places_of(q, d)
         if all(len(some) > SWEEP_LANES for some in places):
-            _module(layout.method).pairs(q, d, layout, is_self_join, places, Shown(show), False)
+            _module(layout.method).pairs(q, d, layout, is_self_join, places, sinks.Shown(show), False)
 
     def connect(self, q: Index, d: Index, layout: Layout, parent: np.ndarray,
                 taking: tuple[np.ndarray, np.ndarray], offset: int, *, is_self_join: bool,
@@ -187,7 +176,7 @@ class CpuJoiner:
                low: tuple[np.ndarray, np.ndarray], *, is_self_join: bool,
                rows: Rows | None = None) -> None:  # fmt: skip
         module = _module(layout.method)
-        if rows is not None and is_self_join and isinstance(module, Ranged):
+        if rows is not None and is_self_join and isinstance(module, sinks.Ranged):
             spanning.lowest(module, q, d, layout, labels, low, True, rows)
             return
         for one, other, within in comparisons(module, q, d, layout, is_self_join, rows, True):
@@ -201,11 +190,12 @@ class CpuJoiner:
             found = _counts(module, q, d, layout, is_self_join, enough)
             return [_by_position(side, count) for side, count in zip(sides, found, strict=True)]
         by_position = [np.zeros(len(order), np.int64) for order in _orders(*sides)]
-        if is_self_join and isinstance(module, OneSided | Ranged):  # one-sided counts cost no more
+        # counts of one side cost no more
+        if is_self_join and isinstance(module, sinks.OneSided | sinks.Ranged):
             some = slice(*rows)
             count = np.zeros(len(q["order"]), np.int64)
             if rows[1] > rows[0]:
-                if isinstance(module, Ranged):
+                if isinstance(module, sinks.Ranged):
                     module.counts_of(q, layout, rows, count, enough)
                 else:
                     module.one_sided(q, q, layout, count, rows)
@@ -224,7 +214,7 @@ class CpuJoiner:
                 rows: Rows | None = None) -> np.ndarray:  # fmt: skip
         module = _module(layout.method)
         start, stop = rows or (0, len(q["order"]) - SWEEP_LANES)
-        if isinstance(module, OneSided):
+        if isinstance(module, sinks.OneSided):
             found = np.zeros(len(q["order"]), np.int64)  # only memory of counted rows is touched
             if stop > start and len(d["order"]) > SWEEP_LANES:
                 module.one_sided(q, d, layout, found, (start, stop), later=is_self_join)
@@ -240,7 +230,7 @@ class CpuJoiner:
         module = _module(layout.method)
         sizes = [len(some) for some in _orders(*((q,) if is_self_join else (q, d)))] if by_row else [1]
         found = [np.zeros((n, len(limits)), np.int64) for n in sizes]
-        if not isinstance(module, Tallying) or not module.tallies(q, d, layout, limits):
+        if not isinstance(module, sinks.Tallying) or not module.tallies(q, d, layout, limits):
 
             def add(left: np.ndarray, right: np.ndarray, totals: np.ndarray) -> None:
                 finish.tally(left, right, totals, limits, by_row, found[0], found[-1])
@@ -280,7 +270,7 @@ class CpuJoiner:
 JOINER = CpuJoiner()
 
 
-def _module(method: str) -> CpuMethod:
+def _module(method: str) -> sinks.CpuMethod:
     return method_module(method, HOME)
 
 
@@ -291,17 +281,18 @@ def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bo
     module = _module(layout.method)
     sides, capacity = (q, d), 0
     if all(len(s["order"]) > SWEEP_LANES for s in sides):
-        capacity = min(ROOM_PER_POINT * max(len(s["order"]) for s in sides), MAX_ROOM) + cpu_tiles.TILE**2
-    sink: NamedPairs | LabelColumns
+        most = max(len(s["order"]) for s in sides)
+        capacity = min(ROOM_PER_POINT * most, sinks.MAX_ROOM) + cpu_tiles.TILE**2
+    sink: sinks.NamedPairs | sinks.LabelColumns
     named = list(labels or [s["order"] for s in sides])
     kind = named[0].dtype if {side.dtype for side in named} < WRITTEN else None
     if labels is None and distance is None:
-        sink, names = NamedPairs(capacity, np.int32), named
+        sink, names = sinks.NamedPairs(capacity, np.int32), named
     elif kind is not None and not any(kept or ()) and module.writes_names:
-        sink, names = NamedPairs(capacity // 2, kind, distance), named
+        sink, names = sinks.NamedPairs(capacity // 2, kind, distance), named
     else:  # the sink looks up values by place
-        names = places_of(*sides)
-        sink = LabelColumns(
+        names = sinks.places_of(*sides)
+        sink = sinks.LabelColumns(
             capacity // 2,
             [
                 (module.points(s) if distance is not None else NO_POINTS, s["order"], label)
@@ -316,7 +307,7 @@ def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bo
     decided = refused = 0
     if capacity:
         # `LabelColumns` orients rows itself
-        orient_by_position = one_chunk and not isinstance(sink, LabelColumns)
+        orient_by_position = one_chunk and not isinstance(sink, sinks.LabelColumns)
         decided, refused = module.pairs(q, d, layout, is_self_join, names, sink, orient_by_position)
     else:
         sink.end(0)
@@ -327,7 +318,7 @@ def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bo
     return Pairs(left, right, away, decided, refused, more)
 
 
-def _counts(module: CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool,
+def _counts(module: sinks.CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool,
             enough: int | None = None, both: bool = False) -> list[np.ndarray]:  # fmt: skip
     """Return the number of pairs of each place, for one side if `is_self_join` and not `both`."""
     counts = [np.zeros(len(s["order"]), np.int64) for s in ((q,) if is_self_join and not both else (q, d))]
@@ -359,7 +350,7 @@ class CpuProfiler:
     """See `Profiler`."""
 
     def profile(self, x: np.ndarray, layout: Layout) -> Counters:
-        module: CpuMethod = _module(layout.method)
+        module: sinks.CpuMethod = _module(layout.method)
         if not len(x):
             return Counters({"pairs": 0.0}, {})
         self._run(module, x[:WARM], layout)
@@ -367,7 +358,7 @@ class CpuProfiler:
         numbers |= module.layout_stats(index, layout)
         return Counters(numbers | compared_ratio(numbers, len(x)), seconds)
 
-    def _run(self, module: CpuMethod, x: np.ndarray,
+    def _run(self, module: sinks.CpuMethod, x: np.ndarray,
              layout: Layout) -> tuple[Numbers, dict[str, float], Index]:  # fmt: skip
         """Join once; return counters, seconds, and the index."""
         found = np.zeros(1, np.int64)
@@ -379,7 +370,7 @@ class CpuProfiler:
         index = module.build(x, layout)
         built = time.perf_counter()
         decided, refused = module.pairs(
-            index, index, layout, True, places_of(index, index), Shown(add), False
+            index, index, layout, True, sinks.places_of(index, index), sinks.Shown(add), False
         )
         seconds = {"index": built - begin, "join": time.perf_counter() - built}
         numbers: Numbers = {"decided": decided, "refused": refused, "pairs": int(found[0])}

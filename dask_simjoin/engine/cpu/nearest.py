@@ -14,18 +14,10 @@ from dask_simjoin.engine.cpu.kernels import pack
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.tiles import filtered_tiles
 from dask_simjoin.engine.index import cpu_tiles, kdtree
-from dask_simjoin.engine.index.cpu_tiles import (
-    CUTS,
-    NO_NAME,
-    NearestLayout,
-    make_nearest_layout,
-    smallest_names,
-)
+from dask_simjoin.engine.index.cpu_tiles import NearestLayout
 from dask_simjoin.engine.process import numbers_apart, shared_out
 from dask_simjoin.engine.protocols import MethodSearch, SearchMethod
-from dask_simjoin.metrics.norms import Norm
-
-Index = dict[str, Any]
+from dask_simjoin.metrics.norms import Index, Norm
 
 PACKED = 64 * cpu_tiles.TILE
 """Rows that are reordered at a time before they are packed into tiles."""
@@ -41,7 +33,7 @@ def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, thread
     numbers.
     """
     n, d = x.shape
-    cut = layout.cut.first(n, cpu_tiles.TILE, CUTS)
+    cut = layout.cut.first(n, cpu_tiles.TILE, cpu_tiles.CUTS)
     order = kdtree.kd_order(x, cut, cpu_tiles.TILE, layout.fan_out(cut), threads=threads)
     x = np.ascontiguousarray(x)  # points are gathered row by row
     dims = np.arange(d)
@@ -67,7 +59,7 @@ def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, thread
         index["half_norm"] = tiles["limit"]
     if n:
         index["lower"], index["upper"], index["levels"] = cpu_tiles.box_tree(index["low"], index["high"])
-        index["least"] = smallest_names(index["names"], index["levels"])
+        index["least"] = cpu_tiles.smallest_names(index["names"], index["levels"])
     return index
 
 
@@ -77,12 +69,13 @@ def renamed(index: Index, names: Any) -> Index:
         return index
     if isinstance(names, int):
         least = index["least"] if "least" in index else np.zeros(0, np.int64)
-        least = np.where(least == NO_NAME, NO_NAME, least + names)
+        least = np.where(least == cpu_tiles.NO_NAME, cpu_tiles.NO_NAME, least + names)
         return index | {"names": index["names"] + names, "least": least}
     own = np.asarray(names, np.int64)[index["order"]]
-    if "levels" not in index and len(own):  # lists have no boxes
-        return index | {"names": own}
-    return index | {"names": own} | ({"least": smallest_names(own, index["levels"])} if len(own) else {})
+    found = index | {"names": own}
+    if len(own) and "levels" in index:  # lists have no boxes
+        found["least"] = cpu_tiles.smallest_names(own, index["levels"])
+    return found
 
 
 def fresh(rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -145,7 +138,7 @@ def layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.
            approximate: bool = False) -> NearestLayout | MethodSearch:  # fmt: skip
     """Choose the layout of all chunks: tiles, or the layout of the method's own module."""
     own = search_layout_of(method, HOME, lower, upper, variance, norm, approximate)
-    return own if own is not None else make_nearest_layout(lower, upper, mean, variance, sample, norm)
+    return own or cpu_tiles.make_nearest_layout(lower, upper, mean, variance, sample, norm)
 
 
 def improved(q: Index, d: Index, layout: NearestLayout | MethodSearch, best_d2: np.ndarray,

@@ -11,20 +11,8 @@ import numpy as np
 
 from dask_simjoin.catalog import Tiles
 from dask_simjoin.engine.base import Numbers
-from dask_simjoin.engine.cpu.kernels import pack, reductions
+from dask_simjoin.engine.cpu.kernels import marks, pack, reductions
 from dask_simjoin.engine.cpu.kernels import totals as finish
-from dask_simjoin.engine.cpu.kernels.marks import (
-    COUNT,
-    ENDLESS,
-    LINK,
-    LOWEST,
-    Notes,
-    Out,
-    Scratch,
-    boxes_of,
-    points_of,
-)
-from dask_simjoin.engine.cpu.kernels.marks import scratch as scratch_of
 from dask_simjoin.engine.cpu.kernels.product_simd import WAYS
 from dask_simjoin.engine.cpu.kernels.scan import terms_of
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
@@ -174,15 +162,15 @@ _NONE, _NO_NODES = np.empty(0, np.int64), np.empty(0, np.int32)
 
 def _tile_join(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, names: list[np.ndarray],
                state: np.ndarray, out: tuple[np.ndarray, np.ndarray] = NO_PAIRS, cap: int = 0,
-               notes: Notes | None = None) -> int:  # fmt: skip
+               notes: marks.Notes | None = None) -> int:  # fmt: skip
     most, sure = layout.box_reach(q, d), layout.box_sure(q, d)
     q_terms, d_terms, swept = terms_of(q, d, layout)
-    scratch = scratch_of(len(d["low"]))
+    scratch = marks.scratch(len(d["low"]))
     done: int = join(
-        q_terms, points_of(q, names[0], swept), d_terms, points_of(d, names[1], swept), boxes_of(d), most,
-        sure, layout.threshold, kind_of(layout.norm), is_self_join,
-        Out(out[0].ctypes.data, out[1].ctypes.data, cap), notes, state.ctypes.data,
-        Scratch(*(each.ctypes.data for each in scratch)),
+        q_terms, marks.points_of(q, names[0], swept), d_terms, marks.points_of(d, names[1], swept),
+        marks.boxes_of(d), most, sure, layout.threshold, kind_of(layout.norm), is_self_join,
+        marks.Out(out[0].ctypes.data, out[1].ctypes.data, cap), notes, state.ctypes.data,
+        marks.Scratch(*(each.ctypes.data for each in scratch)),
     )  # fmt: skip
     return done
 
@@ -217,7 +205,7 @@ def layout_stats(index: Index, layout: TilesLayout) -> Numbers:
 
 
 def _note(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, task: int, values: Sides, *,
-          low: np.ndarray = _NONE, parent: np.ndarray = _NO_NODES, enough: int = ENDLESS,
+          low: np.ndarray = _NONE, parent: np.ndarray = _NO_NODES, enough: int = marks.ENDLESS,
           rows: Rows | None = None) -> np.ndarray:  # fmt: skip
     """Run a task of `kernels.marks` on all pairs without keeping them; return the field `more` of its notes.
 
@@ -228,15 +216,15 @@ def _note(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, task: int
     q, d = _align(q, d)
     tiles = len(d["z"])
     d_marks = np.zeros(tiles + len(d["lower"]), np.int64)
-    q_marks = d_marks if task == LINK and is_self_join else np.zeros(len(q["z"]), np.int64)
+    q_marks = d_marks if task == marks.LINK and is_self_join else np.zeros(len(q["z"]), np.int64)
     more = np.zeros(tiles + 1, np.int64)
     start, stop = rows or (0, len(q["y"]))
     first, last = start // TILE, -(-stop // TILE)
     own_round = last - first if is_self_join else 0
-    some = enough != ENDLESS and is_self_join  # counting may stop early
-    if task == COUNT and is_self_join:
+    some = enough != marks.ENDLESS and is_self_join  # counting may stop early
+    if task == marks.COUNT and is_self_join:
         d_marks[:first] = d_marks[last:tiles] = 1
-    notes = Notes(
+    notes = marks.Notes(
         task, enough, values[0].ctypes.data, values[1].ctypes.data, q_low=low.ctypes.data, d_low=0,
         q_marks=q_marks.ctypes.data, d_marks=d_marks.ctypes.data, parent=parent.ctypes.data,
         more=more.ctypes.data,
@@ -264,8 +252,8 @@ def counts(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, q_counts
 def _count(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, q_counts: np.ndarray,
            d_counts: np.ndarray, enough: int | None, rows: Rows | None = None) -> None:  # fmt: skip
     """Do as `CpuMethod.counts`, or with `rows` as `Ranged.counts_of`."""
-    most = ENDLESS if enough is None else enough
-    more = _note(q, d, layout, is_self_join, COUNT, (q_counts, d_counts), enough=most, rows=rows)
+    most = marks.ENDLESS if enough is None else enough
+    more = _note(q, d, layout, is_self_join, marks.COUNT, (q_counts, d_counts), enough=most, rows=rows)
     n = len(d["y"])
     d_counts[:n] += np.repeat(np.cumsum(more[:-1]), TILE)[:n]
 
@@ -279,17 +267,17 @@ def counts_of(
 def connect(
     q: Index, d: Index, layout: TilesLayout, is_self_join: bool, nodes: Sides, parent: np.ndarray
 ) -> None:
-    _note(q, d, layout, is_self_join, LINK, nodes, parent=parent)
+    _note(q, d, layout, is_self_join, marks.LINK, nodes, parent=parent)
 
 
 def lowest(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, labels: Sides, low: Sides) -> None:
-    _note(q, d, layout, False, LOWEST, labels, low=low[0])
+    _note(q, d, layout, False, marks.LOWEST, labels, low=low[0])
     if not is_self_join:
-        _note(d, q, layout, False, LOWEST, labels[::-1], low=low[1])
+        _note(d, q, layout, False, marks.LOWEST, labels[::-1], low=low[1])
 
 
 def lowest_of(index: Index, layout: TilesLayout, rows: Rows, labels: np.ndarray, low: np.ndarray) -> None:
-    _note(index, index, layout, False, LOWEST, (labels, labels), low=low, rows=rows)
+    _note(index, index, layout, False, marks.LOWEST, (labels, labels), low=low, rows=rows)
 
 
 TALLY_TILES = 8

@@ -26,10 +26,8 @@ The sum of squares of gaps is rounded like the sum for points, so `reach` serves
 **float64.**  The kernel computes d2 exactly as the decision does, and totals of gaps by the same operations
 in the same order.  Rounding is monotone, so `reach` is eps2.
 
-**Norms 1 and infinity.**  Coordinates are centered and scaled by a power of two, a = s*(x - c), and rounded
-to float32: z.  The subtraction errs by 2**-53 of its result.  Scaling is exact unless it underflows.
-Rounding errs by u = 2**-24 of the result or by 2**-150.  With m_k the largest \|a_k\|, a difference in
-dimension k is off by at most
+**Norms 1 and infinity.**  Vectors z and errors are the same.  With u = 2**-24, a difference in dimension k is
+off by at most
 
     delta_k = 2 (u (1 + 2**-20) m_k + 2**-149),
 
